@@ -1,0 +1,38 @@
+# The whole set-up on a fresh machine: Python 3.11+, git and make. `make run` shows the main job,
+# `make test` checks everything; both install what they need into .venv on their first run.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+QUICK ?=
+
+.PHONY: setup run test check bench clean
+
+setup: $(READY)
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Jackline needs Python 3.11 or newer; set one with: make PYTHON=python3.12 $(MAKECMDGOALS)")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "setting up $(VENV) (once)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt "pip>=25.1"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable . --group dev
+	@touch $@
+
+run: $(READY)
+	@$(BIN)/jackline why --demo
+
+check: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: check
+	$(BIN)/python -m pytest --numprocesses 2
+
+bench: $(READY)
+	@for script in bench/*.py; do echo "== $$script"; $(BIN)/python $$script $(if $(QUICK),--quick) || exit 1; done
+
+clean:
+	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,216 @@
+"""Name every error by who must act, and carry what the reader needs to act.
+
+    JacklineError
+    ├── UsageError            you change something
+    │   ├── BadArgumentError      a flag or argument cannot be meant as written
+    │   └── UnreadableError       a file, folder or id that was named cannot be read or found
+    ├── RefusedError          we declined; nothing was sent
+    │   ├── BudgetError           the budget would be passed
+    │   ├── QueueFullError        more is waiting than may wait
+    │   └── BreakerOpenError      the same failure came too often
+    ├── UpstreamError         the vendor answered badly or not at all
+    │   ├── RejectedError         it refused this request
+    │   ├── LimitedError          a rate limit or quota
+    │   ├── UnavailableError      5xx, overload, unreachable
+    │   ├── StalledError          it went silent
+    │   └── StreamBrokenError     the answer began and did not end
+    ├── GaveUpError           every attempt was made; the story is in `attempts`
+    ├── FlowError             a run did not get to its end
+    │   ├── StepFailedError       one of its steps failed for good
+    │   ├── ParkedError           it waits for `retry_at` and goes on by itself
+    │   └── JournalError          its record cannot be read or written
+    └── InternalError         our bug
+
+Laws: (1) every leaf has a code, an HTTP status, a CLI exit code and an anchor in docs/errors.md;
+(2) `next` says the command or change that fixes it; (3) no message holds a prompt, key or token.
+Not here: what a vendor's answer means (failures/).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+Sent: TypeAlias = Literal["no", "yes", "unknown"]
+
+
+class JacklineError(Exception):
+    """Any error that Jackline raises on purpose.
+
+    `sent` tells whether the request may have reached the vendor, and so may have been paid for.
+    """
+
+    code: ClassVar[str] = "jackline"
+    http_status: ClassVar[int] = 500
+    exit_code: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        next: str = "",  # noqa: A002 -- the word users read in every face of the product
+        retry_at: datetime | None = None,
+        sent: Sent = "no",
+        attempts: Sequence[str] = (),
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.next = next
+        self.retry_at = retry_at
+        self.sent: Sent = sent
+        self.attempts = tuple(attempts)
+
+    @property
+    def docs_anchor(self) -> str:
+        """Where docs/errors.md speaks of this error."""
+        return f"docs/errors.md#{self.code.replace('_', '-')}"
+
+    def to_json(self) -> dict[str, object]:
+        """The error as `--json` and HTTP faces show it."""
+        return {
+            "code": self.code,
+            "message": self.message,
+            "next": self.next or None,
+            "retry_at": None if self.retry_at is None else self.retry_at.isoformat(),
+            "sent": self.sent,
+            "attempts": list(self.attempts),
+        }
+
+
+class UsageError(JacklineError):
+    """Something you wrote has to change."""
+
+    code = "usage"
+    http_status = 400
+    exit_code = 2
+
+
+class BadArgumentError(UsageError):
+    """A flag or argument cannot be meant as written."""
+
+    code = "bad_argument"
+
+
+class UnreadableError(UsageError):
+    """A file, folder or id that was named cannot be read or found."""
+
+    code = "unreadable"
+    http_status = 404
+
+
+class RefusedError(JacklineError):
+    """We declined, and nothing was sent."""
+
+    code = "refused"
+    http_status = 429
+
+
+class BudgetError(RefusedError):
+    """The call would pass the budget."""
+
+    code = "budget"
+    http_status = 402
+
+
+class QueueFullError(RefusedError):
+    """More calls wait than may wait."""
+
+    code = "queue_full"
+    http_status = 503
+    exit_code = 75
+
+
+class BreakerOpenError(RefusedError):
+    """The same failure came too often in a row."""
+
+    code = "breaker_open"
+    http_status = 503
+    exit_code = 75
+
+
+class UpstreamError(JacklineError):
+    """The vendor answered badly or not at all."""
+
+    code = "upstream"
+    http_status = 502
+
+
+class RejectedError(UpstreamError):
+    """The vendor refused this request; sending it again would be refused again."""
+
+    code = "rejected"
+    http_status = 400
+
+
+class LimitedError(UpstreamError):
+    """A rate limit or quota stands in the way until `retry_at`."""
+
+    code = "limited"
+    http_status = 429
+    exit_code = 75
+
+
+class UnavailableError(UpstreamError):
+    """The vendor is down, overloaded or out of reach."""
+
+    code = "unavailable"
+    http_status = 503
+    exit_code = 75
+
+
+class StalledError(UpstreamError):
+    """The vendor went silent."""
+
+    code = "stalled"
+    http_status = 504
+
+
+class StreamBrokenError(UpstreamError):
+    """The answer began and did not end."""
+
+    code = "stream_broken"
+    http_status = 502
+
+
+class GaveUpError(JacklineError):
+    """Every attempt was made; `attempts` tells them all."""
+
+    code = "gave_up"
+    http_status = 502
+
+
+class FlowError(JacklineError):
+    """A run did not get to its end."""
+
+    code = "flow"
+    exit_code = 1
+
+
+class StepFailedError(FlowError):
+    """One of the run's steps failed for good."""
+
+    code = "step_failed"
+    exit_code = 3
+
+
+class ParkedError(FlowError):
+    """The run waits for `retry_at` and goes on by itself."""
+
+    code = "parked"
+    http_status = 503
+    exit_code = 75
+
+
+class JournalError(FlowError):
+    """The run's record cannot be read or written."""
+
+    code = "journal"
+
+
+class InternalError(JacklineError):
+    """Our bug; the report should hold the message and no more."""
+
+    code = "internal"

@@ -1,0 +1,327 @@
+"""Turn one observation into one `Failure`: weigh the signals in their order, strongest first.
+
+Laws: (1) total: any input gives an answer, in time linear in its size; (2) pure: the same
+observation and the same `now` give the same answer; (3) quota and billing never come out as
+`retry_same`; (4) a wait of more than two minutes on a rate limit is a window, not a burst.
+Not here: how each family of failures reads (rules/), times in texts (resets.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from jackline.failures.failure import Failure, Kind, Scope
+from jackline.failures.limit_headers import (
+    SPEND_CAP_REASONS,
+    UNIFIED,
+    announced_window,
+    body_reset,
+    body_wait,
+    codex_window,
+    header_wait,
+    is_long,
+    spent_window,
+)
+from jackline.failures.observation import Observation, Where
+from jackline.failures.reading import Reading, read
+from jackline.failures.resets import find_primary_reset, find_reset, find_wait
+from jackline.failures.rules import agents, capacity, credentials, limits, money, network, refusals
+from jackline.failures.rules.rule import KIND_DEFAULTS, Rule, Verdict
+from jackline.failures.statuspage import judge_page
+
+# The order is the meaning. Hopeless before hopeful; the API's own word before the client's text;
+# what names its cause before what only names its status.
+_TABLES: tuple[tuple[Rule, ...], ...] = (
+    money.BILLING,
+    limits.QUOTA,
+    limits.PROJECT_QUOTA,
+    refusals.POLICY,
+    limits.SHARED_CAPACITY,
+    capacity.OVERLOAD,
+    limits.RATE,
+    network.BORDER,
+    credentials.HEALING_AUTH,
+    refusals.MODEL,
+    refusals.INVALID,
+    credentials.AUTH,
+    refusals.OTHERWISE_INVALID,
+    agents.STRUCTURED_OUTPUT,
+    capacity.LATE,
+    capacity.STREAM,
+    capacity.BROKEN,
+    network.PATH,
+    capacity.TIMEOUT,
+    network.UNREACHABLE,
+)
+_FIRST: tuple[tuple[Rule, ...], ...] = (agents.CANCELS, agents.TOOLS)
+_PARKS = frozenset({Kind.ACCOUNT_QUOTA, Kind.BILLING})
+_ENDS_OF_STREAM = frozenset({"message_stop", "response.completed", "[DONE]", "response.incomplete"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Decision:
+    verdict: Verdict
+    evidence: tuple[str, ...]
+    resets_at: datetime | None = None
+
+
+def classify(observation: Observation, *, now: datetime) -> Failure:
+    """What `observation` means; the zone of `now` is the host's, for texts that name none."""
+    if now.tzinfo is None:
+        raise ValueError("classify needs an aware now: its zone is the host's")
+    reading = read(observation)
+    wait = _longest(
+        header_wait(reading.headers, now),
+        body_wait(reading.payload.numbers, now),
+        find_wait(reading.prose),
+    )
+    decision = _escalated(_decide(observation, reading, now), reading, wait)
+    return _failure(decision, reading, wait, now)
+
+
+def _decide(observation: Observation, reading: Reading, now: datetime) -> _Decision:
+    if reading.where is Where.STATUSPAGE:
+        return _Decision(judge_page(observation, reading), ("status page",))
+    decision = _by_structure(reading)
+    if decision is None and not reading.failed_status:
+        decision = _by_rules((agents.NOTICES,), reading)
+    if decision is None:
+        decision = _by_rules(_FIRST, reading)
+    if decision is None and not _succeeded(reading):
+        decision = _by_headers(reading, now)
+    if decision is None:
+        decision = _by_rules(_TABLES, reading)
+    return decision or _by_status(reading)
+
+
+def _by_structure(reading: Reading) -> _Decision | None:
+    """What the shape of the payload settles before any word is read."""
+    payload = reading.payload
+    if "tool_result" in reading.words and "is_error" in payload.keys:
+        return _Decision(Verdict(Kind.TOOL_ERROR), ("tool_result is_error",))
+    if reading.where is Where.SSE and payload.events and not payload.marked_error:
+        if _ENDS_OF_STREAM & set(payload.events):
+            return None if reading.words & {"refusal", "content_filter"} else _FINE
+        if "finish_reason" in payload.keys:
+            return None
+        return _Decision(
+            Verdict(Kind.TRUNCATED_STREAM, "no_message_stop"), ("stream without its last event",)
+        )
+    may_be_fine = _succeeded(reading) or reading.where in (Where.TRANSCRIPT, Where.SSE)
+    if may_be_fine and payload.is_json and not payload.marked_error and _is_success(reading):
+        return _FINE
+    if reading.outer_status == 200 and reading.where is Where.HTTP:
+        return _odd_success(reading)
+    return None
+
+
+_FINE = _Decision(Verdict(Kind.NOT_A_FAILURE), ("a complete answer",))
+
+
+def _succeeded(reading: Reading) -> bool:
+    return reading.outer_status is not None and 200 <= reading.outer_status < 300
+
+
+def _is_success(reading: Reading) -> bool:
+    words, keys = reading.words, reading.payload.keys
+    if words & {"refusal", "content_filter", "safety", "rejected", "guardrail_intervened"}:
+        return False
+    if any(word.endswith("exception") for word in words):
+        return False
+    if "result" in words:
+        return "success" in words and not reading.payload.numbers.get("api_error_status")
+    return bool(keys & {"choices", "candidates", "content", "output", "usage", "message"}) and not (
+        keys & {"is_error", "code", "blockreason"}
+    )
+
+
+def _odd_success(reading: Reading) -> _Decision | None:
+    """A 200 whose body is a page, or nothing."""
+    if reading.payload.html:
+        portal = Verdict(
+            Kind.NETWORK_EDGE, "captive_portal", retry_same=False, failover_helps=False
+        )
+        return _Decision(portal, ("HTTP 200 with a web page",))
+    if not reading.payload.empty:
+        return None
+    if not reading.body_seen:
+        return _FINE
+    return _Decision(Verdict(Kind.NETWORK_EDGE, "malformed_200"), ("HTTP 200, empty body",))
+
+
+def _by_rules(tables: tuple[tuple[Rule, ...], ...], reading: Reading) -> _Decision | None:
+    for table in tables:
+        for rule in table:
+            evidence = rule.evidence(reading)
+            if evidence is not None:
+                return _Decision(rule.verdict, (evidence,))
+    return None
+
+
+def _by_headers(reading: Reading, now: datetime) -> _Decision | None:
+    headers = reading.headers
+    reason = headers.get(f"{UNIFIED}overage-disabled-reason", "")
+    if reason in SPEND_CAP_REASONS or headers.get(f"{UNIFIED}overage-daily-cap-paused") == "true":
+        window = spent_window(headers, now)
+        return _Decision(
+            Verdict(Kind.BILLING, "spend_cap"),
+            (f"{UNIFIED}overage-disabled-reason: {reason}",),
+            window.resets_at if window else None,
+        )
+    if reason == "fetch_error":
+        return _Decision(
+            Verdict(Kind.SERVER_THROTTLE, "limit_check"), (f"{UNIFIED}…: fetch_error",)
+        )
+    window = spent_window(headers, now) if reading.status in (None, 429) else None
+    window = (
+        window
+        or codex_window(headers, now)
+        or announced_window(reading.words, reading.payload.numbers, now)
+    )
+    if window is not None and not _names_money(reading):
+        scope = Scope.MODEL if window.sub == "weekly_model" else None
+        return _Decision(
+            Verdict(Kind.ACCOUNT_QUOTA, window.sub, scope), (window.signal,), window.resets_at
+        )
+    return _by_vendor_fields(reading)
+
+
+def _names_money(reading: Reading) -> bool:
+    return _by_rules((money.BILLING,), reading) is not None
+
+
+def _by_vendor_fields(reading: Reading) -> _Decision | None:
+    quota_ids = sorted(word for word in reading.words if "per" in word and len(word) > 15)
+    if any("perday" in word for word in quota_ids):
+        return _Decision(
+            Verdict(Kind.ACCOUNT_QUOTA, "daily", Scope.MODEL),
+            tuple(f"quotaId {w}" for w in quota_ids),
+        )
+    if any("perminute" in word for word in quota_ids):
+        sub = "tpm" if any("token" in word for word in quota_ids) else "rpm"
+        return _Decision(
+            Verdict(Kind.RATE_LIMIT, sub, Scope.MODEL), tuple(f"quotaId {w}" for w in quota_ids)
+        )
+    if reading.headers.get("x-ratelimit-exceeded", "").startswith("quota"):
+        return _Decision(Verdict(Kind.ACCOUNT_QUOTA, "monthly"), ("x-ratelimit-exceeded",))
+    if reading.headers.get("cf-mitigated") == "challenge":
+        return _Decision(Verdict(Kind.NETWORK_EDGE, "cf_challenge"), ("cf-mitigated: challenge",))
+    if "x-deny-reason" in reading.headers:
+        denied = Verdict(Kind.NETWORK_EDGE, "egress_policy", retry_same=False, failover_helps=False)
+        return _Decision(denied, (f"x-deny-reason: {reading.headers['x-deny-reason']}",))
+    return None
+
+
+def _by_status(reading: Reading) -> _Decision:
+    """The last resort: the status alone, or the mere fact that someone called it an error."""
+    status = reading.status
+    evidence = (f"status {status}",) if status is not None else ("nothing recognised",)
+    return _Decision(_verdict_of_status(reading), evidence)
+
+
+def _verdict_of_status(reading: Reading) -> Verdict:  # noqa: PLR0911 -- a table of statuses
+    match reading.status:
+        case 401:
+            return Verdict(Kind.AUTH, "invalid")
+        case 403 if reading.payload.html or (
+            reading.body_seen
+            and not reading.payload.is_json
+            and "request-id" not in reading.headers
+        ):
+            return Verdict(Kind.NETWORK_EDGE, "region_block", retry_same=False)
+        case 403:
+            return Verdict(Kind.AUTH, "forbidden")
+        case 404 if "model" in reading.text:
+            return Verdict(Kind.MODEL_NOT_FOUND)
+        case 404 | 405:
+            return Verdict(Kind.INVALID_REQUEST, "endpoint", failover_helps=True)
+        case 413:
+            return Verdict(Kind.INVALID_REQUEST, "request_too_large")
+        case 424:
+            return Verdict(Kind.UPSTREAM_5XX, scope=Scope.MODEL)
+        case 429:
+            sub = "burst" if reading.provider == "anthropic" else None
+            return Verdict(Kind.SERVER_THROTTLE, sub)
+        case 451:
+            return Verdict(Kind.NETWORK_EDGE, "region_block", retry_same=False)
+        case int(status) if 400 <= status < 500:
+            return Verdict(Kind.INVALID_REQUEST)
+        case int(status) if status >= 500:
+            return Verdict(Kind.UPSTREAM_5XX)
+        case _:
+            return _verdict_without_status(reading)
+
+
+def _verdict_without_status(reading: Reading) -> Verdict:
+    if "rate_limit_error" in reading.words or "rate_limit" in reading.words:
+        return Verdict(Kind.SERVER_THROTTLE)
+    if reading.where is Where.SSE and reading.payload.empty:
+        return Verdict(Kind.TRUNCATED_STREAM, "empty")
+    if reading.where is Where.EXCEPTION:
+        return Verdict(Kind.TOOL_ERROR, "unrecognised", Scope.CLIENT)
+    return Verdict(Kind.NOT_A_FAILURE, "unrecognised")
+
+
+def _escalated(decision: _Decision, reading: Reading, wait: timedelta | None) -> _Decision:
+    """Correct the verdict by how long, and whether at all, the source says to wait."""
+    verdict = decision.verdict
+    bare = verdict.kind is Kind.SERVER_THROTTLE and decision.evidence == ("status 429",)
+    if is_long(wait) and (verdict.kind is Kind.RATE_LIMIT or bare):
+        sub = "daily" if wait is not None and wait >= timedelta(hours=12) else "unknown_window"
+        return _Decision(
+            Verdict(Kind.ACCOUNT_QUOTA, sub, verdict.scope),
+            (*decision.evidence, f"asks to wait {wait}: a window, not a burst"),
+            decision.resets_at,
+        )
+    if verdict.sub == "unknown_window" and decision.resets_at is None:
+        return replace(decision, verdict=replace(verdict, sub=_window_of(wait)))
+    if reading.headers.get("x-should-retry") == "false" and KIND_DEFAULTS[verdict.kind][1]:
+        return _Decision(
+            replace(verdict, retry_same=False, sub=verdict.sub or "declined"),
+            (*decision.evidence, "x-should-retry: false"),
+            decision.resets_at,
+        )
+    return decision
+
+
+def _window_of(wait: timedelta | None) -> str:
+    """The smallest window that a wait of this length fits into."""
+    if wait is None or wait <= timedelta(hours=24):
+        return "unknown_window"
+    return "weekly" if wait <= timedelta(days=7.5) else "monthly"
+
+
+def _failure(
+    decision: _Decision, reading: Reading, wait: timedelta | None, now: datetime
+) -> Failure:
+    verdict = decision.verdict
+    scope, retry_same, failover_helps = KIND_DEFAULTS[verdict.kind]
+    parks = verdict.kind in _PARKS
+    resets_at = decision.resets_at
+    if resets_at is None and parks:
+        find = find_primary_reset if verdict.kind is Kind.BILLING else find_reset
+        resets_at = (
+            body_reset(reading.payload.numbers, now)
+            or find(reading.prose, now)
+            or (now + wait if wait is not None else None)
+        )
+    if verdict.retry_same is not None and not parks:
+        retry_same = verdict.retry_same
+    if verdict.failover_helps is not None:
+        failover_helps = verdict.failover_helps
+    status = () if reading.status is None else (f"status {reading.status}",)
+    return Failure(
+        kind=verdict.kind,
+        sub=verdict.sub,
+        scope=verdict.scope or scope,
+        retry_same=retry_same,
+        failover_helps=failover_helps,
+        retry_after=None if verdict.kind is Kind.NOT_A_FAILURE else wait,
+        resets_at=resets_at,
+        evidence=tuple(dict.fromkeys((*decision.evidence, *status))),
+    )
+
+
+def _longest(*waits: timedelta | None) -> timedelta | None:
+    return max((wait for wait in waits if wait is not None), default=None)

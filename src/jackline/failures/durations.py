@@ -1,0 +1,105 @@
+"""Read how long something says to wait: "6m0s", "2 hours", "1.574s", an HTTP date.
+
+Laws: (1) a duration is never negative; (2) what cannot be read is None, never zero; (3) the longest
+plausible wait is a year, because larger numbers are times, not durations.
+Not here: moments in time (resets.py), which header to believe (limit_headers.py).
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+
+LONGEST = timedelta(days=366)
+
+_NUMBER = r"\d{1,12}(?:[.,]\d{1,12})?"
+_UNITS = (
+    r"milliseconds?|millis|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|hr|h|days?|d|weeks?|w"
+    r"|segundos?|sekunden?|secondes?|minutos?|minuten?|horas?|stunden?|heures?|d[ií]as?|tagen?|jours?"
+)
+PART = rf"{_NUMBER}\s?(?:{_UNITS})(?![a-zà-ÿ])"
+PHRASE = rf"{PART}(?:\s?(?:,|and|y|e|und|et)?\s?{PART}){{0,5}}"
+
+_PART = re.compile(rf"({_NUMBER})\s?({_UNITS})(?![a-zà-ÿ])", re.IGNORECASE)
+_BARE = re.compile(r"\d{1,12}(?:\.\d{1,12})?")
+_SECONDS_BY_INITIAL = {
+    "s": 1.0,
+    "m": 60.0,
+    "h": 3600.0,
+    "d": 86400.0,
+    "w": 604800.0,
+    "t": 86400.0,  # Tage
+    "j": 86400.0,  # jours
+}
+
+
+def seconds_of(number: float) -> timedelta | None:
+    """So many seconds, unless that cannot be a wait."""
+    if not 0 <= number <= LONGEST.total_seconds():
+        return None
+    return timedelta(seconds=number)
+
+
+def read_phrase(text: str) -> timedelta | None:
+    """A duration in words or Go notation, its parts added up; None when there is none."""
+    total = 0.0
+    parts = _PART.findall(text)
+    for number, unit in parts:
+        total += float(number.replace(",", ".")) * _unit_seconds(unit.lower())
+    return seconds_of(total) if parts else None
+
+
+def _unit_seconds(unit: str) -> float:
+    if unit == "ms" or unit.startswith("milli"):
+        return 0.001
+    if unit.startswith(("stunde", "se")):
+        return 3600.0 if unit.startswith("stunde") else 1.0
+    return _SECONDS_BY_INITIAL[unit[0]]
+
+
+def read_wait(value: str, now: datetime) -> timedelta | None:
+    """A Retry-After value: seconds, a Go duration, an HTTP date or RFC 3339."""
+    value = value.strip()
+    if _BARE.fullmatch(value):
+        return seconds_of(float(value))
+    moment = read_moment(value)
+    if moment is not None:
+        return seconds_of(max(0.0, (moment - now).total_seconds()))
+    return read_phrase(value) if len(value) < 40 else None
+
+
+def read_moment(value: str) -> datetime | None:
+    """An aware time from RFC 3339 or an HTTP date; None for anything else."""
+    value = value.strip()
+    if len(value) > 60:
+        return None
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError:
+        try:
+            moment = parsedate_to_datetime(value)
+        except (ValueError, IndexError, OverflowError, TypeError):
+            return None
+    if len(value) < 16:
+        return None  # a bare year or basic-format number is not a moment
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+def read_epoch(value: str, now: datetime) -> datetime | None:
+    """An epoch in seconds (or milliseconds) as a time in UTC.
+
+    Values too small to be a date of this century are seconds from now: some servers send those
+    under the same header name.
+    """
+    if not _BARE.fullmatch(value.strip()):
+        return None
+    number = float(value)
+    if number > 100_000_000_000:
+        number /= 1000
+    if number < 1_000_000_000:
+        wait = seconds_of(number)
+        return None if wait is None else now.astimezone(UTC) + wait
+    if number > 7_000_000_000:
+        return None
+    return datetime.fromtimestamp(number, UTC)

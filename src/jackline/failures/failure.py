@@ -1,0 +1,91 @@
+"""Say what went wrong in one value that every other room can act on.
+
+Laws: (1) a `Failure` is made only by `classify`; (2) quota and billing are never `retry_same`.
+Not here: how a failure is recognised (classify.py), how it is told to a person (sentences.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """What went wrong, named by what has to happen next."""
+
+    SERVER_THROTTLE = "server_throttle"
+    RATE_LIMIT = "rate_limit"
+    ACCOUNT_QUOTA = "account_quota"
+    BILLING = "billing"
+    OVERLOADED = "overloaded"
+    UPSTREAM_5XX = "upstream_5xx"
+    NETWORK_EDGE = "network_edge"
+    TIMEOUT = "timeout"
+    TRUNCATED_STREAM = "truncated_stream"
+    AUTH = "auth"
+    INVALID_REQUEST = "invalid_request"
+    MODEL_NOT_FOUND = "model_not_found"
+    CONTENT_POLICY = "content_policy"
+    TOOL_ERROR = "tool_error"
+    MISSING_STRUCTURED_OUTPUT = "missing_structured_output"
+    CLIENT_CANCEL = "client_cancel"
+    NOT_A_FAILURE = "not_a_failure"
+
+
+class Scope(StrEnum):
+    """How far the failure reaches: who else would meet it now."""
+
+    REQUEST = "request"
+    MODEL = "model"
+    UPSTREAM = "upstream"
+    ACCOUNT = "account"
+    CLIENT = "client"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One classified failure.
+
+    `retry_same` means the same request to the same place can succeed without anyone acting;
+    `failover_helps` means another upstream, account or model can. `resets_at` is aware, and may
+    lie in the past when the source was slow to tell. `evidence` names the signals that decided,
+    strongest first, in words a person can check.
+    """
+
+    kind: Kind
+    sub: str | None
+    scope: Scope
+    retry_same: bool
+    failover_helps: bool
+    retry_after: timedelta | None = None
+    resets_at: datetime | None = None
+    evidence: tuple[str, ...] = ()
+
+    def wait_from(self, now: datetime) -> timedelta:
+        """How long the source asks to be left alone, from `now` on; zero when it says nothing."""
+        waits = [timedelta(0)]
+        if self.retry_after is not None:
+            waits.append(self.retry_after)
+        if self.resets_at is not None:
+            waits.append(self.resets_at - now)
+        return max(waits)
+
+    def to_json(self) -> dict[str, object]:
+        """The seven documented keys of `jackline explain --jsonl`."""
+        retry_after = self.retry_after
+        return {
+            "kind": self.kind.value,
+            "sub": self.sub,
+            "scope": self.scope.value,
+            "retry_same": self.retry_same,
+            "failover_helps": self.failover_helps,
+            "retry_after_s": None if retry_after is None else plain_seconds(retry_after),
+            "resets_at": None if self.resets_at is None else self.resets_at.isoformat(),
+        }
+
+
+def plain_seconds(duration: timedelta) -> int | float:
+    """Seconds as people write them: 30, not 30.0."""
+    seconds = duration.total_seconds()
+    return int(seconds) if seconds.is_integer() else seconds

@@ -1,0 +1,322 @@
+"""Collect from any payload the few words and numbers that can tell what went wrong.
+
+Laws: (1) never raises, and visits a bounded number of nodes; (2) what a model said (content,
+deltas, arguments) is not evidence, unless the payload itself is marked as an error; (3) JSON inside
+strings, one-element arrays and event streams are unwrapped.
+Not here: what the words mean (rules/), folding their look (wording.py).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import deque
+from dataclasses import dataclass, field
+
+import msgspec
+
+from jackline.failures.observation import Json
+from jackline.failures.wording import is_html, shorten, strip_tags
+
+MAX_NODES = 20_000
+MAX_UNWRAPS = 8
+
+_WORD_KEYS = frozenset(
+    {
+        "type",
+        "code",
+        "status",
+        "reason",
+        "error_code",
+        "errorcode",
+        "error_type",
+        "__type",
+        "name",
+        "subtype",
+        "terminal_reason",
+        "stop_reason",
+        "finish_reason",
+        "finishreason",
+        "blockreason",
+        "quotaid",
+        "error_name",
+        "error",
+        "exception_type",
+        "limit_source",
+        "stopreason",
+        ":exception-type",
+        "category",
+        "errortype",
+        "apierrortype",
+        "apierrorcode",
+        "ratelimittype",
+    }
+)
+_MESSAGE_KEYS = frozenset(
+    {
+        "message",
+        "detail",
+        "details",
+        "raw",
+        "title",
+        "errormessage",
+        "error_description",
+        "result",
+        "errors",
+        "explanation",
+        "error",
+        "msg",
+        "description",
+        "reason",
+        "error_message",
+        "originalmessage",
+        "quotametric",
+        "text",
+        "content",
+    }
+)
+_NUMBER_KEYS = frozenset(
+    {
+        "retry_after",
+        "retryafter",
+        "retry_after_seconds",
+        "retrydelay",
+        "resets_at",
+        "resetsat",
+        "resets_in_seconds",
+        "status",
+        "code",
+        "httpstatuscode",
+        "statuscode",
+        "status_code",
+        "api_error_status",
+        "apierrorstatus",
+        "http_status",
+        "originalstatuscode",
+        "error_status",
+        "quota_limit_value",
+        "quotavalue",
+    }
+)
+# Below these keys stands what a model or a tool said; quoting an error is not having one.
+_SPEECH_KEYS = frozenset(
+    {
+        "content",
+        "delta",
+        "parts",
+        "arguments",
+        "input",
+        "output_text",
+        "partial_json",
+    }
+)
+# How a turn ended is the API's word, wherever in the speech it stands.
+_ENDING_KEYS = frozenset(
+    {
+        "stop_reason",
+        "finish_reason",
+        "finishreason",
+        "stopreason",
+    }
+)
+_EMBEDDED = re.compile(r"[\[{]")
+_QUOTED_PAIR = re.compile(r"""["'](\w{2,30})["']\s{0,3}:\s{0,3}["']([^"']{1,400})["']""")
+_QUOTED_NUMBER = re.compile(r"""["'](\w{2,30})["']\s{0,3}:\s{0,3}(\d{1,12}(?:\.\d{1,9})?)""")
+_DECODER = json.JSONDecoder()
+
+
+@dataclass(slots=True)
+class Payload:
+    """What was found: code words, messages, numbers by key, and marks of shape."""
+
+    words: set[str] = field(default_factory=set)
+    messages: list[str] = field(default_factory=list)
+    numbers: dict[str, str] = field(default_factory=dict)
+    keys: set[str] = field(default_factory=set)
+    events: list[str] = field(default_factory=list)
+    html: bool = False
+    marked: bool = False
+    is_json: bool = False
+    empty: bool = True
+
+    @property
+    def marked_error(self) -> bool:
+        """Whether the payload calls itself an error."""
+        return (
+            self.marked
+            or "error" in self.words
+            or bool(self.keys & {"error", "errors", "isapierrormessage", "errorcode", "__type"})
+        )
+
+
+def collect(*sources: bytes | Json) -> Payload:
+    """Everything telling in the given bodies and texts, in their order."""
+    found = Payload()
+    for source in sources:
+        _take(source, found)
+    return found
+
+
+def _take(source: bytes | Json, found: Payload) -> None:
+    if source is None or source in ("", b""):
+        return
+    found.empty = False
+    if isinstance(source, bytes):
+        document = _decoded(source)
+        if document is not None:
+            found.is_json = True
+            _walk(document, found, unwraps=0)
+            return
+        source = _ends(source).decode("utf-8", "replace")
+    if isinstance(source, str):
+        _take_text(source, found, unwraps=0)
+    else:
+        found.is_json = True
+        _walk(source, found, unwraps=0)
+
+
+def _ends(raw: bytes) -> bytes:
+    """The bytes, or of very many the first and the last: how a stream ends matters most."""
+    half = 1 << 19
+    return raw if len(raw) <= 2 * half else raw[:half] + b"\n" + raw[-half:]
+
+
+def _decoded(raw: bytes | str) -> Json:
+    """The JSON container in `raw`, or None when it is anything else."""
+    stripped = raw.strip()
+    head = stripped[:1]
+    if head not in (b"{", b"[", "{", "["):
+        return None
+    try:
+        document: Json = msgspec.json.decode(stripped)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+    return document
+
+
+def _take_text(text: str, found: Payload, *, unwraps: int) -> None:
+    document = _decoded(text) if len(text) < 4_000_000 else None
+    if document is not None:
+        found.is_json = found.is_json or unwraps == 0
+        _walk(document, found, unwraps=unwraps)
+        return
+    if _looks_like_stream(text):
+        _take_stream(text, found)
+        return
+    text = shorten(text)
+    if is_html(text):
+        found.html = True
+        found.messages.append(strip_tags(text))
+        return
+    found.messages.append(text)
+    _take_embedded(text, found, unwraps=unwraps)
+
+
+def _take_embedded(text: str, found: Payload, *, unwraps: int) -> None:
+    """JSON or a printed dict inside a sentence, whole or broken by a terminal."""
+    opening = _EMBEDDED.search(text)
+    if opening is None or unwraps >= MAX_UNWRAPS:
+        return
+    try:
+        document, _ = _DECODER.raw_decode(text, opening.start())
+    except (ValueError, RecursionError):
+        for key, value in _QUOTED_PAIR.findall(text):
+            _take_scalar(key.lower(), value, found)
+        for key, number in _QUOTED_NUMBER.findall(text):
+            _take_scalar(key.lower(), float(number), found)
+        return
+    _walk(document, found, unwraps=unwraps + 1)
+
+
+def _looks_like_stream(text: str) -> bool:
+    start = text.lstrip("\ufeff \t\r\n")[:12]
+    return start.startswith(("event:", "data:", ": ", ":\n", "id:"))
+
+
+def _take_stream(text: str, found: Payload) -> None:
+    """The events of a server-sent stream: their names, and what their data tells."""
+    for line in text.splitlines():
+        name, _, value = line.partition(":")
+        value = value.strip()
+        if name == "event":
+            found.events.append(value)
+        elif name == "data" and value == "[DONE]":
+            found.events.append("[DONE]")
+        elif name == "data" and len(found.events) < MAX_NODES:
+            document = _decoded(value)
+            if isinstance(document, dict):
+                kind = document.get("type")
+                found.events.append(kind if isinstance(kind, str) else "data")
+                _walk(document, found, unwraps=1)
+
+
+def _walk(document: Json, found: Payload, *, unwraps: int) -> None:
+    marked = _is_marked(document)
+    found.marked = found.marked or marked
+    queue: deque[tuple[str, Json, bool]] = deque([("", document, False)])
+    for _ in range(MAX_NODES):
+        if not queue:
+            return
+        key, node, speech = queue.popleft()
+        if isinstance(node, dict):
+            for name, child in node.items():
+                lowered = name.lower()
+                if child is not None:
+                    found.keys.add(lowered)
+                if lowered.endswith("exception"):  # Bedrock names the event after the exception
+                    found.words.add(lowered)
+                hushed = speech or (lowered in _SPEECH_KEYS and not marked)
+                queue.append((lowered, child, hushed and lowered not in _ENDING_KEYS))
+        elif isinstance(node, list):
+            queue.extend((key, child, speech) for child in node[:MAX_NODES])
+        elif isinstance(node, str) and not speech and key in _MESSAGE_KEYS | _WORD_KEYS:
+            _take_string(key, node, found, unwraps=unwraps)
+        elif node is not None and not isinstance(node, bool) and not speech:
+            _take_scalar(key, node, found)
+
+
+def _is_marked(document: Json) -> bool:
+    """Whether a transcript line or result calls itself an error: then its speech is the error."""
+    if not isinstance(document, dict):
+        return False
+    if document.get("type") == "tool_result":
+        return _quotes_client(document.get("content"))
+    message = document.get("message")
+    model = message.get("model") if isinstance(message, dict) else None
+    return (
+        document.get("isApiErrorMessage") is True
+        or document.get("is_error") is True
+        or model == "<synthetic>"
+    )
+
+
+def _quotes_client(content: Json) -> bool:
+    """Whether a tool's result is the client's own error, handed on as if it were a result."""
+    if isinstance(content, list) and content:
+        first = content[0]
+        content = first.get("text") if isinstance(first, dict) else None
+    return isinstance(content, str) and content.startswith("API Error")
+
+
+def _take_string(key: str, value: str, found: Payload, *, unwraps: int) -> None:
+    if unwraps < MAX_UNWRAPS and value[:1] in ("{", "["):
+        document = _decoded(value) if len(value) < 4_000_000 else None
+        if document is not None:
+            _walk(document, found, unwraps=unwraps + 1)
+            return
+    _take_scalar(key, value, found)
+    if key in _MESSAGE_KEYS and unwraps < MAX_UNWRAPS and len(value) > 2:
+        _take_embedded(shorten(value), found, unwraps=unwraps + 1)
+
+
+def _take_scalar(key: str, value: str | float, found: Payload) -> None:
+    if key in _NUMBER_KEYS:
+        found.numbers.setdefault(key, str(value))
+    if not isinstance(value, str):
+        return
+    if key == "code" and value.isupper() and value[:1] in "EU":
+        found.messages.append(value)  # an errno such as EAI_AGAIN is a message in itself
+    if key in _WORD_KEYS and len(value) <= 100:
+        found.words.add(value.rsplit("#", 1)[-1].split(":", 1)[0].strip().lower())
+    if key in _MESSAGE_KEYS and len(found.messages) < 200:
+        found.messages.append(shorten(value))

@@ -1,0 +1,221 @@
+"""Read from a message when the way is free again.
+
+Laws: (1) the answer is aware, in the zone that the text names, else in the zone of `now`; (2) a
+clock without a date means its next occurrence, less than 24 hours away; (3) a date without a year
+means the nearest such date, so a reset that has just passed stays in the past; (4) a reset of
+another limit, told beside the one that blocks, is used only when there is no other.
+Not here: reset times in headers (limit_headers.py), how long to wait (durations.py).
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta, tzinfo
+
+from jackline.failures.durations import PHRASE, read_epoch, read_phrase
+from jackline.failures.months import MONTH, month_number
+from jackline.failures.zones import read_zone
+
+_LEAD = (
+    r"(?:resets?|renews?|regain access|try again|retry|available(?: again)?|continu\w{1,5}|wait"
+    r"|back|until|again|reinicia|restablece|renueva|de nuevo|nuevamente|intentarlo|disponible"
+    r"|redefin\w{1,6}|novamente|dispon[ií]vel|versuch\w{0,4} es|wird|verf[üu]gbar|erneut"
+    r"|r[ée]initialis\w{1,5}|r[ée]essayez?)"
+)
+_JOIN = (
+    r"(?:\s?(?:(?:at|on|in|after|by|automatically|until|again|el|a las|las|d[ií]a|em|no dia|[àa]s"
+    r"|am|um|ab|wieder|le|[àa]|dans|en)(?![a-zà-ÿ])|:|;)){0,3}\s?"
+)
+_ZONE = (
+    r"(?:\s?(?P<zone>\([A-Za-z0-9_/+:\- ]{1,40}\)|(?:UTC|GMT)(?:[+-]\d{1,2}(?::?\d{2})?)?|Z"
+    r"|[PMCE][SD]?T|CES?T|EES?T|BST|IST|JST|KST|MSK|AE[SD]T)(?![A-Za-z]))?"
+)
+_CLOCK = (
+    r"(?P<hour>\d{1,2})(?:(?:[:.h]|\s?h\s?)(?P<minute>\d{2})(?::(?P<second>\d{2}))?)?"
+    r"\s?(?P<half>[ap]\.?\s?m\.?(?![a-z]))?(?:\s?(?:uhr|h|hrs|hours?)(?![a-z]))?"
+)
+_WEEKDAY = (
+    r"(?:(?:mon|tue|wed|thu|fri|sat|sun|lun|mar|mi[ée]|jue|vie|s[áa]b|dom|seg|ter|qua|qui|sex"
+    r"|mo|di|do|fr|sa|so|jeu|ven|sam|dim)[a-zà-ÿ]{0,8}\.?,?\s)?"
+)
+_GAP = r"(?:\s?(?:,|at|um|a las|[àa]s|[àa]|·|-|T|las)){0,2}\s?"
+_YEAR = r"(?:,?\s?(?:de\s|del\s)?(?P<year>20\d{2}))?"
+
+_FORMS: tuple[re.Pattern[str], ...] = tuple(
+    re.compile(form, re.IGNORECASE)
+    for form in (
+        # 2026-09-01 at 00:00 UTC
+        rf"(?P<year>20\d{{2}})-(?P<month>\d{{2}})-(?P<day>\d{{2}})(?:{_GAP}{_CLOCK})?{_ZONE}",
+        # 9/1/2026, 5:30 PM · 01.09.2026, 17:30
+        rf"(?P<first>\d{{1,2}})(?P<mark>[/.])(?P<second_>\d{{1,2}})[/.](?P<year>20\d{{2}})(?:{_GAP}{_CLOCK})?{_ZONE}",
+        # Feb 4, 8pm (Europe/Budapest) · April 1, 2026 at 5:30 AM · Jul 5th, 2026 8:19 PM
+        rf"{_WEEKDAY}(?P<name>{MONTH})\.?\s(?P<day>\d{{1,2}})(?:st|nd|rd|th)?(?![\d:]){_YEAR}(?:{_GAP}{_CLOCK})?{_ZONE}",
+        # 10 de jul. de 2026, 11:52 · 10. Juli 2026 um 11:52
+        rf"{_WEEKDAY}(?P<day>\d{{1,2}})(?:\.|º|er)?\s(?:de\s)?(?P<name>{MONTH})\.?{_YEAR}(?:{_GAP}{_CLOCK})?{_ZONE}",
+    )
+)
+_WEEKDAY_CLOCK = re.compile(
+    rf"(?P<weekday>mon|tue|wed|thu|fri|sat|sun)[a-z]{{0,6}}\.?,?(?:\sat)?\s{_CLOCK}{_ZONE}",
+    re.IGNORECASE,
+)
+_CLOCK_ONLY = re.compile(rf"{_CLOCK}{_ZONE}", re.IGNORECASE)
+_LEADS = re.compile(rf"\b{_LEAD}{_JOIN}", re.IGNORECASE)
+# "18h30" is a clock in France and Brazil, "1h30m" is a duration everywhere.
+_IN = re.compile(rf"(?!\d{{1,2}}\s?h\s?\d{{2}}(?![\dms.]))(?P<duration>{PHRASE})", re.IGNORECASE)
+_PIPE = re.compile(r"reached\s?\|\s?(\d{10}(?:\d{3})?)\b", re.IGNORECASE)
+_SECONDARY = re.compile(
+    r"\byour (?:current )?(?:5-hour|five-hour|session|weekly|daily|plan|opus|sonnet)(?: weekly)?"
+    r" limits? (?:will )?resets?[^·.|]{0,60}",
+    re.IGNORECASE,
+)
+_WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+# A client's own count-down says when it will try, not when the vendor will let it; unless it is
+# longer than any client waits of its own accord, for then it repeats the vendor's word.
+_OWN_RETRY = re.compile(
+    rf"\bretrying (?:in|after) (?P<duration>{PHRASE})?[^·)]{{0,20}}", re.IGNORECASE
+)
+_LONGEST_OWN_WAIT = timedelta(seconds=60)
+
+
+def find_reset(text: str, now: datetime) -> datetime | None:
+    """The moment at which `text` says the limit ends, or None."""
+    pipe = _PIPE.search(text)
+    if pipe is not None:
+        return read_epoch(pipe[1], now)
+    text = _OWN_RETRY.sub(_vendor_wait, text)
+    return _find(_SECONDARY.sub(" ", text), now) or _find(text, now)
+
+
+def find_primary_reset(text: str, now: datetime) -> datetime | None:
+    """As `find_reset`, but blind to the resets of limits that are not the blocker."""
+    return find_reset(_SECONDARY.sub(" ", text), now)
+
+
+def find_wait(text: str) -> timedelta | None:
+    """The longest duration that `text` asks to wait, or None."""
+    text = _OWN_RETRY.sub(_vendor_wait, text)
+    waits = (_duration_after(text, lead.end()) for lead in _LEADS.finditer(text))
+    return max((wait for wait in waits if wait is not None), default=None)
+
+
+def _vendor_wait(own: re.Match[str]) -> str:
+    duration = read_phrase(own["duration"] or "")
+    told = duration is not None and duration > _LONGEST_OWN_WAIT
+    return f" retry in {own['duration']} " if told else " "
+
+
+def _find(text: str, now: datetime) -> datetime | None:
+    for lead in _LEADS.finditer(text):
+        duration = _duration_after(text, lead.end())
+        if duration is not None:
+            return now + duration
+        moment = _moment_at(text, lead.end(), now)
+        if moment is not None:
+            return moment
+    return None
+
+
+def _duration_after(text: str, position: int) -> timedelta | None:
+    match = _IN.match(text, position)
+    return None if match is None else read_phrase(match["duration"])
+
+
+def _moment_at(text: str, position: int, now: datetime) -> datetime | None:
+    for form in _FORMS:
+        match = form.match(text, position)
+        moment = None if match is None else _dated(match.groupdict(), now)
+        if moment is not None:
+            return moment
+    weekday = _WEEKDAY_CLOCK.match(text, position)
+    if weekday is not None:
+        return _on_weekday(weekday.groupdict(), now)
+    clock = _CLOCK_ONLY.match(text, position)
+    if clock is None or not (clock["half"] or clock["minute"] or clock["zone"]):
+        return None
+    return _next_occurrence(clock.groupdict(), now)
+
+
+def _dated(parts: dict[str, str | None], now: datetime) -> datetime | None:
+    day, month = _day_and_month(parts)
+    if day is None or month is None:
+        return None
+    zone = _zone_of(parts, now)
+    clock = _clock_of(parts) or (0, 0, 0)
+    year = parts.get("year")
+    here = now.astimezone(zone)
+    years = [int(year)] if year else [here.year - 1, here.year, here.year + 1]
+    moments = [m for y in years if (m := _moment(y, month, day, clock, zone)) is not None]
+    return min(moments, key=lambda moment: abs(moment - now), default=None)
+
+
+def _day_and_month(parts: dict[str, str | None]) -> tuple[int | None, int | None]:
+    name, day = parts.get("name"), parts.get("day")
+    if name is not None:
+        return int(day or 0) or None, month_number(name)
+    if parts.get("month") is not None:
+        return int(day or 0) or None, int(parts["month"] or 0)
+    first, second = int(parts["first"] or 0), int(parts["second_"] or 0)
+    # Slashes with an am/pm clock are American; everyone else writes the day first.
+    american = parts["mark"] == "/" and (parts.get("half") is not None or second > 12)
+    return (second, first) if american and first <= 12 else (first, second)
+
+
+def _moment(
+    year: int, month: int, day: int, clock: tuple[int, int, int], zone: tzinfo
+) -> datetime | None:
+    try:
+        return datetime(year, month, day, *clock, tzinfo=zone)
+    except ValueError:
+        return None
+
+
+def _clock_of(parts: dict[str, str | None]) -> tuple[int, int, int] | None:
+    if parts.get("hour") is None:
+        return None
+    hour, minute = int(parts["hour"] or 0), int(parts.get("minute") or 0)
+    second = int(parts.get("second") or 0)
+    half = (parts.get("half") or "").lower()
+    if half and not 1 <= hour <= 12:
+        return None
+    if half:
+        hour = hour % 12 + (12 if half.startswith("p") else 0)
+    if hour > 24 or minute > 59 or second > 59:
+        return None
+    return hour % 24, minute, second
+
+
+def _zone_of(parts: dict[str, str | None], now: datetime) -> tzinfo:
+    host = now.tzinfo
+    if host is None:
+        raise ValueError("now must be aware")
+    name = parts.get("zone")
+    return (read_zone(name) if name else None) or host
+
+
+def _next_occurrence(parts: dict[str, str | None], now: datetime) -> datetime | None:
+    clock = _clock_of(parts)
+    if clock is None:
+        return None
+    zone = _zone_of(parts, now)
+    today = now.astimezone(zone).date()
+    for days in (0, 1, 2):
+        date = today + timedelta(days=days)
+        moment = datetime(date.year, date.month, date.day, *clock, tzinfo=zone)
+        if moment > now:
+            return moment
+    return None
+
+
+def _on_weekday(parts: dict[str, str | None], now: datetime) -> datetime | None:
+    clock = _clock_of(parts)
+    if clock is None:
+        return None
+    zone = _zone_of(parts, now)
+    today = now.astimezone(zone).date()
+    wanted = _WEEKDAYS.index((parts["weekday"] or "").lower())
+    for days in range(9):
+        date = today + timedelta(days=days)
+        moment = datetime(date.year, date.month, date.day, *clock, tzinfo=zone)
+        if date.weekday() == wanted and moment > now:
+            return moment
+    return None

@@ -1,0 +1,285 @@
+"""Recognise a provider in trouble: overload, broken backends, slowness, streams that break off.
+
+Laws: (1) an overload says so in its code before its text; (2) what a proxy says about the backend
+is the provider's fault, not the network's; (3) a broken stream is told apart from a late one.
+Not here: the user's own network (network.py), limits (limits.py).
+"""
+
+from __future__ import annotations
+
+from jackline.failures.failure import Kind, Scope
+from jackline.failures.rules.rule import Verdict, when
+
+_OVERLOADED = Verdict(Kind.OVERLOADED)
+_MODEL_OVERLOADED = Verdict(Kind.OVERLOADED, scope=Scope.MODEL)
+_BROKEN = Verdict(Kind.UPSTREAM_5XX)
+_MODEL_BROKEN = Verdict(Kind.UPSTREAM_5XX, scope=Scope.MODEL)
+_CLOUDFLARE = Verdict(Kind.UPSTREAM_5XX, "cloudflare")
+_ENVOY = Verdict(Kind.UPSTREAM_5XX, "envoy")
+_LATE = Verdict(Kind.TIMEOUT)
+_MODEL_LATE = Verdict(Kind.TIMEOUT, scope=Scope.MODEL)
+
+_A_MODEL_IS = (
+    r"(?:model|opus|sonnet|haiku|fable|claude-[\w.\[\]-]{3,40})"
+    r" (?:is|are)(?: currently| temporarily)?"
+)
+
+
+def _cut(sub: str) -> Verdict:
+    return Verdict(Kind.TRUNCATED_STREAM, sub)
+
+
+OVERLOAD = (
+    when(
+        words="overloaded_error server_is_overloaded overloadederror",
+        says=rf"{_A_MODEL_IS} (?:overloaded|unavailable|at capacity)",
+        then=_MODEL_OVERLOADED,
+    ),
+    when(words="overloaded_error server_is_overloaded overloadederror", then=_OVERLOADED),
+    when(says=r"reset reason: overflow", then=Verdict(Kind.OVERLOADED, "envoy_overflow")),
+    when(
+        says=(
+            rf"{_A_MODEL_IS} (?:overloaded|unavailable|at capacity)",
+            rf"{_A_MODEL_IS} experiencing high (?:load|demand)",
+        ),
+        unless=r"not your usage limit",
+        then=_MODEL_OVERLOADED,
+    ),
+    when(
+        says=(
+            r"overload(?:ed|ing)?(?! ?(?:protection|resolution|method|operator|function))\b",
+            r"overload ?ed_error",
+            r"server (?:is )?busy",
+            r"servers? (?:is|are) (?:currently )?(?:busy|at capacity)",
+            r"api is at capacity",
+            r"pending requests exceeded",
+            r"exceeded max pending",
+            r"loading model",
+            r"model (?:is )?(?:still )?loading",
+            r"too many connections, please wait",
+            r"total request limit reached",
+            r"maximum (?:queue|pending)",
+        ),
+        unless=(
+            r"error 522",
+            r"origin",
+        ),
+        then=_OVERLOADED,
+    ),
+    when(
+        words="serviceunavailableexception modelnotreadyexception",
+        then=_OVERLOADED,
+    ),
+    when(status=(529,), then=_OVERLOADED),
+    when(
+        says=(
+            r"experiencing high (?:load|demand)",
+            r"currently experiencing high",
+        ),
+        then=_OVERLOADED,
+    ),
+)
+
+LATE = (
+    when(words="modeltimeoutexception", then=_MODEL_LATE),
+    when(words="timeout_error", then=_LATE),
+    when(
+        status=(524,),
+        then=Verdict(Kind.TIMEOUT, "cloudflare_524"),
+    ),
+    when(
+        says=(
+            r"524: a timeout occurred",
+            r"error code:? 524",
+        ),
+        then=Verdict(Kind.TIMEOUT, "cloudflare_524"),
+    ),
+)
+
+STREAM = (
+    when(
+        says=(
+            r"stream idle timeout(?! - no chunks)",
+            r"stalled mid-stream",
+            r"stopped arriving",
+            r"idle timeout waiting for (?:sse|websocket)",
+            r"stream (?:stalled|stopped)",
+        ),
+        then=_cut("stalled"),
+    ),
+    when(
+        says=(
+            r"(?:response|stream|turn) (?:above )?(?:may be|was|is) incomplete",
+            r"mid-response",
+            r"partial response",
+        ),
+        then=_cut("partial_output"),
+    ),
+    when(
+        says=(
+            r"before response\.completed",
+            r"before (?:a )?finish_reason",
+            r"closed before (?:the )?(?:response|message)",
+            r"disconnected before completion: (?:stream closed|idle|response)",
+        ),
+        then=_cut("no_terminal_event"),
+    ),
+    when(
+        says=(
+            r"stream ended (?:before|without|unexpectedly)",
+            r"ended before (?:the response|any complete)",
+            r"without (?:sending )?(?:a )?message_stop",
+            r"stream (?:was )?truncated",
+            r"unexpected end of (?:stream|json|file)",
+            r"request ended without sending any chunks",
+            r"no (?:assistant )?messages? (?:was |were )?produced",
+        ),
+        then=_cut("no_message_stop"),
+    ),
+    when(
+        says=(
+            r"stream_ended_no_result",
+            r"stream closed",
+        ),
+        then=_cut("silent"),
+    ),
+    when(
+        says=(
+            r"error decoding response body",
+            r"incomplete(?: chunked)? ?read",
+            r"chunkedencodingerror",
+            r"transferencodingerror",
+            r"content ?length ?error",
+            r"clientpayloaderror",
+            r"payload is not completed",
+            r"during chunk size",
+            r"unexpected eof",
+            r"response payload",
+            r"remoteprotocolerror: peer closed",
+            r"invalid chunk",
+        ),
+        then=_cut("decode"),
+    ),
+    when(
+        says=(
+            r"socket connection was closed unexpectedly",
+            r"connection (?:was )?closed (?:unexpectedly|while|by (?:peer|server|remote))",
+            r"connection lost (?:before|mid)",
+            r"premature close",
+            r"other side closed",
+            r"closed connection without sending complete",
+        ),
+        unless=(
+            r"upstream connect error",
+            r"before headers",
+            r"mcp",
+        ),
+        then=_cut("server_fin"),
+    ),
+    when(
+        says=(
+            r"(?:^|[ :'\"])terminated['\"]?\.?$",
+            r"^typeerror: terminated",
+        ),
+        unless=r"process",
+        then=_cut("reset"),
+    ),
+    when(words="aborted_by_server response_incomplete", then=_cut("no_terminal_event")),
+)
+
+BROKEN = (
+    when(
+        words="modelerrorexception modelstreamerrorexception",
+        then=_MODEL_BROKEN,
+    ),
+    when(words="internalserverexception", then=_BROKEN),
+    when(
+        says=(
+            r"upstream connect error",
+            r"disconnect/reset before headers",
+            r"reset reason: ",
+            r"no healthy upstream",
+            r"upstream_reset_before",
+        ),
+        then=_ENVOY,
+    ),
+    when(status=(520, 521, 522, 523, 525, 526, 527, 530), then=_CLOUDFLARE),
+    when(
+        says=(
+            r"cloudflare",
+            r"error code:? 10\d\d",
+            r"web server is down",
+        ),
+        status=(500, 502, 503),
+        then=_CLOUDFLARE,
+    ),
+    when(
+        words="cmek_context_unavailable",
+        then=Verdict(Kind.UPSTREAM_5XX, scope=Scope.ACCOUNT),
+    ),
+    when(
+        words="internal internal_error internal_server_error api_error server_error unknown_error"
+        " finish_reason_error response_failed",
+        says=r"model",
+        status=(500, 502, 503),
+        unless=(
+            r"not found",
+            r"does not exist",
+        ),
+        then=_MODEL_BROKEN,
+    ),
+    when(
+        words="api_error internal_server_error server_error internal internalservererror",
+        unless=r"time(?:d)? ?-?out",
+        then=_BROKEN,
+    ),
+    when(
+        says=(
+            r"internal server error",
+            r"bad gateway",
+            r"service (?:is )?(?:temporarily )?unavailable",
+            r"server-side issue",
+            r"server (?:had|experienced|encountered) an? (?:internal )?error",
+            r"no server is available",
+            r"no available server",
+            r"runner process has terminated",
+            r"enginedeaderror",
+            r"error (?:occurred )?while processing your request",
+            r"unicorn!",
+            r"service disruption",
+            r"backend (?:error|unavailable|connection)",
+            r"upstream (?:error|unavailable)",
+            r"internalservererror",
+            r"something went wrong on our",
+        ),
+        then=_BROKEN,
+    ),
+)
+
+TIMEOUT = (
+    when(
+        says=(
+            r"tim(?:e|ed) ?-?out",
+            r"deadline exceeded",
+            r"didn't respond in time",
+            r"no response from api",
+            r"took too long",
+            r"timeouterror",
+            r"readtimeout",
+            r"etimedout",
+            r"timeout exceeded",
+            r"no chunks received",
+            r"headers_timeout",
+            r"body_timeout",
+        ),
+        unless=(
+            r"connect timeout",
+            r"connection timed out",
+            r"connecttimeout",
+            r"und_err_connect_timeout",
+            r"connect etimedout",
+        ),
+        then=_LATE,
+    ),
+    when(status=(408, 504), then=_LATE),
+)

@@ -1,0 +1,318 @@
+"""Recognise limits: whose window, whose minute, whose capacity.
+
+Laws: (1) quota before rate limit before throttle, so that nothing hopeless is retried; (2) a code
+outranks any wording; (3) "your limit" is a quota, because money has been ruled out before.
+Not here: money (money.py), subscription headers and the size of a wait (classify.py weighs them).
+"""
+
+from __future__ import annotations
+
+from jackline.failures.failure import Kind, Scope
+from jackline.failures.rules.rule import Verdict, when
+
+_CREDITS = Verdict(Kind.BILLING, "credits")
+
+
+def _quota(sub: str, scope: Scope | None = None) -> Verdict:
+    return Verdict(Kind.ACCOUNT_QUOTA, sub, scope)
+
+
+def _rate(sub: str | None, scope: Scope | None = None) -> Verdict:
+    return Verdict(Kind.RATE_LIMIT, sub, scope)
+
+
+def _throttle(sub: str | None = None, scope: Scope | None = None) -> Verdict:
+    return Verdict(Kind.SERVER_THROTTLE, sub, scope)
+
+
+_MODEL_NAMES = r"(?:opus|sonnet|haiku|fable|mythos)(?: \d[\d.]{0,3})?"
+_HIT = r"(?:hit|reached|exceeded|used up|exhausted)"
+_RESETS_ON_A_DATE = r"resets? (?:at |on )?[a-z]{3,9}\.? \d"
+
+QUOTA = (
+    when(says=r"reached ?\| ?1\d{9}", then=_quota("session")),
+    when(
+        says=rf"out of (?:extra usage|usage credits?).{{0,40}}{_RESETS_ON_A_DATE}",
+        then=_quota("weekly_and_overage"),
+    ),
+    when(
+        says=r"out of (?:extra usage|usage credits?).{0,60}(?:resets?|available at) ",
+        then=_quota("session_and_overage"),
+    ),
+    when(
+        says=(
+            rf"{_MODEL_NAMES} (?:weekly )?limit reached",
+            rf"{_HIT} your {_MODEL_NAMES} (?:weekly )?limit",
+            rf"{_HIT} your weekly {_MODEL_NAMES} limit",
+        ),
+        unless=r"now using",
+        then=_quota("weekly_model", Scope.MODEL),
+    ),
+    when(
+        says=(
+            rf"{_HIT} your (?:weekly|7-day|seven-day)",
+            r"(?:weekly|7-day) (?:usage )?limit (?:has been )?reached",
+            r"\blimit reached ·? ?resets? [a-z]{3,9}\.? \d",
+        ),
+        then=_quota("weekly"),
+    ),
+    when(
+        says=(
+            rf"{_HIT} your (?:current )?(?:session|5-hour|five-hour|5h)",
+            r"(?:session|5-hour|five-hour) limit (?:has been )?reached",
+            rf"{_HIT} your limit for claude",
+            r"claude (?:ai |max |pro )?usage limit reached",
+            r"your limit will reset",
+            r"limits will reset",
+        ),
+        then=_quota("session"),
+    ),
+    when(
+        says=(
+            r"premium request",
+            r"copilot (?:free|monthly|chat messages)",
+            r"monthly (?:chat|request|quota)",
+        ),
+        unless=(
+            r"temporarily",
+            r"wait a (?:moment|few)",
+        ),
+        then=_quota("monthly"),
+    ),
+    when(
+        says=(
+            r"per[- ]day\b",
+            r"\((?:rpd|tpd)\)",
+            r"\b(?:rpd|tpd)\b",
+            r"free-models-per-day",
+            r"per_day\b",
+            r"daily (?:[\w.-]{1,30} ){0,2}(?:quota|limit|usage|allowance)",
+            rf"{_HIT} your daily",
+        ),
+        then=_quota("daily"),
+    ),
+    when(
+        says=rf"{_HIT} your (?:[\w.'-]{{1,20}} ){{0,2}}limit.{{0,14}}{_RESETS_ON_A_DATE}",
+        then=_quota("weekly"),
+    ),
+    when(says=rf"{_HIT} your limit\b", then=_quota("unknown_window")),
+    when(
+        says=(
+            rf"{_HIT} your (?:[\w.'-]{{1,20}} ){{0,4}}(?:limit|allowance|quota)",
+            r"usage limit (?:has been )?(?:reached|exceeded)",
+            r"limit reached ·? ?resets",
+            r"(?:you )?have no quota",
+            r"monthly (?:usage )?(?:limit|quota)",
+        ),
+        unless=(
+            r"rate limit",
+            r"(?:exceeded|over) your current quota",
+            r"tokens per",
+            r"requests per",
+            r"per min",
+        ),
+        then=_quota("unknown_window"),
+    ),
+    when(words="usage_limit_reached usage_limit_exceeded", then=_quota("unknown_window")),
+    when(words="quota_exceeded", then=_quota("monthly")),
+    when(
+        words="servicequotaexceededexception",
+        then=_quota("service_quota"),
+    ),
+)
+
+# Limits on a subscription or project that say "quota" but refill by the minute, and the reverse.
+PROJECT_QUOTA = (
+    when(
+        says=(
+            r"limit: 0\b",
+            r"quota_limit_value\W{1,5}0\b",
+        ),
+        words="resource_exhausted",
+        then=Verdict(Kind.BILLING, "zero_quota", Scope.MODEL),
+    ),
+    when(
+        says=r"quota exceeded for (?:metric|quota metric|aiplatform|quota).{0,200}token",
+        then=_rate("tpm", Scope.MODEL),
+    ),
+    when(
+        says=r"quota exceeded for (?:metric|quota metric|aiplatform|quota)",
+        then=_rate("rpm", Scope.MODEL),
+    ),
+    when(
+        says=r"exceeded your current quota",
+        provider="vertex gemini google",
+        unless=r"retry in \d",
+        then=_quota("daily"),
+    ),
+    when(says=r"exceeded your current quota.{0,900}retry in \d", then=_rate("tpm", Scope.MODEL)),
+    when(says=r"exceeded your current quota", then=_CREDITS),
+)
+
+SHARED_CAPACITY = (
+    when(
+        says=(
+            r"high demand",
+            r"peak load",
+            r"上游负载",
+            r"饱和",
+            r"(?:resource|capacity) (?:has been )?exhausted",
+            r"capacity (?:issue|constraint)",
+        ),
+        status=(429,),
+        unless=(
+            r"request rejected",
+            r"quota exceeded for",
+            r"at capacity",
+            r"not your usage limit",
+        ),
+        then=_throttle("shared_capacity"),
+    ),
+)
+
+RATE = (
+    when(
+        says=(
+            r"request too large for",
+            r"input or output tokens must be reduced",
+            r"request (?:is )?larger than the (?:token )?limit",
+        ),
+        status=(413, 429),
+        then=Verdict(Kind.INVALID_REQUEST, "request_too_large", failover_helps=True),
+    ),
+    when(words="ramp_limit_exceeded", then=_throttle("ramp", Scope.ACCOUNT)),
+    when(
+        says=(
+            r"usage increase rate",
+            r"acceleration limit",
+            r"ramp limit",
+        ),
+        then=_throttle("ramp", Scope.ACCOUNT),
+    ),
+    when(words="slow_down", then=_throttle("ramp", Scope.ACCOUNT)),
+    when(
+        says=r"too many connect attempts",
+        then=_throttle("proxy_connect_limit"),
+    ),
+    when(says=r"not your usage limit", then=_throttle()),
+    when(
+        says=(
+            r"concurren(?:t|cy)",
+            r"parallel request",
+            r"simultaneous",
+            r"too many connections",
+        ),
+        status=(429,),
+        then=_rate("concurrency"),
+    ),
+    when(
+        says=r"concurrent (?:connections|requests?).{0,40}(?:rate )?limit",
+        then=_rate("concurrency"),
+    ),
+    when(
+        says=(
+            r"no deployments available",
+            r"deployments? .{0,40}in cooldown",
+            r"cooling down",
+        ),
+        then=_rate("router_cooldown", Scope.MODEL),
+    ),
+    when(words="all_deployments_in_cooldown", then=_rate("router_cooldown", Scope.MODEL)),
+    when(
+        says=r"resource (?:has been )?exhausted",
+        unless=(
+            r"quota exceeded for",
+            r"quotaid",
+            r"system memory",
+        ),
+        then=_throttle("shared_capacity"),
+    ),
+    when(
+        says=(
+            r"error from provider",
+            r"provider returned error",
+            r"temporarily rate-limited",
+            r"rate-?limited upstream",
+            r"upstream (?:is )?rate",
+        ),
+        status=(429,),
+        then=_throttle(None, Scope.MODEL),
+    ),
+    when(
+        says=(
+            r"input tokens? per min",
+            r"number of (?:request|input) tokens",
+        ),
+        then=_rate("itpm"),
+    ),
+    when(
+        says=(
+            r"output tokens? per min",
+            r"number of output tokens",
+        ),
+        then=_rate("otpm"),
+    ),
+    when(says=r"too many tokens", then=_rate("tpm", Scope.MODEL)),
+    when(
+        says=(
+            r"tokens? per min",
+            r"\btpm\b",
+            r"token rate limit",
+            r"tokens/min",
+        ),
+        then=_rate("tpm"),
+    ),
+    when(says=r"number of tokens allowed", status=(429,), then=_rate("tpm")),
+    when(
+        says=r"too many requests, please wait before",
+        words="throttlingexception",
+        then=_rate("rpm", Scope.MODEL),
+    ),
+    when(words="throttlingexception throttledexception", then=_rate(None, Scope.MODEL)),
+    when(
+        says=(
+            r"requests? per min",
+            r"\brpm\b",
+            r"call rate limit",
+            r"number of requests",
+            r"requests/min",
+        ),
+        then=_rate("rpm"),
+    ),
+    when(
+        words="rate_limit_exceeded rate_limit_reached_error ratelimiterror requests tokens",
+        status=(429,),
+        unless=r"^(?:api error: )?rate limit (?:reached|exceeded)\.?$",
+        then=_rate(None),
+    ),
+    when(says=r"provisioned throughput", status=(429,), then=_rate("provisioned")),
+    when(
+        says=(
+            r"wait a (?:moment|few)",
+            r"have been rate-limited",
+        ),
+        provider="copilot",
+        then=_throttle(None, Scope.ACCOUNT),
+    ),
+    when(
+        words="rate_limited rate_limit",
+        provider="copilot",
+        then=_throttle(None, Scope.ACCOUNT),
+    ),
+    when(
+        says=(
+            r"request rejected \(429\)",
+            r"your (?:[\w-]{1,20} )?(?:organi[sz]ation's |account's )?rate limit",
+            r"rate limit (?:is |was |has been )?(?:reached|exceeded)(?: for|\.|!|:|,| in|$)",
+            r"ratelimit(?:ed|reached)",
+            r"exceeded (?:the |your )?(?:[\w-]{1,20} )?rate limit",
+            r"rate limit of",
+            r"per-minute",
+        ),
+        unless=(
+            r"^(?:api error: )?rate limit (?:reached|exceeded)\.?$",
+            r"exceeded retry limit",
+        ),
+        then=_rate(None),
+    ),
+)

@@ -1,0 +1,53 @@
+"""Fold the accidents of writing, so that one message reads the same however it was printed.
+
+Laws: (1) folding is linear and idempotent; (2) it removes look, never content: white space, quotes,
+dots, dashes, terminal colours and case; (3) a huge text keeps its beginning and its end.
+Not here: what any wording means (rules/).
+"""
+
+from __future__ import annotations
+
+import re
+
+HEAD = 48_000
+TAIL = 16_000
+
+_ANSI = re.compile(r"\x1b\[[0-9;?]{0,16}[A-Za-z]")
+_TAG = re.compile(r"<[^<>]{0,2000}>")
+_STYLE_OR_SCRIPT = re.compile(r"<(style|script)\b[^<]{0,20000}", re.IGNORECASE)
+_SPACE = re.compile(r"[\s\x00-\x1f\x7f\u200b\ufeff]+")
+_LOOKS = str.maketrans(
+    {
+        **dict.fromkeys("‘’‚‛′ʼ´", "'"),
+        **dict.fromkeys("“”„‟″«»", '"'),
+        **dict.fromkeys("∙•⋅・‧●", "·"),
+        **dict.fromkeys("‐‑‒–—―−", "-"),
+        **dict.fromkeys("\u00a0\u202f\u2009\u2007\u3000", " "),
+        "…": "...",
+        "`": "",
+    }
+)
+
+
+def shorten(text: str) -> str:
+    """The text itself, or the beginning and the end of a huge one."""
+    if len(text) <= HEAD + TAIL:
+        return text
+    return f"{text[:HEAD]} {text[-TAIL:]}"
+
+
+def fold(text: str) -> str:
+    """The text on one line with plain quotes, dots and dashes; case is kept."""
+    plain = _ANSI.sub("", shorten(text)).translate(_LOOKS)
+    return _SPACE.sub(" ", plain).strip()
+
+
+def is_html(text: str) -> bool:
+    """Whether the text is a web page rather than a message."""
+    start = text.lstrip("\ufeff \t\r\n")[:200].lower()
+    return start.startswith(("<!doctype html", "<html", "<head", "<?xml", "<h1", "<center"))
+
+
+def strip_tags(page: str) -> str:
+    """The words of a web page."""
+    return _TAG.sub(" ", _STYLE_OR_SCRIPT.sub(" ", shorten(page)))
