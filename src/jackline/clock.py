@@ -10,9 +10,12 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+import os
 import time
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
+from pathlib import Path
 from typing import Protocol
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 
 class Clock(Protocol):
@@ -36,7 +39,14 @@ class SystemClock:
 
     def now(self) -> datetime:
         """The wall-clock time, aware, in the host's zone."""
-        return datetime.now().astimezone()
+        return self.in_host_zone(datetime.now(UTC))
+
+    def in_host_zone(self, moment: datetime) -> datetime:
+        """The same moment in the host's zone; a naive one is taken to be there already."""
+        zone = host_zone()
+        if zone is None:
+            return moment.astimezone()
+        return moment.replace(tzinfo=zone) if moment.tzinfo is None else moment.astimezone(zone)
 
     def monotonic(self) -> float:
         """Seconds that never go backwards."""
@@ -85,6 +95,28 @@ class VirtualClock:
                 wake.set_result(None)
             await _let_others_run()
         self._elapsed = end
+
+
+def host_zone() -> tzinfo | None:
+    """The host's zone by name, so that summer time is right on other days too; None if unnamed.
+
+    Windows and odd set-ups have no name to find; there the current offset has to do.
+    """
+    name = os.environ.get("TZ", "").lstrip(":") or _linked_zone()
+    if name in ("UTC", "Etc/UTC"):
+        return UTC
+    try:
+        return ZoneInfo(name) if name else None
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return None
+
+
+def _linked_zone() -> str:
+    try:
+        target = Path("/etc/localtime").readlink()
+    except (OSError, NotImplementedError):
+        return ""
+    return target.as_posix().partition("zoneinfo/")[2]
 
 
 async def _let_others_run() -> None:

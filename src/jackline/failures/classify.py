@@ -26,7 +26,16 @@ from jackline.failures.limit_headers import (
 from jackline.failures.observation import Observation, Where
 from jackline.failures.reading import Reading, read
 from jackline.failures.resets import find_primary_reset, find_reset, find_wait
-from jackline.failures.rules import agents, capacity, credentials, limits, money, network, refusals
+from jackline.failures.rules import (
+    agents,
+    capacity,
+    credentials,
+    hints,
+    limits,
+    money,
+    network,
+    refusals,
+)
 from jackline.failures.rules.rule import KIND_DEFAULTS, Rule, Verdict
 from jackline.failures.statuspage import judge_page
 
@@ -64,6 +73,7 @@ class _Decision:
     verdict: Verdict
     evidence: tuple[str, ...]
     resets_at: datetime | None = None
+    guess: bool = False
 
 
 def classify(observation: Observation, *, now: datetime) -> Failure:
@@ -92,14 +102,14 @@ def _decide(observation: Observation, reading: Reading, now: datetime) -> _Decis
         decision = _by_headers(reading, now)
     if decision is None:
         decision = _by_rules(_TABLES, reading)
-    return decision or _by_status(reading)
+    return decision or _guess(reading)
 
 
 def _by_structure(reading: Reading) -> _Decision | None:
     """What the shape of the payload settles before any word is read."""
     payload = reading.payload
-    if "tool_result" in reading.words and "is_error" in payload.keys:
-        return _Decision(Verdict(Kind.TOOL_ERROR), ("tool_result is_error",))
+    if "iserror" in payload.keys or ("tool_result" in reading.words and "is_error" in payload.keys):
+        return _Decision(Verdict(Kind.TOOL_ERROR), ("a tool's result, marked as an error",))
     if reading.where is Where.SSE and payload.events and not payload.marked_error:
         if _ENDS_OF_STREAM & set(payload.events):
             return None if reading.words & {"refusal", "content_filter"} else _FINE
@@ -213,11 +223,14 @@ def _by_vendor_fields(reading: Reading) -> _Decision | None:
     return None
 
 
-def _by_status(reading: Reading) -> _Decision:
-    """The last resort: the status alone, or the mere fact that someone called it an error."""
+def _guess(reading: Reading) -> _Decision:
+    """The last resort: single words, the status alone, or the mere fact that it was an error."""
+    hint = _by_rules((hints.LAST_RESORT,), reading)
+    if hint is not None:
+        return replace(hint, guess=True)
     status = reading.status
     evidence = (f"status {status}",) if status is not None else ("nothing recognised",)
-    return _Decision(_verdict_of_status(reading), evidence)
+    return _Decision(_verdict_of_status(reading), evidence, guess=True)
 
 
 def _verdict_of_status(reading: Reading) -> Verdict:  # noqa: PLR0911 -- a table of statuses
@@ -266,8 +279,8 @@ def _verdict_without_status(reading: Reading) -> Verdict:
 def _escalated(decision: _Decision, reading: Reading, wait: timedelta | None) -> _Decision:
     """Correct the verdict by how long, and whether at all, the source says to wait."""
     verdict = decision.verdict
-    bare = verdict.kind is Kind.SERVER_THROTTLE and decision.evidence == ("status 429",)
-    if is_long(wait) and (verdict.kind is Kind.RATE_LIMIT or bare):
+    guessed = verdict.kind is Kind.SERVER_THROTTLE and decision.guess
+    if is_long(wait) and (verdict.kind is Kind.RATE_LIMIT or guessed):
         sub = "daily" if wait is not None and wait >= timedelta(hours=12) else "unknown_window"
         return _Decision(
             Verdict(Kind.ACCOUNT_QUOTA, sub, verdict.scope),

@@ -41,6 +41,15 @@ def seconds_of(number: float) -> timedelta | None:
     return timedelta(seconds=number)
 
 
+def span(start: datetime, end: datetime) -> timedelta:
+    """How long it really is from `start` to `end`.
+
+    Plain subtraction of two times in one zone compares their clocks, which is an hour off across
+    a change of summer time.
+    """
+    return end.astimezone(UTC) - start.astimezone(UTC)
+
+
 def read_phrase(text: str) -> timedelta | None:
     """A duration in words or Go notation, its parts added up; None when there is none."""
     total = 0.0
@@ -65,7 +74,7 @@ def read_wait(value: str, now: datetime) -> timedelta | None:
         return seconds_of(float(value))
     moment = read_moment(value)
     if moment is not None:
-        return seconds_of(max(0.0, (moment - now).total_seconds()))
+        return seconds_of(max(0.0, span(now, moment).total_seconds()))
     return read_phrase(value) if len(value) < 40 else None
 
 

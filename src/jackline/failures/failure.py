@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from jackline.failures.durations import span
+
 
 class Kind(StrEnum):
     """What went wrong, named by what has to happen next."""
@@ -68,7 +70,7 @@ class Failure:
         if self.retry_after is not None:
             waits.append(self.retry_after)
         if self.resets_at is not None:
-            waits.append(self.resets_at - now)
+            waits.append(span(now, self.resets_at))
         return max(waits)
 
     def to_json(self) -> dict[str, object]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from jackline.failures.durations import read_epoch, read_phrase, read_wait, seconds_of
+from jackline.failures.durations import read_epoch, read_moment, read_phrase, read_wait, seconds_of
 
 UNIFIED = "anthropic-ratelimit-unified-"
 
@@ -93,6 +93,8 @@ def codex_window(headers: Mapping[str, str], now: datetime) -> SpentWindow | Non
 
 def header_wait(headers: Mapping[str, str], now: datetime) -> timedelta | None:
     """How long the headers ask to wait; the longest wins."""
+    # A date is compared with the server's own clock, where it gives one: clocks differ.
+    now = read_moment(headers.get("date", "")) or now
     waits = [read_wait(headers[name], now) for name in _IN_SECONDS if name in headers]
     waits.extend(
         read_phrase(f"{headers[name].strip()}ms") for name in _IN_MILLISECONDS if name in headers

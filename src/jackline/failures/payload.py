@@ -11,7 +11,9 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
 
@@ -251,34 +253,48 @@ def _take_stream(text: str, found: Payload) -> None:
 
 
 def _walk(document: Json, found: Payload, *, unwraps: int) -> None:
-    marked = _is_marked(document)
-    found.marked = found.marked or marked
-    queue: deque[tuple[str, Json, bool]] = deque([("", document, False)])
+    queue: deque[_Node] = deque([_Node("", document, speech=False, marked=False)])
     for _ in range(MAX_NODES):
         if not queue:
             return
-        key, node, speech = queue.popleft()
-        if isinstance(node, dict):
-            for name, child in node.items():
-                lowered = name.lower()
-                if child is not None:
-                    found.keys.add(lowered)
-                if lowered.endswith("exception"):  # Bedrock names the event after the exception
-                    found.words.add(lowered)
-                hushed = speech or (lowered in _SPEECH_KEYS and not marked)
-                queue.append((lowered, child, hushed and lowered not in _ENDING_KEYS))
-        elif isinstance(node, list):
-            queue.extend((key, child, speech) for child in node[:MAX_NODES])
-        elif isinstance(node, str) and not speech and key in _MESSAGE_KEYS | _WORD_KEYS:
-            _take_string(key, node, found, unwraps=unwraps)
-        elif node is not None and not isinstance(node, bool) and not speech:
-            _take_scalar(key, node, found)
+        node = queue.popleft()
+        value = node.value
+        if isinstance(value, dict):
+            marked = node.marked or _is_marked(value)
+            found.marked = found.marked or marked
+            queue.extend(_children(value, node, found, marked=marked))
+        elif isinstance(value, list):
+            queue.extend(node._replace(value=child) for child in value[:MAX_NODES])
+        elif node.speech or value is None or isinstance(value, bool):
+            continue
+        elif isinstance(value, str) and node.key in _MESSAGE_KEYS | _WORD_KEYS:
+            _take_string(node.key, value, found, unwraps=unwraps)
+        else:
+            _take_scalar(node.key, value, found)
 
 
-def _is_marked(document: Json) -> bool:
+class _Node(NamedTuple):
+    key: str
+    value: Json
+    speech: bool
+    marked: bool
+
+
+def _children(
+    parent: dict[str, Json], above: _Node, found: Payload, *, marked: bool
+) -> Iterator[_Node]:
+    for name, child in parent.items():
+        key = name.lower()
+        if child is not None:
+            found.keys.add(key)
+        if key.endswith("exception"):  # Bedrock names the event after the exception
+            found.words.add(key)
+        hushed = not marked and (above.speech or key in _SPEECH_KEYS)
+        yield _Node(key, child, speech=hushed and key not in _ENDING_KEYS, marked=marked)
+
+
+def _is_marked(document: dict[str, Json]) -> bool:
     """Whether a transcript line or result calls itself an error: then its speech is the error."""
-    if not isinstance(document, dict):
-        return False
     if document.get("type") == "tool_result":
         return _quotes_client(document.get("content"))
     message = document.get("message")
@@ -286,6 +302,7 @@ def _is_marked(document: Json) -> bool:
     return (
         document.get("isApiErrorMessage") is True
         or document.get("is_error") is True
+        or document.get("isError") is True
         or model == "<synthetic>"
     )
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from datetime import datetime, timedelta, tzinfo
 
-from jackline.failures.durations import PHRASE, read_epoch, read_phrase
+from jackline.failures.durations import PHRASE, read_epoch, read_phrase, span
 from jackline.failures.months import MONTH, month_number
 from jackline.failures.zones import read_zone
 
@@ -24,7 +24,7 @@ _LEAD = (
 )
 _JOIN = (
     r"(?:\s?(?:(?:at|on|in|after|by|automatically|until|again|el|a las|las|d[ií]a|em|no dia|[àa]s"
-    r"|am|um|ab|wieder|le|[àa]|dans|en)(?![a-zà-ÿ])|:|;)){0,3}\s?"
+    r"|am|um|ab|wieder|le|[àa]|dans|en)(?![a-zà-ÿ])|[:;~])){0,3}\s?"
 )
 _ZONE = (
     r"(?:\s?(?P<zone>\([A-Za-z0-9_/+:\- ]{1,40}\)|(?:UTC|GMT)(?:[+-]\d{1,2}(?::?\d{2})?)?|Z"
@@ -145,7 +145,7 @@ def _dated(parts: dict[str, str | None], now: datetime) -> datetime | None:
     here = now.astimezone(zone)
     years = [int(year)] if year else [here.year - 1, here.year, here.year + 1]
     moments = [m for y in years if (m := _moment(y, month, day, clock, zone)) is not None]
-    return min(moments, key=lambda moment: abs(moment - now), default=None)
+    return min(moments, key=lambda moment: abs(span(now, moment)), default=None)
 
 
 def _day_and_month(parts: dict[str, str | None]) -> tuple[int | None, int | None]:
@@ -201,7 +201,7 @@ def _next_occurrence(parts: dict[str, str | None], now: datetime) -> datetime | 
     for days in (0, 1, 2):
         date = today + timedelta(days=days)
         moment = datetime(date.year, date.month, date.day, *clock, tzinfo=zone)
-        if moment > now:
+        if span(now, moment) > timedelta(0):
             return moment
     return None
 
@@ -216,6 +216,6 @@ def _on_weekday(parts: dict[str, str | None], now: datetime) -> datetime | None:
     for days in range(9):
         date = today + timedelta(days=days)
         moment = datetime(date.year, date.month, date.day, *clock, tzinfo=zone)
-        if date.weekday() == wanted and moment > now:
+        if date.weekday() == wanted and span(now, moment) > timedelta(0):
             return moment
     return None

@@ -30,11 +30,6 @@ def _cut(sub: str) -> Verdict:
 
 
 OVERLOAD = (
-    when(
-        words="overloaded_error server_is_overloaded overloadederror",
-        says=rf"{_A_MODEL_IS} (?:overloaded|unavailable|at capacity)",
-        then=_MODEL_OVERLOADED,
-    ),
     when(words="overloaded_error server_is_overloaded overloadederror", then=_OVERLOADED),
     when(says=r"reset reason: overflow", then=Verdict(Kind.OVERLOADED, "envoy_overflow")),
     when(
@@ -50,6 +45,8 @@ OVERLOAD = (
             r"overload(?:ed|ing)?(?! ?(?:protection|resolution|method|operator|function))\b",
             r"overload ?ed_error",
             r"server (?:is )?busy",
+            r"繁忙",
+            r"(?:inference|service) is temporarily (?:unavailable|overloaded)",
             r"servers? (?:is|are) (?:currently )?(?:busy|at capacity)",
             r"api is at capacity",
             r"pending requests exceeded",
@@ -81,6 +78,7 @@ OVERLOAD = (
 )
 
 LATE = (
+    when(says=(r"litellm\.timeout", r"apitimeouterror"), then=_LATE),
     when(words="modeltimeoutexception", then=_MODEL_LATE),
     when(words="timeout_error", then=_LATE),
     when(
@@ -126,7 +124,7 @@ STREAM = (
     ),
     when(
         says=(
-            r"stream ended (?:before|without|unexpectedly)",
+            r"stream ended (?:before|without|unexpectedly|with empty)",
             r"ended before (?:the response|any complete)",
             r"without (?:sending )?(?:a )?message_stop",
             r"stream (?:was )?truncated",
@@ -184,7 +182,6 @@ STREAM = (
         unless=r"process",
         then=_cut("reset"),
     ),
-    when(words="aborted_by_server response_incomplete", then=_cut("no_terminal_event")),
 )
 
 BROKEN = (

@@ -102,6 +102,8 @@ QUOTA = (
             r"usage limit (?:has been )?(?:reached|exceeded)",
             r"limit reached ·? ?resets",
             r"(?:you )?have no quota",
+            r"使用上限",
+            r"限额",
             r"monthly (?:usage )?(?:limit|quota)",
         ),
         unless=(
@@ -194,7 +196,8 @@ RATE = (
         says=r"too many connect attempts",
         then=_throttle("proxy_connect_limit"),
     ),
-    when(says=r"not your usage limit", then=_throttle()),
+    when(says=(r"not your usage limit", r"temporarily limiting requests"), then=_throttle()),
+    when(says=r"accounts? (?:are |is )?temporarily rate[- ]limited", then=_throttle()),
     when(
         says=(
             r"concurren(?:t|cy)",
@@ -214,12 +217,13 @@ RATE = (
             r"no deployments available",
             r"deployments? .{0,40}in cooldown",
             r"cooling down",
+            r"all \d{1,4} (?:active )?accounts rate limited",
         ),
         then=_rate("router_cooldown", Scope.MODEL),
     ),
     when(words="all_deployments_in_cooldown", then=_rate("router_cooldown", Scope.MODEL)),
     when(
-        says=r"resource (?:has been )?exhausted",
+        says=r"resource[ _]?(?:has been )?exhausted",
         unless=(
             r"quota exceeded for",
             r"quotaid",
@@ -289,7 +293,8 @@ RATE = (
     when(
         says=(
             r"wait a (?:moment|few)",
-            r"have been rate-limited",
+            r"rate-limited",
+            r"rate limit exceeded",
         ),
         provider="copilot",
         then=_throttle(None, Scope.ACCOUNT),

@@ -97,6 +97,7 @@ BILLING = (
         says=(
             r"billing (?:to be|must be|is not|isn't|needs to be) (?:enabled|active|set up)",
             r"account is not active",
+            r"payment.instrument",
             r"payment (?:required|method|information|failed)",
             r"(?:issue|problem) with your billing",
             r"enable billing",
@@ -139,5 +140,6 @@ BILLING = (
         ),
         then=Verdict(Kind.ACCOUNT_QUOTA, "monthly"),
     ),
+    when(status=(402,), provider="copilot", then=Verdict(Kind.ACCOUNT_QUOTA, "monthly")),
     when(status=(402,), then=_PAYMENT),
 )

@@ -32,6 +32,7 @@ BORDER = (
             r"unsupported (?:country|region)",
             r"blocked before it reached",
             r"request not allowed",
+            r"banned the country",
             r"not supported in your (?:country|region)",
         ),
         unless=r"failed to connect",
@@ -58,14 +59,6 @@ BORDER = (
     ),
     when(
         words="sandbox_egress_restricted",
-        then=_edge("egress_policy", retry_same=False, failover_helps=False),
-    ),
-    when(
-        says=(
-            r"host_not_allowed",
-            r"egress (?:policy|restricted)",
-            r"host is not in (?:the )?allow",
-        ),
         then=_edge("egress_policy", retry_same=False, failover_helps=False),
     ),
     when(
@@ -113,7 +106,6 @@ BORDER = (
             r"empty or malformed response",
             r"unexpected token '?<",
             r"<!doctype",
-            r"is not valid json",
             r"expected json",
             r"non-json response",
         ),

@@ -1,0 +1,146 @@
+"""`jackline explain`: what one error means, whose fault it is, and what helps.
+
+Laws: (1) any text gets an answer; (2) `--jsonl` answers line by line, in order, and never stops at
+a bad line.
+Not here: judging (failures/classify.py), wording (failures/sentences.py).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import datetime
+from typing import BinaryIO
+
+import click
+
+from jackline.clock import SystemClock
+from jackline.errors import BadArgumentError, JacklineError
+from jackline.failures import Failure, Kind, classify
+from jackline.failures.pasted import from_line, from_paste
+from jackline.failures.sentences import explain as explain_in_words
+
+EXIT_SOME_BAD = 3
+
+
+@click.command()
+@click.argument("text", nargs=-1)
+@click.option("--json", "as_json", is_flag=True, help="Print the failure as one JSON document.")
+@click.option(
+    "--jsonl", is_flag=True, help="One observation per line of stdin, one answer per line."
+)
+@click.option(
+    "--status", type=click.IntRange(100, 599), help="The HTTP status seen beside the text."
+)
+@click.option("--header", "-H", multiple=True, metavar="'NAME: VALUE'", help="A response header.")
+@click.option("--now", metavar="ISO", help="Take this as the current time; for tests and old logs.")
+def explain(
+    text: tuple[str, ...],
+    as_json: bool,
+    jsonl: bool,
+    status: int | None,
+    header: tuple[str, ...],
+    now: str | None,
+) -> int:
+    """Say what an error means, whose fault it is, what helps, and until when.
+
+    TEXT is the error as you saw it: a message, a JSON error, `curl -i` output. Without TEXT it is
+    read from stdin.
+
+    \b
+    Examples:
+      jackline explain "You've hit your session limit · resets 10:10pm (Europe/Kiev)"
+      curl -si https://… | jackline explain
+      jackline explain --jsonl < observations.jsonl
+
+    With --jsonl each line is an object with the fields where (http, sse, exception, transcript,
+    cli_text, statuspage), provider, status, headers, body, text; each answer has kind, sub, scope,
+    retry_same, failover_helps, retry_after_s, resets_at. A bad line is answered by an object with
+    the key error, and the exit code is 3.
+
+    Exit codes: 0 explained, 1 not recognised, 2 usage, 3 bad lines in --jsonl.
+    """
+    moment = _moment(now)
+    if jsonl:
+        if text or as_json or status is not None or header:
+            raise BadArgumentError(
+                "--jsonl takes its observations from stdin and no other option than --now",
+                next="jackline explain --jsonl < observations.jsonl",
+            )
+        return _answer_lines(sys.stdin.buffer, moment)
+    observation = from_paste(_pasted(text), status=status, headers=_headers(header))
+    failure = classify(observation, now=moment)
+    if as_json:
+        _print_json(failure, moment)
+    else:
+        click.echo(" ".join(explain_in_words(failure, moment)))
+    unrecognised = failure.kind is Kind.NOT_A_FAILURE and failure.sub == "unrecognised"
+    return 1 if unrecognised else 0
+
+
+def _answer_lines(lines: BinaryIO, now: datetime) -> int:
+    bad = 0
+    for line in lines:
+        try:
+            answer = classify(from_line(line), now=now).to_json()
+        except JacklineError as error:
+            bad += 1
+            answer = {"error": error.message}
+        click.echo(json.dumps(answer, ensure_ascii=False))
+    return EXIT_SOME_BAD if bad else 0
+
+
+def _print_json(failure: Failure, now: datetime) -> None:
+    document = {
+        "schema": "jackline.explain/1",
+        **failure.to_json(),
+        "evidence": list(failure.evidence),
+        "explanation": " ".join(explain_in_words(failure, now)),
+    }
+    click.echo(json.dumps(document, ensure_ascii=False, indent=2))
+
+
+def _pasted(text: tuple[str, ...]) -> str:
+    if text and text != ("-",):
+        return _printable(" ".join(text))
+    if sys.stdin.isatty():
+        raise BadArgumentError(
+            "there is nothing to explain",
+            next='jackline explain "API Error: …", or pipe the text in',
+        )
+    pasted = sys.stdin.buffer.read().decode("utf-8", "replace")
+    if not pasted.strip():
+        raise BadArgumentError(
+            "there is nothing to explain: stdin is empty",
+            next='jackline explain "API Error: …"',
+        )
+    return pasted
+
+
+def _printable(text: str) -> str:
+    """Arguments may carry bytes that are no text; they must not break the answer."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _moment(now: str | None) -> datetime:
+    if now is None:
+        return SystemClock().now()
+    try:
+        moment = datetime.fromisoformat(now)
+    except ValueError as error:
+        raise BadArgumentError(
+            f"--now {now!r} is not an ISO 8601 time", next="write it like 2026-11-15T09:00:00+02:00"
+        ) from error
+    return moment if moment.tzinfo is not None else SystemClock().in_host_zone(moment)
+
+
+def _headers(given: tuple[str, ...]) -> dict[str, str]:
+    headers = {}
+    for header in given:
+        name, mark, value = header.partition(":")
+        if not mark:
+            raise BadArgumentError(
+                f"--header {header!r} has no colon", next="write it like -H 'retry-after: 30'"
+            )
+        headers[name.strip().lower()] = value.strip()
+    return headers

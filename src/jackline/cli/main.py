@@ -1,0 +1,96 @@
+"""Dispatch `jackline VERB …`, and turn every error into a sentence, a next step and an exit code.
+
+Laws: (1) a verb's module is loaded only when it is called, so that `--help` stays quick; (2) no
+traceback reaches a user, unless JACKLINE_DEBUG is set.
+Not here: what the verbs do (the other files of this folder).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from typing import NoReturn
+
+import click
+
+from jackline import __version__
+from jackline.errors import InternalError, JacklineError
+
+# Verb: the module that defines it, and its line in --help.
+_VERBS = {
+    "explain": ("jackline.cli.explain", "Say what one error means and what helps."),
+    "why": ("jackline.cli.why", "Find why agents died, from their transcripts."),
+}
+
+
+class _LazyVerbs(click.Group):
+    """A group that knows its verbs by name and loads them on use."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 -- click's signature
+        return sorted(_VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in _VERBS:
+            return None
+        command = getattr(import_module(_VERBS[cmd_name][0]), cmd_name)
+        if not isinstance(command, click.Command):
+            raise TypeError(f"{cmd_name} is not a command")
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Verbs"):
+            formatter.write_dl([(name, line) for name, (_, line) in sorted(_VERBS.items())])
+
+
+@click.group(cls=_LazyVerbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="jackline")
+def jackline() -> None:
+    """Keep fleets of parallel AI agents working through rate limits, quota walls and outages."""
+
+
+def main() -> NoReturn:
+    """Run the command line and leave the process with its exit code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """The exit code of `jackline ARGUMENTS`."""
+    try:
+        code = jackline.main(arguments, prog_name="jackline", standalone_mode=False)
+    except click.exceptions.Abort:
+        click.echo("interrupted", err=True)
+        return 130
+    except KeyboardInterrupt:
+        click.echo("interrupted", err=True)
+        return 130
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except BrokenPipeError:
+        return _quiet_after_broken_pipe()
+    except JacklineError as error:
+        return _tell(error)
+    except Exception as error:
+        if os.environ.get("JACKLINE_DEBUG"):
+            raise
+        return _tell(
+            InternalError(
+                f"a bug in Jackline: {type(error).__name__}",
+                next="run it again with JACKLINE_DEBUG=1 and report the traceback",
+            )
+        )
+    return code if isinstance(code, int) else 0
+
+
+def _tell(error: JacklineError) -> int:
+    click.echo(f"error: {error.message}", err=True)
+    if error.next:
+        click.echo(f"next:  {error.next}", err=True)
+    return error.exit_code
+
+
+def _quiet_after_broken_pipe() -> int:
+    # The reader has left (`| head`); Python would complain once more while flushing at exit.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0

@@ -1,0 +1,218 @@
+"""`jackline why`: find out from transcripts what stopped agents, and what to do about it.
+
+Laws: (1) stdout holds the answer, stderr the talk; (2) exit 0 with a cause found, 1 without, 2 for
+usage; (3) colour and progress only where a person looks.
+Not here: finding and reading files, judging, wording (autopsy/).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sys
+import tempfile
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from jackline.autopsy import html_face, json_face, reading, report, sources, text_face, week
+from jackline.autopsy.figures import size
+from jackline.autopsy.replica import READ_AT, write_replica
+from jackline.autopsy.stores import Stores
+from jackline.autopsy.text_face import Tone
+from jackline.clock import Clock, SystemClock
+from jackline.errors import BadArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jackline.autopsy.story import Evidence
+    from jackline.events import TranscriptsRead
+
+WIDEST = 100
+PATIENCE_S = 0.7
+_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_STYLES: dict[Tone, dict[str, object]] = {
+    Tone.VERDICT: {"bold": True},
+    Tone.HEADING: {"bold": True},
+    Tone.WRONG: {"fg": "red"},
+    Tone.COMMAND: {"fg": "cyan"},
+    Tone.QUIET: {"dim": True},
+}
+
+
+@click.command()
+@click.argument("targets", nargs=-1, metavar="[TARGET]...")
+@click.option("--since", metavar="AGE", help="One table over all sessions of the last 24h, 7d, 2w.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document (jackline.why/1).")
+@click.option(
+    "--html", "html_file", metavar="FILE", help="Write a self-contained page with timeline."
+)
+@click.option(
+    "--show-content", is_flag=True, help="Also show prompts and answers; hidden otherwise."
+)
+@click.option("--demo", is_flag=True, help="Explain a synthetic replica of a real incident.")
+@click.option("--now", metavar="ISO", help="Take this as the current time; for tests and old logs.")
+def why(
+    targets: tuple[str, ...],
+    since: str | None,
+    as_json: bool,
+    html_file: str | None,
+    show_content: bool,
+    demo: bool,
+    now: str | None,
+) -> int:
+    """Find what stopped agents, from the transcripts they left behind.
+
+    TARGET is a session, run or agent id (its beginning is enough), a transcript, a log of
+    `claude -p --output-format stream-json`, a Codex rollout, or a folder of such files. Without
+    TARGET it is the newest session on this machine.
+
+    \b
+    Examples:
+      jackline why                        the newest session: what stopped which agents, and why
+      jackline why --since 7d             the week in one table: who died of what, who was told
+
+    The first line is the verdict. Then, for each cause: when and how often it was met, whether
+    anything waited, what was spent in vain, what was told beside what happened, which agents
+    finished and where their results are, and how to resume the others. Token counts are lower
+    bounds. Prompts, answers and tool output stay hidden unless --show-content is given.
+
+    Exit codes: 0 a cause was found, 1 none was found, 2 usage, 130 interrupted.
+    """
+    clock = SystemClock()
+    moment = _moment(now, clock)
+    if demo:
+        if targets or since is not None:
+            raise BadArgumentError("--demo brings its own transcripts", next="jackline why --demo")
+        evidence, moment = _replica(), READ_AT
+    else:
+        begin = None if since is None else moment - _age(since)
+        evidence = _read(targets, begin, clock)
+        if begin is not None and html_file is None:
+            return _show_week(week.sum_up(evidence, since=begin, now=moment), as_json=as_json)
+    found = report.build(evidence, now=moment, show_content=show_content, synthetic=demo)
+    _show(found, as_json=as_json, html_file=html_file)
+    return 0 if found.causes else 1
+
+
+def _read(targets: tuple[str, ...], since: datetime | None, clock: Clock) -> Evidence:
+    stores = Stores.of(Path.home(), os.environ)
+    found = sources.find(targets, stores=stores, since=since)
+    progress = _Progress(clock)
+    try:
+        return reading.read(found, announce=progress.heard)
+    finally:
+        progress.clear()
+
+
+def _replica() -> Evidence:
+    with tempfile.TemporaryDirectory(prefix="jackline-demo-") as folder:
+        write_replica(Path(folder))
+        found = sources.find([folder], stores=Stores.of(Path(folder), {}))
+        evidence = reading.read(found)
+    # The folder is gone by now; paths below it are told as they would lie below a home.
+    for story in evidence.stories:
+        story.path = Path("~") / story.path.relative_to(folder)
+        if story.result_at is not None:
+            story.result_at = story.result_at.replace(folder, "~")
+    return evidence
+
+
+def _show(found: report.Report, *, as_json: bool, html_file: str | None) -> None:
+    if html_file is not None:
+        _write_page(html_file, html_face.page(found))
+    if as_json:
+        _print_json(json_face.document(found))
+    elif html_file is not None:
+        click.echo(found.verdict)
+    else:
+        click.echo(text_face.render(found, width=_width(), paint=_painter()), nl=False)
+
+
+def _show_week(summed: week.Week, *, as_json: bool) -> int:
+    if as_json:
+        _print_json(week.as_document(summed))
+    else:
+        click.echo(week.as_text(summed, width=_width()), nl=False)
+        looked = f"looked at {summed.files_read:,} files ({size(summed.bytes_read)})"
+        click.echo(f"{looked}, {len(summed.troubles):,} troubles", err=True)
+    return 0 if summed.rows else 1
+
+
+def _print_json(document: json_face.Document) -> None:
+    click.echo(json.dumps(document, ensure_ascii=False, indent=2))
+
+
+def _write_page(name: str, page: str) -> None:
+    try:
+        Path(name).write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise BadArgumentError(
+            f"{name} cannot be written: {error.strerror or type(error).__name__}",
+            next="name a file in a folder that you may write to",
+        ) from error
+    click.echo(f"wrote {name}", err=True)
+
+
+def _age(given: str) -> timedelta:
+    match = re.fullmatch(r"(\d{1,5})([mhdw])", given.strip().lower())
+    if match is None:
+        raise BadArgumentError(
+            f"--since {given!r} is not an age", next="write it like 24h, 7d or 2w"
+        )
+    return timedelta(**{_UNITS[match[2]]: int(match[1])})
+
+
+def _moment(given: str | None, clock: Clock) -> datetime:
+    if given is None:
+        return clock.now()
+    try:
+        moment = datetime.fromisoformat(given)
+    except ValueError as error:
+        raise BadArgumentError(
+            f"--now {given!r} is not an ISO 8601 time",
+            next="write it like 2026-11-15T09:00:00+02:00",
+        ) from error
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=clock.now().tzinfo)
+
+
+def _width() -> int:
+    if not sys.stdout.isatty():
+        return WIDEST
+    return min(shutil.get_terminal_size((WIDEST, 24)).columns, WIDEST)
+
+
+def _painter() -> Callable[[str, Tone], str]:
+    if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
+        return text_face.unpainted
+    return lambda text, tone: click.style(text, **_STYLES[tone])  # type: ignore[arg-type]
+
+
+class _Progress:
+    """A line on stderr that tells how far reading has come, for people who wait."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._shown_at = clock.monotonic()
+        self._visible = False
+        self._terminal = sys.stderr.isatty()
+
+    def heard(self, event: TranscriptsRead) -> None:
+        """Tell it, at most once in a while."""
+        if not self._terminal or self._clock.monotonic() - self._shown_at < PATIENCE_S:
+            return
+        self._shown_at = self._clock.monotonic()
+        self._visible = True
+        share = event.bytes_done / max(event.bytes_total, 1)
+        files = f"{event.files_done:,} of {event.files_total:,} files"
+        click.echo(f"\r\x1b[Kreading {files}, {share:.0%}", nl=False, err=True)
+
+    def clear(self) -> None:
+        """Leave the line empty for what follows."""
+        if self._visible:
+            click.echo("\r\x1b[K", nl=False, err=True)

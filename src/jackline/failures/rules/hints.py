@@ -1,0 +1,26 @@
+"""Guess from single words when nothing more telling was found.
+
+Laws: (1) asked last, so that a guess never overrules a sign; (2) a guess errs towards not retrying.
+Not here: any wording that a client or vendor is known to print (the other tables).
+"""
+
+from __future__ import annotations
+
+from jackline.failures.failure import Kind
+from jackline.failures.rules.rule import Verdict, when
+
+LAST_RESORT = (
+    when(
+        says=(r"rate[-_ ]?limit", r"too many requests", r"throttl"),
+        then=Verdict(Kind.SERVER_THROTTLE),
+    ),
+    when(
+        says=(r"quota", r"usage limit"),
+        then=Verdict(Kind.ACCOUNT_QUOTA, "unknown_window"),
+    ),
+    when(
+        says=(r"have permission", r"not authori[sz]ed", r"access denied", r"permission_denied"),
+        then=Verdict(Kind.AUTH, "forbidden"),
+    ),
+    when(says=r"server error", then=Verdict(Kind.UPSTREAM_5XX)),
+)

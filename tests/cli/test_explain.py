@@ -1,0 +1,153 @@
+"""`jackline explain`, as a new user meets it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import jackline
+from tests.failures.examples import DATA
+
+NOW = "2026-11-15T12:00:00+02:00"
+KEYS = ["kind", "sub", "scope", "retry_same", "failover_helps", "retry_after_s", "resets_at"]
+
+
+def test_a_quota_wall_is_told_in_plain_sentences_with_its_reset_in_both_zones() -> None:
+    answer = jackline(
+        "explain", "--now", NOW, "You've hit your session limit · resets 10:10pm (Europe/Kiev)"
+    )
+    assert answer.code == 0
+    assert answer.out == (
+        "This is the account's session limit: the account has used up its allowance; nothing is"
+        " broken. Retrying before the reset cannot succeed; an API key or another upstream works"
+        " meanwhile. It resets at 22:10 Europe/Kiev (20:10 UTC), in 10 h 10 min.\n"
+    )
+    assert answer.err == ""
+
+
+def test_words_need_no_quotes_and_stdin_needs_no_words() -> None:
+    plain = jackline("explain", "API", "Error:", "529", "Overloaded")
+    piped = jackline("explain", stdin=b"API Error: 529\n  Overloaded\n")
+    assert plain.out == piped.out
+    assert "overload" in plain.out
+
+
+def test_a_pasted_json_error_is_understood() -> None:
+    body = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
+    answer = jackline("explain", "--json", json.dumps(body))
+    document = json.loads(answer.out)
+    assert document["schema"] == "jackline.explain/1"
+    assert document["kind"] == "overloaded"
+    assert document["evidence"]
+    assert set(KEYS) <= set(document)
+
+
+def test_curl_output_brings_its_headers() -> None:
+    paste = (
+        b"HTTP/1.1 429 Too Many Requests\r\nretry-after: 37\r\n\r\n"
+        b'{"type":"error","error":{"type":"rate_limit_error","message":"Rate limited"}}'
+    )
+    document = json.loads(jackline("explain", "--json", stdin=paste).out)
+    assert (document["kind"], document["retry_after_s"]) == ("server_throttle", 37)
+
+
+def test_status_and_headers_may_be_given_beside_the_text() -> None:
+    answer = jackline(
+        "explain",
+        "--json",
+        "--now",
+        NOW,
+        "--status",
+        "429",
+        "-H",
+        "anthropic-ratelimit-unified-representative-claim: seven_day",
+        "-H",
+        "anthropic-ratelimit-unified-reset: 1795000000",
+        "This request would exceed your account's rate limit.",
+    )
+    document = json.loads(answer.out)
+    assert (document["kind"], document["sub"]) == ("account_quota", "weekly")
+    assert document["resets_at"] == "2026-11-18T11:06:40+00:00"
+
+
+def test_jsonl_answers_every_line_in_order_with_exactly_the_documented_keys() -> None:
+    lines = (DATA / "corpus.jsonl").read_bytes()
+    answer = jackline("explain", "--jsonl", "--now", NOW, stdin=lines)
+    answers = [json.loads(line) for line in answer.out.splitlines()]
+    assert answer.code == 0
+    assert len(answers) == len(lines.splitlines())
+    assert all(list(each) == KEYS for each in answers)
+    wanted = [json.loads(line)["expected"]["kind"] for line in lines.splitlines()]
+    right = sum(a["kind"] == w for a, w in zip(answers, wanted, strict=True))
+    assert right >= 0.97 * len(wanted)
+
+
+def test_a_bad_line_is_answered_in_its_place_and_the_rest_goes_on() -> None:
+    lines = b"\n".join(
+        [
+            b'{"where":"cli_text","text":"API Error: 529"}',
+            b"{broken",
+            b"",
+            b'{"where":"nowhere"}',
+            b"\xff\xfe",
+            b'{"where":"http","status":"four"}',
+            b'{"where":"http","status":503,"headers":{"Retry-After":["5"]},"extra":1}',
+        ]
+    )
+    answer = jackline("explain", "--jsonl", stdin=lines)
+    answers = [json.loads(line) for line in answer.out.splitlines()]
+    assert answer.code == 3
+    assert ["error" in each for each in answers] == [False, True, True, True, True, True, False]
+    assert answers[-1]["retry_after_s"] == 5
+
+
+def test_what_is_not_recognised_says_so_and_exits_1() -> None:
+    answer = jackline("explain", "the weather is fine")
+    assert answer.code == 1
+    assert "nothing that Jackline knows" in answer.out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("explain",),
+        ("explain", "--now", "soon", "x"),
+        ("explain", "--header", "no colon", "x"),
+        ("explain", "--status", "42", "x"),
+        ("explain", "--jsonl", "x"),
+        ("explain", "--nonsense"),
+        ("nonsense",),
+    ],
+)
+def test_bad_usage_exits_2_with_a_word_on_what_to_do(arguments: tuple[str, ...]) -> None:
+    answer = jackline(*arguments)
+    assert answer.code == 2
+    assert answer.out == ""
+    assert "next:" in answer.err or "--help" in answer.err or "Usage" in answer.err
+
+
+@pytest.mark.parametrize("junk", [b"\xff\xfe\x00" * 1000, b"{" * 10_000, b"\x00", b'"'])
+def test_junk_never_gives_a_traceback(junk: bytes) -> None:
+    answer = jackline("explain", stdin=junk)
+    assert answer.code in (0, 1)
+    assert "Traceback" not in answer.err
+
+
+def test_nothing_that_was_pasted_is_echoed_back_beyond_the_matched_words() -> None:
+    secret = "sk-ant-api03-" + "x" * 40
+    answer = jackline("explain", "--json", f"API Error: 401 invalid x-api-key {secret}")
+    assert secret not in answer.out + answer.err
+
+
+def test_the_readme_of_exit_codes_is_true(tmp_path: Path) -> None:
+    docs = (Path(__file__).parents[2] / "docs" / "errors.md").read_text("utf-8")
+    assert jackline("explain", "API Error: 529").code == 0
+    assert jackline("explain", "hello").code == 1
+    assert jackline("explain").code == 2
+    assert jackline("explain", "--jsonl", stdin=b"x").code == 3
+    assert jackline("why", tmp_path / "missing").code == 2
+    assert jackline("why", tmp_path).code == 1
+    for code in ("0", "1", "2", "3", "75", "130"):
+        assert f"| {code} |" in docs

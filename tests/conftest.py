@@ -1,0 +1,15 @@
+"""Settings that every test shares.
+
+Laws: (1) no test depends on wall-clock speed; (2) CI draws the same examples each time, so that a
+red run can be repeated.
+"""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import settings
+
+settings.register_profile("here", deadline=None)
+settings.register_profile("ci", deadline=None, derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "here")

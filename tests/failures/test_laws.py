@@ -1,0 +1,179 @@
+"""What holds for every input, whatever it is."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jackline.failures import Failure, Kind, Observation, Where, classify
+from jackline.failures.wording import fold
+from tests.failures.examples import NOW, load
+
+CORPUS = load("corpus.jsonl")
+SCRAPS = [
+    "You've hit your session limit · resets 10:10pm (Europe/Kiev)",
+    "resets in",
+    "try again in 99999999999999 hours",
+    '{"error":{"type":"rate_limit_error","message":"x"}}',
+    "event: error\ndata: {}\n\n",
+    "HTTP 429",
+    "<html>",
+    "\x00",
+    "\x1b[31m",
+    "2026-13-45",
+    "１２:３４",
+    "retry-after",
+]
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.sampled_from(SCRAPS),
+    lambda children: (
+        st.lists(children, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(
+                ["error", "type", "message", "code", "status", "resets_at", "content", "x"]
+            ),
+            children,
+            max_size=5,
+        )
+    ),
+    max_leaves=20,
+)
+texts = st.one_of(
+    st.text(max_size=200), st.lists(st.sampled_from(SCRAPS), max_size=6).map(" ".join)
+)
+headers = st.dictionaries(
+    st.sampled_from(
+        [
+            "Retry-After",
+            "retry-after-ms",
+            "anthropic-ratelimit-unified-reset",
+            "anthropic-ratelimit-unified-representative-claim",
+            "x-codex-primary-used-percent",
+            "x-should-retry",
+            "content-type",
+        ]
+    ),
+    st.text(max_size=20) | st.integers().map(str) | st.floats().map(str),
+    max_size=4,
+)
+observations = st.builds(
+    Observation,
+    where=st.sampled_from(Where),
+    provider=st.none() | st.sampled_from(["anthropic", "openai", "vertex", "x"]),
+    status=st.none() | st.integers(-1, 999),
+    headers=headers,
+    body=st.one_of(st.none(), st.binary(max_size=300), texts, json_values),
+    text=st.none() | texts,
+    exception=st.none() | texts.map(ValueError),
+)
+
+
+@settings(max_examples=600)
+@given(observations)
+def test_any_observation_gets_an_answer_and_the_same_one_twice(observation: Observation) -> None:
+    failure = classify(observation, now=NOW)
+    assert isinstance(failure, Failure)
+    assert classify(observation, now=NOW) == failure
+    assert failure.evidence
+    json.dumps(failure.to_json())
+    if failure.resets_at is not None:
+        assert failure.resets_at.tzinfo is not None
+    if failure.retry_after is not None:
+        assert failure.retry_after >= timedelta(0)
+
+
+@settings(max_examples=600)
+@given(observations)
+def test_quota_and_billing_are_never_retried(observation: Observation) -> None:
+    failure = classify(observation, now=NOW)
+    if failure.kind in (Kind.ACCOUNT_QUOTA, Kind.BILLING):
+        assert not failure.retry_same
+
+
+@given(
+    row=st.sampled_from([row for row in CORPUS if row.observation.text]),
+    space=st.sampled_from([" ", "  ", "\n", "\n     ", "\t", "\u00a0"]),
+    quote=st.sampled_from(["'", "’", "‘"]),
+    dot=st.sampled_from(["·", "∙", "•"]),
+)
+def test_the_look_of_a_text_does_not_change_the_answer(
+    row: object, space: str, quote: str, dot: str
+) -> None:
+    original = row.observation  # type: ignore[attr-defined]
+    text = fold(original.text).replace("'", quote).replace("·", dot).replace(" ", space)
+    changed = Observation(
+        original.where, original.provider, original.status, original.headers, original.body, text
+    )
+    before, after = classify(original, now=NOW), classify(changed, now=NOW)
+    assert (after.kind, after.sub, after.resets_at) == (before.kind, before.sub, before.resets_at)
+
+
+@given(
+    short=st.floats(0, 1_000_000),
+    more=st.floats(0, 1_000_000),
+    status=st.sampled_from([429, 500, 503, 529, 403]),
+    text=st.sampled_from([None, "try again in 20s", "rate limit exceeded", "overloaded"]),
+)
+def test_a_longer_retry_after_never_shortens_the_wait(
+    short: float, more: float, status: int, text: str | None
+) -> None:
+    def wait(seconds: float) -> timedelta:
+        headers = {"Retry-After": f"{seconds:.3f}"}
+        return classify(
+            Observation(Where.HTTP, None, status, headers, None, text), now=NOW
+        ).wait_from(NOW)
+
+    assert wait(short + more) >= wait(short)
+
+
+MEGABYTE = 1_000_000
+GROWING = {
+    "letters": lambda n: b"a" * n,
+    "spaces": lambda n: b" " * n,
+    "braces": lambda n: b"{" * n,
+    "pairs": lambda n: b'"type":"' * (n // 8),
+    "numbers": lambda n: b"[" + b"1," * (n // 2) + b"1]",
+    "html": lambda n: b"<html>" + b"<style " * (n // 7),
+    "events": lambda n: b'data: {"type":"ping"}\n\n' * (n // 23),
+    "leads": lambda n: b"resets in try again at " * (n // 23),
+    "hours": lambda n: b"try again in " + b"1 h " * (n // 4),
+    "not text": lambda n: bytes(range(256)) * (n // 256),
+}
+
+
+@pytest.mark.parametrize("shape", GROWING)
+def test_time_grows_no_faster_than_the_body(shape: str) -> None:
+    def cost(size: int) -> float:
+        observation = Observation(Where.HTTP, None, 429, {}, GROWING[shape](size))
+        started = time.process_time()
+        classify(observation, now=NOW)
+        return time.process_time() - started
+
+    cost(MEGABYTE)  # warm caches, so that the first measurement is not of compiling
+    small = max(min(cost(MEGABYTE) for _ in range(3)), 0.01)
+    # Ten times the body may cost ten times the time; quadratic growth would cost a hundred times.
+    assert cost(10 * MEGABYTE) <= 30 * small
+
+
+@pytest.mark.parametrize("depth", [1_000, 100_000])
+@pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"error":', b"}")])
+def test_deep_nesting_is_survived(depth: int, opening: bytes, closing: bytes) -> None:
+    body = opening * depth + b"1" + closing * depth
+    assert classify(Observation(Where.HTTP, None, 429, {}, body), now=NOW).retry_same
+
+
+def test_now_has_to_be_aware() -> None:
+    with pytest.raises(ValueError, match="aware"):
+        classify(Observation.of_text("x"), now=datetime(2026, 1, 1))  # noqa: DTZ001
+
+
+def test_a_zone_in_the_text_beats_the_hosts() -> None:
+    observation = Observation.of_text("You've hit your session limit · resets 3pm (Asia/Tokyo)")
+    failure = classify(observation, now=datetime(2026, 11, 15, 1, 0, tzinfo=UTC))
+    assert failure.resets_at == datetime(2026, 11, 15, 6, 0, tzinfo=UTC)

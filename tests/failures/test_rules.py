@@ -1,0 +1,45 @@
+"""The tables are data; this keeps them alive and honest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from jackline.failures.failure import Kind
+from jackline.failures.reading import read
+from jackline.failures.rules import agents, capacity, credentials, limits, money, network, refusals
+from jackline.failures.rules.rule import KIND_DEFAULTS, Rule
+from tests.failures.examples import load
+
+ROOMS = (agents, capacity, credentials, limits, money, network, refusals)
+
+
+def tables() -> Iterator[tuple[str, tuple[Rule, ...]]]:
+    for room in ROOMS:
+        for name, value in vars(room).items():
+            if isinstance(value, tuple) and value and isinstance(value[0], Rule):
+                yield f"{room.__name__.rsplit('.', 1)[-1]}.{name}", value
+
+
+READINGS = [
+    read(row.observation)
+    for name in ("corpus.jsonl", "gathered.jsonl", "examples.jsonl")
+    for row in load(name)
+]
+RULES = [(f"{name}[{n}]", rule) for name, table in tables() for n, rule in enumerate(table)]
+
+
+@pytest.mark.parametrize(("name", "rule"), RULES, ids=[name for name, _ in RULES])
+def test_every_rule_has_a_real_example(name: str, rule: Rule) -> None:
+    assert any(rule.evidence(reading) for reading in READINGS), f"{name} is dead: {rule}"
+
+
+def test_every_kind_has_its_defaults() -> None:
+    assert set(KIND_DEFAULTS) == set(Kind)
+
+
+@pytest.mark.parametrize(("name", "rule"), RULES, ids=[name for name, _ in RULES])
+def test_no_rule_makes_quota_or_billing_retryable(name: str, rule: Rule) -> None:
+    if rule.verdict.kind in (Kind.ACCOUNT_QUOTA, Kind.BILLING):
+        assert rule.verdict.retry_same is not True, name

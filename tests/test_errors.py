@@ -1,0 +1,45 @@
+"""Every error says who must act, and every face knows how to show it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from jackline import errors
+from jackline.errors import JacklineError
+
+DOCS = (Path(__file__).parent.parent / "docs" / "errors.md").read_text("utf-8")
+LEAVES = [
+    value
+    for value in vars(errors).values()
+    if isinstance(value, type) and issubclass(value, JacklineError)
+]
+
+
+@pytest.mark.parametrize("kind", LEAVES, ids=lambda kind: kind.__name__)
+def test_each_error_has_its_code_statuses_and_a_place_in_the_docs(
+    kind: type[JacklineError],
+) -> None:
+    error = kind("told", next="do this")
+    assert re.fullmatch(r"[a-z_]+", kind.code)
+    assert 400 <= kind.http_status <= 599
+    assert kind.exit_code in (1, 2, 3, 75)
+    heading = error.docs_anchor.partition("#")[2]
+    assert f"### {heading}\n" in DOCS
+    section = DOCS.partition(f"### {heading}\n")[2].partition("\n### ")[0]
+    assert f"HTTP {kind.http_status}" in section
+    assert f"exit {kind.exit_code}" in section
+    assert error.to_json()["next"] == "do this"
+
+
+def test_codes_are_unique() -> None:
+    codes = [kind.code for kind in LEAVES]
+    assert len(codes) == len(set(codes))
+
+
+def test_the_tree_in_the_docstring_names_every_error() -> None:
+    assert errors.__doc__ is not None
+    for kind in LEAVES:
+        assert kind.__name__ in errors.__doc__
