@@ -45,11 +45,11 @@ _TABLES: tuple[tuple[Rule, ...], ...] = (
     money.BILLING,
     limits.QUOTA,
     limits.PROJECT_QUOTA,
+    network.BORDER,
     refusals.POLICY,
     limits.SHARED_CAPACITY,
     capacity.OVERLOAD,
     limits.RATE,
-    network.BORDER,
     credentials.HEALING_AUTH,
     refusals.MODEL,
     refusals.INVALID,
@@ -112,7 +112,7 @@ def _by_structure(reading: Reading) -> _Decision | None:
         return _Decision(Verdict(Kind.TOOL_ERROR), ("a tool's result, marked as an error",))
     if reading.where is Where.SSE and payload.events and not payload.marked_error:
         if _ENDS_OF_STREAM & set(payload.events):
-            return None if reading.words & {"refusal", "content_filter"} else _FINE
+            return _by_rules((refusals.POLICY,), reading) or _FINE
         if "finish_reason" in payload.keys:
             return None
         return _Decision(
@@ -135,9 +135,9 @@ def _succeeded(reading: Reading) -> bool:
 
 def _is_success(reading: Reading) -> bool:
     words, keys = reading.words, reading.payload.keys
-    if words & {"refusal", "content_filter", "safety", "rejected", "guardrail_intervened"}:
+    if "rejected" in words or any(word.endswith("exception") for word in words):
         return False
-    if any(word.endswith("exception") for word in words):
+    if _by_rules((refusals.POLICY,), reading) is not None:
         return False
     if "result" in words:
         return "success" in words and not reading.payload.numbers.get("api_error_status")
@@ -213,6 +213,11 @@ def _by_vendor_fields(reading: Reading) -> _Decision | None:
         return _Decision(
             Verdict(Kind.RATE_LIMIT, sub, Scope.MODEL), tuple(f"quotaId {w}" for w in quota_ids)
         )
+    window = next(
+        (w for w in ("weekly", "daily", "monthly") for word in reading.words if w in word), None
+    )
+    if window is not None and any(m in word for word in reading.words for m in ("limit", "quota")):
+        return _Decision(Verdict(Kind.ACCOUNT_QUOTA, window), (f"a code that says {window}",))
     if reading.headers.get("x-ratelimit-exceeded", "").startswith("quota"):
         return _Decision(Verdict(Kind.ACCOUNT_QUOTA, "monthly"), ("x-ratelimit-exceeded",))
     if reading.headers.get("cf-mitigated") == "challenge":

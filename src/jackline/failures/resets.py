@@ -18,7 +18,7 @@ from jackline.failures.zones import read_zone
 
 _LEAD = (
     r"(?:resets?|renews?|regain access|try again|retry|available(?: again)?|continu\w{1,5}|wait"
-    r"|back|until|again|reinicia|restablece|renueva|de nuevo|nuevamente|intentarlo|disponible"
+    r"|back|until|again|ends|reinicia|restablece|renueva|de nuevo|nuevamente|intentarlo|disponible"
     r"|redefin\w{1,6}|novamente|dispon[ií]vel|versuch\w{0,4} es|wird|verf[üu]gbar|erneut"
     r"|r[ée]initialis\w{1,5}|r[ée]essayez?)"
 )

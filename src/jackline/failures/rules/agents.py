@@ -182,6 +182,8 @@ STRUCTURED_OUTPUT = (
         says=(
             r"(?:do|did)(?:es)?(?: not|n't) (?:match|fit) (?:the )?(?:\w{1,10} )?(?:schema|format)",
             r"outputparser",
+            r"validation errors? for \w",
+            r"returned schema",
             r"parse the response as",
             r"could not parse .{0,40}(?:output|response|llm)",
             r"structured_?output .{0,60}(?:invalid|failed)",

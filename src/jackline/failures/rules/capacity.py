@@ -52,7 +52,7 @@ OVERLOAD = (
             r"pending requests exceeded",
             r"exceeded max pending",
             r"loading model",
-            r"model (?:is )?(?:still )?loading",
+            r"model .{0,80}(?:is )?(?:still |currently )?loading",
             r"too many connections, please wait",
             r"total request limit reached",
             r"maximum (?:queue|pending)",

@@ -70,6 +70,7 @@ QUOTA = (
     when(
         says=(
             r"premium request",
+            r"(?:calls|requests|tokens|messages) ?(?:/|per|a) ?month",
             r"copilot (?:free|monthly|chat messages)",
             r"monthly (?:chat|request|quota)",
         ),
@@ -82,6 +83,7 @@ QUOTA = (
     when(
         says=(
             r"per[- ]day\b",
+            r"(?:calls|requests|tokens|messages) ?/ ?day",
             r"\((?:rpd|tpd)\)",
             r"\b(?:rpd|tpd)\b",
             r"free-models-per-day",
@@ -125,6 +127,11 @@ QUOTA = (
 
 # Limits on a subscription or project that say "quota" but refill by the minute, and the reverse.
 PROJECT_QUOTA = (
+    # Told with a wait: short is a minute's limit, long is corrected to a window by classify.
+    when(
+        says=(r"exhausted your capacity on this model", r"quota will reset (?:after|in) \d"),
+        then=_rate(None, Scope.MODEL),
+    ),
     when(
         says=(
             r"limit: 0\b",
@@ -197,7 +204,13 @@ RATE = (
         then=_throttle("proxy_connect_limit"),
     ),
     when(says=(r"not your usage limit", r"temporarily limiting requests"), then=_throttle()),
-    when(says=r"accounts? (?:are |is )?temporarily rate[- ]limited", then=_throttle()),
+    when(
+        says=(
+            r"accounts? (?:are |is )?temporarily rate[- ]limited",
+            r"receiving too many requests",
+        ),
+        then=_throttle(),
+    ),
     when(
         says=(
             r"concurren(?:t|cy)",
@@ -275,7 +288,8 @@ RATE = (
     when(words="throttlingexception throttledexception", then=_rate(None, Scope.MODEL)),
     when(
         says=(
-            r"requests? per min",
+            r"requests? per (?:min|sec)",
+            r"rate limit specific to",
             r"\brpm\b",
             r"call rate limit",
             r"number of requests",

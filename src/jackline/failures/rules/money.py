@@ -97,6 +97,8 @@ BILLING = (
         says=(
             r"billing (?:to be|must be|is not|isn't|needs to be) (?:enabled|active|set up)",
             r"account is not active",
+            r"arrearage",
+            r"account is in good standing",
             r"payment.instrument",
             r"payment (?:required|method|information|failed)",
             r"(?:issue|problem) with your billing",
@@ -111,6 +113,7 @@ BILLING = (
         ),
         then=_PAYMENT,
     ),
+    when(says=r"requires an? (?:\w{1,12} )?subscription", then=_PLAN),
     when(
         says=(
             r"upgrade to plus",
