@@ -177,3 +177,19 @@ def test_a_zone_in_the_text_beats_the_hosts() -> None:
     observation = Observation.of_text("You've hit your session limit · resets 3pm (Asia/Tokyo)")
     failure = classify(observation, now=datetime(2026, 11, 15, 1, 0, tzinfo=UTC))
     assert failure.resets_at == datetime(2026, 11, 15, 6, 0, tzinfo=UTC)
+
+
+def test_an_exact_reset_is_told_in_the_zone_of_the_text() -> None:
+    observation = Observation(
+        Where.TRANSCRIPT,
+        status=429,
+        headers={
+            "anthropic-ratelimit-unified-representative-claim": "five_hour",
+            "anthropic-ratelimit-unified-reset": "1794775805",
+        },
+        text="You've hit your 5-hour limit · resets 3:50pm (America/New_York)",
+    )
+    resets_at = classify(observation, now=NOW).resets_at
+    assert resets_at is not None
+    assert resets_at.timestamp() == 1794775805
+    assert str(resets_at.tzinfo) == "America/New_York"

@@ -20,6 +20,7 @@ from jackline.errors import InternalError, JacklineError
 # Verb: the module that defines it, and its line in --help.
 _VERBS = {
     "explain": ("jackline.cli.explain", "Say what one error means and what helps."),
+    "simulate": ("jackline.cli.simulate", "Play a provider with limits and faults locally."),
     "why": ("jackline.cli.why", "Find why agents died, from their transcripts."),
 }
 

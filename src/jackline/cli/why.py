@@ -140,7 +140,7 @@ def _show_week(summed: week.Week, *, as_json: bool) -> int:
     else:
         click.echo(week.as_text(summed, width=_width()), nl=False)
         looked = f"looked at {summed.files_read:,} files ({size(summed.bytes_read)})"
-        click.echo(f"{looked}, {len(summed.troubles):,} troubles", err=True)
+        click.echo("\n".join([looked, *text_face.trouble_lines(summed.troubles)]), err=True)
     return 0 if summed.rows else 1
 
 

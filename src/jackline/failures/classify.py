@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from jackline.failures.durations import span
 from jackline.failures.failure import Failure, Kind, Scope
 from jackline.failures.limit_headers import (
     SPEND_CAP_REASONS,
@@ -65,6 +66,8 @@ _TABLES: tuple[tuple[Rule, ...], ...] = (
 )
 _FIRST: tuple[tuple[Rule, ...], ...] = (agents.CANCELS, agents.TOOLS)
 _PARKS = frozenset({Kind.ACCOUNT_QUOTA, Kind.BILLING})
+# Clients print a reset to the minute or to ten minutes.
+_ROUNDED = timedelta(minutes=10)
 _ENDS_OF_STREAM = frozenset({"message_stop", "response.completed", "[DONE]", "response.incomplete"})
 
 
@@ -316,14 +319,6 @@ def _failure(
     verdict = decision.verdict
     scope, retry_same, failover_helps = KIND_DEFAULTS[verdict.kind]
     parks = verdict.kind in _PARKS
-    resets_at = decision.resets_at
-    if resets_at is None and parks:
-        find = find_primary_reset if verdict.kind is Kind.BILLING else find_reset
-        resets_at = (
-            body_reset(reading.payload.numbers, now)
-            or find(reading.prose, now)
-            or (now + wait if wait is not None else None)
-        )
     if verdict.retry_same is not None and not parks:
         retry_same = verdict.retry_same
     if verdict.failover_helps is not None:
@@ -336,9 +331,23 @@ def _failure(
         retry_same=retry_same,
         failover_helps=failover_helps,
         retry_after=None if verdict.kind is Kind.NOT_A_FAILURE else wait,
-        resets_at=resets_at,
+        resets_at=_reset(decision, reading, wait, now) if parks else None,
         evidence=tuple(dict.fromkeys((*decision.evidence, *status))),
     )
+
+
+def _reset(
+    decision: _Decision, reading: Reading, wait: timedelta | None, now: datetime
+) -> datetime | None:
+    """When the window refills: an epoch is exact, but the text knows the reader's zone."""
+    find = find_primary_reset if decision.verdict.kind is Kind.BILLING else find_reset
+    told = find(reading.prose, now)
+    exact = decision.resets_at or body_reset(reading.payload.numbers, now)
+    if exact is None:
+        return told or (now + wait if wait is not None else None)
+    if told is not None and abs(span(exact, told)) <= _ROUNDED:
+        return exact.astimezone(told.tzinfo)
+    return exact
 
 
 def _longest(*waits: timedelta | None) -> timedelta | None:

@@ -1,0 +1,192 @@
+"""Follow one Claude Code agent's conversation, whether its lines were kept or printed.
+
+Laws: (1) an error is an answer marked `isApiErrorMessage`, or a synthetic one that bears an error
+tag: marks, not words; (2) a tool that fails inside an agent is that agent's daily life and no
+failure of it; (3) the client's filler between two turns is nobody's answer.
+Not here: finding the lines (claude_code.py, stream_json.py), adding up (recount.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from jackline.autopsy.records import (
+    Block,
+    EverydayBlock,
+    EverydayLine,
+    Line,
+    Message,
+    PrintedLine,
+    QuotaLimits,
+    blocks_of,
+    decode,
+    text_of,
+)
+from jackline.autopsy.recount import SHOWN_WORDS, Recount
+from jackline.autopsy.reports import STARTING_TOOLS, Hearing
+from jackline.autopsy.story import AgentStory, Ending
+from jackline.failures import Json
+
+CLIENT = "claude-code"
+PROVIDER = "anthropic"
+SYNTHETIC = "<synthetic>"
+
+# The client wraps what its own commands print in these tags; no model is asked to answer them.
+_LOCAL_COMMAND_TAGS = (b'"<command-', b'"<local-command-', b'"<bash-')
+
+_QUOTAS = msgspec.json.Decoder(QuotaLimits)
+_WORDS = msgspec.json.Decoder(str)
+
+
+class Conversation:
+    """One agent's conversation with its model."""
+
+    def __init__(self, recount: Recount) -> None:
+        self.recount = recount
+        self.hearing = Hearing(recount.story)
+        self._answered_at = 0
+        self._words: Sequence[Block | EverydayBlock] = ()
+        self._latest: EverydayLine | None = None
+        self._number = 0
+        self._model: str | None = None
+
+    def everyday(self, line: EverydayLine, number: int) -> bool:
+        """Take a line that is like most lines; False, and nothing taken, when it is not.
+
+        Nearly all lines come by here, so what only the last of them decides is left to `_settle`.
+        """
+        message = line.message
+        if message is None:
+            return False
+        blocks = message.content
+        if line.type == "assistant":
+            if (
+                line.is_api_error_message
+                or message.usage is None
+                or message.model == SYNTHETIC
+                or message.stop_reason == "refusal"
+                or type(blocks) is not list
+                or self.recount.retrying
+            ):
+                return False
+            for block in blocks:
+                if block.name in STARTING_TOOLS:
+                    return False
+            self.recount.cost(message.id, line.timestamp, message.usage.total)
+            self._model = message.model
+            for block in blocks:
+                if block.type == "tool_use":
+                    self.recount.story.tool_calls += 1
+                elif block.text:
+                    self._words = blocks
+        elif line.type != "user" or not self._is_plain_result(line, blocks):
+            return False
+        self._latest, self._number = line, number
+        return True
+
+    def _is_plain_result(
+        self, line: EverydayLine, blocks: list[EverydayBlock] | str | None
+    ) -> bool:
+        """Whether a line gives the model the result of a tool that starts and ends nothing."""
+        if self.hearing.started or line.tool_ends_turn or type(blocks) is not list:
+            return False
+        return bool(blocks) and blocks[0].type == "tool_result"
+
+    def _settle(self) -> None:
+        """Let the last everyday line decide when, with whom and how the conversation stands."""
+        line, self._latest = self._latest, None
+        if line is None or line.message is None:
+            return
+        self.recount.seen(line.timestamp)
+        self.recount.story.model = self._model or self.recount.story.model
+        if line.type == "user":
+            self.recount.ending = Ending.CUT
+            return
+        message = line.message
+        blocks = message.content if isinstance(message.content, list) else []
+        calls = any(block.type == "tool_use" for block in blocks)
+        self._answered(message.stop_reason, calls=calls, number=self._number)
+
+    def _answered(self, stop: str | None, *, calls: bool, number: int) -> None:
+        if calls or stop == "tool_use":
+            self.recount.ending = Ending.CUT
+        else:
+            self.recount.ending = Ending.FINISHED
+            self._answered_at = number
+
+    def answer(self, line: Line | PrintedLine, message: Message, number: int) -> None:
+        """Take what the model said, or the error that came in its place."""
+        self._settle()
+        recount = self.recount
+        recount.seen(line.timestamp)
+        if line.is_api_error_message or (message.model == SYNTHETIC and line.error):
+            self._error(line, message)
+            return
+        if message.model == SYNTHETIC:
+            return
+        if message.usage is not None:
+            recount.cost(message.id, line.timestamp, message.usage.total)
+        calls = 0
+        blocks = blocks_of(message.content)
+        for block in blocks:
+            if block.type == "tool_use":
+                calls += 1
+                self.hearing.calls(block)
+            elif block.text:
+                self._words = blocks
+        recount.story.tool_calls += calls
+        self._model = recount.story.model = message.model or recount.story.model
+        self._answered(message.stop_reason, calls=calls > 0, number=number)
+        if message.stop_reason == "refusal":
+            self._refusal(line, message)
+
+    def question(self, line: Line | PrintedLine, message: Message) -> None:
+        """Take what the model was given: a prompt, or the results of its tools."""
+        self._settle()
+        self.recount.seen(line.timestamp)
+        if self.hearing.started:
+            self.hearing.results(message.content, line.tool_use_result, line.timestamp)
+        start = memoryview(message.content)[:20].tobytes()
+        if not start.startswith(_LOCAL_COMMAND_TAGS):
+            self.recount.ending = Ending.CUT
+
+    def _error(self, line: Line | PrintedLine, message: Message) -> None:
+        quota = None
+        if isinstance(line, Line) and line.quota_limits:
+            quota = decode(_QUOTAS, line.quota_limits)
+        text = text_of(message.content)
+        tag: Json = decode(_WORDS, line.error) if line.error else None
+        self.recount.failed(
+            text,
+            stamp=line.timestamp,
+            status=line.api_error_status,
+            headers=None if quota is None else quota.as_headers(),
+            body=None if text else {"error": tag},
+            request_id=line.request_id,
+        )
+
+    def _refusal(self, line: Line | PrintedLine, message: Message) -> None:
+        self.recount.failed(
+            message.stop_reason or "",
+            stamp=line.timestamp,
+            status=200,
+            body={"message": {"stop_reason": message.stop_reason}},
+            request_id=line.request_id,
+        )
+
+    def pause(self) -> Recount:
+        """The recount so far, for marks that stand beside the conversation."""
+        self._settle()
+        return self.recount
+
+    def finish(self) -> AgentStory:
+        """The agent's story, with its last words and where its result stands."""
+        self._settle()
+        story = self.recount.finish()
+        words = "\n".join(block.text for block in self._words if block.text)
+        story.last_words = words[:SHOWN_WORDS] or None
+        if story.ending is Ending.FINISHED and self._answered_at:
+            story.result_at = f"{story.path}:{self._answered_at}"
+        return story

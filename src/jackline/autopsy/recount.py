@@ -1,0 +1,176 @@
+"""Put one agent's story together while its lines come by.
+
+Laws: (1) each answer's tokens count once, by its id, and the last line that tells them wins; (2) a
+line is an error by its marks, never by its words: the words go to `classify` as they are; (3) the
+last line that matters decides how the agent ended.
+Not here: the lines' formats (claude_code.py, stream_json.py, codex.py), other agents (binding.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+from jackline.autopsy.story import AgentStory, Ending, Role, Sighting, Told
+from jackline.failures import Json, Kind, Observation, Where, classify
+
+SHOWN_TEXT = 300
+SHOWN_WORDS = 2_000
+_USUAL_STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:[0-5]\d:[0-5]\d\.\d{3}Z$")
+
+
+def moment(stamp: str | None) -> datetime | None:
+    """The time that a stamp names; one without a zone is in UTC, as all clients write it."""
+    if stamp is None:
+        return None
+    try:
+        at = datetime.fromisoformat(stamp)
+    except ValueError:
+        return None
+    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+
+
+def moment_of_epoch(seconds: float | None) -> datetime | None:
+    """The time so many seconds after 1970."""
+    if seconds is None:
+        return None
+    try:
+        return datetime.fromtimestamp(seconds, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+class Recount:
+    """One agent's story in the making.
+
+    `written` is when the file was last changed: the best guess for lines that bear no time.
+    """
+
+    def __init__(
+        self, path: Path, *, client: str, provider: str, written: datetime, role: Role = Role.MAIN
+    ) -> None:
+        self.story = AgentStory("", "", role, client, path)
+        self.ending = Ending.CUT
+        self.has_lines = False
+        self._provider = provider
+        self._written = written
+        self._first: str | None = None
+        self._last: str | None = None
+        self._costs: dict[str, tuple[str | None, int]] = {}
+        self._wordless: list[tuple[str | None, int | None, str | None]] = []
+
+    def seen(self, stamp: str | None) -> None:
+        """Note that something stands at this time."""
+        self.has_lines = True
+        if stamp is not None:
+            self._last = stamp
+            if self._first is None:
+                self._first = stamp
+
+    def cost(self, answer: str | None, stamp: str | None, tokens: int) -> None:
+        """Note what an answer cost; a later line about the same answer replaces this one."""
+        if self._wordless:
+            self._settle_retries()
+        self._costs[answer or f"without id, {len(self._costs)}"] = (stamp or self._last, tokens)
+
+    def failed(
+        self,
+        text: str,
+        *,
+        stamp: str | None,
+        status: int | None = None,
+        headers: Mapping[str, str] | None = None,
+        body: Json = None,
+        request_id: str | None = None,
+        fatal: bool = True,
+        sure: bool = True,
+    ) -> None:
+        """Note a failure, classified as of the time it stands at.
+
+        Where it is not `sure` that this is a failure at all, `classify` has the last word.
+        """
+        if fatal:
+            self._settle_retries(text, status)
+        at = moment(stamp or self._last)
+        seen = Observation(
+            Where.TRANSCRIPT, self._provider, status, headers or {}, body, text or None
+        )
+        failure = classify(seen, now=_in_host_zone(at or self._written))
+        if not sure and failure.kind is Kind.NOT_A_FAILURE:
+            return
+        self.story.sightings.append(
+            Sighting(at, failure, text[:SHOWN_TEXT], status, request_id, fatal)
+        )
+        if fatal:
+            self.ending = Ending.FAILED
+
+    @property
+    def retrying(self) -> bool:
+        """Whether retries were noted that nothing has explained yet."""
+        return bool(self._wordless)
+
+    def retried(self, stamp: str | None, status: int | None, tag: str | None) -> None:
+        """Note a retry of which only the status and the client's tag are told."""
+        self._wordless.append((stamp or self._last, status, tag))
+
+    def _settle_retries(self, words: str = "", status: int | None = None) -> None:
+        """Note the wordless retries; the error they led to, if it did, speaks for them."""
+        waiting, self._wordless = self._wordless, []
+        for stamp, retry_status, tag in waiting:
+            same = bool(words) and (status == retry_status or None in (status, retry_status))
+            self.failed(
+                words if same else "",
+                stamp=stamp,
+                status=retry_status or (status if same else None),
+                body=None if same else {"error": tag},
+                fatal=False,
+                sure=False,
+            )
+
+    def told(
+        self, teller: str, claim: str, text: str, *, is_error: bool, stamp: str | None = None
+    ) -> None:
+        """Note what someone was told about this agent."""
+        at = moment(stamp or self._last)
+        self.story.told.append(Told(at, teller, claim, text[:SHOWN_TEXT], is_error))
+
+    def finish(self) -> AgentStory:
+        """The whole story, once the last line went by."""
+        self._settle_retries()
+        story = self.story
+        story.started_at = moment(self._first)
+        story.ended_at = moment(self._last)
+        story.ending = self.ending
+        story.turns = story.turns or len(self._costs)
+        story.spent = _by_second(self._costs.values(), otherwise=int(self._written.timestamp()))
+        return story
+
+
+def _by_second(costs: Iterable[tuple[str | None, int]], *, otherwise: int) -> dict[int, int]:
+    """Tokens by whole seconds since 1970; the stamps of one hour are parsed once."""
+    spent: dict[int, int] = {}
+    hours: dict[str, int] = {}
+    for stamp, tokens in costs:
+        if not tokens:
+            continue
+        second = otherwise
+        if stamp is not None and _USUAL_STAMP.match(stamp):
+            start = hours.get(stamp[:13])
+            if start is None:
+                at = moment(f"{stamp[:13]}:00Z")
+                start = hours[stamp[:13]] = otherwise if at is None else int(at.timestamp())
+            second = start + 60 * int(stamp[14:16]) + int(stamp[17:19])
+        elif (at := moment(stamp)) is not None:
+            second = int(at.timestamp())
+        spent[second] = spent.get(second, 0) + tokens
+    return spent
+
+
+def _in_host_zone(at: datetime) -> datetime:
+    try:
+        return at.astimezone()
+    except (ValueError, OverflowError, OSError):
+        # Years at the ends of the calendar have no local time everywhere.
+        return at

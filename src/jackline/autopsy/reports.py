@@ -1,0 +1,181 @@
+"""Read what a parent was told about the agents it started.
+
+Laws: (1) a report is found by its structure (ids, status fields, the tags of a notification), never
+by its words; (2) reports keep the reporter's own claim, true or not.
+Not here: whose story a report belongs to (binding.py), whether it was true (the judging half).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import msgspec
+
+from jackline.autopsy.records import Block, blocks_of, decode, text_of
+from jackline.autopsy.recount import moment
+from jackline.autopsy.story import AgentStory, Told
+
+# The tools that start an agent or a run of agents; older clients call the first one Task.
+STARTING_TOOLS = frozenset({"Agent", "Task", "Workflow"})
+
+# Long enough to hold the error's words wherever they stand; binding.py cuts to what is shown.
+KEPT_TEXT = 4_000
+
+_TAG = re.compile(r"<(task-id|tool-use-id|status|summary|failures|error)>(.*?)</\1>", re.DOTALL)
+_QUIET_STATES = frozenset({"completed", "success", "done"})
+_LISTED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was told about one agent, or about one run of agents, by whichever ids it came with."""
+
+    told: Told
+    session_id: str
+    teller_id: str
+    agent_id: str | None = None
+    tool_use_id: str | None = None
+    task_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """An agent or run that a tool call started."""
+
+    session_id: str
+    teller_id: str
+    tool_use_id: str
+    agent_id: str | None = None
+    task_id: str | None = None
+    run_id: str | None = None
+
+
+class Origin(msgspec.Struct):
+    """Where a user line came from, when no user wrote it."""
+
+    kind: str | None = None
+
+
+class AgentResult(msgspec.Struct, rename="camel"):
+    """What the client keeps beside a tool result that came from an agent or a run."""
+
+    status: str | None = None
+    agent_id: str | None = None
+    task_id: str | None = None
+    run_id: str | None = None
+    total_tokens: int | None = None
+    content: msgspec.Raw = msgspec.Raw(b"")
+
+
+_ORIGINS = msgspec.json.Decoder(Origin)
+_RESULTS = msgspec.json.Decoder(AgentResult)
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """The tags of a notification that a background task ended."""
+
+    task_id: str | None
+    tool_use_id: str | None
+    status: str
+    summary: str
+    failures: tuple[str, ...]
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the notification itself speaks of a failure."""
+        return is_bad(self.status)
+
+
+def is_bad(claim: str) -> bool:
+    """Whether a status word of the client means that something went wrong."""
+    return claim not in _QUIET_STATES
+
+
+def is_notification(origin: msgspec.Raw) -> bool:
+    """Whether a user line was written by the client to tell how a background task ended."""
+    found = decode(_ORIGINS, origin) if origin else None
+    return found is not None and found.kind == "task-notification"
+
+
+def read_notification(text: str) -> Notification:
+    """The tags in a notification's text; the rest of it is for the model."""
+    tags: dict[str, str] = {}
+    for name, value in _TAG.findall(text):
+        tags.setdefault(name, value.strip())
+    return Notification(
+        task_id=tags.get("task-id"),
+        tool_use_id=tags.get("tool-use-id"),
+        status=tags.get("status", ""),
+        summary=tags.get("summary") or tags.get("error", ""),
+        failures=tuple(f for f in tags.get("failures", "").splitlines() if f.strip()),
+    )
+
+
+def result_of(kept: msgspec.Raw) -> AgentResult:
+    """What is kept beside a tool result; where only words are kept, nothing is known."""
+    return (decode(_RESULTS, kept) if kept else None) or AgentResult()
+
+
+class Hearing:
+    """What one agent was told of the agents that it started.
+
+    `of` is the listening agent's story: its ids are known before it can start anyone.
+    """
+
+    def __init__(self, of: AgentStory) -> None:
+        self._of = of
+        self.reports: list[Report] = []
+        self.launches: list[Launch] = []
+        self.started: set[str] = set()
+
+    def calls(self, block: Block) -> None:
+        """Note a tool call, if it is one that starts agents."""
+        if block.name in STARTING_TOOLS and block.id is not None:
+            self.started.add(block.id)
+            self.launches.append(Launch(self._of.session_id, self._of.agent_id, block.id))
+
+    def results(self, content: msgspec.Raw, kept: msgspec.Raw, stamp: str | None) -> None:
+        """Keep what the results of started agents say; other tools' results say nothing here."""
+        for block in blocks_of(content):
+            call = block.tool_use_id
+            if block.type != "tool_result" or call is None or call not in self.started:
+                continue
+            about = result_of(kept)
+            session, teller = self._of.session_id, self._of.agent_id
+            self.launches.append(
+                Launch(session, teller, call, about.agent_id, about.task_id, about.run_id)
+            )
+            told = _told_by_result(block, about, stamp)
+            if told is not None:
+                self.reports.append(
+                    Report(told, session, teller, about.agent_id, call, about.task_id)
+                )
+
+    def notified(self, note: Notification, stamp: str | None) -> None:
+        """Keep what a notification says: one report for each failure it lists, or one for all."""
+        at = moment(stamp)
+        tellings = [(_LISTED, failure, True) for failure in note.failures]
+        for claim, text, is_error in tellings or [(note.status, note.summary, note.is_error)]:
+            told = Told(at, "task notification", claim, text[:KEPT_TEXT], is_error)
+            self.reports.append(
+                Report(
+                    told,
+                    self._of.session_id,
+                    self._of.agent_id,
+                    None,
+                    note.tool_use_id,
+                    note.task_id,
+                )
+            )
+
+
+def _told_by_result(block: Block, about: AgentResult, stamp: str | None) -> Told | None:
+    """What the parent learnt from a tool result; None when the agent has only been started."""
+    claim = about.status or ("error" if block.is_error else "completed")
+    if claim.endswith("_launched"):
+        return None
+    text = text_of(about.content) or text_of(block.content)
+    is_error = bool(block.is_error) or is_bad(claim)
+    return Told(moment(stamp), "tool result", claim, text[:KEPT_TEXT], is_error)

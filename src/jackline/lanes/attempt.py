@@ -1,0 +1,50 @@
+"""Keep what is known about one attempt in flight.
+
+Laws: (1) an attempt is opened by one send and closed exactly once; (2) it knows how long its own
+silence may last.
+Not here: what its end means for the lane (lane.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jackline.lanes.decision import Call
+from jackline.lanes.settings import Patience
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One send that has not ended: when it began, when it was last heard, what was in flight then.
+
+    `sent_before` are the lane's running totals just after this send, so that headers computed for
+    it can be brought up to date with what was sent since.
+    """
+
+    permit: int
+    call: Call
+    lane: str
+    sent_at: float
+    in_flight_at_send: int
+    sent_before: dict[str, float]
+    expected_output: float
+    probe: bool
+    heard_at: float
+    confirmed: bool = False
+
+    def silent_since(self) -> float:
+        """When it was last heard, or sent."""
+        return self.heard_at
+
+    def patience(self, settings: Patience) -> float:
+        """How long it may be silent from now on before it is given up."""
+        if not self.call.stream:
+            return settings.whole_answer + settings.whole_answer_per_token * self.call.max_tokens
+        if self.confirmed:
+            return settings.between_bytes
+        thinking = settings.first_byte_per_token * self.call.input_tokens
+        return (settings.probe if self.probe else settings.first_byte) + thinking
+
+    def deadline(self, settings: Patience) -> float:
+        """When it is given up if nothing is heard before."""
+        return self.heard_at + self.patience(settings)

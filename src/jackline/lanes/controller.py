@@ -1,0 +1,395 @@
+"""Decide for all lanes together which call goes where and when.
+
+Laws: (1) pure: driven by events with an explicit `now`, answering with decisions; (2) every permit
+is closed exactly once, and late or repeated reports about it are ignored; (3) a retryable failure
+is never surfaced: it makes the call wait; (4) time that jumps back is taken to stand still.
+Not here: sending, sleeping, reading bytes (calls/); what one lane has learned (lane.py).
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+
+from jackline.failures import Failure
+from jackline.lanes.attempt import Attempt
+from jackline.lanes.decision import Abort, Call, Decision, Refuse, Send, Usage, Waiting
+from jackline.lanes.lane import Draw, Lane
+from jackline.lanes.queue import Entry, Queue
+from jackline.lanes.reactions import Reaction, parks_account, reaction_to
+from jackline.lanes.settings import LaneSettings, Settings
+from jackline.lanes.states import FLOWING
+
+_NO_HEADERS: Mapping[str, str] = {}
+
+
+class LaneController:
+    """One controller for all lanes of a process; see the module's laws."""
+
+    def __init__(
+        self,
+        lanes: Sequence[LaneSettings],
+        draw: Draw,
+        *,
+        now: float = 0.0,
+        settings: Settings | None = None,
+    ) -> None:
+        self._settings = settings or Settings()
+        self._now = now
+        self.lanes = {each.name: Lane(each, self._settings, draw, now) for each in lanes}
+        self._queues: dict[tuple[str, ...], Queue] = {}
+        self._queues_of: dict[str, list[Queue]] = {name: [] for name in self.lanes}
+        self._entries: dict[int, Entry] = {}
+        self._attempts: dict[int, Attempt] = {}
+        self._permit_of: dict[int, int] = {}
+        self._permits = itertools.count(1)
+        self._deadlines: list[tuple[float, int]] = []
+        self._wake = dict.fromkeys(self.lanes, math.inf)
+
+    # --- events ---------------------------------------------------------------------------
+
+    def submit(self, now: float, call: Call) -> Decision:
+        """A call wants to be made."""
+        now = self._clock(now)
+        if call.id in self._entries:
+            raise ValueError(f"call {call.id} is already known")
+        if not call.lanes or any(name not in self.lanes for name in call.lanes):
+            raise ValueError(f"call {call.id} names no lane, or one that does not exist")
+        urgency = self._settings.routing.ageing * now - call.remaining
+        entry = Entry(call, call.lanes, urgency, now)
+        self._entries[call.id] = entry
+        queue = self._queue(call.lanes)
+        queue.push(entry)
+        decision = Decision()
+        if queue.most_urgent() is entry or self._wants_probe(call.lanes, now):
+            self._dispatch(call.lanes, now, decision)
+        return self._done(decision)
+
+    def first_byte(
+        self, now: float, permit: int, headers: Mapping[str, str] = _NO_HEADERS
+    ) -> Decision:
+        """The provider has begun to answer."""
+        now = self._clock(now)
+        attempt = self._attempts.get(permit)
+        decision = Decision()
+        if attempt is not None:
+            lane = self.lanes[attempt.lane]
+            lane.accepted(attempt, headers, now)
+            self._watch(attempt)
+            self._dispatch((lane.name,), now, decision)
+        return self._done(decision)
+
+    def heard(self, now: float, permit: int) -> None:
+        """Bytes came; nothing is decided by that."""
+        attempt = self._attempts.get(permit)
+        if attempt is not None:
+            self.lanes[attempt.lane].heard(attempt, self._clock(now))
+
+    def finished(self, now: float, permit: int, usage: Usage) -> Decision:
+        """The call is answered."""
+        now = self._clock(now)
+        attempt = self._take(permit)
+        decision = Decision()
+        if attempt is not None:
+            lane = self.lanes[attempt.lane]
+            if not attempt.confirmed:
+                lane.accepted(attempt, _NO_HEADERS, now)
+            lane.finished(attempt, usage, now)
+            self._forget(attempt.call.id)
+            self._dispatch((lane.name,), now, decision)
+        return self._done(decision)
+
+    def failed(
+        self, now: float, permit: int, failure: Failure, headers: Mapping[str, str] = _NO_HEADERS
+    ) -> Decision:
+        """The attempt failed; the call waits again, or ends when waiting is hopeless."""
+        now = self._clock(now)
+        attempt = self._take(permit)
+        decision = Decision()
+        if attempt is not None:
+            touched = self._react(attempt, failure, headers, now)
+            self._resume_or_refuse(attempt, failure, decision)
+            self._dispatch(touched, now, decision)
+        return self._done(decision)
+
+    def aborted(self, now: float, call_id: int) -> Decision:
+        """The caller no longer wants the answer."""
+        now = self._clock(now)
+        entry = self._entries.pop(call_id, None)
+        decision = Decision()
+        if entry is None:
+            return self._done(decision)
+        permit = self._permit_of.get(call_id)
+        if permit is None:
+            self._queue(entry.lanes).remove(entry)
+            self._dispatch(entry.lanes, now, decision)
+            return self._done(decision)
+        attempt = self._take(permit)
+        if attempt is not None:
+            self.lanes[attempt.lane].dropped(attempt, now)
+            self._dispatch((attempt.lane,), now, decision)
+        return self._done(decision)
+
+    def tick(self, now: float) -> Decision:
+        """Time has passed: give up the silent, probe, and send what has become possible."""
+        now = self._clock(now)
+        decision = Decision()
+        touched = [name for name, at in self._wake.items() if at <= now]
+        touched += self._give_up_late(now, decision)
+        for name in list(touched):
+            touched += self._give_up_silent_lane(self.lanes[name], now, decision)
+        self._dispatch(list(dict.fromkeys(touched)), now, decision)
+        return self._done(decision)
+
+    # --- asking ---------------------------------------------------------------------------
+
+    def waiting(self, now: float, call_id: int) -> Waiting | None:
+        """Why a call waits, and until when; None when it is in flight or unknown."""
+        entry = self._entries.get(call_id)
+        if entry is None or not entry.waiting:
+            return None
+        lanes = [self.lanes[name] for name in entry.lanes]
+        told = [lane.waiting(entry.call, max(now, self._now)) for lane in lanes]
+        return min(told, key=lambda each: math.inf if each.until is None else each.until)
+
+    @property
+    def calls_waiting(self) -> int:
+        """How many calls wait for their turn."""
+        return sum(queue.waiting for queue in self._queues.values())
+
+    @property
+    def calls_in_flight(self) -> int:
+        """How many attempts are under way."""
+        return len(self._attempts)
+
+    # --- sending --------------------------------------------------------------------------
+
+    def _dispatch(self, touched: Sequence[str], now: float, decision: Decision) -> None:
+        pending = dict.fromkeys(touched)
+        while pending:
+            name = next(iter(pending))
+            del pending[name]
+            lane = self.lanes[name]
+            sent_before = len(decision.sends)
+            if lane.probe_due(now):
+                self._send_probe(lane, now, decision)
+            if lane.state in FLOWING:
+                self._fill(lane, now, decision)
+            self._wake[name] = self._wake_of(lane, now)
+            # Whoever stands first now may suit a lane that did not suit the one before.
+            for send in decision.sends[sent_before:]:
+                others = self._entries[send.call].lanes
+                pending.update(dict.fromkeys(other for other in others if other != name))
+
+    def _fill(self, lane: Lane, now: float, decision: Decision) -> None:
+        """Send on this lane until it is full or nobody wants it."""
+        blocked: set[int] = set()
+        while True:
+            entry, queue = self._next_for(lane, blocked)
+            if entry is None or queue is None:
+                return
+            if lane.ready_at(entry.call, now) > now or not self._worth_it(entry, lane, queue, now):
+                blocked.add(id(queue))
+                continue
+            self._send(entry, queue, lane, now, decision, probe=False)
+
+    def _next_for(self, lane: Lane, blocked: set[int]) -> tuple[Entry | None, Queue | None]:
+        """The most urgent call that may go here, over all queues that know the lane."""
+        best: tuple[Entry | None, Queue | None] = (None, None)
+        for queue in self._queues_of[lane.name]:
+            if id(queue) in blocked or not queue.waiting:
+                continue
+            head = queue.most_urgent()
+            if head is not None and (best[0] is None or head.urgency < best[0].urgency):
+                best = (head, queue)
+        return best
+
+    def _worth_it(self, entry: Entry, lane: Lane, queue: Queue, now: float) -> bool:
+        """Whether the call should take this lane rather than wait for a preferred one."""
+        routing = self._settings.routing
+        mine = self._cost(lane, 0.0 if entry.lanes[0] == lane.name else routing.other_lane_cost)
+        for position, name in enumerate(entry.lanes):
+            other = self.lanes[name]
+            if other is lane or other.state not in FLOWING:
+                continue
+            wait = 0.0
+            if other.ready_at(entry.call, now) > now:
+                rate = other.accepts_per_second(now)
+                wait = queue.waiting / rate if rate > 0 else math.inf
+                wait = max(wait, other.hold_until - now)
+                if wait <= routing.spill_after:
+                    wait = 0.0
+            if wait + self._cost(other, routing.other_lane_cost if position else 0.0) < mine:
+                return False
+        return True
+
+    def _cost(self, lane: Lane, other_lane: float) -> float:
+        errors = min(lane.errors, 0.95)
+        return other_lane + self._settings.routing.error_cost * errors / (1 - errors)
+
+    def _wants_probe(self, names: Sequence[str], now: float) -> bool:
+        return any(self.lanes[name].probe_due(now) for name in names)
+
+    def _send_probe(self, lane: Lane, now: float, decision: Decision) -> None:
+        candidates = [
+            (entry.urgency, entry, queue)
+            for queue in self._queues_of[lane.name]
+            if (entry := queue.least_urgent()) is not None
+        ]
+        if candidates:
+            _, entry, queue = max(candidates, key=lambda each: each[0])
+            self._send(entry, queue, lane, now, decision, probe=True)
+
+    def _send(
+        self, entry: Entry, queue: Queue, lane: Lane, now: float, decision: Decision, *, probe: bool
+    ) -> None:
+        queue.remove(entry)
+        entry.attempts += 1
+        permit = next(self._permits)
+        attempt = lane.send(permit, entry.call, now, probe=probe)
+        self._attempts[permit] = attempt
+        self._permit_of[entry.call.id] = permit
+        self._watch(attempt)
+        decision.sends.append(Send(permit, entry.call.id, lane.name, probe))
+
+    # --- ending ---------------------------------------------------------------------------
+
+    def _react(
+        self, attempt: Attempt, failure: Failure, headers: Mapping[str, str], now: float
+    ) -> list[str]:
+        """Teach the lane; the names of all lanes that have changed."""
+        lane = self.lanes[attempt.lane]
+        match reaction_to(failure):
+            case Reaction.PARK:
+                lane.quota_refused(attempt, now)
+                return self._park(lane, failure, now)
+            case Reaction.THROTTLE:
+                lane.throttled(attempt, failure, headers, now)
+            case Reaction.OUTAGE:
+                lane.failed_hard(attempt, failure, now)
+            case Reaction.BROKEN_ANSWER:
+                lane.failed_soft(attempt, now)
+            case Reaction.CALL:
+                lane.dropped(attempt, now)
+        return list(attempt.call.lanes)
+
+    def _park(self, lane: Lane, failure: Failure, now: float) -> list[str]:
+        reset_at = None if failure.resets_at is None else failure.resets_at.timestamp()
+        parked = [
+            each
+            for each in self.lanes.values()
+            if each is lane or (parks_account(failure) and each.account == lane.account)
+        ]
+        for each in parked:
+            each.park(failure, reset_at, now)
+        # Whoever waited for these lanes may now go elsewhere.
+        return list(self.lanes)
+
+    def _resume_or_refuse(self, attempt: Attempt, failure: Failure, decision: Decision) -> None:
+        entry = self._entries.get(attempt.call.id)
+        if entry is None:
+            return
+        alike = entry.last_failure is not None and (
+            (entry.last_failure.kind, entry.last_failure.sub) == (failure.kind, failure.sub)
+        )
+        entry.alike = entry.alike + 1 if alike else 1
+        entry.last_failure = failure
+        if self._hopeless(entry, attempt, failure):
+            self._forget(entry.call.id)
+            decision.refusals.append(Refuse(entry.call.id, failure))
+        else:
+            self._queue(entry.lanes).push(entry)
+
+    def _hopeless(self, entry: Entry, attempt: Attempt, failure: Failure) -> bool:
+        reaction = reaction_to(failure)
+        if reaction is Reaction.PARK:
+            return False
+        if reaction is Reaction.CALL:
+            entry.lanes = tuple(name for name in entry.lanes if name != attempt.lane)
+            return not (failure.failover_helps and entry.lanes)
+        return not failure.retry_same and entry.alike >= self._settings.routing.identical_failures
+
+    def _give_up_late(self, now: float, decision: Decision) -> list[str]:
+        """Abort attempts that have been silent for longer than they may."""
+        patience = self._settings.patience
+        touched: list[str] = []
+        while self._deadlines and self._deadlines[0][0] <= now:
+            _, permit = heapq.heappop(self._deadlines)
+            attempt = self._attempts.get(permit)
+            if attempt is None:
+                continue
+            deadline = attempt.deadline(patience)
+            if deadline > now:
+                heapq.heappush(self._deadlines, (deadline, permit))
+                continue
+            self._abort(attempt, "it was silent for too long", now, decision)
+            touched += attempt.call.lanes
+        return touched
+
+    def _give_up_silent_lane(self, lane: Lane, now: float, decision: Decision) -> list[str]:
+        """Abort everything on a lane where nothing is heard; the lanes that may take it over."""
+        silent = lane.silent_attempts(now) if lane.state in FLOWING else []
+        for attempt in silent:
+            self._abort(attempt, f"nothing was heard on {lane.name}", now, decision)
+        if silent and lane.state in FLOWING:
+            lane.break_down(None, now)
+        return [name for attempt in silent for name in attempt.call.lanes]
+
+    def _abort(self, attempt: Attempt, why: str, now: float, decision: Decision) -> None:
+        self._take(attempt.permit)
+        lane = self.lanes[attempt.lane]
+        if attempt.confirmed:
+            lane.failed_soft(attempt, now)
+        else:
+            lane.failed_hard(attempt, None, now)
+        entry = self._entries.get(attempt.call.id)
+        if entry is not None:
+            self._queue(entry.lanes).push(entry)
+        decision.aborts.append(Abort(attempt.permit, attempt.call.id, why))
+
+    # --- keeping books --------------------------------------------------------------------
+
+    def _clock(self, now: float) -> float:
+        self._now = max(self._now, now)
+        return self._now
+
+    def _queue(self, lanes: tuple[str, ...]) -> Queue:
+        queue = self._queues.get(lanes)
+        if queue is None:
+            queue = self._queues[lanes] = Queue()
+            for name in lanes:
+                self._queues_of[name].append(queue)
+        return queue
+
+    def _take(self, permit: int) -> Attempt | None:
+        attempt = self._attempts.pop(permit, None)
+        if attempt is not None:
+            self._permit_of.pop(attempt.call.id, None)
+        return attempt
+
+    def _forget(self, call_id: int) -> None:
+        self._entries.pop(call_id, None)
+
+    def _watch(self, attempt: Attempt) -> None:
+        deadline = attempt.deadline(self._settings.patience)
+        heapq.heappush(self._deadlines, (deadline, attempt.permit))
+
+    def _wake_of(self, lane: Lane, now: float) -> float:
+        wake = lane.silence_check_at(now)
+        if lane.state not in FLOWING:
+            waited_for = any(queue.waiting for queue in self._queues_of[lane.name])
+            return min(wake, lane.probe_at) if waited_for and lane.probe is None else wake
+        entry, _ = self._next_for(lane, set())
+        if entry is not None:
+            at = lane.ready_at(entry.call, now)
+            wake = min(wake, at if at > now else now + self._settings.routing.spill_after)
+        return wake
+
+    def _done(self, decision: Decision) -> Decision:
+        wake = min(self._wake.values())
+        if self._deadlines:
+            wake = min(wake, self._deadlines[0][0])
+        decision.wake_at = None if wake == math.inf else max(wake, self._now)
+        return decision

@@ -1,0 +1,82 @@
+"""What goes in and out of the controller: calls, usage, and what to do about them.
+
+Laws: (1) plain values, no behaviour; (2) every decision that keeps a call waiting says why and
+until when, in words that people are shown.
+Not here: how decisions are reached (controller.py, lane.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from jackline.failures import Failure
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One logical model call that waits for its turn.
+
+    `lanes` are the names it may go to, the preferred first. `remaining` is the expected time, in
+    seconds, that the work behind this call will still take once it is answered; calls with more
+    ahead of them go first. 0 means unknown.
+    """
+
+    id: int
+    lanes: tuple[str, ...]
+    remaining: float = 0.0
+    input_tokens: int = 0
+    max_tokens: int = 0
+    stream: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What an answer cost."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send this call on this lane now, and report everything about it under `permit`."""
+
+    permit: int
+    call: int
+    lane: str
+    probe: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """Give up this attempt; the call itself waits again and will be sent elsewhere or later."""
+
+    permit: int
+    call: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """End this call with its true cause: waiting for it is hopeless."""
+
+    call: int
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Why something waits, and until when as far as anyone knows."""
+
+    why: str
+    until: float | None = None
+
+
+@dataclass(slots=True)
+class Decision:
+    """What to do now, and when to ask again if nothing happens before."""
+
+    sends: list[Send] = field(default_factory=list)
+    aborts: list[Abort] = field(default_factory=list)
+    refusals: list[Refuse] = field(default_factory=list)
+    wake_at: float | None = None

@@ -1,0 +1,88 @@
+"""Order the calls that wait, the most urgent first, so that nobody starves.
+
+Laws: (1) a call keeps its place when it is sent and comes back; (2) every second of waiting counts
+as a longer remaining path, the same for all, so the order never changes while they wait; (3) each
+operation costs at most the logarithm of the number waiting.
+Not here: whether a call may be sent (lane.py).
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from jackline.failures import Failure
+from jackline.lanes.decision import Call
+
+
+@dataclass(slots=True)
+class Entry:
+    """One call, where it stands, and what it has met so far.
+
+    `lanes` are those it may still go to: the call's own, less those that refused it for good.
+    """
+
+    call: Call
+    lanes: tuple[str, ...]
+    urgency: float
+    submitted_at: float
+    waiting: bool = True
+    ticket: int = 0
+    attempts: int = 0
+    last_failure: Failure | None = None
+    alike: int = 0
+
+
+_Place: TypeAlias = tuple[float, int, int, Entry]
+
+
+class Queue:
+    """Calls that may go to the same lanes, ordered by urgency; both ends are quick to reach."""
+
+    def __init__(self) -> None:
+        self._first: list[_Place] = []
+        self._last: list[_Place] = []
+        self.waiting = 0
+
+    def push(self, entry: Entry) -> None:
+        """Let a call wait; the places of its earlier waits become void."""
+        entry.waiting = True
+        entry.ticket += 1
+        self.waiting += 1
+        heapq.heappush(self._first, (entry.urgency, entry.call.id, entry.ticket, entry))
+        heapq.heappush(self._last, (-entry.urgency, -entry.call.id, entry.ticket, entry))
+
+    def remove(self, entry: Entry) -> None:
+        """Take a call out; its places in the heaps are cleared when they come up."""
+        entry.waiting = False
+        self.waiting -= 1
+        self._first = self._tidied(self._first)
+        self._last = self._tidied(self._last)
+
+    def most_urgent(self) -> Entry | None:
+        """Whose turn it is."""
+        return _head(self._first)
+
+    def least_urgent(self) -> Entry | None:
+        """Who can best be spared for a probe."""
+        return _head(self._last)
+
+    def _tidied(self, heap: list[_Place]) -> list[_Place]:
+        # A heap whose void places outnumber the living is rebuilt; amortised this costs nothing.
+        if len(heap) <= 2 * self.waiting + 64:
+            return heap
+        living = [place for place in heap if _stands(place)]
+        heapq.heapify(living)
+        return living
+
+
+def _stands(place: _Place) -> bool:
+    entry = place[3]
+    return entry.waiting and entry.ticket == place[2]
+
+
+def _head(heap: list[_Place]) -> Entry | None:
+    while heap and not _stands(heap[0]):
+        heapq.heappop(heap)
+    return heap[0][3] if heap else None

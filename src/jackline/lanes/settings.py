@@ -1,0 +1,103 @@
+"""The numbers that lanes are run by, each with the reason for its size.
+
+Laws: (1) frozen: a running controller never changes them; (2) times are in seconds, tokens in
+tokens; (3) the defaults are those that `bench/lanes.py` was measured with.
+Not here: anything learned while running (lane.py, memory.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class KnownLimits:
+    """What the user or the vendor says a lane may take per minute; None is not known."""
+
+    requests_per_minute: float | None = None
+    input_tokens_per_minute: float | None = None
+    output_tokens_per_minute: float | None = None
+    parallel: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LaneSettings:
+    """One lane: a name, whose account it spends, and what is known of its limits beforehand."""
+
+    name: str
+    account: str = ""
+    limits: KnownLimits = field(default_factory=KnownLimits)
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long silence is borne. Pings count as bytes, so only the truly silent are given up."""
+
+    first_byte: float = 20.0
+    # A prompt of 150,000 tokens may be thought about for a minute before the first byte.
+    first_byte_per_token: float = 0.0004
+    between_bytes: float = 20.0
+    probe: float = 10.0
+    # Without a stream nothing is heard until the whole answer is there.
+    whole_answer: float = 300.0
+    whole_answer_per_token: float = 0.03
+    # A lane on which several calls hear nothing at all is down, not slow.
+    lane_silence: float = 8.0
+    lane_silence_calls: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSettings:
+    """How the number of parallel calls grows and shrinks (after CUBIC, slowed for LLM calls)."""
+
+    start: float = 8.0
+    decrease: float = 0.9
+    epoch_start: float = 30.0
+    epoch_shortest: float = 20.0
+    epoch_longest: float = 60.0
+    load_memory: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerSettings:
+    """When a lane is left alone, and how it is tried again."""
+
+    in_a_row: int = 5
+    in_a_row_while_probing: int = 3
+    quiet: float = 5.0
+    share: float = 0.7
+    share_of_at_least: int = 12
+    share_window: float = 20.0
+    probe_shortest: float = 5.0
+    probe_longest: float = 60.0
+    ramp: float = 120.0
+    blind_probe_shortest: float = 15.0
+    blind_probe_longest: float = 300.0
+    ramp_after_parking: float = 10.0
+    throttles_to_park_blind: int = 8
+    silence_to_park_blind: float = 60.0
+    clean_to_open: float = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class RoutingSettings:
+    """When another lane is worth taking, and how waiting calls are ordered."""
+
+    other_lane_cost: float = 10.0
+    error_cost: float = 20.0
+    spill_after: float = 10.0
+    # Each second of waiting counts as this much longer a remaining path, so that nobody starves.
+    ageing: float = 0.1
+    identical_failures: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything together."""
+
+    patience: Patience = field(default_factory=Patience)
+    window: WindowSettings = field(default_factory=WindowSettings)
+    breaker: BreakerSettings = field(default_factory=BreakerSettings)
+    routing: RoutingSettings = field(default_factory=RoutingSettings)
+    retry_budget: float = 10.0
+    retry_refill: float = 0.2

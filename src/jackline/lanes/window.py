@@ -1,0 +1,82 @@
+"""Compute how many calls a lane may have in flight.
+
+Laws: (1) never below one; (2) one decrease per throttle episode, however many rejections it brings;
+(3) it grows only while it is used, because an idle window proves nothing.
+Not here: enforcing it (lane.py), limits that headers tell (bucket.py).
+"""
+
+from __future__ import annotations
+
+import math
+
+from jackline.lanes.settings import WindowSettings
+
+# An accept counts as proof that the window is used when this share of it was in flight.
+USED = 0.8
+
+
+class Window:
+    """The learned number of parallel calls (CUBIC growth, slowed to the pace of LLM calls)."""
+
+    __slots__ = (
+        "_at_load",
+        "_load",
+        "_settings",
+        "decreased_at",
+        "epoch",
+        "peak",
+        "size",
+        "slow_until",
+    )
+
+    def __init__(self, settings: WindowSettings, now: float) -> None:
+        self._settings = settings
+        self.size = settings.start
+        self.peak = 0.0
+        self.slow_until = math.inf
+        self.decreased_at = now
+        self.epoch = settings.epoch_start
+        self._load = 0.0
+        self._at_load = now
+
+    def limit(self) -> int:
+        """How many calls may be in flight."""
+        return max(1, math.floor(self.size))
+
+    def load_changed(self, before: int, now: float) -> None:
+        """Remember the load, so that one early rejection does not forget what was carried."""
+        passed = max(0.0, now - self._at_load)
+        weight = math.exp(-passed / self._settings.load_memory)
+        self._load = self._load * weight + before * (1 - weight)
+        self._at_load = now
+
+    def accepted(self, in_flight: int, now: float) -> None:
+        """Grow, if this accept was made with the window in use."""
+        if in_flight < USED * self.limit():
+            return
+        if self.size < self.slow_until:
+            self.size += 1
+            return
+        tau = (now - self.decreased_at) / self.epoch
+        share = 1 - self._settings.decrease
+        curve = self.peak * (1 + share * (tau - 1) ** 3) + 0.5 * tau
+        self.size = max(self.size, min(curve, self.size + 1))
+
+    def rejected(self, in_flight_at_send: int, now: float) -> None:
+        """Shrink to just below what was carried; called once per episode."""
+        peak = max(1.0, in_flight_at_send - 1, USED * self._load)
+        settings = self._settings
+        if abs(peak - self.peak) <= max(1.0, 0.1 * self.peak):
+            self.epoch = min(settings.epoch_longest, self.epoch * 1.25)
+        else:
+            self.epoch = max(settings.epoch_shortest, self.epoch / 2)
+        self.peak = peak
+        self.size = self.slow_until = max(1.0, settings.decrease * peak)
+        self.decreased_at = now
+
+    def restart(self, size: float, target: float, now: float) -> None:
+        """Begin small after an outage, and grow quickly up to what was carried before."""
+        self.size = max(1.0, size)
+        self.slow_until = max(1.0, target)
+        self.peak = max(self.peak, target)
+        self.decreased_at = now

@@ -1,0 +1,92 @@
+"""What people wrote and agents answered is shown on no face unless it is asked for."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jackline.autopsy import html_face, json_face, text_face, week
+from jackline.autopsy.report import build
+from jackline.autopsy.story import Ending, Evidence, Role
+from tests.autopsy.story_makers import (
+    MISSED,
+    NOON,
+    WALL,
+    after,
+    agent,
+    evidence,
+    quota,
+    stopped,
+    told,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jackline.autopsy.report import Report
+
+PROMPT = "Sell the secret recipe"
+ANSWER = "The recipe is salt, and a session limit of patience"
+
+FACES: dict[str, Callable[[Report], str]] = {
+    "text": text_face.render,
+    "json": lambda report: json.dumps(json_face.document(report), ensure_ascii=False),
+    "html": html_face.page,
+}
+
+
+def telling_fleet() -> Evidence:
+    """Every place in which content can hide: labels, last words, and reports that quote them."""
+    answered = told(ANSWER, "completed", is_error=False)
+    stories = [
+        agent("main", role=Role.MAIN, told=[told(f"[{PROMPT}] failed: {WALL}"), answered]),
+        stopped("dead", quota(), told=[told(f'Agent "{PROMPT}" failed: {WALL}\n{ANSWER}')]),
+        stopped("blamed", quota(), told=[told(f"[{PROMPT}] failed: {MISSED}")]),
+        agent("missed", told=[told(f'Dynamic workflow "{PROMPT} soon" failed: Error: {MISSED}')]),
+        agent("fine", told=[answered]),
+        agent("cut", ending=Ending.CUT, told=[answered]),
+    ]
+    for story in stories:
+        story.label, story.last_words = PROMPT, ANSWER
+    return evidence(*stories)
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_prompts_and_answers_are_hidden_unless_asked_for(face: str) -> None:
+    shown = FACES[face](build(telling_fleet(), now=after(9_999)))
+    assert PROMPT not in shown
+    assert "recipe" not in shown
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_prompts_and_answers_are_shown_when_asked_for(face: str) -> None:
+    shown = " ".join(
+        FACES[face](build(telling_fleet(), now=after(9_999), show_content=True)).split()
+    )
+    assert PROMPT in shown
+    assert ANSWER in shown
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_ids_counts_and_error_texts_are_always_shown(face: str) -> None:
+    shown = FACES[face](build(telling_fleet(), now=after(9_999)))
+    assert "dead" in shown
+    assert "resets 10:10pm (Europe/Kiev)" in " ".join(shown.split())
+    if face != "html":
+        assert "req_100" in shown
+
+
+def test_the_table_over_many_sessions_holds_no_content() -> None:
+    summed = week.sum_up(telling_fleet(), since=NOON - timedelta(days=7), now=after(9_999))
+    shown = week.as_text(summed) + json.dumps(week.as_document(summed), ensure_ascii=False)
+    assert "recipe" not in shown
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_token_counts_are_called_lower_bounds(face: str) -> None:
+    spender = agent("spender", spent={int(NOON.timestamp()): 1_234})
+    shown = FACES[face](build(evidence(spender), now=after(9_999)))
+    assert "at least 1,234" in shown or '"tokens_at_least": 1234' in shown

@@ -1,0 +1,255 @@
+"""Whatever stands in a file, reading goes on and says what it could not read."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from jackline.autopsy import claude_code
+from jackline.autopsy.findings import Tally
+from jackline.autopsy.lines import LineReader
+from jackline.autopsy.recount import moment_of_epoch
+from jackline.autopsy.story import AgentStory, Ending, Evidence
+from jackline.failures import Kind
+from tests.autopsy.reading_places import DATA, read_place
+
+REAL = sorted(DATA.rglob("*.jsonl"))
+ERROR = {
+    "isSidechain": True,
+    "agentId": "a1",
+    "sessionId": "s1",
+    "type": "assistant",
+    "timestamp": "2026-11-15T08:26:06.539Z",
+    "message": {
+        "id": "m",
+        "model": "<synthetic>",
+        "content": [
+            {"type": "text", "text": "You've hit your session limit · resets 10:26am (UTC)"}
+        ],
+    },
+    "isApiErrorMessage": True,
+    "apiErrorStatus": 429,
+}
+ERROR_LINE = json.dumps(ERROR).encode()
+
+
+def read_bytes(folder: Path, *lines: bytes, end: bytes = b"\n") -> Evidence:
+    path = folder / "agent-a1.jsonl"
+    path.write_bytes(b"\n".join(lines) + end)
+    return read_place(path)
+
+
+def only(evidence: Evidence) -> AgentStory:
+    (story,) = evidence.stories
+    return story
+
+
+def whats(evidence: Evidence) -> dict[str, int]:
+    return {trouble.what: trouble.count for trouble in evidence.troubles}
+
+
+def test_spaces_between_json_tokens_change_nothing(tmp_path: Path) -> None:
+    tight = json.dumps(ERROR, separators=(",", ":")).encode()
+    assert only(read_bytes(tmp_path, tight)) == only(read_bytes(tmp_path, ERROR_LINE))
+
+
+def test_broken_lines_are_counted_and_the_others_are_read(tmp_path: Path) -> None:
+    evidence = read_bytes(
+        tmp_path, ERROR_LINE, b"not json", b"\0\0\0", b"[]", b'{"type":7}', ERROR_LINE
+    )
+    assert len(only(evidence).sightings) == 2
+    assert whats(evidence) == {"lines that are not JSON, or not of a known shape": 4}
+
+
+def test_a_half_written_last_line_is_named_as_such(tmp_path: Path) -> None:
+    evidence = read_bytes(tmp_path, ERROR_LINE, ERROR_LINE[:200], end=b"")
+    assert len(only(evidence).sightings) == 1
+    assert whats(evidence) == {"half-written last line": 1}
+
+
+def test_a_whole_last_line_without_its_end_is_read(tmp_path: Path) -> None:
+    evidence = read_bytes(tmp_path, ERROR_LINE, end=b"")
+    assert len(only(evidence).sightings) == 1
+    assert not evidence.troubles
+
+
+def test_a_line_over_the_limit_is_named_and_what_follows_is_read(tmp_path: Path) -> None:
+    huge = b'{"type":"user","message":{"content":"' + b"x" * (9 << 20) + b'"}}'
+    evidence = read_bytes(tmp_path, ERROR_LINE, huge, ERROR_LINE)
+    assert len(only(evidence).sightings) == 2
+    assert whats(evidence) == {"lines over 8 MB, passed over": 1}
+
+
+@pytest.mark.parametrize("bad", [b"\xff\xfe", b"\\ud83d", b"\xe2\x82"])
+def test_broken_characters_in_an_error_do_not_hide_it(tmp_path: Path, bad: bytes) -> None:
+    mangled = ERROR_LINE.replace(b"session limit", b"session limit " + bad)
+    (seen,) = only(read_bytes(tmp_path, mangled)).sightings
+    assert seen.failure.kind is Kind.ACCOUNT_QUOTA
+    seen.text.encode()
+
+
+def test_empty_files_and_files_of_other_kinds_are_named(tmp_path: Path) -> None:
+    for name, content in (("a.jsonl", b""), ("b.jsonl", b"\x89PNG\r\n\0\0"), ("c.jsonl", b"{}\n")):
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "notes.txt").write_text("nothing to see")
+    (tmp_path / "package.json").write_text('{"name": "x"}')
+    evidence = read_place(tmp_path)
+    assert {t.path.name: t.what for t in evidence.troubles} == {
+        "a.jsonl": "an empty file",
+        "b.jsonl": "not a transcript of a known kind",
+        "c.jsonl": "not a transcript of a known kind",
+    }
+
+
+def test_a_folder_with_the_name_of_a_transcript_is_walked(tmp_path: Path) -> None:
+    folder = tmp_path / "odd.jsonl"
+    folder.mkdir()
+    assert len(only(read_bytes(folder, ERROR_LINE)).sightings) == 1
+    assert len(read_place(tmp_path).stories) == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such permissions")
+@pytest.mark.skipif(hasattr(os, "geteuid") and os.geteuid() == 0, reason="root may read all files")
+def test_a_file_without_permission_is_named(tmp_path: Path) -> None:
+    read_bytes(tmp_path, ERROR_LINE)
+    (tmp_path / "agent-a1.jsonl").chmod(0)
+    assert list(whats(read_place(tmp_path))) == ["cannot be read: Permission denied"]
+
+
+def test_a_file_that_went_away_is_named(tmp_path: Path) -> None:
+    (tmp_path / "gone.jsonl").symlink_to(tmp_path / "never.jsonl")
+    assert list(whats(read_place(tmp_path))) == ["cannot be read: No such file or directory"]
+
+
+def test_a_shell_s_words_before_a_log_do_not_hide_it(tmp_path: Path) -> None:
+    log = (DATA / "a_429_one_of_three-2.1.325" / "stream.jsonl").read_bytes()
+    path = tmp_path / "run.log"
+    path.write_bytes(b"+ claude -p hello\nwarning: something\n" + log)
+    evidence = read_place(path)
+    assert len(evidence.stories) == 4
+    assert whats(evidence) == {"lines that are not JSON, or not of a known shape": 2}
+
+
+def test_local_commands_after_the_last_answer_do_not_make_it_unanswered(tmp_path: Path) -> None:
+    answer = {
+        "type": "assistant",
+        "sessionId": "s1",
+        "message": {
+            "id": "m",
+            "stop_reason": "end_turn",
+            "content": [{"type": "text", "text": "x"}],
+        },
+    }
+    command = {
+        "type": "user",
+        "sessionId": "s1",
+        "message": {"role": "user", "content": "<command-name>/exit</command-name>"},
+    }
+    evidence = read_bytes(tmp_path, *(json.dumps(line).encode() for line in (answer, command)))
+    assert only(evidence).ending is Ending.FINISHED
+
+
+def test_an_unanswered_long_tool_result_is_when_the_agent_was_last_heard_of(tmp_path: Path) -> None:
+    result = {
+        "type": "user",
+        "message": {
+            "role": "user",
+            "content": [{"tool_use_id": "t1", "type": "tool_result", "content": "x" * 9_000}],
+        },
+        "timestamp": "2026-11-15T09:00:00.000Z",
+        "sessionId": "s1",
+    }
+    line = json.dumps(result, separators=(",", ":")).encode()
+    story = only(read_bytes(tmp_path, ERROR_LINE, line))
+    assert story.ending is Ending.CUT
+    assert story.ended_at is not None
+    assert story.ended_at.hour == 9
+
+
+def stories_of(path: Path, *, shortcuts: bool) -> list[AgentStory]:
+    """What one transcript tells, every line of it decoded as a whole unless shortcuts are taken."""
+    written = moment_of_epoch(path.stat().st_mtime)
+    assert written is not None
+    with path.open("rb", buffering=0) as file:
+        reader = LineReader(file)
+        transcript = claude_code._Transcript(path, Tally(reader), written)
+        if shortcuts:
+            transcript.read(reader)
+        else:
+            for number, line in enumerate(reader, 1):
+                transcript.take_whole(line, number)
+    return transcript.findings().stories
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in REAL if "projects" in p.parts], ids=lambda p: p.stem[:20]
+)
+@pytest.mark.parametrize("padding", [0, 5_000])
+def test_shortcuts_change_nothing(path: Path, padding: int, tmp_path: Path) -> None:
+    padded = tmp_path / path.name
+    old = b'"type":"tool_result","content":"'
+    padded.write_bytes(path.read_bytes().replace(old, old + b"x" * padding))
+    assert stories_of(padded, shortcuts=True) == stories_of(padded, shortcuts=False)
+
+
+mutations: dict[str, Callable[[bytes, int, bytes], bytes]] = {
+    "cut": lambda data, at, _junk: data[:at],
+    "insert": lambda data, at, junk: data[:at] + junk + data[at:],
+    "replace": lambda data, at, junk: data[:at] + junk + data[at + len(junk) :],
+    "swap a word": lambda data, at, junk: data.replace(b'"text"', junk, at % 7),
+    "swap a number": lambda data, at, junk: data.replace(b":429", b":" + junk, 1 + at % 3),
+    "swap null": lambda data, at, junk: data.replace(b"null", junk, 1 + at % 5),
+}
+junk_bytes = st.one_of(
+    st.binary(max_size=30),
+    st.sampled_from(
+        [
+            b"{}",
+            b"[]",
+            b"[[1]]",
+            b"-1",
+            b"1e999",
+            b'"\\ud800"',
+            b"\0\0",
+            b"\n",
+            b"true",
+            b'{"a":[]}',
+        ]
+    ),
+)
+
+
+@settings(
+    max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+)
+@given(
+    path=st.sampled_from(REAL),
+    mutation=st.sampled_from(sorted(mutations)),
+    where=st.floats(0, 1),
+    junk=junk_bytes,
+)
+def test_reading_never_raises(
+    tmp_path: Path, path: Path, mutation: str, where: float, junk: bytes
+) -> None:
+    data = path.read_bytes()
+    place = tmp_path / path.name
+    place.write_bytes(mutations[mutation](data, int(where * len(data)), junk))
+    evidence = read_place(place)
+    assert evidence.files_read + len(evidence.troubles) >= 1
+    for story in evidence.stories:
+        assert all(isinstance(second, int) for second in story.spent)
+        assert story.tokens >= 0 or b"-" in junk
+
+
+@given(lines=st.lists(st.binary(max_size=80), max_size=20))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_any_bytes_can_be_read(tmp_path: Path, lines: list[bytes]) -> None:
+    evidence = read_bytes(tmp_path, *lines)
+    assert not evidence.stories
