@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from jackline.autopsy.owed_answer import ANSWERING_TOOL, OwedAnswer
 from jackline.autopsy.records import (
     Block,
     EverydayBlock,
@@ -36,6 +37,9 @@ SYNTHETIC = "<synthetic>"
 # The client wraps what its own commands print in these tags; no model is asked to answer them.
 _LOCAL_COMMAND_TAGS = (b'"<command-', b'"<local-command-', b'"<bash-')
 
+# What these tools start or settle is told by their results, so their lines are read whole.
+_TELLING_TOOLS = STARTING_TOOLS | {ANSWERING_TOOL}
+
 _QUOTAS = msgspec.json.Decoder(QuotaLimits)
 _WORDS = msgspec.json.Decoder(str)
 
@@ -51,6 +55,7 @@ class Conversation:
         self._latest: EverydayLine | None = None
         self._number = 0
         self._model: str | None = None
+        self._owed = OwedAnswer()
 
     def everyday(self, line: EverydayLine, number: int) -> bool:
         """Take a line that is like most lines; False, and nothing taken, when it is not.
@@ -72,7 +77,7 @@ class Conversation:
             ):
                 return False
             for block in blocks:
-                if block.name in STARTING_TOOLS:
+                if block.name in _TELLING_TOOLS:
                     return False
             self.recount.cost(message.id, line.timestamp, message.usage.total)
             self._model = message.model
@@ -90,7 +95,9 @@ class Conversation:
         self, line: EverydayLine, blocks: list[EverydayBlock] | str | None
     ) -> bool:
         """Whether a line gives the model the result of a tool that starts and ends nothing."""
-        if self.hearing.started or line.tool_ends_turn or type(blocks) is not list:
+        if self.hearing.started or self._owed.expected or line.tool_ends_turn:
+            return False
+        if type(blocks) is not list:
             return False
         return bool(blocks) and blocks[0].type == "tool_result"
 
@@ -134,6 +141,7 @@ class Conversation:
             if block.type == "tool_use":
                 calls += 1
                 self.hearing.calls(block)
+                self._owed.called(block)
             elif block.text:
                 self._words = blocks
         recount.story.tool_calls += calls
@@ -148,9 +156,17 @@ class Conversation:
         self.recount.seen(line.timestamp)
         if self.hearing.started:
             self.hearing.results(message.content, line.tool_use_result, line.timestamp)
+        self._follow_owed_answer(line, message)
         start = memoryview(message.content)[:20].tobytes()
         if not start.startswith(_LOCAL_COMMAND_TAGS):
             self.recount.ending = Ending.CUT
+
+    def _follow_owed_answer(self, line: Line | PrintedLine, message: Message) -> None:
+        if self._owed.expected:
+            for block in blocks_of(message.content):
+                self._owed.answered(block, text_of(block.content), line.timestamp)
+        elif isinstance(line, Line) and line.is_meta:
+            self._owed.reminded(text_of(message.content), line.timestamp, self.recount.now())
 
     def _error(self, line: Line | PrintedLine, message: Message) -> None:
         quota = None
@@ -184,6 +200,9 @@ class Conversation:
     def finish(self) -> AgentStory:
         """The agent's story, with its last words and where its result stands."""
         self._settle()
+        if self._owed.missing is not None and self.recount.ending is not Ending.FAILED:
+            words, stamp = self._owed.missing
+            self.recount.failed(words, stamp=stamp)
         story = self.recount.finish()
         words = "\n".join(block.text for block in self._words if block.text)
         story.last_words = words[:SHOWN_WORDS] or None

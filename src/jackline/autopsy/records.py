@@ -88,6 +88,7 @@ class Line(msgspec.Struct, rename="camel"):
     agent_id: str | None = None
     is_sidechain: bool | None = None
     is_compact_summary: bool | None = None
+    is_meta: bool | None = None
     version: str | None = None
     cwd: str | None = None
     message: Message | None = None

@@ -8,7 +8,6 @@ Not here: the lines' formats (claude_code.py, stream_json.py, codex.py), other a
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +17,6 @@ from jackline.failures import Json, Kind, Observation, Where, classify
 
 SHOWN_TEXT = 300
 SHOWN_WORDS = 2_000
-_USUAL_STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:[0-5]\d:[0-5]\d\.\d{3}Z$")
 
 
 def moment(stamp: str | None) -> datetime | None:
@@ -68,6 +66,10 @@ class Recount:
             self._last = stamp
             if self._first is None:
                 self._first = stamp
+
+    def now(self) -> datetime:
+        """The time of the latest line, for judging what stands there."""
+        return _in_host_zone(moment(self._last) or self._written)
 
     def cost(self, answer: str | None, stamp: str | None, tokens: int) -> None:
         """Note what an answer cost; a later line about the same answer replaces this one."""
@@ -149,23 +151,29 @@ class Recount:
 
 
 def _by_second(costs: Iterable[tuple[str | None, int]], *, otherwise: int) -> dict[int, int]:
-    """Tokens by whole seconds since 1970; the stamps of one hour are parsed once."""
+    """Tokens by whole seconds since 1970."""
     spent: dict[int, int] = {}
     hours: dict[str, int] = {}
     for stamp, tokens in costs:
-        if not tokens:
-            continue
-        second = otherwise
-        if stamp is not None and _USUAL_STAMP.match(stamp):
-            start = hours.get(stamp[:13])
-            if start is None:
-                at = moment(f"{stamp[:13]}:00Z")
-                start = hours[stamp[:13]] = otherwise if at is None else int(at.timestamp())
-            second = start + 60 * int(stamp[14:16]) + int(stamp[17:19])
-        elif (at := moment(stamp)) is not None:
-            second = int(at.timestamp())
-        spent[second] = spent.get(second, 0) + tokens
+        if tokens:
+            second = otherwise if stamp is None else _second_of(stamp, hours, otherwise)
+            spent[second] = spent.get(second, 0) + tokens
     return spent
+
+
+def _second_of(stamp: str, hours: dict[str, int], otherwise: int) -> int:
+    """The second that a stamp names; an hour in UTC, once parsed, serves all stamps within it."""
+    in_utc = stamp.endswith("Z")
+    hour = hours.get(stamp[:13]) if in_utc else None
+    if hour is not None and stamp[14:16].isdecimal() and stamp[17:19].isdecimal():
+        return hour + 60 * int(stamp[14:16]) + int(stamp[17:19])
+    at = moment(stamp)
+    if at is None:
+        return otherwise
+    second = int(at.timestamp())
+    if in_utc:
+        hours[stamp[:13]] = second - second % 3_600
+    return second
 
 
 def _in_host_zone(at: datetime) -> datetime:
