@@ -7,15 +7,17 @@ Not here: what a time in a text means (failures/resets.py).
 
 from __future__ import annotations
 
-import asyncio
 import heapq
 import itertools
 import os
 import time
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+if TYPE_CHECKING:
+    import asyncio
 
 
 class Clock(Protocol):
@@ -54,6 +56,8 @@ class SystemClock:
 
     async def sleep(self, seconds: float) -> None:
         """Wait for at least so long."""
+        import asyncio  # noqa: PLC0415 -- short commands ask for the time and never wait
+
         await asyncio.sleep(seconds)
 
 
@@ -78,6 +82,8 @@ class VirtualClock:
 
     async def sleep(self, seconds: float) -> None:
         """Wait until someone advances the clock that far."""
+        import asyncio  # noqa: PLC0415
+
         if seconds <= 0:
             await asyncio.sleep(0)
             return
@@ -120,6 +126,8 @@ def _linked_zone() -> str:
 
 
 async def _let_others_run() -> None:
+    import asyncio  # noqa: PLC0415
+
     # A woken task may need a few turns of the loop before it sleeps again; ten is enough for
     # chains of awaits and costs nothing in virtual time.
     for _ in range(10):

@@ -14,6 +14,7 @@ from typing import BinaryIO
 
 import click
 
+from jackline.cli.given_time import moment_given
 from jackline.clock import SystemClock
 from jackline.errors import BadArgumentError, JacklineError
 from jackline.failures import Failure, Kind, classify
@@ -60,7 +61,7 @@ def explain(
 
     Exit codes: 0 explained, 1 not recognised, 2 usage, 3 bad lines in --jsonl.
     """
-    moment = _moment(now)
+    moment = moment_given(now, SystemClock())
     if jsonl:
         if text or as_json or status is not None or header:
             raise BadArgumentError(
@@ -120,18 +121,6 @@ def _pasted(text: tuple[str, ...]) -> str:
 def _printable(text: str) -> str:
     """Arguments may carry bytes that are no text; they must not break the answer."""
     return text.encode("utf-8", "replace").decode()
-
-
-def _moment(now: str | None) -> datetime:
-    if now is None:
-        return SystemClock().now()
-    try:
-        moment = datetime.fromisoformat(now)
-    except ValueError as error:
-        raise BadArgumentError(
-            f"--now {now!r} is not an ISO 8601 time", next="write it like 2026-11-15T09:00:00+02:00"
-        ) from error
-    return moment if moment.tzinfo is not None else SystemClock().in_host_zone(moment)
 
 
 def _headers(given: tuple[str, ...]) -> dict[str, str]:

@@ -7,7 +7,6 @@ Not here: finding and reading files, judging, wording (autopsy/).
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -18,12 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
-from jackline.autopsy import html_face, json_face, reading, report, sources, text_face, week
+from jackline.autopsy import json_face, reading, report, sources, text_face
 from jackline.autopsy.figures import size
-from jackline.autopsy.replica import READ_AT, write_replica
 from jackline.autopsy.stores import Stores
 from jackline.autopsy.text_face import Tone
+from jackline.cli.given_time import moment_given
 from jackline.clock import Clock, SystemClock
 from jackline.errors import BadArgumentError
 
@@ -85,16 +85,16 @@ def why(
     Exit codes: 0 a cause was found, 1 none was found, 2 usage, 130 interrupted.
     """
     clock = SystemClock()
-    moment = _moment(now, clock)
+    moment = moment_given(now, clock)
     if demo:
         if targets or since is not None:
             raise BadArgumentError("--demo brings its own transcripts", next="jackline why --demo")
-        evidence, moment = _replica(), READ_AT
+        evidence, moment = _replica()
     else:
         begin = None if since is None else moment - _age(since)
         evidence = _read(targets, begin, clock)
         if begin is not None and html_file is None:
-            return _show_week(week.sum_up(evidence, since=begin, now=moment), as_json=as_json)
+            return _show_week(evidence, begin, moment, as_json=as_json)
     found = report.build(evidence, now=moment, show_content=show_content, synthetic=demo)
     _show(found, as_json=as_json, html_file=html_file)
     return 0 if found.causes else 1
@@ -110,7 +110,9 @@ def _read(targets: tuple[str, ...], since: datetime | None, clock: Clock) -> Evi
         progress.clear()
 
 
-def _replica() -> Evidence:
+def _replica() -> tuple[Evidence, datetime]:
+    from jackline.autopsy.replica import READ_AT, write_replica  # noqa: PLC0415 -- only for --demo
+
     with tempfile.TemporaryDirectory(prefix="jackline-demo-") as folder:
         write_replica(Path(folder))
         found = sources.find([folder], stores=Stores.of(Path(folder), {}))
@@ -120,11 +122,13 @@ def _replica() -> Evidence:
         story.path = Path("~") / story.path.relative_to(folder)
         if story.result_at is not None:
             story.result_at = story.result_at.replace(folder, "~")
-    return evidence
+    return evidence, READ_AT
 
 
 def _show(found: report.Report, *, as_json: bool, html_file: str | None) -> None:
     if html_file is not None:
+        from jackline.autopsy import html_face  # noqa: PLC0415 -- only for --html
+
         _write_page(html_file, html_face.page(found))
     if as_json:
         _print_json(json_face.document(found))
@@ -134,7 +138,10 @@ def _show(found: report.Report, *, as_json: bool, html_file: str | None) -> None
         click.echo(text_face.render(found, width=_width(), paint=_painter()), nl=False)
 
 
-def _show_week(summed: week.Week, *, as_json: bool) -> int:
+def _show_week(evidence: Evidence, since: datetime, now: datetime, *, as_json: bool) -> int:
+    from jackline.autopsy import week  # noqa: PLC0415 -- only for --since
+
+    summed = week.sum_up(evidence, since=since, now=now)
     if as_json:
         _print_json(week.as_document(summed))
     else:
@@ -145,7 +152,7 @@ def _show_week(summed: week.Week, *, as_json: bool) -> int:
 
 
 def _print_json(document: json_face.Document) -> None:
-    click.echo(json.dumps(document, ensure_ascii=False, indent=2))
+    click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2))
 
 
 def _write_page(name: str, page: str) -> None:
@@ -166,19 +173,6 @@ def _age(given: str) -> timedelta:
             f"--since {given!r} is not an age", next="write it like 24h, 7d or 2w"
         )
     return timedelta(**{_UNITS[match[2]]: int(match[1])})
-
-
-def _moment(given: str | None, clock: Clock) -> datetime:
-    if given is None:
-        return clock.now()
-    try:
-        moment = datetime.fromisoformat(given)
-    except ValueError as error:
-        raise BadArgumentError(
-            f"--now {given!r} is not an ISO 8601 time",
-            next="write it like 2026-11-15T09:00:00+02:00",
-        ) from error
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=clock.now().tzinfo)
 
 
 def _width() -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
 
 LONGEST = timedelta(days=366)
 
@@ -86,6 +85,8 @@ def read_moment(value: str) -> datetime | None:
     try:
         moment = datetime.fromisoformat(value)
     except ValueError:
+        from email.utils import parsedate_to_datetime  # noqa: PLC0415 -- rare, and slow to load
+
         try:
             moment = parsedate_to_datetime(value)
         except (ValueError, IndexError, OverflowError, TypeError):

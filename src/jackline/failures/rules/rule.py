@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import TypeAlias
 
 from jackline.failures.failure import Kind, Scope
@@ -56,11 +57,11 @@ class Rule:
 
     verdict: Verdict
     words: frozenset[str]
-    says: re.Pattern[str] | None
+    says: str
     status: frozenset[int]
     where: frozenset[Where]
     provider: frozenset[str]
-    unless: re.Pattern[str] | None
+    unless: str
 
     def evidence(self, reading: Reading) -> str | None:
         """What in `reading` makes the rule hold, or None when it does not."""
@@ -73,10 +74,10 @@ class Rule:
         hits = self.words & reading.words
         if self.words and not hits:
             return None
-        match = self.says.search(reading.text) if self.says else None
+        match = _compiled(self.says).search(reading.text) if self.says else None
         if self.says and match is None:
             return None
-        if self.unless and self.unless.search(reading.text):
+        if self.unless and _compiled(self.unless).search(reading.text):
             return None
         if match is not None:
             return f'text "{match[0][:120].strip()}"'
@@ -112,6 +113,11 @@ def when(
     )
 
 
-def _any_of(phrases: Phrases) -> re.Pattern[str] | None:
-    alternatives = (phrases,) if isinstance(phrases, str) else phrases
-    return re.compile("|".join(alternatives)) if alternatives else None
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """A pattern, compiled when it is first needed: importing stays quick."""
+    return re.compile(pattern)
+
+
+def _any_of(phrases: Phrases) -> str:
+    return phrases if isinstance(phrases, str) else "|".join(phrases)
