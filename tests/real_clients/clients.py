@@ -1,9 +1,9 @@
-"""Fetch the real Claude Code, and run it against a scripted server in an empty home.
+"""Fetch the real Claude Code, and run it against a simulated provider in an empty home.
 
 Laws: (1) the binary comes from the package index by name and is kept in .cache, so that a second
 run is quick; (2) nothing of the developer's own home or environment reaches the client; (3) what
 cannot be had fails loudly: a skipped test proves nothing.
-Not here: what the server answers (scripted_server.py), what is asserted (the tests).
+Not here: what the provider answers (the simulator), what is asserted (the tests).
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.real_clients.scripted_server import Rule, ScriptedServer
+from jackline.simulator.ledger import Ledger
+from jackline.simulator.mind import Mind
+from jackline.testing import Fault, Rule, SimulatedProvider
 
 # The wheel carries the Claude Code 2.1.325 binary, which needs no Node.
 WHEEL = "claude-agent-sdk==0.2.182"
@@ -42,11 +44,12 @@ def claude_binary() -> Path:
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run of the client: its exit code, its log, and the home it wrote to."""
+    """A finished run of the client: its exit code, its log, the home it wrote to, and the truth."""
 
     code: int
     log: Path
     home: Path
+    ledger: Ledger
 
 
 def run_claude(
@@ -56,12 +59,15 @@ def run_claude(
     arguments: Sequence[str] = (),
     subscription: bool = False,
     refuse: bool = False,
+    fault: Fault | None = None,
 ) -> Run:
     """Run one prompt to its end; `refuse` points the client at a port where nobody listens."""
     home, project = place / "home", place / "project"
     home.mkdir()
     project.mkdir()
-    with ScriptedServer(rules) as server:
+    with SimulatedProvider(mind=Mind(tuple(rules))) as provider:
+        if fault is not None:
+            provider.strike(fault)
         done = subprocess.run(
             [
                 str(claude_binary()),
@@ -71,15 +77,16 @@ def run_claude(
                 *arguments,
             ],
             cwd=project,
-            env=_environment(home, NOWHERE if refuse else server.url, subscription=subscription),
+            env=_environment(home, NOWHERE if refuse else provider.url, subscription=subscription),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=PATIENCE,
             check=False,
         )
+        ledger = provider.ledger
     log = place / "stream.jsonl"
     log.write_bytes(done.stdout)
-    return Run(done.returncode, log, home)
+    return Run(done.returncode, log, home, ledger)
 
 
 def _environment(home: Path, url: str, *, subscription: bool) -> Mapping[str, str]:

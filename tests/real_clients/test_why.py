@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from jackline.simulator.mind import Reply, structured, workflow
+from jackline.testing import Fail, Rule, Say, Vanish
 from tests.cli.commands import jackline
 from tests.real_clients.clients import Run, run_claude
-from tests.real_clients.scripted_server import Fail, Reply, Rule, Say, Vanish
 
 pytestmark = [pytest.mark.real_client, pytest.mark.xdist_group("real_client")]
 
@@ -141,12 +142,10 @@ def test_a_schema_that_the_model_ignores_is_a_genuine_miss(tmp_path: Path) -> No
 
 
 def workflow_rules(second: Reply) -> list[Rule]:
-    structured = Say("", (("StructuredOutput", {"x": "fine"}),))
-    flow = Say("Starting.", (("Workflow", {"script": WORKFLOW}),))
     return [
-        dies(1, structured, turn=None),
+        dies(1, structured({"x": "fine"}), turn=None),
         dies(2, second, turn=None),
-        Rule(flow, sub_agent=False, turn=0),
+        Rule(workflow(WORKFLOW), sub_agent=False, turn=0),
         *three_agents()[1:],
     ]
 

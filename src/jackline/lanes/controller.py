@@ -180,13 +180,14 @@ class LaneController:
             self._wake[name] = self._wake_of(lane, now)
             # Whoever stands first now may suit a lane that did not suit the one before.
             for send in decision.sends[sent_before:]:
-                others = self._entries[send.call].lanes
-                pending.update(dict.fromkeys(other for other in others if other != name))
+                for other in self._entries[send.call].lanes:
+                    if other != name and self.lanes[other].closed_until(now) <= now:
+                        pending[other] = None
 
     def _fill(self, lane: Lane, now: float, decision: Decision) -> None:
         """Send on this lane until it is full or nobody wants it."""
         blocked: set[int] = set()
-        while True:
+        while lane.closed_until(now) <= now:
             entry, queue = self._next_for(lane, blocked)
             if entry is None or queue is None:
                 return
@@ -214,16 +215,18 @@ class LaneController:
             other = self.lanes[name]
             if other is lane or other.state not in FLOWING:
                 continue
-            wait = 0.0
-            if other.ready_at(entry.call, now) > now:
-                rate = other.accepts_per_second(now)
-                wait = queue.waiting / rate if rate > 0 else math.inf
-                wait = max(wait, other.hold_until - now)
-                if wait <= routing.spill_after:
-                    wait = 0.0
-            if wait + self._cost(other, routing.other_lane_cost if position else 0.0) < mine:
+            cost = self._cost(other, routing.other_lane_cost if position else 0.0)
+            if cost < mine and cost + self._expected_wait(other, entry, queue, now) < mine:
                 return False
         return True
+
+    def _expected_wait(self, lane: Lane, entry: Entry, queue: Queue, now: float) -> float:
+        """How long the call would wait for a lane; short waits are not worth a detour."""
+        if lane.ready_at(entry.call, now) <= now:
+            return 0.0
+        rate = lane.accepts_per_second(now)
+        wait = max(queue.waiting / rate if rate > 0 else math.inf, lane.hold_until - now)
+        return 0.0 if wait <= self._settings.routing.spill_after else wait
 
     def _cost(self, lane: Lane, other_lane: float) -> float:
         errors = min(lane.errors, 0.95)
@@ -381,6 +384,9 @@ class LaneController:
         if lane.state not in FLOWING:
             waited_for = any(queue.waiting for queue in self._queues_of[lane.name])
             return min(wake, lane.probe_at) if waited_for and lane.probe is None else wake
+        closed = lane.closed_until(now)
+        if closed > now:
+            return min(wake, closed)
         entry, _ = self._next_for(lane, set())
         if entry is not None:
             at = lane.ready_at(entry.call, now)

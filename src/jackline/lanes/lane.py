@@ -92,8 +92,11 @@ class Lane:
         parallel = self._given.limits.parallel
         return max(1, limit if parallel is None else min(limit, parallel))
 
-    def ready_at(self, call: Call, now: float) -> float:
-        """`now` if the call may be sent; else when to ask again; infinity if an event must come."""
+    def closed_until(self, now: float) -> float:
+        """`now` if the lane takes calls at all; else when to ask again, or infinity.
+
+        This part of the question does not depend on the call, and is asked often.
+        """
         if self.state not in FLOWING:
             return math.inf
         if now < self.hold_until:
@@ -102,7 +105,13 @@ class Lane:
             return self._next_ramp_step(now)
         if self.throttles and self._unconfirmed:
             return math.inf
-        at = now
+        return now
+
+    def ready_at(self, call: Call, now: float) -> float:
+        """`now` if the call may be sent; else when to ask again; infinity if an event must come."""
+        at = self.closed_until(now)
+        if at > now:
+            return at
         for dimension, bucket in self.buckets.items():
             at = max(at, bucket.ready_at(self._need(dimension, bucket, call), now))
         return at

@@ -1,0 +1,158 @@
+"""Put the controller under test on the stage: reports go in, sends and aborts come out.
+
+Laws: (1) thin: nothing is decided here; (2) failures reach the controller through `classify`, as in
+production; (3) what is known of the remaining work is set by the order, and by nothing else.
+Not here: the controller (jackline.lanes), silence (the controller has its own patience).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from enum import Enum
+
+from jackline.failures import Failure, Observation, classify
+from jackline.lanes import Call as LaneCall
+from jackline.lanes import Decision, LaneController, LaneSettings, Settings, Usage
+from jackline.simulator.calendar import DEFAULT_EPOCH
+from lanes_bench.crew import Call
+from lanes_bench.policy import Attempt, Desk, Ill, Policy, Trouble
+from lanes_bench.workload import CHAIN, MEAN_SERVICE, MEAN_TOOL, PHASES
+
+CYCLE = MEAN_SERVICE + MEAN_TOOL
+LONGEST_CHAIN_OF_A_PHASE = 0.9 * CHAIN[1] * CYCLE
+
+
+class Order(Enum):
+    """What the queue is told about the work behind a call."""
+
+    NOTHING = "fifo"
+    PHASES = "phases"
+    EXACT = "exact"
+
+
+class Jackline(Policy):
+    """The controller, with nothing between it and the stage."""
+
+    idle_limit: float | None = None
+    order = Order.PHASES
+
+    def __init__(self, desk: Desk, draw: random.Random, settings: Settings | None = None) -> None:
+        super().__init__(desk, draw)
+        self._names = tuple(f"lane-{index}" for index in range(desk.lanes))
+        lanes = [LaneSettings(name, account=name) for name in self._names]
+        self.controller = LaneController(lanes, draw.random, now=DEFAULT_EPOCH, settings=settings)
+        self._calls: dict[int, Call] = {}
+        self._attempts: dict[int, Attempt] = {}
+        self._known: dict[tuple[object, ...], Failure] = {}
+        self._wakes = float("inf")
+
+    def ready(self, call: Call) -> None:
+        """Submit it."""
+        self._calls[call.id] = call
+        wanted = LaneCall(
+            call.id,
+            self._names,
+            remaining=remaining(call, self.order),
+            input_tokens=call.plan.input_tokens,
+            max_tokens=8192,
+        )
+        self._obey(self.controller.submit(self._now(), wanted))
+
+    def first_byte(self, attempt: Attempt, headers: Mapping[str, str]) -> None:
+        """Report it."""
+        self._obey(self.controller.first_byte(self._now(), permit_of(attempt), headers))
+
+    def heard(self, attempt: Attempt) -> None:
+        """Report it."""
+        self.controller.heard(self._now(), permit_of(attempt))
+
+    def answered(self, attempt: Attempt, output_tokens: int) -> None:
+        """Report it."""
+        permit = permit_of(attempt)
+        self._attempts.pop(permit, None)
+        self._calls.pop(attempt.call.id, None)
+        usage = Usage(attempt.call.plan.input_tokens, output_tokens)
+        self._obey(self.controller.finished(self._now(), permit, usage))
+
+    def troubled(self, attempt: Attempt, trouble: Trouble) -> None:
+        """Classify it and report it."""
+        permit = permit_of(attempt)
+        self._attempts.pop(permit, None)
+        failure = self._failure(trouble)
+        self._obey(self.controller.failed(self._now(), permit, failure, trouble.headers))
+
+    def _failure(self, trouble: Trouble) -> Failure:
+        asked = trouble.headers.get("retry-after")
+        key = (trouble.ill, trouble.status, trouble.body, trouble.how, asked)
+        known = self._known.get(key)
+        if known is None:
+            now = datetime.fromtimestamp(self._now(), UTC)
+            known = self._known[key] = classify(_observation(trouble), now=now)
+        return known
+
+    def _obey(self, decision: Decision) -> None:
+        for abort in decision.aborts:
+            attempt = self._attempts.pop(abort.permit, None)
+            if attempt is not None:
+                self.desk.cancel(attempt)
+        for refusal in decision.refusals:
+            self.desk.give_up(self._calls.pop(refusal.call))
+        for send in decision.sends:
+            call = self._calls[send.call]
+            lane = self._names.index(send.lane)
+            self._attempts[send.permit] = self.desk.send(call, lane, send.permit)
+        if decision.wake_at is not None:
+            self._wake(decision.wake_at - DEFAULT_EPOCH)
+
+    def _wake(self, at: float) -> None:
+        if at < self._wakes - 1e-4:
+            self._wakes = at
+            self.desk.at(at + 1e-5, lambda: self._tick(at))
+
+    def _tick(self, at: float) -> None:
+        if at == self._wakes:
+            self._wakes = float("inf")
+            self._obey(self.controller.tick(self._now()))
+
+    def _now(self) -> float:
+        return DEFAULT_EPOCH + self.desk.now
+
+
+class JacklineFifo(Jackline):
+    """The controller, told nothing about the work."""
+
+    order = Order.NOTHING
+
+
+class JacklineExact(Jackline):
+    """The controller, told the exact remaining path."""
+
+    order = Order.EXACT
+
+
+def permit_of(attempt: Attempt) -> int:
+    """The permit under which the controller knows the attempt."""
+    return attempt.ticket if isinstance(attempt.ticket, int) else 0
+
+
+def remaining(call: Call, order: Order) -> float:
+    """What the controller is told of the work behind the call, in seconds."""
+    if order is Order.NOTHING:
+        return 0.0
+    if order is Order.EXACT:
+        return call.path_left - call.plan.service
+    low, high = CHAIN
+    done = call.agent.step
+    steps = (max(done + 1, low) + high) / 2 - done
+    phases_behind = len(PHASES) - 1 - call.agent.plan.phase
+    return steps * CYCLE + phases_behind * LONGEST_CHAIN_OF_A_PHASE
+
+
+def _observation(trouble: Trouble) -> Observation:
+    if trouble.ill is Ill.REFUSED and trouble.status is not None:
+        return Observation.of_response(trouble.status, trouble.headers, trouble.body.encode())
+    if trouble.body:
+        return Observation.of_stream(f"event: error\ndata: {trouble.body}\n\n".encode())
+    return Observation.of_exception(ConnectionResetError("Connection reset by peer"))

@@ -1,0 +1,75 @@
+"""Judge a finished run: makespan, waste, surfaced failures, tail latency, fairness.
+
+Laws: (1) useful is what the work needed, wasted is every other request; (2) a run that was cut off
+says how much of the work it had done; (3) values only.
+Not here: running (runs.py), showing (table.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lanes_bench.crew import Agent
+from lanes_bench.stage import Stage
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of one policy in one scenario with one seed.
+
+    `into_wall` are the requests sent after a wall had been announced; `stuck` is a policy that
+    waits for nothing.
+    """
+
+    scenario: str
+    policy: str
+    parallel: int
+    seed: int
+    makespan: float
+    oracle: float
+    done: float
+    stuck: bool
+    useful: int
+    sent: int
+    into_wall: int
+    surfaced: int
+    p99: float
+    fairness: float
+    seconds: float
+
+    @property
+    def ratio(self) -> float:
+        """Makespan over the oracle's."""
+        return self.makespan / self.oracle
+
+    @property
+    def waste(self) -> float:
+        """Requests sent for nothing, per useful one."""
+        return (self.sent - self.useful) / self.useful if self.useful else float("inf")
+
+    @property
+    def finished(self) -> bool:
+        """Whether all work was done before the run was cut off."""
+        return self.done >= 1.0
+
+
+def percentile(values: list[float], share: float) -> float:
+    """The value below which that share lies."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else float("inf")
+
+
+def fairness(agents: list[Agent]) -> float:
+    """Jain's index over the speed of every agent: its unhindered time over the time it took."""
+    speeds = [
+        agent.plan.left[0] / (agent.ended - agent.started)
+        for agent in agents
+        if agent.ended is not None
+    ]
+    squares = sum(speed * speed for speed in speeds)
+    return sum(speeds) ** 2 / (len(speeds) * squares) if squares else 0.0
+
+
+def progress(stage: Stage) -> int:
+    """The answers that count: the calls of the chains as far as each agent got."""
+    return sum(agent.step for agent in stage.crew.agents)

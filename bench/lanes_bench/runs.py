@@ -1,0 +1,90 @@
+"""Run every scenario with every policy, on two processes, and gather the outcomes.
+
+Laws: (1) one job is one scenario, size and seed: the oracle is asked once for all policies; (2) a
+run is cut off at four times the oracle's makespan or at a number of requests; (3) progress goes to
+stderr.
+Not here: judging (measures.py, targets.py), showing (table.py).
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from multiprocessing import Pool
+
+from lanes_bench.measures import Outcome, fairness, percentile, progress
+from lanes_bench.oracle import best_makespan
+from lanes_bench.policies import POLICIES
+from lanes_bench.scenarios import build
+from lanes_bench.stage import Limits, Stage
+from lanes_bench.upstreams import providers
+from lanes_bench.workload import draw_fleet
+
+PROCESSES = 2
+TIMES_ORACLE = 4.0
+MOST_SENDS = 1_500_000
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One world, and the policies to let loose in it."""
+
+    scenario: str
+    parallel: int
+    seed: int
+    policies: tuple[str, ...]
+
+
+def run_all(jobs: Iterable[Job]) -> list[Outcome]:
+    """All outcomes, in the order of the jobs."""
+    todo = list(jobs)
+    outcomes: list[Outcome] = []
+    began = time.monotonic()
+    with Pool(min(PROCESSES, len(todo))) as pool:
+        for number, (job, found) in enumerate(zip(todo, pool.imap(run, todo), strict=True), 1):
+            outcomes += found
+            passed = time.monotonic() - began
+            print(
+                f"[{number}/{len(todo)}] {passed:5.0f} s  {job.scenario} N={job.parallel}"
+                f" seed {job.seed}",
+                file=sys.stderr,
+                flush=True,
+            )
+    return outcomes
+
+
+def run(job: Job) -> list[Outcome]:
+    """The outcomes of one job."""
+    oracle = best_makespan(
+        draw_fleet(job.parallel, job.seed), build(job.scenario, job.parallel, job.seed)
+    )
+    return [play(job, policy, oracle) for policy in job.policies]
+
+
+def play(job: Job, policy: str, oracle: float) -> Outcome:
+    """The outcome of one policy."""
+    began = time.process_time()
+    fleet = draw_fleet(job.parallel, job.seed)
+    world = providers(build(job.scenario, job.parallel, job.seed), job.seed)
+    stage = Stage(fleet, world, Limits(TIMES_ORACLE * oracle, MOST_SENDS))
+    stage.play(POLICIES[policy], job.seed)
+    done = stage.crew.done_share()
+    return Outcome(
+        scenario=job.scenario,
+        policy=policy,
+        parallel=job.parallel,
+        seed=job.seed,
+        makespan=stage.crew.makespan if done >= 1.0 else stage.now,
+        oracle=oracle,
+        done=done,
+        stuck=stage.stuck,
+        useful=progress(stage),
+        sent=stage.sent,
+        into_wall=sum(provider.ledger.after_wall for provider in world),
+        surfaced=stage.surfaced,
+        p99=percentile(stage.latencies, 0.99),
+        fairness=fairness(stage.crew.agents),
+        seconds=time.process_time() - began,
+    )

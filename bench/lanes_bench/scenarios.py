@@ -1,0 +1,217 @@
+"""Describe the weather of the twelve scenarios of the design page, without saying who plays it.
+
+Laws: (1) capacity follows the fleet's size; (2) a seed fixes what moves; (3) the oracle and the
+simulated provider are built from these values alone, so they live in the same world.
+Not here: the simulator's settings (upstreams.py), the best that can be done (oracle.py).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lanes_bench.workload import (
+    LARGEST_INPUT,
+    MEAN_INPUT,
+    MEAN_OUTPUT,
+    MEAN_SERVICE,
+    MEAN_TOOL,
+)
+
+FOREVER = float("inf")
+HOUR = 3600.0
+HIDDEN_EVERY = 120.0
+RAMP = 120.0
+RAMP_FROM = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Token buckets for requests, input and output, by the requests per second they allow."""
+
+    requests: float
+    burst: float = 60.0
+    told: bool = True
+    rejects_consume: bool = False
+
+    def buckets(self) -> tuple[tuple[float, float], ...]:
+        """Rate and burst of requests, input and output; each holds at least one whole request.
+
+        A bucket smaller than a request admits it never, and then there is nothing to compare.
+        """
+        rates = (self.requests, MEAN_INPUT * self.requests, MEAN_OUTPUT * self.requests)
+        largest = (1.5, 1.05 * LARGEST_INPUT, 1.0)
+        return tuple(
+            (rate, max(self.burst, whole / rate))
+            for rate, whole in zip(rates, largest, strict=True)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Wall:
+    """A used-up quota; new requests are refused, running streams go on."""
+
+    start: float
+    end: float
+    told: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """Nothing works; afterwards capacity climbs from 10 % and collapses again under a herd."""
+
+    start: float
+    end: float
+    hangs: bool = False
+    killed: float = 0.7
+    ramp: float = RAMP
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """The truth about one lane; `slots` are streams at once, `shares` move them over time."""
+
+    slots: float = FOREVER
+    shares: tuple[float, ...] = ()
+    told_cap: bool = False
+    rates: Rates | None = None
+    wall: Wall | None = None
+    outage: Outage | None = None
+    errors: tuple[float, float, float] | None = None
+    stalls: float = 0.0
+
+    def slots_at(self, now: float) -> float:
+        """How many streams fit at that moment."""
+        slots = self.slots
+        if self.shares:
+            index = min(int(now / HIDDEN_EVERY), len(self.shares) - 1)
+            slots = max(1.0, slots * self.shares[index])
+        outage = self.outage
+        if outage is not None and outage.end <= now < outage.end + outage.ramp:
+            climbed = (now - outage.end) / outage.ramp
+            slots *= RAMP_FROM + (1.0 - RAMP_FROM) * climbed
+        return slots
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A name and its lanes, the primary one first."""
+
+    name: str
+    title: str
+    lanes: tuple[Lane, ...]
+
+
+# The shares of the demand of all agents at once that a lane carries: tight where a limit is the
+# subject, wider where a fault is. They were set so that the "fixed 1 s" row of the design page
+# comes out; about half of peak demand, since barriers keep many agents waiting for each other.
+TIGHT_RATE = 0.265
+TIGHT_SLOTS = 0.295
+WIDE = 0.45
+
+
+def slots_for(parallel: int, share: float) -> int:
+    """Streams at once that carry this share of what all agents together would use."""
+    return max(2, round(share * parallel * MEAN_SERVICE / (MEAN_SERVICE + MEAN_TOOL)))
+
+
+def rate_for(parallel: int, share: float) -> float:
+    """Requests per second that carry this share of what all agents together would send."""
+    return share * parallel / (MEAN_SERVICE + MEAN_TOOL)
+
+
+def build(name: str, parallel: int, seed: int) -> Scenario:
+    """The scenario of that name for a fleet of that size."""
+    title, make = SCENARIOS[name]
+    draw = random.Random(f"weather {name} {parallel} {seed}")  # noqa: S311 - a simulation
+    return Scenario(name, title, make(parallel, draw))
+
+
+Maker = Callable[[int, random.Random], tuple[Lane, ...]]
+
+
+def _headers(parallel: int, draw: random.Random) -> tuple[Lane, ...]:
+    del draw
+    return (Lane(rates=Rates(rate_for(parallel, TIGHT_RATE))),)
+
+
+def _free(parallel: int, draw: random.Random) -> tuple[Lane, ...]:
+    del draw
+    return (Lane(rates=Rates(rate_for(parallel, TIGHT_RATE), burst=10.0, told=False)),)
+
+
+def _blind(parallel: int, draw: random.Random) -> tuple[Lane, ...]:
+    del draw
+    rates = Rates(rate_for(parallel, TIGHT_RATE), burst=10.0, told=False, rejects_consume=True)
+    return (Lane(rates=rates),)
+
+
+def _hidden(parallel: int, draw: random.Random) -> tuple[Lane, ...]:
+    shares = tuple(draw.uniform(0.35, 1.0) for _ in range(500))
+    return (Lane(slots=slots_for(parallel, WIDE), shares=shares),)
+
+
+def _wall(parallel: int, draw: random.Random) -> tuple[Lane, ...]:
+    return _walled(parallel, draw, told=True)
+
+
+def _blind_wall(parallel: int, draw: random.Random) -> tuple[Lane, ...]:
+    return _walled(parallel, draw, told=False)
+
+
+def _walled(parallel: int, draw: random.Random, *, told: bool) -> tuple[Lane, ...]:
+    start = draw.uniform(600.0, 1200.0)
+    # Texts tell whole minutes, so real windows end on them.
+    wall = Wall(start, 60.0 * round(start / 60.0) + 2 * HOUR, told=told)
+    return (Lane(rates=Rates(rate_for(parallel, TIGHT_RATE)), wall=wall),)
+
+
+def _outage(parallel: int, draw: random.Random) -> tuple[Lane, ...]:
+    start = draw.uniform(500.0, 900.0)
+    return (Lane(slots=slots_for(parallel, WIDE), outage=Outage(start, start + 600.0)),)
+
+
+def _hang(parallel: int, draw: random.Random) -> tuple[Lane, ...]:
+    start = draw.uniform(500.0, 900.0)
+    slots = slots_for(parallel, WIDE)
+    outage = Outage(start, start + 900.0, hangs=True)
+    return (Lane(slots=slots, outage=outage), Lane(slots=max(1, slots // 2)))
+
+
+def _part(parallel: int, draw: random.Random) -> tuple[Lane, ...]:
+    start = draw.uniform(300.0, 600.0)
+    return (Lane(slots=slots_for(parallel, WIDE), errors=(start, start + 0.5 * HOUR, 0.3)),)
+
+
+def _model(parallel: int, draw: random.Random) -> tuple[Lane, ...]:
+    start = draw.uniform(300.0, 600.0)
+    broken = Outage(start, start + 0.5 * HOUR)
+    second = Lane(rates=Rates(rate_for(parallel, TIGHT_RATE / 2)))
+    return (Lane(slots=slots_for(parallel, WIDE), outage=broken), second)
+
+
+def _cap(parallel: int, draw: random.Random) -> tuple[Lane, ...]:
+    del draw
+    return (Lane(slots=slots_for(parallel, TIGHT_SLOTS), told_cap=True),)
+
+
+def _stalls(parallel: int, draw: random.Random) -> tuple[Lane, ...]:
+    del draw
+    return (Lane(slots=slots_for(parallel, WIDE), stalls=0.02),)
+
+
+SCENARIOS: dict[str, tuple[str, Maker]] = {
+    "U1hdr": ("buckets with headers", _headers),
+    "U1free": ("buckets, nothing told", _free),
+    "U1blind": ("as before, refusals count", _blind),
+    "U2hidden": ("capacity that moves", _hidden),
+    "U3wall": ("2 h wall, reset told", _wall),
+    "U3blind": ("2 h wall, nothing told", _blind_wall),
+    "U4out": ("10 min of 5xx", _outage),
+    "U4hang": ("15 min hang, second lane", _hang),
+    "U4part": ("30 min of 30 % errors", _part),
+    "U4model": ("one model down 30 min", _model),
+    "U5conc": ("so many streams at once", _cap),
+    "Stall": ("2 % of streams freeze", _stalls),
+}

@@ -1,0 +1,95 @@
+"""Hold the controller to the numbers it must reach at N = 64.
+
+Laws: (1) the numbers are those of the issue, bounds included; (2) what was not run is not judged;
+(3) a cell is the mean over the seeds, rounded as it is shown; surfaced failures are never averaged.
+Not here: showing everything else (table.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lanes_bench.measures import Outcome
+from lanes_bench.policies import OURS
+from lanes_bench.table import mean
+
+JUDGED_SIZE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The most that a policy may need in a scenario; None is not bounded."""
+
+    policy: str
+    scenario: str
+    ratio: float
+    waste: float | None = None
+
+
+VISIBLE = ("U1hdr", "U3wall", "U3blind", "U4out", "U4hang", "U4model", "U5conc")
+TARGETS = (
+    Target("jackline", "U1hdr", 1.05, 0.01),
+    Target("jackline", "U1free", 1.25, 0.15),
+    Target("jackline", "U1blind", 1.25, 0.15),
+    Target("jackline", "U2hidden", 1.35, 0.06),
+    Target("jackline", "U3wall", 1.02, 0.01),
+    Target("jackline", "U3blind", 1.05, 0.03),
+    Target("jackline", "U4out", 1.16, 0.03),
+    Target("jackline", "U4hang", 1.22, 0.03),
+    Target("jackline", "U4part", 1.27, None),
+    Target("jackline", "U4model", 1.22, 0.03),
+    Target("jackline", "U5conc", 1.11, 0.02),
+    Target("jackline", "Stall", 1.22, 0.04),
+    *(Target("jackline_exact", scenario, 1.03) for scenario in VISIBLE),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One target, and whether it was met."""
+
+    met: bool
+    text: str
+
+
+def judge(outcomes: Sequence[Outcome]) -> list[Verdict]:
+    """A verdict for every target that was measured."""
+    verdicts = [
+        _verdict(target, runs)
+        for target in TARGETS
+        if (
+            runs := [
+                each
+                for each in outcomes
+                if (each.policy, each.scenario, each.parallel)
+                == (target.policy, target.scenario, JUDGED_SIZE)
+            ]
+        )
+    ]
+    ours = [each for each in outcomes if each.policy in OURS]
+    if ours:
+        verdicts.append(_never(ours, "retryable failures surfaced", sum(o.surfaced for o in ours)))
+        unfinished = sum(not each.finished for each in ours)
+        verdicts.append(_never(ours, "runs that did not finish", unfinished))
+        known = [each for each in ours if each.scenario == "U3wall"]
+        if known:
+            into = sum(each.into_wall for each in known)
+            verdicts.append(_never(known, "requests sent into a wall that was told", into))
+    return verdicts
+
+
+def _verdict(target: Target, runs: Sequence[Outcome]) -> Verdict:
+    ratio = round(mean([each.ratio for each in runs]), 2)
+    waste = round(mean([each.waste for each in runs]), 2)
+    met = ratio <= target.ratio and (target.waste is None or waste <= target.waste)
+    bound = "" if target.waste is None else f" and {target.waste:.2f}"
+    return Verdict(
+        met and all(each.finished for each in runs),
+        f"{target.policy:<15} {target.scenario:<9} {ratio:.2f} / {waste:.2f}"
+        f"  (at most {target.ratio:.2f}{bound})",
+    )
+
+
+def _never(runs: Sequence[Outcome], what: str, count: int) -> Verdict:
+    return Verdict(count == 0, f"{what}: {count} in {len(runs)} runs (must be 0)")

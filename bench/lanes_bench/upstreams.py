@@ -1,0 +1,105 @@
+"""Turn a scenario's lanes into providers of the simulator.
+
+Laws: (1) everything comes from the scenario and the seed; (2) each lane is a provider of its own.
+Not here: what a provider does with these settings (jackline.simulator).
+"""
+
+from __future__ import annotations
+
+import math
+import random
+
+from jackline.simulator.exchange import SimRequest
+from jackline.simulator.faults import Effect, Fault, ResetTold
+from jackline.simulator.limits import (
+    BucketSettings,
+    ConcurrencySettings,
+    Counts,
+    HiddenCapacitySettings,
+)
+from jackline.simulator.provider import Provider
+from jackline.simulator.recovery import RecoverySettings
+from jackline.simulator.settings import ProviderSettings
+from lanes_bench.scenarios import HIDDEN_EVERY, RAMP_FROM, Lane, Outage, Rates, Scenario, Wall
+from lanes_bench.workload import Step
+
+MODEL = "claude-sonnet-4-6"
+
+
+def providers(scenario: Scenario, seed: int) -> list[Provider]:
+    """One provider for each lane of the scenario."""
+    return [
+        Provider(_settings(lane), random.Random(f"lane {scenario.name} {index} {seed}"))  # noqa: S311
+        for index, lane in enumerate(scenario.lanes)
+    ]
+
+
+def request_for(step: Step) -> SimRequest:
+    """The request that carries one step of an agent."""
+    return SimRequest(
+        model=MODEL,
+        input_tokens=step.input_tokens,
+        output_tokens=step.output_tokens,
+        service=step.service,
+    )
+
+
+def _settings(lane: Lane) -> ProviderSettings:
+    cap = None
+    if math.isfinite(lane.slots) and not lane.shares:
+        cap = ConcurrencySettings(int(lane.slots), labelled=lane.told_cap)
+    hidden = None
+    if lane.shares:
+        hidden = HiddenCapacitySettings(lane.slots, every=HIDDEN_EVERY, schedule=lane.shares)
+    return ProviderSettings(
+        buckets=() if lane.rates is None else _buckets(lane.rates),
+        concurrency=cap,
+        hidden=hidden,
+        faults=tuple(_faults(lane)),
+    )
+
+
+def _buckets(rates: Rates) -> tuple[BucketSettings, ...]:
+    names = (Counts.REQUESTS, Counts.INPUT_TOKENS, Counts.OUTPUT_TOKENS)
+    return tuple(
+        BucketSettings(
+            counts,
+            per_minute=60.0 * rate,
+            burst_seconds=burst,
+            headers=rates.told,
+            retry_after=rates.told,
+            labelled=rates.told,
+            rejects_consume=rates.rejects_consume and counts is Counts.REQUESTS,
+        )
+        for counts, (rate, burst) in zip(names, rates.buckets(), strict=True)
+    )
+
+
+def _faults(lane: Lane) -> list[Fault]:
+    faults = []
+    if lane.wall is not None:
+        faults.append(_wall(lane.wall))
+    if lane.outage is not None:
+        faults.append(_outage(lane.outage, lane.slots))
+    if lane.errors is not None:
+        start, until, share = lane.errors
+        faults.append(Fault(Effect.SERVER_ERROR, start, until, share=share))
+    if lane.stalls:
+        faults.append(Fault(Effect.SILENCE, share=lane.stalls))
+    return faults
+
+
+def _wall(wall: Wall) -> Fault:
+    told: ResetTold = "text" if wall.told else "no"
+    return Fault(Effect.QUOTA_WALL, wall.start, wall.end, reset_told=told)
+
+
+def _outage(outage: Outage, slots: float) -> Fault:
+    return Fault(
+        Effect.HANG if outage.hangs else Effect.SERVER_ERROR,
+        outage.start,
+        outage.end,
+        kills_in_flight=0.0 if outage.hangs else outage.killed,
+        freezes_in_flight=outage.hangs,
+        recovery=RecoverySettings(streams=slots, first=RAMP_FROM, seconds=outage.ramp),
+    )

@@ -1,0 +1,119 @@
+"""Answer the control endpoint: change faults while running, start anew, read the ledger.
+
+Laws: (1) what it takes is what scenarios hold, checked the same way; (2) errors are JSON with a
+sentence and, where there is one, the next step.
+Not here: what the orders do (playing.py).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from jackline.errors import BadArgumentError, JacklineError, UnreadableError
+from jackline.simulator.faults import Fault
+from jackline.simulator.playing import Playing
+from jackline.simulator.scenario import from_document, load, read_table
+
+PREFIX = "/_control"
+ROUTES = {
+    "GET /_control/ledger": "every request and the counts",
+    "GET /_control/summary": "the counts",
+    "GET /_control/faults": "the faults at work, with their handles",
+    "POST /_control/faults": "add a fault: the keys of a scenario's [[fault]], seconds from now",
+    "DELETE /_control/faults": "end all faults",
+    "DELETE /_control/faults/HANDLE": "end one fault",
+    "POST /_control/reset": "an empty ledger and full buckets",
+    "GET /_control/settings": "the settings at work",
+    "POST /_control/settings": "a scenario as JSON, or {'scenario': NAME}; begins anew",
+}
+
+
+def answer(playing: Playing, method: str, path: str, raw: bytes) -> tuple[int, bytes]:
+    """The status and the JSON body for a request to the control endpoint."""
+    order = path.partition(PREFIX)[2].strip("/")
+    try:
+        document = _carry_out(playing, method, order, raw)
+    except JacklineError as error:
+        return error.http_status, json.dumps({"error": error.to_json()}).encode()
+    return 200, json.dumps(document, default=str).encode()
+
+
+def _carry_out(playing: Playing, method: str, order: str, raw: bytes) -> object:
+    what, _, handle = order.partition("/")
+    if what == "faults" and method == "DELETE":
+        playing.clear_faults(_handle(handle) if handle else None)
+        return {"cleared": handle or "all"}
+    if method == "POST":
+        return _post(playing, order, _object(raw))
+    if method == "GET":
+        return _get(playing, order)
+    raise _unknown(method, order)
+
+
+def _get(playing: Playing, order: str) -> object:
+    provider = playing.provider
+    if order == "ledger":
+        return provider.ledger.to_json()
+    if order == "summary":
+        return provider.ledger.summary()
+    if order == "faults":
+        now = playing.now()
+        at_work = [active for active in provider.faults if not active.over(now)]
+        return {"now": now, "faults": [_fault_json(one.handle, one.fault) for one in at_work]}
+    if order == "settings":
+        return json_ready(asdict(playing.settings))
+    if order == "":
+        return {"routes": ROUTES}
+    raise _unknown("GET", order)
+
+
+def _post(playing: Playing, order: str, document: dict[str, Any]) -> object:
+    if order == "faults":
+        return {"handle": playing.add_fault(read_table(Fault, document, "fault"))}
+    if order == "reset":
+        playing.restart()
+        return {"reset": True}
+    if order == "settings":
+        named = document.get("scenario")
+        scenario = load(named) if isinstance(named, str) else from_document("settings", document)
+        playing.restart(scenario.settings, scenario.mind)
+        return {"scenario": scenario.name, "description": scenario.description}
+    raise _unknown("POST", order)
+
+
+def _fault_json(handle: int, fault: Fault) -> object:
+    return {"handle": handle, **json_ready(asdict(fault))}
+
+
+def json_ready(document: dict[str, Any]) -> dict[str, Any]:
+    """The document without what JSON cannot say: an endless time becomes null."""
+    ready: dict[str, Any] = json.loads(json.dumps(document, default=str), parse_constant=_no_number)
+    return ready
+
+
+def _no_number(_name: str) -> None:
+    return None
+
+
+def _object(raw: bytes) -> dict[str, Any]:
+    try:
+        document = json.loads(raw or b"{}")
+    except ValueError as error:
+        raise BadArgumentError(f"the body is not JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise BadArgumentError("the body is not a JSON object")
+    return document
+
+
+def _handle(text: str) -> int:
+    if not text.isdecimal():
+        raise BadArgumentError(f"{text!r} is not a handle", next="GET /_control/faults lists them")
+    return int(text)
+
+
+def _unknown(method: str, order: str) -> JacklineError:
+    return UnreadableError(
+        f"there is no {method} {PREFIX}/{order}", next=f"GET {PREFIX}/ lists what there is"
+    )

@@ -1,0 +1,153 @@
+"""Remember every request and what became of it: the truth that tests and drills read.
+
+Laws: (1) every request stands here once and ends at most once; (2) useful + wasted + open = all;
+(3) no prompt and no answer is kept, only hashes and numbers.
+Not here: judging a client (the tests), our own metrics (telemetry/).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+
+from jackline.simulator.exchange import SimRequest
+
+
+class Outcome(StrEnum):
+    """What became of a request."""
+
+    OPEN = "open"
+    COMPLETED = "completed"
+    REJECTED = "rejected"
+    BROKEN = "broken"
+    CANCELLED = "cancelled"
+
+
+@dataclass(slots=True)
+class Entry:
+    """One request; `why` names the status or the way it broke."""
+
+    id: int
+    model: str
+    session: str
+    agent: str
+    body_hash: str
+    arrived: float
+    input_tokens: int
+    output_tokens: int = 0
+    outcome: Outcome = Outcome.OPEN
+    why: str = ""
+    first_byte: float | None = None
+    ended: float | None = None
+    wall: bool = False
+    after_wall: bool = False
+    """Sent into a wall that had already been announced to this model's callers."""
+
+
+class Ledger:
+    """All entries in order of arrival, and running counts."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.outcomes: Counter[str] = Counter()
+        self.reasons: Counter[str] = Counter()
+        self.after_wall = 0
+        self._wall_told: dict[str, float] = {}
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    @property
+    def useful(self) -> int:
+        """Requests that got their whole answer."""
+        return self.outcomes[Outcome.COMPLETED]
+
+    @property
+    def wasted(self) -> int:
+        """Requests that ended without a whole answer."""
+        return len(self.entries) - self.useful - self.open
+
+    @property
+    def open(self) -> int:
+        """Requests that still wait, hung ones among them."""
+        return len(self.entries) - sum(self.outcomes.values())
+
+    @property
+    def repeated(self) -> int:
+        """Completed requests whose very body had been completed before for the same agent."""
+        done = Counter(
+            (entry.session, entry.agent, entry.body_hash)
+            for entry in self.entries
+            if entry.body_hash and entry.outcome is Outcome.COMPLETED
+        )
+        return done.total() - len(done)
+
+    def opened(self, id: int, now: float, request: SimRequest) -> Entry:  # noqa: A002
+        """Write down an arrival."""
+        entry = Entry(
+            id,
+            request.model,
+            request.session,
+            request.agent,
+            request.body_hash,
+            now,
+            request.input_tokens,
+        )
+        self.entries.append(entry)
+        return entry
+
+    def let_in(self, entry: Entry) -> None:
+        """An arrival was admitted, so a wall before its model has fallen."""
+        if self._wall_told:
+            self._wall_told.pop(entry.model, None)
+
+    def met_wall(self, entry: Entry) -> None:
+        """An arrival ran into a wall."""
+        entry.wall = True
+        told = self._wall_told.get(entry.model)
+        if told is not None and entry.arrived >= told:
+            entry.after_wall = True
+            self.after_wall += 1
+
+    def ended(
+        self, entry: Entry, now: float, outcome: Outcome, why: str, output_tokens: int = 0
+    ) -> None:
+        """Write down the end of a request."""
+        entry.outcome = outcome
+        entry.why = why
+        entry.ended = now
+        entry.output_tokens = output_tokens
+        self.outcomes[outcome] += 1
+        self.reasons[why] += 1
+        if entry.wall:
+            self._wall_told.setdefault(entry.model, now)
+
+    def summary(self) -> dict[str, object]:
+        """The counts, ready for JSON."""
+        return {
+            "requests": len(self.entries),
+            "useful": self.useful,
+            "wasted": self.wasted,
+            "open": self.open,
+            "after_wall": self.after_wall,
+            "repeated": self.repeated,
+            "outcomes": {str(name): count for name, count in sorted(self.outcomes.items())},
+            "reasons": dict(sorted(self.reasons.items())),
+            "input_tokens": sum(entry.input_tokens for entry in self._completed()),
+            "output_tokens": sum(entry.output_tokens for entry in self._completed()),
+            "wasted_output_tokens": sum(
+                entry.output_tokens for entry in self.entries if entry.outcome != Outcome.COMPLETED
+            ),
+        }
+
+    def to_json(self) -> dict[str, object]:
+        """The counts and every entry, ready for JSON."""
+        return {**self.summary(), "entries": [asdict(entry) for entry in self.entries]}
+
+    def _completed(self) -> Iterator[Entry]:
+        return (entry for entry in self.entries if entry.outcome is Outcome.COMPLETED)

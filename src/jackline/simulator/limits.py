@@ -1,0 +1,231 @@
+"""Refuse what passes a rate, a number of streams at once, or a capacity that nobody announces.
+
+Laws: (1) a limit checks before anything is taken, so a request that another limit refuses costs
+nothing here (unless rejects consume); (2) a bucket never holds more than its cap; (3) announced
+numbers are those of the moment of admission, after the request itself was taken.
+Not here: subscription windows (windows.py), faults (faults.py), what a client makes of it.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from jackline.simulator.calendar import Calendar
+from jackline.simulator.exchange import SimRequest
+from jackline.simulator.lots import branch
+from jackline.simulator.refusals import (
+    OVERLOADED,
+    THROTTLED,
+    TOO_MANY_CONNECTIONS,
+    Refusal,
+    over_rate,
+)
+
+
+class Limit(Protocol):
+    """What the provider asks of each limit, in this order; `in_flight` are admitted streams."""
+
+    def check(self, now: float, request: SimRequest, in_flight: int) -> Refusal | None:
+        """The refusal, or None when this limit would let the request in."""
+        ...
+
+    def take(self, now: float, request: SimRequest) -> None:
+        """Count a request that every limit has let in."""
+        ...
+
+    def turned_away(self, now: float, request: SimRequest) -> None:
+        """Count a request that some limit refused."""
+        ...
+
+    def finished(self, now: float, request: SimRequest, output_tokens: int) -> None:
+        """Count the tokens that an admitted request has generated."""
+        ...
+
+    def announce(self, now: float, request: SimRequest, headers: dict[str, str]) -> None:
+        """Add what this limit tells the sender of this request."""
+        ...
+
+
+class Counts(StrEnum):
+    """What a bucket counts; the value is its name in the headers."""
+
+    REQUESTS = "requests"
+    INPUT_TOKENS = "input-tokens"
+    OUTPUT_TOKENS = "output-tokens"
+
+
+@dataclass(frozen=True, slots=True)
+class BucketSettings:
+    """A limit per minute, with the burst it allows and what it tells about itself."""
+
+    counts: Counts
+    per_minute: float
+    burst_seconds: float = 60.0
+    headers: bool = True
+    retry_after: bool = True
+    labelled: bool = True
+    """Whether the refusing text names the limit; else it is the plain "Rate limited"."""
+    rejects_consume: bool = False
+    model: str = ""
+    """A part of the names of the models that this bucket counts; "" counts all together."""
+
+
+class Bucket:
+    """A token bucket; output is debited when it is known, so its level may fall below zero."""
+
+    def __init__(self, settings: BucketSettings, calendar: Calendar, start: float) -> None:
+        self.settings = settings
+        self.rate = settings.per_minute / 60.0
+        self.cap = self.rate * settings.burst_seconds
+        self._calendar = calendar
+        self._level = self.cap
+        self._at = start
+        self._reset_text = (-1, "")
+        prefix = f"anthropic-ratelimit-{settings.counts.value}"
+        self._names = (f"{prefix}-limit", f"{prefix}-remaining", f"{prefix}-reset")
+        self._limit_text = str(round(settings.per_minute))
+
+    def level(self, now: float) -> float:
+        """What the bucket holds."""
+        if now > self._at:
+            self._level = min(self.cap, self._level + self.rate * (now - self._at))
+            self._at = now
+        return self._level
+
+    def _need(self, request: SimRequest) -> float:
+        if self.settings.model not in request.model:
+            return 0.0
+        if self.settings.counts is Counts.INPUT_TOKENS:
+            return request.input_tokens
+        return 1.0
+
+    def check(self, now: float, request: SimRequest, in_flight: int) -> Refusal | None:  # noqa: ARG002
+        """Refuse what the bucket cannot pay; output counts against whoever comes next."""
+        need = self._need(request)
+        missing = need - self.level(now)
+        if missing <= 1e-9 or not need:
+            return None
+        refusal = THROTTLED
+        if self.settings.labelled:
+            unit = self.settings.counts.value.replace("-", " ")
+            refusal = over_rate(round(self.settings.per_minute), unit, request.model)
+        if not self.settings.retry_after:
+            return refusal
+        # A request larger than the bucket never fits; a provider announces a full bucket then.
+        wait = min(missing, self.cap - self._level) / self.rate
+        return Refusal(refusal.status, refusal.body, {"retry-after": self._calendar.wait(wait)})
+
+    def take(self, now: float, request: SimRequest) -> None:
+        """Debit requests and input at once."""
+        if self.settings.counts is not Counts.OUTPUT_TOKENS:
+            self._level = self.level(now) - self._need(request)
+
+    def turned_away(self, now: float, request: SimRequest) -> None:
+        """Debit a refused request too, where the provider does so; never below zero."""
+        if self.settings.rejects_consume and self.settings.counts is not Counts.OUTPUT_TOKENS:
+            level = self.level(now)
+            self._level = min(level, max(0.0, level - self._need(request)))
+
+    def finished(self, now: float, request: SimRequest, output_tokens: int) -> None:
+        """Debit output when it has been generated."""
+        if self.settings.counts is Counts.OUTPUT_TOKENS and self._need(request):
+            self._level = self.level(now) - output_tokens
+
+    def announce(self, now: float, request: SimRequest, headers: dict[str, str]) -> None:
+        """The limit, what remains of it, and when it will be full again."""
+        if not self.settings.headers or self.settings.model not in request.model:
+            return
+        level = self.level(now)
+        full_at = now + (self.cap - level) / self.rate
+        second = self._calendar.epoch_seconds(full_at)
+        if second != self._reset_text[0]:
+            self._reset_text = (second, self._calendar.rfc3339(full_at))
+        limit, remaining, reset = self._names
+        headers[limit] = self._limit_text
+        headers[remaining] = str(max(0, math.floor(level + 1e-9)))
+        headers[reset] = self._reset_text[1]
+
+
+class _Untold:
+    """A limit that counts nothing but streams and announces nothing."""
+
+    def take(self, now: float, request: SimRequest) -> None:
+        """Nothing to count."""
+
+    def turned_away(self, now: float, request: SimRequest) -> None:
+        """Nothing to count."""
+
+    def finished(self, now: float, request: SimRequest, output_tokens: int) -> None:
+        """Nothing to count."""
+
+    def announce(self, now: float, request: SimRequest, headers: dict[str, str]) -> None:
+        """Nothing to tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConcurrencySettings:
+    """So many streams at once; with `labelled`, the refusal says so."""
+
+    streams: int
+    labelled: bool = True
+
+
+class ConcurrencyCap(_Untold):
+    """Refuses one stream too many."""
+
+    def __init__(self, settings: ConcurrencySettings) -> None:
+        self.settings = settings
+
+    def check(self, now: float, request: SimRequest, in_flight: int) -> Refusal | None:  # noqa: ARG002
+        """Refuse above the cap."""
+        if in_flight < self.settings.streams:
+            return None
+        return TOO_MANY_CONNECTIONS if self.settings.labelled else THROTTLED
+
+
+@dataclass(frozen=True, slots=True)
+class HiddenCapacitySettings:
+    """Streams at once, of which a share is there; the share changes every so many seconds.
+
+    With `schedule`, the shares follow it and the last one stays; else each is drawn between `low`
+    and `high`. Refusals are 529 with probability `overloaded_share`, else unlabelled 429.
+    """
+
+    streams: float
+    low: float = 0.35
+    high: float = 1.0
+    every: float = 120.0
+    schedule: Sequence[float] = ()
+    overloaded_share: float = 0.5
+
+
+class HiddenCapacity(_Untold):
+    """Refuses above a capacity that moves; what it is does not depend on the traffic."""
+
+    def __init__(self, settings: HiddenCapacitySettings, draw: random.Random, start: float) -> None:
+        self.settings = settings
+        self._start = start
+        self._shares = list(settings.schedule)
+        self._moves = branch(draw)
+        self._refusals = branch(draw)
+
+    def capacity(self, now: float) -> float:
+        """The streams that fit now; at least one, so that work can always go on."""
+        period = max(0, int((now - self._start) / self.settings.every))
+        if self.settings.schedule:
+            period = min(period, len(self._shares) - 1)
+        while len(self._shares) <= period:
+            self._shares.append(self._moves.uniform(self.settings.low, self.settings.high))
+        return max(1.0, self.settings.streams * self._shares[period])
+
+    def check(self, now: float, request: SimRequest, in_flight: int) -> Refusal | None:  # noqa: ARG002
+        """Refuse above the hidden capacity, in the words of an overload or of a throttle."""
+        if in_flight + 1 <= self.capacity(now):
+            return None
+        overloaded = self._refusals.random() < self.settings.overloaded_share
+        return OVERLOADED if overloaded else THROTTLED

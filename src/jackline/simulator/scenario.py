@@ -1,0 +1,218 @@
+"""Turn a scenario, a small TOML document, into a provider's settings and a mind.
+
+Laws: (1) an unknown or impossible key is an error that names it; (2) times are seconds from the
+start; (3) packaged scenarios are found by name.
+Not here: what the settings do (provider.py), the values' own meaning (their classes).
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from importlib import resources
+from pathlib import Path
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from jackline.errors import BadArgumentError, UnreadableError
+from jackline.simulator.faults import Fault
+from jackline.simulator.limits import BucketSettings, ConcurrencySettings, HiddenCapacitySettings
+from jackline.simulator.mind import UNDERSTOOD, Mind, Rule, Say, long_answer
+from jackline.simulator.service import ServiceSettings
+from jackline.simulator.settings import MODELS, ProviderSettings
+from jackline.simulator.windows import WindowSettings
+
+T = TypeVar("T")
+
+_SHARES = {
+    "share",
+    "kills_in_flight",
+    "at_share",
+    "first",
+    "low",
+    "high",
+    "overloaded_share",
+}
+_ABOVE_ZERO = {"per_minute", "burst_seconds", "every", "tokens_per_second", "slowness"}
+_ABOVE_ZERO |= {"median", "seconds", "herd_window", "mean_service", "streams", "tokens"}
+
+
+@dataclass(frozen=True, slots=True)
+class RuleTable:
+    """`[[rule]]`: conditions, and what is said; calls are `{ name = "…", input = { … } }`."""
+
+    text: str = ""
+    calls: tuple[CallTable, ...] = ()
+    tokens: int = 0
+    """Say so many tokens of filler instead of `text`."""
+    tokens_per_second: float | None = None
+    delay: float = 0.0
+    fault: Fault | None = None
+    prompt: str = ""
+    latest: str = ""
+    results: str = ""
+    offers: str = ""
+    model: str = ""
+    sub_agent: bool | None = None
+    turn: int | None = None
+    call: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CallTable:
+    """One tool call of a rule."""
+
+    name: str
+    input: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioTable:
+    """The whole document."""
+
+    description: str = ""
+    answer_tokens: int = 0
+    """How long the answers of a mind without a fitting rule are; 0 says "Understood."."""
+    models: tuple[str, ...] = MODELS
+    service: ServiceSettings = field(default_factory=ServiceSettings)
+    bucket: tuple[BucketSettings, ...] = ()
+    concurrency: ConcurrencySettings | None = None
+    hidden: HiddenCapacitySettings | None = None
+    window: tuple[WindowSettings, ...] = ()
+    fault: tuple[Fault, ...] = ()
+    rule: tuple[RuleTable, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """What a server is started with."""
+
+    name: str
+    description: str
+    settings: ProviderSettings
+    mind: Mind
+
+
+def packaged_names() -> list[str]:
+    """The scenarios that come with Jackline."""
+    folder = resources.files("jackline.simulator") / "scenarios"
+    return sorted(file.name[:-5] for file in folder.iterdir() if file.name.endswith(".toml"))
+
+
+def load(named: str) -> Scenario:
+    """The scenario in this file, or the packaged one of this name."""
+    if named in packaged_names():
+        place = resources.files("jackline.simulator") / "scenarios" / f"{named}.toml"
+        return parse(named, place.read_text(encoding="utf-8"))
+    try:
+        return parse(named, Path(named).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UnreadableError(
+            f"the scenario {named} cannot be read: {error.strerror}",
+            next=f"name a TOML file, or one of {', '.join(packaged_names())}",
+        ) from error
+    except UnicodeDecodeError as error:
+        raise BadArgumentError(f"the scenario {named} is not UTF-8 text") from error
+
+
+def parse(name: str, text: str) -> Scenario:
+    """The scenario that a TOML text describes."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadArgumentError(f"the scenario {name} is not TOML: {error}") from error
+    return from_document(name, document)
+
+
+def from_document(name: str, document: Mapping[str, Any]) -> Scenario:
+    """The scenario that a parsed document describes."""
+    table = read_table(ScenarioTable, document, "")
+    settings = ProviderSettings(
+        buckets=table.bucket,
+        concurrency=table.concurrency,
+        hidden=table.hidden,
+        windows=table.window,
+        faults=table.fault,
+        service=table.service,
+        models=table.models,
+    )
+    fallback = long_answer(table.answer_tokens) if table.answer_tokens else UNDERSTOOD
+    mind = Mind(tuple(_rule(one) for one in table.rule), fallback)
+    return Scenario(name, table.description, settings, mind)
+
+
+def _rule(table: RuleTable) -> Rule:
+    text = long_answer(table.tokens).text if table.tokens else table.text
+    calls = tuple((call.name, call.input) for call in table.calls)
+    return Rule(
+        table.fault or Say(text, calls, table.delay, table.tokens_per_second),
+        prompt=table.prompt,
+        latest=table.latest,
+        results=table.results,
+        offers=table.offers,
+        model=table.model,
+        sub_agent=table.sub_agent,
+        turn=table.turn,
+        call=table.call,
+    )
+
+
+def read_table(kind: type[T], table: object, where: str) -> T:
+    """The value of this class that a table describes; errors name the key at fault."""
+    _check_keys(kind, table, where)
+    try:
+        return msgspec.convert(table, kind)
+    except msgspec.ValidationError as error:
+        raise BadArgumentError(_in_our_words(str(error), where)) from error
+
+
+def _in_our_words(message: str, where: str) -> str:
+    """`Expected … - at `$.fault[0].share`` as `fault[0].share: expected …`."""
+    what, _, path = message.partition(" - at ")
+    key = path.strip("`").removeprefix("$").removeprefix(".")
+    return f"{_join(where, key) or 'scenario'}: {what[:1].lower()}{what[1:]}"
+
+
+def _check_keys(kind: type[Any], table: object, where: str) -> None:
+    if not isinstance(table, Mapping):
+        return
+    hints = get_type_hints(kind)
+    for key, value in table.items():
+        place = _join(where, str(key))
+        if key not in {one.name for one in fields(kind)}:
+            raise BadArgumentError(
+                f"{place}: there is no such key", next=f"use one of {', '.join(sorted(hints))}"
+            )
+        _check_range(str(key), value, place)
+        inner = _table_class(hints[key])
+        if inner is not None:
+            many = value if isinstance(value, list) else [value]
+            for number, one in enumerate(many):
+                _check_keys(inner, one, f"{place}[{number}]" if value is many else place)
+
+
+def _check_range(key: str, value: object, place: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return
+    if key in _SHARES and not 0 <= value <= 1:
+        raise BadArgumentError(f"{place}: {value} is not a share between 0 and 1")
+    if key in _ABOVE_ZERO and not value > 0:
+        raise BadArgumentError(f"{place}: {value} is not above zero")
+    if not value >= 0:
+        raise BadArgumentError(f"{place}: {value} is below zero")
+
+
+def _table_class(hint: object) -> type[Any] | None:
+    """The dataclass inside `X`, `X | None` or `tuple[X, ...]`."""
+    if isinstance(hint, type) and is_dataclass(hint):
+        return hint
+    if get_origin(hint) in (Union, UnionType, tuple):
+        return next((found for one in get_args(hint) if (found := _table_class(one))), None)
+    return None
+
+
+def _join(where: str, key: str) -> str:
+    return f"{where}.{key}" if where and key else where or key

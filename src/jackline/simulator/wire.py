@@ -1,0 +1,182 @@
+"""Write replies as the bytes that an Anthropic endpoint sends.
+
+Laws: (1) pure: values in, bytes out; (2) a stream is a list of whole events, so that a shell can
+stop between any two; (3) usage adds up: fresh, newly cached and cached input make the whole.
+Not here: when each piece is sent (answering.py), the other dialects (openai_responses.py).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from jackline.simulator.conversation import Asked, JsonObject
+from jackline.simulator.mind import Say
+
+SSE = "text/event-stream; charset=utf-8"
+JSON = "application/json"
+LETTERS_PER_DELTA = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A reply about to be written, and the request it answers."""
+
+    serial: int
+    asked: Asked
+    say: Say
+
+    @property
+    def id(self) -> str:
+        """An identifier that no other reply of this server has."""
+        return f"sim{self.serial:05d}"
+
+
+class Answer(NamedTuple):
+    """The pieces of a whole answer; the last `closing` ones say that it is whole."""
+
+    content_type: str
+    pieces: Sequence[bytes]
+    closing: int
+
+
+class Dialect(Protocol):
+    """A wire format: one implementation per family of endpoints."""
+
+    def whole(self, message: Message) -> Answer:
+        """The answer in one document."""
+        ...
+
+    def stream(self, message: Message) -> Answer:
+        """The answer as events."""
+        ...
+
+    def error_event(self, body: str) -> bytes:
+        """An error told inside a stream."""
+        ...
+
+    def ping(self) -> bytes:
+        """A sign of life that says nothing."""
+        ...
+
+
+def sse(event: JsonObject) -> bytes:
+    """One server-sent event."""
+    return f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
+
+
+def request_id(serial: int) -> str:
+    """The id under which a request is known to both sides."""
+    return f"req_sim{serial:05d}"
+
+
+def with_request_id(body: str, serial: int) -> str:
+    """The API's error document with its request id; other bodies stay as they are."""
+    try:
+        document = json.loads(body)
+    except ValueError:
+        return body
+    if not isinstance(document, dict) or document.get("type") != "error":
+        return body
+    return json.dumps({**document, "request_id": document.get("request_id") or request_id(serial)})
+
+
+class AnthropicMessages:
+    """`POST /v1/messages`."""
+
+    def whole(self, message: Message) -> Answer:
+        """The message as one JSON document."""
+        return Answer(JSON, [json.dumps(self._document(message)).encode()], 0)
+
+    def stream(self, message: Message) -> Answer:
+        """The message as events, words and arguments in small deltas."""
+        whole = self._document(message)
+        usage = whole["usage"]
+        start = {
+            **whole,
+            "content": [],
+            "stop_reason": None,
+            "usage": {**usage, "output_tokens": 1},
+        }
+        stop = {"stop_reason": whole["stop_reason"], "stop_sequence": None}
+        events: list[JsonObject] = [{"type": "message_start", "message": start}]
+        for index, block in enumerate(whole["content"]):
+            events += _block_events(index, block)
+        events.append({"type": "message_delta", "delta": stop, "usage": usage})
+        events.append({"type": "message_stop"})
+        return Answer(SSE, [sse(event) for event in events], 2)
+
+    def error_event(self, body: str) -> bytes:
+        """`event: error` with the API's error document."""
+        return f"event: error\ndata: {body}\n\n".encode()
+
+    def ping(self) -> bytes:
+        """`event: ping`."""
+        return sse({"type": "ping"})
+
+    def count_tokens(self, asked: Asked) -> bytes:
+        """The reply of `/v1/messages/count_tokens`."""
+        return json.dumps({"input_tokens": asked.input_tokens}).encode()
+
+    def models(self, names: Sequence[str]) -> bytes:
+        """The reply of `/v1/models`."""
+        data = [
+            {
+                "type": "model",
+                "id": name,
+                "display_name": name,
+                "created_at": "2026-01-01T00:00:00Z",
+            }
+            for name in names
+        ]
+        ends = {"first_id": names[0] if names else None, "last_id": names[-1] if names else None}
+        return json.dumps({"data": data, "has_more": False, **ends}).encode()
+
+    def _document(self, message: Message) -> JsonObject:
+        asked, say = message.asked, message.say
+        fresh = min(3, asked.input_tokens)
+        return {
+            "id": f"msg_{message.id}",
+            "type": "message",
+            "role": "assistant",
+            "model": asked.model,
+            "content": list(_blocks(message)),
+            "stop_reason": say.stop_reason,
+            "stop_sequence": None,
+            "usage": {
+                "input_tokens": fresh,
+                "cache_creation_input_tokens": asked.input_tokens - asked.cached_tokens - fresh,
+                "cache_read_input_tokens": asked.cached_tokens,
+                "output_tokens": say.output_tokens,
+                "service_tier": "standard",
+            },
+        }
+
+
+def _blocks(message: Message) -> Iterable[JsonObject]:
+    if message.say.text:
+        yield {"type": "text", "text": message.say.text}
+    for index, (name, given) in enumerate(message.say.calls):
+        call = f"toolu_{message.id}{index:02d}"
+        yield {"type": "tool_use", "id": call, "name": name, "input": given}
+
+
+def _block_events(index: int, block: JsonObject) -> Iterable[JsonObject]:
+    """The start, the deltas and the end of a content block."""
+    if block["type"] == "text":
+        empty: JsonObject = {**block, "text": ""}
+        deltas = [{"type": "text_delta", "text": part} for part in _parts(block["text"])]
+    else:
+        empty = {**block, "input": {}}
+        written = _parts(json.dumps(block["input"]))
+        deltas = [{"type": "input_json_delta", "partial_json": part} for part in written]
+    yield {"type": "content_block_start", "index": index, "content_block": empty}
+    for delta in deltas:
+        yield {"type": "content_block_delta", "index": index, "delta": delta}
+    yield {"type": "content_block_stop", "index": index}
+
+
+def _parts(text: str) -> list[str]:
+    return [text[i : i + LETTERS_PER_DELTA] for i in range(0, len(text), LETTERS_PER_DELTA)]

@@ -1,0 +1,36 @@
+"""Offer the simulated provider as pytest fixtures: `pytest_plugins = ["jackline.testing.plugin"]`.
+
+Laws: (1) the only module of the product that imports pytest; (2) each test has a provider of its
+own, and nothing of it is left behind.
+Not here: the faults (provider.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from jackline.simulator.settings import ProviderSettings
+from jackline.testing.provider import DEFAULT_SETTINGS, SimulatedProvider
+
+
+@pytest.fixture
+def jackline_provider_settings() -> ProviderSettings:
+    """What the provider is made of; override it in a test module to change it."""
+    return DEFAULT_SETTINGS
+
+
+@pytest.fixture
+def jackline_provider(
+    jackline_provider_settings: ProviderSettings,
+) -> Iterator[SimulatedProvider]:
+    """A provider on a loopback port that answers at once until told otherwise."""
+    with SimulatedProvider(jackline_provider_settings) as provider:
+        yield provider
+
+
+@pytest.fixture
+def simulated_provider(jackline_provider: SimulatedProvider) -> SimulatedProvider:
+    """The same provider under its plain name."""
+    return jackline_provider

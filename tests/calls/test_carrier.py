@@ -1,0 +1,226 @@
+"""A call is carried to its end whatever the upstream does, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jackline.calls import Answer, Carrier, Request
+from jackline.clock import VirtualClock
+from jackline.errors import GaveUpError
+from jackline.lanes import LaneController, LaneSettings
+from jackline.testing import ScriptedUpstream, Step
+
+START = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
+OVERLOADED = Step(status=529, body=b'{"type":"error","error":{"type":"overloaded_error"}}')
+THROTTLED = Step(
+    status=429,
+    body=b'{"type":"error","error":{"type":"rate_limit_error","message":"Rate limited"}}',
+)
+BROKEN = Step(status=500, body=b"{}")
+INVALID = Step(
+    status=400,
+    body=json.dumps(
+        {"type": "error", "error": {"type": "invalid_request_error", "message": "bad"}}
+    ).encode(),
+)
+WALL = Step(
+    status=429,
+    headers={
+        "anthropic-ratelimit-unified-representative-claim": "five_hour",
+        "anthropic-ratelimit-unified-reset": str(int(START.timestamp()) + 3600),
+    },
+)
+GOOD = Step()
+
+
+class World:
+    """A carrier on a virtual clock, with two lanes and a scripted upstream."""
+
+    def __init__(self, scripts: dict[str, Sequence[Step]]) -> None:
+        self.clock = VirtualClock(START)
+        self.upstream = ScriptedUpstream(self.clock, scripts)
+        lanes = [LaneSettings("first", "a"), LaneSettings("second", "b")]
+        draw = random.Random(3).random  # noqa: S311 -- seeded, so that tests repeat
+        self.controller = LaneController(lanes, draw, now=START.timestamp())
+        self.carrier = Carrier(self.controller, self.upstream, self.clock)
+
+    def call(self, *lanes: str, patience: float | None = None) -> asyncio.Task[Answer]:
+        request = Request(b"{}", lanes or ("first",), input_tokens=100, max_tokens=100)
+        return asyncio.create_task(self.carrier.carry(request, patience=patience))
+
+    async def until_done(
+        self, tasks: Sequence[asyncio.Task[Answer]], longest: float = 8000
+    ) -> None:
+        waited = 0.0
+        while not all(task.done() for task in tasks):
+            assert waited < longest, "it takes too long"
+            await self.clock.advance(0.5)
+            waited += 0.5
+
+
+def play(scripts: dict[str, Sequence[Step]], scene: Callable[[World], Awaitable[None]]) -> World:
+    """Run a scene, and check that it leaves nothing behind."""
+
+    async def whole() -> World:
+        world = World(scripts)
+        async with world.carrier:
+            await scene(world)
+            assert world.carrier.under_way == 0
+        assert world.upstream.open_now == 0
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        assert not others, "tasks were left behind"
+        return world
+
+    return asyncio.run(whole())
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        [OVERLOADED],
+        [THROTTLED] * 3,
+        [BROKEN],
+        [Step(breaks=ConnectionRefusedError(111, "Connection refused"))],
+        [Step(breaks=TimeoutError("timed out"))],
+        [Step(truncated=True, says=b'event: message_start\ndata: {"type":"message_start"}\n\n')],
+        [Step(silent=True)],
+        [OVERLOADED, BROKEN, THROTTLED, Step(silent=True)],
+    ],
+    ids=lambda steps: "+".join(str(step.status) for step in steps),
+)
+def test_trouble_that_passes_is_never_seen_by_the_caller(trouble: list[Step]) -> None:
+    async def scene(world: World) -> None:
+        task = world.call()
+        await world.until_done([task])
+        answer = task.result()
+        assert answer.body == GOOD.says
+        assert len(answer.attempts) == len(trouble)
+        assert all(told.in_words(1) for told in answer.attempts)
+
+    play({"first": [*trouble, GOOD]}, scene)
+
+
+def test_one_throttled_call_does_not_disturb_its_siblings() -> None:
+    async def scene(world: World) -> None:
+        tasks = [world.call() for _ in range(30)]
+        await world.until_done(tasks)
+        assert all(task.result().body == GOOD.says for task in tasks)
+
+    world = play({"first": [THROTTLED, OVERLOADED, *[GOOD] * 100]}, scene)
+    assert len(world.upstream.attempts) == 32
+
+
+def test_a_wall_stops_everything_and_all_goes_on_by_itself_at_the_reset() -> None:
+    async def scene(world: World) -> None:
+        tasks = [world.call() for _ in range(20)]
+        await world.clock.advance(1800)
+        sent_into_the_wall = len(world.upstream.attempts)
+        assert sent_into_the_wall <= 8, "only what was in flight"
+        waiting = world.controller.waiting(world.clock.now().timestamp(), 20)
+        assert waiting is not None
+        assert waiting.until == START.timestamp() + 3600
+        assert "parked" in waiting.why
+        await world.until_done(tasks)
+        assert world.clock.monotonic() >= 3600
+        assert all(task.result().body == GOOD.says for task in tasks)
+
+    play({"first": [*[WALL] * 8, GOOD]}, scene)
+
+
+def test_an_outage_moves_calls_to_the_other_lane() -> None:
+    async def scene(world: World) -> None:
+        tasks = [world.call("first", "second") for _ in range(20)]
+        await world.until_done(tasks, longest=120)
+        assert {task.result().lane for task in tasks} == {"second"}
+
+    play({"first": [BROKEN]}, scene)
+
+
+def test_a_hopeless_request_fails_once_with_its_cause_and_its_story() -> None:
+    async def scene(world: World) -> None:
+        task = world.call()
+        await world.until_done([task], longest=60)
+        with pytest.raises(GaveUpError) as caught:
+            task.result()
+        assert "cannot accept" in caught.value.message
+        assert caught.value.attempts == (
+            "attempt 1 on first: a request that the API cannot accept, after 1 s",
+        )
+
+    world = play({"first": [INVALID]}, scene)
+    assert len(world.upstream.attempts) == 1
+
+
+def test_patience_runs_out_with_the_reason_for_waiting_and_when_to_come_back() -> None:
+    async def scene(world: World) -> None:
+        task = world.call(patience=60)
+        await world.until_done([task], longest=100)
+        with pytest.raises(GaveUpError) as caught:
+            task.result()
+        assert "parked" in caught.value.message
+        assert caught.value.retry_at is not None
+        assert caught.value.retry_at.timestamp() == START.timestamp() + 3600
+
+    play({"first": [WALL]}, scene)
+
+
+def test_a_cancelled_caller_frees_its_place_at_once() -> None:
+    async def scene(world: World) -> None:
+        tasks = [world.call() for _ in range(12)]
+        await world.clock.advance(0.1)
+        assert world.upstream.open_now == 8
+        for task in tasks[:8]:
+            task.cancel()
+        await world.clock.advance(0)
+        assert world.upstream.open_now == 4, "those who waited took the places"
+        await world.until_done(tasks)
+        assert [task.cancelled() for task in tasks] == [True] * 8 + [False] * 4
+
+    play({}, scene)
+
+
+def test_a_fault_in_the_upstreams_own_code_reaches_its_caller_and_nobody_else() -> None:
+    async def scene(world: World) -> None:
+        task = world.call()
+        await world.clock.advance(5)
+        with pytest.raises(ZeroDivisionError):
+            task.result()
+
+    trap = Step(breaks=ZeroDivisionError("ours"))  # type: ignore[arg-type]
+    play({"first": [trap]}, scene)
+
+
+@settings(max_examples=40)
+@given(
+    first=st.lists(
+        st.sampled_from(
+            [OVERLOADED, THROTTLED, BROKEN, GOOD, Step(silent=True), Step(truncated=True)]
+        ),
+        max_size=12,
+    ),
+    calls=st.integers(1, 15),
+    leavers=st.sets(st.integers(0, 14), max_size=4),
+)
+def test_nothing_leaks_and_everyone_is_answered(
+    first: list[Step], calls: int, leavers: set[int]
+) -> None:
+    async def scene(world: World) -> None:
+        tasks = [world.call("first", "second") for _ in range(calls)]
+        await world.clock.advance(1)
+        for leaver in leavers:
+            if leaver < calls:
+                tasks[leaver].cancel()
+        await world.until_done(tasks)
+        for number, task in enumerate(tasks):
+            if number not in leavers:
+                assert task.result().usage.output_tokens > 0
+
+    play({"first": [*first, GOOD]}, scene)
