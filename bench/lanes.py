@@ -17,7 +17,7 @@ from lanes_bench.table import as_json, markdown
 from lanes_bench.targets import judge
 
 SIZES = (8, 64, 1024)
-SEEDS = (1, 2, 3)
+SEEDS = (1, 2, 3, 4, 5, 6)
 # At this size only what shares its knowledge is run unless asked for: the others send millions.
 HUGE = 1024
 FOR_HUGE = ("claudecode", "gate", *OURS)
@@ -44,7 +44,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="N = 8 and 64, few policies, one seed")
     parser.add_argument("--json", action="store_true", help="every run as JSON instead of a table")
     parser.add_argument("--n", type=int, nargs="+", help="agents at once (default: 8 64 1024)")
-    parser.add_argument("--seeds", type=int, nargs="+", help="seeds (default: 1 2 3)")
+    parser.add_argument(
+        "--seeds", type=int, nargs="+", help="seeds (default: 1 to 6; 1 at N = 1024)"
+    )
     parser.add_argument("--scenario", nargs="+", choices=SCENARIOS, help="only these scenarios")
     parser.add_argument("--policy", nargs="+", choices=POLICIES, help="only these policies")
     return parser

@@ -41,7 +41,7 @@ def best_makespan(fleet: Fleet, scenario: Scenario) -> float:
     """The shortest makespan that the oracle finds."""
     metered = any(lane.rates is not None for lane in scenario.lanes)
     manners = WITH_BUCKETS if metered else WITHOUT_BUCKETS
-    return min(_Schedule(fleet, scenario, manner).makespan() for manner in manners)
+    return min(Schedule(fleet, scenario, manner).makespan() for manner in manners)
 
 
 class _Meter:
@@ -118,7 +118,9 @@ class _Road:
         return now if wait <= 1e-9 else now + wait + 1e-6
 
 
-class _Schedule:
+class Schedule:
+    """One schedule of the whole work; `starts` are its sends: when, which call, on which lane."""
+
     def __init__(self, fleet: Fleet, scenario: Scenario, manner: Manner) -> None:
         self._crew = Crew(fleet)
         self._roads = [_Road(lane, manner) for lane in scenario.lanes]
@@ -127,8 +129,10 @@ class _Schedule:
         self._events: list[tuple[float, int, Call | None, _Road | None]] = []
         self._count = 0
         self._wake = FOREVER
+        self.starts: list[tuple[float, Step, int]] = []
 
     def makespan(self) -> float:
+        """Play it to the end: when the last agent is done."""
         for call in self._crew.start():
             self._push(call.ready_at, call, None)
         while self._crew.unfinished:
@@ -155,10 +159,11 @@ class _Schedule:
         while self._ready and len(passed) < self._ahead:
             entry = heapq.heappop(self._ready)
             call = entry[2]
-            for road in self._roads:
+            for lane, road in enumerate(self._roads):
                 opens = road.opens_at(now, call.plan)
                 if opens <= now:
                     road.start(now, call.plan)
+                    self.starts.append((now, call.plan, lane))
                     self._push(now + call.plan.service, call, road)
                     break
                 look_again = min(look_again, opens)

@@ -25,6 +25,7 @@ from lanes_bench.workload import draw_fleet
 PROCESSES = 2
 TIMES_ORACLE = 4.0
 MOST_SENDS = 1_500_000
+MOST_SENDS_PER_CALL = 150
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,8 @@ def play(job: Job, policy: str, oracle: float) -> Outcome:
     began = time.process_time()
     fleet = draw_fleet(job.parallel, job.seed)
     world = providers(build(job.scenario, job.parallel, job.seed), job.seed)
-    stage = Stage(fleet, world, Limits(TIMES_ORACLE * oracle, MOST_SENDS))
+    sends = min(MOST_SENDS, MOST_SENDS_PER_CALL * fleet.calls)
+    stage = Stage(fleet, world, Limits(TIMES_ORACLE * oracle, sends))
     stage.play(POLICIES[policy], job.seed)
     done = stage.crew.done_share()
     return Outcome(

@@ -3,7 +3,8 @@
     JacklineError
     ├── UsageError            you change something
     │   ├── BadArgumentError      a flag or argument cannot be meant as written
-    │   └── UnreadableError       a file, folder or id that was named cannot be read or found
+    │   ├── UnreadableError       a file, folder or id that was named cannot be read or found
+    │   └── NothingFoundError     there is nothing where Jackline looks by itself
     ├── RefusedError          we declined; nothing was sent
     │   ├── BudgetError           the budget would be passed
     │   ├── QueueFullError        more is waiting than may wait
@@ -99,6 +100,14 @@ class UnreadableError(UsageError):
 
     code = "unreadable"
     http_status = 404
+
+
+class NothingFoundError(UsageError):
+    """There is nothing where Jackline looks by itself."""
+
+    code = "nothing_found"
+    http_status = 404
+    exit_code = 1
 
 
 class RefusedError(JacklineError):

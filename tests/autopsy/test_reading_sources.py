@@ -11,7 +11,7 @@ import pytest
 from jackline.autopsy.reading import read
 from jackline.autopsy.sources import Source, find
 from jackline.autopsy.stores import Stores
-from jackline.errors import UnreadableError
+from jackline.errors import NothingFoundError, UnreadableError
 
 OLD, NEW, NEWEST = 1_000_000, 2_000_000, 3_000_000
 ONE = "11111111-aaaa-4000-8000-000000000000"
@@ -76,7 +76,7 @@ def test_the_environment_moves_the_stores(home: Path, tmp_path: Path) -> None:
 
 
 def test_a_machine_without_sessions_is_told_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(UnreadableError) as caught:
+    with pytest.raises(NothingFoundError) as caught:
         find([], stores=stores(tmp_path))
     assert "jackline why PATH" in caught.value.next
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
+from jackline.autopsy import reading
 from jackline.autopsy.replica import SESSION_ID, write_replica
+from jackline.cli.main import run
 from tests.cli.commands import Answer, jackline
 
 if TYPE_CHECKING:
@@ -143,18 +141,13 @@ def test_help_has_two_examples_and_the_exit_codes() -> None:
     assert "Exit codes" in answer.out
 
 
-@pytest.mark.skipif(os.name == "nt", reason="named pipes and SIGINT are POSIX's")
-def test_an_interrupt_exits_with_130_and_one_line(tmp_path: Path) -> None:
-    endless = tmp_path / "endless.jsonl"
-    os.mkfifo(endless)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "jackline", "why", str(endless)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    # Opening the other end returns once the reader has opened its own.
-    with endless.open("wb"):
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)
-    assert process.returncode == 130
-    assert (out, err.strip()) == (b"", b"interrupted")
+def test_an_interrupt_exits_with_130_and_one_line(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(reading, "read", interrupted)
+    assert run(["why", str(home)]) == 130
+    told = capsys.readouterr()
+    assert (told.out, told.err.strip()) == ("", "interrupted")

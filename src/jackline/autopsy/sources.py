@@ -9,6 +9,7 @@ Not here: where clients keep their sessions (stores.py), opening files (reading.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,7 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from jackline.autopsy.stores import Session, Stores, session_of
-from jackline.errors import UnreadableError
+from jackline.errors import NothingFoundError, UnreadableError
 
 _LOGS = (".jsonl", ".ndjson", ".json", ".log", ".txt", ".out", ".output")
 _NAMED_AT_MOST = 3
@@ -45,7 +46,7 @@ def find(wanted: Sequence[str], *, stores: Stores, since: datetime | None = None
         return _once(_sources(path for s in sessions for path in s.files()))
     newest = max(stores.sessions(), key=Session.modified, default=None)
     if newest is None:
-        raise UnreadableError(
+        raise NothingFoundError(
             f"There is no session under {stores.claude} or {stores.codex}.",
             next="Name a transcript, a log or a folder: jackline why PATH",
         )
@@ -148,11 +149,13 @@ def _may_be_transcript(path: Path) -> bool:
 def _sources(paths: Iterable[Path], *, named: bool = True) -> Iterator[Source]:
     for path in paths:
         try:
-            size = path.stat().st_size
+            found = path.stat()
         except OSError as error:
             yield Source(path, problem=_reason(error))
-        else:
-            yield Source(path, size, named)
+            continue
+        # A pipe without a writer would be waited for without end.
+        odd = None if stat.S_ISREG(found.st_mode) else "not a regular file, so not read"
+        yield Source(path, found.st_size, named, odd)
 
 
 def _newer(sources: Iterable[Source], since: datetime | None) -> Iterator[Source]:
