@@ -141,7 +141,8 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     arguments = parser.parse_args()
     costs = [each for routes in Routes for each in measure(routes, quick=arguments.quick)]
-    cheap = all(each.microseconds <= MOST_MICROSECONDS for each in costs)
+    longest = [each for each in costs if each.waiting == WAITING[-1]]
+    cheap = all(each.microseconds <= MOST_MICROSECONDS for each in longest)
     slow_growth = all(each.growth <= TOLERANCE * each.allowed_growth for each in costs)
     if arguments.json:
         print(json.dumps([asdict(each) for each in costs]))

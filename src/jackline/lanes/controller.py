@@ -47,6 +47,8 @@ class LaneController:
         self._permits = itertools.count(1)
         self._deadlines: list[tuple[float, int]] = []
         self._wake = dict.fromkeys(self.lanes, math.inf)
+        # Lanes that had room left when they were last looked at.
+        self._roomy = set(self.lanes)
 
     # --- events ---------------------------------------------------------------------------
 
@@ -63,8 +65,18 @@ class LaneController:
         queue = self._queue(call.lanes)
         queue.push(entry)
         decision = Decision()
-        if queue.most_urgent() is entry or self._wants_probe(call.lanes, now):
-            self._dispatch(call.lanes, now, decision)
+        # A lane without room opens by an event of its own, or when it is woken; but one that is
+        # parked or broken is woken for its probe only while someone waits for it.
+        first = queue.most_urgent() is entry
+        self._dispatch(
+            [
+                name
+                for name in call.lanes
+                if (first and name in self._roomy) or self.lanes[name].state not in FLOWING
+            ],
+            now,
+            decision,
+        )
         return self._done(decision)
 
     def first_byte(
@@ -180,9 +192,8 @@ class LaneController:
             self._wake[name] = self._wake_of(lane, now)
             # Whoever stands first now may suit a lane that did not suit the one before.
             for send in decision.sends[sent_before:]:
-                for other in self._entries[send.call].lanes:
-                    if other != name and self.lanes[other].closed_until(now) <= now:
-                        pending[other] = None
+                others = self._entries[send.call].lanes
+                pending.update(dict.fromkeys(each for each in others if each in self._roomy))
 
     def _fill(self, lane: Lane, now: float, decision: Decision) -> None:
         """Send on this lane until it is full or nobody wants it."""
@@ -211,6 +222,8 @@ class LaneController:
         """Whether the call should take this lane rather than wait for a preferred one."""
         routing = self._settings.routing
         mine = self._cost(lane, 0.0 if entry.lanes[0] == lane.name else routing.other_lane_cost)
+        if mine <= 0:
+            return True
         for position, name in enumerate(entry.lanes):
             other = self.lanes[name]
             if other is lane or other.state not in FLOWING:
@@ -231,9 +244,6 @@ class LaneController:
     def _cost(self, lane: Lane, other_lane: float) -> float:
         errors = min(lane.errors, 0.95)
         return other_lane + self._settings.routing.error_cost * errors / (1 - errors)
-
-    def _wants_probe(self, names: Sequence[str], now: float) -> bool:
-        return any(self.lanes[name].probe_due(now) for name in names)
 
     def _send_probe(self, lane: Lane, now: float, decision: Decision) -> None:
         candidates = [
@@ -382,11 +392,14 @@ class LaneController:
     def _wake_of(self, lane: Lane, now: float) -> float:
         wake = lane.silence_check_at(now)
         if lane.state not in FLOWING:
+            self._roomy.discard(lane.name)
             waited_for = any(queue.waiting for queue in self._queues_of[lane.name])
             return min(wake, lane.probe_at) if waited_for and lane.probe is None else wake
         closed = lane.closed_until(now)
         if closed > now:
+            self._roomy.discard(lane.name)
             return min(wake, closed)
+        self._roomy.add(lane.name)
         entry, _ = self._next_for(lane, set())
         if entry is not None:
             at = lane.ready_at(entry.call, now)

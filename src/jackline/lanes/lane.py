@@ -320,7 +320,9 @@ class Lane:
             pause = max(1.0, 0.4 * self._episode_length) * 1.5 ** min(self.throttles - 1, 12)
             pause = min(60.0, pause)
         else:
-            pause = min(30.0, 2.0 ** min(self.throttles - 1, 6))
+            # While calls are in flight their ends make room, so a long pause would leave it unused.
+            longest = 8.0 if self.attempts else 30.0
+            pause = min(longest, 2.0 ** min(self.throttles - 1, 6))
         self.hold_until = max(self.hold_until, now + pause * (1 + 0.2 * self._draw()))
 
     def _refund(self, attempt: Attempt, now: float) -> None:

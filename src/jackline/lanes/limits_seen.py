@@ -29,7 +29,9 @@ class SeenLimit:
 
 def read_limits(headers: Mapping[str, str]) -> dict[str, SeenLimit]:
     """The limits that lower-case `headers` tell, by dimension."""
-    seen = {}
+    seen: dict[str, SeenLimit] = {}
+    if not headers:
+        return seen
     for dimension, (anthropic, openai) in _NAMES.items():
         limit = _number(headers, f"{anthropic}-limit", openai.format("limit"))
         remaining = _number(headers, f"{anthropic}-remaining", openai.format("remaining"))

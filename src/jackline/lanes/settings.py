@@ -55,6 +55,8 @@ class WindowSettings:
     epoch_start: float = 30.0
     epoch_shortest: float = 20.0
     epoch_longest: float = 60.0
+    # In epochs without a rejection: after so many, what was learned about the peak is out of date.
+    outdated: float = 1.5
     load_memory: float = 60.0
 
 

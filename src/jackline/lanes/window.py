@@ -58,6 +58,10 @@ class Window:
             self.size += 1
             return
         tau = (now - self.decreased_at) / self.epoch
+        if tau > self._settings.outdated:
+            # So long without a rejection, the old peak is out of date: look for the new one.
+            self.size += 0.5
+            return
         share = 1 - self._settings.decrease
         curve = self.peak * (1 + share * (tau - 1) ** 3) + 0.5 * tau
         self.size = max(self.size, min(curve, self.size + 1))
