@@ -7,6 +7,7 @@ Not here: what went wrong (failures/), sending and waiting (calls/).
 
 from jackline.lanes.controller import LaneController
 from jackline.lanes.decision import Abort, Call, Decision, Refuse, Send, Usage, Waiting
+from jackline.lanes.memory import export, restore
 from jackline.lanes.settings import KnownLimits, LaneSettings, Settings
 from jackline.lanes.states import State
 
@@ -23,4 +24,6 @@ __all__ = [
     "State",
     "Usage",
     "Waiting",
+    "export",
+    "restore",
 ]

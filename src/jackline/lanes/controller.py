@@ -155,6 +155,12 @@ class LaneController:
         self._dispatch(list(dict.fromkeys(touched)), now, decision)
         return self._done(decision)
 
+    def refresh(self, now: float) -> None:
+        """Look at every lane anew, after something changed behind the controller's back."""
+        now = self._clock(now)
+        for name, lane in self.lanes.items():
+            self._wake[name] = self._wake_of(lane, now)
+
     # --- asking ---------------------------------------------------------------------------
 
     def waiting(self, now: float, call_id: int) -> Waiting | None:

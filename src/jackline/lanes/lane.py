@@ -389,7 +389,7 @@ class Lane:
     def _carrying(self) -> float:
         return self._carried if self.state is State.PROBING else self.window.size
 
-    def park(self, failure: Failure, reset_at: float | None, now: float) -> None:
+    def park(self, failure: Failure | None, reset_at: float | None, now: float) -> None:
         """The account's window is used up: nothing goes before the reset."""
         self._park(failure, reset_at, now, Event.QUOTA_SPENT)
 
@@ -398,7 +398,9 @@ class Lane:
         self._close(attempt, now)
         self._refund(attempt, now)
 
-    def _park(self, failure: Failure, reset_at: float | None, now: float, event: Event) -> None:
+    def _park(
+        self, failure: Failure | None, reset_at: float | None, now: float, event: Event
+    ) -> None:
         if self.state in FLOWING:
             self._carried = max(2.0, self._carrying())
         since = self.since if self.state is State.PARKED else now

@@ -1,0 +1,94 @@
+"""Keep what lanes have learned over a restart, so that nobody relearns it by hitting walls.
+
+Laws: (1) plain JSON values, with a version; (2) what is out of date or cannot be read is forgotten,
+never guessed; (3) nothing about single calls is kept.
+Not here: where the memory is stored (journal/).
+"""
+
+from __future__ import annotations
+
+from jackline.failures import Json
+from jackline.lanes.bucket import Bucket
+from jackline.lanes.controller import LaneController
+from jackline.lanes.lane import Lane
+from jackline.lanes.limits_seen import DIMENSIONS
+
+VERSION = 1
+# A learned window says little about tomorrow's load.
+OUTDATED_AFTER = 3600.0
+
+
+def export(controller: LaneController, now: float) -> dict[str, Json]:
+    """What the lanes know at `now`."""
+    lanes: dict[str, Json] = {name: _told(lane, now) for name, lane in controller.lanes.items()}
+    return {"version": VERSION, "at": now, "lanes": lanes}
+
+
+def restore(controller: LaneController, memory: Json, now: float) -> list[str]:
+    """Teach fresh lanes what was exported; the names of the lanes that remembered something."""
+    if not isinstance(memory, dict) or memory.get("version") != VERSION:
+        return []
+    at, lanes = _number(memory.get("at")), memory.get("lanes")
+    if at is None or not isinstance(lanes, dict):
+        return []
+    taught = []
+    for name, told in lanes.items():
+        lane = controller.lanes.get(name)
+        if lane is not None and isinstance(told, dict) and _teach(lane, told, at, now):
+            taught.append(name)
+    controller.refresh(now)
+    return taught
+
+
+def _told(lane: Lane, now: float) -> dict[str, Json]:
+    limits: dict[str, Json] = {
+        dimension: {"limit": bucket.cap, "level": bucket.level_at(now)}
+        for dimension, bucket in lane.buckets.items()
+    }
+    return {
+        "parked_until": lane.reset_at,
+        "window": lane.window.size,
+        "peak": lane.window.peak,
+        "limits": limits,
+    }
+
+
+def _teach(lane: Lane, told: dict[str, Json], at: float, now: float) -> bool:
+    remembered = False
+    parked_until = _number(told.get("parked_until"))
+    if parked_until is not None and parked_until > now:
+        lane.park(None, parked_until, now)
+        remembered = True
+    if 0 <= now - at <= OUTDATED_AFTER:
+        remembered = _teach_window(lane, told, now) or remembered
+        remembered = _teach_limits(lane, told.get("limits"), at, now) or remembered
+    return remembered
+
+
+def _teach_window(lane: Lane, told: dict[str, Json], now: float) -> bool:
+    size, peak = _number(told.get("window")), _number(told.get("peak"))
+    if size is None or peak is None or size < 1 or peak < 0:
+        return False
+    # Begin with half of what was carried: load elsewhere may have changed meanwhile.
+    lane.window.restart(max(1.0, size / 2), size, now)
+    lane.window.peak = peak
+    return True
+
+
+def _teach_limits(lane: Lane, limits: Json, at: float, now: float) -> bool:
+    if not isinstance(limits, dict):
+        return False
+    for dimension, told in limits.items():
+        limit = _number(told.get("limit")) if isinstance(told, dict) else None
+        level = _number(told.get("level")) if isinstance(told, dict) else None
+        if dimension in DIMENSIONS and limit is not None and limit > 0 and level is not None:
+            bucket = Bucket(limit / 60, limit, min(level, limit), at)
+            bucket.correct(bucket.level_at(now), now)
+            lane.buckets[dimension] = bucket
+    return bool(limits)
+
+
+def _number(value: Json) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if abs(value) < 1e15 else None

@@ -1,0 +1,89 @@
+"""What lanes have learned survives a restart, and nothing else does."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jackline.failures import Json
+from jackline.lanes import Call, LaneController, LaneSettings, State, Usage, export, restore
+from tests.lanes import failures_made as made
+
+NOW = made.START
+HEADERS = {
+    "anthropic-ratelimit-requests-limit": "60",
+    "anthropic-ratelimit-requests-remaining": "3",
+}
+
+
+def controller() -> LaneController:
+    draw = random.Random(1).random  # noqa: S311 -- seeded, so that tests repeat
+    return LaneController([LaneSettings("opus", "a")], draw, now=NOW)
+
+
+def test_a_parked_lane_stays_parked_until_its_reset() -> None:
+    old = controller()
+    (send,) = old.submit(NOW, Call(1, ("opus",))).sends
+    old.failed(NOW + 1, send.permit, made.wall(NOW + 1, 3600))
+    memory = json.loads(json.dumps(export(old, NOW + 2)))
+
+    fresh = controller()
+    assert restore(fresh, memory, NOW + 60) == ["opus"]
+    assert fresh.lanes["opus"].state is State.PARKED
+    decision = fresh.submit(NOW + 61, Call(1, ("opus",)))
+    assert decision.sends == []
+    assert decision.wake_at is not None
+    assert decision.wake_at >= NOW + 3601
+    assert fresh.tick(NOW + 3700).sends, "it wakes up by itself"
+
+
+def test_a_reset_that_has_passed_meanwhile_is_forgotten() -> None:
+    memory: Json = {"version": 1, "at": NOW, "lanes": {"opus": {"parked_until": NOW + 10}}}
+    fresh = controller()
+    restore(fresh, memory, NOW + 20)
+    assert fresh.lanes["opus"].state is State.OPEN
+
+
+def test_limits_are_known_before_the_first_call() -> None:
+    old = controller()
+    (send,) = old.submit(NOW, Call(1, ("opus",))).sends
+    old.first_byte(NOW + 1, send.permit, HEADERS)
+    old.finished(NOW + 2, send.permit, Usage(10, 10))
+    fresh = controller()
+    restore(fresh, export(old, NOW + 2), NOW + 2)
+    sends = [fresh.submit(NOW + 2, Call(n, ("opus",))).sends for n in range(1, 10)]
+    assert sum(len(each) for each in sends) == 4, "as many as the bucket still holds"
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["version", "at", "lanes", "opus", "window", "limits", "requests", "limit"]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(json_values)
+def test_a_memory_that_makes_no_sense_is_ignored(memory: object) -> None:
+    fresh = controller()
+    restore(fresh, memory, NOW)  # type: ignore[arg-type]
+    decision = fresh.submit(NOW, Call(1, ("opus",)))
+    assert decision.sends or decision.wake_at is not None
+
+
+@pytest.mark.parametrize("version", [0, 2, None, "1"])
+def test_another_version_is_not_read(version: object) -> None:
+    memory = {"version": version, "at": NOW, "lanes": {"opus": {"parked_until": NOW + 10}}}
+    assert restore(controller(), memory, NOW) == []  # type: ignore[arg-type]

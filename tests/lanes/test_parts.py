@@ -1,0 +1,193 @@
+"""The parts of a lane: states, window, bucket, queue, and what they promise each other."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jackline.failures import Kind
+from jackline.lanes import Call, LaneController, LaneSettings, State, Usage
+from jackline.lanes.bucket import Bucket
+from jackline.lanes.queue import Entry, Queue
+from jackline.lanes.reactions import _BY_KIND
+from jackline.lanes.settings import WindowSettings
+from jackline.lanes.states import FLOWING, TRANSITIONS, Event, after, diagram
+from jackline.lanes.window import Window
+from tests.lanes import failures_made as made
+
+NOW = made.START
+
+
+def controller(*names: str) -> LaneController:
+    lanes = [LaneSettings(name, name) for name in names or ("opus",)]
+    draw = random.Random(1).random  # noqa: S311 -- seeded, so that tests repeat
+    return LaneController(lanes, draw, now=NOW)
+
+
+def test_every_state_can_be_reached_and_left() -> None:
+    reached = set(TRANSITIONS.values())
+    left = {old for (old, _), new in TRANSITIONS.items() if new is not old}
+    assert reached == left == set(State)
+
+
+def test_only_a_probe_leads_out_of_parked_and_broken() -> None:
+    for (old, event), new in TRANSITIONS.items():
+        if old not in FLOWING and new in FLOWING:
+            assert event is Event.PROBE_ACCEPTED
+
+
+def test_a_transition_that_is_not_in_the_table_is_a_bug() -> None:
+    with pytest.raises(ValueError, match="cannot be"):
+        after(State.OPEN, Event.PROBE_ACCEPTED)
+
+
+def test_the_diagram_in_the_docs_is_drawn_from_the_table() -> None:
+    docs = (Path(__file__).parents[2] / "docs" / "lanes.md").read_text("utf-8")
+    assert diagram() in docs
+
+
+def test_every_kind_of_failure_has_a_reaction() -> None:
+    assert set(_BY_KIND) == set(Kind)
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 100), st.floats(0, 5000)), max_size=30),
+    st.floats(1, 100_000),
+)
+def test_a_bucket_never_holds_more_than_its_cap(
+    steps: list[tuple[float, float]], limit: float
+) -> None:
+    bucket, now = Bucket.per_minute(limit, 0.0), 0.0
+    for pause, amount in steps:
+        now += pause
+        bucket.take(amount, now)
+        assert bucket.level_at(now) <= bucket.cap
+        ready = bucket.ready_at(amount, now)
+        assert ready >= now
+        assert bucket.level_at(ready) >= min(amount, bucket.cap) - 1e-6 * bucket.cap - 1e-6
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(1, 60), st.floats(0, 30)), max_size=60))
+def test_a_window_is_never_below_one_and_grows_only_when_used(
+    steps: list[tuple[bool, int, float]],
+) -> None:
+    window, now = Window(WindowSettings(), 0.0), 0.0
+    for accepted, in_flight, pause in steps:
+        now += pause
+        before = window.size
+        if accepted:
+            window.accepted(in_flight, now)
+            assert window.size >= before
+            if in_flight < 0.8 * int(before):
+                assert window.size == before
+        else:
+            window.rejected(in_flight, now)
+        assert window.limit() >= 1
+
+
+@given(st.lists(st.tuples(st.floats(-1000, 1000), st.booleans()), max_size=60))
+def test_a_queue_gives_both_ends_in_order_whatever_leaves_in_between(
+    steps: list[tuple[float, bool]],
+) -> None:
+    queue, waiting = Queue(), []
+    for number, (urgency, leaves) in enumerate(steps):
+        entry = Entry(Call(number, ("opus",)), ("opus",), urgency, 0.0)
+        queue.push(entry)
+        waiting.append(entry)
+        if leaves:
+            first = queue.most_urgent()
+            assert first is not None
+            queue.remove(first)
+            waiting.remove(first)
+        assert queue.waiting == len(waiting)
+        urgencies = [each.urgency for each in waiting]
+        first, last = queue.most_urgent(), queue.least_urgent()
+        assert (first.urgency if first else None) == min(urgencies, default=None)
+        assert (last.urgency if last else None) == max(urgencies, default=None)
+
+
+def test_three_identical_declines_end_the_call_with_their_cause() -> None:
+    world, now = controller(), NOW
+    (send,) = world.submit(now, Call(1, ("opus",))).sends
+    for attempt in (1, 2, 3):
+        decision = world.failed(now, send.permit, made.declined())
+        if attempt == 3:
+            assert [refusal.failure.kind for refusal in decision.refusals] == [Kind.OVERLOADED]
+            return
+        assert not decision.refusals
+        while not decision.sends:
+            assert decision.wake_at is not None
+            now = decision.wake_at
+            decision = world.tick(now)
+        (send,) = decision.sends
+
+
+def test_a_prompt_of_150k_tokens_may_think_for_a_minute() -> None:
+    world = controller()
+    world.submit(NOW, Call(1, ("opus",), input_tokens=150_000))
+    assert not world.tick(NOW + 60).aborts
+    assert world.tick(NOW + 90).aborts
+
+
+def test_a_stream_that_pings_is_never_given_up() -> None:
+    world = controller()
+    (send,) = world.submit(NOW, Call(1, ("opus",))).sends
+    world.first_byte(NOW + 1, send.permit)
+    for second in range(2, 3000, 15):
+        world.heard(NOW + second, send.permit)
+        assert not world.tick(NOW + second).aborts
+
+
+def test_more_remaining_work_goes_first_and_waiting_long_overtakes() -> None:
+    world = controller()
+    first = [world.submit(NOW, Call(n, ("opus",))).sends[0] for n in range(8)]
+    world.submit(NOW, Call(100, ("opus",), remaining=10))
+    world.submit(NOW, Call(101, ("opus",), remaining=500))
+    sent = world.finished(NOW + 1, first[0].permit, Usage()).sends
+    assert [send.call for send in sent] == [101, 100], "one place came free, and the window grew"
+    world.submit(NOW + 2, Call(103, ("opus",), remaining=10))
+    late = NOW + 100_000
+    world.submit(late, Call(102, ("opus",), remaining=400))
+    sent = world.finished(late, first[1].permit, Usage()).sends
+    assert sent[0].call == 103
+
+
+def test_a_wall_of_the_account_parks_its_other_models_too() -> None:
+    draw = random.Random(1).random  # noqa: S311
+    world = LaneController(
+        [LaneSettings("opus", "me"), LaneSettings("haiku", "me"), LaneSettings("other", "you")],
+        draw,
+        now=NOW,
+    )
+    (send,) = world.submit(NOW, Call(1, ("opus",))).sends
+    world.failed(NOW, send.permit, made.wall(NOW, 3600))
+    states = {name: lane.state for name, lane in world.lanes.items()}
+    assert states == {"opus": State.PARKED, "haiku": State.PARKED, "other": State.OPEN}
+    waiting = world.waiting(NOW, 1)
+    assert waiting is not None
+    assert waiting.until is not None
+
+
+def test_same_seed_same_trace() -> None:
+    def trace() -> list[tuple[float, int, str]]:
+        world = controller("a", "b")
+        sent: list[tuple[float, int, str]] = []
+        decisions = [world.submit(NOW, Call(n, ("a", "b"))) for n in range(40)]
+        now = NOW
+        for step in range(60):
+            for decision in decisions:
+                sent += [(now, send.call, send.lane) for send in decision.sends]
+            live = list(world._attempts)
+            decisions = [
+                world.failed(now, permit, made.throttled() if step % 3 else made.server_error())
+                for permit in live[:3]
+            ]
+            now += 2
+            decisions.append(world.tick(now))
+        return sent
+
+    assert trace() == trace()
