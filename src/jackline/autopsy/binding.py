@@ -184,9 +184,13 @@ def _hand_out_to_run(
 ) -> None:
     """Give each failure of a run to the agent it names, the others to those without a result."""
     waiting = [s for s in _of_run(whole, run) if s.agent_id not in run.results]
+    without_result = bool(waiting)
     unnamed: list[Told] = []
     for told in tellings:
         if not told.is_error:
+            # The run was called a success although some of its agents gave nothing.
+            if without_result and teller is not None:
+                _tell(teller, told)
             continue
         named = [s for s in waiting if s.label and told.text.startswith(f"[{s.label}]")]
         if named:

@@ -154,10 +154,13 @@ class Hearing:
                 )
 
     def notified(self, note: Notification, stamp: str | None) -> None:
-        """Keep what a notification says: one report for each failure it lists, or one for all."""
+        """Keep what a notification says: each failure it lists, and what it calls the whole."""
         at = moment(stamp)
         tellings = [(_LISTED, failure, True) for failure in note.failures]
-        for claim, text, is_error in tellings or [(note.status, note.summary, note.is_error)]:
+        # A list of failures explains a bad end of the whole; a good end stands beside it.
+        if not tellings or not note.is_error:
+            tellings.append((note.status, note.summary, note.is_error))
+        for claim, text, is_error in tellings:
             told = Told(at, "task notification", claim, text[:KEPT_TEXT], is_error)
             self.reports.append(
                 Report(
