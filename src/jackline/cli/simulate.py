@@ -12,6 +12,7 @@ import json
 
 import click
 
+from jackline import event_loop
 from jackline.errors import BadArgumentError
 from jackline.simulator.ledger import Ledger
 from jackline.simulator.scenario import Scenario, load
@@ -50,7 +51,7 @@ def simulate(scenario: str, port: int, seed: int, speed: float, as_json: bool) -
     chosen = load(scenario)
     server = SimulatorServer(chosen.settings, chosen.mind, seed=seed, speed=speed, port=port)
     try:
-        asyncio.run(_serve(server, chosen, as_json=as_json))
+        event_loop.run(_serve(server, chosen, as_json=as_json))
     except OSError as error:
         raise BadArgumentError(
             f"port {port} cannot be opened: {error.strerror}", next="take another, or --port 0"

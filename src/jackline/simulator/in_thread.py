@@ -15,6 +15,7 @@ from functools import partial
 from types import TracebackType
 from typing import Self, TypeVar
 
+from jackline import event_loop
 from jackline.simulator.mind import Mind
 from jackline.simulator.playing import Heard, Playing
 from jackline.simulator.server import SimulatorServer
@@ -86,7 +87,7 @@ class ServerThread:
 
     def _run(self) -> None:
         try:
-            asyncio.run(self._serve())
+            event_loop.run(self._serve())
         except OSError as error:
             # The port is taken: whoever waits for the server has to hear it.
             self._listening.set_exception(error)

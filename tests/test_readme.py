@@ -1,0 +1,79 @@
+"""What the README tells people to type does what the README says."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from jackline.autopsy.replica import write_replica
+from jackline.failures import Failure
+from tests.cli.commands import jackline
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text("utf-8")
+BLOCKS = re.findall(r"```(\w*)\n(.*?)```", README, re.DOTALL)
+
+
+def words(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_it_is_short_and_its_command_comes_early() -> None:
+    lines = README.splitlines()
+    assert len(lines) <= 120
+    assert any("make run" in line for line in lines[:6])
+
+
+def test_its_first_command_works_and_tells_the_incident() -> None:
+    done = subprocess.run(["make", "run"], cwd=ROOT, capture_output=True, check=True)
+    told = words(done.stdout.decode())
+    shown = next(body for _, body in BLOCKS if "37 of 98 agents" in body)
+    for line in ("37 of 98 agents were stopped by one cause", "It was met 37 times in 34.5 s"):
+        assert line in told
+        assert line in words(shown)
+    for figure in re.findall(r"[\d,]{5,}", shown):
+        assert figure in told
+
+
+def test_its_second_command_reads_the_newest_session(tmp_path: Path) -> None:
+    write_replica(tmp_path)
+    answer = jackline("why", env={"HOME": str(tmp_path), "CLAUDE_CONFIG_DIR": "", "CODEX_HOME": ""})
+    assert answer.code == 0
+    assert answer.out.startswith("37 of 98 agents")
+
+
+def test_its_example_of_explain_is_what_explain_says() -> None:
+    block = next(body for _, body in BLOCKS if body.startswith("$ jackline explain"))
+    command, _, told = block.partition("\n")
+    text = re.search(r'"(.+)"', command)
+    assert text is not None
+    answer = jackline("explain", "--now", "2026-11-15T12:00:00+02:00", text[1])
+    assert words(answer.out) == words(told)
+
+
+def test_its_library_example_runs() -> None:
+    block = next(body for language, body in BLOCKS if language == "python")
+    names: dict[str, object] = {
+        "headers": {"retry-after": "5"},
+        "body": b"{}",
+        "datetime": datetime,
+    }
+    exec(block, names)  # noqa: S102 -- the README's own code
+    failure = names["failure"]
+    assert isinstance(failure, Failure)
+    assert failure.retry_same
+
+
+@pytest.mark.parametrize("name", re.findall(r"`((?:tests|bench|docs)/[\w./-]+)`", README))
+def test_what_it_points_to_is_there(name: str) -> None:
+    assert (ROOT / name).exists() or list(ROOT.glob(f"{name}*"))
+
+
+def test_every_document_that_is_linked_exists() -> None:
+    for document in ROOT.glob("*.md"):
+        for target in re.findall(r"\]\(([^)#:]+)\)", document.read_text("utf-8")):
+            assert (document.parent / target).exists(), (document.name, target)
