@@ -7,9 +7,12 @@ Not here: running (runs.py), showing (table.py).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from jackline.simulator.provider import Provider
 from lanes_bench.crew import Agent
+from lanes_bench.scenarios import Scenario
 from lanes_bench.stage import Stage
 
 
@@ -18,7 +21,7 @@ class Outcome:
     """What came of one policy in one scenario with one seed.
 
     `into_wall` are the requests sent after a wall had been announced; `stuck` is a policy that
-    waits for nothing.
+    waits for nothing; `moved_after` is how long frozen calls hung before the first was moved.
     """
 
     scenario: str
@@ -32,6 +35,7 @@ class Outcome:
     useful: int
     sent: int
     into_wall: int
+    moved_after: float | None
     surfaced: int
     p99: float
     fairness: float
@@ -68,6 +72,19 @@ def fairness(agents: list[Agent]) -> float:
     ]
     squares = sum(speed * speed for speed in speeds)
     return sum(speeds) ** 2 / (len(speeds) * squares) if squares else 0.0
+
+
+def moved_after(scenario: Scenario, world: Sequence[Provider]) -> float | None:
+    """Seconds from the start of a hang until the first frozen call was taken away."""
+    outage = scenario.lanes[0].outage
+    if outage is None or not outage.hangs:
+        return None
+    frozen = (
+        entry.ended - outage.start
+        for entry in world[0].ledger
+        if entry.arrived < outage.start and entry.ended is not None and entry.ended > outage.start
+    )
+    return min(frozen, default=None)
 
 
 def progress(stage: Stage) -> int:

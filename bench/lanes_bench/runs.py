@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from multiprocessing import Pool
 
-from lanes_bench.measures import Outcome, fairness, percentile, progress
+from lanes_bench.measures import Outcome, fairness, moved_after, percentile, progress
 from lanes_bench.oracle import best_makespan
 from lanes_bench.policies import POLICIES
 from lanes_bench.scenarios import build
@@ -68,7 +68,8 @@ def play(job: Job, policy: str, oracle: float) -> Outcome:
     """The outcome of one policy."""
     began = time.process_time()
     fleet = draw_fleet(job.parallel, job.seed)
-    world = providers(build(job.scenario, job.parallel, job.seed), job.seed)
+    scenario = build(job.scenario, job.parallel, job.seed)
+    world = providers(scenario, job.seed)
     sends = min(MOST_SENDS, MOST_SENDS_PER_CALL * fleet.calls)
     stage = Stage(fleet, world, Limits(TIMES_ORACLE * oracle, sends))
     stage.play(POLICIES[policy], job.seed)
@@ -85,6 +86,7 @@ def play(job: Job, policy: str, oracle: float) -> Outcome:
         useful=progress(stage),
         sent=stage.sent,
         into_wall=sum(provider.ledger.after_wall for provider in world),
+        moved_after=moved_after(scenario, world),
         surfaced=stage.surfaced,
         p99=percentile(stage.latencies, 0.99),
         fairness=fairness(stage.crew.agents),

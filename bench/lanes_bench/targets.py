@@ -17,6 +17,7 @@ from lanes_bench.table import mean
 
 JUDGED_SIZE = 64
 ENOUGH_SEEDS = 6
+MOVED_WITHIN = 10.0
 # How far a mean over fewer seeds lies from the mean over many.
 LUCK_OF_RATIO = 0.03
 LUCK_OF_WASTE = 0.01
@@ -81,6 +82,10 @@ def judge(outcomes: Sequence[Outcome]) -> list[Verdict]:
         if known:
             into = sum(each.into_wall for each in known)
             verdicts.append(_never(known, "requests sent into a wall that was told", into))
+        moved = [each.moved_after for each in ours if each.moved_after is not None]
+        if moved:
+            text = f"hanging calls moved after {max(moved):.1f} s (at most {MOVED_WITHIN:.0f})"
+            verdicts.append(Verdict(max(moved) <= MOVED_WITHIN, text))
     return verdicts
 
 

@@ -139,6 +139,8 @@ def test_a_schema_that_the_model_ignores_is_a_genuine_miss(tmp_path: Path) -> No
     )
     assert run.code == 0, "the client itself calls this a success"
     assert causes(why(run)) == [("missing_structured_output", "absent", 1)]
+    log = jackline("why", run.log, "--json")
+    assert causes(json.loads(log.out)) == [("missing_structured_output", "absent", 1)]
 
 
 def workflow_rules(second: Reply) -> list[Rule]:

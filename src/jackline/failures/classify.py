@@ -113,6 +113,9 @@ def _by_structure(reading: Reading) -> _Decision | None:
     payload = reading.payload
     if "iserror" in payload.keys or ("tool_result" in reading.words and "is_error" in payload.keys):
         return _Decision(Verdict(Kind.TOOL_ERROR), ("a tool's result, marked as an error",))
+    if "structured_output" in payload.nulls and "result" in reading.words:
+        missing = Verdict(Kind.MISSING_STRUCTURED_OUTPUT, "absent")
+        return _Decision(missing, ("a result whose structured_output is null",))
     if reading.where is Where.SSE and payload.events and not payload.marked_error:
         if _ENDS_OF_STREAM & set(payload.events):
             return _by_rules((refusals.POLICY,), reading) or _FINE

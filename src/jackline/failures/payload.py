@@ -135,6 +135,7 @@ class Payload:
     messages: list[str] = field(default_factory=list)
     numbers: dict[str, str] = field(default_factory=dict)
     keys: set[str] = field(default_factory=set)
+    nulls: set[str] = field(default_factory=set)
     events: list[str] = field(default_factory=list)
     html: bool = False
     marked: bool = False
@@ -285,8 +286,7 @@ def _children(
 ) -> Iterator[_Node]:
     for name, child in parent.items():
         key = name.lower()
-        if child is not None:
-            found.keys.add(key)
+        (found.nulls if child is None else found.keys).add(key)
         if key.endswith("exception"):  # Bedrock names the event after the exception
             found.words.add(key)
         hushed = not marked and (above.speech or key in _SPEECH_KEYS)
