@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from lanes_bench.policies import OURS, POLICIES, QUICK
+from lanes_bench.policies import POLICIES, QUICK
 from lanes_bench.runs import Job, run_all
 from lanes_bench.scenarios import SCENARIOS
 from lanes_bench.table import as_json, markdown
@@ -18,9 +18,8 @@ from lanes_bench.targets import judge
 
 SIZES = (8, 64, 1024)
 SEEDS = (1, 2, 3, 4, 5, 6)
-# At this size only what shares its knowledge is run unless asked for: the others send millions.
+# At this size one seed is enough: a thousand agents average out their own luck.
 HUGE = 1024
-FOR_HUGE = ("claudecode", "gate", *OURS)
 
 
 def main() -> int:
@@ -59,9 +58,7 @@ def _jobs(arguments: argparse.Namespace) -> list[Job]:
     jobs = []
     for size in sizes:
         seeds = arguments.seeds or (SEEDS[:1] if quick or size >= HUGE else SEEDS)
-        policies = tuple(
-            arguments.policy or (QUICK if quick else FOR_HUGE if size >= HUGE else POLICIES)
-        )
+        policies = tuple(arguments.policy or (QUICK if quick else POLICIES))
         jobs += [Job(name, size, seed, policies) for name in scenarios for seed in seeds]
     return jobs
 

@@ -24,7 +24,7 @@ from lanes_bench.workload import draw_fleet
 
 PROCESSES = 2
 TIMES_ORACLE = 4.0
-MOST_SENDS = 1_500_000
+MOST_SENDS = 1_000_000
 MOST_SENDS_PER_CALL = 150
 
 

@@ -75,7 +75,9 @@ def _cell(runs: Sequence[Outcome]) -> str:
     told = f"{waste:.2f}" if waste < 10 else f"{waste:.0f}" if waste < 1e4 else "inf"
     if all(each.finished for each in runs):
         return f"{mean([each.ratio for each in runs]):.2f}/{told}"
-    return f">4x({mean([each.done for each in runs]):.0%})/{told}"
+    # Either the time was up, or more was sent than anyone would bear.
+    late = all(each.finished or each.ratio > 3.9 for each in runs)
+    return f"{'>4x' if late else 'cut'}({mean([each.done for each in runs]):.0%})/{told}"
 
 
 def _overall(runs: Sequence[Outcome]) -> list[str]:

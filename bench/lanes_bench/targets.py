@@ -82,7 +82,8 @@ def judge(outcomes: Sequence[Outcome]) -> list[Verdict]:
         if known:
             into = sum(each.into_wall for each in known)
             verdicts.append(_never(known, "requests sent into a wall that was told", into))
-        moved = [each.moved_after for each in ours if each.moved_after is not None]
+        judged = [each for each in ours if each.parallel == JUDGED_SIZE]
+        moved = [each.moved_after for each in judged if each.moved_after is not None]
         if moved:
             text = f"hanging calls moved after {max(moved):.1f} s (at most {MOVED_WITHIN:.0f})"
             verdicts.append(Verdict(max(moved) <= MOVED_WITHIN, text))

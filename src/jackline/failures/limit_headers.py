@@ -54,7 +54,7 @@ def spent_window(headers: Mapping[str, str], now: datetime) -> SpentWindow | Non
     claim = headers.get(f"{UNIFIED}representative-claim", "")
     status = headers.get(f"{UNIFIED}status", "")
     overage = headers.get(f"{UNIFIED}overage-status", "")
-    rejected = [w for w in _WINDOWS if headers.get(f"{UNIFIED}{w}-status") == "rejected"]
+    rejected = [w for w in _WINDOWS if _is_spent(headers, w)]
     if not (claim or overage or status == "rejected" or rejected):
         return None
     if not claim and rejected:
@@ -65,6 +65,12 @@ def spent_window(headers: Mapping[str, str], now: datetime) -> SpentWindow | Non
     )
     signal = f"{UNIFIED}representative-claim: {claim}" if claim else f"{UNIFIED}status: {status}"
     return SpentWindow(sub, resets, signal)
+
+
+def _is_spent(headers: Mapping[str, str], window: str) -> bool:
+    used = read_phrase(f"{headers.get(f'{UNIFIED}{window}-utilization', '')}s")
+    full = used is not None and used >= timedelta(seconds=1)
+    return full or headers.get(f"{UNIFIED}{window}-status") == "rejected"
 
 
 def announced_window(
