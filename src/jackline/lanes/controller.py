@@ -227,14 +227,15 @@ class LaneController:
     def _worth_it(self, entry: Entry, lane: Lane, queue: Queue, now: float) -> bool:
         """Whether the call should take this lane rather than wait for a preferred one."""
         routing = self._settings.routing
-        mine = self._cost(lane, 0.0 if entry.lanes[0] == lane.name else routing.other_lane_cost)
+        detour = 0.0 if entry.lanes[0] == lane.name else routing.other_lane_cost
+        mine = self._cost(lane, detour, now)
         if mine <= 0:
             return True
         for position, name in enumerate(entry.lanes):
             other = self.lanes[name]
             if other is lane or other.state not in FLOWING:
                 continue
-            cost = self._cost(other, routing.other_lane_cost if position else 0.0)
+            cost = self._cost(other, routing.other_lane_cost if position else 0.0, now)
             if cost < mine and cost + self._expected_wait(other, entry, queue, now) < mine:
                 return False
         return True
@@ -247,8 +248,8 @@ class LaneController:
         wait = max(queue.waiting / rate if rate > 0 else math.inf, lane.hold_until - now)
         return 0.0 if wait <= self._settings.routing.spill_after else wait
 
-    def _cost(self, lane: Lane, other_lane: float) -> float:
-        errors = min(lane.errors, 0.95)
+    def _cost(self, lane: Lane, other_lane: float, now: float) -> float:
+        errors = min(lane.error_share(now), 0.95)
         return other_lane + self._settings.routing.error_cost * errors / (1 - errors)
 
     def _send_probe(self, lane: Lane, now: float, decision: Decision) -> None:

@@ -25,6 +25,7 @@ from jackline.lanes.window import Window
 Draw: TypeAlias = Callable[[], float]
 
 _ERROR_MEMORY = 0.05
+_ERRORS_HALVE = 60.0
 _OUTPUT_MEMORY = 0.1
 _EPISODE_MEMORY = 0.3
 _RATE_MEMORY = 60.0
@@ -55,7 +56,8 @@ class Lane:
         self._unconfirmed = 0
         self._hard_in_a_row = 0
         self._recent: deque[tuple[float, bool]] = deque()
-        self.errors = 0.0
+        self._errors = 0.0
+        self._errors_at = now
         self._average_output = 500.0
         self._average_service = 10.0
         self._heard_at = now
@@ -226,7 +228,7 @@ class Lane:
         self._up_at = now
         self.cause = None
         self.reset_at = None
-        self.errors = 0.0
+        self._errors = 0.0
         self.window.restart(2.0, self._carried, now)
 
     def _settle(self, now: float) -> None:
@@ -348,7 +350,8 @@ class Lane:
         )
         # With many calls in flight, failures in a row happen by chance; an outage is quiet too.
         quiet = now - self._accepted_at >= breaker.quiet
-        if (self._hard_in_a_row >= patience and quiet) or self._mostly_failing(now):
+        enough = patience if quiet else breaker.in_a_row_unquiet
+        if self._hard_in_a_row >= enough or self._mostly_failing(now):
             self.break_down(failure, now)
 
     def failed_soft(self, attempt: Attempt, now: float) -> None:
@@ -360,13 +363,21 @@ class Lane:
     def _spend_budget(self, now: float) -> None:
         self._budget = max(0.0, self._budget - 1)
         if self._budget < 1:
-            self.hold_until = max(self.hold_until, now + 1)
+            # As long as one call takes to be accepted here, so that a fast lane is not stopped.
+            pause = 1 / max(1.0, self.accepts_per_second(now))
+            self.hold_until = max(self.hold_until, now + pause)
 
     def _note(self, now: float, *, good: bool) -> None:
-        self.errors += _ERROR_MEMORY * ((0.0 if good else 1.0) - self.errors)
+        share = self.error_share(now)
+        self._errors = share + _ERROR_MEMORY * ((0.0 if good else 1.0) - share)
+        self._errors_at = now
         self._recent.append((now, good))
         while self._recent and now - self._recent[0][0] > self._settings.breaker.share_window:
             self._recent.popleft()
+
+    def error_share(self, now: float) -> float:
+        """How much of what was sent lately failed; it fades, or a shunned lane would never heal."""
+        return self._errors * math.pow(0.5, (now - self._errors_at) / _ERRORS_HALVE)
 
     def _mostly_failing(self, now: float) -> bool:
         breaker = self._settings.breaker

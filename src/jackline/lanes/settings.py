@@ -67,6 +67,7 @@ class BreakerSettings:
     in_a_row: int = 5
     in_a_row_while_probing: int = 3
     quiet: float = 5.0
+    in_a_row_unquiet: int = 20
     share: float = 0.7
     share_of_at_least: int = 12
     share_window: float = 20.0
