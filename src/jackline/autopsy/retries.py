@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
-from statistics import median
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -60,4 +59,5 @@ def rhythm_of(cause: Cause) -> Rhythm:
 def _middle(pauses: list[timedelta]) -> timedelta | None:
     if not pauses:
         return None
-    return timedelta(seconds=median(pause.total_seconds() for pause in pauses))
+    ordered, half = sorted(pauses), len(pauses) // 2
+    return ordered[half] if len(pauses) % 2 else (ordered[half - 1] + ordered[half]) / 2

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import sys
-import tempfile
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -111,7 +109,9 @@ def _read(targets: tuple[str, ...], since: datetime | None, clock: Clock) -> Evi
 
 
 def _replica() -> tuple[Evidence, datetime]:
-    from jackline.autopsy.replica import READ_AT, write_replica  # noqa: PLC0415 -- only for --demo
+    import tempfile  # noqa: PLC0415 -- only for --demo
+
+    from jackline.autopsy.replica import READ_AT, write_replica  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory(prefix="jackline-demo-") as folder:
         write_replica(Path(folder))
@@ -178,7 +178,7 @@ def _age(given: str) -> timedelta:
 def _width() -> int:
     if not sys.stdout.isatty():
         return WIDEST
-    return min(shutil.get_terminal_size((WIDEST, 24)).columns, WIDEST)
+    return min(os.get_terminal_size().columns, WIDEST)
 
 
 def _painter() -> Callable[[str, Tone], str]:

@@ -14,6 +14,7 @@ from datetime import datetime, timedelta, tzinfo
 
 from jackline.failures.durations import PHRASE, read_epoch, read_phrase, span
 from jackline.failures.months import MONTH, month_number
+from jackline.failures.wording import compiled
 from jackline.failures.zones import read_zone
 
 _LEAD = (
@@ -41,8 +42,8 @@ _WEEKDAY = (
 _GAP = r"(?:\s?(?:,|at|um|a las|[àa]s|[àa]|·|-|T|las)){0,2}\s?"
 _YEAR = r"(?:,?\s?(?:de\s|del\s)?(?P<year>20\d{2}))?"
 
-_FORMS: tuple[re.Pattern[str], ...] = tuple(
-    re.compile(form, re.IGNORECASE)
+_FORMS = tuple(
+    f"(?i){form}"
     for form in (
         # 2026-09-01 at 00:00 UTC
         rf"(?P<year>20\d{{2}})-(?P<month>\d{{2}})-(?P<day>\d{{2}})(?:{_GAP}{_CLOCK})?{_ZONE}",
@@ -54,47 +55,43 @@ _FORMS: tuple[re.Pattern[str], ...] = tuple(
         rf"{_WEEKDAY}(?P<day>\d{{1,2}})(?:\.|º|er)?\s(?:de\s)?(?P<name>{MONTH})\.?{_YEAR}(?:{_GAP}{_CLOCK})?{_ZONE}",
     )
 )
-_WEEKDAY_CLOCK = re.compile(
-    rf"(?P<weekday>mon|tue|wed|thu|fri|sat|sun)[a-z]{{0,6}}\.?,?(?:\sat)?\s{_CLOCK}{_ZONE}",
-    re.IGNORECASE,
+_WEEKDAY_CLOCK = (
+    rf"(?i)(?P<weekday>mon|tue|wed|thu|fri|sat|sun)[a-z]{{0,6}}\.?,?(?:\sat)?\s{_CLOCK}{_ZONE}"
 )
-_CLOCK_ONLY = re.compile(rf"{_CLOCK}{_ZONE}", re.IGNORECASE)
-_LEADS = re.compile(rf"\b{_LEAD}{_JOIN}", re.IGNORECASE)
+_CLOCK_ONLY = rf"(?i){_CLOCK}{_ZONE}"
+_LEADS = rf"(?i)\b{_LEAD}{_JOIN}"
 # "18h30" is a clock in France and Brazil, "1h30m" is a duration everywhere.
-_IN = re.compile(rf"(?!\d{{1,2}}\s?h\s?\d{{2}}(?![\dms.]))(?P<duration>{PHRASE})", re.IGNORECASE)
-_PIPE = re.compile(r"reached\s?\|\s?(\d{10}(?:\d{3})?)\b", re.IGNORECASE)
-_SECONDARY = re.compile(
-    r"\byour (?:current )?(?:5-hour|five-hour|session|weekly|daily|plan|opus|sonnet)(?: weekly)?"
-    r" limits? (?:will )?resets?[^·.|]{0,60}",
-    re.IGNORECASE,
+_IN = rf"(?i)(?!\d{{1,2}}\s?h\s?\d{{2}}(?![\dms.]))(?P<duration>{PHRASE})"
+_PIPE = r"(?i)reached\s?\|\s?(\d{10}(?:\d{3})?)\b"
+_SECONDARY = (
+    r"(?i)\byour (?:current )?(?:5-hour|five-hour|session|weekly|daily|plan|opus|sonnet)"
+    r"(?: weekly)? limits? (?:will )?resets?[^·.|]{0,60}"
 )
 _WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 # A client's own count-down says when it will try, not when the vendor will let it; unless it is
 # longer than any client waits of its own accord, for then it repeats the vendor's word.
-_OWN_RETRY = re.compile(
-    rf"\bretrying (?:in|after) (?P<duration>{PHRASE})?[^·)]{{0,20}}", re.IGNORECASE
-)
+_OWN_RETRY = rf"(?i)\bretrying (?:in|after) (?P<duration>{PHRASE})?[^·)]{{0,20}}"
 _LONGEST_OWN_WAIT = timedelta(seconds=60)
 
 
 def find_reset(text: str, now: datetime) -> datetime | None:
     """The moment at which `text` says the limit ends, or None."""
-    pipe = _PIPE.search(text)
+    pipe = compiled(_PIPE).search(text)
     if pipe is not None:
         return read_epoch(pipe[1], now)
-    text = _OWN_RETRY.sub(_vendor_wait, text)
-    return _find(_SECONDARY.sub(" ", text), now) or _find(text, now)
+    text = compiled(_OWN_RETRY).sub(_vendor_wait, text)
+    return _find(compiled(_SECONDARY).sub(" ", text), now) or _find(text, now)
 
 
 def find_primary_reset(text: str, now: datetime) -> datetime | None:
     """As `find_reset`, but blind to the resets of limits that are not the blocker."""
-    return find_reset(_SECONDARY.sub(" ", text), now)
+    return find_reset(compiled(_SECONDARY).sub(" ", text), now)
 
 
 def find_wait(text: str) -> timedelta | None:
     """The longest duration that `text` asks to wait, or None."""
-    text = _OWN_RETRY.sub(_vendor_wait, text)
-    waits = (_duration_after(text, lead.end()) for lead in _LEADS.finditer(text))
+    text = compiled(_OWN_RETRY).sub(_vendor_wait, text)
+    waits = (_duration_after(text, lead.end()) for lead in compiled(_LEADS).finditer(text))
     return max((wait for wait in waits if wait is not None), default=None)
 
 
@@ -105,7 +102,7 @@ def _vendor_wait(own: re.Match[str]) -> str:
 
 
 def _find(text: str, now: datetime) -> datetime | None:
-    for lead in _LEADS.finditer(text):
+    for lead in compiled(_LEADS).finditer(text):
         duration = _duration_after(text, lead.end())
         if duration is not None:
             return now + duration
@@ -116,20 +113,20 @@ def _find(text: str, now: datetime) -> datetime | None:
 
 
 def _duration_after(text: str, position: int) -> timedelta | None:
-    match = _IN.match(text, position)
+    match = compiled(_IN).match(text, position)
     return None if match is None else read_phrase(match["duration"])
 
 
 def _moment_at(text: str, position: int, now: datetime) -> datetime | None:
     for form in _FORMS:
-        match = form.match(text, position)
+        match = compiled(form).match(text, position)
         moment = None if match is None else _dated(match.groupdict(), now)
         if moment is not None:
             return moment
-    weekday = _WEEKDAY_CLOCK.match(text, position)
+    weekday = compiled(_WEEKDAY_CLOCK).match(text, position)
     if weekday is not None:
         return _on_weekday(weekday.groupdict(), now)
-    clock = _CLOCK_ONLY.match(text, position)
+    clock = compiled(_CLOCK_ONLY).match(text, position)
     if clock is None or not (clock["half"] or clock["minute"] or clock["zone"]):
         return None
     return _next_occurrence(clock.groupdict(), now)

@@ -8,6 +8,7 @@ Not here: what any wording means (rules/).
 from __future__ import annotations
 
 import re
+from functools import cache
 
 HEAD = 48_000
 TAIL = 16_000
@@ -27,6 +28,12 @@ _LOOKS = str.maketrans(
         "`": "",
     }
 )
+
+
+@cache
+def compiled(pattern: str) -> re.Pattern[str]:
+    """A pattern, compiled when it is first needed: short commands use few of the many."""
+    return re.compile(pattern)
 
 
 def shorten(text: str) -> str:

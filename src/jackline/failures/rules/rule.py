@@ -8,15 +8,14 @@ Not here: the tables themselves (the other files of this folder), times (resets.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
 from typing import TypeAlias
 
 from jackline.failures.failure import Kind, Scope
 from jackline.failures.observation import Where
 from jackline.failures.reading import Reading
+from jackline.failures.wording import compiled
 
 # What holds for a kind unless a rule says otherwise: scope, retry_same, failover_helps.
 KIND_DEFAULTS: dict[Kind, tuple[Scope, bool, bool]] = {
@@ -74,10 +73,10 @@ class Rule:
         hits = self.words & reading.words
         if self.words and not hits:
             return None
-        match = _compiled(self.says).search(reading.text) if self.says else None
+        match = compiled(self.says).search(reading.text) if self.says else None
         if self.says and match is None:
             return None
-        if self.unless and _compiled(self.unless).search(reading.text):
+        if self.unless and compiled(self.unless).search(reading.text):
             return None
         if match is not None:
             return f'text "{match[0][:120].strip()}"'
@@ -111,12 +110,6 @@ def when(
         where=frozenset(where),
         provider=frozenset(provider.split()),
     )
-
-
-@cache
-def _compiled(pattern: str) -> re.Pattern[str]:
-    """A pattern, compiled when it is first needed: importing stays quick."""
-    return re.compile(pattern)
 
 
 def _any_of(phrases: Phrases) -> str:
