@@ -217,6 +217,8 @@ def test_shared_words_keep_what_all_begin_and_end_with() -> None:
         ("absent", Ending.FINISHED, Miss.PROSE),
         ("max_turns", Ending.FAILED, Miss.TURN_LIMIT),
         ("retries_exhausted", Ending.FAILED, Miss.INVALID),
+        ("invalid", Ending.FAILED, Miss.INVALID),
+        ("not_offered", Ending.FAILED, Miss.NOT_OFFERED),
         (None, Ending.FAILED, Miss.UNKNOWN),
     ],
 )

@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from jackline.failures import Failure, Kind
 from jackline.lanes import Call, Decision, LaneController, LaneSettings, State, Usage
+from jackline.lanes.lane import Lane
 from jackline.lanes.states import FLOWING
 from tests.lanes import failures_made as made
 
@@ -88,7 +89,17 @@ class Lanes(RuleBasedStateMachine):
             assert send.probe or lane.state in FLOWING, "traffic on a lane that is not open"
             assert self.now >= self.resets.get(send.lane, 0.0), "sent before an announced reset"
             self.flying[send.permit] = (send.call, send.lane)
+            if not send.probe:
+                self.check_admission(lane)
         assert decision.wake_at is None or decision.wake_at >= self.controller._now
+
+    def check_admission(self, lane: Lane) -> None:
+        """What must hold of a lane that has just been sent something other than a probe."""
+        now = self.controller._now
+        assert now >= lane.hold_until, "sent inside a hold"
+        assert len(lane.attempts) <= lane.limit(now), "more in flight than the window allows"
+        if lane.throttles:
+            assert lane._unconfirmed <= 1, "more than one unconfirmed send in a throttle episode"
 
     @rule(
         count=st.integers(1, 12),
@@ -143,7 +154,12 @@ class Lanes(RuleBasedStateMachine):
             for each in self.controller.lanes.values():
                 if each.account == account:
                     self.resets[each.name] = failure.resets_at.timestamp()
-        self.follow(self.controller.failed(self.now, permit, failure, headers))
+        known = self.controller.lanes[lane]
+        in_episode, size = known.throttles > 0, known.window.size
+        decision = self.controller.failed(self.now, permit, failure, headers)
+        if in_episode and known.throttles > 1:
+            assert known.window.size == size, "the window shrank twice in one episode"
+        self.follow(decision)
 
     @precondition(lambda self: self.alive)
     @rule(data=st.data())

@@ -29,9 +29,8 @@ class Miss(StrEnum):
 _BY_SUB = {
     "max_turns": Miss.TURN_LIMIT,
     "retries_exhausted": Miss.INVALID,
-    "degenerate": Miss.INVALID,
+    "invalid": Miss.INVALID,
     "not_offered": Miss.NOT_OFFERED,
-    "tool_not_offered": Miss.NOT_OFFERED,
 }
 
 

@@ -145,6 +145,13 @@ TOOLS = (
 STRUCTURED_OUTPUT = (
     when(
         says=(
+            r"no such tool.{0,30}structured_?output",
+            r"structured_?output.{0,30}(?:is not available|not offered|not found)",
+        ),
+        then=_missing("not_offered", retry_same=False),
+    ),
+    when(
+        says=(
             r"lengthfinishreason",
             r"length limit was reached",
         ),
