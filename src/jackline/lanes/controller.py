@@ -23,6 +23,8 @@ from jackline.lanes.settings import LaneSettings, Settings
 from jackline.lanes.states import FLOWING
 
 _NO_HEADERS: Mapping[str, str] = {}
+# In seconds of cost: below this, two lanes are equally sound.
+_NOTICEABLE = 0.5
 
 
 class LaneController:
@@ -231,7 +233,10 @@ class LaneController:
         mine = self._cost(lane, detour, now)
         if mine <= 0:
             return True
-        for position, name in enumerate(entry.lanes):
+        # Only a lane that fails noticeably has to be compared with all others; a sound one is only
+        # worse than the preferred one.
+        rivals = entry.lanes if mine - detour >= _NOTICEABLE else entry.lanes[:1]
+        for position, name in enumerate(rivals):
             other = self.lanes[name]
             if other is lane or other.state not in FLOWING:
                 continue
