@@ -9,11 +9,11 @@ Not here: what the provider answers (the simulator), what is asserted (the tests
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,11 +34,15 @@ def claude_binary() -> Path:
     binary = CACHE / "claude_agent_sdk" / "_bundled" / name
     if not binary.exists():
         CACHE.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=CACHE.parent) as fresh:
+        with tempfile.TemporaryDirectory(dir=CACHE.parent) as folder:
+            fresh = Path(folder) / "wheel"
             command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target"]
-            subprocess.run([*command, fresh, WHEEL], check=True)
-            shutil.rmtree(CACHE, ignore_errors=True)
-            shutil.copytree(fresh, CACHE)
+            subprocess.run([*command, str(fresh), WHEEL], check=True)
+            # Moved as a whole, so that two test processes cannot see each other's half a client.
+            with suppress(OSError):
+                fresh.rename(CACHE)
+        if not binary.exists():
+            raise FileNotFoundError(f"{WHEEL} brought no {binary}")
     return binary
 
 
