@@ -8,6 +8,7 @@ Not here: what happens to a dead agent (stage.py).
 from __future__ import annotations
 
 import random
+from abc import abstractmethod
 from collections import deque
 
 from lanes_bench.crew import Call
@@ -37,9 +38,9 @@ class Impatient(Policy):
         else:
             self.desk.at(self.desk.now + seconds, lambda: self.ready(call))
 
+    @abstractmethod
     def wait(self, call: Call, trouble: Trouble) -> float | None:
         """Seconds until the next attempt, or None to give up."""
-        raise NotImplementedError
 
 
 class OfficialSdk(Impatient):

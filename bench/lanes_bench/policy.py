@@ -8,6 +8,7 @@ Not here: the policies (patient.py, impatient.py, shared.py, jackline_policy.py)
 from __future__ import annotations
 
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -84,7 +85,7 @@ class Desk(Protocol):
         ...
 
 
-class Policy:
+class Policy(ABC):
     """One way to send calls; `idle_limit` is the silence after which the stage hangs up for it."""
 
     idle_limit: float | None = 60.0
@@ -93,19 +94,22 @@ class Policy:
         self.desk = desk
         self.draw = draw
 
+    @abstractmethod
     def ready(self, call: Call) -> None:
         """An agent wants this answered."""
-        raise NotImplementedError
 
-    def first_byte(self, attempt: Attempt, headers: Mapping[str, str]) -> None:
+    # A policy may care about these, or not.
+    def first_byte(  # noqa: B027
+        self, attempt: Attempt, headers: Mapping[str, str]
+    ) -> None:
         """The provider accepted the request."""
 
-    def heard(self, attempt: Attempt) -> None:
+    def heard(self, attempt: Attempt) -> None:  # noqa: B027
         """More bytes came."""
 
-    def answered(self, attempt: Attempt, output_tokens: int) -> None:
+    def answered(self, attempt: Attempt, output_tokens: int) -> None:  # noqa: B027
         """The answer is complete."""
 
+    @abstractmethod
     def troubled(self, attempt: Attempt, trouble: Trouble) -> None:
         """The attempt ended badly."""
-        raise NotImplementedError

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,6 +23,7 @@ from tests.autopsy.story_makers import (
     stopped,
     told,
 )
+from tests.cli.commands import jackline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,3 +92,26 @@ def test_token_counts_are_called_lower_bounds(face: str) -> None:
     spender = agent("spender", spent={int(NOON.timestamp()): 1_234})
     shown = FACES[face](build(evidence(spender), now=after(9_999)))
     assert "at least 1,234" in shown or '"tokens_at_least": 1234' in shown
+
+
+def test_a_key_that_a_vendor_quotes_in_its_error_is_never_shown(tmp_path: Path) -> None:
+    key = "sk-ant-api03-" + "Xy1" * 12
+    line = {
+        "type": "assistant",
+        "sessionId": "s1",
+        "isApiErrorMessage": True,
+        "message": {
+            "id": "m",
+            "model": "<synthetic>",
+            "content": [{"type": "text", "text": f"API Error: 401 Incorrect API key: {key}"}],
+        },
+    }
+    transcript = tmp_path / "s1.jsonl"
+    transcript.write_text(json.dumps(line) + "\n")
+    page = tmp_path / "page.html"
+    for arguments in ((), ("--json",), ("--html", page)):
+        answer = jackline("why", transcript, *arguments)
+        assert answer.code == 0
+        assert key not in answer.out + answer.err
+    assert key not in page.read_text()
+    assert "(secret)" in page.read_text()

@@ -120,6 +120,7 @@ def test_a_file_that_the_system_refuses_is_named(tmp_path: Path) -> None:
     assert what.startswith("cannot be read: ")
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such pipes")
 def test_a_pipe_is_named_and_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "agent-a1.jsonl")
     assert list(whats(read_place(tmp_path))) == ["not a regular file, so not read"]

@@ -205,10 +205,12 @@ class Lanes(RuleBasedStateMachine):
     def lanes_keep_within_their_limits(self) -> None:
         for lane in self.controller.lanes.values():
             assert lane.window.size >= 1
-            probes = [each for each in lane.attempts.values() if each.probe]
-            assert len([p for p in probes if p.permit == lane.probe]) <= 1
+            asking = [a for a in lane.attempts.values() if a.probe and not a.confirmed]
+            assert len(asking) <= 1, "two probes at once"
+            assert lane.probe == (asking[0].permit if asking else None)
             assert lane._unconfirmed == sum(not a.confirmed for a in lane.attempts.values())
-            assert lane.state in State
+            if lane.state is State.PARKED and lane.reset_at is not None:
+                assert lane.probe_at >= lane.reset_at, "a probe is planned before the reset"
 
     @invariant()
     def whoever_waits_is_told_why(self) -> None:

@@ -95,7 +95,7 @@ def test_a_queue_gives_both_ends_in_order_whatever_leaves_in_between(
 ) -> None:
     queue, waiting = Queue(), []
     for number, (urgency, leaves) in enumerate(steps):
-        entry = Entry(Call(number, ("opus",)), ("opus",), urgency, 0.0)
+        entry = Entry(Call(number, ("opus",)), ("opus",), urgency)
         queue.push(entry)
         waiting.append(entry)
         if leaves:

@@ -1,8 +1,9 @@
 """Hold what transcripts tell: one story per agent, in a shape that no vendor owns.
 
 Laws: (1) a story holds ids, times, counts and error texts; prompts, answers and tool output only
-in `label` and `last_words`, which faces hide unless asked; (2) times are aware; (3) token counts
-are lower bounds, because transcripts are known to under-report input tokens.
+in `label` and `last_words`, which faces hide unless asked; (2) keys and tokens that an error quotes
+are blanked before anything else sees them; (3) times are aware; (4) token counts are lower bounds,
+because transcripts are known to under-report input tokens.
 Not here: reading files (claude_code.py, codex.py, stream_json.py), judging (causes.py, report.py).
 """
 
@@ -14,6 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from jackline.failures import Failure
+from jackline.failures.wording import redact
 
 
 class Role(StrEnum):
@@ -47,6 +49,9 @@ class Sighting:
     request_id: str | None = None
     fatal: bool = True
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", redact(self.text))
+
 
 @dataclass(frozen=True, slots=True)
 class Told:
@@ -60,6 +65,9 @@ class Told:
     claim: str
     text: str
     is_error: bool
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", redact(self.text))
 
 
 @dataclass(slots=True)

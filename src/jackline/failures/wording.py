@@ -49,6 +49,18 @@ def fold(text: str) -> str:
     return _SPACE.sub(" ", plain).strip()
 
 
+_SECRET = re.compile(
+    r"\b(?:sk|pk|rk|xai|gsk|hf|ghp|gho|ghu|ghs|github_pat|AKIA|ASIA|AIza|ya29|eyJ)[-_.]?"
+    r"[A-Za-z0-9_\-.*]{8,400}|\bBearer\s+[^\s\"',]{8,400}",
+    re.IGNORECASE,
+)
+
+
+def redact(text: str) -> str:
+    """The text without what looks like a key or token; vendors quote them in their errors."""
+    return _SECRET.sub("(secret)", text)
+
+
 def is_html(text: str) -> bool:
     """Whether the text is a web page rather than a message."""
     start = text.lstrip("\ufeff \t\r\n")[:200].lower()

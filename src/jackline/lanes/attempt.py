@@ -32,10 +32,6 @@ class Attempt:
     heard_at: float
     confirmed: bool = False
 
-    def silent_since(self) -> float:
-        """When it was last heard, or sent."""
-        return self.heard_at
-
     def patience(self, settings: Patience) -> float:
         """How long it may be silent from now on before it is given up."""
         if not self.call.stream:

@@ -62,7 +62,7 @@ class LaneController:
         if not call.lanes or any(name not in self.lanes for name in call.lanes):
             raise ValueError(f"call {call.id} names no lane, or one that does not exist")
         urgency = self._settings.routing.ageing * now - call.remaining
-        entry = Entry(call, call.lanes, urgency, now)
+        entry = Entry(call, call.lanes, urgency)
         self._entries[call.id] = entry
         queue = self._queue(call.lanes)
         queue.push(entry)

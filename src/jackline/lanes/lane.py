@@ -194,6 +194,10 @@ class Lane:
             return
         attempt.confirmed = True
         self._unconfirmed -= 1
+        # The question is answered; if the lane fails again, the next probe need not wait for the
+        # end of this one's stream.
+        if self.probe == attempt.permit:
+            self.probe = None
         self.heard(attempt, now)
         self._note(now, good=True)
         self._hard_in_a_row = 0

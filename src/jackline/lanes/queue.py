@@ -26,7 +26,6 @@ class Entry:
     call: Call
     lanes: tuple[str, ...]
     urgency: float
-    submitted_at: float
     waiting: bool = True
     ticket: int = 0
     attempts: int = 0

@@ -15,7 +15,7 @@ from typing import TypeAlias
 from jackline.failures.failure import Kind, Scope
 from jackline.failures.observation import Where
 from jackline.failures.reading import Reading
-from jackline.failures.wording import compiled
+from jackline.failures.wording import compiled, redact
 
 # What holds for a kind unless a rule says otherwise: scope, retry_same, failover_helps.
 KIND_DEFAULTS: dict[Kind, tuple[Scope, bool, bool]] = {
@@ -79,7 +79,7 @@ class Rule:
         if self.unless and compiled(self.unless).search(reading.text):
             return None
         if match is not None:
-            return f'text "{match[0][:120].strip()}"'
+            return f'text "{redact(match[0])[:120].strip()}"'
         return f"code {min(hits)}" if hits else f"status {reading.status}"
 
 
