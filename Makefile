@@ -32,7 +32,7 @@ test: check
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
 
 bench: $(READY)
-	@for script in bench/*.py; do echo "== $$script"; $(BIN)/python $$script $(if $(QUICK),--quick) || exit 1; done
+	@for script in bench/*.py; do echo "== $$script"; $(BIN)/python $$script $(if $(QUICK),--quick) || failed=1; done; exit $${failed:-0}
 
 clean:
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
