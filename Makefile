@@ -20,7 +20,7 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 run: $(READY)
-	@$(BIN)/jackline why --demo
+	@$(BIN)/jackline up
 
 check: $(READY)
 	$(BIN)/ruff format --check .

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from datetime import datetime
@@ -28,9 +29,25 @@ def test_it_is_short_and_its_command_comes_early() -> None:
     assert any("make run" in line for line in lines[:6])
 
 
-def test_its_first_command_works_and_tells_the_incident() -> None:
-    done = subprocess.run(["make", "run"], cwd=ROOT, capture_output=True, check=True)
-    told = words(done.stdout.decode())
+def test_its_first_command_starts_a_gateway_and_says_what_to_do_next(tmp_path: Path) -> None:
+    environment = {**os.environ, "JACKLINE_PORT": "0", "JACKLINE_STATE": str(tmp_path / "state")}
+    with subprocess.Popen(
+        ["make", "run"], cwd=ROOT, env=environment, stderr=subprocess.PIPE, start_new_session=True
+    ) as running:
+        assert running.stderr is not None
+        first = running.stderr.readline().decode()
+        then = running.stderr.readline().decode()
+        address = re.match(r"(http://127\.0\.0\.1:\d+)  sends to https://api.anthropic.com", first)
+        assert address is not None, first
+        assert f"ANTHROPIC_BASE_URL={address[1]} claude" in then
+        told = jackline("status", env={"JACKLINE_STATE": str(tmp_path / "state")})
+        assert told.out.startswith("Nothing is under way.")
+        assert jackline("down", env={"JACKLINE_STATE": str(tmp_path / "state")}).code == 0
+        assert running.wait(30) == 0
+
+
+def test_its_incident_is_told_as_the_replica_tells_it() -> None:
+    told = words(jackline("why", "--demo").out)
     shown = next(body for _, body in BLOCKS if "37 of 98 agents" in body)
     for line in ("37 of 98 agents were stopped by one cause", "It was met 37 times in 34.5 s"):
         assert line in told
@@ -39,7 +56,7 @@ def test_its_first_command_works_and_tells_the_incident() -> None:
         assert figure in told
 
 
-def test_its_second_command_reads_the_newest_session(tmp_path: Path) -> None:
+def test_its_why_reads_the_newest_session(tmp_path: Path) -> None:
     write_replica(tmp_path)
     answer = jackline("why", env={"HOME": str(tmp_path), "CLAUDE_CONFIG_DIR": "", "CODEX_HOME": ""})
     assert answer.code == 0

@@ -15,28 +15,25 @@ from enum import Enum
 from jackline.failures import Failure, Observation, classify
 from jackline.lanes import Call as LaneCall
 from jackline.lanes import Decision, LaneController, LaneSettings, Settings, Usage
+from jackline.lanes.remaining import RemainingWork
 from jackline.simulator.calendar import DEFAULT_EPOCH
 from lanes_bench.crew import Call
 from lanes_bench.policy import Attempt, Desk, Ill, Policy, Trouble
-from lanes_bench.workload import CHAIN, MEAN_SERVICE, MEAN_TOOL, PHASES
-
-CYCLE = MEAN_SERVICE + MEAN_TOOL
-LONGEST_CHAIN_OF_A_PHASE = 0.9 * CHAIN[1] * CYCLE
 
 
 class Order(Enum):
     """What the queue is told about the work behind a call."""
 
     NOTHING = "fifo"
-    PHASES = "phases"
+    IDENTITIES = "session and agent"
     EXACT = "exact"
 
 
 class Jackline(Policy):
-    """The controller, with nothing between it and the stage."""
+    """The controller, told which session and which agent a call belongs to, as a gateway knows."""
 
     idle_limit: float | None = None
-    order = Order.PHASES
+    order = Order.IDENTITIES
 
     def __init__(self, desk: Desk, draw: random.Random, settings: Settings | None = None) -> None:
         super().__init__(desk, draw)
@@ -47,6 +44,7 @@ class Jackline(Policy):
         self._attempts: dict[int, Attempt] = {}
         self._known: dict[tuple[object, ...], Failure] = {}
         self._wakes = float("inf")
+        self._work = RemainingWork()
 
     def ready(self, call: Call) -> None:
         """Submit it."""
@@ -54,7 +52,7 @@ class Jackline(Policy):
         wanted = LaneCall(
             call.id,
             self._names,
-            remaining=remaining(call, self.order),
+            remaining=self._remaining(call),
             input_tokens=call.plan.input_tokens,
             max_tokens=8192,
         )
@@ -73,6 +71,8 @@ class Jackline(Policy):
         permit = permit_of(attempt)
         self._attempts.pop(permit, None)
         self._calls.pop(attempt.call.id, None)
+        session, agent = names_of(attempt.call)
+        self._work.answered(self._now(), session, agent, self.desk.now - attempt.sent_at)
         usage = Usage(attempt.call.plan.input_tokens, output_tokens)
         self._obey(self.controller.finished(self._now(), permit, usage))
 
@@ -82,6 +82,15 @@ class Jackline(Policy):
         self._attempts.pop(permit, None)
         failure = self._failure(trouble)
         self._obey(self.controller.failed(self._now(), permit, failure, trouble.headers))
+
+    def _remaining(self, call: Call) -> float:
+        """What the controller is told of the work behind the call, in seconds."""
+        if self.order is Order.NOTHING:
+            return 0.0
+        if self.order is Order.EXACT:
+            return call.path_left - call.plan.service
+        session, agent = names_of(call)
+        return self._work.asks(self._now(), session, agent)
 
     def _failure(self, trouble: Trouble) -> Failure:
         asked = trouble.headers.get("retry-after")
@@ -137,17 +146,9 @@ def permit_of(attempt: Attempt) -> int:
     return attempt.ticket if isinstance(attempt.ticket, int) else 0
 
 
-def remaining(call: Call, order: Order) -> float:
-    """What the controller is told of the work behind the call, in seconds."""
-    if order is Order.NOTHING:
-        return 0.0
-    if order is Order.EXACT:
-        return call.path_left - call.plan.service
-    low, high = CHAIN
-    done = call.agent.step
-    steps = (max(done + 1, low) + high) / 2 - done
-    phases_behind = len(PHASES) - 1 - call.agent.plan.phase
-    return steps * CYCLE + phases_behind * LONGEST_CHAIN_OF_A_PHASE
+def names_of(call: Call) -> tuple[str, str]:
+    """The session and the agent that the call belongs to, as a client names them."""
+    return str(call.agent.plan.workflow), str(call.agent.index)
 
 
 def _observation(trouble: Trouble) -> Observation:

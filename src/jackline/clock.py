@@ -27,6 +27,10 @@ class Clock(Protocol):
         """The wall-clock time, aware, in the host's zone."""
         ...
 
+    def wall(self) -> float:
+        """The wall-clock time as seconds since the epoch: cheap, for every event of every call."""
+        ...
+
     def monotonic(self) -> float:
         """Seconds that never go backwards."""
         ...
@@ -49,6 +53,10 @@ class SystemClock:
         if zone is None:
             return moment.astimezone()
         return moment.replace(tzinfo=zone) if moment.tzinfo is None else moment.astimezone(zone)
+
+    def wall(self) -> float:
+        """Seconds since the epoch."""
+        return time.time()
 
     def monotonic(self) -> float:
         """Seconds that never go backwards."""
@@ -75,6 +83,10 @@ class VirtualClock:
     def now(self) -> datetime:
         """The virtual wall-clock time."""
         return self._start + timedelta(seconds=self._elapsed)
+
+    def wall(self) -> float:
+        """Virtual seconds since the epoch."""
+        return self._start.timestamp() + self._elapsed
 
     def monotonic(self) -> float:
         """Virtual seconds since the clock was made."""

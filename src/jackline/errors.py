@@ -3,8 +3,11 @@
     JacklineError
     ├── UsageError            you change something
     │   ├── BadArgumentError      a flag or argument cannot be meant as written
+    │   ├── BadConfigError        files, variables or flags hold settings that cannot be meant
     │   ├── UnreadableError       a file, folder or id that was named cannot be read or found
-    │   └── NothingFoundError     there is nothing where Jackline looks by itself
+    │   ├── NothingFoundError     there is nothing where Jackline looks by itself
+    │   ├── PortTakenError        the port cannot be had
+    │   └── UnreachableError      no gateway answers
     ├── RefusedError          we declined; nothing was sent
     │   ├── BudgetError           the budget would be passed
     │   ├── QueueFullError        more is waiting than may wait
@@ -95,6 +98,26 @@ class BadArgumentError(UsageError):
     code = "bad_argument"
 
 
+class BadConfigError(UsageError):
+    """Files, variables or flags hold settings that cannot be meant; `faults` are all of them."""
+
+    code = "bad_config"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        next: str = "",  # noqa: A002 -- the word users read in every face of the product
+        faults: Sequence[str] = (),
+    ) -> None:
+        super().__init__(message, next=next)
+        self.faults = tuple(faults)
+
+    def to_json(self) -> dict[str, object]:
+        """The error with its faults one by one."""
+        return {**super().to_json(), "faults": list(self.faults)}
+
+
 class UnreadableError(UsageError):
     """A file, folder or id that was named cannot be read or found."""
 
@@ -108,6 +131,22 @@ class NothingFoundError(UsageError):
     code = "nothing_found"
     http_status = 404
     exit_code = 1
+
+
+class PortTakenError(UsageError):
+    """The gateway's port cannot be had: another program holds it, or it is not allowed."""
+
+    code = "port_taken"
+    http_status = 503
+    exit_code = 1
+
+
+class UnreachableError(UsageError):
+    """No gateway answers, or it did not start or stop as asked."""
+
+    code = "unreachable"
+    http_status = 503
+    exit_code = 5
 
 
 class RefusedError(JacklineError):

@@ -22,7 +22,83 @@ class TranscriptsRead:
     bytes_total: int
 
 
-Event: TypeAlias = TranscriptsRead
+@dataclass(frozen=True, slots=True)
+class CallEnded:
+    """A logical call has come to its end, whatever the end was.
+
+    `outcome` is answered, shortened (closed after a finished tool call), refused (the vendor's
+    error was passed on), broken (the connection was cut on purpose), come_back (told to ask again)
+    or left (the client went away). Times are seconds since the epoch, or durations in seconds.
+    """
+
+    at: float
+    call: str
+    outcome: str
+    lane: str
+    model: str
+    session: str | None
+    agent: str | None
+    parent: str | None
+    tag: str | None
+    stream: bool
+    status: int | None
+    attempts: int
+    waited: float
+    took: float
+    request_id: str | None
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptFailed:
+    """One attempt did not succeed; the call may well go on."""
+
+    at: float
+    call: str
+    lane: str
+    kind: str
+    sub: str | None
+    status: int | None
+    request_id: str | None
+    took: float
+    resets_at: float | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class LaneChanged:
+    """A lane is in another state than before."""
+
+    at: float
+    lane: str
+    state: str
+    why: str
+    until: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class LanesLearned:
+    """What the lanes know by now, as JSON that `lanes.restore` reads after a restart."""
+
+    at: float
+    memory: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceNoted:
+    """Something about the service itself: started, stopped, configuration read or rejected."""
+
+    at: float
+    what: str
+    detail: str = ""
+
+
+Event: TypeAlias = (
+    TranscriptsRead | CallEnded | AttemptFailed | LaneChanged | LanesLearned | ServiceNoted
+)
 Announce: TypeAlias = Callable[[Event], None]
 
 

@@ -12,11 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jackline.calls import Answer, Carrier, Request
+from jackline.calls import Answer, Carrier, HoldLimits, Request, carry
 from jackline.clock import VirtualClock
 from jackline.errors import GaveUpError
 from jackline.lanes import LaneController, LaneSettings
 from jackline.testing import ScriptedUpstream, Step
+from jackline.testing.scripted_upstream import ScriptedAttempt
+from jackline.upstream.port import Ear, Message
 
 START = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
 OVERLOADED = Step(status=529, body=b'{"type":"error","error":{"type":"overloaded_error"}}')
@@ -52,9 +54,16 @@ class World:
         self.controller = LaneController(lanes, draw, now=START.timestamp())
         self.carrier = Carrier(self.controller, self.upstream, self.clock)
 
-    def call(self, *lanes: str, patience: float | None = None) -> asyncio.Task[Answer]:
-        request = Request(b"{}", lanes or ("first",), input_tokens=100, max_tokens=100)
-        return asyncio.create_task(self.carrier.carry(request, patience=patience))
+    def call(self, *lanes: str, hold: HoldLimits | None = None) -> asyncio.Task[Answer]:
+        request = Request(
+            "jl_test",
+            Message(b"POST", b"/v1/messages", (), b"{}"),
+            lanes or ("first",),
+            input_tokens=100,
+            max_tokens=100,
+            hold=hold or HoldLimits(),
+        )
+        return asyncio.create_task(carry(self.carrier, request))
 
     async def until_done(
         self, tasks: Sequence[asyncio.Task[Answer]], longest: float = 8000
@@ -90,7 +99,8 @@ def play(scripts: dict[str, Sequence[Step]], scene: Callable[[World], Awaitable[
         [BROKEN],
         [Step(breaks=ConnectionRefusedError(111, "Connection refused"))],
         [Step(breaks=TimeoutError("timed out"))],
-        [Step(truncated=True, says=b'event: message_start\ndata: {"type":"message_start"}\n\n')],
+        [Step(truncated=True)],
+        [Step(cut=500)],
         [Step(silent=True)],
         [OVERLOADED, BROKEN, THROTTLED, Step(silent=True)],
     ],
@@ -159,10 +169,10 @@ def test_a_hopeless_request_fails_once_with_its_cause_and_its_story() -> None:
     assert len(world.upstream.attempts) == 1
 
 
-def test_patience_runs_out_with_the_reason_for_waiting_and_when_to_come_back() -> None:
+def test_a_reset_farther_away_than_allowed_is_told_at_once_with_its_hour() -> None:
     async def scene(world: World) -> None:
-        task = world.call(patience=60)
-        await world.until_done([task], longest=100)
+        task = world.call(hold=HoldLimits(quota=60))
+        await world.until_done([task], longest=2)
         with pytest.raises(GaveUpError) as caught:
             task.result()
         assert "parked" in caught.value.message
@@ -170,6 +180,33 @@ def test_patience_runs_out_with_the_reason_for_waiting_and_when_to_come_back() -
         assert caught.value.retry_at.timestamp() == START.timestamp() + 3600
 
     play({"first": [WALL]}, scene)
+
+
+def test_whoever_comes_to_a_known_wall_hears_of_it_without_a_request() -> None:
+    async def scene(world: World) -> None:
+        first = world.call(hold=HoldLimits(quota=60))
+        await world.until_done([first], longest=2)
+        late = world.call(hold=HoldLimits(quota=60))
+        await world.until_done([late], longest=1)
+        assert isinstance(late.exception(), GaveUpError)
+        assert isinstance(first.exception(), GaveUpError)
+
+    world = play({"first": [WALL]}, scene)
+    assert len(world.upstream.attempts) == 1
+
+
+def test_any_other_wait_ends_when_it_is_longer_than_allowed() -> None:
+    async def scene(world: World) -> None:
+        task = world.call(hold=HoldLimits(other=60))
+        while not task.done():
+            assert world.clock.monotonic() < 100
+            await world.clock.advance(1)
+            world.carrier.review()
+        with pytest.raises(GaveUpError):
+            task.result()
+        assert world.clock.monotonic() >= 60
+
+    play({"first": [THROTTLED]}, scene)
 
 
 def test_a_cancelled_caller_frees_its_place_at_once() -> None:
@@ -187,22 +224,58 @@ def test_a_cancelled_caller_frees_its_place_at_once() -> None:
     play({}, scene)
 
 
-def test_a_fault_in_the_upstreams_own_code_reaches_its_caller_and_nobody_else() -> None:
-    async def scene(world: World) -> None:
-        task = world.call()
-        await world.clock.advance(5)
-        with pytest.raises(ZeroDivisionError):
-            task.result()
+def test_a_fault_in_our_own_code_ends_its_call_and_no_other() -> None:
+    class Trapped(ScriptedUpstream):
+        def start(self, message: Message, lane: str, ear: Ear) -> ScriptedAttempt:
+            if lane == "second":
+                raise ZeroDivisionError
+            return super().start(message, lane, ear)
 
-    trap = Step(breaks=ZeroDivisionError("ours"))  # type: ignore[arg-type]
-    play({"first": [trap]}, scene)
+    async def scene(world: World) -> None:
+        world.carrier._upstream = Trapped(world.clock)
+        good, bad = world.call(), world.call("second")
+        await world.until_done([good, bad], longest=10)
+        assert good.result().body == GOOD.says
+        with pytest.raises(GaveUpError, match="ZeroDivisionError"):
+            bad.result()
+
+    play({}, scene)
+
+
+def test_a_cap_lets_only_so_many_of_its_key_be_under_way() -> None:
+    async def scene(world: World) -> None:
+        def capped(key: str) -> asyncio.Task[Answer]:
+            message = Message(b"POST", b"/v1/messages", (), b"{}")
+            cap = ((("session", key), 2),)
+            return asyncio.create_task(
+                carry(world.carrier, Request("jl_test", message, ("first",), caps=cap))
+            )
+
+        tasks = [capped("a") for _ in range(5)] + [capped("b")]
+        await world.clock.advance(0.1)
+        assert world.upstream.open_now == 3
+        assert world.carrier.calls_waiting == 3
+        tasks[0].cancel()
+        tasks[4].cancel()
+        await world.until_done(tasks, longest=10)
+        assert [task.cancelled() for task in tasks] == [True, False, False, False, True, False]
+
+    play({}, scene)
 
 
 @settings(max_examples=40)
 @given(
     first=st.lists(
         st.sampled_from(
-            [OVERLOADED, THROTTLED, BROKEN, GOOD, Step(silent=True), Step(truncated=True)]
+            [
+                OVERLOADED,
+                THROTTLED,
+                BROKEN,
+                GOOD,
+                Step(silent=True),
+                Step(truncated=True),
+                Step(cut=700),
+            ]
         ),
         max_size=12,
     ),
@@ -221,6 +294,6 @@ def test_nothing_leaks_and_everyone_is_answered(
         await world.until_done(tasks)
         for number, task in enumerate(tasks):
             if number not in leavers:
-                assert task.result().usage.output_tokens > 0
+                assert task.result().usage.output > 0
 
     play({"first": [*first, GOOD]}, scene)

@@ -5,19 +5,36 @@ classified once; (3) nothing leaks: a call that ends, however it ends, leaves no
 Not here: deciding (lanes/), talking HTTP (upstream/), what went wrong (failures/).
 """
 
+from jackline.calls.carried import Carried
 from jackline.calls.carrier import Carrier
-from jackline.calls.port import Answered, Began, Heard, Rejected, Request, Upstream, UpstreamEvent
+from jackline.calls.collecting import carry, gave_up
+from jackline.calls.continuation import takes_prefill
+from jackline.calls.request import (
+    Cap,
+    Ending,
+    HoldLimits,
+    Receiver,
+    Refusal,
+    Rejection,
+    Request,
+)
+from jackline.calls.stitching import Mode
 from jackline.calls.story import Answer, AttemptTold
 
 __all__ = [
     "Answer",
-    "Answered",
     "AttemptTold",
-    "Began",
+    "Cap",
+    "Carried",
     "Carrier",
-    "Heard",
-    "Rejected",
+    "Ending",
+    "HoldLimits",
+    "Mode",
+    "Receiver",
+    "Refusal",
+    "Rejection",
     "Request",
-    "Upstream",
-    "UpstreamEvent",
+    "carry",
+    "gave_up",
+    "takes_prefill",
 ]

@@ -1,67 +1,65 @@
-"""Carry calls: wait where the controller says, send, classify, retry or move, and answer.
+"""Carry calls: wait where the controller says, send, judge, retry or move, and deliver.
 
 Laws: (1) every decision of the controller is carried out at once and in its order; (2) a caller
-that is cancelled or out of time frees its permit at once; (3) a retryable failure never reaches the
-caller; (4) one timer for all calls, set to when the controller wants to be woken.
-Not here: the decisions (lanes/), the bytes on the wire (the upstream behind the port).
+that leaves frees its permit at once; (3) a retryable failure never reaches the caller, unless it
+has waited longer than it allows; (4) one timer for all calls, and no task for any of them.
+Not here: the decisions (lanes/), bytes on the wire (upstream/), reading answers (hearing.py).
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Mapping
-from contextlib import aclosing
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+import logging
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Self
 
-from jackline.calls.port import Answered, Began, Heard, Rejected, Request, Upstream
-from jackline.calls.story import Answer, AttemptTold
+from jackline.calls.caps import CapGate
+from jackline.calls.carried import Carried
+from jackline.calls.continuation import prefill_of, prefilled
+from jackline.calls.hearing import Hearing
+from jackline.calls.lane_news import LaneNews
+from jackline.calls.request import Receiver, Refusal, Rejection, Request
+from jackline.calls.stitching import BreakOff, Close, Continue, Repair
+from jackline.calls.story import AttemptTold
+from jackline.calls.walls import Walls
 from jackline.clock import Clock
-from jackline.errors import GaveUpError
-from jackline.failures import Failure, Kind, Observation, classify
-from jackline.failures.sentences import explain
-from jackline.lanes import Call, Decision, LaneController, Send, Usage
+from jackline.events import Announce, AttemptFailed, to_nobody
+from jackline.failures import Failure, Observation, classify
+from jackline.failures.sentences import explain, name_of
+from jackline.lanes import Call, Decision, LaneController, Send, Usage, Waiting
+from jackline.lanes.reactions import Reaction, reaction_to
+from jackline.upstream.port import Message, Upstream
 
-_UNFINISHED = "the stream ended before the response was complete"
-
-
-@dataclass(slots=True)
-class _Carried:
-    """One call under way: who waits for it, and what has come of it so far."""
-
-    id: int
-    request: Request
-    answer: asyncio.Future[Answer]
-    submitted: float
-    story: list[AttemptTold] = field(default_factory=list)
-    body: bytearray = field(default_factory=bytearray)
-
-
-@dataclass(slots=True)
-class _Attempt:
-    """One attempt under way."""
-
-    task: asyncio.Task[None]
-    carried: _Carried
-    lane: str
-    began: float
+_log = logging.getLogger(__name__)
+_SILENT = "the upstream was silent for too long"
 
 
 class Carrier:
     """All calls of one process, on one controller; use it as an async context manager."""
 
-    def __init__(self, controller: LaneController, upstream: Upstream, clock: Clock) -> None:
-        self._controller = controller
+    def __init__(
+        self,
+        controller: LaneController,
+        upstream: Upstream,
+        clock: Clock,
+        announce: Announce = to_nobody,
+    ) -> None:
+        self.controller = controller
+        self.walls = Walls(controller)
+        self.lane_news = LaneNews(controller, announce)
         self._upstream = upstream
         self._clock = clock
-        self._ids = itertools.count(1)
-        self._carried: dict[int, _Carried] = {}
-        self._attempts: dict[int, _Attempt] = {}
+        self._announce = announce
+        self._numbers = itertools.count(1)
+        self._carried: dict[int, Carried] = {}
+        self._hearings: dict[int, Hearing] = {}
+        self._gate: CapGate[Carried] = CapGate()
         self._waker: asyncio.Task[None] | None = None
         self._wake_at: float | None = None
+        # How many times attempts taught the lanes something.
+        self.reports = 0
 
     async def __aenter__(self) -> Self:
         return self
@@ -73,100 +71,154 @@ class Carrier:
         trace: TracebackType | None,
     ) -> None:
         """Hang up on everything that is still under way."""
-        tasks = [attempt.task for attempt in self._attempts.values()]
         for carried in list(self._carried.values()):
-            carried.answer.cancel()
-            self._let_go(carried)
+            self.leave(carried)
         if self._waker is not None:
             self._waker.cancel()
-            tasks.append(self._waker)
-        await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(self._waker, return_exceptions=True)
+            self._waker = self._wake_at = None
 
-    async def carry(self, request: Request, *, patience: float | None = None) -> Answer:
-        """The answer to `request`, however many attempts it takes.
+    # --- for callers ----------------------------------------------------------------------------
 
-        Raises `GaveUpError` with the story of every attempt when waiting is hopeless, or when
-        `patience` seconds have passed.
-        """
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        carried = _Carried(next(self._ids), request, future, self._now())
-        self._carried[carried.id] = carried
+    def submit(self, request: Request, receiver: Receiver) -> Carried:
+        """Take a call on; the receiver hears the rest, possibly before this returns."""
+        now = self._clock.wall()
+        carried = Carried(next(self._numbers), request, receiver, now)
+        self._carried[carried.number] = carried
+        if not request.caps or self._gate.enter(carried.number, carried, request.caps):
+            self._line_up(carried, now)
+        return carried
+
+    def leave(self, carried: Carried) -> None:
+        """The caller no longer wants the answer."""
+        carried.over = True
+        self._forget(carried)
+
+    def pause(self, carried: Carried) -> None:
+        """Whoever takes the answer is slow: stop reading it."""
+        carried.paused = True
+        if carried.hearing is not None and carried.hearing.handle is not None:
+            carried.hearing.handle.pause()
+
+    def resume(self, carried: Carried) -> None:
+        """Go on reading."""
+        carried.paused = False
+        if carried.hearing is not None and carried.hearing.handle is not None:
+            carried.hearing.handle.resume()
+
+    def waiting(self, carried: Carried) -> Waiting | None:
+        """Why a call waits, and until when; None when it is in flight or over."""
+        if self._gate.stands_in_line(carried.number):
+            named = ", ".join(f"{kind} {name}" for (kind, name), _ in carried.request.caps)
+            return Waiting(f"as many calls as you allow are under way for {named}")
+        return self.controller.waiting(self._clock.wall(), carried.number)
+
+    @property
+    def calls(self) -> Iterable[Carried]:
+        """Everything under way."""
+        return self._carried.values()
+
+    @property
+    def calls_waiting(self) -> int:
+        """How many calls wait for their turn."""
+        return self.controller.calls_waiting + len(self._gate)
+
+    @property
+    def under_way(self) -> int:
+        """How many calls, attempts and permits are held; 0 when all is done."""
+        held = self.controller.calls_in_flight + self.controller.calls_waiting
+        return len(self._carried) + len(self._hearings) + held
+
+    def review(self) -> None:
+        """Refuse the calls that have waited for longer than they allow."""
+        now = self._clock.wall()
+        for carried in [c for c in self._carried.values() if c.hearing is None]:
+            self._review(carried, now)
+
+    # --- carrying out decisions -----------------------------------------------------------------
+
+    def _line_up(self, carried: Carried, now: float) -> None:
+        request = carried.request
         call = Call(
-            carried.id,
+            carried.number,
             request.lanes,
             request.remaining,
             request.input_tokens,
             request.max_tokens,
             request.stream,
         )
-        try:
-            self._obey(self._controller.submit(self._now(), call))
-            return await self._in_time(carried, patience)
-        finally:
-            self._let_go(carried)
+        self._obey(self.controller.submit(now, call))
+        if carried.hearing is None and not carried.over:
+            self._review(carried, now)
 
-    @property
-    def under_way(self) -> int:
-        """How many calls, attempts and permits are held; 0 when all is done."""
-        held = self._controller.calls_in_flight + self._controller.calls_waiting
-        return len(self._carried) + len(self._attempts) + held
-
-    async def _in_time(self, carried: _Carried, patience: float | None) -> Answer:
-        if patience is None:
-            return await carried.answer
-        alarm = asyncio.create_task(self._clock.sleep(patience))
-        either: list[asyncio.Future[Answer] | asyncio.Task[None]] = [alarm, carried.answer]
-        try:
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            if carried.answer.done():
-                return carried.answer.result()
-            raise self._out_of_time(carried, patience)
-        finally:
-            alarm.cancel()
-
-    def _let_go(self, carried: _Carried) -> None:
-        """Forget a call, whatever state it is in."""
-        if self._carried.pop(carried.id, None) is None:
+    def _review(self, carried: Carried, now: float) -> None:
+        if carried.over or carried.hearing is not None:
             return
-        for permit, attempt in list(self._attempts.items()):
-            if attempt.carried is carried:
-                self._hang_up(permit)
-        self._obey(self._controller.aborted(self._now(), carried.id))
+        hopeless = self.walls.hopeless(carried, now)
+        if hopeless is None:
+            return
+        self._forget(carried)
+        last = carried.story[-1].failure if carried.story else None
+        met_it_itself = last is not None and reaction_to(last) is Reaction.PARK
+        own_words = carried.rejection if met_it_itself or hopeless.rejection is None else None
+        rejection = own_words or hopeless.rejection
+        failure = hopeless.failure or last
+        told = Refusal(hopeless.why, failure, rejection, hopeless.until, carried.story)
+        carried.refuse(told)
 
-    # --- carrying out decisions -------------------------------------------------------------
+    def _forget(self, carried: Carried) -> None:
+        """Drop a call, whatever state it is in."""
+        if self._carried.pop(carried.number, None) is None:
+            return
+        hearing = carried.hearing
+        if hearing is not None:
+            self._hang_up(hearing.permit)
+        self._obey(self.controller.aborted(self._clock.wall(), carried.number))
+        self._free(carried)
+
+    def _free(self, carried: Carried) -> None:
+        if carried.request.caps:
+            for admitted in self._gate.leave(carried.number, carried.request.caps):
+                self._line_up(admitted, self._clock.wall())
 
     def _obey(self, decision: Decision) -> None:
         for abort in decision.aborts:
-            attempt = self._hang_up(abort.permit)
-            if attempt is not None:
-                self._tell(attempt, None, abort.why)
+            hearing = self._hang_up(abort.permit)
+            if hearing is not None:
+                self._gone_silent(hearing, abort.why)
         for refusal in decision.refusals:
-            carried = self._carried.get(refusal.call)
-            if carried is not None and not carried.answer.done():
-                carried.answer.set_exception(self._gave_up(carried, refusal.failure))
+            carried = self._carried.pop(refusal.call, None)
+            if carried is not None:
+                self._free(carried)
+                carried.refuse(self._hopeless(carried, refusal.failure))
         for send in decision.sends:
             self._start(send)
         self._set_timer(decision.wake_at)
 
     def _start(self, send: Send) -> None:
-        carried = self._carried[send.call]
-        carried.body.clear()
-        task = asyncio.create_task(self._attempt(send))
-        self._attempts[send.permit] = _Attempt(task, carried, send.lane, self._now())
-        task.add_done_callback(lambda done: self._ended(send.permit, done))
+        carried = self._carried.get(send.call)
+        if carried is None or carried.over:
+            return
+        now = self._clock.wall()
+        hearing = Hearing(self, carried, send.permit, send.lane, now)
+        carried.hearing = hearing
+        carried.sent = True
+        carried.waited = max(0.0, now - carried.submitted)
+        self._hearings[send.permit] = hearing
+        try:
+            hearing.handle = self._upstream.start(carried.request.message, send.lane, hearing)
+        except Exception as error:  # noqa: BLE001 -- the border of one call: siblings go on
+            self.crashed(hearing, error)
+            return
+        if carried.paused:
+            hearing.handle.pause()
 
-    def _ended(self, permit: int, task: asyncio.Task[None]) -> None:
-        attempt = self._attempts.pop(permit, None)
-        fault = None if task.cancelled() else task.exception()
-        # A fault in the upstream's own code: the caller hears of it, and nobody else.
-        if attempt is not None and fault is not None and not attempt.carried.answer.done():
-            attempt.carried.answer.set_exception(fault)
-
-    def _hang_up(self, permit: int) -> _Attempt | None:
-        attempt = self._attempts.pop(permit, None)
-        if attempt is not None:
-            attempt.task.cancel()
-        return attempt
+    def _hang_up(self, permit: int) -> Hearing | None:
+        hearing = self._hearings.pop(permit, None)
+        if hearing is not None:
+            hearing.drop()
+            hearing.carried.hearing = None
+        return hearing
 
     def _set_timer(self, wake_at: float | None) -> None:
         if wake_at is None or (self._wake_at is not None and self._wake_at <= wake_at):
@@ -174,99 +226,142 @@ class Carrier:
         if self._waker is not None:
             self._waker.cancel()
         self._wake_at = wake_at
-        self._waker = asyncio.create_task(self._wake(wake_at))
+        self._waker = asyncio.get_running_loop().create_task(self._wake(wake_at))
 
     async def _wake(self, at: float) -> None:
-        await self._clock.sleep(max(0.0, at - self._now()))
+        await self._clock.sleep(max(0.0, at - self._clock.wall()))
         self._wake_at = self._waker = None
-        self._obey(self._controller.tick(self._now()))
+        now = self._clock.wall()
+        self._obey(self.controller.tick(now))
+        self.lane_news.look(now)
 
-    # --- one attempt --------------------------------------------------------------------------
+    # --- what attempts amount to ------------------------------------------------------------------
 
-    async def _attempt(self, send: Send) -> None:
-        attempt = self._attempts[send.permit]
-        try:
-            failure, headers = await self._listen(attempt, send)
-        except OSError as error:
-            failure, headers = self._judge(Observation.of_exception(error)), {}
-        if failure is None:
-            return
-        self._tell(attempt, failure)
-        self._obey(self._controller.failed(self._now(), send.permit, failure, headers))
+    def accepted(self, hearing: Hearing, headers: Mapping[str, str]) -> None:
+        """The vendor has taken the call."""
+        self.reports += 1
+        now = self._clock.wall()
+        self._obey(self.controller.first_byte(now, hearing.permit, headers))
+        self.lane_news.look(now, (hearing.lane,))
 
-    async def _listen(self, attempt: _Attempt, send: Send) -> tuple[Failure | None, dict[str, str]]:
-        """Follow an attempt to its end: what went wrong, if anything, and the headers with it."""
-        carried = attempt.carried
-        headers: dict[str, str] = {}
-        async with aclosing(self._upstream.attempt(carried.request, send.lane)) as events:
-            async for event in events:
-                match event:
-                    case Began():
-                        headers = _lowered(event.headers)
-                        self._obey(self._controller.first_byte(self._now(), send.permit, headers))
-                    case Heard():
-                        carried.body += event.data
-                        self._controller.heard(self._now(), send.permit)
-                    case Answered():
-                        self._answered(carried, send, headers, event.usage)
-                        return None, headers
-                    case Rejected():
-                        headers = _lowered(event.headers)
-                        seen = Observation.of_response(event.status, headers, event.body)
-                        return self._judge(seen), headers
-        failure = self._judge(Observation.of_stream(bytes(carried.body)))
-        if failure.kind is Kind.NOT_A_FAILURE:
-            # The bytes look whole, but the upstream did not call them so, and it knows its dialect.
-            failure = self._judge(Observation.of_exception(EOFError(_UNFINISHED)))
-        return failure, headers
+    def alive(self, hearing: Hearing) -> None:
+        """Bytes came."""
+        self.controller.heard(self._clock.wall(), hearing.permit)
 
-    def _answered(
-        self, carried: _Carried, send: Send, headers: dict[str, str], usage: Usage
-    ) -> None:
-        now = self._now()
-        waited = now - carried.submitted
-        story = tuple(carried.story)
-        if not carried.answer.done():
-            answer = Answer(bytes(carried.body), headers, usage, send.lane, waited, story)
-            carried.answer.set_result(answer)
-        self._obey(self._controller.finished(now, send.permit, usage))
+    def answered(self, hearing: Hearing) -> None:
+        """The answer is whole and passed on."""
+        carried = hearing.carried
+        self._close(hearing)
+        self._carried.pop(carried.number, None)
+        carried.end(hearing.lane, shortened=False)
+        used = carried.stitch.usage if carried.stitch.delivered else carried.usage
+        usage = Usage(used.input + used.cache_creation, used.output)
+        self._obey(self.controller.finished(self._clock.wall(), hearing.permit, usage))
+        self._free(carried)
 
-    # --- telling --------------------------------------------------------------------------------
-
-    def _judge(self, seen: Observation) -> Failure:
+    def judge(self, seen: Observation) -> Failure:
+        """What went wrong."""
         return classify(seen, now=self._clock.now())
 
-    def _tell(self, attempt: _Attempt, failure: Failure | None, why: str = "") -> None:
-        told = AttemptTold(attempt.lane, attempt.began, self._now(), failure, why)
-        attempt.carried.story.append(told)
+    def failed(
+        self, hearing: Hearing, failure: Failure, rejection: Rejection | None = None
+    ) -> None:
+        """The attempt has failed: mend, wait again, or end."""
+        self.reports += 1
+        carried = hearing.carried
+        self._close(hearing)
+        if rejection is not None:
+            carried.rejection = rejection
+        self._tell(hearing, failure, name_of(failure))
+        repair = carried.stitch.broke() if carried.request.stream else None
+        mended = self._mend(carried, repair)
+        now = self._clock.wall()
+        decision = self.controller.failed(now, hearing.permit, failure, hearing.lowered)
+        if not mended:
+            self._settle(hearing, repair, failure)
+        self._obey(decision)
+        self.lane_news.look(now)
+        if reaction_to(failure) is Reaction.PARK:
+            self.walls.remember(hearing.lane, failure, rejection)
+            self.review()
 
-    def _gave_up(self, carried: _Carried, failure: Failure) -> GaveUpError:
-        return GaveUpError(
-            " ".join(explain(failure, self._clock.now())),
-            next="see the attempts for what was tried",
-            retry_at=failure.resets_at,
-            sent="yes",
-            attempts=_in_words(carried),
+    def crashed(self, hearing: Hearing, error: Exception) -> None:
+        """Our own code has failed: this call ends, the others go on."""
+        _log.error("a bug in Jackline while carrying a call", exc_info=error)
+        carried = hearing.carried
+        self._forget(carried)
+        why = f"a bug in Jackline: {type(error).__name__}"
+        carried.refuse(Refusal(why, None, None, None, carried.story))
+
+    def _gone_silent(self, hearing: Hearing, why: str) -> None:
+        """The controller gave the attempt up; it has put the call back in line already."""
+        carried = hearing.carried
+        self._tell(hearing, None, why)
+        if carried.stitch.complete:
+            self._carried.pop(carried.number, None)
+            carried.end(hearing.lane, shortened=False)
+            self._obey(self.controller.aborted(self._clock.wall(), carried.number))
+            self._free(carried)
+            return
+        repair = carried.stitch.broke() if carried.request.stream else None
+        if not self._mend(carried, repair):
+            self._settle(hearing, repair, None)
+
+    def _mend(self, carried: Carried, repair: Repair | None) -> bool:
+        """Whether the call can go on with another attempt that the receiver does not notice."""
+        if isinstance(repair, Close | BreakOff):
+            return False
+        if isinstance(repair, Continue):
+            message = carried.original
+            body = prefilled(message.body, repair.text)
+            if body is None:
+                return False
+            carried.request.message = Message(message.method, message.target, message.headers, body)
+            carried.stitch.continue_with(prefill_of(repair.text))
+        return True
+
+    def _settle(self, hearing: Hearing, repair: Repair | None, failure: Failure | None) -> None:
+        """End a call whose answer was delivered in part."""
+        carried = hearing.carried
+        self._carried.pop(carried.number, None)
+        if isinstance(repair, Close):
+            hearing.pass_on(repair.data)
+            carried.end(hearing.lane, shortened=repair.shortened)
+        else:
+            carried.refuse(self._hopeless(carried, failure))
+        self._obey(self.controller.aborted(self._clock.wall(), carried.number))
+        self._free(carried)
+
+    def _close(self, hearing: Hearing) -> None:
+        hearing.over = True
+        self._hearings.pop(hearing.permit, None)
+        hearing.carried.hearing = None
+        if hearing.handle is not None:
+            hearing.handle.hang_up()
+
+    def _tell(self, hearing: Hearing, failure: Failure | None, why: str) -> None:
+        now = self._clock.wall()
+        carried = hearing.carried
+        carried.story.append(AttemptTold(hearing.lane, hearing.began_at, now, failure, why))
+        resets_at = None if failure is None or failure.resets_at is None else failure.resets_at
+        self._announce(
+            AttemptFailed(
+                at=now,
+                call=carried.request.id,
+                lane=hearing.lane,
+                kind="timeout" if failure is None else failure.kind.value,
+                sub="silent" if failure is None else failure.sub,
+                status=hearing.status,
+                request_id=hearing.request_id,
+                took=now - hearing.began_at,
+                resets_at=None if resets_at is None else resets_at.timestamp(),
+                why=why,
+            )
         )
 
-    def _out_of_time(self, carried: _Carried, patience: float) -> GaveUpError:
-        waiting = self._controller.waiting(self._now(), carried.id)
-        until = None if waiting is None else waiting.until
-        return GaveUpError(
-            f"no answer within {patience:g} s: {waiting.why if waiting else 'it was in flight'}",
-            next="allow more time, or give the call another lane",
-            retry_at=None if until is None else datetime.fromtimestamp(until, UTC),
-            sent="no" if waiting is not None and not carried.story else "unknown",
-            attempts=_in_words(carried),
-        )
-
-    def _now(self) -> float:
-        return self._clock.now().timestamp()
-
-
-def _lowered(headers: Mapping[str, str]) -> dict[str, str]:
-    return {name.lower(): value for name, value in headers.items()}
-
-
-def _in_words(carried: _Carried) -> list[str]:
-    return [told.in_words(number) for number, told in enumerate(carried.story, 1)]
+    def _hopeless(self, carried: Carried, failure: Failure | None) -> Refusal:
+        now = self._clock.now()
+        why = _SILENT if failure is None else " ".join(explain(failure, now))
+        resets = None if failure is None or failure.resets_at is None else failure.resets_at
+        retry_at = None if resets is None else resets.timestamp()
+        return Refusal(why, failure, carried.rejection, retry_at, carried.story)

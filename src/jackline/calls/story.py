@@ -7,13 +7,13 @@ Not here: keeping stories longer than the call (journal/).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
+from jackline.dialects import TokensUsed
 from jackline.failures import Failure
 from jackline.failures.sentences import duration_in_words, name_of
-from jackline.lanes import Usage
+from jackline.upstream.port import Headers
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,7 @@ class Answer:
     """What the caller gets: the bytes, what they cost, and how they were come by."""
 
     body: bytes
-    headers: Mapping[str, str]
-    usage: Usage
+    headers: Headers
+    usage: TokensUsed
     lane: str
-    waited: float
     attempts: tuple[AttemptTold, ...] = ()

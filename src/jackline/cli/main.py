@@ -19,8 +19,16 @@ from jackline.errors import InternalError, JacklineError
 
 # Verb: the module that defines it, and its line in --help.
 _VERBS = {
+    "claude": ("jackline.cli.claude", "Run Claude Code through the gateway."),
+    "config": ("jackline.cli.config", "Show, check and locate the configuration."),
+    "down": ("jackline.cli.down", "End the gateway in good order."),
+    "drill": ("jackline.cli.drill", "Rehearse storms, walls and outages, bare and with Jackline."),
+    "env": ("jackline.cli.env", "Print the lines that point a shell to the gateway."),
+    "exec": ("jackline.cli.exec", "Run any client through the gateway."),
     "explain": ("jackline.cli.explain", "Say what one error means and what helps."),
     "simulate": ("jackline.cli.simulate", "Play a provider with limits and faults locally."),
+    "status": ("jackline.cli.status", "Tell how the gateway stands, and who waits for what."),
+    "up": ("jackline.cli.up", "Run the gateway that clients reach through ANTHROPIC_BASE_URL."),
     "why": ("jackline.cli.why", "Find why agents died, from their transcripts."),
 }
 
@@ -34,7 +42,9 @@ class _LazyVerbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in _VERBS:
             return None
-        command = getattr(import_module(_VERBS[cmd_name][0]), cmd_name)
+        module = import_module(_VERBS[cmd_name][0])
+        # A verb that is also a word of Python's has an underscore behind it there.
+        command = getattr(module, cmd_name, None) or getattr(module, f"{cmd_name}_")
         if not isinstance(command, click.Command):
             raise TypeError(f"{cmd_name} is not a command")
         return command

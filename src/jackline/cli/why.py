@@ -24,12 +24,12 @@ from jackline.autopsy.text_face import Tone
 from jackline.cli.given_time import moment_given
 from jackline.clock import Clock, SystemClock
 from jackline.errors import BadArgumentError
+from jackline.events import Event, TranscriptsRead
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jackline.autopsy.story import Evidence
-    from jackline.events import TranscriptsRead
 
 WIDEST = 100
 PATIENCE_S = 0.7
@@ -196,8 +196,10 @@ class _Progress:
         self._visible = False
         self._terminal = sys.stderr.isatty()
 
-    def heard(self, event: TranscriptsRead) -> None:
+    def heard(self, event: Event) -> None:
         """Tell it, at most once in a while."""
+        if not isinstance(event, TranscriptsRead):
+            return
         if not self._terminal or self._clock.monotonic() - self._shown_at < PATIENCE_S:
             return
         self._shown_at = self._clock.monotonic()

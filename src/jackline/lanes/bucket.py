@@ -28,7 +28,11 @@ class Bucket:
 
     def level_at(self, now: float) -> float:
         """How much may be spent at `now`."""
-        return min(self.cap, self.level + self.rate * MARGIN * max(0.0, now - self.at))
+        return min(self.cap, self.level + self.refill(now - self.at))
+
+    def refill(self, seconds: float) -> float:
+        """What comes in again in that time."""
+        return self.rate * MARGIN * max(0.0, seconds)
 
     def take(self, amount: float, now: float) -> None:
         """Spend; debts are allowed, because answers turn out larger than expected."""

@@ -25,6 +25,7 @@ from jackline.lanes.states import FLOWING
 _NO_HEADERS: Mapping[str, str] = {}
 # In seconds of cost: below this, two lanes are equally sound.
 _NOTICEABLE = 0.5
+_DEADLINES_SPARE = 64
 
 
 class LaneController:
@@ -40,17 +41,30 @@ class LaneController:
     ) -> None:
         self._settings = settings or Settings()
         self._now = now
-        self.lanes = {each.name: Lane(each, self._settings, draw, now) for each in lanes}
+        self._draw = draw
+        self.lanes: dict[str, Lane] = {}
         self._queues: dict[tuple[str, ...], Queue] = {}
-        self._queues_of: dict[str, list[Queue]] = {name: [] for name in self.lanes}
+        self._queues_of: dict[str, list[Queue]] = {}
         self._entries: dict[int, Entry] = {}
         self._attempts: dict[int, Attempt] = {}
         self._permit_of: dict[int, int] = {}
         self._permits = itertools.count(1)
         self._deadlines: list[tuple[float, int]] = []
-        self._wake = dict.fromkeys(self.lanes, math.inf)
+        self._wake: dict[str, float] = {}
         # Lanes that had room left when they were last looked at.
-        self._roomy = set(self.lanes)
+        self._roomy: set[str] = set()
+        for each in lanes:
+            self.open_lane(now, each)
+
+    def open_lane(self, now: float, given: LaneSettings) -> Lane:
+        """The lane of that name, opened if it is not known yet."""
+        lane = self.lanes.get(given.name)
+        if lane is None:
+            lane = self.lanes[given.name] = Lane(given, self._settings, self._draw, now)
+            self._queues_of[given.name] = []
+            self._wake[given.name] = math.inf
+            self._roomy.add(given.name)
+        return lane
 
     # --- events ---------------------------------------------------------------------------
 
@@ -65,8 +79,12 @@ class LaneController:
         entry = Entry(call, call.lanes, urgency)
         self._entries[call.id] = entry
         queue = self._queue(call.lanes)
-        queue.push(entry)
         decision = Decision()
+        if self._goes_at_once(call, now):
+            self._launch(entry, self.lanes[call.lanes[0]], now, decision, probe=False)
+            self._wake[call.lanes[0]] = self._wake_of(self.lanes[call.lanes[0]], now)
+            return self._done(decision)
+        queue.push(entry)
         # A lane without room opens by an event of its own, or when it is woken; but one that is
         # parked or broken is woken for its probe only while someone waits for it.
         first = queue.most_urgent() is entry
@@ -92,7 +110,7 @@ class LaneController:
             lane = self.lanes[attempt.lane]
             lane.accepted(attempt, headers, now)
             self._watch(attempt)
-            self._dispatch((lane.name,), now, decision)
+            self._room_changed(lane, now, decision)
         return self._done(decision)
 
     def heard(self, now: float, permit: int) -> None:
@@ -112,7 +130,7 @@ class LaneController:
                 lane.accepted(attempt, _NO_HEADERS, now)
             lane.finished(attempt, usage, now)
             self._forget(attempt.call.id)
-            self._dispatch((lane.name,), now, decision)
+            self._room_changed(lane, now, decision)
         return self._done(decision)
 
     def failed(
@@ -186,6 +204,23 @@ class LaneController:
 
     # --- sending --------------------------------------------------------------------------
 
+    def _goes_at_once(self, call: Call, now: float) -> bool:
+        """Whether a call has one lane, which has room, and nobody waits for it: the usual case."""
+        if len(call.lanes) > 1 or self._waited_for(call.lanes[0]):
+            return False
+        lane = self.lanes[call.lanes[0]]
+        return lane.state in FLOWING and lane.ready_at(call, now) <= now
+
+    def _waited_for(self, name: str) -> bool:
+        return any(queue.waiting for queue in self._queues_of[name])
+
+    def _room_changed(self, lane: Lane, now: float, decision: Decision) -> None:
+        """Fill the lane if anyone waits for it; else only look when to be woken."""
+        if lane.state in FLOWING and not self._waited_for(lane.name):
+            self._wake[lane.name] = self._wake_of(lane, now)
+        else:
+            self._dispatch((lane.name,), now, decision)
+
     def _dispatch(self, touched: Sequence[str], now: float, decision: Decision) -> None:
         pending = dict.fromkeys(touched)
         while pending:
@@ -200,8 +235,9 @@ class LaneController:
             self._wake[name] = self._wake_of(lane, now)
             # Whoever stands first now may suit a lane that did not suit the one before.
             for send in decision.sends[sent_before:]:
-                others = self._entries[send.call].lanes
-                pending.update(dict.fromkeys(each for each in others if each in self._roomy))
+                for other in self._entries[send.call].lanes:
+                    if other != name and other in self._roomy:
+                        pending[other] = None
 
     def _fill(self, lane: Lane, now: float, decision: Decision) -> None:
         """Send on this lane until it is full or nobody wants it."""
@@ -271,6 +307,12 @@ class LaneController:
         self, entry: Entry, queue: Queue, lane: Lane, now: float, decision: Decision, *, probe: bool
     ) -> None:
         queue.remove(entry)
+        self._launch(entry, lane, now, decision, probe=probe)
+
+    def _launch(
+        self, entry: Entry, lane: Lane, now: float, decision: Decision, *, probe: bool
+    ) -> None:
+        entry.waiting = False
         entry.attempts += 1
         permit = next(self._permits)
         attempt = lane.send(permit, entry.call, now, probe=probe)
@@ -398,6 +440,12 @@ class LaneController:
         self._entries.pop(call_id, None)
 
     def _watch(self, attempt: Attempt) -> None:
+        if len(self._deadlines) > _DEADLINES_SPARE + 4 * len(self._attempts):
+            # Most belong to attempts that have ended: keep only what is still under way, so that
+            # a busy lane does not remember minutes of finished calls.
+            patience = self._settings.patience
+            self._deadlines = [(e.deadline(patience), e.permit) for e in self._attempts.values()]
+            heapq.heapify(self._deadlines)
         deadline = attempt.deadline(self._settings.patience)
         heapq.heappush(self._deadlines, (deadline, attempt.permit))
 
@@ -405,8 +453,8 @@ class LaneController:
         wake = lane.silence_check_at(now)
         if lane.state not in FLOWING:
             self._roomy.discard(lane.name)
-            waited_for = any(queue.waiting for queue in self._queues_of[lane.name])
-            return min(wake, lane.probe_at) if waited_for and lane.probe is None else wake
+            probes = lane.probe is None and self._waited_for(lane.name)
+            return min(wake, lane.probe_at) if probes else wake
         closed = lane.closed_until(now)
         if closed > now:
             self._roomy.discard(lane.name)

@@ -70,6 +70,9 @@ class Lane:
         self._ramp = settings.breaker.ramp
         self._trips = 0
         self._sent = dict.fromkeys(DIMENSIONS, 0.0)
+        # The output that calls in flight are expected to have, and what was written so far.
+        self._promised = 0.0
+        self._written = 0.0
         self._know_limits(now)
 
     def __repr__(self) -> str:
@@ -129,9 +132,11 @@ class Lane:
             return 1.0
         if dimension == "input":
             return float(call.input_tokens)
-        # Output is debited when it is done; in that time the bucket refills.
-        credit = max(0.0, bucket.rate * self._average_service - bucket.cap / 2)
-        return max(0.0, self._average_output - credit)
+        # Output is debited when it is done, and in that time the bucket refills: so much may be
+        # promised beyond what it holds. What it holds is never below an answer's worth, or the
+        # provider refuses the next call.
+        refill = bucket.rate * self._average_service
+        return max(self._average_output - self._promised, -refill)
 
     def probe_due(self, now: float) -> bool:
         """Whether the lane wants a single call to find out how it stands."""
@@ -173,11 +178,13 @@ class Lane:
             sent_at=now,
             in_flight_at_send=len(self.attempts) + 1,
             sent_before=dict(self._sent),
+            written_before=self._written,
             expected_output=self._average_output,
             probe=probe,
             heard_at=now,
         )
         self.attempts[permit] = attempt
+        self._promised += attempt.expected_output
         self._unconfirmed += 1
         if probe:
             self.probe = permit
@@ -250,6 +257,7 @@ class Lane:
         """The whole answer came."""
         self._close(attempt, now)
         self._heard_at = now
+        self._written += usage.output_tokens
         self._average_output += _OUTPUT_MEMORY * (usage.output_tokens - self._average_output)
         service = now - attempt.sent_at
         self._average_service += _OUTPUT_MEMORY * (service - self._average_service)
@@ -268,6 +276,7 @@ class Lane:
     def _close(self, attempt: Attempt, now: float) -> None:
         self.window.load_changed(len(self.attempts), now)
         del self.attempts[attempt.permit]
+        self._promised = self._promised - attempt.expected_output if self.attempts else 0.0
         if not attempt.confirmed:
             self._unconfirmed -= 1
         if self.probe == attempt.permit:
@@ -458,9 +467,9 @@ class Lane:
             if bucket is None:
                 bucket = self.buckets[dimension] = Bucket.per_minute(seen.limit, now)
             bucket.resize(seen.limit, now)
-            level = seen.remaining + bucket.rate * (now - attempt.sent_at)
+            level = seen.remaining + bucket.refill(now - attempt.sent_at)
             if dimension == "output":
-                level -= sum(each.expected_output for each in self.attempts.values())
+                level -= self._promised + self._written - attempt.written_before
             else:
                 level -= self._sent[dimension] - attempt.sent_before[dimension]
             bucket.correct(level, now)

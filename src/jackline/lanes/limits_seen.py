@@ -12,11 +12,23 @@ from dataclasses import dataclass
 
 DIMENSIONS = ("requests", "input", "output")
 
-_NAMES = {
-    "requests": ("anthropic-ratelimit-requests", "x-ratelimit-{}-requests"),
-    "input": ("anthropic-ratelimit-input-tokens", "x-ratelimit-{}-tokens"),
-    "output": ("anthropic-ratelimit-output-tokens", ""),
-}
+_NAMES = (
+    (
+        "requests",
+        ("anthropic-ratelimit-requests-limit", "x-ratelimit-limit-requests"),
+        ("anthropic-ratelimit-requests-remaining", "x-ratelimit-remaining-requests"),
+    ),
+    (
+        "input",
+        ("anthropic-ratelimit-input-tokens-limit", "x-ratelimit-limit-tokens"),
+        ("anthropic-ratelimit-input-tokens-remaining", "x-ratelimit-remaining-tokens"),
+    ),
+    (
+        "output",
+        ("anthropic-ratelimit-output-tokens-limit",),
+        ("anthropic-ratelimit-output-tokens-remaining",),
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,17 +44,21 @@ def read_limits(headers: Mapping[str, str]) -> dict[str, SeenLimit]:
     seen: dict[str, SeenLimit] = {}
     if not headers:
         return seen
-    for dimension, (anthropic, openai) in _NAMES.items():
-        limit = _number(headers, f"{anthropic}-limit", openai.format("limit"))
-        remaining = _number(headers, f"{anthropic}-remaining", openai.format("remaining"))
-        if limit is not None and remaining is not None and limit > 0:
+    for dimension, limit_names, remaining_names in _NAMES:
+        limit = _number(headers, limit_names)
+        if not limit:
+            continue
+        remaining = _number(headers, remaining_names)
+        if remaining is not None:
             seen[dimension] = SeenLimit(limit, max(0.0, min(remaining, limit)))
     return seen
 
 
-def _number(headers: Mapping[str, str], *names: str) -> float | None:
+def _number(headers: Mapping[str, str], names: tuple[str, ...]) -> float | None:
     for name in names:
-        value = headers.get(name, "").strip()
-        if value.isdecimal() and len(value) <= 12:
-            return float(value)
+        value = headers.get(name)
+        if value is not None:
+            value = value.strip()
+            if value.isdecimal() and len(value) <= 12:
+                return float(value)
     return None

@@ -41,7 +41,15 @@ class Heard:
 class Playing:
     """A provider and a mind at work; a queue that gives None has nothing more to give."""
 
-    def __init__(self, settings: ProviderSettings, mind: Mind, *, seed: int, speed: float) -> None:
+    def __init__(
+        self,
+        settings: ProviderSettings,
+        mind: Mind,
+        *,
+        seed: int,
+        speed: float,
+        clients_hurry: bool = False,
+    ) -> None:
         self.mind = mind
         self.settings = settings
         self.speed = speed
@@ -50,7 +58,9 @@ class Playing:
         self._seed = seed
         self._clock = SystemClock()
         self._began = self._clock.monotonic()
-        self._calendar = Calendar(self._clock.now().timestamp(), speed)
+        # Whoever lives as fast as the model is told of its times as they are.
+        told_speed = 1.0 if clients_hurry else speed
+        self._calendar = Calendar(self._clock.now().timestamp(), told_speed)
         self._calls: Counter[tuple[str, str]] = Counter()
         self._waiting: dict[int, EventQueue] = {}
         self._changed = asyncio.Event()

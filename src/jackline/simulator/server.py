@@ -21,7 +21,10 @@ LOOPBACK = "127.0.0.1"
 
 
 class SimulatorServer:
-    """The provider as an HTTP/1.1 server; `async with` opens and closes it."""
+    """The provider as an HTTP/1.1 server; `async with` opens and closes it.
+
+    `clients_hurry`: their clocks run as fast as the model's, so dates and waits are told unscaled.
+    """
 
     def __init__(
         self,
@@ -31,10 +34,15 @@ class SimulatorServer:
         seed: int = 0,
         speed: float = 1.0,
         port: int = 0,
+        clients_hurry: bool = False,
     ) -> None:
         self.port = port
         self.playing = Playing(
-            settings or ProviderSettings(), mind or Mind(), seed=seed, speed=speed
+            settings or ProviderSettings(),
+            mind or Mind(),
+            seed=seed,
+            speed=speed,
+            clients_hurry=clients_hurry,
         )
         self.playing.drop_connections = self._drop_connections
         self._writers: set[asyncio.StreamWriter] = set()

@@ -1,30 +1,51 @@
 """Play an upstream from a script, on any clock and without a socket.
 
 Laws: (1) each attempt takes the next step of its lane's script, and the last step again and again;
-(2) it keeps count of what was attempted, so that tests read the truth here.
+(2) it keeps count of what was attempted, so that tests read the truth here; (3) the laws of
+`upstream/port.py`.
 Not here: limits and faults that depend on load (simulator/).
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from jackline.calls import Answered, Began, Heard, Rejected, Request, UpstreamEvent
 from jackline.clock import Clock
-from jackline.lanes import Usage
+from jackline.upstream.port import Ear, Headers, Message
+
+STREAMED = (
+    b'event: message_start\ndata: {"type":"message_start","message":{"id":"msg_1","type":"message",'
+    b'"role":"assistant","model":"claude","content":[],"stop_reason":null,"stop_sequence":null,'
+    b'"usage":{"input_tokens":100,"output_tokens":1}}}\n\n'
+    b'event: content_block_start\ndata: {"type":"content_block_start","index":0,'
+    b'"content_block":{"type":"text","text":""}}\n\n'
+    b'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,'
+    b'"delta":{"type":"text_delta","text":"Hello"}}\n\n'
+    b'event: content_block_stop\ndata: {"type":"content_block_stop","index":0}\n\n'
+    b'event: message_delta\ndata: {"type":"message_delta","delta":{"stop_reason":"end_turn",'
+    b'"stop_sequence":null},"usage":{"output_tokens":20}}\n\n'
+    b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
+)
+_STREAM_HEADERS = {"content-type": "text/event-stream"}
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one attempt meets: a wait, then an answer, an error, a break or silence."""
+    """What one attempt meets: a wait, then an answer, an error, a break or silence.
 
-    says: bytes = b"event: message_stop\n\n"
+    A good answer comes in two halves with the same wait between them; `cut` leaves the second out
+    and breaks the connection, `truncated` ends it there as if all were well.
+    """
+
+    says: bytes = STREAMED
     after: float = 1.0
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     breaks: OSError | None = None
+    cut: int | None = None
     truncated: bool = False
     silent: bool = False
 
@@ -36,27 +57,82 @@ class ScriptedUpstream:
     clock: Clock
     scripts: Mapping[str, Sequence[Step]] = field(default_factory=dict)
     attempts: list[str] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
     open_now: int = 0
 
-    async def attempt(self, request: Request, lane: str) -> AsyncGenerator[UpstreamEvent, None]:
-        """The events of the next step of the lane's script."""
+    def start(self, message: Message, lane: str, ear: Ear) -> ScriptedAttempt:
+        """Begin the next step of the lane's script."""
         script = self.scripts.get(lane, (Step(),))
         step = script[min(self.attempts.count(lane), len(script) - 1)]
         self.attempts.append(lane)
-        self.open_now += 1
-        try:
-            if step.silent:
-                await self.clock.sleep(1_000_000)
-            await self.clock.sleep(step.after)
-            if step.breaks is not None:
-                raise step.breaks
-            if step.status != 200:
-                yield Rejected(step.status, step.headers, step.body)
+        self.messages.append(message)
+        return ScriptedAttempt(self, step, ear)
+
+
+class ScriptedAttempt:
+    """One attempt under way."""
+
+    def __init__(self, upstream: ScriptedUpstream, step: Step, ear: Ear) -> None:
+        self._upstream = upstream
+        self._step = step
+        self._ear: Ear | None = ear
+        self.paused = False
+        upstream.open_now += 1
+        self._task = asyncio.get_running_loop().create_task(self._play())
+
+    def hang_up(self) -> None:
+        """Drop it."""
+        self._close()
+        self._task.cancel()
+
+    def pause(self) -> None:
+        """Note that the reader is slow; the script goes on."""
+        self.paused = True
+
+    def resume(self) -> None:
+        """Note that it has caught up."""
+        self.paused = False
+
+    def _close(self) -> None:
+        if self._ear is not None:
+            self._ear = None
+            self._upstream.open_now -= 1
+
+    async def _play(self) -> None:
+        step, clock = self._step, self._upstream.clock
+        await clock.sleep(1_000_000 if step.silent else step.after)
+        if step.breaks is not None:
+            self._last_word(step.breaks)
+        elif step.status != 200:
+            self._say(step.status, _raw(step.headers), step.body)
+            self._last_word(None)
+        else:
+            half = len(step.says) // 2 if step.cut is None else step.cut
+            self._say(200, _raw({**_STREAM_HEADERS, **step.headers}), step.says[:half])
+            await clock.sleep(step.after)
+            if step.cut is not None:
+                self._last_word(ConnectionResetError("connection reset by peer"))
                 return
-            yield Began(step.headers)
-            yield Heard(step.says)
-            await self.clock.sleep(step.after)
-            if not step.truncated:
-                yield Answered(Usage(request.input_tokens, len(step.says)))
-        finally:
-            self.open_now -= 1
+            if not step.truncated and self._ear is not None:
+                self._ear.heard(step.says[half:])
+            self._last_word(None)
+
+    def _say(self, status: int, headers: Headers, data: bytes) -> None:
+        if self._ear is not None:
+            self._ear.began(status, headers)
+        if self._ear is not None and data:
+            self._ear.heard(data)
+
+    def _last_word(self, error: OSError | None) -> None:
+        ear = self._ear
+        self._close()
+        if ear is None:
+            return
+        if error is None:
+            ear.ended()
+        else:
+            ear.broke(error)
+
+
+def _raw(headers: Mapping[str, str]) -> Headers:
+    return [(name.encode(), value.encode()) for name, value in headers.items()]

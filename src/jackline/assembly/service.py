@@ -1,0 +1,318 @@
+"""Run one gateway: open its parts, keep them together, close them again.
+
+Laws: (1) nothing is open before all is well: a taken port leaves no journal behind; (2) while it
+stops, running calls finish and new ones are told to come back, then what was learned is kept; (3) a
+changed configuration is taken up without dropping a call; (4) a state folder that cannot be written
+to is told, and stops no traffic.
+Not here: signals, the background process (cli/up.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import secrets
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
+from datetime import datetime
+from types import TracebackType
+from typing import Self
+
+from jackline import __version__
+from jackline.assembly.addresses import local_url
+from jackline.assembly.remembering import keep_remembering, recall, remember
+from jackline.assembly.state_dir import SALT_BYTES, Running, StateDir
+from jackline.calls import Carrier
+from jackline.clock import Clock, SystemClock
+from jackline.config import Config
+from jackline.config.watching import Reloaded, Watcher
+from jackline.control import verdict
+from jackline.errors import BadConfigError, JournalError
+from jackline.events import AttemptFailed, Event, LaneChanged, ServiceNoted
+from jackline.gateway.control_paths import ControlPaths
+from jackline.gateway.desk import Desk
+from jackline.gateway.holding import look_after
+from jackline.gateway.lane_book import LaneBook, shown
+from jackline.gateway.listening import Listener
+from jackline.gateway.routing import Router
+from jackline.gateway.settings import UpstreamSettings
+from jackline.gateway.telling import picture
+from jackline.journal import Journal, JournalReader
+from jackline.lanes import LaneController
+from jackline.upstream import HttpUpstream, Origin
+
+_log = logging.getLogger("jackline")
+# How often a gateway that stops looks whether its calls have ended.
+_LOOK_EVERY = 0.05
+
+
+class CannotListenError(Exception):
+    """The gateway's address cannot be had; `reason` is what the system said."""
+
+    def __init__(self, reason: OSError) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
+class Service:
+    """A running gateway; `async with` starts and stops it."""
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        reload: Callable[[], Config] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.config = config
+        self.stop_asked = asyncio.Event()
+        self._clock = clock or SystemClock()
+        self._reload = reload
+        self._state = StateDir(config.state_dir)
+        self._stack = AsyncExitStack()
+        self._notes: dict[str, str] = {}
+        self._started = self._clock.wall()
+        self._memory_due = False
+        self._patient = True
+
+    @property
+    def url(self) -> str:
+        """The base URL for clients."""
+        return local_url(self.config.gateway.listen.host, self._listener.port)
+
+    async def __aenter__(self) -> Self:
+        self._build()
+        try:
+            await self._listener.open()
+        except OSError as error:
+            raise CannotListenError(error) from error
+        try:
+            await self._open()
+        except BaseException:
+            await self._stack.aclose()
+            await self._listener.close(0)
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._announce(ServiceNoted(self._clock.wall(), "stopping"))
+        left = 0.0 if kind is not None else await self._finish_calls()
+        await self._listener.close(left)
+        await self._stack.aclose()
+
+    def cut_short(self) -> None:
+        """Do not wait for running calls any longer."""
+        self._patient = False
+        self._listener.cut()
+
+    async def _finish_calls(self) -> float:
+        """Let running calls end while new ones are told to come back; the seconds left."""
+        self._listener.draining = True
+        ticks = asyncio.get_running_loop().time
+        until = ticks() + self.config.gateway.limits.drain_seconds
+        while self._patient and self.desk.calls and ticks() < until:  # noqa: ASYNC110 -- below
+            # Once in a gateway's life; an event would be one more thing for every call to do.
+            await asyncio.sleep(_LOOK_EVERY)
+        return max(0.0, until - ticks()) if self._patient else 0.0
+
+    # --- building -------------------------------------------------------------------------------
+
+    def _build(self) -> None:
+        settings = self.config.gateway
+        now = self._clock.wall()
+        salt = self._salt()
+        self._journal = Journal(
+            self._state.journal, settings=self.config.journal, wall=self._clock.wall
+        )
+        draw = random.Random().random  # noqa: S311 -- jitter, not secrets
+        controller = LaneController([], draw, now=now)
+        given = settings.upstream
+        self._upstream = HttpUpstream({given.name: _origin(given)})
+        self.carrier = Carrier(controller, self._upstream, self._clock, self._announce)
+        self._book = LaneBook(controller, given, salt)
+        ticks = asyncio.get_running_loop().time
+        self.desk = Desk(settings, self.carrier, self._book, self._clock, self._announce, ticks)
+        self._token = secrets.token_urlsafe(24)
+        readings = {
+            b"/": self._hello,
+            b"/healthz": self._health,
+            b"/readyz": self._ready,
+            b"/_jackline/status": self.status,
+        }
+        orders = {b"/_jackline/stop": self._stop}
+        router = Router(self.desk, self._upstream, ControlPaths(readings, orders, self._token))
+        self._listener = Listener(settings, router.handle)
+        router.stopping = self._listener
+
+    async def _open(self) -> None:
+        # Its word is taken back last of all: who waits for its end may then use the folder.
+        self._stack.callback(self._state.tell_stopped, os.getpid())
+        await asyncio.to_thread(self._journal.open)
+        self._stack.push_async_callback(asyncio.to_thread, self._journal.close)
+        self._stack.push_async_callback(self._upstream.close)
+        await self._stack.enter_async_context(self.carrier)
+        self._recall()
+        self._stack.callback(self._remember)
+        self._keep(look_after(self.desk, self._clock))
+        self._keep(keep_remembering(self.carrier, self._clock, self._announce))
+        if self._reload is not None:
+            watcher = Watcher(
+                self.config,
+                self._read_again,
+                changed=self._reconfigure,
+                failed=self._keep_old,
+                clock=self._clock,
+            )
+            self._keep(watcher.run())
+        self._tell_running()
+        self._announce(ServiceNoted(self._clock.wall(), "started", self.url))
+
+    def _keep(self, work: Coroutine[object, object, None]) -> None:
+        """Run a task for as long as the service runs; its failure is logged, not lost."""
+        task = asyncio.get_running_loop().create_task(work)
+        task.add_done_callback(_tell_failure)
+
+        async def end() -> None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+        self._stack.push_async_callback(end)
+
+    # --- the state folder -----------------------------------------------------------------------
+
+    def _salt(self) -> bytes:
+        try:
+            self._state.make()
+            return self._state.salt()
+        except OSError as error:
+            self._cannot_keep(error)
+            return secrets.token_bytes(SALT_BYTES)
+
+    def _tell_running(self) -> None:
+        upstream = self.config.gateway.upstream.url
+        word = Running(os.getpid(), self.url, upstream, __version__, self._started, self._token)
+        try:
+            self._state.tell_running(word)
+        except OSError as error:
+            self._cannot_keep(error)
+
+    def _cannot_keep(self, error: OSError) -> None:
+        words = (
+            f"the state folder {self._state.folder} cannot be written to"
+            f" ({error.strerror or type(error).__name__}): nothing is remembered over a restart,"
+            " and `down` cannot reach this gateway"
+        )
+        if self._notes.get("state") != words:
+            self._notes["state"] = words
+            _log.error("%s", words)
+
+    # --- memory ---------------------------------------------------------------------------------
+
+    def _recall(self) -> None:
+        try:
+            with JournalReader(self._state.journal) as reader:
+                memory = reader.lane_memory()
+        except JournalError as error:
+            _log.warning("what the lanes knew cannot be read: %s", error.message)
+            return
+        if memory is not None:
+            for name in recall(self.carrier, self._book, memory[1], self._clock.wall()):
+                _log.info("%s goes on from what was known", shown(name))
+
+    def _remember(self) -> None:
+        self._memory_due = False
+        remember(self.carrier, self._clock.wall(), self._journal.announce)
+
+    def _announce(self, event: Event) -> None:
+        self._journal.announce(event)
+        if isinstance(event, LaneChanged):
+            until = "" if event.until is None else f" until {_hour(event.until, self._clock)}"
+            why = event.why.replace(event.lane, shown(event.lane))
+            _log.info("%s is %s%s. %s", shown(event.lane), event.state, until, why)
+            if not self._memory_due:
+                # Once for all lanes that change in the same moment.
+                self._memory_due = True
+                asyncio.get_running_loop().call_soon(self._remember)
+        elif isinstance(event, AttemptFailed):
+            _log.info("%s: %s on %s", event.call, event.why, shown(event.lane))
+
+    # --- configuration --------------------------------------------------------------------------
+
+    def _read_again(self) -> Config:
+        """The configuration as it is now; called in a thread of its own."""
+        config = self.config if self._reload is None else self._reload()
+        # A fault that was cured by going back to what holds is told by no change.
+        self._notes.pop("configuration", None)
+        return config
+
+    def _reconfigure(self, reloaded: Reloaded) -> None:
+        old, new = self.config.gateway, reloaded.config.gateway
+        self.config = reloaded.config
+        self.desk.settings = new
+        self._listener.limits = new.limits
+        if new.upstream != old.upstream:
+            self._upstream.use(new.upstream.name, _origin(new.upstream))
+            self._book.use(new.upstream)
+        _log.setLevel(self.config.log_level.upper())
+        words = str(reloaded)
+        self._notes["configuration"] = f"configuration read: {words}"
+        _log.info("configuration read: %s", words)
+        self._announce(ServiceNoted(self._clock.wall(), "configured", words))
+
+    def _keep_old(self, error: BadConfigError) -> None:
+        self._notes["configuration"] = f"the old configuration stays: {error.message}"
+        _log.error("the old configuration stays: %s", error.message)
+        self._announce(ServiceNoted(self._clock.wall(), "misconfigured", error.message))
+
+    # --- control --------------------------------------------------------------------------------
+
+    def status(self) -> dict[str, object]:
+        """The picture of now, with its verdict."""
+        drawn = picture(
+            self.desk,
+            self._journal.health,
+            url=self.url,
+            started=self._started,
+            connections=self._listener.connections,
+            notes=tuple(self._notes.values()),
+        )
+        return drawn.to_json(verdict(drawn, self._clock.now()))
+
+    def _hello(self) -> dict[str, object]:
+        return {
+            "jackline": __version__,
+            "status": f"{self.url}/_jackline/status",
+            "process": os.getpid(),
+            "state": str(self._state.folder.absolute()),
+            "stopping": self._listener.draining or self.stop_asked.is_set(),
+        }
+
+    def _health(self) -> dict[str, object]:
+        return {"ok": True}
+
+    def _ready(self) -> dict[str, object]:
+        return {"ok": not self._listener.draining}
+
+    def _stop(self) -> dict[str, object]:
+        self.stop_asked.set()
+        return {"stopping": True}
+
+
+def _origin(given: UpstreamSettings) -> Origin:
+    return Origin(given.url, proxy=given.proxy, ca_file=given.ca_file)
+
+
+def _hour(moment: float, clock: Clock) -> str:
+    return f"{datetime.fromtimestamp(moment, clock.now().tzinfo):%H:%M:%S}"
+
+
+def _tell_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.error("a part of the gateway has stopped", exc_info=error)

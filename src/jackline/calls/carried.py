@@ -1,0 +1,106 @@
+"""Hold one call while it is carried: who wants it, what was tried, what has been delivered.
+
+Laws: (1) a call ends once; what comes later is not passed on; (2) a call is in exactly one place:
+in line for a cap, waiting for a lane, in flight, or over.
+Not here: what moves it from one to the other (carrier.py).
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from jackline.calls.request import Ending, Receiver, Refusal, Rejection, Request
+from jackline.calls.stitching import Stitch
+from jackline.calls.story import AttemptTold
+from jackline.dialects import TokensUsed
+from jackline.upstream.port import Attempt, Headers
+
+_NOTHING_USED = TokensUsed()
+# Never fed: a call without a stream has nothing to stitch.
+_NO_STREAM = Stitch("block")
+
+
+class InFlight(Protocol):
+    """The attempt that a call has in flight."""
+
+    permit: int
+    handle: Attempt | None
+
+    @property
+    def status(self) -> int | None:
+        """The status of its answer, once that is there."""
+        ...
+
+
+class Carried:
+    """One call under way."""
+
+    __slots__ = (
+        "began",
+        "hearing",
+        "number",
+        "original",
+        "over",
+        "paused",
+        "receiver",
+        "rejection",
+        "request",
+        "sent",
+        "stitch",
+        "story",
+        "submitted",
+        "usage",
+        "waited",
+    )
+
+    def __init__(self, number: int, request: Request, receiver: Receiver, now: float) -> None:
+        self.number = number
+        self.request = request
+        # What the client asked, before any continuation of a broken answer was put behind it.
+        self.original = request.message
+        self.receiver = receiver
+        self.submitted = now if request.since is None else min(now, request.since)
+        self.stitch = (
+            Stitch(request.mode, keeps_text=request.continues) if request.stream else _NO_STREAM
+        )
+        self.story: list[AttemptTold] = []
+        self.hearing: InFlight | None = None
+        self.rejection: Rejection | None = None
+        self.usage: TokensUsed = _NOTHING_USED
+        self.began = False
+        self.over = False
+        self.paused = False
+        self.sent = False
+        # How long it waited before its latest attempt.
+        self.waited = 0.0
+
+    @property
+    def delivered(self) -> bool:
+        """Whether the receiver holds a part of an answer already."""
+        return self.began
+
+    def deliver(self, status: int, headers: Headers, lane: str, data: bytes) -> None:
+        """Pass bytes of the answer on."""
+        if self.over:
+            return
+        if not self.began:
+            self.began = True
+            self.receiver.answer_began(status, headers, lane)
+        self.receiver.answer_heard(data)
+
+    def end(self, lane: str, *, shortened: bool) -> None:
+        """The answer is delivered."""
+        if not self.over:
+            self.over = True
+            usage = self.stitch.usage if self.stitch.delivered else self.usage
+            self.receiver.answer_ended(Ending(lane, usage, shortened, self.story))
+
+    def refuse(self, refusal: Refusal) -> None:
+        """There will be no answer, or no more of it."""
+        if self.over:
+            return
+        self.over = True
+        if self.began:
+            self.receiver.broken_off(refusal)
+        else:
+            self.receiver.refused(refusal)

@@ -1,0 +1,243 @@
+"""Listen to one attempt: read what comes, and tell the carrier what it amounts to.
+
+Laws: (1) every attempt ends in exactly one of three ways: a whole answer, a rejection with the
+vendor's words, or a break; (2) nothing is passed on before it is known to be an answer; (3) what
+the vendor wrote is passed on byte for byte, unless it had to be unpacked to be read.
+Not here: what happens next (carrier.py), how broken streams are mended (stitching.py).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from typing import Protocol
+
+from jackline.calls.carried import Carried
+from jackline.calls.request import Rejection
+from jackline.dialects import read_answer
+from jackline.failures import Failure, Kind, Observation
+from jackline.upstream.port import Attempt, Headers
+
+_UNFINISHED = "the stream ended before the response was complete"
+# A vendor's error is a few kilobytes; a page from a proxy may be more, and nobody needs all of it.
+_LONGEST_REJECTION = 1 << 20
+_UNPACKED = {"gzip": 31, "x-gzip": 31, "deflate": 15}
+
+
+class _Plain(dict[bytes, str]):
+    """A header's name in lower case, remembered for each spelling that was seen."""
+
+    def __missing__(self, name: bytes) -> str:
+        plain = name.decode("latin-1").lower()
+        if len(self) < 1024:
+            self[name] = plain
+        return plain
+
+
+_plain = _Plain()
+
+
+class Judge(Protocol):
+    """Who is told what an attempt amounts to; the carrier."""
+
+    def accepted(self, hearing: Hearing, headers: Mapping[str, str]) -> None:
+        """The vendor has taken the call."""
+        ...
+
+    def alive(self, hearing: Hearing) -> None:
+        """Bytes came."""
+        ...
+
+    def answered(self, hearing: Hearing) -> None:
+        """The answer is whole and passed on."""
+        ...
+
+    def judge(self, seen: Observation) -> Failure:
+        """What went wrong."""
+        ...
+
+    def failed(
+        self, hearing: Hearing, failure: Failure, rejection: Rejection | None = None
+    ) -> None:
+        """The attempt has failed."""
+        ...
+
+    def crashed(self, hearing: Hearing, error: Exception) -> None:
+        """Our own code has failed while listening."""
+        ...
+
+
+class Hearing:
+    """One attempt of one call; an `Ear` for the upstream."""
+
+    __slots__ = (
+        "_body",
+        "_headers",
+        "_judge",
+        "_lowered",
+        "_status",
+        "_streams",
+        "_unpack",
+        "began_at",
+        "carried",
+        "handle",
+        "lane",
+        "over",
+        "permit",
+    )
+
+    def __init__(
+        self, judge: Judge, carried: Carried, permit: int, lane: str, began_at: float
+    ) -> None:
+        self._judge = judge
+        self.carried = carried
+        self.permit = permit
+        self.lane = lane
+        self.began_at = began_at
+        self.handle: Attempt | None = None
+        self.over = False
+        self._status = 0
+        self._headers: Headers = ()
+        self._lowered: dict[str, str] = {}
+        self._streams = False
+        self._unpack: zlib._Decompress | None = None
+        self._body = bytearray()
+
+    @property
+    def request_id(self) -> str | None:
+        """The vendor's own name for this attempt, once it has spoken."""
+        return self._lowered.get("request-id")
+
+    @property
+    def status(self) -> int | None:
+        """The status of the answer, once it is there."""
+        return self._status or None
+
+    @property
+    def lowered(self) -> Mapping[str, str]:
+        """The answer's headers by lower-case name."""
+        return self._lowered
+
+    def drop(self) -> None:
+        """Stop listening and hang up."""
+        self.over = True
+        if self.handle is not None:
+            self.handle.hang_up()
+
+    def pass_on(self, data: bytes) -> None:
+        """Deliver bytes as part of this attempt's answer."""
+        self.carried.deliver(self._status, self._headers, self.lane, data)
+
+    # --- what the upstream tells --------------------------------------------------------------
+
+    def began(self, status: int, headers: Headers) -> None:
+        """The head of the answer."""
+        if self.over:
+            return
+        try:
+            self._begin(status, headers)
+        except Exception as error:  # noqa: BLE001 -- the border of one call: siblings go on
+            self._judge.crashed(self, error)
+
+    def heard(self, data: bytes) -> None:
+        """Bytes of the answer."""
+        if self.over:
+            return
+        try:
+            self._hear(data)
+        except Exception as error:  # noqa: BLE001 -- the border of one call: siblings go on
+            self._judge.crashed(self, error)
+
+    def ended(self) -> None:
+        """The HTTP message is complete."""
+        self.handle = None
+        if self.over:
+            return
+        try:
+            self._end()
+        except Exception as error:  # noqa: BLE001 -- the border of one call: siblings go on
+            self._judge.crashed(self, error)
+
+    def broke(self, error: OSError) -> None:
+        """The connection failed."""
+        self.handle = None
+        if self.over:
+            return
+        try:
+            if self.carried.stitch.complete:
+                self._judge.answered(self)
+            else:
+                self._fail(Observation.of_exception(error))
+        except Exception as fault:  # noqa: BLE001 -- the border of one call: siblings go on
+            self._judge.crashed(self, fault)
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def _begin(self, status: int, headers: Headers) -> None:
+        self._status = status
+        self._headers = headers
+        lowered = {_plain[n]: v.decode("latin-1") for n, v in headers}
+        self._lowered = lowered
+        packed = lowered.get("content-encoding")
+        if packed is not None and packed.lower() in _UNPACKED:
+            self._unpack = zlib.decompressobj(_UNPACKED[packed.lower()])
+            unpacked = (b"content-encoding", b"content-length")
+            self._headers = [(n, v) for n, v in headers if n.lower() not in unpacked]
+        if 200 <= status < 300:
+            content_type = lowered.get("content-type", "")
+            self._streams = self.carried.request.stream and content_type.startswith(
+                "text/event-stream"
+            )
+            if self._streams:
+                self.carried.stitch.attempt_began()
+            self._judge.accepted(self, lowered)
+
+    def _hear(self, data: bytes) -> None:
+        self._judge.alive(self)
+        if self._unpack is not None:
+            data = self._unpack.decompress(data)
+        if not self._streams:
+            room = _LONGEST_REJECTION if self._status >= 300 else None
+            self._body += data if room is None else data[: max(0, room - len(self._body))]
+            return
+        stitch = self.carried.stitch
+        out = stitch.feed(data)
+        if out:
+            self.pass_on(out)
+        if stitch.error_event is not None:
+            told = b"event: error\ndata: " + stitch.error_event + b"\n\n"
+            self._fail(Observation.of_stream(told))
+        elif stitch.broken:
+            self._fail(Observation.of_exception(EOFError(_UNFINISHED)))
+
+    def _end(self) -> None:
+        if self._streams:
+            if self.carried.stitch.complete:
+                self._judge.answered(self)
+            else:
+                self._fail(Observation.of_exception(EOFError(_UNFINISHED)))
+            return
+        body = bytes(self._body)
+        if 200 <= self._status < 300:
+            self._end_whole(body)
+            return
+        self._fail(self._seen(body), Rejection(self._status, self._headers, body))
+
+    def _end_whole(self, body: bytes) -> None:
+        facts = read_answer(body)
+        if facts is not None:
+            self.carried.usage = facts.usage
+        else:
+            # Not a message: a count of tokens, a list of models, or a hotel's log-in page.
+            failure = self._judge.judge(self._seen(body))
+            if failure.kind is not Kind.NOT_A_FAILURE:
+                self._judge.failed(self, failure, Rejection(self._status, self._headers, body))
+                return
+        self.pass_on(body)
+        self._judge.answered(self)
+
+    def _seen(self, body: bytes) -> Observation:
+        return Observation.of_response(self._status, self._lowered, body)
+
+    def _fail(self, seen: Observation, rejection: Rejection | None = None) -> None:
+        self._judge.failed(self, self._judge.judge(seen), rejection)

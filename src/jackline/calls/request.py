@@ -1,0 +1,107 @@
+"""What a caller hands to the carrier, and what it is told.
+
+Laws: (1) a receiver hears `answer_began` at most once, and exactly one ending: `answer_ended`,
+`refused` or `broken_off`; (2) a refusal carries the vendor's own words where there are any.
+Not here: carrying (carrier.py), reading answers (hearing.py).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+from jackline.calls.stitching import Mode
+from jackline.calls.story import AttemptTold
+from jackline.dialects import TokensUsed
+from jackline.failures import Failure
+from jackline.upstream.port import Headers, Message
+
+Cap: TypeAlias = tuple[tuple[str, str], int]
+
+
+@dataclass(frozen=True, slots=True)
+class HoldLimits:
+    """How long a call may wait, in seconds: for a quota's reset, and for anything else."""
+
+    quota: float = math.inf
+    other: float = math.inf
+
+
+@dataclass(slots=True)
+class Request:
+    """One logical call.
+
+    `lanes` are the names of the lanes it may take, the preferred first. `caps` are limits on how
+    many calls with the same key may be under way at once. `since` is when its client first asked,
+    for one that comes back. `continues` says that the model may be asked to go on from its own
+    words.
+    """
+
+    id: str
+    message: Message
+    lanes: tuple[str, ...]
+    stream: bool = True
+    mode: Mode = "block"
+    continues: bool = False
+    input_tokens: int = 0
+    max_tokens: int = 0
+    remaining: float = 0.0
+    hold: HoldLimits = field(default_factory=HoldLimits)
+    caps: tuple[Cap, ...] = ()
+    since: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """What a vendor answered instead of an answer, as it came."""
+
+    status: int
+    headers: Headers
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Waiting is hopeless: why, what the vendor said last, and when it may be otherwise."""
+
+    why: str
+    failure: Failure | None
+    rejection: Rejection | None
+    retry_at: float | None
+    attempts: Sequence[AttemptTold]
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """An answer has been delivered whole, or closed early as a valid shorter one."""
+
+    lane: str
+    usage: TokensUsed
+    shortened: bool
+    attempts: Sequence[AttemptTold]
+
+
+class Receiver(Protocol):
+    """Who wants the answer."""
+
+    def answer_began(self, status: int, headers: Headers, lane: str) -> None:
+        """From here on bytes of the answer come."""
+        ...
+
+    def answer_heard(self, data: bytes) -> None:
+        """Bytes of the answer, to be passed on as they are."""
+        ...
+
+    def answer_ended(self, ending: Ending) -> None:
+        """That was all of it."""
+        ...
+
+    def refused(self, refusal: Refusal) -> None:
+        """There will be no answer; none of it has been delivered."""
+        ...
+
+    def broken_off(self, refusal: Refusal) -> None:
+        """A part was delivered, and the rest will not come."""
+        ...

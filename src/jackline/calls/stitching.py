@@ -1,0 +1,283 @@
+"""Make one answer for the client out of as many upstream attempts as it takes.
+
+Laws: (1) what goes out is whole events, each once, in the order in which they came; (2) there is a
+message_stop only at the end of a turn that is whole, or was closed honestly; (3) an undisturbed
+answer goes out byte for byte; (4) how the bytes were chunked changes nothing; (5) nothing raises:
+an attempt that cannot be followed is broken.
+Not here: sending attempts (carrier.py), what a broken attempt meant for its lane (failures/).
+
+What becomes of a broken attempt depends on what the client has (facts/client-wire.md):
+
+    nothing yet                        AskAgain   unseen by the client
+    all but message_stop               Close      the vendor has named its stop reason: it is whole
+    a complete tool_use (T1, T3, T5)   Close      that tool runs already: a shorter turn, if each
+                                                  open block can be ended honestly
+    only text                          Continue   if the caller can ask for the rest, else cut: an
+                                                  open block makes the client ask again (F12b)
+    anything else                      BreakOff   never a clean end: that is success (F12g)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from jackline.calls.client_view import UNREADABLE, ClientView
+from jackline.calls.renumbering import Item, Renumbering
+from jackline.dialects.anthropic_stream import (
+    BLOCK_DELTA,
+    BLOCK_STOP,
+    MESSAGE_STOP,
+    AnthropicStreamReader,
+)
+from jackline.dialects.sse import EventSplitter, event_of
+from jackline.dialects.tokens_used import TokensUsed
+
+KEPT_BACK = 4 * 1024 * 1024
+_STOP = event_of(MESSAGE_STOP, b'{"type":"message_stop"}')
+_STOP_BEGINS = b"event: message_stop"
+
+Mode: TypeAlias = Literal["live", "block"]
+
+
+@dataclass(frozen=True, slots=True)
+class AskAgain:
+    """Nothing was delivered: a new attempt starts over, unseen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """These bytes end the turn; `shortened` when the model had more to say."""
+
+    data: bytes
+    shortened: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Continue:
+    """Only this text was delivered: the rest may be asked for with it as prefill."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class BreakOff:
+    """Cut the connection, so that the client asks again."""
+
+
+Repair: TypeAlias = AskAgain | Close | Continue | BreakOff
+
+
+class Stitch:
+    """One answer to a client.
+
+    Live, events pass as they come, once the first content block has begun. In block mode whole
+    blocks pass, and only together with a complete tool call or the end of the message: until then
+    a break can be repaired by asking again. The end of a message waits for its message_stop in
+    both. `keeps_text` is for models that can continue: without it there is never a `Continue`.
+    """
+
+    __slots__ = (
+        "_held",
+        "_held_bytes",
+        "_letting_go",
+        "_live",
+        "_prefill",
+        "_reader",
+        "_renumbering",
+        "_splitter",
+        "_through",
+        "_view",
+        "complete",
+        "wasted_usage",
+    )
+
+    def __init__(self, mode: Mode, *, keeps_text: bool = True) -> None:
+        self.complete = False
+        self.wasted_usage = TokensUsed()
+        self._live = mode == "live"
+        self._view = ClientView(keeps_text=keeps_text)
+        self._prefill: str | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self._splitter = EventSplitter()
+        self._reader = AnthropicStreamReader()
+        self._renumbering: Renumbering | None = None
+        self._held: list[Item] = []
+        self._held_bytes = 0
+        # An open block has outgrown what may be kept back: the rest of it passes.
+        self._letting_go = False
+        # What the deltas begin with that pass without being looked at.
+        self._through: bytes | None = None
+
+    @property
+    def delivered(self) -> bool:
+        """Something real has gone out."""
+        return self._view.started
+
+    @property
+    def broken(self) -> bool:
+        """The attempt cannot become whole any more: hang up and ask `broke` what to do."""
+        return self._reader.broken
+
+    @property
+    def usage(self) -> TokensUsed:
+        """What the current attempt has cost so far."""
+        return self._reader.usage
+
+    @property
+    def stop_reason(self) -> str | None:
+        """Why the model stopped, once it has said so."""
+        return self._reader.stop_reason
+
+    @property
+    def error_event(self) -> bytes | None:
+        """The data of the error with which the current attempt ended; it is never passed on."""
+        return self._reader.error_event
+
+    def attempt_began(self) -> None:
+        """A new attempt will be fed from now on."""
+        view = self._view
+        if self._untouched() and not view.started:
+            return
+        self.wasted_usage += self._reader.usage
+        self._begin()
+        if view.started:
+            text = view.text or ""
+            if self._prefill is None or not text.startswith(self._prefill):
+                # Two answers would run into each other.
+                self._reader.give_up()
+                return
+            text_open = view.open_type == "text"
+            tail = text[len(self._prefill) :] if text_open else ""
+            self._renumbering = Renumbering(view.blocks, text_open=text_open, tail=tail)
+
+    def _untouched(self) -> bool:
+        reader = self._reader
+        return not (reader.started or reader.broken or self._held or self._splitter.pending)
+
+    def continue_with(self, prefill: str) -> None:
+        """Say with which words the next attempt was asked to go on; then it may begin."""
+        self._prefill = prefill
+
+    def feed(self, data: bytes) -> bytes:
+        """What goes to the client now."""
+        through = self._through
+        if through is not None and not self._splitter.pending and _is_delta(data, through):
+            return data
+        reader = self._reader
+        if self.complete or reader.broken:
+            return b""
+        out: list[bytes] = []
+        try:
+            for event in self._splitter.feed(data):
+                through = self._through
+                if through is not None and _is_delta(event, through):
+                    out.append(event)
+                elif not self._take(event, out):
+                    self._through = None
+                    break
+        except UNREADABLE:
+            reader.give_up()
+            self._through = None
+        return b"".join(out)
+
+    def _take(self, event: bytes, out: list[bytes]) -> bool:
+        """Hold an event back, let go of all that may go after it, and say whether more may come."""
+        reader = self._reader
+        head = reader.delta_head
+        name = BLOCK_DELTA if head and _is_delta(event, head) else reader.feed(event)
+        if reader.broken:
+            return False
+        may_go = self._may_go(name)
+        block_type = reader.blocks[-1].type if reader.blocks else ""
+        if self._renumbering is not None:
+            for changed in self._renumbering.translate(Item(name, event, block_type)):
+                self._hold(changed)
+        elif may_go and not self._held:
+            self._view.saw(name, event, block_type)
+            out.append(event)
+        else:
+            self._hold(Item(name, event, block_type))
+        if may_go:
+            self._release(out)
+            self.complete = reader.whole
+        elif self._held_bytes > KEPT_BACK:
+            self._overflow(out)
+        if name == BLOCK_STOP:
+            self._letting_go = False
+        looked_at = self._view.listening or self._renumbering is not None
+        passing = (self._live or self._letting_go) and not looked_at
+        self._through = reader.delta_head if passing else None
+        return not (reader.whole or reader.broken)
+
+    def _may_go(self, name: bytes) -> bool:
+        reader = self._reader
+        if reader.whole:
+            return True
+        if reader.stop_reason is not None:
+            return False
+        if self._live:
+            return bool(reader.blocks) or self._view.started
+        return self._letting_go or (name == BLOCK_STOP and reader.blocks[-1].type == "tool_use")
+
+    def _hold(self, item: Item) -> None:
+        self._held.append(item)
+        self._held_bytes += len(item.event)
+
+    def _release(self, out: list[bytes]) -> None:
+        for name, event, block_type in self._held:
+            self._view.saw(name, event, block_type)
+            out.append(event)
+        self._held.clear()
+        self._held_bytes = 0
+
+    def _overflow(self, out: list[bytes]) -> None:
+        """Memory is worth more than repair; but what is no content may not be so large."""
+        reader = self._reader
+        if reader.blocks and reader.stop_reason is None:
+            self._release(out)
+            self._letting_go = reader.open_block is not None
+        elif self._held_bytes > 2 * KEPT_BACK or not reader.blocks:
+            reader.give_up()
+
+    def broke(self) -> Repair:
+        """What to do now that the current attempt has ended in any way without message_stop."""
+        if self.complete:
+            return Close(b"", shortened=False)
+        if self._lacks_only_its_stop():
+            out: list[bytes] = []
+            self._release(out)
+            self.complete = True
+            return Close(b"".join(out) + _STOP, shortened=False)
+        # It may be long until the next attempt begins.
+        self._held.clear()
+        self._through = None
+        self._reader.give_up()
+        if not self._view.started:
+            return AskAgain()
+        closing = self._view.closing(self._reader.usage.output)
+        if closing is not None:
+            self.complete = True
+            return Close(closing)
+        text = self._view.text
+        return BreakOff() if text is None else Continue(text)
+
+    def _lacks_only_its_stop(self) -> bool:
+        """The vendor has given a stop reason, and nothing that begins after it is anything else."""
+        reader = self._reader
+        rest = self._splitter.rest.lstrip(b"\r\n")[: len(_STOP_BEGINS)]
+        return (
+            reader.stop_reason is not None and not reader.broken and _STOP_BEGINS.startswith(rest)
+        )
+
+
+def _is_delta(data: bytes, head: bytes) -> bool:
+    """It is one event of two lines: nothing behind the head can change what it is."""
+    return (
+        data.startswith(head)
+        and data.endswith(b"\n\n")
+        and data.count(b"\n") == 3
+        and b"\r" not in data
+    )

@@ -1,0 +1,124 @@
+"""`jackline config`: show, check and locate the configuration.
+
+Laws: (1) only reading; (2) secrets are shown as their references; (3) `show` prints a file that
+could be used as it is.
+Not here: what a configuration is (config/).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from jackline.errors import BadConfigError
+
+if TYPE_CHECKING:
+    from jackline.config import Config
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def config() -> None:
+    """Show, check and locate the configuration.
+
+    A setting comes from a flag, else a JACKLINE_* variable, else the nearest jackline.toml upwards
+    (or [tool.jackline] in pyproject.toml), else your own file, else its default. JACKLINE_CONFIG
+    names one file to read instead of both. Every key: docs/configuration.md.
+    """
+
+
+@config.command()
+@click.option("--origin", is_flag=True, help="Say where each value comes from.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def show(origin: bool, as_json: bool) -> None:
+    """Print every setting that holds here, as a file that could be used.
+
+    \b
+    Examples:
+      jackline config show --origin
+      jackline config show > new.toml
+
+    Exit codes: 0 shown, 2 the configuration has faults.
+    """
+    from jackline.config import showing  # noqa: PLC0415 -- loads the validator
+
+    found = _load(with_secrets=False)
+    if as_json:
+        document = {
+            "schema": "jackline.config/1",
+            "files": [str(path) for path in found.files],
+            "settings": showing.as_json(found),
+            "origins": dict(found.origins),
+            "warnings": list(found.warnings),
+        }
+        click.echo(json.dumps(document, ensure_ascii=False, indent=2))
+        return
+    click.echo(showing.as_toml(found, origins=origin), nl=False)
+    _warn(found)
+
+
+@config.command()
+def schema() -> None:
+    """Print the JSON Schema of jackline.toml, for editors that check and complete it."""
+    from jackline.config.schema import json_schema  # noqa: PLC0415 -- loads the validator
+
+    click.echo(json.dumps(json_schema(), ensure_ascii=False, indent=2))
+
+
+@config.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def path(as_json: bool) -> None:
+    """Print the files that are read, the strongest first; or where yours would be."""
+    from jackline.config import HomeFolders  # noqa: PLC0415 -- `--help` needs none of it
+    from jackline.config.places import FILE_NAME  # noqa: PLC0415
+
+    found = _load(with_secrets=False)
+    users = HomeFolders.of_this_user().config / FILE_NAME
+    if as_json:
+        files = [str(file) for file in found.files]
+        document = {"schema": "jackline.config-path/1", "files": files, "user_file": str(users)}
+        click.echo(json.dumps(document, ensure_ascii=False, indent=2))
+        return
+    for file in found.files:
+        click.echo(file)
+    if not found.files:
+        click.echo(f"no file is read; yours would be {users}", err=True)
+
+
+@config.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def check(as_json: bool) -> int:
+    """Check the whole configuration, secrets included, and list all faults.
+
+    Exit codes: 0 good, 2 there are faults.
+    """
+    try:
+        found = _load(with_secrets=True)
+    except BadConfigError as error:
+        if not as_json:
+            raise
+        document = {"schema": "jackline.config-check/1", "good": False, **error.to_json()}
+        click.echo(json.dumps(document, ensure_ascii=False, indent=2))
+        return error.exit_code
+    if as_json:
+        good = {"schema": "jackline.config-check/1", "good": True, "faults": []}
+        click.echo(json.dumps({**good, "warnings": list(found.warnings)}, indent=2))
+        return 0
+    _warn(found)
+    files = ", ".join(str(file) for file in found.files) or "no file, only defaults and variables"
+    click.echo(f"good: {files}")
+    return 0
+
+
+def _load(*, with_secrets: bool) -> Config:
+    from jackline.config import load  # noqa: PLC0415 -- `--help` needs none of it
+
+    return load(environ=os.environ, cwd=Path.cwd(), with_secrets=with_secrets)
+
+
+def _warn(found: Config) -> None:
+    for warning in found.warnings:
+        click.echo(f"warning: {warning}", err=True)

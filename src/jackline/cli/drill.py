@@ -1,0 +1,117 @@
+"""`jackline drill`: rehearse a storm, a wall or an outage, bare and through Jackline.
+
+Laws: (1) stdout holds the result, stderr the progress; (2) exit 0 only when every demand is held;
+(3) Ctrl-C ends all that was started and tells what had happened by then.
+Not here: the drills (drills/catalogue.py), running them (drills/running.py).
+"""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+
+import click
+
+from jackline import event_loop
+from jackline.drills import telling
+from jackline.drills.catalogue import all_drills, named
+from jackline.drills.claude_fleet import ClaudeFleet
+from jackline.drills.finding_clients import ClaudeCode, claude_at, claude_on_path
+from jackline.drills.fleet import BuiltinFleet
+from jackline.drills.gateway_side import gateway
+from jackline.drills.running import DrillResult, DrillRun, Means
+from jackline.errors import NothingFoundError
+
+EXIT_FAILED = 1
+EXIT_INTERRUPTED = 130
+# The real client's own seconds cannot be scaled, and it needs some to start.
+FAST_BUILTIN, FAST_CLAUDE = 30.0, 20.0
+
+
+@click.command()
+@click.argument("name")
+@click.option("--fast", is_flag=True, help="Let the drill's time pass 20 or 30 times as fast.")
+@click.option(
+    "--client",
+    type=click.Choice(["auto", "claude", "builtin"]),
+    default="auto",
+    help="The real Claude Code, or a built-in one that behaves like it; auto takes what is there.",
+)
+@click.option(
+    "--claude",
+    "program",
+    type=click.Path(path_type=Path),
+    help="The Claude Code to run, if not the one on the PATH.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def drill(name: str, fast: bool, client: str, program: Path | None, as_json: bool) -> int:
+    """Rehearse trouble with a simulated provider: the same agents bare, then through Jackline.
+
+    NAME is throttle-storm, session-limit, outage-one-lane, or all. No key and no network is needed.
+
+    \b
+    Examples:
+      jackline drill throttle-storm --fast
+      jackline drill all --fast --client builtin --json
+
+    Exit codes: 0 passed, 1 not passed, 2 usage, 130 interrupted.
+    """
+    claude = _client(client, program)
+    real = claude is not None
+    chosen = all_drills(real_client=real) if name == "all" else (named(name, real_client=real),)
+    means = _means(claude, fast=fast)
+    results: list[DrillResult] = []
+    for one in chosen:
+        run = DrillRun(one, means)
+        try:
+            results.append(event_loop.run(run.run()))
+        except KeyboardInterrupt:
+            results.append(run.so_far())
+            break
+        if not as_json:
+            _print(results[-1])
+    complete = len(results) == len(chosen) and results[-1].complete
+    passed = complete and all(result.passed for result in results)
+    if as_json:
+        whole = telling.all_as_json(results, passed=passed)
+        click.echo(json.dumps(whole if name == "all" else telling.as_json(results[0]), indent=2))
+    elif not complete:
+        _print(results[-1])
+    if not complete:
+        return EXIT_INTERRUPTED
+    return 0 if passed else EXIT_FAILED
+
+
+def _client(client: str, program: Path | None) -> ClaudeCode | None:
+    """The real client to take, or None for the built-in one."""
+    if client == "builtin":
+        return None
+    if program is not None:
+        return claude_at(program)
+    found = claude_on_path()
+    if found is None and client == "claude":
+        raise NothingFoundError(
+            "there is no Claude Code on the PATH",
+            next="give its program with --claude PATH, or take --client builtin",
+        )
+    return found
+
+
+def _means(claude: ClaudeCode | None, *, fast: bool) -> Means:
+    if claude is None:
+        speed = FAST_BUILTIN if fast else 1.0
+        return Means("the built-in client", BuiltinFleet, gateway, speed, _tell)
+    speed = FAST_CLAUDE if fast else 1.0
+    words = f"Claude Code {claude.version}"
+    return Means(words, partial(ClaudeFleet, claude), gateway, speed, _tell)
+
+
+def _tell(line: str) -> None:
+    click.echo(line, err=True)
+
+
+def _print(result: DrillResult) -> None:
+    for line in telling.as_text(result):
+        click.echo(line)
+    click.echo()

@@ -1,0 +1,113 @@
+"""`jackline env`: the lines that point a shell's clients to the gateway.
+
+Laws: (1) the output can be run as it is by the shell it is made for, whatever the values hold;
+(2) nothing is started and nothing is changed.
+Not here: which variables, and why (client_environment.py).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Mapping
+from pathlib import Path, PurePath, PureWindowsPath
+
+import click
+
+from jackline.assembly.state_dir import StateDir
+from jackline.cli.client_environment import CUSTOM_HEADERS, TOKEN_HEADER, client_environment
+from jackline.cli.running_gateway import find
+from jackline.config import Config, load
+from jackline.errors import BadArgumentError
+from jackline.gateway.settings import ListenSettings
+
+SHELLS = ("bash", "zsh", "fish", "powershell")
+_HOW = {
+    "bash": 'eval "$(jackline env)"',
+    "zsh": 'eval "$(jackline env)"',
+    "fish": "jackline env | source",
+    "powershell": "jackline env | Out-String | Invoke-Expression",
+}
+_EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104 -- compared with, not listened on
+# PowerShell takes typographic single quotes for plain ones.
+_POWERSHELL_QUOTES = "'‘’‚‛"
+
+
+@click.command()
+@click.option("--shell", type=click.Choice(SHELLS), help="Default: the shell you are in.")
+@click.option("--afk", is_flag=True, help="Ask to be held until any known quota reset.")
+@click.option("--port", type=click.IntRange(0, 65535), help="The gateway's port.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def env(shell: str | None, afk: bool, port: int | None, as_json: bool) -> None:
+    """Print the lines that point this shell's clients to the gateway.
+
+    Besides the address, they hold the settings that Claude Code needs so that it can wait for
+    hours; what you have set yourself is left alone.
+
+    \b
+    Examples:
+      eval "$(jackline env)"                              bash, zsh
+      jackline env | source                               fish
+      jackline env | Out-String | Invoke-Expression       PowerShell
+
+    Exit codes: 0 printed, 2 the configuration or an argument has to change.
+    """
+    config = load(flags={"port": port}, environ=os.environ, cwd=Path.cwd(), with_secrets=False)
+    variables = client_environment(_address(config), afk=afk, environ=os.environ)
+    chosen = shell or guess_shell(os.environ, windows=os.name == "nt")
+    if as_json:
+        document = {"schema": "jackline.env/1", "shell": chosen, "variables": variables}
+        click.echo(json.dumps(document, indent=2))
+        return
+    for name, value in variables.items():
+        click.echo(assignment(chosen, name, value))
+    click.echo(f"# to apply:  {_HOW[chosen]}")
+    if config.gateway.listen.token is not None:
+        # Printed lines end in scroll-back and logs; `jackline claude` hands it over unseen.
+        click.echo(
+            f"this gateway asks for its token: add the line `{TOKEN_HEADER}: …` to"
+            f" {CUSTOM_HEADERS}, or start clients with `jackline claude` or `jackline exec`",
+            err=True,
+        )
+
+
+def _address(config: Config) -> str:
+    """The port that was asked for, else the gateway that runs, else the one that would."""
+    asked_for = config.origins["listen.port"].startswith(("flag", "JACKLINE_"))
+    running = None if asked_for else find(StateDir(config.state_dir))
+    return gateway_url(config.gateway.listen) if running is None else running.url
+
+
+def gateway_url(listen: ListenSettings) -> str:
+    """The address at which a client on this machine finds the gateway."""
+    if listen.port == 0:
+        raise BadArgumentError(
+            "the port is set to 0, any free one, so its number is not known here",
+            next="jackline status tells the address; then: jackline env --port N",
+        )
+    host = "127.0.0.1" if listen.host in _EVERYWHERE else listen.host
+    return f"http://{f'[{host}]' if ':' in host else host}:{listen.port}"
+
+
+def guess_shell(environ: Mapping[str, str], *, windows: bool) -> str:
+    """The shell that will read the lines, from what shells leave in the environment."""
+    # Windows sets PSModulePath for everyone; elsewhere only PowerShell itself does.
+    if environ.get("PSModulePath") and not (windows and environ.get("SHELL")):
+        return "powershell"
+    path = environ.get("SHELL", "")
+    name = (PureWindowsPath(path) if windows else PurePath(path)).name.removesuffix(".exe")
+    if name in SHELLS:
+        return name
+    return "powershell" if windows and not path else "bash"
+
+
+def assignment(shell: str, name: str, value: str) -> str:
+    """The line by which this shell sets and exports a variable."""
+    if shell == "fish":
+        escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+        return f"set -gx {name} '{escaped}'"
+    if shell == "powershell":
+        doubled = "".join(2 * mark if mark in _POWERSHELL_QUOTES else mark for mark in value)
+        return f"$env:{name} = '{doubled}'"
+    return f"export {name}={shlex.quote(value)}"

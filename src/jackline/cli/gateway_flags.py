@@ -1,0 +1,47 @@
+"""The flags that every verb about the gateway takes, and the configuration they lead to.
+
+Laws: (1) the same flag means the same on every verb; (2) what is not given is left to the
+environment and the files.
+Not here: reading those (config/).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+import click
+
+from jackline.config import Config, load
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def gateway_flags(command: F) -> F:
+    """Give a command `--port`, `--upstream`, `--state` and `--config`."""
+    for option in (
+        click.option("--config", type=click.Path(), help="A jackline.toml to use alone."),
+        click.option("--state", type=click.Path(), help="The folder for journal and state."),
+        click.option("--upstream", help="The URL that calls are sent to."),
+        click.option("--port", type=click.IntRange(0, 65535), help="The port (8766)."),
+    ):
+        command = option(command)
+    return command
+
+
+def configured(flags: Mapping[str, object], *, with_secrets: bool = True) -> Config:
+    """The configuration under these flags."""
+    return load(flags=flags, environ=os.environ, cwd=Path.cwd(), with_secrets=with_secrets)
+
+
+def as_arguments(flags: Mapping[str, object]) -> list[str]:
+    """The flags as another `jackline` would be given them."""
+    given: list[str] = []
+    for name, value in flags.items():
+        if value is True:
+            given.append(f"--{name}")
+        elif value is not None and value is not False:
+            given += [f"--{name}", str(value)]
+    return given

@@ -1,0 +1,190 @@
+"""Find the gateway that runs, ask it, give it orders, and start one in the background.
+
+Laws: (1) a gateway counts as running only when it answers, and is the one that left its word; (2)
+orders carry the token from the state folder, which only this user can read; (3) nothing of a proxy:
+the gateway is on this machine.
+Not here: running it in the foreground (up.py).
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+from jackline.assembly import Running, StateDir, local_url
+from jackline.errors import JacklineError, UnreachableError
+from jackline.gateway.settings import ListenSettings
+
+_ASK_SECONDS = 5.0
+_START_SECONDS = 20.0
+_STOP_SECONDS = 60.0
+_LOOK_EVERY = 0.05
+# Whatever holds the port may be no gateway, and speak no HTTP.
+_NO_ANSWER = (OSError, ValueError, http.client.HTTPException)
+# On Windows alone; elsewhere a session of its own does the same.
+_DETACHED = sum(
+    getattr(subprocess, name, 0) for name in ("DETACHED_PROCESS", "CREATE_NEW_PROCESS_GROUP")
+)
+
+
+def find(state: StateDir, listen: ListenSettings | None = None) -> Running | None:
+    """The gateway of this state folder, if it answers.
+
+    With `listen`, one that could leave no word in its folder is found by its port.
+    """
+    running = state.running()
+    if running is not None:
+        told = hello(running.url, running.token)
+        if told is not None and told.get("process") == running.pid:
+            return running
+    if listen is None or listen.port == 0:
+        return None
+    url = local_url(listen.host, listen.port)
+    told = hello(url)
+    if told is None or told.get("state") != str(state.folder.absolute()):
+        return None
+    pid = told.get("process")
+    return Running(pid if isinstance(pid, int) else 0, url, "", str(told["jackline"]), 0.0, "")
+
+
+def find_lasting(state: StateDir, listen: ListenSettings) -> Running | None:
+    """The gateway of this state folder; one that is just being stopped is seen off first."""
+    running = find(state, listen)
+    if running is not None:
+        told = hello(running.url, running.token)
+        if told is None or told.get("stopping") is True:
+            wait_until_gone(state, running)
+            return find(state, listen)
+    return running
+
+
+def hello(url: str, token: str = "") -> dict[str, object] | None:
+    """What the Jackline gateway at this address says of itself; None if there is none."""
+    try:
+        told = _ask(f"{url}/", token)
+    except _NO_ANSWER:
+        return None
+    return told if "jackline" in told else None
+
+
+def status_of(running: Running) -> dict[str, object]:
+    """How the gateway stands."""
+    try:
+        return _ask(f"{running.url}/_jackline/status", running.token)
+    except _NO_ANSWER as error:
+        raise UnreachableError(
+            f"the gateway at {running.url} does not answer", next="start it with: jackline up"
+        ) from error
+
+
+def order(running: Running, name: str) -> dict[str, object]:
+    """Give an order, such as `stop`."""
+    try:
+        return _ask(f"{running.url}/_jackline/{name}", running.token, method="POST")
+    except _NO_ANSWER as error:
+        raise UnreachableError(
+            f"the gateway at {running.url} did not take the order: {error}",
+            next=f"end its process by hand: {running.pid}",
+        ) from error
+
+
+def start_in_background(state: StateDir, arguments: Sequence[str]) -> Running:
+    """Start a gateway that outlives this command, and wait until it answers."""
+    try:
+        state.make()
+        log = state.open_log()
+    except OSError as error:
+        raise UnreachableError(
+            f"no gateway can be started: {state.folder} cannot be written to ({error.strerror})",
+            next="name another folder with --state or JACKLINE_STATE",
+        ) from error
+    with log:
+        begin = log.tell()
+        process = subprocess.Popen(  # noqa: S603 -- ourselves
+            [sys.executable, "-m", "jackline", "up", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            creationflags=_DETACHED,
+            start_new_session=os.name != "nt",
+        )
+    deadline = time.monotonic() + _START_SECONDS
+    while time.monotonic() < deadline:
+        running = state.running()
+        if running is not None and running.pid == process.pid and hello(running.url, running.token):
+            return running
+        if process.poll() is not None:
+            # It may have found another one that was quicker.
+            other = find(state)
+            if process.returncode == 0 and other is not None:
+                return other
+            break
+        time.sleep(_LOOK_EVERY)
+    else:
+        process.terminate()
+    raise UnreachableError(
+        f"the gateway did not start: {_last_words(state.log, begin)}",
+        next=f"run it in the foreground to see more: jackline up; its log is {state.log}",
+    )
+
+
+def wait_until_gone(state: StateDir, running: Running) -> bool:
+    """Whether the gateway has ended, and let go of its folder, within its time."""
+    deadline = time.monotonic() + _STOP_SECONDS
+    while time.monotonic() < deadline:
+        word = state.running()
+        if word is None or word.pid != running.pid or not _is_alive(running.pid):
+            return True
+        time.sleep(_LOOK_EVERY)
+    return False
+
+
+def _is_alive(pid: int) -> bool:
+    if os.name == "nt":
+        return True  # asking there would end it; its word in the folder has to do
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # another user's: it lives
+    return True
+
+
+def _last_words(log: Path, begin: int) -> str:
+    with log.open("rb") as file:
+        file.seek(begin)
+        lines = file.read().decode(errors="replace").strip().splitlines()
+    errors = [line for line in lines if line.startswith("error: ")]
+    return (errors or lines or ["it said nothing"])[-1].removeprefix("error: ")
+
+
+def _ask(url: str, token: str = "", *, method: str = "GET") -> dict[str, object]:
+    request = urllib.request.Request(  # noqa: S310 -- an address that our own gateway has written
+        url,
+        method=method,
+        data=b"" if method == "POST" else None,
+        headers={"x-jackline-control": token} if token else {},
+    )
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(request, timeout=_ASK_SECONDS) as answer:
+        told = json.load(answer)
+    if not isinstance(told, dict):
+        raise ValueError("not a gateway's answer")  # noqa: TRY004 -- the answer's value is wrong
+    return cast("dict[str, object]", told)
+
+
+def not_running(state: StateDir) -> JacklineError:
+    """The error that says that there is no gateway."""
+    return UnreachableError(
+        f"no gateway runs for {state.folder}", next="start one with: jackline up"
+    )

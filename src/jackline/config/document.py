@@ -1,0 +1,323 @@
+"""The document that `jackline.toml` is: every key with its type, bounds and meaning.
+
+Laws: (1) unknown keys and loose types are faults; (2) every key has a description, from which the
+JSON Schema is made; (3) defaults are those of the settings' own classes, written nowhere twice.
+Not here: sentences for faults (faults.py), where files are (places.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, TypeAlias
+from urllib.parse import urlsplit
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+)
+from pydantic.fields import FieldInfo
+
+from jackline.config.keys import Key
+from jackline.config.quantities import duration_text, read_duration, read_size
+from jackline.config.references import INSTEAD, is_reference
+from jackline.gateway.settings import GatewaySettings
+from jackline.journal.settings import JournalSettings
+
+_DEFAULT = GatewaySettings()
+_JOURNAL = JournalSettings()
+_LOG_LEVEL: Literal["info"] = "info"
+# Never seen by whoever reads a document: only what was written is taken from it.
+_NOT_SET: Any = None
+
+
+def _url(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("must be an address like https://api.anthropic.com")
+    if parts.username or parts.password:
+        raise ValueError("must not hold a user or password: clients send their own credentials")
+    if parts.query or parts.fragment:
+        raise ValueError("must end with the path: no ? and no #")
+    _ = parts.port  # raises ValueError when it is no port
+    return text.rstrip("/")
+
+
+def _proxy(text: str) -> str:
+    if is_reference(text):
+        return text
+    parts = urlsplit(text)
+    if parts.password:
+        raise ValueError(f"must not hold a password; {INSTEAD}")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("must be an address like http://proxy.example:3128, or a reference")
+    return text
+
+
+def _reference(text: str) -> str:
+    if not is_reference(text) or not text.partition(":")[2].strip():
+        raise ValueError(f"must not stand here itself; {INSTEAD}")
+    return text
+
+
+def _name(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", text):
+        raise ValueError("must be made of letters, digits, dots, dashes and underscores")
+    return text
+
+
+def _between(low: float, high: float) -> AfterValidator:
+    def check(seconds: float) -> float:
+        if not low <= seconds <= high:
+            raise ValueError(f"must be from {duration_text(low)} to {duration_text(high)}")
+        return seconds
+
+    return AfterValidator(check)
+
+
+def _listed(value: object) -> object:
+    if isinstance(value, dict):
+        raise ValueError("is a list: write [[upstream]] with two brackets")  # noqa: TRY004 -- pydantic turns only ValueError into a fault
+    return value
+
+
+IS_DURATION = BeforeValidator(read_duration)
+IS_SIZE = BeforeValidator(read_size)
+Duration: TypeAlias = Annotated[
+    float,
+    IS_DURATION,
+    WithJsonSchema({"type": ["string", "number"], "examples": ["15m", "2h30m", 90]}),
+]
+Size: TypeAlias = Annotated[
+    int,
+    IS_SIZE,
+    WithJsonSchema({"type": ["string", "integer"], "examples": ["64MB", "512KB", 65536]}),
+]
+# Below a second, a slip of the pen would keep the gateway busy with nothing else.
+Beat: TypeAlias = Annotated[Duration, _between(1, 240)]
+Count: TypeAlias = Annotated[int, Field(ge=1)]
+PerMinute: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Name: TypeAlias = Annotated[str, AfterValidator(_name)]
+Text: TypeAlias = Annotated[str, Field(min_length=1)]
+
+
+class Table(BaseModel):
+    """Any table of the document: strict, and closed to unknown keys."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+class ListenTable(Table):
+    """Where the gateway listens."""
+
+    host: Text = Field(
+        default=_DEFAULT.listen.host,
+        description="Address to listen on. Anything but loopback needs a token.",
+    )
+    port: Annotated[int, Field(ge=0, le=65535)] = Field(
+        default=_DEFAULT.listen.port, description="Port to listen on; 0 takes a free one."
+    )
+    token: Annotated[str, AfterValidator(_reference)] = Field(
+        default=_NOT_SET,
+        description="Where the token is that clients must send: env:NAME, file:PATH, cmd:COMMAND.",
+    )
+
+
+class LimitsTable(Table):
+    """What an account may take, where it is known beforehand; the rest is learned."""
+
+    requests_per_minute: PerMinute = Field(default=_NOT_SET, description="Requests per minute.")
+    input_tokens_per_minute: PerMinute = Field(
+        default=_NOT_SET, description="Tokens of prompts per minute."
+    )
+    output_tokens_per_minute: PerMinute = Field(
+        default=_NOT_SET, description="Tokens of answers per minute."
+    )
+    parallel: Count = Field(default=_NOT_SET, description="Calls in flight at once.")
+
+
+class UpstreamTable(Table):
+    """A place that calls are sent to. One that names a `url` inherits nothing from weaker files."""
+
+    name: Name = Field(default=_DEFAULT.upstream.name, description="What its lanes are called.")
+    url: Annotated[str, AfterValidator(_url)] = Field(
+        default=_DEFAULT.upstream.url, description="Its address, with a path prefix if it has one."
+    )
+    proxy: Annotated[str, AfterValidator(_proxy)] = Field(
+        default=_NOT_SET,
+        description="HTTP proxy on the way there: an address without password, or a reference.",
+    )
+    ca_file: Text = Field(
+        default=_NOT_SET,
+        description="PEM file of the authorities to trust instead of the system's.",
+    )
+    limits: LimitsTable = Field(
+        default_factory=LimitsTable, description="Limits of every lane of this upstream."
+    )
+    model_limits: dict[str, LimitsTable] = Field(
+        default_factory=dict,
+        description='Limits by model: patterns such as "claude-opus-*"; they replace `limits`.',
+    )
+
+
+class HoldTable(Table):
+    """How long calls are held, and how their clients are kept alive meanwhile."""
+
+    quota: Duration = Field(
+        default=_DEFAULT.hold.quota,
+        description="A quota that resets within this is waited for; a later reset is told at once.",
+    )
+    until_reset: bool = Field(
+        default=_DEFAULT.hold.until_reset,
+        description="Wait for every known reset, however far away (`--afk`).",
+    )
+    other: Duration = Field(
+        default=_DEFAULT.hold.other, description="The longest wait for throttling and outages."
+    )
+    # Claude Code gives up after 285 s without headers.
+    commit_after: Annotated[Duration, _between(0, 240)] = Field(
+        default=_DEFAULT.hold.commit_after,
+        description="Waits shorter than this end with the proper status; longer ones are streamed.",
+    )
+    ping_every: Beat = Field(
+        default=_DEFAULT.hold.ping_every, description="Pause between pings to a waiting client."
+    )
+    placeholder_every: Beat = Field(
+        default=_DEFAULT.hold.placeholder_every,
+        description="Pause between the events that Claude Code counts as life.",
+    )
+
+
+class CapsTable(Table):
+    """How many calls may be in flight at once; what is not set is not capped."""
+
+    session: Count = Field(default=_NOT_SET, description="For each session.")
+    agent: Count = Field(default=_NOT_SET, description="For each sub-agent.")
+    tags: dict[str, Count] = Field(
+        default_factory=dict, description="For each tag (`/t/TAG/` in the address)."
+    )
+
+
+class TakenTable(Table):
+    """What the gateway takes from its clients before it says no."""
+
+    headers: Size = Field(default=_DEFAULT.limits.header_bytes, description="Size of the headers.")
+    body: Size = Field(default=_DEFAULT.limits.body_bytes, description="Size of a request's body.")
+    connections: Count = Field(
+        default=_DEFAULT.limits.connections, description="Open connections of clients."
+    )
+    waiting_calls: Count = Field(
+        default=_DEFAULT.limits.waiting_calls, description="Calls that wait at once."
+    )
+    header_time: Annotated[Duration, _between(1, 3600)] = Field(
+        default=_DEFAULT.limits.header_seconds, description="Time to send all headers."
+    )
+    body_pause: Annotated[Duration, _between(1, 3600)] = Field(
+        default=_DEFAULT.limits.body_pause_seconds, description="Longest pause inside a body."
+    )
+    idle: Annotated[Duration, _between(1, 86400)] = Field(
+        default=_DEFAULT.limits.idle_seconds,
+        description="An unused connection is closed after this.",
+    )
+    drain: Duration = Field(
+        default=_DEFAULT.limits.drain_seconds,
+        description="Running calls may take so long to finish when the gateway is stopped.",
+    )
+
+
+class JournalTable(Table):
+    """How much of the past is kept."""
+
+    keep: Annotated[Duration, _between(3600, 3660 * 86400)] = Field(
+        default=_JOURNAL.keep_days * 86400, description="Older records are deleted."
+    )
+    size: Size = Field(
+        default=_JOURNAL.keep_bytes, description="The oldest records go when there is more."
+    )
+
+
+class LogTable(Table):
+    """What is written to the log."""
+
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        default=_LOG_LEVEL, description="The least important thing that is written."
+    )
+
+
+class Document(Table):
+    """The whole of `jackline.toml`, or of `[tool.jackline]` in `pyproject.toml`."""
+
+    state: Text = Field(
+        default=_NOT_SET, description="Folder of the journal and of what a running gateway leaves."
+    )
+    stream: Literal["auto", "live", "block"] = Field(
+        default=_DEFAULT.stream.value,
+        description="How answers are passed on: as they come (live), in whole content blocks that"
+        " can be repaired (block), or block for sub-agents and headless clients (auto).",
+    )
+    listen: ListenTable = Field(default_factory=ListenTable)
+    upstream: Annotated[list[UpstreamTable], BeforeValidator(_listed)] = Field(
+        default_factory=list, json_schema_extra={"maxItems": 1}
+    )
+    hold: HoldTable = Field(default_factory=HoldTable)
+    caps: CapsTable = Field(default_factory=CapsTable)
+    limits: TakenTable = Field(default_factory=TakenTable)
+    journal: JournalTable = Field(default_factory=JournalTable)
+    log: LogTable = Field(default_factory=LogTable)
+
+
+def written(table: Table, under: Key = ()) -> Iterator[tuple[Key, Any]]:
+    """Every key that was really written, with its value as the settings take it."""
+    for name in table.model_fields_set:
+        yield from _leaves((*under, name), getattr(table, name))
+
+
+def defaults() -> dict[Key, Any]:
+    """Every key outside tables of free names, with its default."""
+    return dict(_defaults(Document, ()))
+
+
+def field_of(key: Key) -> FieldInfo | None:
+    """What the document says of this key; None when it stands in a table of free names."""
+    table: type[Table] = Document
+    for part in key[:-1]:
+        found = table_class(table, part)
+        if found is None:
+            return None
+        table = found
+    return table.model_fields.get(key[-1])
+
+
+def table_class(table: type[Table], name: str) -> type[Table] | None:
+    """The class of the table that stands under this name, if it is a table."""
+    if table is Document and name == "upstream":
+        return UpstreamTable
+    info = table.model_fields.get(name)
+    kind = None if info is None else info.annotation
+    return kind if isinstance(kind, type) and issubclass(kind, Table) else None
+
+
+def _defaults(table: type[Table], under: Key) -> Iterator[tuple[Key, Any]]:
+    for name, info in table.model_fields.items():
+        inner = table_class(table, name)
+        if inner is not None:
+            yield from _defaults(inner, (*under, name))
+        elif info.default_factory is None:
+            yield (*under, name), info.default
+
+
+def _leaves(key: Key, value: Any) -> Iterator[tuple[Key, Any]]:
+    if isinstance(value, Table):
+        yield from written(value, key)
+    elif isinstance(value, list):
+        for table in value:
+            yield from written(table, key)
+    elif isinstance(value, dict):
+        for name, one in value.items():
+            yield from _leaves((*key, name), one)
+    else:
+        yield key, value

@@ -1,0 +1,199 @@
+"""Read one source of settings (a file, the environment, the flags) into checked values by key.
+
+Laws: (1) every source is checked whole by the same document, and its faults are gathered; (2) paths
+are absolute afterwards, seen from where they were written; (3) a project's file may not name a
+command to run, because opening someone's repository is no consent to that.
+Not here: which source wins (loading.py).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from jackline.config import keys
+from jackline.config.document import Document, defaults, field_of, written
+from jackline.config.faults import Fault, from_validation, unknown
+from jackline.config.keys import Key, dotted
+from jackline.config.lines import KeyLines, Place
+from jackline.config.places import FileText
+from jackline.config.references import anchored, path_from
+
+SECRETS: tuple[Key, ...] = (("listen", "token"), ("upstream", "proxy"))
+_PATHS: tuple[Key, ...] = (("state",), ("upstream", "ca_file"))
+_TRUE = ("1", "true", "yes", "on")
+_FALSE = ("0", "false", "no", "off")
+
+
+@dataclass(slots=True)
+class Layer:
+    """What one source says, and where each value stands."""
+
+    values: dict[Key, Any] = field(default_factory=dict)
+    origins: dict[Key, str] = field(default_factory=dict)
+    faults: tuple[Fault, ...] = ()
+
+
+def of_file(file: FileText) -> Layer:
+    """What a file says."""
+    lines = KeyLines(file.text)
+
+    def where(place: Place) -> str:
+        line = lines.line_of((*file.under, *place))
+        return str(file.path) if line is None else f"{file.path}:{line}"
+
+    layer = _checked(file.table, where, file.path.parent)
+    if file.of_project:
+        layer.faults += tuple(
+            Fault(layer.origins[key], dotted(key), _NO_COMMANDS)
+            for key in SECRETS
+            if str(layer.values.get(key, "")).startswith("cmd:")
+        )
+    layer.faults = tuple(sorted(layer.faults, key=_line_number))
+    return layer
+
+
+_ONE_UPSTREAM = (
+    "only one upstream is used for now, of Anthropic format; a second one comes with support for"
+    " other upstreams"
+)
+_NO_COMMANDS = (
+    "a command is not run for a project's file; put it into your own configuration"
+    " (jackline config path), or name the file with JACKLINE_CONFIG"
+)
+
+
+def of_environment(environ: Mapping[str, str], cwd: Path, warnings: list[str]) -> Layer:
+    """What JACKLINE_* variables say; an empty one counts as not set."""
+    names = known_variables()
+    document: dict[str, Any] = {}
+    origins: dict[Key, str] = {}
+    faults = []
+    for name, text in sorted(environ.items()):
+        if not name.startswith(keys.PREFIX) or not text or name in _NO_SETTINGS:
+            continue
+        key = names.get(name)
+        if key is not None:
+            origins[key] = name
+            _put(document, key, _typed(text, key))
+        elif name.startswith(_SECTIONS):
+            faults.append(Fault(name, "", unknown(name, names)))
+        else:
+            warnings.append(f"{name} is not a variable that Jackline knows")
+    layer = _checked(document, lambda place: origins.get(_key(place), "environment"), cwd)
+    layer.faults += tuple(faults)
+    return layer
+
+
+def of_flags(flags: Mapping[str, object], cwd: Path) -> Layer:
+    """What flags say: by their short names, or by dotted keys; None counts as not given."""
+    document: dict[str, Any] = {}
+    origins: dict[Key, str] = {}
+    for name, value in flags.items():
+        if value is None or name == keys.FILE_FLAG:
+            continue
+        key = keys.SHORT_FLAGS.get(name) or keys.undotted(name)
+        short = name in keys.SHORT_FLAGS
+        origins[key] = f"flag {keys.flag_text(name) if short else name}"
+        _put(document, key, str(value) if isinstance(value, Path) else value)
+    return _checked(document, lambda place: origins.get(_key(place), "flags"), cwd)
+
+
+def known_variables() -> dict[str, Key]:
+    """Every environment variable that sets something."""
+    return {keys.variable_of(key): key for key in defaults()} | keys.SHORT_VARIABLES
+
+
+# They steer the command line itself, or name the file.
+_NO_SETTINGS = (keys.FILE_VARIABLE, "JACKLINE_DEBUG")
+_SECTIONS = tuple(f"{keys.PREFIX}{name.upper()}_" for name in Document.model_fields)
+
+
+def _checked(table: dict[str, Any], where: Callable[[Place], str], folder: Path) -> Layer:
+    layer = Layer()
+    upstreams = table.get("upstream")
+    if isinstance(upstreams, list) and len(upstreams) > 1:
+        layer.faults += (Fault(where(("upstream", 1)), "upstream", _ONE_UPSTREAM),)
+    try:
+        document = Document.model_validate(table)
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+        layer.faults += from_validation(found, where)
+        document = _what_is_right(table, [fault["loc"] for fault in found])
+    for key, value in written(document):
+        # More than one is a fault, so what is used of the list is its first.
+        place: Place = (key[0], 0, *key[1:]) if key[0] == "upstream" else key
+        layer.values[key] = value
+        layer.origins[key] = where(place)
+    _make_absolute(layer, folder)
+    return layer
+
+
+def _what_is_right(table: dict[str, Any], wrong: list[Place]) -> Document:
+    """The document without its faults, so that what depends on several keys is judged fairly."""
+    rest = copy.deepcopy(table)
+    for place in wrong:
+        holder: Any = rest
+        for part in place[:-1]:
+            holder = holder.get(part) if isinstance(holder, dict) else _item(holder, part)
+        if isinstance(holder, dict):
+            holder.pop(place[-1], None)
+    try:
+        return Document.model_validate(rest)
+    except ValidationError:
+        return Document()  # a fault that cannot be cut out: nothing of this source is judged
+
+
+def _item(holder: object, part: object) -> object:
+    return holder[part] if isinstance(holder, list) and isinstance(part, int) else None
+
+
+def _make_absolute(layer: Layer, folder: Path) -> None:
+    for key in (*_PATHS, *SECRETS):
+        if key not in layer.values:
+            continue
+        try:
+            if key in _PATHS:
+                layer.values[key] = str(path_from(folder, layer.values[key]))
+            else:
+                layer.values[key] = anchored(layer.values[key], folder)
+        except ValueError as error:
+            layer.faults += (Fault(layer.origins[key], dotted(key), str(error)),)
+
+
+def _line_number(fault: Fault) -> int:
+    number = fault.where.rpartition(":")[2]
+    return int(number) if number.isdecimal() else 0
+
+
+def _key(place: Place) -> Key:
+    return tuple(part for part in place if isinstance(part, str))
+
+
+def _put(document: dict[str, Any], key: Key, value: object) -> None:
+    """Put a value where the document has it; the upstream's table is the only one of its list."""
+    table = document
+    for part in key[:-1]:
+        inner = table.setdefault(part, [{}] if table is document and part == "upstream" else {})
+        table = inner[0] if isinstance(inner, list) else inner
+    table[key[-1]] = value
+
+
+def _typed(text: str, key: Key) -> object:
+    """What a variable's text means where something else than text is wanted; else the text."""
+    text = text.strip()
+    info = field_of(key)
+    annotation = None if info is None else info.annotation
+    if annotation is bool and text.lower() in (*_TRUE, *_FALSE):
+        return text.lower() in _TRUE
+    if annotation is int or annotation is float:
+        try:
+            return int(text) if annotation is int else float(text)
+        except ValueError:
+            return text  # the document says what is wrong with it
+    return text

@@ -1,0 +1,122 @@
+"""Look up secrets where their references point: `env:NAME`, `file:PATH`, `cmd:COMMAND`.
+
+Laws: (1) a configuration never holds a secret itself, only where it is; (2) no message holds the
+secret, what a command printed, or a value that was taken for a reference and is none.
+Not here: which settings are secrets (document.py).
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import stat
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+KINDS = ("env:", "file:", "cmd:")
+INSTEAD = 'write where it is kept instead: "env:NAME", "file:PATH" or "cmd:COMMAND"'
+_COMMAND_SECONDS = 10.0
+
+
+def is_reference(text: str) -> bool:
+    """Whether this says where a secret is."""
+    return text.startswith(KINDS)
+
+
+def anchored(reference: str, folder: Path) -> str:
+    """The same reference with its file's path made absolute, seen from the folder it stands in."""
+    if not reference.startswith("file:"):
+        return reference
+    return f"file:{path_from(folder, reference.removeprefix('file:'))}"
+
+
+def file_of(reference: object) -> Path | None:
+    """The file that holds the secret, if it is one."""
+    if isinstance(reference, str) and reference.startswith("file:"):
+        return Path(reference.removeprefix("file:"))
+    return None
+
+
+def path_from(folder: Path, text: str) -> Path:
+    """An absolute path: `~` is the home folder, anything relative is seen from `folder`."""
+    path = Path(text)
+    if text.startswith("~"):
+        try:
+            path = path.expanduser()
+        except RuntimeError as error:
+            raise ValueError("the home folder that ~ stands for is not known") from error
+    # Not `resolve`: a link stays a link, so that turning it to another file is noticed.
+    return Path(os.path.normpath(folder / path))
+
+
+def resolve(reference: str, environ: Mapping[str, str]) -> str:
+    """The secret; ValueError says why there is none."""
+    if reference.startswith("env:"):
+        secret = _from_variable(reference.removeprefix("env:"), environ)
+    elif reference.startswith("file:"):
+        secret = _from_file(Path(reference.removeprefix("file:")))
+    else:
+        secret = _from_command(reference.removeprefix("cmd:"), environ)
+    if not secret.isprintable():
+        raise ValueError("what is kept there holds control characters")
+    return secret
+
+
+def exposure(path: Path) -> str | None:
+    """A sentence when others on this machine can read the file, else None."""
+    if os.name == "nt":  # access lists, not mode bits; the profile folder is private by default
+        return None
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return None  # whoever reads the file says so
+    if not mode & (stat.S_IRWXG | stat.S_IRWXO):
+        return None
+    return f"others on this machine can read {path}; chmod 600 {shlex.quote(str(path))}"
+
+
+def _from_variable(name: str, environ: Mapping[str, str]) -> str:
+    secret = environ.get(name, "").strip()
+    if not secret:
+        raise ValueError(f"the environment variable {name} is not set")
+    return secret
+
+
+def _from_file(path: Path) -> str:
+    try:
+        secret = path.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8 text") from error
+    if not secret:
+        raise ValueError(f"{path} is empty")
+    return secret
+
+
+def _from_command(command: str, environ: Mapping[str, str]) -> str:
+    words = shlex.split(command, posix=os.name != "nt")
+    if not words:
+        raise ValueError("there is no command after cmd:")
+    try:
+        done = subprocess.run(  # noqa: S603 -- the user's own command, never a repository's (layers.py)
+            command if os.name == "nt" else words,  # Windows takes a command line apart itself
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_COMMAND_SECONDS,
+            env=dict(environ),
+            check=False,
+        )
+    except OSError as error:
+        raise ValueError(f"the command {words[0]} cannot be run: {error.strerror}") from error
+    except subprocess.TimeoutExpired as error:
+        raise ValueError(
+            f"the command {words[0]} did not end within {_COMMAND_SECONDS:g} s"
+        ) from error
+    if done.returncode:
+        raise ValueError(f"the command {words[0]} ended with exit code {done.returncode}")
+    secret = done.stdout.decode("utf-8", "replace").strip()
+    if not secret:
+        raise ValueError(f"the command {words[0]} printed nothing")
+    return secret

@@ -1,0 +1,54 @@
+"""What a configuration comes to: one frozen value, and where each part of it came from.
+
+Laws: (1) frozen: a changed file gives a new value; (2) `shown` holds secrets as the references that
+were written, so it may be printed; `gateway` holds what they stand for, and hides it in `repr`.
+Not here: how it is found and checked (loading.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from jackline.config.keys import Key
+from jackline.gateway.settings import GatewaySettings
+from jackline.journal.settings import JournalSettings
+
+
+@dataclass(frozen=True, slots=True)
+class HomeFolders:
+    """Where this user's own configuration and state are kept."""
+
+    config: Path
+    state: Path
+
+    @classmethod
+    def of_this_user(cls) -> HomeFolders:
+        """The folders that the operating system has for this."""
+        import platformdirs  # noqa: PLC0415 -- whoever names the folders does not pay for it
+
+        return cls(
+            config=platformdirs.user_config_path("jackline", appauthor=False),
+            state=platformdirs.user_state_path("jackline", appauthor=False),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Everything that a Jackline process is told from outside."""
+
+    gateway: GatewaySettings
+    state_dir: Path
+    journal: JournalSettings
+    log_level: str
+    # Dotted key to "default", "flag --port", "JACKLINE_PORT" or "/path/jackline.toml:12".
+    origins: Mapping[str, str]
+    # The files that were read, the strongest first.
+    files: tuple[Path, ...]
+    # Sentences for the log: nothing that stops the work.
+    warnings: tuple[str, ...] = ()
+    # Every key with its value as one would write it, None where nothing is set.
+    shown: Mapping[Key, object] = field(default_factory=dict, repr=False)
+    # Files whose change, coming or going would give another configuration.
+    watched: tuple[Path, ...] = field(default=(), repr=False)

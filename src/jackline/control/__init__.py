@@ -1,0 +1,11 @@
+"""What one may ask about a running gateway, in the same words on every face.
+
+Laws: (1) plain values in, plain values and sentences out; (2) the same sentence in `status`, on the
+dashboard and in notifications.
+Not here: gathering the values (gateway/telling.py), showing them (cli/).
+"""
+
+from jackline.control.picture import CallShown, LaneShown, Picture
+from jackline.control.verdict import verdict
+
+__all__ = ["CallShown", "LaneShown", "Picture", "verdict"]

@@ -1,0 +1,71 @@
+"""A picture of the gateway at one moment.
+
+Laws: (1) everything that waits says why and until when; (2) no prompt, answer, key or token.
+Not here: the sentence over it (verdict.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+SCHEMA = "jackline.status/1"
+
+
+@dataclass(frozen=True, slots=True)
+class LaneShown:
+    """How one lane stands. `limits` are the shares left of what its headers announced."""
+
+    name: str
+    state: str
+    why: str
+    until: float | None
+    in_flight: int
+    window: int
+    waiting: int
+    limits: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class CallShown:
+    """One call that waits or runs."""
+
+    call: str
+    session: str | None
+    agent: str | None
+    tag: str | None
+    model: str
+    lane: str
+    state: str
+    why: str
+    until: float | None
+    since: float
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """Everything together."""
+
+    at: float
+    version: str
+    url: str
+    upstream: str
+    started: float
+    lanes: tuple[LaneShown, ...]
+    waiting: tuple[CallShown, ...]
+    calls_waiting: int
+    calls_in_flight: int
+    connections: int
+    outcomes: Mapping[str, int]
+    held_and_delivered: int
+    joined: int
+    input_tokens: int
+    output_tokens: int
+    journal_ok: bool
+    journal_problem: str
+    notes: tuple[str, ...] = ()
+
+    def to_json(self, sentence: str) -> dict[str, object]:
+        """One JSON document, the verdict first."""
+        return {"schema": SCHEMA, "verdict": sentence, **asdict(self)}

@@ -1,0 +1,50 @@
+"""Read and write wire formats: pure functions and readers over bytes.
+
+Laws: (1) no I/O, no clock; (2) bytes that are passed on are never parsed and rebuilt; (3) nothing
+that a peer sends makes a reader raise, except where it says so.
+Not here: deciding what reaches a client (calls/), sockets (upstream/, gateway/).
+"""
+
+from jackline.dialects.anthropic_answer import (
+    HOLD_ID,
+    PING,
+    AnswerFacts,
+    block_stop,
+    closing_events,
+    error_event,
+    placeholder_start,
+    read_answer,
+)
+from jackline.dialects.anthropic_request import (
+    RequestFacts,
+    account_of,
+    asked_messages,
+    plain_body,
+    read_request,
+)
+from jackline.dialects.anthropic_stream import AnthropicStreamReader, Block
+from jackline.dialects.sse import EventSplitter, data_of, event_of, name_of
+from jackline.dialects.tokens_used import TokensUsed
+
+__all__ = [
+    "HOLD_ID",
+    "PING",
+    "AnswerFacts",
+    "AnthropicStreamReader",
+    "Block",
+    "EventSplitter",
+    "RequestFacts",
+    "TokensUsed",
+    "account_of",
+    "asked_messages",
+    "block_stop",
+    "closing_events",
+    "data_of",
+    "error_event",
+    "event_of",
+    "name_of",
+    "placeholder_start",
+    "plain_body",
+    "read_answer",
+    "read_request",
+]

@@ -1,0 +1,99 @@
+"""Read whole Anthropic answers, and write the few events that a gateway says on its own.
+
+Laws: (1) what is written here is a valid event of the vendor's stream, and nothing that a model
+could have said; (2) a vendor's error is carried as it is.
+Not here: the events of a real answer (anthropic_stream.py), when they are sent (gateway/).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from jackline.dialects.anthropic_stream import (
+    BLOCK_STOP,
+    ERROR,
+    MESSAGE_DELTA,
+    MESSAGE_START,
+    MESSAGE_STOP,
+)
+from jackline.dialects.sse import event_of
+from jackline.dialects.tokens_used import TokensUsed, updated
+
+HOLD_ID = "msg_jackline_hold"
+PING = event_of(b"ping", b'{"type": "ping"}')
+_LONGEST_TEXT = 300
+
+
+class AnswerFacts(msgspec.Struct, frozen=True):
+    """What is known about a whole answer."""
+
+    usage: TokensUsed
+    stop_reason: str | None = None
+
+
+class _Answer(msgspec.Struct):
+    type: Literal["message"]
+    content: list[msgspec.Raw]
+    stop_reason: str | None = None
+    usage: msgspec.Raw = msgspec.Raw(b"null")
+
+
+_answer = msgspec.json.Decoder(_Answer)
+_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def read_answer(body: bytes | bytearray) -> AnswerFacts | None:
+    """The facts of an answer that came in one piece; None when it is not a whole message."""
+    try:
+        answer = _answer.decode(body)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return None
+    return AnswerFacts(updated(TokensUsed(), answer.usage), answer.stop_reason)
+
+
+def placeholder_start(model: str) -> bytes:
+    """A message_start that only shows life; the real one comes after it and takes its place."""
+    message: dict[str, object] = {
+        "id": HOLD_ID,
+        "type": "message",
+        "role": "assistant",
+        "model": model,
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+        "usage": {"input_tokens": 0, "output_tokens": 0},
+    }
+    return _event(MESSAGE_START, {"message": message})
+
+
+def error_event(body: bytes) -> bytes:
+    """The vendor's error body as an event; one of another shape becomes a short api_error."""
+    try:
+        document = _object.decode(body)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        document = {}
+    if "error" in document:
+        # Line ends are allowed between the values of a document, but not in a line of an event.
+        lines = msgspec.json.encode({"type": "error", **document}).splitlines()
+        return event_of(ERROR, b" ".join(lines))
+    words = " ".join(body[: 4 * _LONGEST_TEXT].decode(errors="replace").split())
+    text = words[:_LONGEST_TEXT] or "The provider answered with an error and no text."
+    return _event(ERROR, {"error": {"type": "api_error", "message": text}})
+
+
+def block_stop(index: int) -> bytes:
+    """The event that ends a content block."""
+    return _event(BLOCK_STOP, {"index": index})
+
+
+def closing_events(stop_reason: str, output_tokens: int) -> bytes:
+    """The two events that end an answer after its last block."""
+    delta = {"stop_reason": stop_reason, "stop_sequence": None}
+    usage = {"output_tokens": output_tokens}
+    return _event(MESSAGE_DELTA, {"delta": delta, "usage": usage}) + _event(MESSAGE_STOP, {})
+
+
+def _event(name: bytes, fields: dict[str, object]) -> bytes:
+    return event_of(name, msgspec.json.encode({"type": name.decode(), **fields}))

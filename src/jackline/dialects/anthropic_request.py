@@ -1,0 +1,166 @@
+"""Read the few facts of an Anthropic request that the way of a call depends on.
+
+Laws: (1) the body is never changed and never rebuilt; (2) the short way gives what the long way
+would give for every valid body; (3) a body that cannot be read gives no facts, and no exception:
+what is wrong with it is for the vendor to say.
+Not here: headers, and adding to a request (calls/continuation.py).
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from dataclasses import dataclass
+
+import msgspec
+
+LARGEST_PLAIN_BODY = 128 * 1024 * 1024
+_LETTERS_PER_TOKEN = 4
+_WINDOW = 1024
+_ACCOUNT_WINDOW = 4096
+# Claude Code writes its metadata behind the conversation; to search all of that costs more than
+# the little that is lost when another client names an account in the middle.
+_ACCOUNT_NEAR_END = 32 * 1024
+
+# Why the short way is exact for valid JSON. A first key is a key of the top-level object, because
+# nothing has been opened before it; its value is taken only when no backslash is in it. The last
+# brace of the body closes that same object, so the member in front of it is a top-level one too;
+# and the quote before `stream` opens a key, because a comma, not a backslash, stands before it.
+# (A key that is written twice has no agreed meaning: this takes the first model, the last stream.)
+_FIRST_IS_MODEL = re.compile(rb'\{\s*"model"\s*:\s*"([^"\\]*)"')
+_LAST_IS_STREAM = re.compile(rb',\s*"stream"\s*:\s*(true|false)\s*\}\s*\Z')
+# A quote inside of a string is escaped, so this is a key; whether it is a top-level one is likely,
+# not certain. The number only guesses how long an answer may take.
+_MAX_TOKENS = re.compile(rb'"max_tokens"\s*:\s*(\d{1,9})\s*[,}]')
+_USER_ID = re.compile(rb'"metadata"\s*:\s*\{\s*"user_id"\s*:\s*("(?:[^"\\]|\\.)*")')
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFacts:
+    """What a request asks for; `model` is None when the body cannot be read."""
+
+    model: str | None
+    stream: bool
+    max_tokens: int
+    input_tokens: int
+
+
+class _Asked(msgspec.Struct):
+    model: str | None = None
+    stream: bool | None = None
+    max_tokens: int | None = None
+
+
+class _Messages(msgspec.Struct):
+    messages: msgspec.Raw
+
+
+class _Metadata(msgspec.Struct):
+    user_id: str | None = None
+
+
+class _WithMetadata(msgspec.Struct):
+    metadata: _Metadata | None = None
+
+
+class _User(msgspec.Struct):
+    account_uuid: str | None = None
+
+
+_asked = msgspec.json.Decoder(_Asked)
+_messages = msgspec.json.Decoder(_Messages)
+_with_metadata = msgspec.json.Decoder(_WithMetadata)
+_user = msgspec.json.Decoder(_User)
+_string = msgspec.json.Decoder(str)
+_UNREADABLE = (msgspec.DecodeError, ValueError, RecursionError)
+
+
+def read_request(body: bytes | bytearray) -> RequestFacts:
+    """Model, streaming and sizes, without decoding where the order of the keys allows it."""
+    size = len(body) // _LETTERS_PER_TOKEN
+    return _read_shortly(body, size) or _read_wholly(body, size)
+
+
+def _read_shortly(body: bytes | bytearray, size: int) -> RequestFacts | None:
+    model = _FIRST_IS_MODEL.match(body)
+    if model is None:
+        return None
+    tail = bytes(body[-_WINDOW:])
+    stream = _LAST_IS_STREAM.search(tail)
+    if stream is None:
+        return None
+    limits = _MAX_TOKENS.findall(tail) or _MAX_TOKENS.findall(bytes(body[:_WINDOW]))
+    if not limits:
+        return None
+    try:
+        name = model[1].decode()
+    except UnicodeDecodeError:
+        return None
+    return RequestFacts(name, stream[1] == b"true", int(limits[-1]), size)
+
+
+def _read_wholly(body: bytes | bytearray, size: int) -> RequestFacts:
+    try:
+        asked = _asked.decode(body)
+    except _UNREADABLE:
+        return RequestFacts(None, False, 0, size)
+    return RequestFacts(asked.model, bool(asked.stream), max(0, asked.max_tokens or 0), size)
+
+
+def asked_messages(body: bytes | bytearray) -> bytes | None:
+    """The conversation as it is written: the same turn, asked in another way, has the same."""
+    try:
+        return bytes(_messages.decode(body).messages)
+    except _UNREADABLE:
+        return None
+
+
+def account_of(body: bytes | bytearray) -> str | None:
+    """The account that Claude Code names in `metadata.user_id`, which is JSON inside of JSON."""
+    found = _USER_ID.findall(bytes(body[-_ACCOUNT_WINDOW:]))
+    try:
+        if found:
+            user_id: str | None = _string.decode(found[-1])
+        elif (
+            body.find(b"account_uuid", -_ACCOUNT_NEAR_END) >= 0
+            or body.find(b"account_uuid", 0, _ACCOUNT_WINDOW) >= 0
+        ):
+            metadata = _with_metadata.decode(body).metadata
+            user_id = metadata.user_id if metadata else None
+        else:
+            return None
+        return (user_id and _user.decode(user_id).account_uuid) or None
+    except _UNREADABLE:
+        return None
+
+
+def plain_body(
+    body: bytes | bytearray, content_encoding: bytes | None, *, largest: int = LARGEST_PLAIN_BODY
+) -> bytes | bytearray | None:
+    """The body without its compression; None when it cannot be read here."""
+    coding = (content_encoding or b"identity").strip().lower()
+    if coding in (b"identity", b""):
+        return body
+    if coding in (b"gzip", b"x-gzip"):
+        return _inflated(body, 16 + zlib.MAX_WBITS, largest)
+    if coding == b"deflate":
+        # The standard means zlib's wrapping; some senders leave it out.
+        plain = _inflated(body, zlib.MAX_WBITS, largest)
+        return plain if plain is not None else _inflated(body, -zlib.MAX_WBITS, largest)
+    return None
+
+
+def _inflated(body: bytes | bytearray, window: int, largest: int) -> bytes | None:
+    """All members of a compressed body, when they are whole and not too large together."""
+    plain = bytearray()
+    left = bytes(body)
+    while left:
+        member = zlib.decompressobj(window)
+        try:
+            plain += member.decompress(left, largest - len(plain) + 1)
+        except zlib.error:
+            return None
+        if not member.eof or len(plain) > largest:
+            return None
+        left = member.unused_data
+    return bytes(plain)

@@ -1,0 +1,99 @@
+"""Cut a stream of server-sent events into its events, byte for byte.
+
+Laws: (1) the events and the rest, joined, are what was fed; (2) how the bytes were cut into chunks
+changes nothing about the events; (3) an event ends with the blank line that dispatches it, after
+any of the three line ends; (4) what is kept is bounded.
+Not here: what an event means (anthropic_stream.py).
+"""
+
+from __future__ import annotations
+
+import re
+
+LARGEST_EVENT = 32 * 1024 * 1024
+
+# A line end and then a second one. A blank line that ends in \r waits for the next byte, since an
+# \n would still belong to it; after \r\r nobody waits: that stream ends its lines with \r, and a
+# late \n is an empty line in front of the next event, which means nothing.
+_END = re.compile(rb"\r\n(?:\r\n|\n|\r(?=[^\n]))|\r\r|\n(?:\n|\r\n|\r(?=[^\n]))")
+_LONGEST_END = 4
+
+
+class EventSplitter:
+    """Takes bytes as they come and gives whole events back; `pending` is for reading only."""
+
+    __slots__ = ("_searched", "pending")
+
+    def __init__(self) -> None:
+        self.pending = bytearray()
+        self._searched = 0
+
+    @property
+    def rest(self) -> bytes:
+        """What has come since the last whole event."""
+        return bytes(self.pending)
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The events that are whole now; ValueError when one is larger than any real event."""
+        if self.pending or b"\r" in data:
+            self.pending += data
+            return self._search()
+        events = data.split(b"\n\n")
+        unfinished = events.pop()
+        if unfinished:
+            self.pending += unfinished
+            self._searched = len(unfinished)
+        events = [event + b"\n\n" for event in events]
+        return events if len(data) <= LARGEST_EVENT else _checked(events, self.pending)
+
+    def _search(self) -> list[bytes]:
+        """Look for ends in what is kept, but not again where there was none before."""
+        kept, start = self.pending, 0
+        events = []
+        found = _END.search(kept, max(0, self._searched - _LONGEST_END))
+        while found:
+            events.append(bytes(kept[start : found.end()]))
+            start = found.end()
+            found = _END.search(kept, start)
+        if start:
+            del kept[:start]
+        self._searched = len(kept)
+        return _checked(events, kept)
+
+
+def _checked(events: list[bytes], rest: bytearray) -> list[bytes]:
+    if len(rest) > LARGEST_EVENT or any(len(event) > LARGEST_EVENT for event in events):
+        raise ValueError("The stream has an event of more than 32 MB.")
+    return events
+
+
+def name_and_data(event: bytes) -> tuple[bytes, bytes]:
+    """The value of its `event:` field and that of its `data:` lines, empty when there is none."""
+    # Two lines and a blank one, as nearly every event is written.
+    if event.count(b"\n") == 3 and event.startswith(b"event: ") and b"\r" not in event:
+        first, found, second = event[7:-2].partition(b"\ndata: ")
+        if found and event.endswith(b"\n\n"):
+            return first, second
+    name, data = b"", []
+    for line in event.splitlines():
+        field, _, value = line.partition(b":")
+        if field == b"event":
+            name = value.removeprefix(b" ")
+        elif field == b"data":
+            data.append(value.removeprefix(b" "))
+    return name, b"\n".join(data)
+
+
+def name_of(event: bytes) -> bytes:
+    """The value of its `event:` field, empty when there is none."""
+    return name_and_data(event)[0]
+
+
+def data_of(event: bytes) -> bytes:
+    """The value of its `data:` lines, joined as the standard says."""
+    return name_and_data(event)[1]
+
+
+def event_of(name: bytes, data: bytes) -> bytes:
+    """An event that carries one line of data."""
+    return b"event: " + name + b"\ndata: " + data + b"\n\n"

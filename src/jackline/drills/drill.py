@@ -1,0 +1,57 @@
+"""Say what a drill is: a provider that misbehaves, a crew at work, and what is demanded.
+
+Laws: (1) frozen values, nothing here runs; (2) times are the drill's seconds; faults count from the
+moment at which they strike, so that a client may take its time to start; (3) demands are bounds on
+figures, so that a verdict can be printed beside what was measured.
+Not here: the drills themselves (catalogue.py), running them (running.py), the figures (judging.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from jackline.drills.builtin_client import AgentPlan
+from jackline.simulator.faults import Fault
+from jackline.simulator.mind import Mind
+from jackline.simulator.service import ServiceSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """A bound on a figure of Jackline's side, and the sentence it stands for."""
+
+    says: str
+    figure: str
+    least: float | None = None
+    most: float | None = None
+    beyond_bare: bool = False
+    """Whether `most` is counted from what the bare side took."""
+    machine_slack: float = 0.0
+    """Real seconds that a busy machine may add to `most`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One run of a crew, made twice: bare and through Jackline."""
+
+    name: str
+    crew: tuple[AgentPlan, ...]
+    mind: Mind
+    faults: tuple[Fault, ...]
+    strike_after: int
+    """So many requests of sub-agents come before the faults begin."""
+    demands: tuple[Demand, ...]
+    service: ServiceSettings = field(default_factory=ServiceSettings)
+    bystander_model: str = ""
+    """A part of the name of the models that no fault strikes."""
+    patience: float = 1800.0
+    """Who is not done so long after the start counts as unfinished."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drill:
+    """A rehearsal under a name; its first part is the one that its figures are known by."""
+
+    name: str
+    about: str
+    parts: tuple[Part, ...]

@@ -1,0 +1,205 @@
+"""Run a drill: each part bare and through Jackline, against a provider that misbehaves on cue.
+
+Laws: (1) both sides meet the same provider, mind and faults; (2) whatever is started is ended,
+also when the drill is interrupted, and what had happened by then can still be told; (3) in real
+time both sides run at once, in scaled time one after the other: they would slow each other down.
+Not here: the clients (fleet.py, claude_fleet.py), opening the gateway (gateway_side.py), judging.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeAlias
+
+from jackline.drills.drill import Drill, Part
+from jackline.drills.fleet import Fleet
+from jackline.drills.judging import Evidence, Figures, Verdict, figures, judge
+from jackline.drills.pace import Pace
+from jackline.simulator.conversation import Asked
+from jackline.simulator.faults import Effect
+from jackline.simulator.ledger import Ledger
+from jackline.simulator.mind import Mind, Reply, Rule
+from jackline.simulator.playing import Playing
+from jackline.simulator.server import SimulatorServer
+from jackline.simulator.settings import ProviderSettings
+
+FleetMaker: TypeAlias = Callable[[Part, str, Pace], Fleet]
+GatewayOpener: TypeAlias = Callable[[str, Pace], AbstractAsyncContextManager[str]]
+Teller: TypeAlias = Callable[[str], None]
+
+
+class Side(StrEnum):
+    """The two ways in which a crew reaches its provider."""
+
+    BARE = "bare"
+    JACKLINE = "jackline"
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What a drill is run with."""
+
+    client: str
+    make_fleet: FleetMaker
+    open_gateway: GatewayOpener
+    speed: float = 1.0
+    tell: Teller = lambda _line: None
+
+
+@dataclass(frozen=True, slots=True)
+class PartResult:
+    """Both sides of a part; a side that was never begun is None."""
+
+    part: Part
+    bare: Figures | None
+    jackline: Figures | None
+    verdicts: tuple[Verdict, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DrillResult:
+    """What a drill came to."""
+
+    drill: Drill
+    client: str
+    speed: float
+    parts: tuple[PartResult, ...]
+    complete: bool
+
+    @property
+    def passed(self) -> bool:
+        """Whether the drill was run to its end and every demand is held."""
+        held = [verdict.held for part in self.parts for verdict in part.verdicts]
+        return self.complete and bool(held) and all(held)
+
+
+@dataclass(slots=True)
+class SideRun:
+    """One side of one part: `run` it, and read its `figures` at any time."""
+
+    part: Part
+    side: Side
+    means: Means
+    ledger: Ledger = field(default_factory=Ledger)
+    fleet: Fleet | None = None
+    pace: Pace = field(default_factory=Pace)
+    took: float | None = None
+    wall_resets_at: float | None = None
+    asked: int = 0
+    at_work: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def run(self) -> None:
+        """Run the crew to its end, or to the end of patience."""
+        means, part = self.means, self.part
+        means.tell(f"{part.name}, {self.side}: {len(part.crew)} agents begin")
+        async with (
+            self._provider() as server,
+            # It starts later than the provider's clock, and so is never ahead of it.
+            self._door(server.url, pace := Pace(means.speed)) as url,
+        ):
+            self.ledger = server.playing.provider.ledger
+            self.pace = pace
+            self.fleet = means.make_fleet(part, url, self.pace)
+            striking = asyncio.create_task(self._strike(server.playing))
+            try:
+                async with self.pace.timeout(part.patience):
+                    await self.fleet.run()
+            except TimeoutError:
+                means.tell(f"{part.name}, {self.side}: not all are done, and it is enough")
+            finally:
+                striking.cancel()
+                self.took = self.pace.monotonic()
+        seen = self.figures()
+        means.tell(
+            f"{part.name}, {self.side}: {seen.finished} of {seen.agents} finished after"
+            f" {seen.seconds:.0f} s, {seen.requests} requests of which {seen.wasted} were wasted"
+        )
+
+    def _provider(self) -> SimulatorServer:
+        settings = ProviderSettings(service=self.part.service)
+        mind = Mind((Rule(self._hear),))
+        return SimulatorServer(settings, mind, speed=self.means.speed, clients_hurry=True)
+
+    def _door(self, url: str, pace: Pace) -> AbstractAsyncContextManager[str]:
+        if self.side is Side.BARE:
+            return nullcontext(url)
+        return self.means.open_gateway(url, pace)
+
+    def _hear(self, asked: Asked) -> Reply:
+        """What the part's mind says; enough requests of sub-agents are the cue for the faults."""
+        self.asked += bool(asked.agent)
+        if self.asked >= self.part.strike_after:
+            self.at_work.set()
+        return self.part.mind.reply(asked)
+
+    async def _strike(self, playing: Playing) -> None:
+        """Let the faults begin once the crew is at work."""
+        await self.at_work.wait()
+        for fault in self.part.faults:
+            handle = playing.add_fault(fault)
+            if fault.effect is Effect.QUOTA_WALL:
+                provider = playing.provider
+                until = next(one.fault.until for one in provider.faults if one.handle == handle)
+                self.wall_resets_at = provider.settings.calendar.epoch_seconds(until)
+        self.means.tell(f"{self.part.name}, {self.side}: the trouble begins")
+
+    def figures(self) -> Figures:
+        """What has happened so far, in numbers."""
+        return figures(
+            Evidence(
+                part=self.part,
+                ledger=self.ledger,
+                records=self.fleet.records if self.fleet else (),
+                speed=self.means.speed,
+                seconds=self.pace.monotonic() if self.took is None else self.took,
+                errors_seen=self.fleet.errors_seen if self.fleet else 0,
+                wall_resets_at=self.wall_resets_at,
+            )
+        )
+
+
+class DrillRun:
+    """A drill at work; `run` gives its result, `so_far` what an interrupted one has."""
+
+    def __init__(self, drill: Drill, means: Means) -> None:
+        self._drill = drill
+        self._means = means
+        self._sides = {
+            (part.name, side): SideRun(part, side, means) for part in drill.parts for side in Side
+        }
+
+    async def run(self) -> DrillResult:
+        """Run every part on both sides."""
+        for part in self._drill.parts:
+            bare, jackline = (self._sides[part.name, side] for side in Side)
+            if self._means.speed == 1.0:
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(bare.run())
+                    group.create_task(jackline.run())
+            else:
+                await bare.run()
+                await jackline.run()
+        return self._result(complete=True)
+
+    def so_far(self) -> DrillResult:
+        """What is known of a drill that was not run to its end."""
+        return self._result(complete=False)
+
+    def _result(self, *, complete: bool) -> DrillResult:
+        parts = tuple(self._part_result(part) for part in self._drill.parts)
+        return DrillResult(self._drill, self._means.client, self._means.speed, parts, complete)
+
+    def _part_result(self, part: Part) -> PartResult:
+        bare, jackline = (self._begun(part, side) for side in Side)
+        verdicts: tuple[Verdict, ...] = ()
+        if bare and jackline:
+            verdicts = tuple(judge(part, bare, jackline, self._means.speed))
+        return PartResult(part, bare, jackline, verdicts)
+
+    def _begun(self, part: Part, side: Side) -> Figures | None:
+        run = self._sides[part.name, side]
+        return None if run.fleet is None else run.figures()

@@ -1,0 +1,122 @@
+"""Put the result of a drill into words and into JSON.
+
+Laws: (1) pure; (2) bare stands beside Jackline, and every demand beside what was measured; (3) both
+faces tell the same figures.
+Not here: printing (cli/drill.py), the figures (judging.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+
+from jackline.drills.judging import Figures, Verdict
+from jackline.drills.running import DrillResult, PartResult, Side
+
+SCHEMA = "jackline.drill/1"
+# Label, figure, whether it is left out where both sides have none.
+_ROWS = (
+    ("agents finished", "finished", False),
+    ("died", "died", False),
+    ("still at work at the end", "unfinished", True),
+    ("misled by half an answer", "misled", True),
+    ("errors that clients saw", "errors_seen", False),
+    ("requests to the provider", "requests", False),
+    ("of these wasted", "wasted", False),
+    ("sent into a known wall", "sent_into_the_wall", True),
+    ("seconds for siblings not struck", "bystanders_took", True),
+    ("seconds in all", "seconds", False),
+)
+
+
+def as_json(result: DrillResult) -> dict[str, object]:
+    """The result as one document; figures of further parts stand under the part's name."""
+    sides = {side.value: _side(result.parts, side) for side in Side}
+    return {
+        "schema": SCHEMA,
+        "drill": result.drill.name,
+        "passed": result.passed,
+        "complete": result.complete,
+        "client": result.client,
+        "speed": result.speed,
+        **sides,
+        "demands": [_verdict(one) for part in result.parts for one in part.verdicts],
+    }
+
+
+def all_as_json(results: Sequence[DrillResult], *, passed: bool) -> dict[str, object]:
+    """Several results as one document."""
+    return {
+        "schema": SCHEMA,
+        "drill": "all",
+        "passed": passed,
+        "drills": [as_json(result) for result in results],
+    }
+
+
+def as_text(result: DrillResult) -> Iterable[str]:
+    """The result in lines for people."""
+    drill = result.drill
+    scale = "in real time" if result.speed == 1 else f"{result.speed:g} times as fast as life"
+    yield f"{drill.name}: {drill.about}"
+    yield f"  with {result.client}, {scale}"
+    for part in result.parts:
+        yield ""
+        yield from _part_lines(part)
+        if result.complete:
+            yield from _verdict_lines(part)
+    yield ""
+    if not result.complete:
+        yield f"{drill.name} was interrupted: this is what had happened by then."
+    else:
+        yield f"{drill.name}: {'passed' if result.passed else 'NOT passed'}."
+
+
+def _part_lines(part: PartResult) -> Iterable[str]:
+    yield f"  {part.part.name.replace('_', ' '):<34}{'bare':>10}{'jackline':>10}"
+    for label, figure, optional in _ROWS:
+        values = [_shown(side, figure) for side in (part.bare, part.jackline)]
+        if optional and all(value in ("0", "-") for value in values):
+            continue
+        yield f"    {label:<32}{values[0]:>10}{values[1]:>10}"
+    for who, side in ((Side.BARE, part.bare), (Side.JACKLINE, part.jackline)):
+        for words, count in list((side.died_of if side else {}).items())[:2]:
+            yield f"    {who}: {count} died of: {words}"
+
+
+def _verdict_lines(part: PartResult) -> Iterable[str]:
+    for verdict in part.verdicts:
+        mark = "ok  " if verdict.held else "MISS"
+        told = "" if verdict.held else f" ({verdict.measured:g}, {verdict.allowed})"
+        yield f"    {mark}  {verdict.demand.says}{told}"
+
+
+def _shown(side: Figures | None, figure: str) -> str:
+    if side is None:
+        return "-"
+    value = getattr(side, figure)
+    return f"{value} of {side.agents}" if figure == "finished" else f"{value:.4g}"
+
+
+def _side(parts: Sequence[PartResult], side: Side) -> dict[str, object]:
+    told: dict[str, object] = {}
+    for number, part in enumerate(parts):
+        found = part.bare if side is Side.BARE else part.jackline
+        if found is None:
+            continue
+        if number == 0:
+            told |= asdict(found)
+        else:
+            told[part.part.name] = asdict(found)
+    return told
+
+
+def _verdict(verdict: Verdict) -> dict[str, object]:
+    return {
+        "part": verdict.part,
+        "says": verdict.demand.says,
+        "figure": verdict.demand.figure,
+        "measured": verdict.measured,
+        "allowed": verdict.allowed,
+        "held": verdict.held,
+    }

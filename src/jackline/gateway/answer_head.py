@@ -1,0 +1,48 @@
+"""Write the head of an answer.
+
+Laws: (1) no header can start a line of its own: CR, LF and NUL are refused; (2) how the answer is
+framed and whether the connection stays is said by the caller alone; what the given headers say of
+it is dropped.
+Not here: when it is written (exchange.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import TypeAlias
+
+Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
+
+_REASONS = {status.value: status.phrase.encode() for status in HTTPStatus} | {529: b"Overloaded"}
+_STATUS_LINES = {
+    status: b"HTTP/1.1 %d %b\r\n" % (status, reason) for status, reason in _REASONS.items()
+}
+_FRAMING = frozenset((b"content-length", b"transfer-encoding", b"connection", b"keep-alive"))
+# Most names are told apart by their length, without being lowered.
+_FRAMING_LENGTHS = frozenset(map(len, _FRAMING))
+
+
+def answer_head(status: int, headers: Headers, framing: bytes) -> bytes:
+    """Status line, the given headers, and the framing lines, up to the empty line."""
+    lines = [
+        b": ".join(header)
+        for header in headers
+        if len(header[0]) not in _FRAMING_LENGTHS or header[0].lower() not in _FRAMING
+    ]
+    ends = len(lines)
+    lines.append(b"")
+    text = b"\r\n".join(lines)
+    # Counting in the whole costs less than looking at each.
+    if text.count(b"\n") != ends or text.count(b"\r") != ends or b"\0" in text:
+        raise ValueError("a header's name or value holds a line break or NUL")
+    start = _STATUS_LINES.get(status) or b"HTTP/1.1 %d Unknown\r\n" % status
+    return start + text + framing + b"\r\n"
+
+
+def declared_length(headers: Headers) -> int | None:
+    """The Content-Length among the given headers."""
+    for name, value in headers:
+        if len(name) == 14 and name.lower() == b"content-length":
+            return int(value)
+    return None

@@ -1,0 +1,31 @@
+"""Write beside an answer's headers what the gateway has to tell of it.
+
+Laws: (1) every answer has a `request-id`: the vendor's own, else the call's; (2) ours come last, so
+that the vendor's keep their order.
+Not here: the figures themselves (messages.py, relay.py).
+"""
+
+from __future__ import annotations
+
+import secrets
+
+from jackline.upstream.port import Headers
+
+
+def new_call_id() -> str:
+    """A name for a call that no other call has."""
+    return f"jl_{secrets.token_hex(8)}"
+
+
+def noted(
+    headers: Headers, call: str, lane: str = "", attempts: int = 0, waited: float = 0.0
+) -> list[tuple[bytes, bytes]]:
+    """The headers with ours behind them."""
+    told = list(headers)
+    if not any(len(name) == 10 and name.lower() == b"request-id" for name, _ in headers):
+        told.append((b"request-id", call.encode()))
+    told.append((b"x-jackline-call", call.encode()))
+    told.append((b"x-jackline-lane", lane.encode("latin-1", "replace")))
+    told.append((b"x-jackline-attempts", b"%d" % attempts))
+    told.append((b"x-jackline-waited", b"%.3f" % max(0.0, waited)))
+    return told

@@ -1,0 +1,346 @@
+"""One client's connection: bytes in, one exchange after the other, bytes out.
+
+Laws: (1) the next request is read only after the current answer was finished and taken by the
+client; (2) the owner hears at once when the client goes, so reading goes on while an answer is
+awaited; (3) no task, future or timer per request: limits of time are a `deadline` that the
+listener's sweep looks at; (4) what is written in one turn of the loop is one write.
+Not here: reading requests (request_reading.py), accepting and stopping (listening.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import sys
+from collections.abc import Callable
+from enum import Enum
+from math import inf
+from typing import Protocol, cast
+
+from jackline.gateway.answer_head import answer_head
+from jackline.gateway.exchange import Bytes, Exchange
+from jackline.gateway.refusal import Refusal
+from jackline.gateway.request_reading import RequestReader, Stage
+from jackline.gateway.settings import LimitSettings
+
+# Requests that a client sends ahead are kept up to this size; then it is no longer read from.
+_MOST_AHEAD = 64 * 1024
+# So much may wait for the end of the turn, and be joined then; more is written at once.
+_MOST_WAITING = 64 * 1024
+# So long a refused client may go on sending before it is cut: an earlier cut would destroy the
+# answer on its way.
+_FAREWELL_SECONDS = 5.0
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_RESET_ON_CLOSE = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)
+
+
+class Phase(Enum):
+    """What a connection is doing."""
+
+    READING = "waiting for a request, or reading it"
+    ANSWERING = "waiting for the answer, or sending it"
+    FLUSHING = "waiting for the client to take the answer"
+    FAREWELL = "nothing is read any more"
+
+
+_READING, _ANSWERING = Phase.READING, Phase.ANSWERING
+_FLUSHING, _FAREWELL = Phase.FLUSHING, Phase.FAREWELL
+_NOTHING, _BODY, _COMPLETE = Stage.NOTHING, Stage.BODY, Stage.COMPLETE
+
+
+class Reception(Protocol):
+    """What a connection needs of the listener that accepted it."""
+
+    limits: LimitSettings
+    draining: bool
+    handle: Callable[[Exchange], None]
+
+    def arrived(self, connection: Connection) -> bool:
+        """Take note of it; False when there are too many."""
+        ...
+
+    def flush_soon(self, connection: Connection) -> None:
+        """Call its `flush` at the end of this turn of the loop."""
+        ...
+
+    def left(self, connection: Connection) -> None:
+        """Forget it."""
+        ...
+
+
+class Connection(asyncio.Protocol):
+    """The protocol of one accepted socket."""
+
+    __slots__ = (
+        "_ahead",
+        "_consuming",
+        "_exchange",
+        "_loop",
+        "_out",
+        "_out_size",
+        "_reader",
+        "_reading_paused",
+        "_reception",
+        "deadline",
+        "now",
+        "paused",
+        "phase",
+        "transport",
+    )
+
+    transport: asyncio.Transport
+
+    def __init__(self, reception: Reception, loop: asyncio.AbstractEventLoop) -> None:
+        self._reception = reception
+        self._loop = loop
+        self._reader = RequestReader(reception.limits)
+        self.now: Callable[[], float] = loop.time
+        self.phase = _READING
+        self.deadline = inf
+        self.paused = False
+        self._exchange: Exchange | None = None
+        # What waits for the end of the turn.
+        self._out: list[Bytes] = []
+        self._out_size = 0
+        # What came behind the request that is being answered.
+        self._ahead: bytearray | None = None
+        self._consuming = False
+        self._reading_paused = False
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is asked and nothing is answered."""
+        return self.phase is _READING and self._reader.stage is _NOTHING and self._ahead is None
+
+    @property
+    def last_request(self) -> bool:
+        """Whether the connection ends with the current answer."""
+        return self._reception.draining
+
+    # --- called by the loop ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client has come."""
+        self.transport = cast(asyncio.Transport, transport)
+        self.deadline = self.now() + self._reception.limits.idle_seconds
+        if not self._reception.arrived(self):
+            self._refuse(
+                Refusal(
+                    503,
+                    "Too many connections are open. Try again soon, or raise"
+                    " `limits.connections` in jackline.toml.",
+                    retry_after=1,
+                )
+            )
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes have come."""
+        if self.phase is _READING and self._ahead is None:
+            self._consume(data)
+        elif self.phase is not _FAREWELL:
+            self._keep(data)
+
+    def eof_received(self) -> None:
+        """The client sends no more: nobody who awaits an answer does that, so it has gone."""
+        if self.phase is _ANSWERING:
+            self.hang_up()
+        elif self.phase is not _FAREWELL:
+            self.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 -- asyncio's signature
+        """The connection is closed, whoever closed it."""
+        self._reception.left(self)
+        self._leave()
+        if self._exchange is not None:
+            exchange, self._exchange = self._exchange, None
+            exchange.left()
+
+    def pause_writing(self) -> None:
+        """The client takes bytes more slowly than they are written."""
+        self.paused = True
+        exchange = self._exchange
+        if exchange is not None and not exchange.finished:
+            # One that takes nothing at all for so long is as good as gone.
+            self.deadline = self.now() + self._reception.limits.idle_seconds
+            if exchange.on_pause is not None:
+                exchange.on_pause()
+
+    def resume_writing(self) -> None:
+        """The client has caught up."""
+        self.paused = False
+        if self.phase is _FLUSHING:
+            self._be_idle()
+        elif self._exchange is not None:
+            self.deadline = inf
+            if self._exchange.on_resume is not None:
+                self._exchange.on_resume()
+
+    # --- called by the exchange ---
+
+    def write(self, pieces: tuple[Bytes, ...], size: int) -> None:
+        """Send this at the end of the turn, with all else that is sent until then."""
+        if not self._out:
+            self._reception.flush_soon(self)
+        self._out += pieces
+        self._out_size += size
+        if self._out_size >= _MOST_WAITING:
+            self.flush()
+
+    def flush(self, last: bytes = b"") -> None:
+        """Write what waits, and `last` behind it."""
+        out, size = self._out, self._out_size
+        if not out:
+            if last:
+                self.transport.write(last)
+            return
+        self._out = []
+        self._out_size = 0
+        if last:
+            out.append(last)
+        if size >= _MOST_WAITING:
+            self.transport.writelines(out)
+        else:
+            self.transport.write(b"".join(out))
+
+    def answered(self, keep_alive: bool) -> None:
+        """The exchange has written all of its answer."""
+        self._exchange = None
+        if not keep_alive or self._reception.draining:
+            self.close()
+        elif self.paused:
+            self.phase = _FLUSHING
+            self.deadline = self.now() + self._reception.limits.idle_seconds
+        else:
+            self._be_idle()
+
+    def reset(self) -> None:
+        """Break the connection: what was not sent is lost, and the client is told so."""
+        self._leave()
+        wire = self.transport.get_extra_info("socket")
+        if wire is not None and not self.transport.is_closing():
+            wire.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+        self.transport.abort()
+
+    # --- called by the listener ---
+
+    def close(self) -> None:
+        """End the connection when what was written has been sent."""
+        self._leave()
+        self.deadline = self.now() + self._reception.limits.idle_seconds
+        self.transport.close()
+
+    def hang_up(self) -> None:
+        """Break the connection, and tell the owner of an answer that was not finished."""
+        exchange, self._exchange = self._exchange, None
+        self.reset()
+        if exchange is not None:
+            exchange.left()
+
+    def overdue(self) -> None:
+        """Its deadline has passed."""
+        if self.phase is not _READING:
+            self.hang_up()
+        elif self._reader.stage is not _NOTHING:
+            self._refuse(self._too_slow())
+        else:
+            self.close()
+
+    # --- reading ---
+
+    def _consume(self, data: bytes) -> None:
+        # A loop and not a recursion: thousands of requests may come in one packet.
+        reader = self._reader
+        before = reader.stage
+        self._consuming = True
+        try:
+            while data and self.phase is _READING:
+                data = reader.feed(data)
+                if reader.stage is _COMPLETE:
+                    before = _NOTHING
+                    self._hand_over()
+        except Refusal as refusal:
+            self._refuse(refusal)
+            return
+        finally:
+            self._consuming = False
+        if self.phase is _READING:
+            if reader.stage is not _NOTHING:
+                self._await_the_rest(before)
+        elif data and self.phase is not _FAREWELL:
+            self._keep(data)
+
+    def _hand_over(self) -> None:
+        head, body = self._reader.take()
+        self.phase = _ANSWERING
+        self.deadline = inf
+        self._exchange = exchange = Exchange(self, head, body)
+        self._reception.handle(exchange)
+
+    def _await_the_rest(self, before: Stage) -> None:
+        limits = self._reception.limits
+        stage = self._reader.stage
+        if stage is _BODY:
+            self.deadline = self.now() + limits.body_pause_seconds
+            if before is not _BODY and self._reader.expects_continue:
+                self.transport.write(_CONTINUE)
+        elif before is _NOTHING:
+            self.deadline = self.now() + limits.header_seconds
+
+    def _too_slow(self) -> Refusal:
+        limits = self._reception.limits
+        if self._reader.stage is _BODY:
+            return Refusal(
+                408,
+                f"Nothing of the body came for {limits.body_pause_seconds:g} s. Send it faster, or"
+                " raise `limits.body_pause_seconds` in jackline.toml.",
+            )
+        return Refusal(
+            408,
+            f"The headers did not come within {limits.header_seconds:g} s. Send them faster, or"
+            " raise `limits.header_seconds` in jackline.toml.",
+        )
+
+    def _keep(self, data: bytes) -> None:
+        if self._ahead is None:
+            self._ahead = bytearray(data)
+        else:
+            self._ahead += data
+        if len(self._ahead) > _MOST_AHEAD and not self._reading_paused:
+            self._reading_paused = True
+            self.transport.pause_reading()
+
+    def _be_idle(self) -> None:
+        self.phase = _READING
+        self.deadline = self.now() + self._reception.limits.idle_seconds
+        if self._ahead is not None and not self._consuming:
+            # Not from within the owner's call that finished the answer.
+            self._loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        if self._ahead is None or self.phase is not _READING:
+            return
+        data, self._ahead = bytes(self._ahead), None
+        if self._reading_paused:
+            self._reading_paused = False
+            self.transport.resume_reading()
+        self._consume(data)
+
+    # --- the end ---
+
+    def _refuse(self, refusal: Refusal) -> None:
+        self._leave()
+        self.deadline = self.now() + _FAREWELL_SECONDS
+        body = refusal.body
+        framing = b"Content-Length: %d\r\nConnection: close\r\n" % len(body)
+        self.transport.write(answer_head(refusal.status, refusal.headers, framing) + body)
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+
+    def _leave(self) -> None:
+        self.phase = _FAREWELL
+        self.deadline = inf
+        self._reader.forget()
+        self._ahead = None
+        self._out = []
+        self._out_size = 0

@@ -1,0 +1,265 @@
+"""Take calls in: read what is asked, recognise who asks, choose the lane, and keep count.
+
+Laws: (1) a body is read as little as its lane needs, and forwarded as the bytes that came; (2) a
+client's own headers and credentials pass untouched; only ours (`x-jackline-…`) are taken off; (3)
+every call that came in ends in exactly one `CallEnded`.
+Not here: holding and answering one call (messages.py), paths (routing.py).
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import replace
+
+from jackline.calls import (
+    Cap,
+    Carrier,
+    HoldLimits,
+    Mode,
+    Refusal,
+    Request,
+    takes_prefill,
+)
+from jackline.clock import Clock
+from jackline.dialects import RequestFacts, account_of, plain_body, read_request
+from jackline.events import Announce, CallEnded
+from jackline.gateway.counting import Counts
+from jackline.gateway.exchange import Exchange
+from jackline.gateway.identity import Identity, identify
+from jackline.gateway.lane_book import LaneBook
+from jackline.gateway.messages import MessagesCall
+from jackline.gateway.returning import Returning, Who
+from jackline.gateway.settings import GatewaySettings, StreamMode
+from jackline.gateway.vendor_words import in_our_words, no_by_vendor
+from jackline.upstream.port import Headers, Message
+
+_OURS = b"x-jackline-"
+# Answers have to be read while they pass, so they are asked for unpacked.
+_UNPACKED = (b"accept-encoding", b"identity")
+# A side call is no agent's turn: its client does better with the vendor's error than with waiting.
+_SIDE_CALL_HOLD = HoldLimits(quota=0.0, other=30.0)
+_UNREAD = RequestFacts(None, False, 0, 0)
+
+
+class Desk:
+    """Where messages calls begin and end."""
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        carrier: Carrier,
+        lanes: LaneBook,
+        clock: Clock,
+        announce: Announce,
+        ticks: Callable[[], float],
+    ) -> None:
+        self.settings = settings
+        self.carrier = carrier
+        self.counts = Counts()
+        self._clock = clock
+        self._ticks = ticks
+        self._lanes = lanes
+        self._announce = announce
+        self._returning = Returning()
+        self._open: dict[str, MessagesCall] = {}
+        self._by_who: dict[Who, list[MessagesCall]] = {}
+
+    @property
+    def calls(self) -> list[MessagesCall]:
+        """Every call under way."""
+        return list(self._open.values())
+
+    def now(self) -> float:
+        """The wall-clock time."""
+        return self._clock.wall()
+
+    def ticks(self) -> float:
+        """The time that `Exchange.last_write` is measured in."""
+        return self._ticks()
+
+    def take(self, exchange: Exchange, target: bytes, tag: str | None) -> None:
+        """A model call."""
+        identity = identify(exchange.header, tag)
+        body = exchange.body
+        facts = _facts(exchange)
+        now = self.now()
+        who: Who | None = None
+        since: float | None = None
+        call_id = f"jl_{secrets.token_hex(8)}"
+        if identity.session is not None:
+            who = (identity.session, identity.agent)
+            if self._joined(who, exchange):
+                return
+            fate = self._returning.fate(who, body, now)
+            if fate is not None:
+                no = no_by_vendor(fate)
+                exchange.respond(
+                    no.status, [*no.headers, (b"x-jackline-call", call_id.encode())], no.body
+                )
+                return
+            place = self._returning.place(who, body, now)
+            if place is not None:
+                call_id, since = place.call, place.since
+        if self.carrier.calls_waiting >= self.settings.limits.waiting_calls:
+            self._too_many(exchange)
+            return
+        lane = self._lane(facts.model or "unknown-model", exchange, now)
+        request = Request(
+            call_id,
+            Message(exchange.method, target, forwarded(exchange.headers), body),
+            (lane,),
+            stream=facts.stream,
+            mode=self._mode(identity),
+            continues=facts.model is not None and takes_prefill(facts.model),
+            input_tokens=facts.input_tokens,
+            max_tokens=facts.max_tokens,
+            hold=self._hold(exchange),
+            caps=self._caps(identity),
+            since=since,
+        )
+        call = MessagesCall(self, exchange, identity, facts.model or "", request, now)
+        self._submit(call, who)
+
+    def take_side_call(self, exchange: Exchange, target: bytes, tag: str | None, name: str) -> None:
+        """A call that is no turn of an agent: counting tokens, listing models."""
+        now = self.now()
+        account = f"{self._account(exchange)}-{name}"
+        lane = self._lanes.lane(name, account, now)
+        headers = forwarded(exchange.headers)
+        message = Message(exchange.method, target, headers, exchange.body)
+        call_id = f"jl_{secrets.token_hex(8)}"
+        request = Request(call_id, message, (lane,), stream=False, hold=_SIDE_CALL_HOLD)
+        identity = identify(exchange.header, tag)
+        self._submit(MessagesCall(self, exchange, identity, name, request, now), None)
+
+    def _submit(self, call: MessagesCall, who: Who | None) -> None:
+        self._open[call.request.id] = call
+        if who is not None:
+            self._by_who.setdefault(who, []).append(call)
+        carried = self.carrier.submit(call.request, call)
+        call.carried = carried
+        if call.over:
+            # Its fate was clear at once; the carrier has let it go already.
+            self._forget(call)
+
+    # --- for calls ----------------------------------------------------------------------------
+
+    def ended(self, call: MessagesCall, event: CallEnded) -> None:
+        """A call is over."""
+        self._forget(call)
+        self.counts.count(event)
+        self._announce(event)
+
+    def keep_place(self, call: MessagesCall, now: float) -> None:
+        """The client of a waiting call has gone and may come back."""
+        who = _who(call.identity)
+        if who is not None:
+            body = call.request.message.body
+            self._returning.left(who, body, call.request.id, since=call.since, now=now)
+
+    def remember_fate(self, call: MessagesCall, refusal: Refusal) -> None:
+        """A call was refused when its status could no longer be told."""
+        who = _who(call.identity)
+        if who is not None:
+            self._returning.doomed(who, call.request.message.body, refusal, self.now())
+
+    def _forget(self, call: MessagesCall) -> None:
+        self._open.pop(call.request.id, None)
+        who = _who(call.identity)
+        if who is None:
+            return
+        left = [each for each in self._by_who.get(who, ()) if each is not call]
+        if left:
+            self._by_who[who] = left
+        else:
+            self._by_who.pop(who, None)
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def _joined(self, who: Who, exchange: Exchange) -> bool:
+        for call in self._by_who.get(who, ()):
+            if call.waiting and call.asks_the_same(exchange.body):
+                call.join(exchange)
+                self.counts.joined += 1
+                return True
+        return False
+
+    def _lane(self, model: str, exchange: Exchange, now: float) -> str:
+        return self._lanes.lane(model, self._account(exchange), now)
+
+    def _account(self, exchange: Exchange) -> str:
+        key = exchange.header(b"x-api-key")
+        if key is not None:
+            return self._lanes.fingerprint(key)
+        bearer = exchange.header(b"authorization") or b""
+        # A login's token is renewed every few hours; the account behind it stays.
+        account = account_of(exchange.body) if bearer else None
+        return self._lanes.fingerprint(account.encode() if account else bearer)
+
+    def _mode(self, identity: Identity) -> Mode:
+        match self.settings.stream:
+            case StreamMode.LIVE:
+                return "live"
+            case StreamMode.BLOCK:
+                return "block"
+            case _:
+                watched = not identity.client.headless and identity.agent is None
+                return "live" if watched else "block"
+
+    def _hold(self, exchange: Exchange) -> HoldLimits:
+        hold = self.settings.hold
+        afk = hold.until_reset or exchange.header(b"x-jackline-hold") == b"until-reset"
+        limits = HoldLimits(hold.quota, hold.other)
+        return replace(limits, quota=float("inf")) if afk else limits
+
+    def _caps(self, identity: Identity) -> tuple[Cap, ...]:
+        caps = self.settings.caps
+        found: list[Cap] = []
+        if caps.session is not None and identity.session is not None:
+            found.append((("session", identity.session), caps.session))
+        if caps.agent is not None and identity.agent is not None:
+            found.append((("agent", identity.agent), caps.agent))
+        if identity.tag is not None and identity.tag in caps.tags:
+            found.append((("tag", identity.tag), caps.tags[identity.tag]))
+        return tuple(found)
+
+    def _too_many(self, exchange: Exchange) -> None:
+        most = self.settings.limits.waiting_calls
+        words = f"{most} calls wait already, as many as limits.waiting_calls allows"
+        no = in_our_words(503, f"Jackline: {words}.", [(b"retry-after", b"30")])
+        exchange.respond(no.status, no.headers, no.body)
+
+
+def _facts(exchange: Exchange) -> RequestFacts:
+    packed = exchange.header(b"content-encoding")
+    if packed is None:
+        return read_request(exchange.body)
+    plain = plain_body(exchange.body, packed)
+    return _UNREAD if plain is None else read_request(plain)
+
+
+class _GoesOn(dict[bytes, bool]):
+    """Whether a header of this name goes on to the upstream, remembered for each spelling."""
+
+    def __missing__(self, name: bytes) -> bool:
+        plain = name.lower()
+        goes_on = plain != b"accept-encoding" and not plain.startswith(_OURS)
+        # Clients use some dozens of names; whoever invents more of them gains nothing.
+        if len(self) < 1024:
+            self[name] = goes_on
+        return goes_on
+
+
+_goes_on = _GoesOn()
+
+
+def forwarded(headers: Headers) -> Headers:
+    """The headers that go on to the upstream."""
+    kept = [pair for pair in headers if _goes_on[pair[0]]]
+    kept.append(_UNPACKED)
+    return kept
+
+
+def _who(identity: Identity) -> Who | None:
+    return None if identity.session is None else (identity.session, identity.agent)

@@ -1,0 +1,231 @@
+"""One request of a client and the answer that it gets.
+
+Laws: (1) an answer that is not what its head promised never ends cleanly: it is reset; (2) after
+the end, and after the client has gone, every call is a no-op; (3) `on_gone` is called at most once,
+and never after the answer was finished or reset; (4) no call back into the owner is made while the
+next request is begun: requests of one connection are answered one after the other.
+Not here: sockets and time limits (connection.py), what is answered (routing).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+from jackline.gateway.answer_head import Headers, answer_head, declared_length
+from jackline.gateway.request_head import RequestHead
+
+Bytes: TypeAlias = bytes | bytearray | memoryview
+Callback: TypeAlias = Callable[[], None]
+
+# From here on copying the data costs more than handing it over in pieces.
+_WORTH_A_PIECE = 64 * 1024
+_NO_BODY = frozenset((204, 304))
+
+
+class ClientLine(Protocol):
+    """What an exchange needs of the connection that it came on."""
+
+    now: Callable[[], float]
+    paused: bool
+
+    @property
+    def last_request(self) -> bool:
+        """Whether no further request will be taken on this connection."""
+        ...
+
+    def write(self, pieces: tuple[Bytes, ...], size: int) -> None:
+        """Send this at the end of the turn, with all else that is sent until then."""
+        ...
+
+    def flush(self, last: bytes = b"") -> None:
+        """Write what waits, and `last` behind it, now."""
+        ...
+
+    def answered(self, keep_alive: bool) -> None:
+        """The answer is complete."""
+        ...
+
+    def reset(self) -> None:
+        """Break the connection, so that the client cannot take the answer for complete."""
+        ...
+
+
+class Exchange:
+    """The request, complete with its body; then the answer, in one piece or begun, sent, finished.
+
+    `on_gone`, `on_pause` and `on_resume` are the owner's: the client left before the answer was
+    finished; it takes bytes more slowly than they come; it has caught up.
+    """
+
+    __slots__ = (
+        "_by_name",
+        "_chunked",
+        "_keep_alive",
+        "_line",
+        "_missing",
+        "_silent",
+        "begun",
+        "body",
+        "finished",
+        "gone",
+        "headers",
+        "http_1_0",
+        "last_write",
+        "method",
+        "on_gone",
+        "on_pause",
+        "on_resume",
+        "path",
+        "query",
+        "target",
+    )
+
+    def __init__(self, line: ClientLine, head: RequestHead, body: bytes | bytearray) -> None:
+        self._line = line
+        self.method = head.method
+        self.target = head.target
+        self.path, _, self.query = head.target.partition(b"?")
+        self.headers = head.headers
+        self.http_1_0 = head.http_1_0
+        self.body = body
+        self.begun = False
+        self.finished = False
+        self.gone = False
+        self.last_write = 0.0
+        self.on_gone: Callback | None = None
+        self.on_pause: Callback | None = None
+        self.on_resume: Callback | None = None
+        self._keep_alive = head.keep_alive
+        self._by_name = head.by_name
+        self._chunked = False
+        # Bytes that the head promised and that have not been sent; None: as many as come.
+        self._missing: int | None = None
+        # The answer has no body, whatever is sent.
+        self._silent = head.method == b"HEAD"
+
+    def __repr__(self) -> str:
+        state = "gone" if self.gone else "finished" if self.finished else "begun"
+        return f"<Exchange {state if self.begun or self.gone else 'waiting'}>"
+
+    def header(self, lowercase_name: bytes) -> bytes | None:
+        """The first value under this name."""
+        return self._by_name.get(lowercase_name)
+
+    @property
+    def paused(self) -> bool:
+        """Whether the client is behind, and the owner should wait for `on_resume`."""
+        return self._line.paused
+
+    def respond(self, status: int, headers: Headers = (), body: Bytes = b"") -> None:
+        """Answer in one piece."""
+        if self.begun or self.gone:
+            return
+        length: int | None = len(body)
+        if status in _NO_BODY:
+            length, body = None, b""
+        elif self._silent:
+            declared = declared_length(headers)
+            length, body = length if declared is None else declared, b""
+        framing = b"" if length is None else b"Content-Length: %d\r\n" % length
+        head = answer_head(status, headers, framing + self._connection())
+        self.begun = True
+        self.finished = True
+        line = self._line
+        self.last_write = line.now()
+        if len(body) < _WORTH_A_PIECE:
+            line.flush(head + body)
+        else:
+            line.write((head, body), len(body))
+            line.flush()
+        self._end()
+
+    def begin(self, status: int, headers: Headers = ()) -> None:
+        """Send the head; the body follows in pieces.
+
+        A Content-Length among the headers is kept, and holds. Without one the answer is chunked,
+        or, for HTTP/1.0, ends with the connection.
+        """
+        if self.begun or self.gone:
+            return
+        length = declared_length(headers)
+        framing = b""
+        if status in _NO_BODY:
+            self._silent = True
+        elif length is not None:
+            framing = b"Content-Length: %d\r\n" % length
+        elif self.http_1_0:
+            self._keep_alive = False
+        else:
+            framing = b"Transfer-Encoding: chunked\r\n"
+        head = answer_head(status, headers, framing + self._connection())
+        self.begun = True
+        self._missing = length
+        self._chunked = length is None and not self.http_1_0
+        line = self._line
+        self.last_write = line.now()
+        line.write((head,), len(head))
+
+    def send(self, data: Bytes) -> None:
+        """Send a piece of the body; an empty one is nothing, and so is one that HEAD forbids."""
+        size = len(data)
+        if not self.begun or self.finished or self.gone or self._silent or not size:
+            return
+        if size < _WORTH_A_PIECE:
+            data = bytes(data)  # it waits for the end of the turn: the owner may change its buffer
+        line = self._line
+        self.last_write = line.now()
+        if self._chunked:
+            line.write((b"%x\r\n" % size, data, b"\r\n"), size)
+            return
+        if self._missing is not None:
+            if size > self._missing:
+                self.reset()
+                return
+            self._missing -= size
+        line.write((data,), size)
+
+    def finish(self) -> None:
+        """The body is complete."""
+        if self.finished or self.gone:
+            return
+        if not self.begun or (self._missing and not self._silent):
+            self.reset()
+            return
+        self.finished = True
+        self.last_write = self._line.now()
+        self._line.flush(b"0\r\n\r\n" if self._chunked and not self._silent else b"")
+        self._end()
+
+    def reset(self) -> None:
+        """Break the connection: the client sees a broken answer, never a complete one."""
+        if self.finished or self.gone:
+            return
+        self.gone = True
+        self._forget_owner()
+        self._line.reset()
+
+    def left(self) -> None:
+        """Called by the connection when the client has gone."""
+        if self.finished or self.gone:
+            return
+        self.gone = True
+        tell = self.on_gone
+        self._forget_owner()
+        if tell is not None:
+            tell()
+
+    def _connection(self) -> bytes:
+        if self._line.last_request:
+            self._keep_alive = False
+        if not self._keep_alive:
+            return b"Connection: close\r\n"
+        return b"Connection: keep-alive\r\n" if self.http_1_0 else b""
+
+    def _end(self) -> None:
+        self._forget_owner()
+        self._line.answered(self._keep_alive)
+
+    def _forget_owner(self) -> None:
+        # Else owner and exchange would hold each other until the garbage collector comes by.
+        self.on_gone = self.on_pause = self.on_resume = None

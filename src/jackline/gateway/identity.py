@@ -1,0 +1,71 @@
+"""Who is asking: session, sub-agent, parent, tag, and what kind of client.
+
+Laws: (1) only headers and the path are read; (2) what is absent is None, never guessed.
+Not here: whose account pays (lane_book.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+_CLAUDE_CODE = re.compile(rb"claude-cli/(\d+)\.(\d+)\.(\d+)(?: \(([^)]*)\))?")
+_TAGGED = re.compile(rb"/t/([A-Za-z0-9._~-]{1,64})(/.*)", re.DOTALL)
+_LONGEST_ID = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """The program that asks. `headless` means that nobody watches its answers appear."""
+
+    claude_code: bool
+    headless: bool
+    version: tuple[int, int, int] = (0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Whose call it is."""
+
+    session: str | None
+    agent: str | None
+    parent: str | None
+    tag: str | None
+    client: Client
+
+
+@lru_cache(maxsize=256)
+def client_of(user_agent: bytes) -> Client:
+    """What the User-Agent tells."""
+    match = _CLAUDE_CODE.search(user_agent)
+    if match is None:
+        return Client(claude_code=False, headless=True)
+    major, minor, patch, entrance = match.groups()
+    parts = [part.strip() for part in (entrance or b"").split(b",")]
+    # `cli` is the program in a terminal; `sdk-cli`, `sdk-py` and others run unattended.
+    return Client(True, b"cli" not in parts, (int(major), int(minor), int(patch)))
+
+
+def identify(header: Callable[[bytes], bytes | None], tag: str | None) -> Identity:
+    """Whose call it is, by its headers."""
+    return Identity(
+        _named(header(b"x-claude-code-session-id")),
+        _named(header(b"x-claude-code-agent-id")),
+        _named(header(b"x-claude-code-parent-agent-id")),
+        tag,
+        client_of(header(b"user-agent") or b""),
+    )
+
+
+def without_tag(path: bytes) -> tuple[str | None, bytes]:
+    """The tag of `/t/<tag>/v1/…`, and the path without it."""
+    if not path.startswith(b"/t/"):
+        return None, path
+    match = _TAGGED.fullmatch(path)
+    return (None, path) if match is None else (match[1].decode("ascii"), match[2])
+
+
+def _named(value: bytes | None) -> str | None:
+    return None if not value else value[:_LONGEST_ID].decode("latin-1")

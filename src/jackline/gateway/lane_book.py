@@ -1,0 +1,62 @@
+"""Find the lane of a call: one per upstream, account and model, opened when first asked for.
+
+Laws: (1) an account is known only by a salted fingerprint, from which no credential can be had;
+(2) the number of lanes is bounded, whatever models clients ask for.
+Not here: what lanes learn (lanes/).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from fnmatch import fnmatchcase
+
+from jackline.gateway.settings import UpstreamSettings
+from jackline.lanes import LaneController, LaneSettings
+
+_MOST_LANES = 256
+_OTHER_MODELS = "other-models"
+
+
+class LaneBook:
+    """The lanes of one upstream."""
+
+    def __init__(self, controller: LaneController, upstream: UpstreamSettings, salt: bytes) -> None:
+        self._controller = controller
+        self._upstream = upstream
+        self._salt = salt[:64]
+        self._names: dict[tuple[str, str], str] = {}
+
+    def use(self, upstream: UpstreamSettings) -> None:
+        """Name and limit the lanes that are opened from now on by this upstream."""
+        self._upstream = upstream
+        self._names.clear()
+
+    def fingerprint(self, who: bytes) -> str:
+        """A short name for an account or credential that says nothing about it."""
+        return hashlib.blake2b(who, digest_size=4, key=self._salt).hexdigest()
+
+    def lane(self, model: str, account: str, now: float) -> str:
+        """The name of the lane, opened if need be."""
+        name = self._names.get((model, account))
+        if name is None:
+            if len(self._names) >= _MOST_LANES:
+                model = _OTHER_MODELS
+            name = f"{self._upstream.name}/{model}#{account}"
+            self._names[model, account] = name
+            self.open(name, now)
+        return name
+
+    def open(self, name: str, now: float) -> None:
+        """Open a lane by its name, as found in what was remembered over a restart."""
+        model, _, account = name.partition("/")[2].rpartition("#")
+        limits = self._upstream.limits
+        for pattern, given in self._upstream.model_limits.items():
+            if fnmatchcase(model, pattern):
+                limits = given
+                break
+        self._controller.open_lane(now, LaneSettings(name, account, limits))
+
+
+def shown(name: str) -> str:
+    """A lane's name for people: without the account's fingerprint."""
+    return name.partition("#")[0]

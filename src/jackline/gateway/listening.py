@@ -1,0 +1,124 @@
+"""Open the gateway's port, watch over its connections, and close it without cutting answers.
+
+Laws: (1) one sweep for all connections, no timer for each; (2) a port that cannot be had is told as
+the system tells it; (3) after `close` no connection is left, and each that was cut was reset.
+Not here: what is read and written (connection.py), what is answered (routing).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from jackline.gateway.connection import Connection
+from jackline.gateway.exchange import Exchange
+from jackline.gateway.settings import GatewaySettings
+
+_BACKLOG = 4096
+_LONGEST_SWEEP = 1.0
+# Above the limit so many clients at once are told why; further ones are cut without a word.
+_REFUSED_AT_ONCE = 256
+_LAST_TURNS_SECONDS = 5.0
+
+
+class Listener:
+    """The listening socket and all of its connections; `handle` is given each request."""
+
+    def __init__(self, settings: GatewaySettings, handle: Callable[[Exchange], None]) -> None:
+        self.handle = handle
+        self.limits = settings.limits
+        self.draining = False
+        self.port = settings.listen.port
+        self._host = settings.listen.host
+        self._open: set[Connection] = set()
+        self._to_flush: list[Connection] = []
+        self._server: asyncio.Server | None = None
+        self._sweeping: asyncio.TimerHandle | None = None
+        self._all_left = asyncio.Event()
+        self._all_left.set()
+
+    @property
+    def connections(self) -> int:
+        """How many clients are connected."""
+        return len(self._open)
+
+    async def open(self) -> None:
+        """Listen; OSError when the address cannot be had."""
+        self._loop = loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            lambda: Connection(self, loop), self._host, self.port, backlog=_BACKLOG
+        )
+        self.port = self._server.sockets[0].getsockname()[1]
+        self._sweep_later()
+
+    async def close(self, drain_seconds: float | None = None) -> None:
+        """Stop: idle clients at once, running answers within `drain_seconds`, the rest is reset."""
+        if self._server is None:
+            return
+        server, self._server = self._server, None
+        self.draining = True
+        server.close()
+        for connection in list(self._open):
+            if connection.idle:
+                connection.close()
+        await self._wait_for_all(
+            self.limits.drain_seconds if drain_seconds is None else drain_seconds
+        )
+        self.cut()
+        await self._wait_for_all(_LAST_TURNS_SECONDS)
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+        await server.wait_closed()
+
+    def cut(self) -> None:
+        """Reset whatever still runs: a `close` that waits for it returns."""
+        for connection in list(self._open):
+            connection.hang_up()
+
+    def arrived(self, connection: Connection) -> bool:
+        """Take note of a connection; False when there are too many."""
+        room = len(self._open) < self.limits.connections
+        if len(self._open) >= self.limits.connections + _REFUSED_AT_ONCE:
+            connection.transport.abort()
+        self._open.add(connection)
+        self._all_left.clear()
+        return room
+
+    def flush_soon(self, connection: Connection) -> None:
+        """Let a connection write at the end of this turn of the loop."""
+        if not self._to_flush:
+            self._loop.call_soon(self._flush)
+        self._to_flush.append(connection)
+
+    def left(self, connection: Connection) -> None:
+        """Forget a connection."""
+        self._open.discard(connection)
+        if not self._open:
+            self._all_left.set()
+
+    def _flush(self) -> None:
+        waiting, self._to_flush = self._to_flush, []
+        try:
+            while waiting:
+                waiting.pop().flush()
+        finally:
+            # An owner that fails when it is told to pause must not silence the others.
+            for connection in waiting:
+                self.flush_soon(connection)
+
+    async def _wait_for_all(self, seconds: float) -> None:
+        try:
+            await asyncio.wait_for(self._all_left.wait(), seconds)
+        except TimeoutError:
+            return  # those that are left are the caller's business
+
+    def _sweep_later(self) -> None:
+        limits = self.limits
+        shortest = min(limits.header_seconds, limits.body_pause_seconds, limits.idle_seconds)
+        self._sweeping = self._loop.call_later(min(_LONGEST_SWEEP, shortest), self._sweep)
+
+    def _sweep(self) -> None:
+        self._sweep_later()
+        now = self._loop.time()
+        for connection in [one for one in self._open if one.deadline <= now]:
+            connection.overdue()

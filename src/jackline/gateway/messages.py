@@ -1,0 +1,350 @@
+"""Answer one `POST /v1/messages`: hold its client, pass its answer on, or say no honestly.
+
+Laws: (1) nothing is committed before the vendor has answered, or waiting has become long; (2) a
+broken answer is never ended cleanly, except behind an error event; (3) a client's own retry joins
+the call that waits; (4) a client that leaves frees everything at once.
+Not here: when keeping alive is due (holding.py), carrying (calls/), which lane (lane_book.py).
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from jackline.calls import Carried, Carrier, Ending, Refusal, Request
+from jackline.dialects import PING, TokensUsed, error_event, placeholder_start
+from jackline.events import CallEnded
+from jackline.gateway.exchange import Exchange
+from jackline.gateway.identity import Identity
+from jackline.gateway.lane_book import shown
+from jackline.gateway.settings import GatewaySettings
+from jackline.gateway.vendor_words import No, in_our_words, no_by_vendor
+from jackline.upstream.hop_by_hop import end_to_end
+from jackline.upstream.port import Headers
+
+_NOTHING_USED = TokensUsed()
+_STREAM_HEAD = (
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+)
+# Under the 300 s that Claude Code gives a call without a stream; the SDKs give 600.
+_WHOLE_ANSWER_WITHIN = 300.0
+# A call whose fate is open is told nothing for so long, though nothing is wrong that we know of.
+_COMMIT_AT_LAST = 120.0
+
+
+class CallDesk(Protocol):
+    """What a call needs of the desk that took it in."""
+
+    settings: GatewaySettings
+    carrier: Carrier
+
+    def now(self) -> float:
+        """The wall-clock time."""
+        ...
+
+    def ticks(self) -> float:
+        """The time that `Exchange.last_write` is measured in."""
+        ...
+
+    def ended(self, call: MessagesCall, event: CallEnded) -> None:
+        """The call is over."""
+        ...
+
+    def keep_place(self, call: MessagesCall, now: float) -> None:
+        """Its client has gone and may come back."""
+        ...
+
+    def remember_fate(self, call: MessagesCall, refusal: Refusal) -> None:
+        """It was refused when its status could no longer be told."""
+        ...
+
+
+class MessagesCall:
+    """One call and the clients that wait for it; a `Receiver` for the carrier."""
+
+    __slots__ = (
+        "_begun_status",
+        "_desk",
+        "_exchanges",
+        "_head",
+        "_placeholder_at",
+        "_request_id",
+        "arrived",
+        "carried",
+        "committed",
+        "identity",
+        "lane",
+        "model",
+        "over",
+        "request",
+        "since",
+    )
+
+    def __init__(
+        self,
+        desk: CallDesk,
+        exchange: Exchange,
+        identity: Identity,
+        model: str,
+        request: Request,
+        now: float,
+    ) -> None:
+        self._desk = desk
+        self._exchanges = [exchange]
+        self._attend(exchange)
+        self.identity = identity
+        self.model = model
+        self.request = request
+        self.lane = request.lanes[0]
+        self.arrived = now
+        self.since = now if request.since is None else request.since
+        self.carried: Carried | None = None
+        self.committed = False
+        self.over = False
+        self._head: tuple[int, Headers] | None = None
+        self._placeholder_at = now
+        self._begun_status: int | None = None
+        self._request_id: str | None = None
+
+    @property
+    def waiting(self) -> bool:
+        """Whether nothing of it is in flight, and nothing has been delivered."""
+        carried = self.carried
+        return carried is not None and carried.hearing is None and not carried.delivered
+
+    def asks_the_same(self, body: bytes | bytearray) -> bool:
+        """Whether these bytes are what this call asks."""
+        return self.request.message.body == body
+
+    def join(self, exchange: Exchange) -> None:
+        """Another client, or the same again, waits for the same answer."""
+        self._exchanges.append(exchange)
+        self._attend(exchange)
+        if self.committed:
+            self._begin_holding(exchange)
+
+    def _attend(self, exchange: Exchange) -> None:
+        exchange.on_gone = lambda: self._client_gone(exchange)
+        exchange.on_pause = self._slow_client
+        exchange.on_resume = self._client_catches_up
+
+    # --- what the carrier tells -----------------------------------------------------------------
+
+    def answer_began(self, status: int, headers: Headers, lane: str) -> None:
+        """The vendor answers."""
+        self.lane = lane
+        passed = end_to_end(headers)
+        if not self.request.stream:
+            self._head = (status, passed)
+            return
+        told = self._told(passed)
+        for exchange in self._exchanges:
+            if not exchange.begun:
+                exchange.begin(status, told)
+        self._begun_status = status
+
+    def answer_heard(self, data: bytes) -> None:
+        """Bytes of the answer."""
+        if self._head is not None:
+            status, passed = self._head
+            told = [(n, v) for n, v in self._told(passed) if n.lower() != b"content-length"]
+            for exchange in self._exchanges:
+                exchange.respond(status, told, data)
+            self._begun_status = status
+            return
+        for exchange in self._exchanges:
+            exchange.send(data)
+
+    def answer_ended(self, ending: Ending) -> None:
+        """That was all."""
+        self.lane = ending.lane
+        for exchange in self._exchanges:
+            exchange.finish()
+        outcome = "shortened" if ending.shortened else "answered"
+        self._end(outcome, self._begun_status, len(ending.attempts) + 1, ending.usage)
+
+    def refused(self, refusal: Refusal) -> None:
+        """There will be no answer: say so in the vendor's words."""
+        no = no_by_vendor(refusal)
+        if self.committed:
+            self._desk.remember_fate(self, refusal)
+        for exchange in self._exchanges:
+            if exchange.begun:
+                # Behind an error event a clean end cannot be taken for success, and unlike a
+                # reset it lets the client read the event first.
+                exchange.send(error_event(no.body))
+                exchange.finish()
+            else:
+                exchange.respond(no.status, self._told(no.headers), no.body)
+        self._end("refused", no.status, len(refusal.attempts))
+
+    def broken_off(self, refusal: Refusal) -> None:
+        """A part was delivered: cut the line, so that the client asks again."""
+        for exchange in self._exchanges:
+            exchange.reset()
+        self._end("broken", self._begun_status, len(refusal.attempts))
+
+    # --- what holding asks for ------------------------------------------------------------------
+
+    def keep_alive(self, now: float) -> None:
+        """Do what keeps the clients of a slow call from giving up."""
+        if self.over:
+            return
+        hold = self._desk.settings.hold
+        if not self.request.stream:
+            self._send_back_in_time(now)
+            return
+        if self._begun_status is None and not self.committed:
+            if self._may_commit(now, hold.commit_after):
+                self.committed = True
+                for exchange in self._exchanges:
+                    self._begin_holding(exchange)
+                self._placeholder_at = now
+            return
+        quiet = min((each.last_write for each in self._exchanges), default=now)
+        if self._desk.ticks() - quiet < hold.ping_every:
+            return
+        real = self.carried is not None and self.carried.delivered
+        alive = PING
+        if not real and now - self._placeholder_at >= hold.placeholder_every - 1.0:
+            alive = self._sign_of_life()
+            self._placeholder_at = now
+        for exchange in self._exchanges:
+            exchange.send(alive)
+
+    def _may_commit(self, now: float, commit_after: float) -> bool:
+        age = now - self.arrived
+        if age < commit_after:
+            return False
+        hearing = None if self.carried is None else self.carried.hearing
+        if hearing is None or age >= _COMMIT_AT_LAST:
+            return True
+        # In flight: its status may still be told properly, unless it is known to be good.
+        return hearing.status == 200
+
+    def _begin_holding(self, exchange: Exchange) -> None:
+        exchange.begin(200, self._told(_STREAM_HEAD))
+        exchange.send(self._sign_of_life())
+
+    def _sign_of_life(self) -> bytes:
+        # Claude Code counts neither pings nor comments as life, but a repeated message_start; the
+        # real one replaces it. Other clients count bytes, and may mind a second start.
+        if self.identity.client.claude_code:
+            return placeholder_start(self.model)
+        return PING
+
+    def _send_back_in_time(self, now: float) -> None:
+        """Answer a call without a stream before its client's own patience ends."""
+        if not self.waiting:
+            return
+        patience = self._patience()
+        if now - self.arrived < patience - max(5.0, 0.1 * patience):
+            return
+        waiting = None if self.carried is None else self._desk.carrier.waiting(self.carried)
+        why = "the upstream is not ready" if waiting is None else waiting.why
+        come_back = [(b"retry-after", b"1"), (b"x-should-retry", b"true")]
+        no = in_our_words(503, f"Jackline holds this call: {why}. Ask again.", come_back)
+        self._answer_all(no)
+        self._desk.keep_place(self, now)
+        self._leave("come_back", 503)
+
+    def _patience(self) -> float:
+        given = self._exchanges[0].header(b"x-stainless-timeout") if self._exchanges else None
+        try:
+            told = float(given) if given else _WHOLE_ANSWER_WITHIN
+        except ValueError:
+            told = _WHOLE_ANSWER_WITHIN
+        return told if told > 0 else _WHOLE_ANSWER_WITHIN
+
+    def _answer_all(self, no: No) -> None:
+        for exchange in self._exchanges:
+            exchange.respond(no.status, self._told(no.headers), no.body)
+
+    # --- clients --------------------------------------------------------------------------------
+
+    def _client_gone(self, exchange: Exchange) -> None:
+        if self.over:
+            return
+        self._exchanges = [each for each in self._exchanges if each is not exchange]
+        if self._exchanges:
+            return
+        if self.waiting:
+            self._desk.keep_place(self, self._desk.now())
+        self._leave("left", None)
+
+    def _leave(self, outcome: str, status: int | None) -> None:
+        carried = self.carried
+        attempts = 0
+        if carried is not None:
+            attempts = len(carried.story) + (carried.hearing is not None)
+            self._desk.carrier.leave(carried)
+        self._end(outcome, status, attempts)
+
+    def _slow_client(self) -> None:
+        if self.carried is not None:
+            self._desk.carrier.pause(self.carried)
+
+    def _client_catches_up(self) -> None:
+        if self.carried is not None:
+            self._desk.carrier.resume(self.carried)
+
+    # --- telling --------------------------------------------------------------------------------
+
+    def _told(self, headers: Headers) -> list[tuple[bytes, bytes]]:
+        """The headers with ours behind them."""
+        carried = self.carried
+        attempts = 0 if carried is None else len(carried.story) + (carried.hearing is not None)
+        waited = (
+            carried.waited
+            if carried is not None and carried.sent
+            else self._desk.now() - self.since
+        )
+        told = list(headers)
+        for name, value in headers:
+            if name.lower() == b"request-id":
+                self._request_id = value.decode("latin-1")
+                break
+        else:
+            self._request_id = self.request.id
+            told.append((b"request-id", self.request.id.encode()))
+        told.append((b"x-jackline-call", self.request.id.encode()))
+        told.append((b"x-jackline-lane", shown(self.lane).encode("latin-1", "replace")))
+        told.append((b"x-jackline-attempts", b"%d" % attempts))
+        told.append((b"x-jackline-waited", b"%.3f" % max(0.0, waited)))
+        return told
+
+    def _end(
+        self, outcome: str, status: int | None, attempts: int, usage: TokensUsed = _NOTHING_USED
+    ) -> None:
+        if self.over:
+            return
+        self.over = True
+        now = self._desk.now()
+        identity = self.identity
+        took = now - self.since
+        carried = self.carried
+        waited = carried.waited if carried is not None and carried.sent else took
+        self._desk.ended(
+            self,
+            CallEnded(
+                at=now,
+                call=self.request.id,
+                outcome=outcome,
+                lane=self.lane,
+                model=self.model,
+                session=identity.session,
+                agent=identity.agent,
+                parent=identity.parent,
+                tag=identity.tag,
+                stream=self.request.stream,
+                status=status,
+                attempts=attempts,
+                waited=waited,
+                took=took,
+                request_id=self._request_id,
+                input_tokens=usage.input,
+                output_tokens=usage.output,
+                cache_read_tokens=usage.cache_read,
+                cache_write_tokens=usage.cache_creation,
+            ),
+        )

@@ -1,0 +1,62 @@
+"""Pass any other request on as it is, and its answer back as it comes.
+
+Laws: (1) one attempt, no waiting, no judging: what the vendor says is what the client gets; (2) an
+answer that breaks off is broken off for the client too; (3) how it is packed stays between client
+and vendor: nothing here reads it.
+Not here: model calls (messages.py).
+"""
+
+from __future__ import annotations
+
+from jackline.gateway.answer_notes import new_call_id, noted
+from jackline.gateway.exchange import Exchange
+from jackline.gateway.vendor_words import in_our_words
+from jackline.upstream.hop_by_hop import end_to_end
+from jackline.upstream.port import Attempt, Headers, Message, Upstream
+
+_OURS = b"x-jackline-"
+
+
+class Relay:
+    """One request on its way; an `Ear` for the upstream."""
+
+    __slots__ = ("_call", "_exchange", "_lane")
+
+    def __init__(self, exchange: Exchange, lane: str) -> None:
+        self._exchange = exchange
+        self._lane = lane
+        self._call = new_call_id()
+
+    def start(self, upstream: Upstream, target: bytes) -> None:
+        """Send it."""
+        exchange = self._exchange
+        headers = [pair for pair in exchange.headers if not pair[0].lower().startswith(_OURS)]
+        message = Message(exchange.method, target, headers, exchange.body)
+        attempt: Attempt = upstream.start(message, self._lane, self)
+        self._exchange.on_gone = attempt.hang_up
+        self._exchange.on_pause = attempt.pause
+        self._exchange.on_resume = attempt.resume
+
+    def began(self, status: int, headers: Headers) -> None:
+        """The head of the answer."""
+        self._exchange.begin(status, self._noted(end_to_end(headers)))
+
+    def heard(self, data: bytes) -> None:
+        """Bytes of the answer."""
+        self._exchange.send(data)
+
+    def ended(self) -> None:
+        """The answer is complete."""
+        self._exchange.finish()
+
+    def broke(self, error: OSError) -> None:
+        """There is no answer, or no more of it."""
+        if self._exchange.begun:
+            self._exchange.reset()
+            return
+        words = f"Jackline: the upstream could not be asked ({type(error).__name__})."
+        no = in_our_words(502, words)
+        self._exchange.respond(no.status, self._noted(no.headers), no.body)
+
+    def _noted(self, headers: Headers) -> list[tuple[bytes, bytes]]:
+        return noted(headers, self._call, self._lane, attempts=1)

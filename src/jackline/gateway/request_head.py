@@ -1,0 +1,139 @@
+"""Read the head of one HTTP/1.1 request, and refuse every head that two readers could read apart.
+
+Laws: (1) a head comes in whole, up to and with its empty line, so that how it was cut into packets
+cannot change its meaning; (2) where a body ends is said once: by one Content-Length or by exactly
+`Transfer-Encoding: chunked`; (3) names, values and order stay as the client wrote them.
+Not here: bodies (request_reading.py, chunked_body.py), who may ask (doors.py).
+"""
+
+from __future__ import annotations
+
+import re
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
+
+from jackline.gateway.refusal import Refusal
+
+END = b"\r\n\r\n"
+METHODS = frozenset((b"POST", b"GET", b"HEAD", b"PUT", b"PATCH", b"DELETE", b"OPTIONS"))
+VERSIONS = frozenset((b"HTTP/1.1", b"HTTP/1.0"))
+NEXT = "Set ANTHROPIC_BASE_URL to the gateway's address and send plain HTTP/1.1."
+
+# The target is taken from here and goes upstream: nothing in it may end a line, or be a blank. The
+# parser alone would let both pass, as the short request line of HTTP/0.9.
+_REQUEST_LINE = re.compile(rb"([A-Z]+) (/[!\"$-~]*) HTTP/1\.([01])\r\n")
+_VERSION = re.compile(rb"[A-Z]+/[0-9]\.[0-9]\Z")
+_ONLY_ONCE = (b"host", b"content-length", b"transfer-encoding", b"expect")
+
+
+class RequestHead:
+    """One head; `length` is None for a chunked body, and 0 where there is none.
+
+    `by_name` holds the first value under each name in lower case.
+    """
+
+    __slots__ = (
+        "by_name",
+        "expects_continue",
+        "headers",
+        "http_1_0",
+        "keep_alive",
+        "length",
+        "method",
+        "target",
+    )
+
+    def __init__(self, method: bytes, target: bytes, http_1_0: bool) -> None:
+        self.method = method
+        self.target = target
+        self.http_1_0 = http_1_0
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.by_name: dict[bytes, bytes] = {}
+        self.keep_alive = not http_1_0
+        self.length: int | None = 0
+        self.expects_continue = False
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Called by the parser for each header."""
+        self.headers.append((name, value))
+
+
+def read_head(data: bytes) -> RequestHead:
+    """The head that `data` is, from the request line to the empty line; else raises Refusal."""
+    line = _REQUEST_LINE.match(data)
+    if line is None or line[1] not in METHODS:
+        raise _bad_request_line(data[: data.index(b"\r\n")])
+    head = RequestHead(line[1], line[2], line[3] == b"0")
+    try:
+        # A parser of its own for each head: nothing that one request left behind can touch the
+        # next, and making one costs half a microsecond.
+        HttpRequestParser(head).feed_data(data)
+    except HttpParserUpgrade:
+        pass  # an offer to change the protocol may be ignored; the body is framed as usual
+    except HttpParserError as error:
+        raise Refusal(400, f"This is not a valid HTTP/1.1 request: {error}. {NEXT}") from error
+    head.by_name = by_name = {name.lower(): value for name, value in reversed(head.headers)}
+    if len(by_name) != len(head.headers):
+        _refuse_doubles(head)
+    if b"host" not in by_name and not head.http_1_0:
+        raise Refusal(400, f"A request needs a Host header. {NEXT}")
+    if b"transfer-encoding" in by_name or b"content-length" in by_name:
+        _read_framing(head)
+    if b"connection" in by_name:
+        _read_connection(head)
+    if b"expect" in by_name and not head.http_1_0:
+        head.expects_continue = by_name[b"expect"].strip().lower() == b"100-continue"
+    return head
+
+
+def _bad_request_line(line: bytes) -> Refusal:
+    """What is wrong with a request line."""
+    method, _, rest = line.partition(b" ")
+    target, _, version = rest.partition(b" ")
+    if version not in VERSIONS and _VERSION.match(version):
+        return Refusal(505, f"This gateway speaks HTTP/1.1 only. {NEXT}")
+    if method not in METHODS:
+        return Refusal(501, f"This gateway does not know the request's method. {NEXT}")
+    if version in VERSIONS and not target.startswith(b"/"):
+        return Refusal(
+            400,
+            "The request line must name a path: this gateway is no HTTP proxy. Take it out of"
+            f" HTTP_PROXY and HTTPS_PROXY. {NEXT}",
+        )
+    return Refusal(400, f"The request line is not `METHOD /path HTTP/1.1`. {NEXT}")
+
+
+def _refuse_doubles(head: RequestHead) -> None:
+    names = [name.lower() for name, _ in head.headers]
+    for name in _ONLY_ONCE:
+        if names.count(name) > 1:
+            raise Refusal(400, f"The header {name.decode()} may stand only once in a request.")
+
+
+def _read_framing(head: RequestHead) -> None:
+    coding = head.by_name.get(b"transfer-encoding")
+    length = head.by_name.get(b"content-length")
+    if coding is not None:
+        if coding.strip(b" ").lower() != b"chunked" or length is not None or head.http_1_0:
+            raise Refusal(
+                400,
+                "The end of the body is not clear: send either one Content-Length or exactly"
+                " `Transfer-Encoding: chunked`.",
+            )
+        head.length = None
+    elif length is not None:
+        digits = length.strip(b" \t")
+        if not digits.isdigit():
+            raise Refusal(400, "Content-Length must be a plain decimal number.")
+        head.length = int(digits)
+
+
+def _read_connection(head: RequestHead) -> None:
+    # The parser knows this only while it is inside the head.
+    value = head.by_name[b"connection"].lower()
+    if value == b"keep-alive" and len(head.by_name) == len(head.headers):
+        head.keep_alive = True
+        return
+    values = [value for name, value in head.headers if name.lower() == b"connection"]
+    tokens = [token.strip(b" \t") for token in b",".join(values).lower().split(b",")]
+    head.keep_alive = b"close" not in tokens and (not head.http_1_0 or b"keep-alive" in tokens)

@@ -1,0 +1,161 @@
+"""Put requests together from the packets of one connection.
+
+Laws: (1) how the bytes were cut into packets changes nothing; (2) it stops at the last byte of a
+request: what follows is given back; (3) a large body is held once, in the buffer that it is handed
+over in; (4) no more is held than the limits allow.
+Not here: the socket, time limits, answers (connection.py).
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+
+from jackline.gateway.chunked_body import ChunkedBody, too_large
+from jackline.gateway.refusal import Refusal
+from jackline.gateway.request_head import END, NEXT, RequestHead, read_head
+from jackline.gateway.settings import LimitSettings
+
+_BARE_LINE_END = re.compile(rb"(?<!\r)\n")
+
+
+class Stage(Enum):
+    """How far a request has come."""
+
+    NOTHING = "no byte of it"
+    HEAD = "some of its head"
+    BODY = "its head"
+    COMPLETE = "all of it"
+
+
+# Looked up for every packet: a global is found faster than a member of an Enum.
+_NOTHING, _HEAD, _BODY, _COMPLETE = Stage.NOTHING, Stage.HEAD, Stage.BODY, Stage.COMPLETE
+
+
+class RequestReader:
+    """Fed with packets; at stage COMPLETE `take` gives the request and makes room for the next."""
+
+    __slots__ = ("_body", "_chunked", "_filled", "_head", "_limits", "_partial", "stage")
+
+    def __init__(self, limits: LimitSettings) -> None:
+        self._limits = limits
+        self.stage = _NOTHING
+        self._partial: bytearray | None = None
+        self._head: RequestHead | None = None
+        self._body: bytes | bytearray | None = None
+        self._filled = 0
+        self._chunked: ChunkedBody | None = None
+
+    @property
+    def expects_continue(self) -> bool:
+        """Whether the client waits to be told that it may send its body."""
+        return self._head is not None and self._head.expects_continue
+
+    def feed(self, data: bytes) -> bytes:
+        """Read up to the end of one request; what is behind it is given back."""
+        while data and self.stage is not _COMPLETE:
+            if self.stage is _NOTHING:
+                data = self._first_bytes(data)
+            elif self.stage is _HEAD:
+                data = self._more_of_head(data)
+            elif self._chunked is not None:
+                data = self._more_chunks(self._chunked, data)
+            else:
+                data = self._more_of_body(data)
+        return data
+
+    def take(self) -> tuple[RequestHead, bytes | bytearray]:
+        """The complete request."""
+        head, body = self._head, self._body
+        if head is None or body is None:
+            raise AssertionError("no request is complete")
+        self._head = self._body = None
+        self.stage = _NOTHING
+        return head, body
+
+    def forget(self) -> None:
+        """Drop what there is of a request."""
+        self.stage = _NOTHING
+        self._partial = self._head = self._body = self._chunked = None
+
+    def _first_bytes(self, data: bytes) -> bytes:
+        if not 65 <= data[0] <= 90:  # no method begins with anything but A to Z
+            data = data.lstrip(b"\r\n")
+            if not data:
+                return b""
+            if not 65 <= data[0] <= 90:
+                raise Refusal(400, f"This is no HTTP request; is it https? {NEXT}")
+        end = data.find(END) + 4
+        if end > 3:
+            return self._take_head(data, end)
+        self.stage = _HEAD
+        self._partial = bytearray()
+        return self._more_of_head(data)
+
+    def _more_of_head(self, data: bytes) -> bytes:
+        partial = self._partial
+        if partial is None:
+            raise AssertionError("a head goes on without its beginning")
+        known = len(partial)
+        partial += data
+        end = partial.find(END, max(known - 3, 0)) + 4
+        if end > 3:
+            self._partial = None
+            return self._take_head(bytes(partial), end)
+        if len(partial) > self._limits.header_bytes:
+            raise self._head_too_large()
+        if _BARE_LINE_END.search(partial, known) is not None:
+            raise Refusal(400, f"Every line of a request's head must end with CR LF. {NEXT}")
+        return b""
+
+    def _take_head(self, data: bytes, end: int) -> bytes:
+        """Read the head at the beginning of `data`, and its body if that is there too."""
+        limits = self._limits
+        if end > limits.header_bytes:
+            raise self._head_too_large()
+        self._head = head = read_head(data[:end])
+        length = head.length
+        if length is None:
+            self._chunked = ChunkedBody(limits.body_bytes)
+        elif length > limits.body_bytes:
+            raise too_large(limits.body_bytes)
+        elif end + length <= len(data):
+            self._body = data[end : end + length]
+            self.stage = _COMPLETE
+            return data[end + length :]
+        self.stage = _BODY
+        return data[end:]
+
+    def _more_of_body(self, data: bytes) -> bytes:
+        head = self._head
+        length = 0 if head is None else head.length or 0
+        body = self._body
+        if not isinstance(body, bytearray):
+            if len(data) >= length:
+                self._body = data[:length]  # the very bytes that came, if that is all of them
+                self.stage = _COMPLETE
+                return data[length:]
+            self._body = body = bytearray(length)
+            self._filled = 0
+        filled = self._filled
+        used = min(len(data), length - filled)
+        body[filled : filled + used] = data if used == len(data) else data[:used]
+        self._filled = filled + used
+        if self._filled == length:
+            self.stage = _COMPLETE
+        return data[used:]
+
+    def _more_chunks(self, chunked: ChunkedBody, data: bytes) -> bytes:
+        used = chunked.feed(data)
+        if chunked.ended:
+            self._body = chunked.data
+            self._chunked = None
+            self.stage = _COMPLETE
+        return data[used:]
+
+    def _head_too_large(self) -> Refusal:
+        return Refusal(
+            431,
+            f"The headers are longer than {self._limits.header_bytes} bytes. Send less, or raise"
+            " `limits.header_bytes` in jackline.toml.",
+        )

@@ -1,0 +1,92 @@
+"""Recognise clients that ask again for what they asked before.
+
+Laws: (1) recognised by session, sub-agent and the bytes asked, never by less; (2) whoever comes
+back keeps its place in line; (3) a turn that was found hopeless after its headers were out is
+answered with its proper status when it is asked for again; (4) everything is forgotten after a
+while, and the memory is bounded.
+Not here: calls that still wait (messages.py joins those).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from jackline.calls import Refusal
+from jackline.dialects import asked_messages
+
+Who: TypeAlias = tuple[str, str | None]
+# A client waits 40 s at most between two of its tries, and its own time limit may lie before that.
+_PLACE_KEPT = 600.0
+_FATE_KEPT = 120.0
+_MOST = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A call whose client left while it waited."""
+
+    digest: bytes
+    call: str
+    since: float
+    left_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """A turn that could not be answered."""
+
+    digest: bytes
+    refusal: Refusal
+    at: float
+
+
+class Returning:
+    """What is remembered of clients that may come back."""
+
+    def __init__(self) -> None:
+        self._places: OrderedDict[Who, Place] = OrderedDict()
+        self._fates: OrderedDict[Who, Fate] = OrderedDict()
+
+    def left(
+        self, who: Who, body: bytes | bytearray, call: str, *, since: float, now: float
+    ) -> None:
+        """A client has gone, or was told to come back, while its call waited."""
+        self._places[who] = Place(_digest(body), call, since, now)
+        self._places.move_to_end(who)
+        if len(self._places) > _MOST:
+            self._places.popitem(last=False)
+
+    def place(self, who: Who, body: bytes | bytearray, now: float) -> Place | None:
+        """The place of the same call when it was asked before; it is taken up by this."""
+        place = self._places.get(who)
+        if place is None or now - place.left_at > _PLACE_KEPT or place.digest != _digest(body):
+            return None
+        del self._places[who]
+        return place
+
+    def doomed(self, who: Who, body: bytes | bytearray, refusal: Refusal, now: float) -> None:
+        """A turn was refused when its status could no longer be told."""
+        asked = asked_messages(body)
+        if asked is not None:
+            self._fates[who] = Fate(_digest(asked), refusal, now)
+            self._fates.move_to_end(who)
+            if len(self._fates) > _MOST:
+                self._fates.popitem(last=False)
+
+    def fate(self, who: Who, body: bytes | bytearray, now: float) -> Refusal | None:
+        """Why the same turn was refused a moment ago; it is told once."""
+        fate = self._fates.get(who)
+        if fate is None:
+            return None
+        asked = asked_messages(body)
+        if now - fate.at > _FATE_KEPT or asked is None or fate.digest != _digest(asked):
+            return None
+        del self._fates[who]
+        return fate.refusal
+
+
+def _digest(body: bytes | bytearray) -> bytes:
+    return hashlib.blake2b(body, digest_size=16).digest()

@@ -1,0 +1,93 @@
+"""Send each request to where it is answered: the desk, the relay, or the control paths.
+
+Laws: (1) control paths are refused to strangers (Host, Origin, token) before anything is read; (2)
+while the gateway stops, new calls are told to come back; (3) a path that is not ours is the
+vendor's, and relayed.
+Not here: answering (desk.py, relay.py, control_paths.py).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Protocol
+
+from jackline.gateway.answer_notes import new_call_id, noted
+from jackline.gateway.control_paths import ControlPaths
+from jackline.gateway.desk import Desk
+from jackline.gateway.doors import foreign, token_missing
+from jackline.gateway.exchange import Exchange
+from jackline.gateway.identity import without_tag
+from jackline.gateway.relay import Relay
+from jackline.gateway.vendor_words import No, in_our_words
+from jackline.upstream.port import Upstream
+
+_log = logging.getLogger(__name__)
+_MESSAGES = b"/v1/messages"
+_COUNT_TOKENS = b"/v1/messages/count_tokens"
+_MODELS = b"/v1/models"
+
+
+class Stopping(Protocol):
+    """Who knows whether the gateway stops."""
+
+    @property
+    def draining(self) -> bool:
+        """Whether no new call is taken."""
+        ...
+
+
+class Router:
+    """The gateway's front door."""
+
+    def __init__(self, desk: Desk, upstream: Upstream, control: ControlPaths) -> None:
+        self._desk = desk
+        self._upstream = upstream
+        self._control = control
+        self.stopping: Stopping | None = None
+
+    def handle(self, exchange: Exchange) -> None:
+        """Answer one request; the answer may come much later."""
+        try:
+            self._handle(exchange)
+        except Exception as error:  # noqa: BLE001 -- the border of one request: others go on
+            _log.error("a bug in Jackline while taking a request", exc_info=error)
+            _say(exchange, in_our_words(500, f"A bug in Jackline: {type(error).__name__}."))
+
+    def _handle(self, exchange: Exchange) -> None:
+        listen = self._desk.settings.listen
+        path = exchange.path
+        ours = self._control.knows(path, exchange.method)
+        if listen.token is not None and not (ours and self._control.trusts(exchange)):
+            reason = token_missing(exchange.headers, listen)
+            if reason is not None:
+                _say(exchange, in_our_words(401, reason))
+                return
+        if ours:
+            reason = foreign(exchange.headers, listen)
+            if reason is not None:
+                _say(exchange, in_our_words(403, reason))
+            else:
+                self._control.answer(exchange)
+            return
+        if self.stopping is not None and self.stopping.draining:
+            come_back = [(b"retry-after", b"5")]
+            _say(exchange, in_our_words(503, "Jackline is being stopped.", come_back))
+            return
+        self._forward(exchange, path)
+
+    def _forward(self, exchange: Exchange, path: bytes) -> None:
+        tag, path = without_tag(path)
+        target = path if not exchange.query else path + b"?" + exchange.query
+        if path == _MESSAGES and exchange.method == b"POST":
+            self._desk.take(exchange, target, tag)
+        elif path == _COUNT_TOKENS and exchange.method == b"POST":
+            self._desk.take_side_call(exchange, target, tag, "count_tokens")
+        elif path == _MODELS and exchange.method == b"GET":
+            self._desk.take_side_call(exchange, target, tag, "models")
+        else:
+            lane = f"{self._desk.settings.upstream.name}/relay"
+            Relay(exchange, lane).start(self._upstream, target)
+
+
+def _say(exchange: Exchange, no: No) -> None:
+    exchange.respond(no.status, noted(no.headers, new_call_id()), no.body)

@@ -1,0 +1,97 @@
+"""The numbers and choices that the gateway runs by, each with its reason.
+
+Laws: (1) frozen: a running gateway is given a new value whole, never changed in place; (2) times
+are in seconds, sizes in bytes.
+Not here: reading them from files and flags (config/).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from jackline.lanes import KnownLimits
+
+
+class StreamMode(StrEnum):
+    """How an answer is passed on: as it comes, in whole content blocks, or as suits the client."""
+
+    AUTO = "auto"
+    LIVE = "live"
+    BLOCK = "block"
+
+
+@dataclass(frozen=True, slots=True)
+class ListenSettings:
+    """Where the gateway listens; anything but loopback needs a token that clients must send."""
+
+    host: str = "127.0.0.1"
+    port: int = 8766
+    token: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamSettings:
+    """One place that calls are sent to. `ca_file` and `proxy` as in most clients; None is none."""
+
+    name: str = "anthropic"
+    url: str = "https://api.anthropic.com"
+    proxy: str | None = field(default=None, repr=False)
+    ca_file: str | None = None
+    limits: KnownLimits = field(default_factory=KnownLimits)
+    # Pattern of a model's name (fnmatch) to the limits of its lane.
+    model_limits: Mapping[str, KnownLimits] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class HoldSettings:
+    """How long calls are held, and how their clients are kept alive meanwhile."""
+
+    # A known reset farther away than this is told to the client at once (`--afk`: never too far).
+    quota: float = 900.0
+    until_reset: bool = False
+    # The longest wait for anything else: throttling, outages.
+    other: float = 6 * 3600.0
+    # Nothing is committed before this: a short wait ends with the proper status.
+    commit_after: float = 15.0
+    ping_every: float = 15.0
+    # Claude Code counts only message events as life; its watchdogs bite at 300 and 600 s.
+    placeholder_every: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class CapSettings:
+    """How many calls may be in flight at once for one session, one sub-agent, one tag."""
+
+    session: int | None = None
+    agent: int | None = None
+    tags: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LimitSettings:
+    """What the gateway takes from its clients before it says no."""
+
+    header_bytes: int = 64 * 1024
+    body_bytes: int = 64 * 1024 * 1024
+    connections: int = 20_000
+    waiting_calls: int = 50_000
+    # A client has so long to send its headers, and may pause so long inside a body.
+    header_seconds: float = 20.0
+    body_pause_seconds: float = 60.0
+    idle_seconds: float = 300.0
+    # Running calls may take so long to finish when the gateway is stopped.
+    drain_seconds: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class GatewaySettings:
+    """Everything together."""
+
+    listen: ListenSettings = field(default_factory=ListenSettings)
+    upstream: UpstreamSettings = field(default_factory=UpstreamSettings)
+    stream: StreamMode = StreamMode.AUTO
+    hold: HoldSettings = field(default_factory=HoldSettings)
+    caps: CapSettings = field(default_factory=CapSettings)
+    limits: LimitSettings = field(default_factory=LimitSettings)

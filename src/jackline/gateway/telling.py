@@ -1,0 +1,92 @@
+"""Draw the picture of the running gateway that `status` and the dashboard show.
+
+Laws: (1) drawing changes nothing; (2) long lists are cut, their true length is told.
+Not here: the words of the verdict (control/).
+"""
+
+from __future__ import annotations
+
+from jackline import __version__
+from jackline.control import CallShown, LaneShown, Picture
+from jackline.gateway.desk import Desk
+from jackline.gateway.lane_book import shown
+from jackline.gateway.messages import MessagesCall
+from jackline.journal import JournalHealth
+from jackline.lanes import Call
+from jackline.lanes.lane import Lane
+from jackline.lanes.states import FLOWING
+
+_MOST_CALLS = 200
+_ANY_CALL = Call(0, ())
+
+
+def picture(
+    desk: Desk,
+    health: JournalHealth,
+    *,
+    url: str,
+    started: float,
+    connections: int,
+    notes: tuple[str, ...] = (),
+) -> Picture:
+    """How everything stands now."""
+    now = desk.now()
+    carrier, counts = desk.carrier, desk.counts
+    waiting_on: dict[str, int] = {}
+    calls = [call for call in desk.calls if call.carried is not None]
+    waiting = [call for call in calls if call.waiting]
+    for call in waiting:
+        for name in call.request.lanes:
+            waiting_on[name] = waiting_on.get(name, 0) + 1
+    lanes = carrier.controller.lanes.values()
+    return Picture(
+        at=now,
+        version=__version__,
+        url=url,
+        upstream=desk.settings.upstream.url,
+        started=started,
+        lanes=tuple(_lane(lane, waiting_on.get(lane.name, 0), now) for lane in lanes),
+        waiting=tuple(_call(desk, call) for call in waiting[:_MOST_CALLS]),
+        calls_waiting=len(waiting),
+        calls_in_flight=carrier.controller.calls_in_flight,
+        connections=connections,
+        outcomes=dict(counts.outcomes),
+        held_and_delivered=counts.held_and_delivered,
+        joined=counts.joined,
+        input_tokens=counts.input_tokens,
+        output_tokens=counts.output_tokens,
+        journal_ok=health.ok,
+        journal_problem=health.problem,
+        notes=notes,
+    )
+
+
+def _lane(lane: Lane, waiting: int, now: float) -> LaneShown:
+    told = None if lane.state in FLOWING else lane.waiting(_ANY_CALL, now)
+    return LaneShown(
+        name=shown(lane.name),
+        state=lane.state.value,
+        why="" if told is None else told.why.replace(lane.name, shown(lane.name)),
+        until=None if told is None else told.until,
+        in_flight=len(lane.attempts),
+        window=lane.limit(now),
+        waiting=waiting,
+        limits={name: bucket.level_at(now) / bucket.cap for name, bucket in lane.buckets.items()},
+    )
+
+
+def _call(desk: Desk, call: MessagesCall) -> CallShown:
+    told = None if call.carried is None else desk.carrier.waiting(call.carried)
+    return CallShown(
+        call=call.request.id,
+        session=call.identity.session,
+        agent=call.identity.agent,
+        tag=call.identity.tag,
+        model=call.model,
+        lane=shown(call.lane),
+        state="waiting",
+        why="" if told is None else told.why.replace(call.lane, shown(call.lane)),
+        until=None if told is None else told.until,
+        since=call.since,
+        attempts=0 if call.carried is None else len(call.carried.story),
+    )

@@ -1,0 +1,53 @@
+"""Make the journal's folder and file private, and put a damaged file aside.
+
+Laws: (1) the file is for its owner alone before the first byte is in it (SQLite gives its
+companions `-wal` and `-shm` the same mode); (2) a damaged file is renamed, never deleted.
+Not here: what is in the file (schema.py, store.py).
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from pathlib import Path
+
+COMPANIONS = ("-wal", "-shm")
+
+
+def make_private(path: Path) -> None:
+    """Folder and file exist, and the file is readable by its owner only.
+
+    Windows knows no such modes: there both inherit the rights of the user's own folders, and the
+    calls below change nothing that matters.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    if os.name == "posix":
+        for file in (path, *companions(path)):
+            if file.exists() and file.stat().st_mode & 0o077:
+                file.chmod(0o600)
+
+
+def identity(path: Path) -> tuple[int, int] | None:
+    """What tells this file from another one of the same name; None if there is none."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def companions(path: Path) -> list[Path]:
+    """The files that SQLite keeps beside this one."""
+    return [path.with_name(path.name + end) for end in COMPANIONS]
+
+
+def put_aside(path: Path) -> Path:
+    """Rename the file and its companions to the first free `.damaged-<n>`; the new name."""
+    names = (path.with_name(f"{path.name}.damaged-{number}") for number in itertools.count(1))
+    aside = next(name for name in names if not name.exists())
+    path.rename(aside)
+    for old, new in zip(companions(path), companions(aside), strict=True):
+        if old.exists():
+            old.rename(new)
+    return aside

@@ -1,0 +1,60 @@
+"""Write the head of a request as it goes on the wire.
+
+Laws: (1) one framing only: the length is counted here, and nothing the caller wrote about it is
+passed on; (2) nothing that the caller gave can end a line or begin another one.
+Not here: which headers are hop-by-hop (hop_by_hop.py), bodies (connection.py).
+"""
+
+from __future__ import annotations
+
+from jackline.upstream.hop_by_hop import HOP_BY_HOP, Sieve
+from jackline.upstream.origin import Origin
+from jackline.upstream.port import Message
+
+_not_written_here = Sieve(HOP_BY_HOP | {b"host", b"content-length", b"expect"})
+_BODILESS = frozenset({b"GET", b"HEAD", b"OPTIONS", b"DELETE", b"TRACE", b"CONNECT"})
+_FORBIDDEN = b"\r\n\0"
+_colon = b": "
+
+
+class HeadWriter:
+    """Writes heads for one origin; what never changes is built once."""
+
+    __slots__ = ("_after_target", "_before_target", "_own_breaks")
+
+    def __init__(self, origin: Origin) -> None:
+        address = origin.address
+        prefix, lines = origin.path, f" HTTP/1.1\r\nHost: {address.host_header}"
+        if origin.proxy_address is not None and address.scheme == "http":
+            prefix = f"http://{address.host_header}{origin.path}"
+            if origin.proxy_credentials is not None:
+                lines += f"\r\nProxy-Authorization: {origin.proxy_credentials}"
+        self._before_target = b" " + prefix.encode("ascii")
+        self._after_target = lines.encode("ascii")
+        self._own_breaks = 2 * self._after_target.count(b"\n")
+
+    def head(self, message: Message) -> bytes:
+        """Request line and headers, with the empty line; ValueError for what would break them."""
+        method, target, body = message.method, message.target, message.body
+        lines = [method + self._before_target + target + self._after_target]
+        lines += map(_colon.join, _not_written_here.keep(message.headers))
+        if body or method not in _BODILESS:
+            lines.append(b"Content-Length: %d" % len(body))
+        lines.append(b"\r\n")
+        head = b"\r\n".join(lines)
+        # Counting in the whole is much cheaper than looking into every header: whatever is there
+        # beyond our own line ends was brought in by the caller.
+        caller_brought = (
+            len(head) - len(head.translate(None, _FORBIDDEN)) - 2 * len(lines) - self._own_breaks
+        )
+        if caller_brought or not _is_plain(method, target):
+            raise ValueError(
+                "The head of a request may hold no line end and no NUL,"
+                " and its target must begin with a slash and hold no blank."
+            )
+        return head
+
+
+def _is_plain(method: bytes, target: bytes) -> bool:
+    # Without its slash the target would be read as part of the host, or as another address.
+    return target[:1] == b"/" and b" " not in target and b" " not in method

@@ -1,0 +1,165 @@
+"""Give each attempt a connection to its origin: the one that was used last, or a new one.
+
+Laws: (1) an attempt never waits for another one's connection; (2) a request that met a kept
+connection's end goes out once more, on a new one, and never a third time; (3) an idle connection
+lives for the origin's `idle_seconds`, watched by one timer; (4) after `close` nothing is open.
+Not here: how to connect (dialling.py), what is said on a connection (connection.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from jackline.upstream.attempt import HttpAttempt
+from jackline.upstream.breaks import ClosedHereError
+from jackline.upstream.connection import Connection
+from jackline.upstream.dialling import Dialler
+from jackline.upstream.head import HeadWriter
+from jackline.upstream.origin import Origin
+from jackline.upstream.port import Ear, Message
+
+
+class Pool:
+    """The connections to one origin."""
+
+    def __init__(self, origin: Origin) -> None:
+        self._origin = origin
+        self._writer = HeadWriter(origin)
+        self._dialler = Dialler(origin)
+        self._all: set[Connection] = set()
+        # In the order in which they became idle.
+        self._idle: dict[Connection, None] = {}
+        self._dialling: dict[asyncio.Task[None], HttpAttempt] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._emptied: asyncio.Event | None = None
+
+    @property
+    def open_connections(self) -> int:
+        """How many connections there are, busy or idle."""
+        return len(self._all)
+
+    @property
+    def idle_connections(self) -> int:
+        """How many of them wait for a request."""
+        return len(self._idle)
+
+    def start(self, message: Message, ear: Ear) -> HttpAttempt:
+        """Send the message, at once where a connection is idle."""
+        attempt = HttpAttempt(
+            self._writer.head(message), message.body, message.method == b"HEAD", ear
+        )
+        idle = self._idle
+        while idle:
+            connection, _ = idle.popitem()
+            if connection.is_usable:
+                connection.send(attempt)
+                return attempt
+        self._dial(attempt)
+        return attempt
+
+    async def close(self) -> None:
+        """Break off whatever goes on; returns when every connection is gone."""
+        self._emptied = asyncio.Event()
+        tasks = list(self._dialling.items())
+        for task, attempt in tasks:
+            task.cancel()
+            attempt.break_off(_closed())
+        for connection in list(self._all):
+            connection.break_off(_closed())
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._idle.clear()
+        await asyncio.gather(*(task for task, _ in tasks), return_exceptions=True)
+        if self._all:
+            await self._emptied.wait()
+
+    # ---- opening
+
+    def _dial(self, attempt: HttpAttempt) -> None:
+        loop = self._loop = asyncio.get_running_loop()
+        if self._emptied is not None:
+            loop.call_soon(attempt.break_off, _closed())
+            return
+        task = loop.create_task(self._connect(attempt))
+        attempt.dialling = task
+        self._dialling[task] = attempt
+        task.add_done_callback(self._dialled)
+
+    async def _connect(self, attempt: HttpAttempt) -> None:
+        connection = Connection(self)
+        try:
+            await self._dialler.open(lambda: self._adopt(connection))
+        except BaseException:
+            connection.drop()
+            if not connection.is_connected:
+                self._all.discard(connection)
+            raise
+        attempt.dialling = None
+        if attempt.is_over:
+            connection.drop()
+        elif connection.is_usable:
+            connection.send(attempt)
+        else:
+            raise ConnectionResetError("connection reset by the server before the request was sent")
+
+    def _adopt(self, connection: Connection) -> Connection:
+        self._all.add(connection)
+        return connection
+
+    def _dialled(self, task: asyncio.Task[None]) -> None:
+        attempt = self._dialling.pop(task)
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is None:
+            return
+        if isinstance(error, OSError):
+            attempt.break_off(error)
+            return
+        attempt.break_off(ClosedHereError("connecting failed in an unforeseen way"))
+        raise error
+
+    # ---- what connections tell
+
+    def free(self, connection: Connection) -> None:
+        """Keep the connection for the next request."""
+        loop = self._loop
+        if loop is None or self._emptied is not None:
+            connection.drop()
+            return
+        connection.idle_since = loop.time()
+        self._idle[connection] = None
+        if self._timer is None:
+            self._timer = loop.call_later(self._origin.idle_seconds, self._drop_idle)
+
+    def lost(self, connection: Connection) -> None:
+        """Forget the connection."""
+        self._all.discard(connection)
+        self._idle.pop(connection, None)
+        if not self._all and self._emptied is not None:
+            self._emptied.set()
+
+    def resend(self, attempt: HttpAttempt) -> None:
+        """Send the attempt on a new connection."""
+        self._dial(attempt)
+
+    def _drop_idle(self) -> None:
+        self._timer = None
+        loop = self._loop
+        if loop is None:
+            return
+        oldest_allowed = loop.time() - self._origin.idle_seconds
+        while self._idle:
+            connection = next(iter(self._idle))
+            if connection.idle_since > oldest_allowed:
+                due = connection.idle_since + self._origin.idle_seconds
+                self._timer = loop.call_at(due, self._drop_idle)
+                return
+            del self._idle[connection]
+            connection.drop()
+
+
+def _closed() -> ClosedHereError:
+    return ClosedHereError("the gateway is being closed")

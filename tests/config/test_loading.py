@@ -1,0 +1,269 @@
+"""Which source wins, and what it is worth."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jackline.config.loading import is_loopback
+from jackline.config.places import is_strangers
+from jackline.errors import BadConfigError
+from jackline.gateway.settings import GatewaySettings, StreamMode
+from jackline.journal.settings import JournalSettings
+from jackline.lanes import KnownLimits
+from tests.config.places import Machine
+
+
+def test_without_anything_the_defaults_of_the_settings_hold(machine: Machine) -> None:
+    config = machine.load()
+    assert config.gateway == GatewaySettings()
+    assert config.journal == JournalSettings()
+    assert config.log_level == "info"
+    assert config.state_dir == machine.folders.state
+    assert config.files == ()
+    assert config.warnings == ()
+    assert set(config.origins.values()) == {"default"}
+
+
+def test_a_file_sets_everything_it_can_set(machine: Machine) -> None:
+    authority = machine.write("", "ca.pem")
+    path = machine.write("""
+state = "kept"
+stream = "block"
+
+[listen]
+host = "::1"
+port = 9000
+
+[[upstream]]
+name = "team"
+url = "https://gateway.example/prefix/"
+proxy = "http://proxy.example:3128"
+ca_file = "ca.pem"
+limits = { requests_per_minute = 50, input_tokens_per_minute = 4e4, parallel = 9 }
+model_limits."claude-opus-*" = { output_tokens_per_minute = 8000, parallel = 2 }
+model_limits."*" = { parallel = 3 }
+
+[hold]
+quota = "30m"
+until_reset = true
+other = 60
+commit_after = "5s"
+ping_every = "2s"
+placeholder_every = "3s"
+
+[caps]
+session = 4
+agent = 1
+[caps.tags]
+night = 2
+
+[limits]
+headers = "32KB"
+body = "1MB"
+connections = 10
+waiting_calls = 11
+header_time = "12s"
+body_pause = "13s"
+idle = "14s"
+drain = "15s"
+
+[journal]
+keep = "12h"
+size = "1GB"
+
+[log]
+level = "debug"
+""")
+    config = machine.load()
+    gateway = config.gateway
+    assert (gateway.listen.host, gateway.listen.port) == ("::1", 9000)
+    assert gateway.stream is StreamMode.BLOCK
+    upstream = gateway.upstream
+    assert (upstream.name, upstream.url) == ("team", "https://gateway.example/prefix")
+    assert (upstream.proxy, upstream.ca_file) == ("http://proxy.example:3128", str(authority))
+    assert upstream.limits == KnownLimits(50, 4e4, None, 9)
+    assert list(upstream.model_limits.items()) == [
+        ("claude-opus-*", KnownLimits(None, None, 8000, 2)),
+        ("*", KnownLimits(parallel=3)),
+    ]
+    hold = gateway.hold
+    assert (hold.quota, hold.until_reset, hold.other) == (1800.0, True, 60.0)
+    assert (hold.commit_after, hold.ping_every, hold.placeholder_every) == (5.0, 2.0, 3.0)
+    caps = gateway.caps
+    assert (caps.session, caps.agent, caps.tags) == (4, 1, {"night": 2})
+    limits = gateway.limits
+    assert (limits.header_bytes, limits.body_bytes) == (32 * 1024, 1024**2)
+    assert (limits.connections, limits.waiting_calls) == (10, 11)
+    times = (limits.header_seconds, limits.body_pause_seconds, limits.idle_seconds)
+    assert (*times, limits.drain_seconds) == (12.0, 13.0, 14.0, 15.0)
+    assert (config.journal.keep_days, config.journal.keep_bytes) == (0.5, 1024**3)
+    assert (config.log_level, config.state_dir) == ("debug", machine.project / "kept")
+    assert config.files == (path,)
+    assert "default" not in {
+        origin
+        for key, origin in config.origins.items()
+        if not key.endswith((".token", "limits.output_tokens_per_minute"))
+    }
+
+
+def test_flag_beats_variable_beats_project_beats_user_beats_default(machine: Machine) -> None:
+    own = machine.write_own("[listen]\nport = 1\n[hold]\nquota = 1\nother = 1\nping_every = 1\n")
+    project = machine.write("[hold]\nquota = 2\nother = 2\n[listen]\nport = 2\n")
+    config = machine.load(
+        flags={"port": 4}, JACKLINE_PORT="3", JACKLINE_HOLD_QUOTA="3s", JACKLINE_STATE=""
+    )
+    hold = config.gateway.hold
+    assert (config.gateway.listen.port, hold.quota, hold.other, hold.ping_every) == (4, 3, 2, 1)
+    assert config.files == (project, own)
+    told = config.origins
+    assert told["listen.port"] == "flag --port"
+    assert told["hold.quota"] == "JACKLINE_HOLD_QUOTA"
+    assert told["hold.other"] == f"{project}:3"
+    assert told["hold.ping_every"] == f"{own}:6"
+    assert told["hold.until_reset"] == "default"
+
+
+def test_the_nearest_file_upwards_is_the_projects(machine: Machine) -> None:
+    deep = machine.write("", "a/b/file").parent
+    machine.write("[listen]\nport = 1\n")
+    assert machine.load(cwd=deep).gateway.listen.port == 1
+    machine.write("[tool.jackline.listen]\nport = 2\n", "a/pyproject.toml")
+    assert machine.load(cwd=deep).gateway.listen.port == 2
+    machine.write("[tool.ruff]\nline-length = 3\n", "a/b/pyproject.toml")
+    assert machine.load(cwd=deep).gateway.listen.port == 2
+    nearest = machine.write("[listen]\nport = 4\n", "a/jackline.toml")
+    config = machine.load(cwd=deep)
+    assert (config.gateway.listen.port, config.files) == (4, (nearest,))
+
+
+def test_a_line_in_pyproject_is_told(machine: Machine) -> None:
+    path = machine.write("[project]\nname = 'x'\n\n[tool.jackline]\nstream = 'live'\n")
+    path = path.rename(path.with_name("pyproject.toml"))
+    assert machine.load().origins["stream"] == f"{path}:5"
+
+
+def test_someone_elses_broken_pyproject_is_no_fault_of_ours(machine: Machine) -> None:
+    machine.write("[project\n", "pyproject.toml")
+    assert machine.load().files == ()
+
+
+def test_a_named_file_is_read_alone(machine: Machine) -> None:
+    machine.write_own("[hold]\nquota = 1\n")
+    machine.write("[hold]\nother = 2\n")
+    named = machine.write("[hold]\nping_every = 3\n", "else/where.toml")
+    config = machine.load(JACKLINE_CONFIG="else/where.toml")
+    assert config.files == (named,)
+    hold = config.gateway.hold
+    assert (hold.quota, hold.other, hold.ping_every) == (900, 6 * 3600, 3)
+    assert machine.load(flags={"config": named}, JACKLINE_CONFIG="none").files == (named,)
+
+
+def test_a_named_file_that_is_missing_is_a_fault(machine: Machine) -> None:
+    with pytest.raises(BadConfigError, match=r"nowhere\.toml: cannot be read"):
+        machine.load(JACKLINE_CONFIG="nowhere.toml")
+
+
+def test_a_project_inside_the_users_own_folder_is_read_once(machine: Machine) -> None:
+    own = machine.write_own("[listen]\nport = 5\n")
+    assert machine.load(cwd=own.parent).files == (own,)
+
+
+def test_who_names_the_address_names_the_upstream_anew(machine: Machine) -> None:
+    machine.write_own(
+        '[[upstream]]\nname = "team"\nurl = "https://a.example"\nlimits = { parallel = 3 }\n'
+    )
+    weaker = machine.load().gateway.upstream
+    assert (weaker.name, weaker.limits.parallel) == ("team", 3)
+    upstream = machine.load(JACKLINE_UPSTREAM="http://127.0.0.1:1234").gateway.upstream
+    assert (upstream.name, upstream.url) == ("anthropic", "http://127.0.0.1:1234")
+    assert upstream.limits.parallel is None
+    extended = machine.load(JACKLINE_UPSTREAM_LIMITS_REQUESTS_PER_MINUTE="7").gateway.upstream
+    assert (extended.name, extended.limits) == ("team", KnownLimits(7.0, parallel=3))
+
+
+def test_every_plain_key_has_a_variable(machine: Machine) -> None:
+    config = machine.load(
+        JACKLINE_HOST="localhost",
+        JACKLINE_STATE="here",
+        JACKLINE_STREAM="live",
+        JACKLINE_CAPS_SESSION="4",
+        JACKLINE_HOLD_UNTIL_RESET="yes",
+        JACKLINE_JOURNAL_SIZE="1MB",
+        JACKLINE_LOG_LEVEL="error",
+        JACKLINE_LIMITS_DRAIN="5",
+    )
+    assert config.gateway.listen.host == "localhost"
+    assert config.state_dir == machine.project / "here"
+    assert config.gateway.stream is StreamMode.LIVE
+    assert config.gateway.caps.session == 4
+    assert config.gateway.hold.until_reset
+    assert config.journal.keep_bytes == 1024**2
+    assert config.log_level == "error"
+    assert config.gateway.limits.drain_seconds == 5
+
+
+def test_flags_go_by_short_names_or_keys_and_none_is_not_given(machine: Machine) -> None:
+    config = machine.load(
+        flags={
+            "afk": True,
+            "state": Path("there"),
+            "upstream": None,
+            "hold.quota": "1h",
+            'upstream.model_limits."claude-*".parallel': 2,
+        }
+    )
+    assert config.gateway.hold.until_reset
+    assert config.gateway.hold.quota == 3600
+    assert config.state_dir == machine.project / "there"
+    assert config.gateway.upstream.model_limits == {"claude-*": KnownLimits(parallel=2)}
+    assert config.origins["hold.until_reset"] == "flag --afk"
+    assert config.origins["hold.quota"] == "flag hold.quota"
+
+
+def test_a_variable_of_no_section_is_only_warned_of(machine: Machine) -> None:
+    config = machine.load(JACKLINE_PROT="1", JACKLINE_DEBUG="1")
+    assert config.warnings == ("JACKLINE_PROT is not a variable that Jackline knows",)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="owners are not numbers there")
+def test_a_strangers_file_in_a_folder_above_is_left_aside(machine: Machine) -> None:
+    assert is_strangers(12345, me=1000)
+    assert not is_strangers(1000, me=1000)
+    assert not is_strangers(0, me=1000)
+    if os.getuid() != 0:
+        return  # only root can give a file away, for the whole way to be gone
+    path = machine.write("[listen]\nport = 5\n")
+    os.chown(path, 12345, -1)
+    config = machine.load()
+    assert (config.gateway.listen.port, config.files) == (8766, ())
+    assert "belongs to another user" in config.warnings[0]
+    assert machine.load(JACKLINE_CONFIG=str(path)).gateway.listen.port == 5
+
+
+def test_a_projects_file_that_decides_where_credentials_go_is_warned_of(machine: Machine) -> None:
+    path = machine.write('[[upstream]]\nurl = "https://elsewhere.example"\n')
+    (warning,) = machine.load().warnings
+    assert warning == f"calls and credentials go to https://elsewhere.example, as {path}:2 says"
+    assert machine.load(JACKLINE_CONFIG=str(path)).warnings == ()
+    machine.write('[[upstream]]\nurl = "http://127.0.0.1:1234"\n')
+    assert machine.load().warnings == ()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.1", "::1", "[::1]", "localhost"])
+def test_loopback_is_known(host: str) -> None:
+    assert is_loopback(host)
+
+
+@pytest.mark.parametrize("host", ["::", "10.0.0.1", "example.org", "", "localhost.evil"])
+def test_anything_else_is_not_loopback(host: str) -> None:
+    assert not is_loopback(host)
+
+
+def test_importing_the_room_does_not_load_the_validator() -> None:
+    code = "import sys, jackline.config; sys.exit('pydantic' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,132 @@
+"""Each drill passes with the built-in client, tells both sides, and can fail."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jackline import event_loop
+from jackline.drills import telling
+from jackline.drills.catalogue import named
+from jackline.drills.fleet import BuiltinFleet
+from jackline.drills.pace import Pace
+from jackline.drills.running import DrillResult, DrillRun, Means
+from tests.cli.commands import Answer, jackline
+
+BUILTIN = ("--client", "builtin")
+
+
+def document_of(answer: Answer) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(answer.out)
+    return document
+
+
+def told(answer: Answer) -> str:
+    return answer.out + answer.err
+
+
+def test_throttle_storm_is_not_noticed_by_anyone() -> None:
+    answer = jackline("drill", "throttle-storm", "--fast", "--json", *BUILTIN)
+    assert answer.code == 0, told(answer)
+    document = document_of(answer)
+    assert (document["schema"], document["drill"]) == ("jackline.drill/1", "throttle-storm")
+    assert document["passed"] is True
+    bare, ours = document["bare"], document["jackline"]
+    assert (bare["finished"], bare["died"]) == (2, 6), "bare, the throttled ones die"
+    assert (ours["finished"], ours["errors_seen"]) == (8, 0)
+    assert "the trouble begins" in answer.err
+
+
+def test_session_limit_stops_the_fleet_at_once_and_lets_it_finish_after_the_reset() -> None:
+    answer = jackline("drill", "session-limit", "--fast", "--json", *BUILTIN)
+    assert answer.code == 0, told(answer)
+    document = document_of(answer)
+    bare, ours = document["bare"], document["jackline"]
+    assert (bare["finished"], ours["finished"], ours["errors_seen"]) == (0, 97, 0)
+    assert bare["wasted"] == 97
+    far = ours["reset_in_five_hours"]
+    assert (far["died"], far["errors_seen"], far["stopped_otherwise"]) == (97, 97, 0)
+    assert far["wasted"] < 97, "most are told by Jackline, not by another refused request"
+
+
+def test_outage_is_outlived_by_all() -> None:
+    answer = jackline("drill", "outage-one-lane", "--fast", *BUILTIN)
+    assert answer.code == 0, told(answer)
+    assert "12 of 12" in answer.out
+    assert "MISS" not in answer.out
+    assert answer.out.rstrip().endswith("outage-one-lane: passed.")
+
+
+@asynccontextmanager
+async def no_gateway(upstream: str, _pace: Pace) -> AsyncIterator[str]:
+    yield upstream
+
+
+def without_gateway() -> DrillResult:
+    means = Means("the built-in client", BuiltinFleet, no_gateway, speed=100.0)
+    return event_loop.run(DrillRun(named("throttle-storm"), means).run())
+
+
+def test_a_gateway_that_does_nothing_does_not_pass() -> None:
+    result = without_gateway()
+    assert result.complete
+    assert not result.passed
+    missed = [one.demand.figure for one in result.parts[0].verdicts if not one.held]
+    assert missed == ["left_behind", "errors_seen"]
+    lines = "\n".join(telling.as_text(result))
+    assert "MISS  every agent finishes (6, at most 0)" in lines
+    assert "bare: 6 died of: API Error: 429 Rate limited" in lines
+    whole = telling.all_as_json([result, result], passed=False)
+    assert (whole["drill"], whole["passed"]) == ("all", False)
+    assert json.loads(json.dumps(whole))["drills"][1]["demands"][0]["held"] is False
+
+
+def test_a_drill_that_never_began_has_not_passed() -> None:
+    means = Means("the built-in client", BuiltinFleet, no_gateway, speed=100.0)
+    result = DrillRun(named("throttle-storm"), means).so_far()
+    assert not result.passed
+    assert (result.parts[0].bare, telling.as_json(result)["jackline"]) == (None, {})
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT for one process")
+def test_ctrl_c_ends_everything_and_tells_what_had_happened() -> None:
+    command = [sys.executable, "-m", "jackline", "drill", "outage-one-lane", *BUILTIN]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        line = ""
+        while "the trouble begins" not in line:
+            line = process.stderr.readline()
+            assert line, "it ended before the trouble began"
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "was interrupted: this is what had happened by then" in out
+    assert "0 of 12" in out
+    assert "MISS" not in out
+
+
+def test_mistakes_are_told_with_a_next_step(tmp_path: Path) -> None:
+    unknown = jackline("drill", "flood")
+    assert (unknown.code, "throttle-storm" in unknown.err) == (2, True)
+    absent = jackline("drill", "all", "--client", "claude", env={"PATH": str(tmp_path)})
+    assert (absent.code, "--client builtin" in absent.err) == (1, True)
+    wrong = jackline("drill", "all", "--claude", tmp_path / "none")
+    assert (wrong.code, "--claude PATH" in wrong.err) == (2, True)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", ["throttle-storm", "session-limit", "outage-one-lane"])
+def test_in_real_time_with_a_gateway_of_its_own(name: str) -> None:
+    answer = jackline("drill", name, *BUILTIN)
+    assert answer.code == 0, told(answer)

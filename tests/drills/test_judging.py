@@ -1,0 +1,135 @@
+"""Figures come from the ledger and the clients, and a verdict from bounds on figures."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jackline.drills.catalogue import all_drills, named
+from jackline.drills.drill import Demand, Part
+from jackline.drills.judging import Evidence, Figures, figures, judge
+from jackline.drills.record import AgentRecord, End, SeenError
+from jackline.errors import BadArgumentError
+from jackline.simulator.exchange import SimRequest
+from jackline.simulator.ledger import Ledger, Outcome
+from jackline.simulator.refusals import QUOTA_MESSAGE
+
+RESET = 1_794_751_200.0  # 2026-11-15T14:00:00Z
+PART = named("session-limit").parts[0]
+HEARD = SeenError(429, f"API Error: 429 {QUOTA_MESSAGE}", 0.4, RESET)
+
+
+def ledger_of(*arrivals: tuple[float, float, bool], model: str = "m", agent: str = "a") -> Ledger:
+    """A ledger of requests as (arrived, ended, met a wall)."""
+    ledger = Ledger()
+    for number, (arrived, ended, wall) in enumerate(arrivals):
+        entry = ledger.opened(number, arrived, SimRequest(model=model, agent=agent))
+        if wall:
+            ledger.met_wall(entry)
+        outcome = Outcome.REJECTED if wall else Outcome.COMPLETED
+        ledger.ended(entry, ended, outcome, "429" if wall else "completed")
+    return ledger
+
+
+def seen(*records: AgentRecord, ledger: Ledger | None = None, part: Part = PART) -> Figures:
+    evidence = Evidence(
+        part=part,
+        ledger=ledger or Ledger(),
+        records=records,
+        errors_seen=0,
+        speed=1.0,
+        seconds=1.0,
+        wall_resets_at=RESET,
+    )
+    return figures(evidence)
+
+
+def dead(*errors: SeenError) -> AgentRecord:
+    return AgentRecord("x", "m", End.DIED, "x", errors=list(errors))
+
+
+def test_what_was_in_flight_when_the_wall_became_known_is_not_held_against_anyone() -> None:
+    in_flight = ledger_of((0.0, 1.0, True), (0.5, 1.5, True), (1.1, 1.6, True))
+    assert seen(ledger=in_flight).sent_into_the_wall == 0
+    later = ledger_of((0.0, 1.0, True), (2.0, 2.5, True), (3.0, 3.5, True))
+    assert seen(ledger=later).sent_into_the_wall == 2
+    assert seen(ledger=ledger_of((0.0, 1.0, False))).sent_into_the_wall == 0
+
+
+@pytest.mark.parametrize(
+    ("record", "told_otherwise"),
+    [
+        (dead(HEARD), 0),
+        (dead(HEARD, HEARD), 1),
+        (dead(), 1),
+        (dead(replace(HEARD, resets_at=RESET + 60)), 1),
+        (dead(replace(HEARD, status=503)), 1),
+        (dead(replace(HEARD, text="API Error: 429 Rate limited")), 1),
+        (dead(SeenError(429, "You've hit your session limit · resets 2pm (UTC)", 0.0)), 0),
+        (dead(SeenError(429, "You've hit your session limit · resets 3pm (UTC)", 0.0)), 1),
+        (AgentRecord("x", "m", End.FINISHED), 0),
+    ],
+)
+def test_the_truth_is_the_vendors_error_with_its_reset_heard_once(
+    record: AgentRecord, told_otherwise: int
+) -> None:
+    assert seen(record).stopped_otherwise == told_otherwise
+
+
+def test_everyone_who_did_not_finish_is_left_behind() -> None:
+    ends = (End.FINISHED, End.MISLED, End.DIED, End.WORKING)
+    part = replace(PART, crew=PART.crew[:5])
+    counted = seen(*(AgentRecord("x", "m", end) for end in ends), part=part)
+    assert (counted.finished, counted.misled, counted.died, counted.unfinished) == (1, 1, 1, 1)
+    assert counted.left_behind == 4, "one of the crew never began"
+
+
+def test_siblings_are_timed_from_their_first_request_to_their_last_answer() -> None:
+    storm = named("throttle-storm").parts[0]
+    ledger = ledger_of((2.0, 8.0, False), (9.0, 15.5, False), model="claude-haiku-4-5")
+    assert seen(ledger=ledger, part=storm).bystanders_took == 13.5
+    assert seen(ledger=ledger_of((2.0, 8.0, False)), part=storm).bystanders_took == 0
+
+
+@given(
+    measured=st.integers(0, 100),
+    from_bare=st.integers(0, 100),
+    most=st.integers(0, 100),
+    slack=st.sampled_from([0.0, 0.5]),
+    speed=st.sampled_from([1.0, 30.0]),
+)
+def test_a_bound_is_held_if_and_only_if_the_figure_is_within_it(
+    measured: int, from_bare: int, most: int, slack: float, speed: float
+) -> None:
+    empty = seen()
+    bare, ours = replace(empty, wasted=from_bare), replace(empty, wasted=measured)
+    demands = (
+        Demand("at most", "wasted", most=most, machine_slack=slack),
+        Demand("at least", "wasted", least=most),
+        Demand("beyond bare", "wasted", most=most, beyond_bare=True),
+    )
+    verdicts = judge(replace(PART, demands=demands), bare, ours, speed)
+    assert [verdict.held for verdict in verdicts] == [
+        measured <= most + slack * speed,
+        measured >= most,
+        measured <= most + from_bare,
+    ]
+
+
+@pytest.mark.parametrize("real_client", [True, False])
+def test_every_demand_names_a_figure_and_every_crew_can_be_started(real_client: bool) -> None:
+    fields = set(Figures.__dataclass_fields__)
+    for drill in all_drills(real_client=real_client):
+        for part in drill.parts:
+            assert {demand.figure for demand in part.demands} <= fields
+            assert len({plan.agent for plan in part.crew}) == len(part.crew)
+            assert len(part.crew) <= (16 if real_client else 97)
+
+
+def test_an_unknown_drill_is_told_with_those_that_there_are() -> None:
+    with pytest.raises(BadArgumentError, match="no drill 'x'") as error:
+        named("x")
+    assert "throttle-storm, session-limit, outage-one-lane" in error.value.next

@@ -1,0 +1,104 @@
+"""Records are forgotten by age and size, oldest first, in bites, and space is given back."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+from jackline.events import LanesLearned, ServiceNoted
+from jackline.journal import Journal, JournalReader, JournalSettings
+from jackline.journal.records import CALLS
+from jackline.journal.retention import DAY
+from jackline.journal.store import Store
+from tests.journal import made
+
+BITES = replace(made.AT_ONCE, sweep_seconds=0.0, sweep_records=100)
+
+
+def _swept(journal: Journal) -> None:
+    made.written(journal)
+    while journal._writer._more_to_sweep:
+        made.written(journal)
+
+
+def test_what_is_older_than_its_days_is_forgotten_in_every_table_and_no_younger_one(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "journal.db"
+    now = made.NOON
+    with Journal(path, settings=replace(BITES, keep_days=2), wall=lambda: now) as journal:
+        for hours in range(96):
+            at = made.NOON + hours * 3600
+            journal.announce(made.call(hours, at=at))
+            journal.announce(made.attempt(hours, at=at))
+            journal.announce(made.change(at=at))
+            journal.announce(ServiceNoted(at, "noted"))
+        journal.announce(LanesLearned(made.NOON, b"old but the latest"))
+        made.written(journal)
+        assert len(made.kept_calls(path)) == 96
+        now = made.NOON + 3 * DAY
+        _swept(journal)
+    with JournalReader(path) as reader:
+        assert made.kept_numbers(path) == list(range(24, 96))
+        ends = {
+            min(kept.at for kept in reader.failed_attempts(0, made.FOREVER, 1000)),
+            min(kept.at for kept in reader.lane_changes(0)),
+            min(kept.at for kept in reader.notes(0)),
+        }
+        assert ends == {made.NOON + DAY}
+        assert reader.lane_memory() == (made.NOON, b"old but the latest")
+
+
+def test_one_bite_is_small_and_tells_whether_another_should_follow(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    with closing(Store(path, replace(BITES, keep_days=1))) as store:
+        store.write({CALLS: [made.call(n, at=made.NOON + n) for n in range(450)]})
+        assert not store.sweep(made.NOON)
+        for left, more in ((350, True), (250, True), (150, True), (50, True), (0, False)):
+            assert store.sweep(made.NOON + 2 * DAY) is more
+            assert made.kept_numbers(path) == list(range(450 - left, 450))
+
+
+def test_bites_follow_one_another_by_themselves(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    now = made.NOON
+    with Journal(path, settings=replace(BITES, keep_days=1), wall=lambda: now) as journal:
+        for number in range(450):
+            journal.announce(made.call(number))
+        made.written(journal)
+        now = made.NOON + 2 * DAY
+        journal.announce(made.call(450, at=now))
+        made.until(journal, lambda: made.kept_numbers(path) == [450])
+
+
+def test_when_space_is_short_the_oldest_go_and_the_file_shrinks(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    roomy = JournalSettings(flush_seconds=0.0)
+    with Journal(path, settings=roomy, wall=lambda: made.NOON) as journal:
+        for number in range(20_000):
+            journal.announce(made.call(number, at=made.NOON + number))
+            journal.announce(made.attempt(number, at=made.NOON + number))
+    before = path.stat().st_size
+    keep = before // 4
+    with Journal(path, settings=replace(BITES, keep_bytes=keep), wall=lambda: made.NOON) as journal:
+        _swept(journal)
+    assert path.stat().st_size <= keep
+    kept = made.kept_numbers(path)
+    assert kept == list(range(kept[0], 20_000))
+    assert len(kept) > 20_000 // 8
+    with JournalReader(path) as reader:
+        # One moment for all tables, give or take a bite.
+        oldest = reader.failed_attempts(0, made.FOREVER, 100_000)[-1].at
+        assert abs(oldest - (made.NOON + kept[0])) <= BITES.sweep_records
+
+
+def test_a_single_record_larger_than_all_room_does_not_keep_the_sweep_busy(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    settings = replace(BITES, keep_bytes=100_000)
+    with Journal(path, settings=settings, wall=lambda: made.NOON) as journal:
+        journal.announce(LanesLearned(made.NOON, b"x" * 400_000))
+        _swept(journal)
+        assert journal.health.ok
+    with JournalReader(path) as reader:
+        assert reader.lane_memory() == (made.NOON, b"x" * 400_000)

@@ -1,0 +1,56 @@
+"""A journal of any earlier version is brought to the newest, whole or not at all."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from jackline.journal import Journal, JournalSettings
+from jackline.journal.schema import MIGRATIONS, VERSION, migrate, version_of
+from jackline.journal.store import Store
+from tests.journal import made
+
+NEXT = (*MIGRATIONS, ("ALTER TABLE calls ADD COLUMN mood TEXT", "CREATE TABLE moods (name TEXT)"))
+BROKEN = (*MIGRATIONS, ("CREATE TABLE moods (name TEXT)", "CREATE TABLE calls (twice)"))
+
+
+def _file(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(path, isolation_level=None)
+
+
+def _columns(file: sqlite3.Connection, table: str) -> list[str]:
+    return [row[1] for row in file.execute(f"PRAGMA table_info({table})")]
+
+
+def test_an_older_journal_is_migrated_and_keeps_its_records(tmp_path: Path) -> None:
+    with Journal(tmp_path / "journal.db") as journal:
+        journal.announce(made.call(1))
+    with closing(_file(tmp_path / "journal.db")) as file:
+        migrate(file, NEXT)
+        assert version_of(file, len(NEXT)) == VERSION + 1
+        assert "mood" in _columns(file, "calls")
+        assert file.execute("SELECT call, mood FROM calls").fetchall() == [("call-1", None)]
+        migrate(file, NEXT)
+
+
+def test_a_step_that_fails_leaves_the_journal_as_it_was(tmp_path: Path) -> None:
+    with Journal(tmp_path / "journal.db"):
+        pass
+    with closing(_file(tmp_path / "journal.db")) as file:
+        with pytest.raises(sqlite3.OperationalError, match="already exists"):
+            migrate(file, BROKEN)
+        assert version_of(file) == VERSION
+        assert _columns(file, "moods") == []
+        assert not file.in_transaction
+
+
+def test_the_file_runs_in_the_mode_that_its_promises_rest_on(tmp_path: Path) -> None:
+    normal, incremental = 1, 2
+    with closing(Store(tmp_path / "journal.db", JournalSettings())) as store:
+        run = store._connection.execute
+        assert run("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert run("PRAGMA synchronous").fetchone() == (normal,)
+        assert run("PRAGMA auto_vacuum").fetchone() == (incremental,)

@@ -1,0 +1,85 @@
+"""Reaching a name by whichever of its addresses answers first."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jackline.upstream.racing import Place, connected_socket, first_connected, taking_turns
+from tests.upstream.conftest import Run
+
+# TEST-NET-1: nothing there ever answers, or the machine says at once that it has no way there.
+SILENT: Place = (socket.AF_INET, ("192.0.2.1", 9))
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+        return port
+
+
+@given(families=st.lists(st.sampled_from([socket.AF_INET, socket.AF_INET6]), max_size=8))
+def test_families_take_turns_beginning_with_the_first(families: list[int]) -> None:
+    places: list[Place] = [(family, (f"h{n}", n)) for n, family in enumerate(families)]
+    turns = taking_turns(places)
+    assert sorted(turns) == sorted(places)
+    for family in set(families):
+        ours = [place for place in turns if place[0] == family]
+        assert ours == [place for place in places if place[0] == family]
+    fewer = min(families.count(family) for family in set(families)) if families else 0
+    both = [place[0] for place in turns[: 2 * fewer]]
+    if len(set(families)) == 2:
+        assert both == [families[0], *both[1:2]] * fewer
+
+
+@pytest.mark.parametrize("before", [0, 1, 3])
+def test_an_address_that_refuses_or_is_silent_does_not_keep_from_the_next(
+    run: Run, before: int
+) -> None:
+    async def main() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            good: Place = (socket.AF_INET, listening.getsockname())
+            dead: Place = (socket.AF_INET, ("127.0.0.1", free_port()))
+            for bad in (dead, SILENT):
+                sock = await first_connected([*[bad] * before, good, bad])
+                assert sock.getpeername() == good[1]
+                sock.close()
+
+    run(main())
+
+
+def test_when_all_refuse_the_first_error_is_told(run: Run) -> None:
+    async def main() -> None:
+        port = free_port()
+        places: list[Place] = [(socket.AF_INET, (f"127.0.0.{n}", port)) for n in (1, 2, 3)]
+        with pytest.raises(ConnectionRefusedError, match=r"127\.0\.0\.1"):
+            await first_connected(places)
+
+    run(main())
+
+
+def test_giving_up_leaves_no_task_and_no_socket(run: Run) -> None:
+    async def main() -> None:
+        before = asyncio.all_tasks()
+        task = asyncio.create_task(first_connected([SILENT, SILENT, SILENT]))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises((asyncio.CancelledError, OSError)):
+            await task
+        assert asyncio.all_tasks() == before
+
+    run(main())
+
+
+def test_a_name_is_looked_up(run: Run) -> None:
+    async def main() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            port = listening.getsockname()[1]
+            with await connected_socket("localhost", port) as sock:
+                assert sock.getpeername()[1] == port
+
+    run(main())
