@@ -14,8 +14,14 @@ from enum import Enum
 
 from jackline.failures import Failure, Observation, classify
 from jackline.lanes import Call as LaneCall
-from jackline.lanes import Decision, LaneController, LaneSettings, Settings, Usage
-from jackline.lanes.remaining import RemainingWork
+from jackline.lanes import (
+    Decision,
+    LaneController,
+    LaneSettings,
+    RemainingWork,
+    Settings,
+    Usage,
+)
 from jackline.simulator.calendar import DEFAULT_EPOCH
 from lanes_bench.crew import Call
 from lanes_bench.policy import Attempt, Desk, Ill, Policy, Trouble

@@ -12,6 +12,8 @@ import dataclasses
 import pytest
 
 from jackline.simulator.exchange import Accepted, Bytes, Completed
+from lanes_bench.crew import Call
+from lanes_bench.jackline_policy import Jackline, names_of
 from lanes_bench.measures import Outcome, fairness, percentile
 from lanes_bench.oracle import WITH_BUCKETS, WITHOUT_BUCKETS, Manner, Schedule, best_makespan
 from lanes_bench.policies import POLICIES
@@ -98,6 +100,17 @@ def test_the_controller_finishes_and_surfaces_nothing(scenario: str) -> None:
     assert not run.stuck
     assert run.surfaced == 0
     assert run.into_wall == 0 or scenario == "U3blind"
+
+
+def test_the_phases_are_seen_without_being_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Told(Jackline):
+        def _remaining(self, call: Call) -> float:
+            names = names_of(call)
+            return self._work.asks(self._now(), *names, stage=call.agent.plan.phase)
+
+    seen = outcome("U5conc", "jackline")
+    monkeypatch.setitem(POLICIES, "jackline", Told)
+    assert same(outcome("U5conc", "jackline")) == same(seen)
 
 
 def test_the_table_has_a_row_for_each_policy_and_the_verdicts_count_every_run() -> None:

@@ -283,7 +283,10 @@ def test_junk_never_raises_and_is_asked_again(junk: bytes, mode: Mode) -> None:
     assert stitch.broke() == AskAgain()
 
 
-NEXT_BLOCK = event("content_block_start", index=2, content_block={"type": "text", "text": ""})
+NEXT_BLOCK = [
+    event("content_block_start", index=2, content_block={"type": "text", "text": ""}),
+    event("content_block_stop", index=2),
+]
 OTHER_DELTA = event("content_block_delta", index=1, delta={"type": "text_delta", "text": "x"})
 OTHER_STOP = event("content_block_stop", index=1)
 BEFORE = answered([text("Hello"), tool("T", x=1)], "tool_use").events
@@ -298,7 +301,7 @@ BEFORE = answered([text("Hello"), tool("T", x=1)], "tool_use").events
         pytest.param([BEFORE[0], *BEFORE], id="a second message_start"),
         pytest.param([BEFORE[0], *BEFORE[5:]], id="indexes that begin with 1"),
         pytest.param(BEFORE[1:], id="no message_start"),
-        pytest.param([*BEFORE[:-1], NEXT_BLOCK, BEFORE[-1]], id="content after the stop reason"),
+        pytest.param([*BEFORE[:-1], *NEXT_BLOCK, BEFORE[-1]], id="content after the stop reason"),
         pytest.param([*BEFORE[:3], OTHER_DELTA, *BEFORE[3:]], id="a delta of another block"),
         pytest.param([*BEFORE[:4], OTHER_DELTA, *BEFORE[4:]], id="a late delta of another block"),
         pytest.param([*BEFORE[:3], OTHER_STOP, *BEFORE[5:]], id="the end of another block"),
@@ -332,10 +335,13 @@ def test_live_keeps_only_the_head_back_until_content_begins() -> None:
 
 def test_a_comment_in_front_of_a_delta_changes_nothing_wherever_it_is_cut() -> None:
     events = ANSWERS["text"].events
-    commented = b"".join([*events[:4], b": a comment\n" + events[4], *events[5:]])
+    before, after = b"".join(events[:4]), b"".join(events[5:])
+    commented = b": a comment\n" + events[4]
     for cut in range(len(commented)):
         stitch = Stitch("live", keeps_text=False)
+        stitch.feed(before)
         assert stitch.feed(commented[:cut]) + stitch.feed(commented[cut:]) == commented
+        assert stitch.feed(after) == after
 
 
 def test_the_end_of_a_live_message_waits_for_its_message_stop() -> None:
@@ -495,3 +501,34 @@ def test_an_event_too_large_to_be_real_breaks_the_attempt() -> None:
         assert stitch.feed(chunk) == b""
     assert stitch.broken
     assert stitch.broke() == AskAgain()
+
+
+def test_after_an_error_nothing_passes_any_more() -> None:
+    events = ANSWERS["text"].events
+    stitch = Stitch("live", keeps_text=False)
+    stitch.feed(b"".join(events[:4]))
+    assert stitch.feed(events[4]) == events[4]
+    assert stitch.feed(event("error", error=OVERLOADED)) == b""
+    assert stitch.feed(events[5]) == b""
+
+
+def test_a_second_name_behind_a_carriage_return_is_seen() -> None:
+    events = ANSWERS["text"].events
+    stitch = Stitch("live", keeps_text=False)
+    stitch.feed(b"".join(events[:4]))
+    assert stitch.feed(events[4].replace(b"\n\n", b"\revent: message_stop\n\n")) == b""
+    assert stitch.broken
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_begins_after_the_stop_reason_must_be_message_stop(mode: Mode) -> None:
+    stitch = Stitch(mode)
+    stitch.feed(b"".join(ANSWERS["text"].events[:-1]) + b"event: err")
+    assert not isinstance(stitch.broke(), Close)
+
+
+def test_a_servers_tool_does_not_let_go_of_what_block_mode_keeps() -> None:
+    stitch = Stitch("block")
+    assert [stitch.feed(one) for one in ANSWERS["server tools"].events[:-1]].count(b"") == len(
+        ANSWERS["server tools"].events[:-1]
+    )

@@ -6,13 +6,16 @@ whoever runs the tests is read or written.
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -87,7 +90,7 @@ class Place:
         """`jackline up` in the foreground."""
         self.folder.mkdir(parents=True, exist_ok=True)
         log = self.folder / "stderr.txt"
-        with log.open("ab") as errors:
+        with log.open("wb") as errors:
             process = subprocess.Popen(
                 [sys.executable, "-m", "jackline", "up", *arguments],
                 env={**os.environ, "TZ": "UTC", "PYTHONUTF8": "1", **self.env},
@@ -97,7 +100,7 @@ class Place:
             )
         running = Up(process, log)
         try:
-            until(lambda: self.answers() or process.poll() is not None, "the gateway")
+            until(lambda: b"jackline down" in log.read_bytes() or process.poll(), "the gateway")
             assert process.poll() is None, log.read_text()
             yield running
         finally:
@@ -137,6 +140,23 @@ class Up:
 
     def code(self) -> int:
         return self.process.wait(PATIENCE)
+
+
+class Calling(threading.Thread):
+    """A call in a thread of its own; `got` or `error` says what came of it."""
+
+    def __init__(self, url: str, *, path: str = "/v1/messages", stream: bool = False) -> None:
+        super().__init__(daemon=True)
+        self._call = lambda: call(url, path=path, stream=stream)
+        self.got: Called | None = None
+        self.error: Exception | None = None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            self.got = self._call()
+        except (OSError, http.client.HTTPException) as error:
+            self.error = error
 
 
 def call(url: str, *, path: str = "/v1/messages", stream: bool = False, **more: Any) -> Called:

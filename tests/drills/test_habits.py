@@ -91,7 +91,7 @@ def test_a_subscriber_never_retries_a_429() -> None:
 
 
 def test_a_told_wait_is_kept() -> None:
-    told = Fail(429, "rate_limit_error", "x", {"retry-after": "1"})
+    told = Fail(429, "rate_limit_error", "x", {"retry-after": "20"})
     record, ledger = meet([Rule(told, call=0)], speed=20.0)
     assert (record.end, len(ledger)) == (End.FINISHED, 2)
     first, second = ledger

@@ -125,6 +125,11 @@ def test_other_methods_and_versions_are_refused(line: bytes, status: int) -> Non
     assert run(refused(line + b"\r\n" + HOST + b"\r\n" + SMUGGLED)) == (status, [])
 
 
+def test_a_head_with_bare_line_feeds_is_refused_at_once_and_not_waited_for() -> None:
+    assert run(refused(b"GET / HTTP/1.1\nHost: a\n\n")) == (400, [])
+    assert run(refused(b"GET / HTTP/1.1\r", b"\nHost: a\r\n", b"\n")) == (400, [])
+
+
 def test_empty_lines_before_a_request_are_overlooked() -> None:
     async def main() -> None:
         async with listening(echo) as listener, client_of(listener) as client:

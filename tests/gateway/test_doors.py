@@ -112,6 +112,7 @@ def test_the_real_port_counts_where_any_was_asked_for() -> None:
         (b"Origin", b"http://127.0.0.1:8766/", False),
         (b"Origin", b"http://127.0.0.1:8766 http://evil.example", False),
         (b"Origin", b"file://", False),
+        (b"Origin", b"file://127.0.0.1:8766", False),
         (b"Sec-Fetch-Site", b"same-origin", True),
         (b"Sec-Fetch-Site", b"none", True),
         (b"Sec-Fetch-Site", b"same-site", False),

@@ -78,7 +78,9 @@ def compare(folder: Path, raw: bytes, answer: bytes) -> Got:
 
 
 ODD_BODY = (
-    b'{ "model" :\t"' + MODEL.encode() + b'","zukunft":{"b":[1e400,-0.0],"a":"\\u00e9\xc3\xa9"},\r\n'
+    b'{ "model" :\t"'
+    + MODEL.encode()
+    + b'","zukunft":{"b":[1e400,-0.0],"a":"\\u00e9\xc3\xa9"},\r\n'
     b'"messages":[{"role":"user","content":"hi","unknown_of_message":null}],"max_tokens":7}  \n'
 )
 
@@ -88,7 +90,7 @@ def test_bodies_and_headers_pass_unchanged_in_both_directions(tmp_path: Path) ->
         200,
         whole(future={"x": [1.50, None]}) + b" \n",
         (b"content-TYPE", b"application/json"),
-        (b"X-Vendor-Unknown", b"a, b;c=\"d\""),
+        (b"X-Vendor-Unknown", b'a, b;c="d"'),
         (b"anthropic-ratelimit-requests-limit", b"4000"),
         (b"Set-Cookie", b"one=1"),
         (b"Set-Cookie", b"two=2"),
@@ -114,7 +116,9 @@ def test_bodies_and_headers_pass_unchanged_in_both_directions(tmp_path: Path) ->
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422])
 def test_the_vendors_refusals_reach_the_client_as_they_are(tmp_path: Path, status: int) -> None:
-    body = b'{"type":"error","error":{"type":"some_error","message":"no \xe2\x80\x94 ever"},"x":1}\n'
+    body = (
+        b'{"type":"error","error":{"type":"some_error","message":"no \xe2\x80\x94 ever"},"x":1}\n'
+    )
     answer = http(status, body, JSON, (b"x-should-retry", b"false"), (b"request-id", b"req_9"))
     got = compare(tmp_path, request(body=question()), answer)
     assert got.header(b"x-jackline-attempts") == b"1"
@@ -340,7 +344,9 @@ def test_a_chunked_request_arrives_whole(tmp_path: Path, target: bytes) -> None:
 def test_a_chunked_answer_arrives_whole(tmp_path: Path, target: bytes) -> None:
     body = whole()
     pieces = b"".join(b"%x\r\n%b\r\n" % (len(p), p) for p in (body[:50], body[50:]))
-    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    head = (
+        b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
     answer = head + pieces + b"0\r\n\r\n"
     _, (_, got) = run(both_ways(tmp_path, request(b"POST", target, question()), answer))
     assert (got.status, got.body) == (200, body)
@@ -370,7 +376,11 @@ def streamed(*events: bytes) -> bytes:
 def block(index: int, kind: str, start: dict[str, object], delta: dict[str, object]) -> list[bytes]:
     return [
         event(
-            {"type": "content_block_start", "index": index, "content_block": {"type": kind, **start}}
+            {
+                "type": "content_block_start",
+                "index": index,
+                "content_block": {"type": kind, **start},
+            }
         ),
         event({"type": "ping"}),
         event({"type": "content_block_delta", "index": index, "delta": delta, "unknown": [1]}),
@@ -516,6 +526,7 @@ def test_what_is_too_large_is_refused_and_never_sent(
 
 
 # --- leaving ----------------------------------------------------------------------------------
+
 
 @pytest.mark.parametrize("target", [b"/v1/messages", b"/v1/files"])
 @pytest.mark.parametrize("begun", [False, True])

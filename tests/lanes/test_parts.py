@@ -156,6 +156,62 @@ def test_more_remaining_work_goes_first_and_waiting_long_overtakes() -> None:
     assert sent[0].call == 103
 
 
+OUTPUT_LIMIT = 6_000
+OUTPUT_HEADERS = {
+    "anthropic-ratelimit-output-tokens-limit": str(OUTPUT_LIMIT),
+    "anthropic-ratelimit-output-tokens-remaining": "700",
+}
+
+
+def promising() -> tuple[LaneController, list[int]]:
+    """A lane with 700 tokens of output left and 100 a second, and the permits in flight on it."""
+    world = controller()
+    sends = world.submit(NOW, Call(0, ("opus",))).sends
+    world.first_byte(NOW, sends[0].permit, OUTPUT_HEADERS)
+    for number in range(1, 30):
+        sends += world.submit(NOW, Call(number, ("opus",))).sends
+    return world, [send.permit for send in sends]
+
+
+def test_output_that_comes_in_while_answers_are_written_may_be_promised() -> None:
+    world, permits = promising()
+    lane = world.lanes["opus"]
+    promised = sum(attempt.expected_output for attempt in lane.attempts.values())
+    refill = lane.buckets["output"].rate * lane._average_service
+    assert len(permits) > 2, "not only what the bucket holds"
+    assert len(permits) < lane.window.limit(), "and not all that the window has room for"
+    assert promised <= 700 + refill + lane._average_output
+
+
+def test_nothing_is_sent_while_the_output_bucket_holds_less_than_an_answer() -> None:
+    world, permits = promising()
+    sent = world.finished(NOW + 1, permits[0], Usage(0, 600)).sends
+    assert not sent, "700 tokens and a second's refill, less 600"
+    for second in range(2, 4):
+        assert not world.tick(NOW + second).sends
+    assert world.tick(NOW + 6).sends
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4_000), st.floats(0, 10)), max_size=60))
+def test_what_was_promised_is_what_is_in_flight(steps: list[tuple[int, int, float]]) -> None:
+    world, _ = promising()
+    lane, now = world.lanes["opus"], NOW
+    for what, output, pause in steps:
+        now += pause
+        if permit := next(iter(lane.attempts), 0):
+            if what == 0:
+                world.finished(now, permit, Usage(0, output))
+            elif what == 1:
+                world.first_byte(now, permit, OUTPUT_HEADERS)
+            elif what == 2:
+                world.failed(now, permit, made.throttled())
+            else:
+                world.aborted(now, lane.attempts[permit].call.id)
+        world.tick(now)
+        expected = sum(attempt.expected_output for attempt in lane.attempts.values())
+        assert lane._promised == pytest.approx(expected)
+
+
 def test_a_wall_of_the_account_parks_its_other_models_too() -> None:
     draw = random.Random(1).random  # noqa: S311
     world = LaneController(

@@ -27,6 +27,11 @@ def seen(lengths: list[int]) -> ChainLengths:
     return chains
 
 
+def after(chains: ChainLengths, made: int) -> float:
+    expected = chains.expected_after()
+    return expected[min(made, len(expected) - 1)]
+
+
 def one_call(work: RemainingWork, now: float, session: str, agent: str) -> float:
     """A call that takes ten seconds; what is expected behind it."""
     expected = work.asks(now, session, agent)
@@ -47,7 +52,7 @@ def test_expectations_are_never_negative_nor_beyond_the_longest_chain(
     lengths: list[int], made: int
 ) -> None:
     longest = max([40, *lengths])
-    assert 0 <= seen(lengths).expected_after(made) <= longest + 1
+    assert 0 <= after(seen(lengths), made) <= longest + 1
 
 
 @pytest.mark.parametrize("length", [1, 7, 40, 90])
@@ -55,7 +60,7 @@ def test_expectations_are_never_negative_nor_beyond_the_longest_chain(
 def test_many_chains_of_one_length_are_believed(length: int, made: int) -> None:
     chains = seen([length] * 2_000)
     if made <= length:
-        assert chains.expected_after(made) == pytest.approx(length - made, rel=0.05, abs=0.5)
+        assert after(chains, made) == pytest.approx(length - made, rel=0.05, abs=0.5)
 
 
 @pytest.mark.parametrize("made", [0, 5, 20, 35])
@@ -63,12 +68,12 @@ def test_the_expectation_is_the_mean_of_what_chains_that_came_so_far_had_left(ma
     draw = random.Random(3)  # noqa: S311 -- seeded, so that tests repeat
     lengths = [draw.randint(5, 40) for _ in range(3_000)]
     left = [length - made for length in lengths if length >= made]
-    assert seen(lengths).expected_after(made) == pytest.approx(sum(left) / len(left), rel=0.05)
+    assert after(seen(lengths), made) == pytest.approx(sum(left) / len(left), rel=0.05)
 
 
 def test_where_long_chains_tend_to_become_longer_the_advanced_go_first() -> None:
     chains = seen([2] * 900 + [30] * 100)
-    assert chains.expected_after(10) > chains.expected_after(1)
+    assert after(chains, 10) > after(chains, 1)
 
 
 def test_the_next_stage_begins_when_a_new_agent_comes_while_nobody_asks() -> None:
@@ -89,23 +94,34 @@ def test_a_stage_that_is_told_is_believed() -> None:
 
 
 def test_an_agent_silent_for_long_has_ended_and_one_that_asks_again_has_not() -> None:
-    work, untouched = RemainingWork(), ChainLengths().expected_after(1)
+    work, untouched = RemainingWork(), after(ChainLengths(), 1)
     crowd = [str(number) for number in range(200)]
     side_by_side(work, 0, "docs", crowd)
     work.asks(50, "tests", "z")
-    assert work.chains.expected_after(1) > untouched / 2, "their tools may still be running"
+    assert after(work.chains, 1) > untouched / 2, "their tools may still be running"
     work.asks(500, "tests", "y")
-    ended = work.chains.expected_after(1)
+    ended = after(work.chains, 1)
     assert ended < untouched / 2
     side_by_side(work, 600, "docs", crowd)
-    assert work.chains.expected_after(1) > ended
+    assert after(work.chains, 1) > ended
 
 
 def test_what_a_call_and_the_pause_after_it_take_is_learned() -> None:
     work = RemainingWork()
     for number in range(2_000):
-        one_call(work, 40.0 * number, "docs", "a")
-    assert work.cycle == pytest.approx(40, rel=0.1)
+        agent = str(number // 10)
+        work.asks(40.0 * number, "docs", agent)
+        work.answered(40.0 * number + 10, "docs", agent, 10.0)
+    assert work.cycle == pytest.approx(40, rel=0.25)
+
+
+def test_what_is_believed_changes_only_when_twice_as_much_is_known() -> None:
+    work, beliefs = RemainingWork(), set()
+    for number in range(1_000):
+        for turn in range(1 + number % 5):
+            one_call(work, 200.0 * number + 20 * turn, "docs", str(number))
+        beliefs.add(tuple(work.calls_after))
+    assert 3 <= len(beliefs) <= 7, "about as often as 40 doubles up to a thousand"
 
 
 def test_sessions_are_forgotten_after_a_day() -> None:

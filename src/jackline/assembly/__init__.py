@@ -1,11 +1,26 @@
 """Wire one running process; the only place that constructs the rooms.
 
-Laws: (1) what is opened is closed again, in reverse order, however the process ends in good order.
+Laws: (1) what is opened is closed again, in reverse order, however the process ends in good order;
+(2) commands that only look for a gateway do not load one.
 Not here: what the parts do (the rooms below), the command line (cli/).
 """
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from jackline.assembly.addresses import local_url
-from jackline.assembly.service import CannotListenError, Service
 from jackline.assembly.state_dir import Running, StateDir
 
+if TYPE_CHECKING:
+    from jackline.assembly.service import CannotListenError, Service
+
 __all__ = ["CannotListenError", "Running", "Service", "StateDir", "local_url"]
+
+
+def __getattr__(name: str) -> object:
+    """Load the whole house when it is asked for."""
+    if name not in ("CannotListenError", "Service"):
+        raise AttributeError(f"module 'jackline.assembly' has no attribute {name!r}")
+    return getattr(import_module("jackline.assembly.service"), name)

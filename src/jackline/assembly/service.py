@@ -3,7 +3,7 @@
 Laws: (1) nothing is open before all is well: a taken port leaves no journal behind; (2) while it
 stops, running calls finish and new ones are told to come back, then what was learned is kept; (3) a
 changed configuration is taken up without dropping a call; (4) a state folder that cannot be written
-to is told, and stops no traffic.
+to is told, and stops no traffic; (5) no request is looked at before what was known is known again.
 Not here: signals, the background process (cli/up.py).
 """
 
@@ -33,6 +33,7 @@ from jackline.errors import BadConfigError, JournalError
 from jackline.events import AttemptFailed, Event, LaneChanged, ServiceNoted
 from jackline.gateway.control_paths import ControlPaths
 from jackline.gateway.desk import Desk
+from jackline.gateway.exchange import Exchange
 from jackline.gateway.holding import look_after
 from jackline.gateway.lane_book import LaneBook, shown
 from jackline.gateway.listening import Listener
@@ -41,7 +42,7 @@ from jackline.gateway.settings import UpstreamSettings
 from jackline.gateway.telling import picture
 from jackline.journal import Journal, JournalReader
 from jackline.lanes import LaneController
-from jackline.upstream import HttpUpstream, Origin
+from jackline.upstream import HttpUpstream, Origin, proxy_from_environment
 
 _log = logging.getLogger("jackline")
 # How often a gateway that stops looks whether its calls have ended.
@@ -76,6 +77,8 @@ class Service:
         self._started = self._clock.wall()
         self._memory_due = False
         self._patient = True
+        # Requests that came before all was well.
+        self._early: list[Exchange] = []
 
     @property
     def url(self) -> str:
@@ -94,6 +97,7 @@ class Service:
             await self._stack.aclose()
             await self._listener.close(0)
             raise
+        self._let_in()
         return self
 
     async def __aexit__(
@@ -148,7 +152,8 @@ class Service:
         }
         orders = {b"/_jackline/stop": self._stop}
         router = Router(self.desk, self._upstream, ControlPaths(readings, orders, self._token))
-        self._listener = Listener(settings, router.handle)
+        self._router = router
+        self._listener = Listener(settings, self._early.append)
         router.stopping = self._listener
 
     async def _open(self) -> None:
@@ -173,6 +178,14 @@ class Service:
             self._keep(watcher.run())
         self._tell_running()
         self._announce(ServiceNoted(self._clock.wall(), "started", self.url))
+
+    def _let_in(self) -> None:
+        """Take requests, those first that came while the port was open and we were not ready."""
+        self._listener.handle = self._router.handle
+        for exchange in self._early:
+            if not exchange.gone:
+                self._router.handle(exchange)
+        self._early.clear()
 
     def _keep(self, work: Coroutine[object, object, None]) -> None:
         """Run a task for as long as the service runs; its failure is logged, not lost."""
@@ -306,7 +319,8 @@ class Service:
 
 
 def _origin(given: UpstreamSettings) -> Origin:
-    return Origin(given.url, proxy=given.proxy, ca_file=given.ca_file)
+    proxy = given.proxy or proxy_from_environment(given.url, os.environ)
+    return Origin(given.url, proxy=proxy, ca_file=given.ca_file)
 
 
 def _hour(moment: float, clock: Clock) -> str:

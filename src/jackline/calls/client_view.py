@@ -14,7 +14,7 @@ import msgspec
 
 from jackline.dialects.anthropic_answer import block_stop, closing_events
 from jackline.dialects.anthropic_stream import BLOCK_DELTA, BLOCK_START, BLOCK_STOP, MESSAGE_START
-from jackline.dialects.sse import data_of
+from jackline.dialects.sse import EventSplitter, data_of
 
 LONGEST_PREFILL = 1024 * 1024
 
@@ -66,10 +66,10 @@ class ClientView:
         self._text = io.StringIO() if keeps_text else None
 
     def saw(self, name: bytes, event: bytes, block_type: str) -> None:
-        """Take note of an event that goes out."""
+        """Take note of an event that goes out, or of deltas that go out together."""
         if name == BLOCK_DELTA:
             if self.listening:
-                self.heard(event)
+                self._heard_all(event)
         elif name == BLOCK_START:
             self.blocks += 1
             self.open_type = block_type
@@ -77,13 +77,22 @@ class ClientView:
             self._only_text = self._only_text and block_type == "text"
             self.listening = block_type == "text"
             if self.listening and self._text is not None:
-                self.heard(event)
+                self._heard(event)
         elif name == BLOCK_STOP:
             self._block_ended()
         elif name == MESSAGE_START:
             self.started = True
 
-    def heard(self, event: bytes) -> None:
+    def _heard_all(self, deltas: bytes) -> None:
+        if deltas.count(b"\n") == 3:
+            self._heard(deltas)
+            return
+        splitter = EventSplitter()
+        for event in [*splitter.feed(deltas), splitter.rest]:
+            if event and self.listening:
+                self._heard(event)
+
+    def _heard(self, event: bytes) -> None:
         """Keep the words of a text block as long as they may be needed."""
         try:
             words = words_in(event)

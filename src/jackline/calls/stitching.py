@@ -20,7 +20,7 @@ What becomes of a broken attempt depends on what the client has (facts/client-wi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from jackline.calls.client_view import UNREADABLE, ClientView
 from jackline.calls.renumbering import Item, Renumbering
@@ -65,6 +65,14 @@ class BreakOff:
     """Cut the connection, so that the client asks again."""
 
 
+class _Held(NamedTuple):
+    """An event, or a run of deltas, that waits."""
+
+    name: bytes
+    data: bytearray
+    block_type: str
+
+
 Repair: TypeAlias = AskAgain | Close | Continue | BreakOff
 
 
@@ -104,7 +112,7 @@ class Stitch:
         self._splitter = EventSplitter()
         self._reader = AnthropicStreamReader()
         self._renumbering: Renumbering | None = None
-        self._held: list[Item] = []
+        self._held: list[_Held] = []
         self._held_bytes = 0
         # An open block has outgrown what may be kept back: the rest of it passes.
         self._letting_go = False
@@ -223,11 +231,17 @@ class Stitch:
         return self._letting_go or (name == BLOCK_STOP and reader.blocks[-1].type == "tool_use")
 
     def _hold(self, item: Item) -> None:
-        self._held.append(item)
-        self._held_bytes += len(item.event)
+        name, event, block_type = item
+        self._held_bytes += len(event)
+        if name == BLOCK_DELTA and self._held and self._held[-1].name == BLOCK_DELTA:
+            # Many small deltas are kept in one piece: apart they would take twice the memory.
+            self._held[-1].data.extend(event)
+        else:
+            self._held.append(_Held(name, bytearray(event), block_type))
 
     def _release(self, out: list[bytes]) -> None:
-        for name, event, block_type in self._held:
+        for name, data, block_type in self._held:
+            event = bytes(data)
             self._view.saw(name, event, block_type)
             out.append(event)
         self._held.clear()

@@ -20,11 +20,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
+import click
+
 from jackline.assembly import Running, StateDir, local_url
 from jackline.errors import JacklineError, UnreachableError
 from jackline.gateway.settings import ListenSettings
 
 _ASK_SECONDS = 5.0
+# Who answers at an address that nobody left word of may be anyone, and silent.
+_KNOCK_SECONDS = 1.0
 _START_SECONDS = 20.0
 _STOP_SECONDS = 60.0
 _LOOK_EVERY = 0.05
@@ -34,6 +38,11 @@ _NO_ANSWER = (OSError, ValueError, http.client.HTTPException)
 _DETACHED = sum(
     getattr(subprocess, name, 0) for name in ("DETACHED_PROCESS", "CREATE_NEW_PROCESS_GROUP")
 )
+
+
+def stranger(url: str) -> dict[str, object] | None:
+    """What a gateway that is not of our folder says of itself, if it is one."""
+    return hello(url, patience=_KNOCK_SECONDS)
 
 
 def find(state: StateDir, listen: ListenSettings | None = None) -> Running | None:
@@ -49,7 +58,7 @@ def find(state: StateDir, listen: ListenSettings | None = None) -> Running | Non
     if listen is None or listen.port == 0:
         return None
     url = local_url(listen.host, listen.port)
-    told = hello(url)
+    told = stranger(url)
     if told is None or told.get("state") != str(state.folder.absolute()):
         return None
     pid = told.get("process")
@@ -67,10 +76,10 @@ def find_lasting(state: StateDir, listen: ListenSettings) -> Running | None:
     return running
 
 
-def hello(url: str, token: str = "") -> dict[str, object] | None:
+def hello(url: str, token: str = "", patience: float = _ASK_SECONDS) -> dict[str, object] | None:
     """What the Jackline gateway at this address says of itself; None if there is none."""
     try:
-        told = _ask(f"{url}/", token)
+        told = _ask(f"{url}/", token, patience=patience)
     except _NO_ANSWER:
         return None
     return told if "jackline" in told else None
@@ -168,7 +177,9 @@ def _last_words(log: Path, begin: int) -> str:
     return (errors or lines or ["it said nothing"])[-1].removeprefix("error: ")
 
 
-def _ask(url: str, token: str = "", *, method: str = "GET") -> dict[str, object]:
+def _ask(
+    url: str, token: str = "", *, method: str = "GET", patience: float = _ASK_SECONDS
+) -> dict[str, object]:
     request = urllib.request.Request(  # noqa: S310 -- an address that our own gateway has written
         url,
         method=method,
@@ -176,7 +187,7 @@ def _ask(url: str, token: str = "", *, method: str = "GET") -> dict[str, object]
         headers={"x-jackline-control": token} if token else {},
     )
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(request, timeout=_ASK_SECONDS) as answer:
+    with opener.open(request, timeout=patience) as answer:
         told = json.load(answer)
     if not isinstance(told, dict):
         raise ValueError("not a gateway's answer")  # noqa: TRY004 -- the answer's value is wrong
@@ -188,3 +199,9 @@ def not_running(state: StateDir) -> JacklineError:
     return UnreachableError(
         f"no gateway runs for {state.folder}", next="start one with: jackline up"
     )
+
+
+def tell_next(url: str) -> None:
+    """Say what can be done with a gateway that runs."""
+    click.echo(f"next:  ANTHROPIC_BASE_URL={url} claude      (or: jackline claude)", err=True)
+    click.echo("       jackline status tells how it stands; jackline down ends it", err=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import sys
 import tempfile
 from collections.abc import AsyncIterator
@@ -59,7 +60,7 @@ async def _process(upstream: str, _pace: Pace, folder: Path) -> AsyncIterator[st
     nothing_set = folder / "jackline.toml"
     nothing_set.touch()
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "jackline", "up", "--port", "0", "--upstream", upstream),
+        *(sys.executable, "-m", "jackline", "up", "--port", _free_port(), "--upstream", upstream),
         *("--state", str(folder / "state"), "--config", str(nothing_set)),
         env={name: value for name, value in os.environ.items() if "JACKLINE_" not in name},
         stdin=asyncio.subprocess.DEVNULL,
@@ -79,6 +80,12 @@ async def _process(upstream: str, _pace: Pace, folder: Path) -> AsyncIterator[st
             reading.cancel()
     finally:
         await stop(process)
+
+
+def _free_port() -> str:
+    """A port that nobody listens on at this moment."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return str(listening.getsockname()[1])
 
 
 async def _told_url(log: asyncio.StreamReader) -> str:

@@ -9,7 +9,7 @@ Not here: the clients (fleet.py, claude_fleet.py), opening the gateway (gateway_
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -177,9 +177,7 @@ class DrillRun:
         for part in self._drill.parts:
             bare, jackline = (self._sides[part.name, side] for side in Side)
             if self._means.speed == 1.0:
-                async with asyncio.TaskGroup() as group:
-                    group.create_task(bare.run())
-                    group.create_task(jackline.run())
+                await _both(bare.run(), jackline.run())
             else:
                 await bare.run()
                 await jackline.run()
@@ -203,3 +201,13 @@ class DrillRun:
     def _begun(self, part: Part, side: Side) -> Figures | None:
         run = self._sides[part.name, side]
         return None if run.fleet is None else run.figures()
+
+
+async def _both(one: Coroutine[None, None, None], other: Coroutine[None, None, None]) -> None:
+    """Run two at once; the failure of one ends the other and is told as it is."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(one)
+            group.create_task(other)
+    except ExceptionGroup as failed:
+        raise failed.exceptions[0] from failed

@@ -31,7 +31,7 @@ from jackline.gateway.lane_book import LaneBook
 from jackline.gateway.messages import MessagesCall
 from jackline.gateway.returning import Returning, Who
 from jackline.gateway.settings import GatewaySettings, StreamMode
-from jackline.gateway.vendor_words import in_our_words, no_by_vendor
+from jackline.gateway.vendor_words import No, in_our_words, no_by_vendor
 from jackline.upstream.port import Headers, Message
 
 _OURS = b"x-jackline-"
@@ -62,6 +62,9 @@ class Desk:
         self._lanes = lanes
         self._announce = announce
         self._returning = Returning()
+        # Call ids are unique over restarts by their first part, and cheap by their second.
+        self._id_prefix = f"jl_{secrets.token_hex(4)}"
+        self._taken = 0
         self._open: dict[str, MessagesCall] = {}
         self._by_who: dict[Who, list[MessagesCall]] = {}
 
@@ -86,23 +89,20 @@ class Desk:
         now = self.now()
         who: Who | None = None
         since: float | None = None
-        call_id = f"jl_{secrets.token_hex(8)}"
+        call_id = self._new_id()
         if identity.session is not None:
             who = (identity.session, identity.agent)
             if self._joined(who, exchange):
                 return
             fate = self._returning.fate(who, body, now)
             if fate is not None:
-                no = no_by_vendor(fate)
-                exchange.respond(
-                    no.status, [*no.headers, (b"x-jackline-call", call_id.encode())], no.body
-                )
+                self._turn_away(exchange, no_by_vendor(fate), identity, facts, call_id)
                 return
             place = self._returning.place(who, body, now)
             if place is not None:
                 call_id, since = place.call, place.since
         if self.carrier.calls_waiting >= self.settings.limits.waiting_calls:
-            self._too_many(exchange)
+            self._turn_away(exchange, self._too_many(), identity, facts, call_id)
             return
         lane = self._lane(facts.model or "unknown-model", exchange, now)
         request = Request(
@@ -128,10 +128,14 @@ class Desk:
         lane = self._lanes.lane(name, account, now)
         headers = forwarded(exchange.headers)
         message = Message(exchange.method, target, headers, exchange.body)
-        call_id = f"jl_{secrets.token_hex(8)}"
+        call_id = self._new_id()
         request = Request(call_id, message, (lane,), stream=False, hold=_SIDE_CALL_HOLD)
         identity = identify(exchange.header, tag)
         self._submit(MessagesCall(self, exchange, identity, name, request, now), None)
+
+    def _new_id(self) -> str:
+        self._taken += 1
+        return f"{self._id_prefix}{self._taken:06x}"
 
     def _submit(self, call: MessagesCall, who: Who | None) -> None:
         self._open[call.request.id] = call
@@ -224,11 +228,40 @@ class Desk:
             found.append((("tag", identity.tag), caps.tags[identity.tag]))
         return tuple(found)
 
-    def _too_many(self, exchange: Exchange) -> None:
+    def _too_many(self) -> No:
         most = self.settings.limits.waiting_calls
         words = f"{most} calls wait already, as many as limits.waiting_calls allows"
-        no = in_our_words(503, f"Jackline: {words}.", [(b"retry-after", b"30")])
-        exchange.respond(no.status, no.headers, no.body)
+        return in_our_words(503, f"Jackline: {words}.", [(b"retry-after", b"30")])
+
+    def _turn_away(
+        self, exchange: Exchange, no: No, identity: Identity, facts: RequestFacts, call_id: str
+    ) -> None:
+        """Answer a call that is not taken in at all."""
+        told = [*no.headers, (b"x-jackline-call", call_id.encode())]
+        exchange.respond(no.status, told, no.body)
+        event = CallEnded(
+            at=self.now(),
+            call=call_id,
+            outcome="refused",
+            lane="",
+            model=facts.model or "",
+            session=identity.session,
+            agent=identity.agent,
+            parent=identity.parent,
+            tag=identity.tag,
+            stream=facts.stream,
+            status=no.status,
+            attempts=0,
+            waited=0.0,
+            took=0.0,
+            request_id=None,
+            input_tokens=0,
+            output_tokens=0,
+            cache_read_tokens=0,
+            cache_write_tokens=0,
+        )
+        self.counts.count(event)
+        self._announce(event)
 
 
 def _facts(exchange: Exchange) -> RequestFacts:

@@ -78,11 +78,12 @@ class Router:
     def _forward(self, exchange: Exchange, path: bytes) -> None:
         tag, path = without_tag(path)
         target = path if not exchange.query else path + b"?" + exchange.query
-        if path == _MESSAGES and exchange.method == b"POST":
+        # Only the end is looked at: a prefix in the client's base URL is the upstream's business.
+        if path.endswith(_MESSAGES) and exchange.method == b"POST":
             self._desk.take(exchange, target, tag)
-        elif path == _COUNT_TOKENS and exchange.method == b"POST":
+        elif path.endswith(_COUNT_TOKENS) and exchange.method == b"POST":
             self._desk.take_side_call(exchange, target, tag, "count_tokens")
-        elif path == _MODELS and exchange.method == b"GET":
+        elif path.endswith(_MODELS) and exchange.method == b"GET":
             self._desk.take_side_call(exchange, target, tag, "models")
         else:
             lane = f"{self._desk.settings.upstream.name}/relay"

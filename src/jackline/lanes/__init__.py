@@ -8,6 +8,7 @@ Not here: what went wrong (failures/), sending and waiting (calls/).
 from jackline.lanes.controller import LaneController
 from jackline.lanes.decision import Abort, Call, Decision, Refuse, Send, Usage, Waiting
 from jackline.lanes.memory import export, restore
+from jackline.lanes.remaining import RemainingWork
 from jackline.lanes.settings import KnownLimits, LaneSettings, Settings
 from jackline.lanes.states import State
 
@@ -19,6 +20,7 @@ __all__ = [
     "LaneController",
     "LaneSettings",
     "Refuse",
+    "RemainingWork",
     "Send",
     "Settings",
     "State",

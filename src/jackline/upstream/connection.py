@@ -64,11 +64,6 @@ class Connection(asyncio.Protocol):
         self.idle_since = 0.0
 
     @property
-    def is_connected(self) -> bool:
-        """Whether there is a transport whose end will still be told."""
-        return self._transport is not None
-
-    @property
     def is_usable(self) -> bool:
         """Whether a request can be sent on it now."""
         transport = self._transport
@@ -144,8 +139,6 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Know what to write on."""
         self._transport = cast(asyncio.Transport, transport)
-        if self._is_left:
-            self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """Read the next bytes of the answer and tell what they hold."""

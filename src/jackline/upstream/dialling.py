@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import ssl
-from collections.abc import Callable
 
 from jackline.upstream.origin import Origin
 from jackline.upstream.proxying import Tunnel
-from jackline.upstream.racing import connected_socket
+from jackline.upstream.racing import connected_transport
 
 
 class Dialler:
@@ -27,12 +25,12 @@ class Dialler:
         self._origin = origin
         self._context: ssl.SSLContext | None = None
 
-    async def open(self, make: Callable[[], asyncio.Protocol]) -> None:
-        """Connect a protocol made by `make`; an OSError says why it could not be."""
+    async def open(self, protocol: asyncio.Protocol) -> None:
+        """Connect the protocol; an OSError says why it could not be."""
         origin = self._origin
         try:
             async with asyncio.timeout(origin.connect_seconds):
-                await self._open(make)
+                await self._open(protocol)
         except TimeoutError:
             where = origin.proxy_address or origin.address
             # Not chained: below it lies a cancellation, which would be taken for the client's.
@@ -41,35 +39,40 @@ class Dialler:
                 f" within {origin.connect_seconds:g} s"
             ) from None
 
-    async def _open(self, make: Callable[[], asyncio.Protocol]) -> None:
+    async def _open(self, protocol: asyncio.Protocol) -> None:
         origin = self._origin
         to = origin.proxy_address or origin.address
         context = self._tls() if origin.address.scheme == "https" else None
-        sock = await connected_socket(to.host, to.port)
-        if context is None:
-            await attached(make, sock)
-            return
-        tunnel = None if origin.proxy_address is None else Tunnel(origin)
-        transport = await attached(lambda: tunnel or asyncio.Protocol(), sock)
-        is_secured = False
+        transport = await connected_transport(to.host, to.port)
+        is_handed_over = False
         try:
-            if tunnel is not None:
-                await tunnel.opened
-            await self._secure(transport, make(), context)
-            is_secured = True
+            if context is not None and origin.proxy_address is not None:
+                await self._tunnel(transport)
+            secured = (
+                transport if context is None else await self._secured(transport, context, protocol)
+            )
+            if secured is None or secured.is_closing():
+                raise ConnectionResetError("connection reset before anything was sent")
+            if context is None:
+                secured.set_protocol(protocol)
+            protocol.connection_made(secured)
+            is_handed_over = True
         finally:
-            if not is_secured:
+            if not is_handed_over:
                 transport.abort()
 
-    async def _secure(
-        self, transport: asyncio.Transport, protocol: asyncio.Protocol, context: ssl.SSLContext
-    ) -> None:
-        secured = await asyncio.get_running_loop().start_tls(
+    async def _tunnel(self, transport: asyncio.Transport) -> None:
+        tunnel = Tunnel(self._origin)
+        transport.set_protocol(tunnel)
+        tunnel.connection_made(transport)
+        await tunnel.opened
+
+    async def _secured(
+        self, transport: asyncio.Transport, context: ssl.SSLContext, protocol: asyncio.Protocol
+    ) -> asyncio.Transport | None:
+        return await asyncio.get_running_loop().start_tls(
             transport, protocol, context, server_hostname=self._origin.address.host
         )
-        if secured is None:
-            raise ConnectionResetError("connection reset during the TLS handshake")
-        protocol.connection_made(secured)
 
     def _tls(self) -> ssl.SSLContext:
         if self._context is None:
@@ -77,24 +80,3 @@ class Dialler:
             self._context = ssl.create_default_context(cafile=own)
             self._context.set_alpn_protocols(["http/1.1"])
         return self._context
-
-
-async def attached(make: Callable[[], asyncio.Protocol], sock: socket.socket) -> asyncio.Transport:
-    """A transport on the connected socket.
-
-    It takes two turns of the loop, and is not to be cancelled between them: uvloop would leave
-    the socket in two hands, and the protocol without the news of its end.
-    """
-    loop = asyncio.get_running_loop()
-    attaching = loop.create_task(loop.create_connection(make, sock=sock))
-    cancelled: asyncio.CancelledError | None = None
-    while not attaching.done():
-        try:
-            await asyncio.wait({attaching})
-        except asyncio.CancelledError as error:
-            cancelled = error
-    transport, _ = attaching.result()
-    if cancelled is not None:
-        transport.abort()
-        raise cancelled
-    return transport

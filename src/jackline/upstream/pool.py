@@ -89,24 +89,13 @@ class Pool:
 
     async def _connect(self, attempt: HttpAttempt) -> None:
         connection = Connection(self)
-        try:
-            await self._dialler.open(lambda: self._adopt(connection))
-        except BaseException:
-            connection.drop()
-            if not connection.is_connected:
-                self._all.discard(connection)
-            raise
+        await self._dialler.open(connection)
+        self._all.add(connection)
         attempt.dialling = None
         if attempt.is_over:
             connection.drop()
-        elif connection.is_usable:
-            connection.send(attempt)
         else:
-            raise ConnectionResetError("connection reset by the server before the request was sent")
-
-    def _adopt(self, connection: Connection) -> Connection:
-        self._all.add(connection)
-        return connection
+            connection.send(attempt)
 
     def _dialled(self, task: asyncio.Task[None]) -> None:
         attempt = self._dialling.pop(task)

@@ -1,14 +1,13 @@
 """Connect to a name by whichever of its addresses answers first (RFC 8305).
 
 Laws: (1) address families take turns, and each address has a short head start over the next; (2)
-one socket is left, or none; (3) when all fail, the error of the address tried first is told.
-Not here: what is spoken on the socket (dialling.py).
+one connection is left, or none; (3) when all fail, the error of the address tried first is told.
+Not here: what is spoken on the connection (dialling.py).
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 from collections.abc import Iterable
 from itertools import chain, zip_longest
@@ -19,15 +18,17 @@ HEAD_START_SECONDS = 0.25
 _PROBE_AFTER_SECONDS = 60
 _TCP_KEEPIDLE: int | None = getattr(socket, "TCP_KEEPIDLE", None)  # not on every system
 
-# Family, and what `connect` takes for it.
-Place: TypeAlias = "tuple[int, tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]]"
+# Family, host in numbers, port.
+Place: TypeAlias = tuple[int, str, int]
 
 
-async def connected_socket(host: str, port: int) -> socket.socket:
-    """A socket connected to the host, or an OSError."""
+async def connected_transport(host: str, port: int) -> asyncio.Transport:
+    """A transport that is connected to the host and has no protocol to speak of, or an OSError."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return await first_connected(taking_turns((info[0], info[4]) for info in found))
+    return await first_connected(
+        taking_turns((family, str(where[0]), int(where[1])) for family, _, _, _, where in found)
+    )
 
 
 def taking_turns(places: Iterable[Place]) -> list[Place]:
@@ -39,12 +40,12 @@ def taking_turns(places: Iterable[Place]) -> list[Place]:
     return [place for place in turns if place is not None]
 
 
-async def first_connected(places: list[Place]) -> socket.socket:
-    """A socket connected to one of the places; those that lose the race are closed."""
+async def first_connected(places: list[Place]) -> asyncio.Transport:
+    """A transport connected to one of the places; those that lose the race are closed."""
     if len(places) == 1:
         return await _connect(places[0])
-    started: list[asyncio.Task[socket.socket]] = []
-    winner: socket.socket | None = None
+    started: list[asyncio.Task[asyncio.Transport]] = []
+    winner: asyncio.Transport | None = None
     try:
         for place in places:
             started.append(asyncio.create_task(_connect(place)))
@@ -60,8 +61,8 @@ async def first_connected(places: list[Place]) -> socket.socket:
 
 
 async def _first(
-    started: list[asyncio.Task[socket.socket]], seconds: float | None
-) -> socket.socket | None:
+    started: list[asyncio.Task[asyncio.Transport]], seconds: float | None
+) -> asyncio.Transport | None:
     """The first success within the time, or None once it is over or all have failed."""
     loop = asyncio.get_running_loop()
     end = None if seconds is None else loop.time() + seconds
@@ -77,35 +78,36 @@ async def _first(
 
 
 async def _clear_away(
-    started: list[asyncio.Task[socket.socket]], winner: socket.socket | None
+    started: list[asyncio.Task[asyncio.Transport]], winner: asyncio.Transport | None
 ) -> None:
     for task in started:
         task.cancel()
-        task.add_done_callback(lambda done: _close_if_won_late(done, winner))
+        task.add_done_callback(lambda done: _drop_if_won_late(done, winner))
     try:
         await asyncio.wait(started)
     except asyncio.CancelledError:
         if winner is not None:
-            winner.close()
+            winner.abort()
         raise
 
 
-def _close_if_won_late(task: asyncio.Task[socket.socket], winner: socket.socket | None) -> None:
+def _drop_if_won_late(
+    task: asyncio.Task[asyncio.Transport], winner: asyncio.Transport | None
+) -> None:
     # Asking for the error also tells the loop that somebody has seen it.
     if not task.cancelled() and task.exception() is None and task.result() is not winner:
-        task.result().close()
+        task.result().abort()
 
 
-async def _connect(place: Place) -> socket.socket:
-    family, address = place
-    with contextlib.ExitStack() as undo:
-        sock = socket.socket(family, socket.SOCK_STREAM)
-        undo.callback(sock.close)
-        sock.setblocking(False)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        if _TCP_KEEPIDLE is not None:
-            sock.setsockopt(socket.IPPROTO_TCP, _TCP_KEEPIDLE, _PROBE_AFTER_SECONDS)
-        await asyncio.get_running_loop().sock_connect(sock, address)
-        undo.pop_all()
-        return sock
+async def _connect(place: Place) -> asyncio.Transport:
+    family, host, port = place
+    # No socket of ours is given to the loop: uvloop, cancelled at the wrong moment, would close
+    # it and leave us believing that we own its number.
+    transport, _ = await asyncio.get_running_loop().create_connection(
+        asyncio.Protocol, host, port, family=family
+    )
+    sock = transport.get_extra_info("socket")
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if _TCP_KEEPIDLE is not None:
+        sock.setsockopt(socket.IPPROTO_TCP, _TCP_KEEPIDLE, _PROBE_AFTER_SECONDS)
+    return transport

@@ -1,0 +1,83 @@
+"""The real Claude Code, old and new, comes through every drill behind Jackline."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from jackline import event_loop
+from jackline.drills.catalogue import named
+from jackline.drills.claude_fleet import ClaudeFleet
+from jackline.drills.drill import Part
+from jackline.drills.finding_clients import ClaudeCode, claude_at
+from jackline.drills.gateway_side import gateway
+from jackline.drills.judging import Figures
+from jackline.drills.running import Means, Side, SideRun
+from jackline.errors import UnreadableError
+from tests.real_clients.clients import claude_binary
+from tests.real_clients.old_client import VERSION, old_claude_binary
+
+pytestmark = [pytest.mark.real_client, pytest.mark.xdist_group("real_client")]
+
+SPEED = 20.0
+NEW = "2.1.325"
+
+
+def client(version: str) -> ClaudeCode:
+    found = claude_at(old_claude_binary() if version == VERSION else claude_binary())
+    assert found.version == version
+    return found
+
+
+def run(version: str, part: Part, side: Side = Side.JACKLINE) -> Figures:
+    """What becomes of a part's crew as sub-agents of this client."""
+    means = Means(version, partial(ClaudeFleet, client(version)), gateway, SPEED)
+    running = SideRun(part, side, means)
+    event_loop.run(running.run())
+    return running.figures()
+
+
+@pytest.mark.parametrize("version", [VERSION, NEW])
+def test_a_throttle_storm_is_not_noticed_by_any_sub_agent(version: str) -> None:
+    ours = run(version, named("throttle-storm").parts[0])
+    assert (ours.finished, ours.errors_seen, ours.misled) == (8, 0, 0)
+    assert ours.reasons["429"] > 0, "the storm was met, and not by the client"
+    # Of the storm's 90 s the siblings on another model shall not have waited through.
+    assert ours.bystanders_took < 90
+
+
+def test_bare_the_older_client_loses_every_throttled_sub_agent() -> None:
+    bare = run(VERSION, named("throttle-storm").parts[0], Side.BARE)
+    assert (bare.finished, bare.died) == (2, 6)
+    assert all("not your usage limit" in words for words in bare.died_of)
+
+
+@pytest.mark.parametrize("version", [VERSION, NEW])
+def test_sub_agents_wait_for_a_near_reset_and_finish(version: str) -> None:
+    near, _ = named("session-limit", real_client=True).parts
+    ours = run(version, near)
+    assert (ours.finished, ours.errors_seen) == (16, 0)
+    assert ours.reasons["429"] > 0
+    assert ours.sent_into_the_wall <= 1
+
+
+@pytest.mark.parametrize("version", [VERSION, NEW])
+def test_a_reset_too_far_away_is_told_by_the_client_in_its_own_words(version: str) -> None:
+    _, far = named("session-limit", real_client=True).parts
+    ours = run(version, far)
+    assert (ours.died, ours.unfinished, ours.stopped_otherwise) == (16, 0, 0)
+    assert ours.sent_into_the_wall <= 1
+
+
+@pytest.mark.parametrize("version", [VERSION, NEW])
+def test_an_outage_is_outlived_by_every_sub_agent(version: str) -> None:
+    ours = run(version, named("outage-one-lane").parts[0])
+    assert (ours.finished, ours.misled, ours.died) == (12, 0, 0)
+    assert ours.wasted > 0, "the outage was met, and not by the client"
+
+
+def test_what_is_no_claude_code_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UnreadableError, match="not a Claude Code"):
+        claude_at(tmp_path / "absent")
