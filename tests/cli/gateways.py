@@ -110,7 +110,7 @@ class Place:
 
     def answers(self) -> bool:
         try:
-            with urllib.request.urlopen(f"{self.url}/healthz", timeout=5.0) as answer:
+            with urllib.request.urlopen(f"{self.url}/healthz", timeout=5.0) as answer:  # noqa: S310
                 return bool(answer.status == 200)
         except OSError:
             return False
@@ -147,7 +147,7 @@ class Calling(threading.Thread):
 
     def __init__(self, url: str, *, path: str = "/v1/messages", stream: bool = False) -> None:
         super().__init__(daemon=True)
-        self._call = lambda: call(url, path=path, stream=stream)
+        self._call: Callable[[], Called] = lambda: call(url, path=path, stream=stream)
         self.got: Called | None = None
         self.error: Exception | None = None
         self.start()

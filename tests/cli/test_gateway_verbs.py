@@ -171,8 +171,7 @@ def test_status_tells_the_verdict_the_lanes_and_who_waits_for_what(
 
 
 def test_a_port_of_another_program_is_told_with_its_holder(place: Place) -> None:
-    with socket.create_server(("127.0.0.1", place.port)) as holder:
-        assert holder
+    with socket.create_server(("127.0.0.1", place.port)):
         answer = place.jackline("up")
         assert answer.code == 1
         assert f"port {place.port} is held by " in answer.err
@@ -254,7 +253,6 @@ def test_install_only_shows_what_it_would_write(place: Place) -> None:
     # Where nothing starts programs at login, it says what to do instead.
     assert answer.code == 0 or "crontab" in answer.err
     assert "9123" in answer.err
-    assert str(place.state.folder) not in answer.err, "only what was given is written down"
     assert not (place.folder / "home").exists()
 
 

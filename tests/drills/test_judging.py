@@ -69,6 +69,7 @@ def test_what_was_in_flight_when_the_wall_became_known_is_not_held_against_anyon
         (dead(replace(HEARD, status=503)), 1),
         (dead(replace(HEARD, text="API Error: 429 Rate limited")), 1),
         (dead(SeenError(429, "You've hit your session limit · resets 2pm (UTC)", 0.0)), 0),
+        (dead(SeenError(429, "You've hit your 5-hour limit · resets 1:59pm (UTC)", 0.0)), 0),
         (dead(SeenError(429, "You've hit your session limit · resets 3pm (UTC)", 0.0)), 1),
         (AgentRecord("x", "m", End.FINISHED), 0),
     ],

@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -428,7 +429,7 @@ def resident() -> int:
 
 
 def test_a_download_waits_for_a_slow_reader_instead_of_filling_memory(tmp_path: Path) -> None:
-    """The vendor can send no more than the buffers on the way hold while the client reads nothing."""
+    """While the client reads nothing the vendor can send no more than the buffers on the way."""
     size, piece = 64 << 20, b"x" * 65536
     written = 0
 
@@ -541,10 +542,8 @@ def test_when_the_client_leaves_the_vendor_is_left_at_once(
             if begun:
                 await wire.say(START_OF_STREAM, OPENING)
             asked.set()
-            try:
+            with suppress(ConnectionResetError):  # as good as an end
                 assert await wire.reader.read() == b""
-            except ConnectionResetError:
-                pass  # as good as an end
             left.set()
 
         async with Server(serve) as server, gateway(tmp_path, server.url) as service:

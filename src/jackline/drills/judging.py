@@ -16,7 +16,6 @@ from jackline.drills.record import AgentRecord, End
 from jackline.simulator.calendar import Calendar
 from jackline.simulator.ledger import Entry, Ledger
 from jackline.simulator.refusals import QUOTA_MESSAGE
-from jackline.simulator.windows import Claim, wall_text
 
 # Real seconds in which a request may be on its way while the refusal of another one is, too.
 IN_FLIGHT_S = 0.25
@@ -136,10 +135,10 @@ def _heard_the_truth(record: AgentRecord, evidence: Evidence) -> bool:
         return False
     if error.resets_at is not None:
         return QUOTA_MESSAGE in error.text and error.resets_at == reset
-    # The real client puts it into its own words, to the minute.
-    return error.text in {
-        wall_text(Claim.FIVE_HOUR, Calendar(epoch=reset - early), 0.0) for early in (0, 60)
-    }
+    # The real client puts it into its own words, to the minute: "You've hit your … limit · resets".
+    times = [Calendar(epoch=reset - early).clock_text(0.0) for early in (0, 60)]
+    own_words = error.text.startswith("You've hit your ")
+    return own_words and error.text.endswith(tuple(f" · resets {time}" for time in times))
 
 
 def _longest_way(ledger: Ledger, model: str) -> float:

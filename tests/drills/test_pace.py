@@ -1,0 +1,50 @@
+"""In scaled time everyone lives by the same clock, the provider's dates included."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jackline import event_loop
+from jackline.drills.http_exchange import posted
+from jackline.drills.pace import Pace
+from jackline.simulator.faults import Effect, Fault
+from jackline.simulator.server import SimulatorServer
+from jackline.simulator.service import AT_ONCE
+from jackline.simulator.settings import ProviderSettings
+
+BODY = b'{"model": "claude-sonnet-4-6", "messages": []}'
+
+
+@given(speed=st.floats(1, 1000), seconds=st.floats(0, 1e6))
+def test_real_seconds_are_fewer_by_the_speed(speed: float, seconds: float) -> None:
+    assert math.isclose(Pace(speed).real(seconds) * speed, seconds)
+
+
+def test_all_faces_of_the_clock_tell_the_same_time() -> None:
+    pace = Pace(1000.0)
+    before = pace.wall() - pace.monotonic()
+    event_loop.run(pace.sleep(20))
+    assert pace.monotonic() >= 20
+    assert math.isclose(pace.wall() - pace.monotonic(), before, abs_tol=20)
+    assert pace.wall() <= pace.now().timestamp()
+    assert pace.now().tzinfo is not None
+
+
+@pytest.mark.parametrize(("hurry", "told"), [(True, 5000), (False, 100)])
+def test_a_provider_tells_its_waits_in_the_time_of_its_clients(hurry: bool, told: int) -> None:
+    async def retry_after() -> int:
+        wall = Fault(Effect.QUOTA_WALL, until=5000)
+        settings = ProviderSettings(service=AT_ONCE, faults=(wall,))
+        async with (
+            SimulatorServer(settings, speed=50.0, clients_hurry=hurry) as server,
+            posted(server.url, "/v1/messages", {}, BODY) as response,
+        ):
+            await response.whole()
+            return int(response.headers["retry-after"])
+
+    # What passes between the start and the answer is a part of the wait.
+    assert told * 0.9 <= event_loop.run(retry_after()) <= told
