@@ -385,6 +385,19 @@ def test_an_error_after_the_stop_reason_is_believed(mode: Mode) -> None:
     assert not isinstance(stitch.broke(), Close)
 
 
+def test_live_text_stays_open_until_it_is_known_what_follows() -> None:
+    """A client asks again when a block is open, and gives up on complete text (F12b, F12f)."""
+    events = answered([text("Let me look."), tool("T", x=1), text("Done.")], pings=False).events
+    stitch, client = Stitch("live", keeps_text=False), StrictClient()
+    after_end_of_block = []
+    for one in events:
+        client.read(stitch.feed(one))
+        if b"event: content_block_stop" in one:
+            after_end_of_block.append((len(client.blocks), client.open))
+    assert after_end_of_block == [(1, True), (2, False), (3, True)]
+    assert client.complete
+
+
 def live_cut_after(content: list[dict[str, Any]], events_left_out: int) -> Repair:
     stitch = Stitch("live")
     for one in answered(content, pings=False).events[:-events_left_out]:
@@ -399,7 +412,7 @@ def test_after_a_tool_open_words_are_closed_but_nothing_else_that_is_open() -> N
     assert isinstance(live_cut_after([first, text("   ")], 3), BreakOff)
     assert isinstance(live_cut_after([first, text("")], 3), BreakOff)
     assert isinstance(live_cut_after([first, thinking("Hm")], 4), BreakOff)
-    assert isinstance(live_cut_after([first, tool("U", x=1)], 4), BreakOff)
+    assert isinstance(live_cut_after([first, tool("U", x=1)], 4), Close)
     assert isinstance(live_cut_after([first, SEARCH], 2), Close | BreakOff)
 
 

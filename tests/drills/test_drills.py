@@ -22,6 +22,9 @@ from jackline.drills.pace import Pace
 from jackline.drills.running import DrillResult, DrillRun, Means
 from tests.cli.commands import Answer, jackline
 
+# One after the other: in scaled time a machine that is too busy counts as a slow provider.
+pytestmark = pytest.mark.xdist_group("drills")
+
 BUILTIN = ("--client", "builtin")
 
 

@@ -90,6 +90,11 @@ def test_a_subscriber_never_retries_a_429() -> None:
     assert (record.end, len(ledger)) == (End.DIED, 1)
 
 
+def test_a_subscriber_goes_on_through_overload_as_long_as_through_other_errors() -> None:
+    record, ledger = meet([Rule(OVERLOADED)], habits=SUBSCRIBER)
+    assert (record.end, len(ledger)) == (End.DIED, 11)
+
+
 def test_a_told_wait_is_kept() -> None:
     told = Fail(429, "rate_limit_error", "x", {"retry-after": "20"})
     record, ledger = meet([Rule(told, call=0)], speed=20.0)

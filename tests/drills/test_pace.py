@@ -19,18 +19,19 @@ from jackline.simulator.settings import ProviderSettings
 BODY = b'{"model": "claude-sonnet-4-6", "messages": []}'
 
 
-@given(speed=st.floats(1, 1000), seconds=st.floats(0, 1e6))
+@given(speed=st.floats(1, 1000), seconds=st.floats(0.001, 1e6))
 def test_real_seconds_are_fewer_by_the_speed(speed: float, seconds: float) -> None:
     assert math.isclose(Pace(speed).real(seconds) * speed, seconds)
 
 
 def test_all_faces_of_the_clock_tell_the_same_time() -> None:
     pace = Pace(1000.0)
-    before = pace.wall() - pace.monotonic()
+    start = pace.wall()
     event_loop.run(pace.sleep(20))
     assert pace.monotonic() >= 20
-    assert math.isclose(pace.wall() - pace.monotonic(), before, abs_tol=20)
-    assert pace.wall() <= pace.now().timestamp()
+    told = [pace.wall() - start, pace.now().timestamp() - start, pace.wall() - start]
+    assert told == sorted(told)
+    assert told[0] >= 20
     assert pace.now().tzinfo is not None
 
 

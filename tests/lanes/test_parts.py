@@ -178,7 +178,7 @@ def test_output_that_comes_in_while_answers_are_written_may_be_promised() -> Non
     lane = world.lanes["opus"]
     promised = sum(attempt.expected_output for attempt in lane.attempts.values())
     refill = lane.buckets["output"].rate * lane._average_service
-    assert len(permits) > 2, "not only what the bucket holds"
+    assert len(permits) > 1, "not only what the bucket holds"
     assert len(permits) < lane.window.limit(), "and not all that the window has room for"
     assert promised <= 700 + refill + lane._average_output
 

@@ -79,10 +79,11 @@ Repair: TypeAlias = AskAgain | Close | Continue | BreakOff
 class Stitch:
     """One answer to a client.
 
-    Live, events pass as they come, once the first content block has begun. In block mode whole
-    blocks pass, and only together with a complete tool call or the end of the message: until then
-    a break can be repaired by asking again. The end of a message waits for its message_stop in
-    both. `keeps_text` is for models that can continue: without it there is never a `Continue`.
+    Live, words pass as they come, once the first content block has begun, and tool calls whole. In
+    block mode whole blocks pass, and only together with a complete tool call or the end of the
+    message: until then a break can be repaired by asking again. The end of a message waits for its
+    message_stop in both. `keeps_text` is for models that can continue: without it there is never a
+    `Continue`.
     """
 
     __slots__ = (
@@ -216,7 +217,7 @@ class Stitch:
         if name == BLOCK_STOP:
             self._letting_go = False
         looked_at = self._view.listening or self._renumbering is not None
-        passing = (self._live or self._letting_go) and not looked_at
+        passing = (self._letting_go or (self._live and may_go)) and not looked_at
         self._through = reader.delta_head if passing else None
         return not (reader.whole or reader.broken)
 
@@ -227,8 +228,22 @@ class Stitch:
         if reader.stop_reason is not None:
             return False
         if self._live:
-            return bool(reader.blocks) or self._view.started
+            return self._letting_go or self._may_go_live()
         return self._letting_go or (name == BLOCK_STOP and reader.blocks[-1].type == "tool_use")
+
+    def _may_go_live(self) -> bool:
+        """Words go as they come; a tool call whole, and with it the end of the text before it.
+
+        A client that has an open block when the line breaks asks again, one that has complete text
+        and no complete tool call gives up (F12b, F12f): so text stays open until it is known what
+        follows.
+        """
+        reader = self._reader
+        if not reader.blocks:
+            return self._view.started
+        if reader.open_block is not None:
+            return reader.open_block.type != "tool_use"
+        return reader.blocks[-1].type != "text"
 
     def _hold(self, item: Item) -> None:
         name, event, block_type = item

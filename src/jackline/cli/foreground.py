@@ -14,7 +14,7 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import click
 
@@ -22,9 +22,10 @@ from jackline import event_loop
 from jackline.assembly import CannotListenError, Service, local_url
 from jackline.cli.log_lines import log_to
 from jackline.cli.port_holder import port_holder
-from jackline.cli.running_gateway import stranger, tell_next
+from jackline.cli.running_gateway import hello, tell_next
 from jackline.config import Config
 from jackline.errors import PortTakenError
+from jackline.gateway.settings import ListenSettings
 
 _log = logging.getLogger("jackline")
 
@@ -37,7 +38,11 @@ def serve(config: Config, reload: Callable[[], Config]) -> int:
     try:
         return event_loop.run(_run(config, reload))
     except CannotListenError as error:
-        raise _taken(config, error.reason) from error
+        other = hello(local_url(config.gateway.listen.host, config.gateway.listen.port))
+        if other is not None and other.get("state") == str(config.state_dir.absolute()):
+            click.echo("another gateway was quicker to start here; it runs", err=True)
+            return 0
+        raise _taken(config.gateway.listen, error.reason, other) from error
 
 
 async def _run(config: Config, reload: Callable[[], Config]) -> int:
@@ -77,8 +82,9 @@ def _on_signals(service: Service, interrupted: asyncio.Event) -> None:
             signal.signal(number, stop_from_handler)
 
 
-def _taken(config: Config, error: OSError) -> PortTakenError:
-    listen = config.gateway.listen
+def _taken(
+    listen: ListenSettings, error: OSError, gateway: Mapping[str, object] | None
+) -> PortTakenError:
     other = f"jackline up --port {_other(listen.port)}"
     if error.errno == errno.EACCES:
         return PortTakenError(
@@ -90,7 +96,6 @@ def _taken(config: Config, error: OSError) -> PortTakenError:
             next="name an address of this machine in listen.host",
         )
     holder = port_holder(listen.port) or "another program"
-    gateway = stranger(local_url(listen.host, listen.port))
     if gateway is not None:
         state = gateway.get("state")
         return PortTakenError(

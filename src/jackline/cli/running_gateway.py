@@ -41,7 +41,7 @@ _DETACHED = sum(
 
 
 def stranger(url: str) -> dict[str, object] | None:
-    """What a gateway that is not of our folder says of itself, if it is one."""
+    """What the gateway at an address that nobody left word of says of itself, if it is one."""
     return hello(url, patience=_KNOCK_SECONDS)
 
 
@@ -132,14 +132,16 @@ def start_in_background(state: StateDir, arguments: Sequence[str]) -> Running:
         if running is not None and running.pid == process.pid and hello(running.url, running.token):
             return running
         if process.poll() is not None:
-            # It may have found another one that was quicker.
+            # It may have found another one that was quicker, and perhaps is not ready yet.
             other = find(state)
-            if process.returncode == 0 and other is not None:
+            if other is not None:
                 return other
-            break
+            if process.returncode != 0:
+                break
         time.sleep(_LOOK_EVERY)
     else:
-        process.terminate()
+        if process.poll() is None:
+            process.terminate()
     raise UnreachableError(
         f"the gateway did not start: {_last_words(state.log, begin)}",
         next=f"run it in the foreground to see more: jackline up; its log is {state.log}",

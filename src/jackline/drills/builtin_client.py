@@ -118,7 +118,7 @@ class BuiltinClient:
             if isinstance(outcome, Answer):
                 return outcome
             overloads = overloads + 1 if outcome.status == 529 else 0
-            if overloads >= self._habits.overloads_in_a_row:
+            if self._habits.gives_up_overload(overloads):
                 if stream and outcome.in_stream:
                     raise _AskWholeError
                 raise _GaveUpError(OVERLOADED_AGAIN)

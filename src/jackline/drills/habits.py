@@ -33,6 +33,7 @@ class Habits:
     jitter: float = 0.25
     # A server that asks for more than this is not waited for at all.
     longest_told_delay: float = 60.0
+    # Subscribers are observed to go on through overload; with a key it is given up.
     overloads_in_a_row: int = 3
     no_headers: float = 298.0
     # Pings are not counted as events by this version.
@@ -52,6 +53,10 @@ class Habits:
         if status == 404:
             return Move.ASK_WHOLE
         return Move.GIVE_UP if status in _LASTING_REFUSALS else Move.RETRY
+
+    def gives_up_overload(self, in_a_row: int) -> bool:
+        """Whether so many 529 one after the other are enough."""
+        return not self.subscriber and in_a_row >= self.overloads_in_a_row
 
     def delay(self, retry: int, told: float | None, draw: float) -> float | None:
         """The wait before the first, second, … retry; None when it is longer than the client bears.

@@ -17,8 +17,9 @@ from jackline.simulator.calendar import Calendar
 from jackline.simulator.ledger import Entry, Ledger
 from jackline.simulator.refusals import QUOTA_MESSAGE
 
-# Real seconds in which a request may be on its way while the refusal of another one is, too.
-IN_FLIGHT_S = 0.25
+# Real seconds in which a request may be on its way while the refusal of another one is, too; a busy
+# machine that plays provider, gateway and fleet at once needs that long.
+IN_FLIGHT_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,11 +132,11 @@ class Lane:
             return 1.0
         if dimension == "input":
             return float(call.input_tokens)
-        # Output is debited when it is done, and in that time the bucket refills: so much may be
-        # promised beyond what it holds. What it holds is never below an answer's worth, or the
-        # provider refuses the next call.
-        refill = bucket.rate * self._average_service
-        return max(self._average_output - self._promised, -refill)
+        # Output is debited when it is done, and meanwhile the bucket refills. Half of that may be
+        # promised (with all of it, calls come in bursts), but only while the bucket itself holds
+        # an answer's worth, or the provider refuses the next call.
+        coming = bucket.rate * self._average_service / 2
+        return self._average_output - min(self._promised, coming)
 
     def probe_due(self, now: float) -> bool:
         """Whether the lane wants a single call to find out how it stands."""

@@ -1,0 +1,181 @@
+"""Keep account of every field of a document, so that nothing is dropped in silence.
+
+Laws: (1) a field is taken, let go with a note, or refused with its path and name; (2) notes and
+refusals name places, never what stands there: a prompt may stand there; (3) the same note about
+many places is told once, with their number.
+Not here: which field means what (request.py, content.py, tools.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import msgspec
+
+_T = TypeVar("_T")
+_NUMBERED = re.compile(r"\[\d+\]")
+_ODD = re.compile(r"[^\w.:/@+-]")
+_LONGEST_NAME = 60
+_NULL = b"null"
+UNREADABLE = (msgspec.DecodeError, ValueError, RecursionError)
+
+_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_list = msgspec.json.Decoder(list[msgspec.Raw])
+_text = msgspec.json.Decoder(str)
+_flag = msgspec.json.Decoder(bool)
+_count = msgspec.json.Decoder(int)
+
+
+class CannotSayError(ValueError):
+    """The target has no words for something; `at` is its path and `what` names it."""
+
+    def __init__(self, at: str, what: str) -> None:
+        super().__init__(f"{at or 'the request'}: {what}")
+        self.at = at
+        self.what = what
+
+
+@dataclass(frozen=True, slots=True)
+class Translated:
+    """A translated document, and what was changed or left out on the way.
+
+    `tool_names` leads from each tool name that had to be changed back to the real one; the answer
+    is translated with it. `is_error` tells that the document is an error and not an answer.
+    """
+
+    body: bytes
+    notes: tuple[str, ...] = ()
+    tool_names: Mapping[str, str] = field(default_factory=dict)
+    is_error: bool = False
+
+
+class Notes:
+    """What was changed or let go, by place."""
+
+    __slots__ = ("_counts",)
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[str, str], int] = {}
+
+    def add(self, at: str, why: str) -> None:
+        """Note what became of the field at a path."""
+        key = (_NUMBERED.sub("[*]", at), why)
+        self._counts[key] = self._counts.get(key, 0) + 1
+
+    def told(self) -> tuple[str, ...]:
+        """One sentence for each kind of place."""
+        return tuple(
+            f"{at} ({count} times): {why}" if count > 1 else f"{at}: {why}"
+            for (at, why), count in self._counts.items()
+        )
+
+
+def shown(name: str) -> str:
+    """A name from outside, fit for a message: short, and without anything odd."""
+    return _ODD.sub("?", name[:_LONGEST_NAME])
+
+
+class Fields:
+    """The fields of one object that have not been accounted for yet; null is absence."""
+
+    __slots__ = ("_left", "at", "notes")
+
+    def __init__(self, raw: bytes | msgspec.Raw, at: str, notes: Notes) -> None:
+        self.at = at
+        self.notes = notes
+        self._left = {
+            name: value
+            for name, value in _decoded(_object, raw, at, "an object").items()
+            if bytes(value) != _NULL
+        }
+
+    def path(self, name: str) -> str:
+        """Where a field of this object stands."""
+        return f"{self.at}.{shown(name)}" if self.at else shown(name)
+
+    def raw(self, name: str) -> msgspec.Raw | None:
+        """The field as it is written."""
+        return self._left.pop(name, None)
+
+    def needed(self, name: str) -> msgspec.Raw:
+        """The field as it is written, which must be there."""
+        value = self.raw(name)
+        if value is None:
+            raise CannotSayError(self.path(name), "is missing")
+        return value
+
+    def text(self, name: str) -> str | None:
+        """A string."""
+        return self._taken(name, _text, "a string")
+
+    def needed_text(self, name: str) -> str:
+        """A string that must be there."""
+        return _decoded(_text, self.needed(name), self.path(name), "a string")
+
+    def flag(self, name: str) -> bool:
+        """True or false; false when it is not there."""
+        return self._taken(name, _flag, "true or false") or False
+
+    def count(self, name: str) -> int | None:
+        """A whole number."""
+        return self._taken(name, _count, "a whole number")
+
+    def items(self, name: str) -> list[msgspec.Raw]:
+        """The items of a list; none when it is not there."""
+        return self._taken(name, _list, "a list") or []
+
+    def inner(self, name: str) -> Fields | None:
+        """An object inside of this one."""
+        value = self.raw(name)
+        return None if value is None else Fields(value, self.path(name), self.notes)
+
+    def let_go(self, name: str, why: str) -> None:
+        """Leave a field out, and note it."""
+        if self._left.pop(name, None) is not None:
+            self.notes.add(self.path(name), why)
+
+    def names(self) -> tuple[str, ...]:
+        """What has not been accounted for."""
+        return tuple(self._left)
+
+    def close(self) -> None:
+        """Refuse by name whatever is left."""
+        for name in self._left:
+            raise CannotSayError(self.path(name), "this field is not known, and may matter")
+
+    def note_rest(self, why: str) -> None:
+        """Let go of whatever is left, with a note for each name."""
+        for name in self.names():
+            self.let_go(name, why)
+
+    def _taken(self, name: str, decoder: msgspec.json.Decoder[_T], kind: str) -> _T | None:
+        value = self.raw(name)
+        return None if value is None else _decoded(decoder, value, self.path(name), kind)
+
+
+def items_of(raw: msgspec.Raw, at: str) -> list[msgspec.Raw]:
+    """The items of a list."""
+    return _decoded(_list, raw, at, "a list")
+
+
+def text_of(raw: msgspec.Raw, at: str) -> str:
+    """A string."""
+    return _decoded(_text, raw, at, "a string")
+
+
+def is_text(raw: msgspec.Raw) -> bool:
+    """Whether a value is a string."""
+    return bytes(raw)[:1] == b'"'
+
+
+def _decoded(
+    decoder: msgspec.json.Decoder[_T], raw: bytes | msgspec.Raw, at: str, kind: str
+) -> _T:
+    try:
+        return decoder.decode(raw)
+    except UNREADABLE:
+        # The decoder's own words may quote what stands there.
+        raise CannotSayError(at, f"is not {kind}") from None
