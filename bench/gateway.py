@@ -26,6 +26,9 @@ from gateway_bench.table import as_json, endurance_markdown, markdown, streams_m
 from gateway_bench.targets import Verdict, judge
 
 OPEN_FILES = 16_384
+# A gateway has both sides of a stream open.
+FILES_PER_STREAM = 2
+SPARE_FILES = 200
 
 
 def main() -> int:
@@ -93,6 +96,10 @@ def _streams(
     arguments: argparse.Namespace, children: Children, cores: Cores, state: Path
 ) -> list[Verdict]:
     wanted: int = arguments.streams
+    allowed = allow_many_files(OPEN_FILES)
+    if allowed < FILES_PER_STREAM * wanted + SPARE_FILES:
+        words = f"only {allowed:,} files may be open here; raise that with ulimit -n"
+        return [Verdict(None, f"{wanted:,} slow streams: not measured: {words}")]
     names = arguments.peers or ["nginx", "jackline"]
     readings = hold_streams(wanted, arguments.hold, names, children, cores, state, _tell)
     if arguments.json:
@@ -151,4 +158,7 @@ def _tell(text: str) -> None:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    try:
+        raise SystemExit(main())
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None

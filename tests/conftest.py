@@ -1,7 +1,7 @@
 """Settings that every test shares.
 
 Laws: (1) no test depends on wall-clock speed; (2) CI draws the same examples each time, so that a
-red run can be repeated.
+red run can be repeated; (3) a run that wrote a planted secret anywhere has failed.
 """
 
 from __future__ import annotations
@@ -9,6 +9,10 @@ from __future__ import annotations
 import os
 
 from hypothesis import settings
+
+from tests.leak_guard import pytest_sessionfinish
+
+__all__ = ["pytest_sessionfinish"]
 
 settings.register_profile("here", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)

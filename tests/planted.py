@@ -30,16 +30,20 @@ TOOL_INPUT = f"{WORD}-tool-input"
 # Files that tests themselves write as inputs: what a user keeps, not what Jackline leaves.
 KEPT_BY_USERS = "users-own"
 
+# What Jackline itself writes; in these no credential of any test may stand, planted or not.
+_OUR_OWN = ("journal.db", "gateway.log", "gateway.json")
+_CREDENTIAL = re.compile(rb"sk-ant-[A-Za-z0-9_-]{8}")
 _BASE64 = re.compile(rb"[A-Za-z0-9+/]{40,}={0,2}")
 
 
 def leaks(folder: Path) -> list[str]:
     """The files under a folder in which a planted word stands, in whatever packing."""
+    folder = folder.absolute()
     files = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
     return sorted(
         str(path)
         for path in files
-        if not any(part.startswith(KEPT_BY_USERS) for part in path.parts) and _leaks(path)
+        if KEPT_BY_USERS not in path.relative_to(folder).parts and _leaks(path)
     )
 
 
@@ -53,6 +57,8 @@ def _leaks(path: Path) -> bool:
         data = path.read_bytes()
     except OSError:  # gone since it was listed
         return False
+    if path.name.startswith(_OUR_OWN) and _CREDENTIAL.search(data):
+        return True
     return holds_planted(data) or (data.startswith(b"SQLite format 3") and _leaks_in_rows(path))
 
 

@@ -116,8 +116,11 @@ class Jackline(Peer):
 
     def launch(self, port: int, upstream: int, state: Path) -> Launch:
         """See `Peer`."""
+        nothing = state / "jackline.toml"
+        nothing.write_text("", "utf-8")  # so that no configuration of this machine counts
         place = ("--port", str(port), "--upstream", f"http://127.0.0.1:{upstream}")
-        return Launch([sys.executable, "-m", "jackline", "up", *place, "--state", str(state)])
+        own = ("--state", str(state / "state"), "--config", str(nothing))
+        return Launch([sys.executable, "-m", "jackline", "up", *place, *own])
 
 
 class LiteLLM(Peer):

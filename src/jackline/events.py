@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +22,7 @@ class TranscriptsRead:
     bytes_total: int
 
 
-@dataclass(frozen=True, slots=True)
-class CallEnded:
+class CallEnded(NamedTuple):
     """A logical call has come to its end, whatever the end was.
 
     `outcome` is answered, shortened (closed after a finished tool call), refused (the vendor's

@@ -18,6 +18,7 @@ from jackline import event_loop
 from jackline.drills import telling
 from jackline.drills.catalogue import named
 from jackline.drills.fleet import BuiltinFleet
+from jackline.drills.gateway_side import gateway
 from jackline.drills.pace import Pace
 from jackline.drills.running import DrillResult, DrillRun, Means
 from tests.cli.commands import Answer, jackline
@@ -62,11 +63,15 @@ def test_session_limit_stops_the_fleet_at_once_and_lets_it_finish_after_the_rese
 
 
 def test_outage_is_outlived_by_all() -> None:
-    answer = jackline("drill", "outage-one-lane", "--fast", *BUILTIN)
-    assert answer.code == 0, told(answer)
-    assert "12 of 12" in answer.out
-    assert "MISS" not in answer.out
-    assert answer.out.rstrip().endswith("outage-one-lane: passed.")
+    means = Means("the built-in client", BuiltinFleet, gateway, speed=60.0)
+    result = event_loop.run(DrillRun(named("outage-one-lane"), means).run())
+    lines = list(telling.as_text(result))
+    assert result.passed, "\n".join(lines)
+    bare = result.parts[0].bare
+    assert bare is not None
+    assert bare.finished < 12, "bare, the outage costs agents"
+    assert lines[-1] == "outage-one-lane: passed."
+    assert any("12 of 12" in line for line in lines)
 
 
 @asynccontextmanager

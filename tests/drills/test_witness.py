@@ -33,7 +33,7 @@ def meet(*rules: Rule, retries: int = 10) -> tuple[AgentRecord, list[str]]:
             habits = Habits(retries=retries)
             client = BuiltinClient(PLAN, witness.url, Pace(400), from_seed(1), habits)
             await client.run()
-            return client.record, witness.errors
+            return client.record, [error.word for error in witness.errors]
 
     return event_loop.run(run())
 
@@ -71,6 +71,6 @@ def test_nobody_behind_it_is_a_refusal() -> None:
         async with Witness("http://127.0.0.1:1") as witness:
             client = BuiltinClient(PLAN, witness.url, Pace(400), from_seed(1), Habits(retries=1))
             await client.run()
-            return witness.errors
+            return [error.word for error in witness.errors]
 
     assert event_loop.run(asyncio.wait_for(run(), 30)) == ["refused", "refused"]

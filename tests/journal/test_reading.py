@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,7 @@ def test_calls_come_latest_first_within_their_time_up_to_the_limit_and_by_sessio
     with Journal(path) as journal:
         for number in range(10):
             whose = "mine" if number % 2 else "yours"
-            journal.announce(replace(made.call(number, at=made.NOON + number), session=whose))
+            journal.announce(made.call(number, at=made.NOON + number)._replace(session=whose))
     with JournalReader(path) as reader:
 
         def numbers(since: float, until: float, limit: int, session: str | None) -> list[str]:
@@ -43,7 +42,7 @@ def test_totals_count_outcomes_held_calls_and_tokens_since_a_moment(tmp_path: Pa
         journal.announce(made.attempt(0, at=made.NOON - 1))
         for number, outcome in enumerate(outcomes, 1):
             ended = made.call(number, outcome=outcome)
-            journal.announce(replace(ended, waited=float(number - 1), attempts=number))
+            journal.announce(ended._replace(waited=float(number - 1), attempts=number))
             journal.announce(made.attempt(number))
     with JournalReader(path) as reader:
         assert reader.totals(made.NOON) == Totals(

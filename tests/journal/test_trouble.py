@@ -405,10 +405,10 @@ def test_another_programs_database_is_left_alone_and_that_is_told(tmp_path: Path
 @pytest.mark.parametrize(
     "spoilt",
     [
-        replace(made.call(), input_tokens=2**70),
-        replace(made.call(), session="half a letter: \ud800"),
-        replace(made.call(), at=float("nan")),
-        replace(made.call(), model=object()),  # type: ignore[arg-type]
+        made.call()._replace(input_tokens=2**70),
+        made.call()._replace(session="half a letter: \ud800"),
+        made.call()._replace(at=float("nan")),
+        made.call()._replace(model=object()),  # type: ignore[arg-type]
     ],
     ids=["too large a number", "not Unicode", "not a time", "not a text"],
 )

@@ -166,7 +166,7 @@ class Service:
         self._recall()
         self._stack.callback(self._remember)
         self._keep(look_after(self.desk, self._clock))
-        self._keep(keep_remembering(self.carrier, self._clock, self._announce))
+        self._keep(keep_remembering(self.carrier, self._clock, self._remember))
         if self._reload is not None:
             watcher = Watcher(
                 self.config,
@@ -236,12 +236,14 @@ class Service:
             _log.warning("what the lanes knew cannot be read: %s", error.message)
             return
         if memory is not None:
-            for name in recall(self.carrier, self._book, memory[1], self._clock.wall()):
+            upstream, now = self.config.gateway.upstream.url, self._clock.wall()
+            for name in recall(self.carrier, self._book, upstream, memory[1], now):
                 _log.info("%s goes on from what was known", shown(name))
 
     def _remember(self) -> None:
         self._memory_due = False
-        remember(self.carrier, self._clock.wall(), self._journal.announce)
+        upstream = self.config.gateway.upstream.url
+        remember(self.carrier, upstream, self._clock.wall(), self._journal.announce)
 
     def _announce(self, event: Event) -> None:
         self._journal.announce(event)
@@ -268,7 +270,7 @@ class Service:
     def _reconfigure(self, reloaded: Reloaded) -> None:
         old, new = self.config.gateway, reloaded.config.gateway
         self.config = reloaded.config
-        self.desk.settings = new
+        self.desk.use(new)
         self._listener.limits = new.limits
         if new.upstream != old.upstream:
             self._upstream.use(new.upstream.name, _origin(new.upstream))

@@ -69,7 +69,7 @@ class _Held(NamedTuple):
     """An event, or a run of deltas, that waits."""
 
     name: bytes
-    data: bytearray
+    data: bytes | bytearray
     block_type: str
 
 
@@ -250,13 +250,17 @@ class Stitch:
         self._held_bytes += len(event)
         if name == BLOCK_DELTA and self._held and self._held[-1].name == BLOCK_DELTA:
             # Many small deltas are kept in one piece: apart they would take twice the memory.
-            self._held[-1].data.extend(event)
+            before = self._held[-1].data
+            if isinstance(before, bytearray):
+                before += event
+            else:
+                self._held[-1] = _Held(name, bytearray(before + event), block_type)
         else:
-            self._held.append(_Held(name, bytearray(event), block_type))
+            self._held.append(_Held(name, event, block_type))
 
     def _release(self, out: list[bytes]) -> None:
         for name, data, block_type in self._held:
-            event = bytes(data)
+            event = data if isinstance(data, bytes) else bytes(data)
             self._view.saw(name, event, block_type)
             out.append(event)
         self._held.clear()

@@ -159,7 +159,7 @@ def session_limit(count: int) -> Drill:
                 "stopped_otherwise",
                 most=0,
             ),
-            Demand("and got it at once", "slowest_refusal", most=5.0, machine_slack=1.5),
+            Demand("and got it at once", "slowest_error", most=5.0, machine_slack=1.5),
             no_more,
         ),
     )

@@ -1,9 +1,8 @@
 """Run the crew of a part as sub-agents of one real Claude Code, in an empty home.
 
 Laws: (1) nothing of the user's own home or settings reaches the client, and its credential is a
-dummy; (2) the client's own transcripts tell what became of each agent, and a witness
-on the wire which errors came; (3) a fleet that is stopped
-takes its client with it.
+dummy; (2) the client's own transcripts tell what became of each agent, and a witness on the
+wire which errors came; (3) a fleet that is stopped takes its client with it.
 Not here: what the model says to start the crew (catalogue.py), finding the client.
 """
 
@@ -48,9 +47,9 @@ class ClaudeFleet:
         return self._records
 
     @property
-    def errors_seen(self) -> int:
-        """The errors that came over the wire, those that the client tells nobody about included."""
-        return len(self._witness.errors)
+    def error_waits(self) -> Sequence[float]:
+        """For each error that came over the wire, also those it keeps to itself, its wait."""
+        return [error.waited * self._pace.speed for error in self._witness.errors]
 
     async def run(self) -> None:
         """Run the client to its end and read what its agents wrote down."""
@@ -100,10 +99,18 @@ class ClaudeFleet:
 def _transcripts(home: Path) -> Iterator[tuple[str, Sequence[dict[str, Any]]]]:
     """The lines that each sub-agent wrote, by the label that its prompt begins with."""
     for file in home.glob(".claude/projects/*/*/subagents/agent-*.jsonl"):
-        lines = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+        lines = list(_objects(file.read_bytes()))
         first = next((line for line in lines if line.get("type") == "user"), None)
         if first is not None:
             yield _text(first).partition(":")[0], lines
+
+
+def _objects(written: bytes) -> Iterator[dict[str, Any]]:
+    for line in written.splitlines():
+        try:
+            yield json.loads(line)
+        except ValueError:
+            return  # a client that was stopped leaves half a line, and nothing behind it
 
 
 def _text(line: Mapping[str, Any]) -> str:

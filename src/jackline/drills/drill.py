@@ -18,12 +18,11 @@ from jackline.simulator.service import ServiceSettings
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """A bound on a figure of Jackline's side, and the sentence it stands for."""
+    """The most that a figure of Jackline's side may be, and the sentence that this stands for."""
 
     says: str
     figure: str
-    least: float | None = None
-    most: float | None = None
+    most: float
     beyond_bare: bool = False
     """Whether `most` is counted from what the bare side took."""
     machine_slack: float = 0.0

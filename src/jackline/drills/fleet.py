@@ -23,8 +23,8 @@ class Fleet(Protocol):
     """A crew at work; there is one implementation per client."""
 
     @property
-    def errors_seen(self) -> int:
-        """How many errors have reached the client, those that it got over included."""
+    def error_waits(self) -> Sequence[float]:
+        """For each error that has reached the client, how long its request had been out."""
         ...
 
     @property
@@ -52,9 +52,9 @@ class BuiltinFleet:
         return [client.record for client in self._clients]
 
     @property
-    def errors_seen(self) -> int:
-        """How many errors have reached the client, those that it got over included."""
-        return sum(len(record.errors) for record in self.records)
+    def error_waits(self) -> Sequence[float]:
+        """For each error that has reached the client, how long its request had been out."""
+        return [error.waited for record in self.records for error in record.errors]
 
     async def run(self) -> None:
         """Let all work to their ends."""

@@ -1,7 +1,7 @@
 """Turn the provider's ledger and what the clients saw into figures, and figures into a verdict.
 
 Laws: (1) pure; (2) the ledger is the witness for what was sent, the clients for what they were
-told; (3) a demand on a figure that cannot be had is not held.
+told.
 Not here: running a drill (running.py), words for people (telling.py).
 """
 
@@ -29,7 +29,8 @@ class Evidence:
     part: Part
     ledger: Ledger
     records: Sequence[AgentRecord]
-    errors_seen: int
+    error_waits: Sequence[float]
+    """For each error that reached a client, the seconds since its request was sent."""
     speed: float
     seconds: float
     wall_resets_at: float | None = None
@@ -56,7 +57,8 @@ class Figures:
     """Requests that came when the refusal of an earlier one was known."""
     stopped_otherwise: int
     """Agents that died of anything but the vendor's own refusal, with its reset, heard once."""
-    slowest_refusal: float
+    slowest_error: float
+    """The longest time from a request to the error that answered it."""
     bystanders_took: float
     seconds: float
     reasons: Mapping[str, int]
@@ -65,13 +67,17 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A demand, what was measured, and whether it is held."""
+    """A demand, what was measured, and the most that was allowed."""
 
     demand: Demand
     part: str
     measured: float
-    allowed: str
-    held: bool
+    allowed: float
+
+    @property
+    def held(self) -> bool:
+        """Whether the demand is met."""
+        return self.measured <= self.allowed
 
 
 def figures(evidence: Evidence) -> Figures:
@@ -79,7 +85,6 @@ def figures(evidence: Evidence) -> Figures:
     ledger, records = evidence.ledger, evidence.records
     ends = Counter(record.end for record in records)
     dead = [record for record in records if record.end is End.DIED]
-    waits = [error.waited for record in dead for error in record.errors]
     return Figures(
         agents=len(evidence.part.crew),
         finished=ends[End.FINISHED],
@@ -87,14 +92,14 @@ def figures(evidence: Evidence) -> Figures:
         died=ends[End.DIED],
         unfinished=ends[End.WORKING],
         left_behind=len(evidence.part.crew) - ends[End.FINISHED],
-        errors_seen=evidence.errors_seen,
+        errors_seen=len(evidence.error_waits),
         requests=len(ledger),
         useful=ledger.useful,
         wasted=ledger.wasted,
         after_wall=ledger.after_wall,
         sent_into_the_wall=_sent_into_the_wall(ledger, IN_FLIGHT_S * evidence.speed),
         stopped_otherwise=sum(not _heard_the_truth(one, evidence) for one in dead),
-        slowest_refusal=round(max(waits, default=0.0), 1),
+        slowest_error=round(max(evidence.error_waits, default=0.0), 1),
         bystanders_took=round(_longest_way(ledger, evidence.part.bystander_model), 1),
         seconds=round(evidence.seconds, 1),
         reasons=dict(ledger.reasons.most_common()),
@@ -108,13 +113,8 @@ def judge(part: Part, bare: Figures, jackline: Figures, speed: float) -> list[Ve
     for demand in part.demands:
         measured = float(getattr(jackline, demand.figure))
         from_bare = float(getattr(bare, demand.figure)) if demand.beyond_bare else 0.0
-        held, allowed = True, ""
-        if demand.least is not None:
-            held, allowed = measured >= demand.least, f"at least {demand.least:g}"
-        if demand.most is not None:
-            most = demand.most + from_bare + demand.machine_slack * speed
-            held, allowed = held and measured <= most, f"at most {most:g}"
-        verdicts.append(Verdict(demand, part.name, measured, allowed, held))
+        most = demand.most + from_bare + demand.machine_slack * speed
+        verdicts.append(Verdict(demand, part.name, measured, most))
     return verdicts
 
 

@@ -156,7 +156,7 @@ class SideRun:
                 records=self.fleet.records if self.fleet else (),
                 speed=self.means.speed,
                 seconds=self.pace.monotonic() if self.took is None else self.took,
-                errors_seen=self.fleet.errors_seen if self.fleet else 0,
+                error_waits=self.fleet.error_waits if self.fleet else (),
                 wall_resets_at=self.wall_resets_at,
             )
         )

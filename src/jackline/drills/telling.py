@@ -87,7 +87,7 @@ def _part_lines(part: PartResult) -> Iterable[str]:
 def _verdict_lines(part: PartResult) -> Iterable[str]:
     for verdict in part.verdicts:
         mark = "ok  " if verdict.held else "MISS"
-        told = "" if verdict.held else f" ({verdict.measured:g}, {verdict.allowed})"
+        told = "" if verdict.held else f" ({verdict.measured:g}, at most {verdict.allowed:g})"
         yield f"    {mark}  {verdict.demand.says}{told}"
 
 
@@ -117,6 +117,6 @@ def _verdict(verdict: Verdict) -> dict[str, object]:
         "says": verdict.demand.says,
         "figure": verdict.demand.figure,
         "measured": verdict.measured,
-        "allowed": verdict.allowed,
+        "at_most": verdict.allowed,
         "held": verdict.held,
     }

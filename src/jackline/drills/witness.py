@@ -10,24 +10,32 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 from urllib.parse import urlsplit
 
 from httptools import HttpResponseParser
 
+from jackline.clock import SystemClock
 from jackline.simulator.http_wire import reset
 
 READ_AT_ONCE = 65_536
 LOOPBACK = "127.0.0.1"
 
 
+class Witnessed(NamedTuple):
+    """An error in a word, and the real seconds since its request began."""
+
+    word: str
+    waited: float
+
+
 class Witness:
-    """A relay on a port of its own; `errors` names each error in a word, in order."""
+    """A relay on a port of its own; `errors` holds what came back, in order."""
 
     def __init__(self, target: str) -> None:
         self._target = urlsplit(target)
         self._tasks: set[asyncio.Task[None]] = set()
-        self.errors: list[str] = []
+        self.errors: list[Witnessed] = []
 
     @property
     def url(self) -> str:
@@ -68,7 +76,7 @@ class Witness:
                 self._target.hostname, self._target.port
             )
         except OSError:
-            self.errors.append("refused")
+            self.errors.append(Witnessed("refused", 0.0))
             reset(writer)
             return
         forth = asyncio.create_task(_forth(reader, asking, watch))
@@ -101,8 +109,10 @@ async def _forth(reader: asyncio.StreamReader, asking: asyncio.StreamWriter, wat
 class _Watch:
     """What is seen of the exchanges of one connection."""
 
-    def __init__(self, errors: list[str]) -> None:
+    def __init__(self, errors: list[Witnessed]) -> None:
         self._errors = errors
+        self._clock = SystemClock()
+        self._asked_at = 0.0
         self._parser: HttpResponseParser | None = None
         self._failed = False
         self._tail = b""
@@ -112,6 +122,7 @@ class _Watch:
         """Bytes of the client; with no answer under way they begin a new exchange."""
         if self._parser is None and data.startswith(b"POST "):
             self._parser, self._failed, self._tail = HttpResponseParser(self), False, b""
+            self._asked_at = self._clock.monotonic()
 
     def answer(self, data: bytes) -> None:
         """Bytes of the server."""
@@ -143,4 +154,4 @@ class _Watch:
         """Write an error down, once for each exchange."""
         if not self._failed:
             self._failed = True
-            self._errors.append(word)
+            self._errors.append(Witnessed(word, self._clock.monotonic() - self._asked_at))

@@ -22,10 +22,19 @@ def noted(
 ) -> list[tuple[bytes, bytes]]:
     """The headers with ours behind them."""
     told = list(headers)
-    if not any(len(name) == 10 and name.lower() == b"request-id" for name, _ in headers):
-        told.append((b"request-id", call.encode()))
-    told.append((b"x-jackline-call", call.encode()))
+    named = call.encode()
+    if request_id(headers) is None:
+        told.append((b"request-id", named))
+    told.append((b"x-jackline-call", named))
     told.append((b"x-jackline-lane", lane.encode("latin-1", "replace")))
     told.append((b"x-jackline-attempts", b"%d" % attempts))
     told.append((b"x-jackline-waited", b"%.3f" % max(0.0, waited)))
     return told
+
+
+def request_id(headers: Headers) -> str | None:
+    """The name that an answer goes by."""
+    for name, value in headers:
+        if len(name) == 10 and name.lower() == b"request-id":
+            return value.decode("latin-1")
+    return None

@@ -1,16 +1,15 @@
 """Take calls in: read what is asked, recognise who asks, choose the lane, and keep count.
 
-Laws: (1) a body is read as little as its lane needs, and forwarded as the bytes that came; (2) a
-client's own headers and credentials pass untouched; only ours (`x-jackline-…`) are taken off; (3)
+Laws: (1) a body is read as little as its lane needs, and forwarded as the bytes that came; (2)
 every call that came in ends in exactly one `CallEnded`.
 Not here: holding and answering one call (messages.py), paths (routing.py).
 """
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Callable
-from dataclasses import replace
 
 from jackline.calls import (
     Cap,
@@ -22,21 +21,20 @@ from jackline.calls import (
     takes_prefill,
 )
 from jackline.clock import Clock
-from jackline.dialects import RequestFacts, account_of, plain_body, read_request
+from jackline.dialects import RequestFacts, plain_body, read_request
 from jackline.events import Announce, CallEnded
+from jackline.gateway.answer_notes import noted
+from jackline.gateway.caller import Caller, caller_of
 from jackline.gateway.counting import Counts
 from jackline.gateway.exchange import Exchange
-from jackline.gateway.identity import Identity, identify
+from jackline.gateway.identity import Identity
 from jackline.gateway.lane_book import LaneBook
 from jackline.gateway.messages import MessagesCall
 from jackline.gateway.returning import Returning, Who
-from jackline.gateway.settings import GatewaySettings, StreamMode
+from jackline.gateway.settings import CapSettings, GatewaySettings, StreamMode
 from jackline.gateway.vendor_words import No, in_our_words, no_by_vendor
-from jackline.upstream.port import Headers, Message
+from jackline.upstream.port import Message
 
-_OURS = b"x-jackline-"
-# Answers have to be read while they pass, so they are asked for unpacked.
-_UNPACKED = (b"accept-encoding", b"identity")
 # A side call is no agent's turn: its client does better with the vendor's error than with waiting.
 _SIDE_CALL_HOLD = HoldLimits(quota=0.0, other=30.0)
 _UNREAD = RequestFacts(None, False, 0, 0)
@@ -54,7 +52,7 @@ class Desk:
         announce: Announce,
         ticks: Callable[[], float],
     ) -> None:
-        self.settings = settings
+        self.use(settings)
         self.carrier = carrier
         self.counts = Counts()
         self._clock = clock
@@ -67,6 +65,15 @@ class Desk:
         self._taken = 0
         self._open: dict[str, MessagesCall] = {}
         self._by_who: dict[Who, list[MessagesCall]] = {}
+
+    def use(self, settings: GatewaySettings) -> None:
+        """Take calls in by these settings from now on."""
+        self.settings = settings
+        hold = settings.hold
+        self._until_reset = HoldLimits(math.inf, hold.other)
+        usual = HoldLimits(hold.quota, hold.other)
+        self._usual_hold = self._until_reset if hold.until_reset else usual
+        self._capped = settings.caps != CapSettings()
 
     @property
     def calls(self) -> list[MessagesCall]:
@@ -83,15 +90,14 @@ class Desk:
 
     def take(self, exchange: Exchange, target: bytes, tag: str | None) -> None:
         """A model call."""
-        identity = identify(exchange.header, tag)
+        caller = caller_of(exchange, tag)
+        identity, who = caller.identity, caller.who
         body = exchange.body
-        facts = _facts(exchange)
+        facts = _facts(exchange, caller)
         now = self.now()
-        who: Who | None = None
         since: float | None = None
         call_id = self._new_id()
-        if identity.session is not None:
-            who = (identity.session, identity.agent)
+        if who is not None:
             if self._joined(who, exchange):
                 return
             fate = self._returning.fate(who, body, now)
@@ -104,18 +110,19 @@ class Desk:
         if self.carrier.calls_waiting >= self.settings.limits.waiting_calls:
             self._turn_away(exchange, self._too_many(), identity, facts, call_id)
             return
-        lane = self._lane(facts.model or "unknown-model", exchange, now)
+        model = facts.model or "unknown-model"
+        lane = self._lanes.lane(model, self._lanes.account(caller, body), now)
         request = Request(
             call_id,
-            Message(exchange.method, target, forwarded(exchange.headers), body),
+            Message(exchange.method, target, caller.headers, body, caller.lines),
             (lane,),
             stream=facts.stream,
             mode=self._mode(identity),
-            continues=facts.model is not None and takes_prefill(facts.model),
+            continues=takes_prefill(model),
             input_tokens=facts.input_tokens,
             max_tokens=facts.max_tokens,
-            hold=self._hold(exchange),
-            caps=self._caps(identity),
+            hold=self._until_reset if caller.afk else self._usual_hold,
+            caps=self._caps(identity) if self._capped else (),
             since=since,
         )
         call = MessagesCall(self, exchange, identity, facts.model or "", request, now)
@@ -124,14 +131,13 @@ class Desk:
     def take_side_call(self, exchange: Exchange, target: bytes, tag: str | None, name: str) -> None:
         """A call that is no turn of an agent: counting tokens, listing models."""
         now = self.now()
-        account = f"{self._account(exchange)}-{name}"
+        caller = caller_of(exchange, tag)
+        account = f"{self._lanes.account(caller, exchange.body)}-{name}"
         lane = self._lanes.lane(name, account, now)
-        headers = forwarded(exchange.headers)
-        message = Message(exchange.method, target, headers, exchange.body)
+        message = Message(exchange.method, target, caller.headers, exchange.body, caller.lines)
         call_id = self._new_id()
         request = Request(call_id, message, (lane,), stream=False, hold=_SIDE_CALL_HOLD)
-        identity = identify(exchange.header, tag)
-        self._submit(MessagesCall(self, exchange, identity, name, request, now), None)
+        self._submit(MessagesCall(self, exchange, caller.identity, name, request, now), None)
 
     def _new_id(self) -> str:
         self._taken += 1
@@ -189,18 +195,6 @@ class Desk:
                 return True
         return False
 
-    def _lane(self, model: str, exchange: Exchange, now: float) -> str:
-        return self._lanes.lane(model, self._account(exchange), now)
-
-    def _account(self, exchange: Exchange) -> str:
-        key = exchange.header(b"x-api-key")
-        if key is not None:
-            return self._lanes.fingerprint(key)
-        bearer = exchange.header(b"authorization") or b""
-        # A login's token is renewed every few hours; the account behind it stays.
-        account = account_of(exchange.body) if bearer else None
-        return self._lanes.fingerprint(account.encode() if account else bearer)
-
     def _mode(self, identity: Identity) -> Mode:
         match self.settings.stream:
             case StreamMode.LIVE:
@@ -210,12 +204,6 @@ class Desk:
             case _:
                 watched = not identity.client.headless and identity.agent is None
                 return "live" if watched else "block"
-
-    def _hold(self, exchange: Exchange) -> HoldLimits:
-        hold = self.settings.hold
-        afk = hold.until_reset or exchange.header(b"x-jackline-hold") == b"until-reset"
-        limits = HoldLimits(hold.quota, hold.other)
-        return replace(limits, quota=float("inf")) if afk else limits
 
     def _caps(self, identity: Identity) -> tuple[Cap, ...]:
         caps = self.settings.caps
@@ -237,8 +225,7 @@ class Desk:
         self, exchange: Exchange, no: No, identity: Identity, facts: RequestFacts, call_id: str
     ) -> None:
         """Answer a call that is not taken in at all."""
-        told = [*no.headers, (b"x-jackline-call", call_id.encode())]
-        exchange.respond(no.status, told, no.body)
+        exchange.respond(no.status, noted(no.headers, call_id), no.body)
         event = CallEnded(
             at=self.now(),
             call=call_id,
@@ -264,34 +251,11 @@ class Desk:
         self._announce(event)
 
 
-def _facts(exchange: Exchange) -> RequestFacts:
-    packed = exchange.header(b"content-encoding")
-    if packed is None:
+def _facts(exchange: Exchange, caller: Caller) -> RequestFacts:
+    if caller.packed is None:
         return read_request(exchange.body)
-    plain = plain_body(exchange.body, packed)
+    plain = plain_body(exchange.body, caller.packed)
     return _UNREAD if plain is None else read_request(plain)
-
-
-class _GoesOn(dict[bytes, bool]):
-    """Whether a header of this name goes on to the upstream, remembered for each spelling."""
-
-    def __missing__(self, name: bytes) -> bool:
-        plain = name.lower()
-        goes_on = plain != b"accept-encoding" and not plain.startswith(_OURS)
-        # Clients use some dozens of names; whoever invents more of them gains nothing.
-        if len(self) < 1024:
-            self[name] = goes_on
-        return goes_on
-
-
-_goes_on = _GoesOn()
-
-
-def forwarded(headers: Headers) -> Headers:
-    """The headers that go on to the upstream."""
-    kept = [pair for pair in headers if _goes_on[pair[0]]]
-    kept.append(_UNPACKED)
-    return kept
 
 
 def _who(identity: Identity) -> Who | None:

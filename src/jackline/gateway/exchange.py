@@ -72,6 +72,7 @@ class Exchange:
         "headers",
         "http_1_0",
         "last_write",
+        "memo",
         "method",
         "on_gone",
         "on_pause",
@@ -98,6 +99,7 @@ class Exchange:
         self.on_resume: Callback | None = None
         self._keep_alive = head.keep_alive
         self._by_name = head.by_name
+        self.memo = head.memo
         self._chunked = False
         # Bytes that the head promised and that have not been sent; None: as many as come.
         self._missing: int | None = None

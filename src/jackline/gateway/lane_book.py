@@ -1,7 +1,8 @@
 """Find the lane of a call: one per upstream, account and model, opened when first asked for.
 
 Laws: (1) an account is known only by a salted fingerprint, from which no credential can be had;
-(2) the number of lanes is bounded, whatever models clients ask for.
+(2) the same credential at another address is another account: a wall there says nothing of here;
+(3) the number of lanes is bounded, whatever models clients ask for.
 Not here: what lanes learn (lanes/).
 """
 
@@ -10,6 +11,8 @@ from __future__ import annotations
 import hashlib
 from fnmatch import fnmatchcase
 
+from jackline.dialects import account_of
+from jackline.gateway.caller import Caller
 from jackline.gateway.settings import UpstreamSettings
 from jackline.lanes import LaneController, LaneSettings
 
@@ -22,18 +25,29 @@ class LaneBook:
 
     def __init__(self, controller: LaneController, upstream: UpstreamSettings, salt: bytes) -> None:
         self._controller = controller
-        self._upstream = upstream
         self._salt = salt[:64]
         self._names: dict[tuple[str, str], str] = {}
+        self.use(upstream)
 
     def use(self, upstream: UpstreamSettings) -> None:
         """Name and limit the lanes that are opened from now on by this upstream."""
         self._upstream = upstream
+        self._address = upstream.url.encode() + b"\n"
         self._names.clear()
 
     def fingerprint(self, who: bytes) -> str:
         """A short name for an account or credential that says nothing about it."""
-        return hashlib.blake2b(who, digest_size=4, key=self._salt).hexdigest()
+        text = self._address + who
+        return hashlib.blake2b(text, digest_size=4, key=self._salt).hexdigest()
+
+    def account(self, caller: Caller, body: bytes | bytearray) -> str:
+        """Who pays for a call."""
+        who = caller.credential
+        if caller.bearer and who:
+            # A login's token is renewed every few hours; the account behind it stays.
+            account = account_of(body)
+            who = who if account is None else account.encode()
+        return self.fingerprint(who)
 
     def lane(self, model: str, account: str, now: float) -> str:
         """The name of the lane, opened if need be."""

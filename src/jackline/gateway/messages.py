@@ -13,12 +13,12 @@ from typing import Protocol
 from jackline.calls import Carried, Carrier, Ending, Refusal, Request
 from jackline.dialects import PING, TokensUsed, error_event, placeholder_start
 from jackline.events import CallEnded
+from jackline.gateway.answer_notes import noted, request_id
 from jackline.gateway.exchange import Exchange
 from jackline.gateway.identity import Identity
 from jackline.gateway.lane_book import shown
 from jackline.gateway.settings import GatewaySettings
 from jackline.gateway.vendor_words import No, in_our_words, no_by_vendor
-from jackline.upstream.hop_by_hop import end_to_end
 from jackline.upstream.port import Headers
 
 _NOTHING_USED = TokensUsed()
@@ -134,11 +134,10 @@ class MessagesCall:
     def answer_began(self, status: int, headers: Headers, lane: str) -> None:
         """The vendor answers."""
         self.lane = lane
-        passed = end_to_end(headers)
         if not self.request.stream:
-            self._head = (status, passed)
+            self._head = (status, headers)
             return
-        told = self._told(passed)
+        told = self._told(headers)
         for exchange in self._exchanges:
             if not exchange.begun:
                 exchange.begin(status, told)
@@ -147,8 +146,8 @@ class MessagesCall:
     def answer_heard(self, data: bytes) -> None:
         """Bytes of the answer."""
         if self._head is not None:
-            status, passed = self._head
-            told = [(n, v) for n, v in self._told(passed) if n.lower() != b"content-length"]
+            status, headers = self._head
+            told = self._told(headers)
             for exchange in self._exchanges:
                 exchange.respond(status, told, data)
             self._begun_status = status
@@ -295,24 +294,12 @@ class MessagesCall:
     def _told(self, headers: Headers) -> list[tuple[bytes, bytes]]:
         """The headers with ours behind them."""
         carried = self.carried
-        attempts = 0 if carried is None else len(carried.story) + (carried.hearing is not None)
-        waited = (
-            carried.waited
-            if carried is not None and carried.sent
-            else self._desk.now() - self.since
-        )
-        told = list(headers)
-        for name, value in headers:
-            if name.lower() == b"request-id":
-                self._request_id = value.decode("latin-1")
-                break
-        else:
-            self._request_id = self.request.id
-            told.append((b"request-id", self.request.id.encode()))
-        told.append((b"x-jackline-call", self.request.id.encode()))
-        told.append((b"x-jackline-lane", shown(self.lane).encode("latin-1", "replace")))
-        told.append((b"x-jackline-attempts", b"%d" % attempts))
-        told.append((b"x-jackline-waited", b"%.3f" % max(0.0, waited)))
+        attempts, waited = 0, 0.0
+        if carried is not None:
+            attempts = len(carried.story) + (carried.hearing is not None)
+            waited = carried.waited if carried.sent else self._desk.now() - self.since
+        told = noted(headers, self.request.id, shown(self.lane), attempts, waited)
+        self._request_id = request_id(told)
         return told
 
     def _end(

@@ -11,7 +11,6 @@ from __future__ import annotations
 from jackline.gateway.answer_notes import new_call_id, noted
 from jackline.gateway.exchange import Exchange
 from jackline.gateway.vendor_words import in_our_words
-from jackline.upstream.hop_by_hop import end_to_end
 from jackline.upstream.port import Attempt, Headers, Message, Upstream
 
 _OURS = b"x-jackline-"
@@ -39,7 +38,7 @@ class Relay:
 
     def began(self, status: int, headers: Headers) -> None:
         """The head of the answer."""
-        self._exchange.begin(status, self._noted(end_to_end(headers)))
+        self._exchange.begin(status, self._noted(headers))
 
     def heard(self, data: bytes) -> None:
         """Bytes of the answer."""

@@ -29,7 +29,9 @@ _ONLY_ONCE = (b"host", b"content-length", b"transfer-encoding", b"expect")
 class RequestHead:
     """One head; `length` is None for a chunked body, and 0 where there is none.
 
-    `by_name` holds the first value under each name in lower case.
+    `by_name` holds the first value under each name in lower case. `memo` belongs to whoever
+    answers: heads that differ in their length alone share it, so that what was made of one need not
+    be made of the next.
     """
 
     __slots__ = (
@@ -39,6 +41,7 @@ class RequestHead:
         "http_1_0",
         "keep_alive",
         "length",
+        "memo",
         "method",
         "target",
     )
@@ -52,6 +55,25 @@ class RequestHead:
         self.keep_alive = not http_1_0
         self.length: int | None = 0
         self.expects_continue = False
+        self.memo: dict[str, object] = {}
+
+    def with_length(self, digits: bytes) -> RequestHead:
+        """The same head in front of a body of another length."""
+        if self.by_name[b"content-length"] == digits:
+            return self
+        head = RequestHead(self.method, self.target, self.http_1_0)
+        head.headers = [
+            (name, digits)
+            if len(name) == 14 and name.lower() == b"content-length"
+            else (name, value)
+            for name, value in self.headers
+        ]
+        head.by_name = self.by_name | {b"content-length": digits}
+        head.keep_alive = self.keep_alive
+        head.expects_continue = self.expects_continue
+        head.length = int(digits)
+        head.memo = self.memo
+        return head
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Called by the parser for each header."""

@@ -17,6 +17,9 @@ from jackline.gateway.request_head import END, NEXT, RequestHead, read_head
 from jackline.gateway.settings import LimitSettings
 
 _BARE_LINE_END = re.compile(rb"(?<!\r)\n")
+# As every client writes it; other spellings are read the long way.
+_LENGTH = re.compile(rb"\r\n(?:Content-Length|content-length): (\d{1,15})\r\n")
+_NO_HEAD = RequestHead(b"", b"", False)
 
 
 class Stage(Enum):
@@ -35,7 +38,17 @@ _NOTHING, _HEAD, _BODY, _COMPLETE = Stage.NOTHING, Stage.HEAD, Stage.BODY, Stage
 class RequestReader:
     """Fed with packets; at stage COMPLETE `take` gives the request and makes room for the next."""
 
-    __slots__ = ("_body", "_chunked", "_filled", "_head", "_limits", "_partial", "stage")
+    __slots__ = (
+        "_around",
+        "_body",
+        "_chunked",
+        "_filled",
+        "_head",
+        "_last",
+        "_limits",
+        "_partial",
+        "stage",
+    )
 
     def __init__(self, limits: LimitSettings) -> None:
         self._limits = limits
@@ -45,6 +58,9 @@ class RequestReader:
         self._body: bytes | bytearray | None = None
         self._filled = 0
         self._chunked: ChunkedBody | None = None
+        # The last head without the digits of its length, and what it was read as.
+        self._around = b""
+        self._last = _NO_HEAD
 
     @property
     def expects_continue(self) -> bool:
@@ -113,7 +129,7 @@ class RequestReader:
         limits = self._limits
         if end > limits.header_bytes:
             raise self._head_too_large()
-        self._head = head = read_head(data[:end])
+        self._head = head = self._read_head(data[:end])
         length = head.length
         if length is None:
             self._chunked = ChunkedBody(limits.body_bytes)
@@ -125,6 +141,23 @@ class RequestReader:
             return data[end + length :]
         self.stage = _BODY
         return data[end:]
+
+    def _read_head(self, raw: bytes) -> RequestHead:
+        """Read a head; one that differs from the last in its length alone is not read again.
+
+        A client's requests on one connection are mostly such: the same headers, another body.
+        """
+        length = _LENGTH.search(raw)
+        if length is None:
+            return read_head(raw)
+        begin, end = length.span(1)
+        around = raw[:begin] + raw[end:]
+        if around == self._around:
+            return self._last.with_length(length[1])
+        head = read_head(raw)
+        if head.length is not None:
+            self._around, self._last = around, head
+        return head
 
     def _more_of_body(self, data: bytes) -> bytes:
         head = self._head

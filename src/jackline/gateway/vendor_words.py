@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from jackline.calls import Refusal
 from jackline.failures import Kind
 from jackline.gateway.refusal import refusal_body
-from jackline.upstream.hop_by_hop import end_to_end
 from jackline.upstream.port import Headers
 
 _STATUS = {
@@ -44,8 +43,7 @@ def no_by_vendor(refusal: Refusal) -> No:
         told.append((b"x-jackline-resets-at", moment.encode()))
     said = refusal.rejection
     if said is not None and said.status >= 400:
-        kept = [(n, v) for n, v in end_to_end(said.headers) if n.lower() != b"content-length"]
-        return No(said.status, [*kept, *told], said.body)
+        return No(said.status, [*said.headers, *told], said.body)
     failure = refusal.failure
     status = _NO_WORDS if failure is None else _STATUS.get(failure.kind, _NO_WORDS)
     words = f"Jackline: {refusal.why}"

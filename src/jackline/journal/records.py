@@ -7,7 +7,7 @@ Not here: the tables' definition over time (schema.py), connections (store.py, r
 
 from __future__ import annotations
 
-import dataclasses
+import inspect
 from collections.abc import Callable, Sequence
 from itertools import chain
 from operator import attrgetter
@@ -29,7 +29,7 @@ class Table:
         self.name = name
         self.kind = kind
         self.only_latest = only_latest
-        self.columns = tuple(field.name for field in dataclasses.fields(kind))
+        self.columns = tuple(inspect.signature(kind).parameters)
         self._row: Callable[[Event], Row] = attrgetter(*self.columns)
         listed = ", ".join(self.columns)
         marks = f"({', '.join('?' * len(self.columns))})"
@@ -66,4 +66,4 @@ GROWING = (CALLS, ATTEMPTS, LANE_CHANGES, NOTES)
 def call_from(row: Row) -> CallEnded:
     """The event that was written as this row of `calls`."""
     call = CallEnded(*row)
-    return dataclasses.replace(call, stream=bool(call.stream))
+    return call._replace(stream=bool(call.stream))

@@ -81,8 +81,9 @@ class LaneController:
         queue = self._queue(call.lanes)
         decision = Decision()
         if self._goes_at_once(call, now):
-            self._launch(entry, self.lanes[call.lanes[0]], now, decision, probe=False)
-            self._wake[call.lanes[0]] = self._wake_of(self.lanes[call.lanes[0]], now)
+            lane = self.lanes[call.lanes[0]]
+            self._launch(entry, lane, now, decision, probe=False)
+            self._room_changed(lane, now, decision)
             return self._done(decision)
         queue.push(entry)
         # A lane without room opens by an event of its own, or when it is woken; but one that is
@@ -212,12 +213,17 @@ class LaneController:
         return lane.state in FLOWING and lane.ready_at(call, now) <= now
 
     def _waited_for(self, name: str) -> bool:
-        return any(queue.waiting for queue in self._queues_of[name])
+        for queue in self._queues_of[name]:  # noqa: SIM110 -- asked three times for every call
+            if queue.waiting:
+                return True
+        return False
 
     def _room_changed(self, lane: Lane, now: float, decision: Decision) -> None:
         """Fill the lane if anyone waits for it; else only look when to be woken."""
         if lane.state in FLOWING and not self._waited_for(lane.name):
-            self._wake[lane.name] = self._wake_of(lane, now)
+            # Whether it has room is looked at when someone asks for it.
+            self._roomy.add(lane.name)
+            self._wake[lane.name] = lane.silence_check_at(now)
         else:
             self._dispatch((lane.name,), now, decision)
 

@@ -8,12 +8,12 @@ Not here: how decisions are reached (controller.py, lane.py).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from jackline.failures import Failure
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """One logical model call that waits for its turn.
 
     `lanes` are the names it may go to, the preferred first. `remaining` is the expected time, in
@@ -29,16 +29,14 @@ class Call:
     stream: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(NamedTuple):
     """What an answer cost."""
 
     input_tokens: int = 0
     output_tokens: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(NamedTuple):
     """Send this call on this lane now, and report everything about it under `permit`."""
 
     permit: int

@@ -1,11 +1,10 @@
 """Expect how long the work behind a call will still take, from what was seen of other work.
 
 Laws: (1) pure: the same events give the same answers, and time comes in as an argument; (2) nothing
-has to be told but which session and which agent a call belongs to, and how long calls took is
-learned; (3) an agent whose fate is not known yet is not counted as ended; (4) what is
-believed changes only when as much was seen as was known before: calls that wait keep the value they
-were given, and would starve behind newer ones if it moved while we learn; (5) sessions not heard of
-for a day are forgotten.
+has to be told but which session and which agent a call belongs to; (3) an agent whose fate is not
+known yet is not counted as ended; (4) what is believed changes only when twice as much is known:
+calls that wait keep the value they were given, and would starve behind newer ones if it moved all
+the time; (5) sessions not heard of for a day are forgotten.
 Not here: the order itself (queue.py), who is asked about which session (calls/).
 """
 
@@ -23,7 +22,8 @@ _UNKNOWN = 0.5
 _LONGEST_CHAIN = 2_000
 # Sessions are taken to have so many stages until one has more; only differences matter.
 _STAGES = 4
-# What is believed before anything was seen, and as how many observations it counts.
+# What is believed before anything was seen (the work that bench/lanes.py plays), and as how many
+# observations it counts.
 _PRIOR_CHAINS = 40
 _PRIOR_SERVICE = 16.0
 _PRIOR_PAUSE = 4.0

@@ -7,20 +7,27 @@ Not here: which headers are hop-by-hop (hop_by_hop.py), bodies (connection.py).
 
 from __future__ import annotations
 
+import re
+
 from jackline.upstream.hop_by_hop import HOP_BY_HOP, Sieve
 from jackline.upstream.origin import Origin
-from jackline.upstream.port import Message
+from jackline.upstream.port import Headers, Message
 
 _not_written_here = Sieve(HOP_BY_HOP | {b"host", b"content-length", b"expect"})
 _BODILESS = frozenset({b"GET", b"HEAD", b"OPTIONS", b"DELETE", b"TRACE", b"CONNECT"})
 _FORBIDDEN = b"\r\n\0"
+_BLANKS = re.compile(rb"[ \r\n\0]")
+_BREAKS = (
+    "The head of a request may hold no line end and no NUL,"
+    " and its target must begin with a slash and hold no blank."
+)
 _colon = b": "
 
 
 class HeadWriter:
     """Writes heads for one origin; what never changes is built once."""
 
-    __slots__ = ("_after_target", "_before_target", "_own_breaks")
+    __slots__ = ("_after_target", "_before_target")
 
     def __init__(self, origin: Origin) -> None:
         address = origin.address
@@ -31,30 +38,38 @@ class HeadWriter:
                 lines += f"\r\nProxy-Authorization: {origin.proxy_credentials}"
         self._before_target = b" " + prefix.encode("ascii")
         self._after_target = lines.encode("ascii")
-        self._own_breaks = 2 * self._after_target.count(b"\n")
 
     def head(self, message: Message) -> bytes:
         """Request line and headers, with the empty line; ValueError for what would break them."""
-        method, target, body = message.method, message.target, message.body
-        lines = [method + self._before_target + target + self._after_target]
-        lines += map(_colon.join, _not_written_here.keep(message.headers))
-        if body or method not in _BODILESS:
-            lines.append(b"Content-Length: %d" % len(body))
-        lines.append(b"\r\n")
-        head = b"\r\n".join(lines)
-        # Counting in the whole is much cheaper than looking into every header: whatever is there
-        # beyond our own line ends was brought in by the caller.
-        caller_brought = (
-            len(head) - len(head.translate(None, _FORBIDDEN)) - 2 * len(lines) - self._own_breaks
+        method, target, headers, body, lines = message
+        if lines is None:
+            lines = header_lines(headers)
+        if not _is_plain(method, target):
+            raise ValueError(_BREAKS)
+        before = b"%b%b%b%b%b" % (
+            method,
+            self._before_target,
+            target,
+            self._after_target,
+            lines,
         )
-        if caller_brought or not _is_plain(method, target):
-            raise ValueError(
-                "The head of a request may hold no line end and no NUL,"
-                " and its target must begin with a slash and hold no blank."
-            )
-        return head
+        if body or method not in _BODILESS:
+            return b"%b\r\nContent-Length: %d\r\n\r\n" % (before, len(body))
+        return before + b"\r\n\r\n"
+
+
+def header_lines(headers: Headers) -> bytes:
+    """The headers that pass, each behind a line end; ValueError for what would break a line."""
+    lines = [b""]
+    lines += map(_colon.join, _not_written_here.keep(headers))
+    text = b"\r\n".join(lines)
+    # Counting in the whole is much cheaper than looking into every header: whatever is there
+    # beyond our own line ends was brought in by the caller.
+    if len(text) - len(text.translate(None, _FORBIDDEN)) != 2 * (len(lines) - 1):
+        raise ValueError(_BREAKS)
+    return text
 
 
 def _is_plain(method: bytes, target: bytes) -> bool:
     # Without its slash the target would be read as part of the host, or as another address.
-    return target[:1] == b"/" and b" " not in target and b" " not in method
+    return target[:1] == b"/" and not _BLANKS.search(target) and not _BLANKS.search(method)

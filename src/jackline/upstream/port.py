@@ -9,31 +9,35 @@ Not here: any real upstream (http_upstream.py), the scripted one (jackline.testi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """What is sent: end-to-end headers only, in the order in which the client wrote them.
 
     `target` is path and query as they go on the request line, to be put behind the upstream's own
-    path prefix. `body` is complete; its length and the host are written by the upstream.
+    path prefix. `body` is complete; its length and the host are written by the upstream. `lines`
+    are the headers as `head.header_lines` wrote them, for whoever sends the same ones repeatedly.
     """
 
     method: bytes
     target: bytes
     headers: Headers
     body: bytes | bytearray = b""
+    lines: bytes | None = None
+
+    def __repr__(self) -> str:
+        # Headers hold credentials, and bodies prompts.
+        return f"<Message {self.method!r} {self.target!r}, {len(self.body)} bytes>"
 
 
 class Ear(Protocol):
     """Who listens to an attempt."""
 
     def began(self, status: int, headers: Headers) -> None:
-        """The head of the answer is there, whatever its status."""
+        """The head of the answer is there, whatever its status; with end-to-end headers only."""
         ...
 
     def heard(self, data: bytes) -> None:

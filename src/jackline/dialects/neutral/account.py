@@ -20,6 +20,7 @@ _NUMBERED = re.compile(r"\[\d+\]")
 _ODD = re.compile(r"[^\w.:/@+-]")
 _LONGEST_NAME = 60
 _NULL = b"null"
+_EMPTY = (b"[]", b"{}", b'""')
 UNREADABLE = (msgspec.DecodeError, ValueError, RecursionError)
 
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -147,13 +148,26 @@ class Fields:
             raise CannotSayError(self.path(name), "this field is not known, and may matter")
 
     def note_rest(self, why: str) -> None:
-        """Let go of whatever is left, with a note for each name."""
-        for name in self.names():
-            self.let_go(name, why)
+        """Let go of whatever is left, with a note for each name that holds something."""
+        for name, value in self._left.items():
+            if bytes(value) not in _EMPTY:
+                self.notes.add(self.path(name), why)
+        self._left.clear()
 
     def _taken(self, name: str, decoder: msgspec.json.Decoder[_T], kind: str) -> _T | None:
         value = self.raw(name)
         return None if value is None else _decoded(decoder, value, self.path(name), kind)
+
+
+def document(body: bytes | bytearray, notes: Notes) -> Fields:
+    """The fields of a whole document."""
+    whole = bytes(body)
+    try:
+        # Values that only pass through are not decoded, and would carry broken letters along.
+        whole.decode()
+    except UnicodeDecodeError:
+        raise CannotSayError("", "is not written in UTF-8") from None
+    return Fields(whole, "", notes)
 
 
 def items_of(raw: msgspec.Raw, at: str) -> list[msgspec.Raw]:
@@ -171,9 +185,7 @@ def is_text(raw: msgspec.Raw) -> bool:
     return bytes(raw)[:1] == b'"'
 
 
-def _decoded(
-    decoder: msgspec.json.Decoder[_T], raw: bytes | msgspec.Raw, at: str, kind: str
-) -> _T:
+def _decoded(decoder: msgspec.json.Decoder[_T], raw: bytes | msgspec.Raw, at: str, kind: str) -> _T:
     try:
         return decoder.decode(raw)
     except UNREADABLE:

@@ -34,8 +34,13 @@ class Paper:
     """A file by its address, which may hold the data itself."""
 
     at: str
-    name: str
+    title: str | None
     url: str
+
+    @property
+    def name(self) -> str:
+        """What the file is called."""
+        return self.title or "document.pdf"
 
     @property
     def inline(self) -> bool:

@@ -18,10 +18,10 @@ class Target:
 
     `efforts` are the levels of reasoning it knows, lowest first; empty when it knows none.
     `sampling` is false for models that refuse temperature and top_p. `mid_system` says what becomes
-    of system messages inside of the conversation: many chat templates refuse them. `reasoning_field`
-    is where a chat server wants earlier reasoning back; `reasoning_items` is for Responses servers
-    that take reasoning which they did not make. `user_field` tells the vendor who asks; by default
-    nobody is told. `forgo` names request fields that may be left out with a note.
+    of system messages inside of the conversation: many chat templates refuse them.
+    `reasoning_field` is where a chat server wants earlier reasoning back; `reasoning_items` is for
+    Responses servers that take reasoning which they did not make. `user_field` tells the vendor who
+    asks; by default nobody is told. `forgo` names request fields that may be left out with a note.
     """
 
     max_tokens_field: Literal["max_completion_tokens", "max_tokens"] = "max_completion_tokens"

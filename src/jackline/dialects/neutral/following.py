@@ -1,0 +1,102 @@
+"""Follow a foreign stream event by event and turn it into Anthropic's: what both dialects share.
+
+Laws: (1) how the bytes were cut changes nothing; (2) nothing fed here raises: a stream that cannot
+be followed ends with an error event; (3) a stream that was cut off never gets a message_stop.
+Not here: what the events of one dialect mean (openai_chat/stream.py, openai_responses/stream.py).
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from jackline.dialects.neutral.account import UNREADABLE, Notes
+from jackline.dialects.neutral.answer import NO_REASONING
+from jackline.dialects.neutral.foreign_error import error_of
+from jackline.dialects.neutral.message_writer import MessageWriter
+from jackline.dialects.neutral.options import AnswerAs
+from jackline.dialects.sse import EventSplitter, name_and_data
+from jackline.dialects.tokens_used import TokensUsed
+
+_UNREADABLE_STREAM = {
+    "type": "api_error",
+    "message": "The other side's stream could not be followed.",
+}
+
+
+class StreamTranslator(Protocol):
+    """Bytes of a foreign stream in, bytes of Anthropic's stream out."""
+
+    notes: Notes
+    usage: TokensUsed
+    whole: bool
+    broken: bool
+
+    def feed(self, data: bytes) -> bytes:
+        """Take the next bytes, and give the events that they complete."""
+        ...
+
+    def end(self) -> bytes:
+        """The foreign stream has ended in order; give what can still be said."""
+        ...
+
+
+class Following:
+    """The frame of a translator; a dialect adds `_take` and `_ended`."""
+
+    def __init__(self, face: AnswerAs) -> None:
+        self.face = face
+        self.notes = Notes()
+        self.usage = TokensUsed()
+        # message_stop has been written.
+        self.whole = False
+        # An error event has been written; nothing follows.
+        self.broken = False
+        self.refused = False
+        self.writer = MessageWriter(face)
+        self._splitter = EventSplitter()
+
+    def feed(self, data: bytes) -> bytes:
+        """Take the next bytes, and give the events that they complete."""
+        if self.writer.over:
+            return b""
+        try:
+            for event in self._splitter.feed(data):
+                name, told = name_and_data(event)
+                if told and not self.writer.over:
+                    self._take(name, told)
+        except UNREADABLE:
+            self._break(_UNREADABLE_STREAM)
+        return self.writer.taken()
+
+    def end(self) -> bytes:
+        """The foreign stream has ended in order; give what can still be said."""
+        if not self.writer.over:
+            self._ended()
+        return self.writer.taken()
+
+    def _take(self, name: bytes, data: bytes) -> None:
+        """One event of the dialect."""
+        raise NotImplementedError
+
+    def _ended(self) -> None:
+        """The bytes have ended."""
+
+    def _reason(self, words: str, at: str) -> None:
+        if not words:
+            return
+        if self.face.show_reasoning:
+            self.writer.text(words)
+        else:
+            self.notes.add(at, NO_REASONING)
+
+    def _finish(self, reason: str, sequence: str | None = None) -> None:
+        self.writer.end(reason, sequence, self.usage)
+        self.whole = True
+
+    def _fail(self, data: bytes) -> None:
+        """The other side has told an error."""
+        self._break(error_of(500, data))
+
+    def _break(self, error: dict[str, str]) -> None:
+        self.writer.fail(error)
+        self.broken = True

@@ -1,0 +1,215 @@
+"""Write one foreign answer as Anthropic's events, while it comes.
+
+Laws: (1) the events form one valid stream: one block is open at a time, in gapless order; (2) the
+first open block is told live, what comes for later ones meanwhile waits for its turn; (3) the end
+of the message is written only when somebody says that it has ended; (4) after an error nothing
+follows.
+Not here: reading the foreign stream (openai_chat/stream.py, openai_responses/stream.py).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+import msgspec
+
+from jackline.dialects.anthropic_stream import (
+    BLOCK_DELTA,
+    BLOCK_START,
+    BLOCK_STOP,
+    ERROR,
+    MESSAGE_DELTA,
+    MESSAGE_START,
+    MESSAGE_STOP,
+)
+from jackline.dialects.neutral.answer import is_object
+from jackline.dialects.neutral.ids import ToolIds
+from jackline.dialects.neutral.options import AnswerAs
+from jackline.dialects.neutral.usage import told_usage
+from jackline.dialects.sse import event_of
+from jackline.dialects.tokens_used import TokensUsed
+
+
+class UnfollowableError(ValueError):
+    """The foreign stream says something that no answer can mean."""
+
+
+@dataclass(slots=True)
+class _Block:
+    """One content block; `pieces` is all that came for it, `told` how many were passed on."""
+
+    start: dict[str, object]
+    is_text: bool
+    pieces: list[str] = field(default_factory=list)
+    told: int = 0
+    shown: bool = False
+    ended: bool = False
+
+    @property
+    def whole(self) -> str:
+        return "".join(self.pieces)
+
+
+class MessageWriter:
+    """Takes what a model says piece by piece; `taken()` gives the events since the last time."""
+
+    def __init__(self, face: AnswerAs) -> None:
+        self._face = face
+        self._out = bytearray()
+        self._blocks: deque[_Block] = deque()
+        self._calls: dict[object, _Block] = {}
+        self._ids: ToolIds | None = None
+        self._index = 0
+        self.started = False
+        # All blocks have been closed; only the end of the message is missing.
+        self.closed = False
+        # message_stop or an error has been written.
+        self.over = False
+
+    @property
+    def calls(self) -> bool:
+        """Whether a tool was called."""
+        return bool(self._calls)
+
+    def taken(self) -> bytes:
+        """The events that have not been taken yet."""
+        out = bytes(self._out)
+        self._out.clear()
+        return out
+
+    def begin(self, message_id: str) -> None:
+        """The answer has an id; what it cost is told at its end."""
+        self.started = True
+        self._ids = ToolIds(message_id)
+        message: dict[str, object] = {
+            "id": message_id,
+            "type": "message",
+            "role": "assistant",
+            "model": self._face.model,
+            "content": [],
+            "stop_reason": None,
+            "stop_sequence": None,
+            "usage": told_usage(TokensUsed()),
+        }
+        self._write(MESSAGE_START, {"message": message})
+
+    def text(self, words: str) -> None:
+        """Words behind everything that was said so far."""
+        if not words:
+            return
+        last = self._blocks[-1] if self._blocks else None
+        if last is None or not last.is_text or last.ended:
+            last = self._open({"type": "text", "text": ""}, is_text=True)
+        last.pieces.append(words)
+        self._advance()
+
+    def end_text(self) -> None:
+        """Words that come now belong to another block."""
+        if self._blocks and self._blocks[-1].is_text:
+            self._blocks[-1].ended = True
+            self._advance()
+
+    def call(self, key: object, foreign_id: str, name: str) -> None:
+        """A tool is called; `key` tells it from other calls of this answer."""
+        if self._ids is None:
+            raise UnfollowableError("a call before the answer")
+        start: dict[str, object] = {
+            "type": "tool_use",
+            "id": self._ids.of(foreign_id),
+            "name": self._face.tool_names.get(name, name),
+            "input": {},
+        }
+        self._calls[key] = self._open(start, is_text=False)
+        self._advance()
+
+    def knows(self, key: object) -> bool:
+        """Whether such a call has begun."""
+        return key in self._calls
+
+    def arguments(self, key: object, piece: str) -> None:
+        """More of the arguments of a call."""
+        block = self._known(key)
+        if not piece or (block.ended and not piece.strip()):
+            return
+        if block.ended:
+            raise UnfollowableError("arguments behind the end of a call")
+        block.pieces.append(piece)
+        self._advance()
+
+    def end_call(self, key: object, arguments: str | None = None) -> None:
+        """A call is whole; what was not told of its arguments before is told now."""
+        block = self._known(key)
+        if arguments is not None and not block.ended:
+            known = block.whole
+            if not arguments.startswith(known):
+                raise UnfollowableError("arguments that differ from what was streamed")
+            self.arguments(key, arguments[len(known) :])
+        block.ended = True
+        self._advance()
+
+    def close_blocks(self) -> None:
+        """Nothing more is said."""
+        for block in self._blocks:
+            block.ended = True
+        self._advance()
+        self.closed = True
+
+    def end(self, reason: str, sequence: str | None, usage: TokensUsed) -> None:
+        """The answer is whole."""
+        self.close_blocks()
+        delta = {"stop_reason": reason, "stop_sequence": sequence}
+        self._write(MESSAGE_DELTA, {"delta": delta, "usage": told_usage(usage)})
+        self._write(MESSAGE_STOP, {})
+        self.over = True
+
+    def fail(self, error: dict[str, str]) -> None:
+        """The answer ends with an error."""
+        self._write(ERROR, {"error": error})
+        self.over = True
+
+    def _known(self, key: object) -> _Block:
+        block = self._calls.get(key)
+        if block is None:
+            raise UnfollowableError("arguments of a call that has not begun")
+        return block
+
+    def _open(self, start: dict[str, object], *, is_text: bool) -> _Block:
+        if self.closed or not self.started:
+            raise UnfollowableError("content outside of the answer")
+        block = _Block(start, is_text)
+        self._blocks.append(block)
+        return block
+
+    def _advance(self) -> None:
+        """Tell all that can be told in order."""
+        while self._blocks:
+            head = self._blocks[0]
+            self._show(head)
+            if len(self._blocks) > 1 and not head.ended:
+                # Nothing can follow a whole object, and words end where something else begins.
+                head.ended = head.is_text or is_object(head.whole)
+            if not head.ended:
+                return
+            self._write(BLOCK_STOP, {"index": self._index})
+            self._blocks.popleft()
+            self._index += 1
+
+    def _show(self, head: _Block) -> None:
+        if not head.shown:
+            self._write(BLOCK_START, {"index": self._index, "content_block": head.start})
+            head.shown = True
+        fresh = "".join(head.pieces[head.told :])
+        head.told = len(head.pieces)
+        if fresh:
+            kind, name = ("text_delta", "text") if head.is_text else _ARGUMENTS
+            self._write(BLOCK_DELTA, {"index": self._index, "delta": {"type": kind, name: fresh}})
+            if head.is_text:
+                # Nobody asks for words again; a call's arguments are looked at as a whole.
+                head.pieces, head.told = [], 0
+
+    def _write(self, name: bytes, fields: dict[str, object]) -> None:
+        self._out += event_of(name, msgspec.json.encode({"type": name.decode(), **fields}))
+
+
+_ARGUMENTS = ("input_json_delta", "partial_json")

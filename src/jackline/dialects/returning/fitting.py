@@ -1,0 +1,91 @@
+"""Change what Claude would refuse in a conversation with foreign turns, and nothing else.
+
+Laws: (1) when nothing is wrong, the very same bytes come back; (2) messages without a fault are
+carried byte for byte, so that the vendor's cache still knows them; (3) a call and its result change
+their id together; (4) what cannot be read is left for the vendor to refuse.
+Not here: which blocks are at fault (blocks.py), when a conversation returns (calls/).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from jackline.dialects.neutral.account import UNREADABLE, Notes, Translated
+from jackline.dialects.returning.blocks import BlockFitter, Json
+from jackline.dialects.returning.thinking_turn import without_thinking_if_needed
+
+_top = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_messages = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+class _Message(msgspec.Struct):
+    role: str
+    content: list[msgspec.Raw] | str
+
+
+_message = msgspec.json.Decoder(_Message)
+_any = msgspec.json.Decoder(dict[str, object])
+
+
+def fit_for_claude(body: bytes | bytearray, *, distrust_thinking: bool = False) -> Translated:
+    """The request as Claude takes it.
+
+    `distrust_thinking` drops every thinking block: for when the vendor has said that a signature
+    is invalid, which cannot be seen from outside.
+    """
+    whole = bytes(body)
+    notes = Notes()
+    try:
+        whole.decode()
+        top = _top.decode(whole)
+        kept = _messages.decode(top["messages"])
+        messages = _fitted(kept, BlockFitter(notes, distrust_thinking=distrust_thinking))
+        changed = without_thinking_if_needed(top, messages, notes)
+    except (*UNREADABLE, KeyError):
+        return Translated(whole)
+    if not notes.told():
+        return Translated(whole)
+    told: dict[str, msgspec.Raw | list[msgspec.Raw]] = {**changed, "messages": messages}
+    return Translated(msgspec.json.encode(told), notes.told())
+
+
+def _fitted(kept: list[msgspec.Raw], fitter: BlockFitter) -> list[msgspec.Raw]:
+    """The messages; those that lost all they said are gone, and their neighbours are one."""
+    messages: list[msgspec.Raw] = []
+    fallen = False
+    for place, raw in enumerate(kept):
+        message = _message.decode(raw)
+        if isinstance(message.content, str):
+            blank = message.role != "system" and not message.content.strip()
+            content: list[msgspec.Raw | Json] | None = [] if blank else None
+            if blank:
+                fitter.notes.add(f"messages[{place}].content", "an empty message says nothing")
+        else:
+            content = fitter.fit(message.content, f"messages[{place}].content")
+        if content is None:
+            fitted = raw
+        elif content:
+            fitted = _with_content(raw, content)
+        else:
+            fallen = True
+            continue
+        if fallen and messages and message.role == _message.decode(messages[-1]).role:
+            messages[-1] = _joined(messages[-1], fitted)
+        else:
+            messages.append(fitted)
+        fallen = False
+    return messages
+
+
+def _with_content(raw: msgspec.Raw, content: list[msgspec.Raw | Json]) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode({**_any.decode(raw), "content": content}))
+
+
+def _joined(first: msgspec.Raw, second: msgspec.Raw) -> msgspec.Raw:
+    content = [*_blocks(first), *_blocks(second)]
+    return _with_content(first, content)
+
+
+def _blocks(raw: msgspec.Raw) -> list[msgspec.Raw | Json]:
+    content = _message.decode(raw).content
+    return [{"type": "text", "text": content}] if isinstance(content, str) else [*content]
