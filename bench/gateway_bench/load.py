@@ -18,9 +18,8 @@ import sys
 from time import perf_counter
 from typing import cast
 
-import uvloop
-
 from gateway_bench.framing import FramingError, Message
+from gateway_bench.loops import run
 from gateway_bench.measures import Order, Reading, percentile
 from gateway_bench.proc import cpu_seconds, resident_bytes
 from gateway_bench.traffic import Request, body_text, build, is_whole
@@ -191,4 +190,4 @@ async def _measure(order: Order) -> Reading:
 
 if __name__ == "__main__":
     wanted = Order.from_json(json.loads(sys.argv[1]))
-    print(json.dumps(uvloop.run(_measure(wanted)).to_json()))
+    print(json.dumps(run(_measure(wanted)).to_json()))

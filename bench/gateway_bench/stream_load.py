@@ -15,8 +15,7 @@ import sys
 import time
 from typing import cast
 
-import uvloop
-
+from gateway_bench.loops import run
 from gateway_bench.measures import StreamOrder, StreamReading, percentile
 from gateway_bench.proc import cpu_seconds, resident_bytes
 from gateway_bench.traffic import SMALL, body_text, build
@@ -152,4 +151,4 @@ async def _hold(order: StreamOrder) -> StreamReading:
 
 if __name__ == "__main__":
     wanted = StreamOrder.from_json(json.loads(sys.argv[1]))
-    print(json.dumps(uvloop.run(_hold(wanted)).to_json()))
+    print(json.dumps(run(_hold(wanted)).to_json()))

@@ -14,9 +14,8 @@ import time
 from collections import deque
 from typing import cast
 
-import uvloop
-
 from gateway_bench.framing import FramingError, Message
+from gateway_bench.loops import run
 from gateway_bench.traffic import (
     EMPTY_ANSWER,
     ENDING,
@@ -130,4 +129,4 @@ if __name__ == "__main__":
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--slow-events", type=int, default=0, help="stream so many, one a second")
     chosen = parser.parse_args()
-    uvloop.run(_serve(chosen.port, chosen.slow_events))
+    run(_serve(chosen.port, chosen.slow_events))

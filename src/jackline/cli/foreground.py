@@ -28,6 +28,8 @@ from jackline.errors import PortTakenError
 from jackline.gateway.settings import ListenSettings
 
 _log = logging.getLogger("jackline")
+# Whoever holds the port may be a gateway that is just starting, or any program, and silent.
+_KNOCK_SECONDS = 2.0
 
 
 def serve(config: Config, reload: Callable[[], Config]) -> int:
@@ -38,11 +40,12 @@ def serve(config: Config, reload: Callable[[], Config]) -> int:
     try:
         return event_loop.run(_run(config, reload))
     except CannotListenError as error:
-        other = hello(local_url(config.gateway.listen.host, config.gateway.listen.port))
+        listen = config.gateway.listen
+        other = hello(local_url(listen.host, listen.port), patience=_KNOCK_SECONDS)
         if other is not None and other.get("state") == str(config.state_dir.absolute()):
             click.echo("another gateway was quicker to start here; it runs", err=True)
             return 0
-        raise _taken(config.gateway.listen, error.reason, other) from error
+        raise _taken(listen, error.reason, other) from error
 
 
 async def _run(config: Config, reload: Callable[[], Config]) -> int:

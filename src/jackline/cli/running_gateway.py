@@ -53,7 +53,7 @@ def find(state: StateDir, listen: ListenSettings | None = None) -> Running | Non
     running = state.running()
     if running is not None:
         told = hello(running.url, running.token)
-        if told is not None and told.get("process") == running.pid:
+        if told is not None and _is_the_same(told, running):
             return running
     if listen is None or listen.port == 0:
         return None
@@ -157,6 +157,12 @@ def wait_until_gone(state: StateDir, running: Running) -> bool:
             return True
         time.sleep(_LOOK_EVERY)
     return False
+
+
+def _is_the_same(told: dict[str, object], running: Running) -> bool:
+    # Another gateway may have taken the port of one that was killed and left its word behind; one
+    # that does not tell its process is taken by the word in its folder.
+    return told.get("process") in (None, running.pid)
 
 
 def _is_alive(pid: int) -> bool:

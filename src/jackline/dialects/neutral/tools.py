@@ -37,6 +37,7 @@ def _read_tool(tool: Fields) -> Tool:
     description = tool.text("description")
     examples = tool.raw("input_examples")
     if examples is not None:
+        tool.notes.add(tool.path("input_examples"), "told at the end of the description")
         told = f"Examples of its input: {bytes(examples).decode()}"
         description = f"{description}\n\n{told}" if description else told
     read = Tool(tool.at, name, description, tool.needed("input_schema"), tool.flag("strict"))

@@ -1,0 +1,103 @@
+"""Whatever stands in a request is carried, noted or refused by name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from jackline.dialects.neutral.account import CannotSayError, Translated
+from jackline.dialects.neutral.options import Target
+from jackline.dialects.openai_chat.request import to_chat
+from jackline.dialects.openai_responses.request import to_responses
+from tests.dialects.translation.leaves import keys, leaves, names, numbered, said
+from tests.dialects.translation.requests import Alien, alien_requests, requests
+
+Translate = Callable[[bytes, str], Translated]
+BOTH = pytest.mark.parametrize("translate", [to_chat, to_responses])
+# Which field of the target says that a flag is set.
+FLAGS = {
+    "stream": ("stream", True),
+    "strict": ("strict", True),
+    "disable_parallel_tool_use": ("parallel_tool_calls", False),
+}
+CHOICES = {"any": "required", "tool": "function"}
+
+
+def _is_carried(path: str, value: Any, output: Any, heard: list[Any], strings: str) -> bool:
+    name = path.rsplit(".", 1)[-1]
+    if name in FLAGS and value is True:
+        return FLAGS[name] in list(keys(output))
+    if isinstance(value, str):
+        return CHOICES.get(value, value) in strings
+    if value is None or value is False:
+        # What is not there, or not set, is what the target takes for granted.
+        return True
+    return any(type(one) is type(value) and one == value for one in heard)
+
+
+@BOTH
+@given(asked=requests())
+def test_every_leaf_is_carried_or_noted(translate: Translate, asked: dict[str, Any]) -> None:
+    asked = numbered(asked)
+    told = translate(json.dumps(asked).encode(), "gpt-x")
+    output = json.loads(told.body)
+    heard = list(said(output))
+    strings = "\0".join(one for one in heard if isinstance(one, str))
+    for path, value in leaves(asked):
+        if path == "model" or path.rsplit(".", 1)[-1] in ("type", "role"):
+            continue
+        noted = any(names(note, path) for note in told.notes)
+        assert noted or _is_carried(path, value, output, heard, strings), path
+
+
+@BOTH
+@given(alien=alien_requests())
+def test_what_nobody_knows_is_refused_by_its_path(translate: Translate, alien: Alien) -> None:
+    with pytest.raises(CannotSayError) as refused:
+        translate(json.dumps(alien.request).encode(), "gpt-x")
+    assert refused.value.at == alien.at
+
+
+@BOTH
+@given(asked=requests())
+def test_notes_and_refusals_tell_places_and_never_what_was_said(
+    translate: Translate, asked: dict[str, Any]
+) -> None:
+    secret = "XYZZY-7291"
+    marked = json.loads(json.dumps(asked), object_hook=lambda one: _marked(one, secret))
+    told = translate(json.dumps(marked).encode(), "gpt-x")
+    assert secret in told.body.decode()
+    assert not any(secret in note for note in told.notes)
+
+
+def _marked(one: dict[str, Any], secret: str) -> dict[str, Any]:
+    if one.get("role") == "user":
+        return {**one, "content": [*_listed(one["content"]), {"type": "text", "text": secret}]}
+    return one
+
+
+def _listed(content: Any) -> list[Any]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"[]", b"{", b"null", b'{"messages": 7}', b'{"messages": [7]}', b'{"system": "\xff"}'],
+)
+def test_a_body_that_is_no_request_is_refused_and_nothing_else_is_raised(
+    translate: Translate, body: bytes
+) -> None:
+    with pytest.raises(CannotSayError):
+        translate(body, "gpt-x")
+
+
+@BOTH
+def test_a_field_may_be_left_out_when_the_settings_allow_it(translate: Any) -> None:
+    body = b'{"warp_drive": 1, "messages": [{"role": "user", "content": "Hi"}]}'
+    told = translate(body, "gpt-x", Target(forgo=frozenset({"warp_drive"})))
+    assert told.notes == ("warp_drive: left out, as the settings allow",)
