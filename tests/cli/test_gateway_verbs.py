@@ -237,10 +237,13 @@ def test_flags_do_what_variables_do(place: Place, provider: SimulatedProvider) -
         assert not bare.answers()
 
 
-def test_with_a_token_the_commands_still_find_their_gateway(place: Place) -> None:
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])  # noqa: S104 -- with a token
+def test_with_a_token_the_commands_still_find_their_gateway(place: Place, host: str) -> None:
+    place.more["JACKLINE_LISTEN_HOST"] = host
     place.more["JACKLINE_LISTEN_TOKEN"] = "env:GATE"  # noqa: S105 -- a reference
     place.more["GATE"] = "secret-of-the-gate"
-    assert place.jackline("up", "-d").code == 0
+    begun = place.jackline("up", "-d")
+    assert begun.out.startswith(f"{place.url} "), "an address that clients can use"
     assert call(place.url).status == 401
     assert place.jackline("status").code == 0
     assert "runs already" in place.jackline("up").err

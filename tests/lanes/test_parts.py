@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -247,3 +248,24 @@ def test_same_seed_same_trace() -> None:
         return sent
 
     assert trace() == trace()
+
+
+def test_a_call_that_was_given_up_for_silence_may_be_silent_for_twice_as_long() -> None:
+    """A slow upstream must not be asked, and paid, for the same answer again and again."""
+    lanes = controller()
+    now, waits = NOW, []
+    decision = lanes.submit(now, Call(1, ("opus",)))
+    for _ in range(4):
+        assert len(decision.sends) == 1
+        sent = now
+        while True:
+            now = max(now + 0.5, decision.wake_at or now)
+            decision = lanes.tick(now)
+            if decision.aborts:
+                break
+        waits.append(now - sent)
+        while not decision.sends:
+            now = max(now + 0.5, decision.wake_at or now)
+            decision = lanes.tick(now)
+    longer = [later / earlier for earlier, later in pairwise(waits)]
+    assert all(1.9 < ratio < 2.2 for ratio in longer), waits

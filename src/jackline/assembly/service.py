@@ -31,6 +31,7 @@ from jackline.config.watching import Reloaded, Watcher
 from jackline.control import verdict
 from jackline.errors import BadConfigError, JournalError
 from jackline.events import AttemptFailed, Event, LaneChanged, ServiceNoted
+from jackline.failures.sentences import moment_in_words
 from jackline.gateway.control_paths import ControlPaths
 from jackline.gateway.desk import Desk
 from jackline.gateway.exchange import Exchange
@@ -326,7 +327,8 @@ def _origin(given: UpstreamSettings) -> Origin:
 
 
 def _hour(moment: float, clock: Clock) -> str:
-    return f"{datetime.fromtimestamp(moment, clock.now().tzinfo):%H:%M:%S}"
+    now = clock.now()
+    return moment_in_words(datetime.fromtimestamp(moment, now.tzinfo).replace(microsecond=0), now)
 
 
 def _tell_failure(task: asyncio.Task[None]) -> None:

@@ -57,9 +57,11 @@ async def _run(config: Config, reload: Callable[[], Config]) -> int:
         click.echo(f"{service.url}  sends to {config.gateway.upstream.url}", err=True)
         tell_next(service.url)
         await service.stop_asked.wait()
-        left = service.carrier.controller.calls_in_flight
+        left = len(service.desk.calls)
         if left:
-            _log.info("stopping; %d running calls may finish. Ctrl-C again cuts them", left)
+            within = service.config.gateway.limits.drain_seconds
+            words = "stopping; %d calls may finish within %g s. Ctrl-C again cuts them"
+            _log.info(words, left, within)
     return 130 if interrupted.is_set() else 0
 
 

@@ -15,7 +15,8 @@ import click
 from jackline.assembly import StateDir
 from jackline.cli.gateway_flags import configured, gateway_flags
 from jackline.cli.running_gateway import find, not_running, status_of
-from jackline.failures.sentences import duration_in_words
+from jackline.clock import SystemClock
+from jackline.failures.sentences import duration_in_words, moment_in_words
 
 _MOST_LINES = 20
 
@@ -79,7 +80,8 @@ def _until(told: dict[str, object]) -> str:
     until = told.get("until")
     if not isinstance(until, int | float):
         return ""
-    return f", until {datetime.fromtimestamp(until, UTC).astimezone():%H:%M:%S}"
+    now = SystemClock().now()
+    return f", until {moment_in_words(datetime.fromtimestamp(round(until), now.tzinfo), now)}"
 
 
 def _list(told: dict[str, object], name: str) -> list[dict[str, object]]:

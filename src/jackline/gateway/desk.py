@@ -33,10 +33,13 @@ from jackline.gateway.messages import MessagesCall
 from jackline.gateway.returning import Returning, Who
 from jackline.gateway.settings import CapSettings, GatewaySettings, StreamMode
 from jackline.gateway.vendor_words import No, in_our_words, no_by_vendor
+from jackline.lanes import RemainingWork
 from jackline.upstream.port import Message
 
 # A side call is no agent's turn: its client does better with the vendor's error than with waiting.
 _SIDE_CALL_HOLD = HoldLimits(quota=0.0, other=30.0)
+# The agent that a session's own calls belong to.
+_MAIN = ""
 _UNREAD = RequestFacts(None, False, 0, 0)
 
 
@@ -60,6 +63,7 @@ class Desk:
         self._lanes = lanes
         self._announce = announce
         self._returning = Returning()
+        self._work = RemainingWork()
         # Call ids are unique over restarts by their first part, and cheap by their second.
         self._id_prefix = f"jl_{secrets.token_hex(4)}"
         self._taken = 0
@@ -121,6 +125,7 @@ class Desk:
             continues=takes_prefill(model),
             input_tokens=facts.input_tokens,
             max_tokens=facts.max_tokens,
+            remaining=0.0 if who is None else self._work.asks(now, who[0], who[1] or _MAIN),
             hold=self._until_reset if caller.afk else self._usual_hold,
             caps=self._caps(identity) if self._capped else (),
             since=since,
@@ -159,6 +164,12 @@ class Desk:
         """A call is over."""
         self._forget(call)
         self.counts.count(event)
+        if event.session is not None and call.request.hold is not _SIDE_CALL_HOLD:
+            agent = event.agent or _MAIN
+            if event.outcome in ("answered", "shortened"):
+                self._work.answered(event.at, event.session, agent, event.took - event.waited)
+            else:
+                self._work.withdrawn(event.at, event.session, agent)
         self._announce(event)
 
     def keep_place(self, call: MessagesCall, now: float) -> None:

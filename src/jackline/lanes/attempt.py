@@ -31,16 +31,22 @@ class Attempt:
     expected_output: float
     probe: bool
     heard_at: float
+    # A call that was given up for silence before may be silent for longer: a slow upstream must not
+    # be asked, and paid, for the same answer again and again.
+    stretch: float = 1.0
     confirmed: bool = False
 
     def patience(self, settings: Patience) -> float:
         """How long it may be silent from now on before it is given up."""
         if not self.call.stream:
-            return settings.whole_answer + settings.whole_answer_per_token * self.call.max_tokens
+            whole = settings.whole_answer + settings.whole_answer_per_token * self.call.max_tokens
+            return whole * self.stretch
         if self.confirmed:
-            return settings.between_bytes
+            return settings.between_bytes * self.stretch
         thinking = settings.first_byte_per_token * self.call.input_tokens
-        return (settings.probe if self.probe else settings.first_byte) + thinking
+        if self.probe:
+            return settings.probe + thinking
+        return (settings.first_byte + thinking) * self.stretch
 
     def deadline(self, settings: Patience) -> float:
         """When it is given up if nothing is heard before."""

@@ -321,7 +321,8 @@ class LaneController:
         entry.waiting = False
         entry.attempts += 1
         permit = next(self._permits)
-        attempt = lane.send(permit, entry.call, now, probe=probe)
+        stretch = min(2.0**entry.silences, self._settings.patience.longest_stretch)
+        attempt = lane.send(permit, entry.call, now, probe=probe, stretch=stretch)
         self._attempts[permit] = attempt
         self._permit_of[entry.call.id] = permit
         self._watch(attempt)
@@ -419,6 +420,7 @@ class LaneController:
             lane.failed_hard(attempt, None, now)
         entry = self._entries.get(attempt.call.id)
         if entry is not None:
+            entry.silences += 1
             self._queue(entry.lanes).push(entry)
         decision.aborts.append(Abort(attempt.permit, attempt.call.id, why))
 

@@ -163,8 +163,10 @@ class Lane:
 
     # --- what happens to attempts ---------------------------------------------------------
 
-    def send(self, permit: int, call: Call, now: float, *, probe: bool) -> Attempt:
-        """Open an attempt."""
+    def send(
+        self, permit: int, call: Call, now: float, *, probe: bool, stretch: float = 1.0
+    ) -> Attempt:
+        """Open an attempt; `stretch` makes it more patient with silence."""
         self.window.load_changed(len(self.attempts), now)
         needs = {"requests": 1.0, "input": float(call.input_tokens), "output": self._average_output}
         for dimension, need in needs.items():
@@ -182,6 +184,7 @@ class Lane:
             expected_output=self._average_output,
             probe=probe,
             heard_at=now,
+            stretch=stretch,
         )
         self.attempts[permit] = attempt
         self._promised += attempt.expected_output

@@ -31,6 +31,7 @@ class Entry:
     attempts: int = 0
     last_failure: Failure | None = None
     alike: int = 0
+    silences: int = 0
 
 
 _Place: TypeAlias = tuple[float, int, int, Entry]

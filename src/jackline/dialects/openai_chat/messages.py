@@ -52,7 +52,7 @@ class ChatMessages:
     def say_system(self, system: Sequence[Words]) -> None:
         """What stands above the conversation."""
         if system:
-            self._add({"role": self._target.system_role, "content": _joined(system)})
+            self._add({"role": self._target.system_role, "content": _joined(system)}, "system")
 
     def say(self, turn: Turn) -> None:
         """The next turn."""
@@ -69,7 +69,7 @@ class ChatMessages:
         if self._target.mid_system == "user":
             role = "user"
             self._notes.add(f"{turn.at}.role", "told as the user's words, as the settings want it")
-        self._add({"role": role, "content": _joined(_only_words(turn.parts))})
+        self._add({"role": role, "content": _joined(_only_words(turn.parts))}, turn.at)
 
     def _say_assistant(self, turn: Turn) -> None:
         self._flush()
@@ -117,9 +117,9 @@ class ChatMessages:
                 moved += self._say_result(part)
             elif isinstance(part, Words | Picture | Paper):
                 shown.append(part)
-        self._say_shown([*moved, *shown])
         if not self._owed:
             self._flush()
+        self._say_shown([*moved, *shown], turn.at)
 
     def _say_result(self, result: ToolResult) -> list[Shown]:
         """Write the words of a result; what is no words is given back."""
@@ -139,13 +139,13 @@ class ChatMessages:
         self._owed.discard(sent)
         return others
 
-    def _say_shown(self, shown: Sequence[Shown]) -> None:
+    def _say_shown(self, shown: Sequence[Shown], at: str) -> None:
         if not shown:
             return
         if all(isinstance(part, Words) for part in shown):
-            self._add({"role": "user", "content": _joined(_only_words(shown))})
+            self._add({"role": "user", "content": _joined(_only_words(shown))}, at)
         else:
-            self._add({"role": "user", "content": [self._content(part) for part in shown]})
+            self._add({"role": "user", "content": [self._content(part) for part in shown]}, at)
 
     def _content(self, part: Shown) -> _Json:
         match part:
@@ -166,8 +166,12 @@ class ChatMessages:
             self._notes.add(at, "longer than OpenAI allows; told as a digest")
         return sent
 
-    def _add(self, message: _Json) -> None:
-        (self._waiting if self._owed else self._said).append(message)
+    def _add(self, message: _Json, at: str) -> None:
+        if self._owed:
+            self._notes.add(at, "told behind the results of tools")
+            self._waiting.append(message)
+        else:
+            self._said.append(message)
 
     def _flush(self) -> None:
         self._said += self._waiting
