@@ -22,6 +22,7 @@ from jackline.dialects.neutral.stopping import stop_reason
 from jackline.dialects.neutral.usage import foreign_usage
 
 _NOTHING = msgspec.Raw(b"{}")
+_NULL = msgspec.Raw(b"null")
 
 
 class _Part(msgspec.Struct):
@@ -49,8 +50,8 @@ class _Details(msgspec.Struct):
 class _Response(msgspec.Struct):
     id: str | None = None
     status: str | None = None
-    usage: msgspec.Raw | None = None
-    error: msgspec.Raw | None = None
+    usage: msgspec.Raw = _NULL
+    error: msgspec.Raw = _NULL
     incomplete_details: _Details | None = None
 
 
@@ -58,7 +59,7 @@ class _Event(msgspec.Struct):
     type: str
     output_index: int = 0
     content_index: int = 0
-    delta: msgspec.Raw | None = None
+    delta: msgspec.Raw = _NULL
     arguments: str | None = None
     item: msgspec.Raw = _NOTHING
     response: _Response | None = None
@@ -196,4 +197,4 @@ class ResponsesStreamTranslator(Following):
 
 
 def _words(event: _Event) -> str:
-    return "" if event.delta is None else _string.decode(event.delta)
+    return _string.decode(event.delta)

@@ -27,6 +27,9 @@ _NOT_IN_A_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 _SIGNATURE = re.compile(r"(?!gAAAA)[A-Za-z0-9+/]+={0,2}")
 
 
+_NULL = msgspec.Raw(b"null")
+
+
 class _Seen(msgspec.Struct):
     """The fields that a fault can be seen by."""
 
@@ -36,9 +39,8 @@ class _Seen(msgspec.Struct):
     name: str | None = None
     tool_use_id: str | None = None
     signature: str | None = None
-    data: msgspec.Raw | None = None
-    input: msgspec.Raw | None = None
-    content: msgspec.Raw | None = None
+    input: msgspec.Raw = _NULL
+    content: msgspec.Raw = _NULL
 
 
 _seen = msgspec.json.Decoder(_Seen)
@@ -109,7 +111,7 @@ class BlockFitter:
         if not _NAME.fullmatch(name):
             changes["name"] = _NOT_IN_A_NAME.sub("_", name)[:128] or "unnamed"
             self.notes.add(f"{at}.name", "Claude takes plain names")
-        given = bytes(block.input or b"{}")
+        given = bytes(block.input)
         if not given.lstrip().startswith(b"{"):
             changes["input"] = {INVALID: given.decode()}
             self.notes.add(f"{at}.input", f"Claude takes objects; it is told under {INVALID}")
@@ -122,7 +124,7 @@ class BlockFitter:
         if sent != known:
             changes["tool_use_id"] = sent
             self.notes.add(f"{at}.tool_use_id", "bound to the changed id of its call")
-        content = bytes(block.content or b"null")
+        content = bytes(block.content)
         if content.startswith(b"["):
             fitted = self.fit(_parts.decode(content), f"{at}.content")
             if fitted is not None:

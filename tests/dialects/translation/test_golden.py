@@ -1,0 +1,52 @@
+"""Small pairs that a person can read: what is asked and answered on both sides."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jackline.dialects.neutral.account import CannotSayError
+from jackline.dialects.neutral.options import AnswerAs
+from jackline.dialects.openai_chat.answer import from_chat
+from jackline.dialects.openai_chat.request import to_chat
+from jackline.dialects.openai_responses.answer import from_responses
+from jackline.dialects.openai_responses.request import to_responses
+
+DATA = Path(__file__).parent / "data"
+REQUESTS = sorted((DATA / "requests").glob("*.json"))
+ANSWERS = sorted((DATA / "answers").glob("*.json"))
+FACE = AnswerAs("claude-opus-4-8", {"mcp_short": "mcp__real_name"}, ("END",))
+
+
+def pair(file: Path) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads(file.read_text("utf-8"))
+    return loaded
+
+
+@pytest.mark.parametrize("dialect", ["chat", "responses"])
+@pytest.mark.parametrize("file", REQUESTS, ids=lambda file: file.stem)
+def test_a_request_is_said_as_written_down(file: Path, dialect: str) -> None:
+    golden = pair(file)
+    translate = to_chat if dialect == "chat" else to_responses
+    body = json.dumps(golden["asked"]).encode()
+    if f"{dialect}_refused" in golden:
+        with pytest.raises(CannotSayError) as refused:
+            translate(body, "gpt-x")
+        assert str(refused.value) == golden[f"{dialect}_refused"]
+    else:
+        told = translate(body, "gpt-x")
+        assert json.loads(told.body) == golden[dialect]
+        assert list(told.notes) == golden[f"{dialect}_notes"]
+
+
+@pytest.mark.parametrize("file", ANSWERS, ids=lambda file: file.stem)
+def test_an_answer_is_told_as_written_down(file: Path) -> None:
+    golden = pair(file)
+    translate = from_chat if golden["dialect"] == "chat" else from_responses
+    told = translate(json.dumps(golden["answer"]).encode(), FACE)
+    assert json.loads(told.body) == golden["anthropic"]
+    assert list(told.notes) == golden["notes"]
+    assert told.is_error is golden["is_error"]

@@ -1,0 +1,97 @@
+"""Streams and requests that are passed on as they are can still be followed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jackline.dialects import RequestFacts, TokensUsed
+from jackline.dialects.openai_chat.request_facts import read_chat_request
+from jackline.dialects.openai_chat.stream_reader import ChatStreamReader
+from jackline.dialects.openai_responses.request_facts import read_responses_request
+from jackline.dialects.openai_responses.stream_reader import ResponsesStreamReader
+from tests.dialects.translation.foreign_answers import (
+    Answer,
+    answers,
+    chat_events,
+    data,
+    named,
+    responses_events,
+)
+
+READERS: list[tuple[Any, Any]] = [
+    (ChatStreamReader, chat_events),
+    (ResponsesStreamReader, responses_events),
+]
+BOTH = pytest.mark.parametrize(("reader_of", "events_of"), READERS)
+
+
+@BOTH
+@given(answer=answers())
+def test_a_stream_is_whole_with_its_last_event_and_not_before(
+    reader_of: Any, events_of: Any, answer: Answer
+) -> None:
+    reader = reader_of()
+    for event in events_of(answer):
+        assert not reader.whole
+        reader.feed(event)
+    assert reader.whole
+    assert reader.started
+    assert not reader.broken
+    assert reader.usage == TokensUsed(40, 20, 60, 0)
+    assert reader.stop_reason is not None
+
+
+def test_chat_that_is_done_without_a_finish_reason_is_broken() -> None:
+    reader = ChatStreamReader()
+    events = chat_events(Answer((), ("Hi",), (), (), "stop"))
+    for event in [*events[:-3], events[-1]]:
+        reader.feed(event)
+    assert reader.broken
+    assert not reader.whole
+
+
+@pytest.mark.parametrize(
+    ("reader", "event"),
+    [
+        (ChatStreamReader(), data({"error": {"message": "No."}})),
+        (ChatStreamReader(), b'event: error\ndata: {"message": "No."}\n\n'),
+        (ResponsesStreamReader(), named({"type": "response.failed", "response": {}})),
+        (ResponsesStreamReader(), data({"type": "error", "message": "No."})),
+    ],
+)
+def test_an_error_breaks_a_stream_and_is_kept(reader: Any, event: bytes) -> None:
+    reader.feed(event)
+    assert reader.broken
+    assert b"{" in reader.error_event
+
+
+@BOTH
+@given(noise=st.binary(max_size=60))
+def test_noise_breaks_a_reader_or_says_nothing_but_never_raises(
+    reader_of: Any, events_of: Any, noise: bytes
+) -> None:
+    reader = reader_of()
+    reader.feed(b"data: " + noise + b"\n\n")
+    assert not reader.whole
+    reader.give_up()
+    assert reader.broken
+
+
+def test_facts_of_requests() -> None:
+    body = json.dumps({"model": "m", "stream": True, "max_completion_tokens": 7}).encode()
+    assert read_chat_request(body) == RequestFacts("m", True, 7, len(body) // 4)
+    body = json.dumps({"model": "m", "max_tokens": 8, "messages": []}).encode()
+    assert read_chat_request(body) == RequestFacts("m", False, 8, len(body) // 4)
+    body = json.dumps({"model": "m", "stream": True, "max_output_tokens": 9}).encode()
+    assert read_responses_request(body) == RequestFacts("m", True, 9, len(body) // 4)
+
+
+@given(st.binary(max_size=60))
+def test_requests_that_cannot_be_read_have_no_facts(noise: bytes) -> None:
+    for read in (read_chat_request, read_responses_request):
+        assert read(b"{" + noise).input_tokens == (len(noise) + 1) // 4

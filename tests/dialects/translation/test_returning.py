@@ -1,0 +1,199 @@
+"""A conversation with foreign turns is made fit for Claude, and nothing else of it changes."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jackline.dialects.neutral.options import AnswerAs
+from jackline.dialects.openai_chat.answer import from_chat
+from jackline.dialects.returning.fitting import fit_for_claude
+from tests.dialects.translation.foreign_answers import Answer, answers, chat_whole
+from tests.dialects.translation.requests import requests
+
+HI = {"role": "user", "content": "Hi"}
+SIGNED = {"type": "thinking", "thinking": "Hm.", "signature": "ErUBCkYIBxgCIkDk+/=="}
+
+
+def fitted(*messages: object, **fields: object) -> tuple[dict[str, Any], tuple[str, ...]]:
+    body = json.dumps({"model": "claude-opus-4-8", "messages": messages, **fields}).encode()
+    told = fit_for_claude(body)
+    assert fit_for_claude(told.body).body == told.body, "fitting twice changes nothing more"
+    return json.loads(told.body), told.notes
+
+
+def said(*blocks: object) -> dict[str, Any]:
+    return {"role": "assistant", "content": list(blocks)}
+
+
+def call(known: str, name: str = "Bash", given: object = None) -> dict[str, Any]:
+    return {"type": "tool_use", "id": known, "name": name, "input": {} if given is None else given}
+
+
+def results(*known: str) -> dict[str, Any]:
+    blocks = [{"type": "tool_result", "tool_use_id": one, "content": one} for one in known]
+    return {"role": "user", "content": blocks}
+
+
+@given(requests())
+def test_a_conversation_with_claude_alone_keeps_its_very_bytes(asked: dict[str, Any]) -> None:
+    asked.pop("thinking", None)
+    for message in asked["messages"]:
+        for block in message["content"] if isinstance(message["content"], list) else ():
+            if block["type"] == "thinking":
+                block["signature"] = SIGNED["signature"]
+    body = json.dumps(asked, indent=1).encode()
+    told = fit_for_claude(body)
+    assert told.body == body
+    assert told.notes == ()
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[]", b'{"messages": 1}', b'{"messages": [1]}', b"\xff"]
+)
+def test_what_cannot_be_read_is_left_for_the_vendor(body: bytes) -> None:
+    assert fit_for_claude(body).body == body
+
+
+def test_ids_that_claude_refuses_change_together_with_their_results() -> None:
+    told, notes = fitted(HI, said(call("functions.Bash:0")), results("functions.Bash:0"))
+    made = told["messages"][1]["content"][0]["id"]
+    assert re.fullmatch(r"[a-zA-Z0-9_-]+", made)
+    assert told["messages"][2]["content"][0]["tool_use_id"] == made
+    assert len(notes) == 2
+
+
+def test_an_id_that_comes_again_gets_another_one_and_keeps_its_own_result() -> None:
+    told, _ = fitted(
+        HI, said(call("call_0")), results("call_0"), said(call("call_0")), results("call_0")
+    )
+    first, second = (told["messages"][at]["content"][0]["id"] for at in (1, 3))
+    assert first == "call_0" != second
+    assert told["messages"][2]["content"][0]["tool_use_id"] == first
+    assert told["messages"][4]["content"][0]["tool_use_id"] == second
+
+
+@pytest.mark.parametrize("signature", [None, "", "gAAAAABoQ2x0", "a signature!", "url_safe-one"])
+def test_thoughts_that_claude_did_not_sign_are_dropped(signature: str | None) -> None:
+    thought = {"type": "thinking", "thinking": "Hm.", "signature": signature}
+    told, notes = fitted(HI, said(thought, {"type": "text", "text": "Yes."}), HI)
+    assert told["messages"][1]["content"] == [{"type": "text", "text": "Yes."}]
+    assert notes == ("messages[*].content[*]: a thought without a signature of Claude's",)
+
+
+def test_all_thoughts_can_be_distrusted() -> None:
+    hidden = {"type": "redacted_thinking", "data": "eHg="}
+    body = json.dumps({"messages": [HI, said(SIGNED, hidden, call("toolu_1")), results("toolu_1")]})
+    assert fit_for_claude(body.encode()).body == body.encode()
+    told = json.loads(fit_for_claude(body.encode(), distrust_thinking=True).body)
+    assert told["messages"][1]["content"] == [call("toolu_1")]
+
+
+def test_empty_texts_are_dropped_also_inside_of_results() -> None:
+    empty = {"type": "text", "text": " \n"}
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": [empty]}
+    told, notes = fitted(HI, said(empty, call("toolu_1")), {"role": "user", "content": [result]})
+    assert told["messages"][1]["content"] == [call("toolu_1")]
+    assert told["messages"][2]["content"] == [{**result, "content": []}]
+    assert len(notes) == 2
+
+
+def test_a_message_that_said_nothing_is_gone_and_its_neighbours_are_one() -> None:
+    told, _ = fitted(HI, said({"type": "text", "text": ""}), {"role": "user", "content": "You?"})
+    texts = [{"type": "text", "text": "Hi"}, {"type": "text", "text": "You?"}]
+    assert told["messages"] == [{"role": "user", "content": texts}]
+
+
+def test_odd_names_and_inputs_are_told_in_a_way_that_claude_takes() -> None:
+    told, notes = fitted(HI, said(call("toolu_1", "functions.Bash", [1])), results("toolu_1"))
+    assert told["messages"][1]["content"][0]["name"] == "functions_Bash"
+    assert told["messages"][1]["content"][0]["input"] == {"INVALID_JSON": "[1]"}
+    assert len(notes) == 2
+
+
+BUDGET = {"type": "enabled", "budget_tokens": 2000}
+
+
+def test_a_thinking_budget_waits_for_the_next_turn_when_another_model_began_this_one() -> None:
+    edits = [
+        {"type": "clear_thinking_20251015", "keep": "all"},
+        {"type": "clear_tool_uses_20250919"},
+    ]
+    told, notes = fitted(
+        HI,
+        said(call("toolu_1")),
+        results("toolu_1"),
+        thinking=BUDGET,
+        context_management={"edits": edits},
+    )
+    assert told["thinking"] == {"type": "disabled"}
+    assert told["context_management"] == {"edits": edits[1:]}
+    assert len(notes) == 2
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [HI],
+        [HI, said(call("toolu_1")), results("toolu_1"), HI],
+        [HI, said(SIGNED, call("toolu_1")), results("toolu_1")],
+        [
+            HI,
+            said(SIGNED, call("toolu_1")),
+            results("toolu_1"),
+            said(call("toolu_2")),
+            results("toolu_2"),
+        ],
+    ],
+)
+def test_a_thinking_budget_stays_where_claude_takes_it(messages: list[Any]) -> None:
+    assert fitted(*messages, thinking=BUDGET)[1] == ()
+
+
+def test_adaptive_thinking_stays() -> None:
+    turn = (HI, said(call("toolu_1")), results("toolu_1"))
+    assert fitted(*turn, thinking={"type": "adaptive"})[1] == ()
+
+
+@given(st.lists(answers(), min_size=1, max_size=3))
+def test_foreign_answers_of_ours_need_no_fitting(told: list[Answer]) -> None:
+    """What our own translation gives to a client can go to Claude as it comes back."""
+    messages: list[Any] = [HI]
+    for place, answer in enumerate(told):
+        whole = chat_whole(answer).replace(b"chatcmpl-9aXbYc", f"chatcmpl-{place}".encode())
+        content = json.loads(from_chat(whole, AnswerAs("claude-x")).body)["content"]
+        if not content:
+            continue
+        known = [block["id"] for block in content if block["type"] == "tool_use"]
+        messages.append(said(*content))
+        messages.append(results(*known) if known else HI)
+    ids = [b["id"] for m in messages for b in m["content"] if isinstance(b, dict) and "id" in b]
+    body = json.dumps({"messages": messages}).encode()
+    if len(set(ids)) == len(ids):
+        assert fit_for_claude(body).body == body
+
+
+@given(requests(), st.data())
+def test_messages_without_a_fault_keep_their_bytes(
+    asked: dict[str, Any], data: st.DataObject
+) -> None:
+    bad = data.draw(
+        st.sampled_from([said(call("a.b")), said({"type": "text", "text": ""}, call("c"))])
+    )
+    asked.pop("thinking", None)
+    for message in asked["messages"]:
+        for block in message["content"] if isinstance(message["content"], list) else ():
+            if block["type"] == "thinking":
+                block["signature"] = SIGNED["signature"]
+    messages = [*asked["messages"], bad]
+    spaced = [json.dumps(message, indent=2) for message in messages]
+    body = f'{{"messages": [{",".join(spaced)}]}}'.encode()
+    told = fit_for_claude(body).body.decode()
+    assert told != body.decode()
+    for kept in spaced[:-1]:
+        assert kept in told
