@@ -79,9 +79,6 @@ class ClientOnPaper:
         for piece in pieces:
             self.wire += piece
 
-    def flush(self, last: bytes = b"") -> None:
-        self.wire += last
-
     def answered(self, keep_alive: bool) -> None:  # noqa: ARG002 -- the line's signature
         self.complete = True
 

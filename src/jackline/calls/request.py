@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from jackline.calls.stitching import Mode
 from jackline.calls.story import AttemptTold
@@ -73,8 +73,7 @@ class Refusal:
     attempts: Sequence[AttemptTold]
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(NamedTuple):
     """An answer has been delivered whole, or closed early as a valid shorter one."""
 
     lane: str

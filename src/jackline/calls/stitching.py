@@ -30,12 +30,14 @@ from jackline.dialects.anthropic_stream import (
     MESSAGE_STOP,
     AnthropicStreamReader,
 )
+from jackline.dialects.anthropic_whole import read_whole
 from jackline.dialects.sse import EventSplitter, event_of
 from jackline.dialects.tokens_used import TokensUsed
 
 KEPT_BACK = 4 * 1024 * 1024
 _STOP = event_of(MESSAGE_STOP, b'{"type":"message_stop"}')
 _STOP_BEGINS = b"event: message_stop"
+_WHOLE_ENDS = (b'"message_stop"}\n\n', b'"message_stop" }\n\n')
 
 Mode: TypeAlias = Literal["live", "block"]
 
@@ -178,6 +180,12 @@ class Stitch:
         reader = self._reader
         if self.complete or reader.broken:
             return b""
+        if data.endswith(_WHOLE_ENDS) and self._untouched() and not self._view.started:
+            whole = read_whole(data)
+            if whole is not None:
+                reader.usage = whole.usage
+                self._view.started = self.complete = True
+                return data
         out: list[bytes] = []
         try:
             for event in self._splitter.feed(data):

@@ -19,7 +19,14 @@ from jackline.lanes import LaneController
 from jackline.lanes.states import State
 
 # Of one answer only: they would mislead whoever hears the wall's words later.
-_OF_ONE_ANSWER = (b"request-id", b"date", b"retry-after", b"content-length", b"cf-ray")
+_OF_ONE_ANSWER = (
+    b"request-id",
+    b"date",
+    b"retry-after",
+    b"content-length",
+    b"cf-ray",
+    b"set-cookie",
+)
 
 
 @dataclass(frozen=True, slots=True)

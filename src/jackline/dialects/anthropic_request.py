@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
@@ -35,8 +35,7 @@ _MAX_TOKENS = re.compile(rb'"max_tokens"\s*:\s*(\d{1,9})\s*[,}]')
 _USER_ID = re.compile(rb'"metadata"\s*:\s*\{\s*"user_id"\s*:\s*("(?:[^"\\]|\\.)*")')
 
 
-@dataclass(frozen=True, slots=True)
-class RequestFacts:
+class RequestFacts(NamedTuple):
     """What a request asks for; `model` is None when the body cannot be read."""
 
     model: str | None

@@ -125,13 +125,18 @@ class AnthropicStreamReader:
     def feed(self, event: bytes) -> bytes:
         """Take note of one raw event, and give its name."""
         name, data = name_and_data(event)
-        take = self._TAKING.get(name)
-        if take is not None and not self.broken:
+        if not self.broken:
             try:
-                take(self, data)
+                self.take(name, data)
             except (msgspec.DecodeError, ValueError, RecursionError):
                 self.broken = True
         return name
+
+    def take(self, name: bytes, data: bytes) -> None:
+        """Take note of one event's data; raises where it makes no sense."""
+        take = self._TAKING.get(name)
+        if take is not None:
+            take(self, data)
 
     def give_up(self) -> None:
         """Regard the stream as broken, for a reason that lies outside of its events."""

@@ -187,17 +187,13 @@ class Connection(asyncio.Protocol):
         if self._out_size >= _MOST_WAITING:
             self.flush()
 
-    def flush(self, last: bytes = b"") -> None:
-        """Write what waits, and `last` behind it."""
+    def flush(self) -> None:
+        """Write what waits."""
         out, size = self._out, self._out_size
         if not out:
-            if last:
-                self.transport.write(last)
             return
         self._out = []
         self._out_size = 0
-        if last:
-            out.append(last)
         if size >= _MOST_WAITING:
             self.transport.writelines(out)
         else:
@@ -226,6 +222,7 @@ class Connection(asyncio.Protocol):
 
     def close(self) -> None:
         """End the connection when what was written has been sent."""
+        self.flush()
         self._leave()
         self.deadline = self.now() + self._reception.limits.idle_seconds
         self.transport.close()
@@ -329,6 +326,7 @@ class Connection(asyncio.Protocol):
     # --- the end ---
 
     def _refuse(self, refusal: Refusal) -> None:
+        self.flush()
         self._leave()
         self.deadline = self.now() + _FAREWELL_SECONDS
         body = refusal.body

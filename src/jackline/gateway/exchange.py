@@ -38,10 +38,6 @@ class ClientLine(Protocol):
         """Send this at the end of the turn, with all else that is sent until then."""
         ...
 
-    def flush(self, last: bytes = b"") -> None:
-        """Write what waits, and `last` behind it, now."""
-        ...
-
     def answered(self, keep_alive: bool) -> None:
         """The answer is complete."""
         ...
@@ -135,11 +131,7 @@ class Exchange:
         self.finished = True
         line = self._line
         self.last_write = line.now()
-        if len(body) < _WORTH_A_PIECE:
-            line.flush(head + body)
-        else:
-            line.write((head, body), len(body))
-            line.flush()
+        line.write((head, body), len(head) + len(body))
         self._end()
 
     def begin(self, status: int, headers: Headers = ()) -> None:
@@ -196,7 +188,8 @@ class Exchange:
             return
         self.finished = True
         self.last_write = self._line.now()
-        self._line.flush(b"0\r\n\r\n" if self._chunked and not self._silent else b"")
+        if self._chunked and not self._silent:
+            self._line.write((b"0\r\n\r\n",), 5)
         self._end()
 
     def reset(self) -> None:

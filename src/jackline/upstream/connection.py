@@ -28,6 +28,10 @@ class Keeper(Protocol):
         """The answer is complete and the connection can take another request."""
         ...
 
+    def flush_soon(self, connection: Connection) -> None:
+        """The connection has something to write at the end of this turn of the loop."""
+        ...
+
     def lost(self, connection: Connection) -> None:
         """The connection is gone."""
         ...
@@ -48,6 +52,7 @@ class Connection(asyncio.Protocol):
         "_keeper",
         "_rest",
         "_transport",
+        "_unsent",
         "_was_used",
         "idle_since",
     )
@@ -58,6 +63,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._attempt: HttpAttempt | None = None
         self._rest: memoryview | None = None
+        self._unsent = b""
         self._is_held = False
         self._is_left = False
         self._was_used = False
@@ -81,11 +87,20 @@ class Connection(asyncio.Protocol):
             transport.pause_reading()
         body = attempt.body
         if len(body) <= JOINED_BYTES:
-            transport.write(attempt.head + body if body else attempt.head)
+            # At the end of the turn, with those of the other connections: the first write wakes
+            # the peer up, and that is most of its cost.
+            self._unsent = attempt.head + body if body else attempt.head
+            self._keeper.flush_soon(self)
             return
         transport.write(attempt.head)
         self._rest = memoryview(body)
         self._send_rest(transport)
+
+    def flush(self) -> None:
+        """Write what waits for the end of the turn."""
+        unsent, self._unsent = self._unsent, b""
+        if unsent and self._transport is not None and not self._transport.is_closing():
+            self._transport.write(unsent)
 
     def _send_rest(self, transport: asyncio.Transport) -> None:
         while self._rest is not None and not self._is_held:
@@ -129,6 +144,7 @@ class Connection(asyncio.Protocol):
 
     def _leave(self) -> None:
         self._rest = None
+        self._unsent = b""
         if not self._is_left:
             self._is_left = True
             if self._transport is not None:

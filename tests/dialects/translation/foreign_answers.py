@@ -7,6 +7,7 @@ Not here: what is asserted.
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import dataclass
 from typing import Any
@@ -62,7 +63,7 @@ class Answer:
 def _cut(draw: st.DrawFn, whole: str) -> tuple[str, ...]:
     places = sorted(draw(st.lists(st.integers(0, len(whole)), max_size=3)))
     edges = [0, *places, len(whole)]
-    return tuple(whole[start:end] for start, end in zip(edges, edges[1:], strict=False))
+    return tuple(whole[start:end] for start, end in itertools.pairwise(edges))
 
 
 @st.composite
@@ -97,7 +98,7 @@ def named(document: Json) -> bytes:
     return f"event: {document['type']}\n".encode() + data(document)
 
 
-# --- chat ------------------------------------------------------------------------------------------
+# --- chat ----------------------------------------------------------------------------------------
 
 
 def chat_whole(answer: Answer) -> bytes:
@@ -148,7 +149,7 @@ def chat_events(answer: Answer) -> list[bytes]:
     return events
 
 
-# --- responses -------------------------------------------------------------------------------------
+# --- responses -----------------------------------------------------------------------------------
 
 INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
 
@@ -225,8 +226,8 @@ def responses_events(answer: Answer) -> list[bytes]:
         told.append({"type": "response.function_call_arguments.delta", "delta": piece, **at})
         if not left[number]:
             item = document["output"][first_call + number]
-            whole = {"arguments": item["arguments"], "name": item["name"]}
-            told.append({"type": "response.function_call_arguments.done", **whole, **at})
+            whole = {"arguments": item["arguments"], **at}
+            told.append({"type": "response.function_call_arguments.done", **whole})
             told.append(
                 {
                     "type": "response.output_item.done",

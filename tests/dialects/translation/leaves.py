@@ -26,7 +26,18 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 # Names of the fields that may hold any words at all.
-FREE = "text thinking signature data title context source description content user_id".split()
+FREE = [
+    "text",
+    "thinking",
+    "signature",
+    "data",
+    "title",
+    "context",
+    "source",
+    "description",
+    "content",
+    "user_id",
+]
 
 
 def numbered(value: Any, name: str = "", count: Iterator[int] | None = None) -> Any:

@@ -129,7 +129,7 @@ def results(draw: st.DrawFn, known: str) -> Json:
 def rounds(draw: st.DrawFn, used: set[str]) -> list[Json]:
     """What the assistant says and calls, and what the user answers."""
     said = draw(st.lists(st.one_of(maybe_cached(TEXT), THOUGHT), max_size=2))
-    calls = []
+    calls: list[Json] = []
     for known in draw(st.lists(IDS.filter(lambda one: one not in used), max_size=3, unique=True)):
         used.add(known)
         name, given = draw(NAMES), draw(INPUTS)

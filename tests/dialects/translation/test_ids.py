@@ -109,7 +109,7 @@ def test_a_foreign_answer_goes_back_with_its_results_bound(answer: Answer) -> No
         ]
     }
     back = json.loads(to_chat(json.dumps(asked).encode(), "m").body)
-    bound = dict((result, given) for given, result in _bound_in_chat(back))
+    bound = {result: given for given, result in _bound_in_chat(back)}
     assert [json.loads(bound[str(place)]) for place in range(len(calls))] == [
         json.loads(call.arguments) for call in answer.calls
     ]

@@ -67,16 +67,16 @@ def test_what_nobody_knows_is_refused_by_its_path(translate: Translate, alien: A
 def test_notes_and_refusals_tell_places_and_never_what_was_said(
     translate: Translate, asked: dict[str, Any]
 ) -> None:
-    secret = "XYZZY-7291"
-    marked = json.loads(json.dumps(asked), object_hook=lambda one: _marked(one, secret))
+    spoken = "XYZZY-7291"
+    marked = json.loads(json.dumps(asked), object_hook=lambda one: _marked(one, spoken))
     told = translate(json.dumps(marked).encode(), "gpt-x")
-    assert secret in told.body.decode()
-    assert not any(secret in note for note in told.notes)
+    assert spoken in told.body.decode()
+    assert not any(spoken in note for note in told.notes)
 
 
-def _marked(one: dict[str, Any], secret: str) -> dict[str, Any]:
+def _marked(one: dict[str, Any], spoken: str) -> dict[str, Any]:
     if one.get("role") == "user":
-        return {**one, "content": [*_listed(one["content"]), {"type": "text", "text": secret}]}
+        return {**one, "content": [*_listed(one["content"]), {"type": "text", "text": spoken}]}
     return one
 
 

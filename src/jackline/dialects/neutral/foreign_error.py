@@ -15,7 +15,7 @@ import msgspec
 
 from jackline.dialects.neutral.account import UNREADABLE
 from jackline.failures import Failure, Kind, Observation, classify
-from jackline.failures.wording import fold, redact
+from jackline.failures.wording import redact
 
 _LONGEST_TEXT = 1000
 # Only resets are measured by the time, and none is told here.
@@ -70,10 +70,14 @@ def _words(body: bytes) -> str:
     try:
         document = _document.decode(body)
     except UNREADABLE:
-        return fold(body[: 4 * _LONGEST_TEXT].decode(errors="replace"))[:_LONGEST_TEXT]
+        return _on_one_line(body[: 4 * _LONGEST_TEXT].decode(errors="replace"))
     error = document.error
     told = error if isinstance(error, str) else (error.message if error else document.message)
-    return fold(told or "")[:_LONGEST_TEXT]
+    return _on_one_line(told or "")
+
+
+def _on_one_line(text: str) -> str:
+    return " ".join(text.split())[:_LONGEST_TEXT]
 
 
 def _sentence(failure: Failure, words: str) -> str:

@@ -23,10 +23,18 @@ def digest(*parts: str) -> str:
     return sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()[:_DIGITS]
 
 
+def _bare(foreign: str, *prefixes: str) -> str:
+    """The id without the mark of its kind."""
+    for prefix in prefixes:
+        if foreign.startswith(prefix):
+            return foreign.removeprefix(prefix)
+    return foreign
+
+
 def message_id(foreign: str, otherwise: bytes) -> str:
     """Anthropic's kind of id for an answer; from its bytes when it has none."""
     if CLAUDE_ID.fullmatch(foreign):
-        return f"msg_{foreign.removeprefix('chatcmpl-').removeprefix('resp_')}"
+        return f"msg_{_bare(foreign, 'chatcmpl-', 'resp_', 'msg_')}"
     if foreign:
         return f"msg_{digest(foreign)}"
     return f"msg_{sha256(otherwise).hexdigest()[:_DIGITS]}"
@@ -43,7 +51,7 @@ class ToolIds:
 
     def of(self, foreign: str) -> str:
         """Anthropic's kind of id for the next call of this answer."""
-        own = f"toolu_{foreign.removeprefix('call_')}"
+        own = f"toolu_{_bare(foreign, 'call_', 'toolu_')}"
         if not CLAUDE_ID.fullmatch(own) or len(foreign) < _LEAST_UNIQUE or own in self._used:
             own = f"toolu_{digest(self._answer, foreign, str(len(self._used)))}"
         self._used.add(own)

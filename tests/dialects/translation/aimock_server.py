@@ -1,0 +1,84 @@
+"""Run an independent server that speaks both of OpenAI's dialects: aimock, from npm.
+
+Laws: (1) it comes from the npm registry by name and version and is kept in .cache; (2) it listens
+on loopback only, at a port that the system chose; (3) what cannot be had fails loudly.
+Not here: what is asserted (test_aimock.py).
+"""
+
+from __future__ import annotations
+
+import http.client
+import re
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from tests.real_clients.old_client import PATIENCE, ROOT, _npm
+
+VERSION = "1.43.0"
+CACHE = ROOT / f"aimock-{VERSION}"
+FIXTURES = Path(__file__).parent / "data" / "aimock.json"
+
+
+def aimock_folder() -> Path:
+    """Where the server is, downloaded on first use."""
+    if not CACHE.exists():
+        ROOT.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=ROOT) as folder:
+            package = f"@copilotkit/aimock@{VERSION}"
+            command = [*_npm(), "pack", "--silent", "--pack-destination", folder, package]
+            subprocess.run(command, check=True, cwd=folder, timeout=PATIENCE)
+            fresh = Path(folder) / "unpacked"
+            with tarfile.open(next(Path(folder).glob("*.tgz"))) as archive:
+                archive.extractall(fresh, filter="data")
+            # Moved as a whole, so that two test processes cannot see each other's half.
+            with suppress(OSError):
+                fresh.rename(CACHE)
+    return CACHE / "package"
+
+
+class AimockServer:
+    """The running server; a context manager."""
+
+    def __enter__(self) -> AimockServer:
+        program = aimock_folder() / "dist" / "cli.js"
+        node = shutil.which("node") or _npm()[0]
+        self._process = subprocess.Popen(
+            [node, str(program), "-p", "0", "-h", "127.0.0.1", "-f", str(FIXTURES)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+        )
+        assert self._process.stdout is not None
+        told = []
+        for line in self._process.stdout:
+            told.append(line)
+            found = re.search(r"listening on http://127\.0\.0\.1:(\d+)", line)
+            if found:
+                self._port = int(found[1])
+                return self
+        self._process.wait()
+        raise AssertionError(f"aimock did not start: {told}")
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        self._process.wait()
+
+    def post(self, path: str, body: bytes) -> tuple[int, bytes]:
+        """Status and body; of an answer that was cut off, what came of it."""
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=30)
+        heads = {"content-type": "application/json", "authorization": "Bearer x"}
+        try:
+            connection.request("POST", path, body, heads)
+            response = connection.getresponse()
+            try:
+                return response.status, response.read()
+            except http.client.IncompleteRead as cut:
+                return response.status, cut.partial
+        finally:
+            connection.close()

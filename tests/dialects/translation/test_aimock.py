@@ -1,0 +1,151 @@
+"""An independent server takes our requests, and its answers reach the client as Anthropic's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from jackline.dialects import TokensUsed
+from jackline.dialects.neutral.account import Translated
+from jackline.dialects.neutral.following import Following
+from jackline.dialects.neutral.foreign_error import to_anthropic_error
+from jackline.dialects.neutral.options import AnswerAs
+from jackline.dialects.openai_chat.answer import from_chat
+from jackline.dialects.openai_chat.request import to_chat
+from jackline.dialects.openai_chat.stream import ChatStreamTranslator
+from jackline.dialects.openai_responses.answer import from_responses
+from jackline.dialects.openai_responses.request import to_responses
+from jackline.dialects.openai_responses.stream import ResponsesStreamTranslator
+from tests.dialects.strict_client import StrictClient
+from tests.dialects.translation.aimock_server import AimockServer
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """One of the server's dialects."""
+
+    path: str
+    ask: Callable[[bytes, str], Translated]
+    answer: Callable[[bytes, AnswerAs], Translated]
+    translator: Callable[[AnswerAs], Following]
+
+
+DIALECTS = {
+    "chat": Dialect("/v1/chat/completions", to_chat, from_chat, ChatStreamTranslator),
+    "responses": Dialect("/v1/responses", to_responses, from_responses, ResponsesStreamTranslator),
+}
+BOTH = pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
+LIVE = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[AimockServer]:
+    with AimockServer() as running:
+        yield running
+
+
+def request(messages: list[Json], *, stream: bool) -> bytes:
+    tool = {"name": "Bash", "description": "Run it.", "input_schema": {"type": "object"}}
+    asked = {
+        "model": "claude-opus-4-8",
+        "max_tokens": 1000,
+        "system": "Be brief.",
+        "tools": [tool],
+        "messages": messages,
+        "stream": stream,
+    }
+    return json.dumps(asked).encode()
+
+
+def say(server: AimockServer, dialect: Dialect, messages: list[Json], *, stream: bool) -> Json:
+    """One turn with the server, as an Anthropic client sees it."""
+    told = dialect.ask(request(messages, stream=stream), "gpt-x")
+    status, body = server.post(dialect.path, told.body)
+    assert status == 200, body
+    face = AnswerAs("claude-opus-4-8", told.tool_names)
+    if not stream:
+        answer: Json = json.loads(dialect.answer(body, face).body)
+        assert answer["usage"]["output_tokens"] == 12
+        return answer
+    translator = dialect.translator(face)
+    client = StrictClient()
+    client.read(translator.feed(body))
+    assert translator.whole
+    assert client.complete
+    assert translator.usage == TokensUsed(30, 12)
+    return {"content": client.blocks, "stop_reason": client.stop_reason}
+
+
+@BOTH
+@LIVE
+def test_words_arrive_and_reasoning_does_not(
+    server: AimockServer, dialect: Dialect, stream: bool
+) -> None:
+    answer = say(server, dialect, [{"role": "user", "content": "say hello"}], stream=stream)
+    words = "Hello, Grüße 🌍! A somewhat longer sentence."
+    assert answer["content"] == [{"type": "text", "text": words}]
+    assert answer["stop_reason"] == "end_turn"
+
+
+@BOTH
+@LIVE
+def test_a_task_with_parallel_tools_goes_on_to_its_end(
+    server: AimockServer, dialect: Dialect, stream: bool
+) -> None:
+    messages: list[Json] = [{"role": "user", "content": "list both"}]
+    answer = say(server, dialect, messages, stream=stream)
+    assert answer["stop_reason"] == "tool_use"
+    words, first, second = answer["content"]
+    assert words == {"type": "text", "text": "I look at both."}
+    assert [first["input"], second["input"]] == [{"command": "ls a"}, {"command": "ls b"}]
+    assert first["id"] != second["id"]
+    results = [
+        {"type": "tool_result", "tool_use_id": second["id"], "content": "none", "is_error": True},
+        {"type": "tool_result", "tool_use_id": first["id"], "content": "x.txt"},
+    ]
+    messages += [
+        {"role": "assistant", "content": answer["content"]},
+        {"role": "user", "content": results},
+    ]
+    last = say(server, dialect, messages, stream=stream)
+    assert last["content"] == [{"type": "text", "text": "There is one file."}]
+    assert last["stop_reason"] == "end_turn"
+
+
+@BOTH
+@LIVE
+def test_tools_before_words_arrive_both(
+    server: AimockServer, dialect: Dialect, stream: bool
+) -> None:
+    answer = say(server, dialect, [{"role": "user", "content": "first the tool"}], stream=stream)
+    kinds = [block["type"] for block in answer["content"]]
+    assert sorted(kinds) == ["text", "tool_use"]
+    assert not stream or kinds == ["tool_use", "text"]
+    assert answer["stop_reason"] == "tool_use"
+
+
+@BOTH
+def test_a_stream_that_the_server_cuts_off_has_no_end(
+    server: AimockServer, dialect: Dialect
+) -> None:
+    told = dialect.ask(request([{"role": "user", "content": "cut off"}], stream=True), "gpt-x")
+    _, body = server.post(dialect.path, told.body)
+    translator = dialect.translator(AnswerAs("claude-opus-4-8"))
+    stream = translator.feed(body)
+    assert b"message_stop" not in stream
+    assert not translator.whole
+
+
+@BOTH
+def test_an_error_is_told_as_anthropics(server: AimockServer, dialect: Dialect) -> None:
+    told = dialect.ask(request([{"role": "user", "content": "too much"}], stream=True), "gpt-x")
+    status, body = server.post(dialect.path, told.body)
+    assert status == 429
+    error = json.loads(to_anthropic_error(status, body))["error"]
+    assert error == {"type": "rate_limit_error", "message": "Rate limit reached for gpt-x"}
