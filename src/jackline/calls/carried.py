@@ -20,6 +20,28 @@ _NOTHING_USED = TokensUsed()
 _NO_STREAM = Stitch("block")
 
 
+class _Nobody:
+    """Receives for a call that is over."""
+
+    def answer_began(self, status: int, headers: Headers, lane: str) -> None:
+        """Nobody listens."""
+
+    def answer_heard(self, data: bytes) -> None:
+        """Nobody listens."""
+
+    def answer_ended(self, ending: Ending) -> None:
+        """Nobody listens."""
+
+    def refused(self, refusal: Refusal) -> None:
+        """Nobody listens."""
+
+    def broken_off(self, refusal: Refusal) -> None:
+        """Nobody listens."""
+
+
+_NOBODY = _Nobody()
+
+
 class InFlight(Protocol):
     """The attempt that a call has in flight."""
 
@@ -58,7 +80,7 @@ class Carried:
         self.request = request
         # What the client asked, before any continuation of a broken answer was put behind it.
         self.original = request.message
-        self.receiver = receiver
+        self.receiver: Receiver = receiver
         self.submitted = now if request.since is None else min(now, request.since)
         self.stitch = (
             Stitch(request.mode, keeps_text=request.continues) if request.stream else _NO_STREAM
@@ -93,7 +115,7 @@ class Carried:
         if not self.over:
             self.over = True
             usage = self.stitch.usage if self.stitch.delivered else self.usage
-            self.receiver.answer_ended(Ending(lane, usage, shortened, self.story))
+            self._let_go().answer_ended(Ending(lane, usage, shortened, self.story))
 
     def refuse(self, refusal: Refusal) -> None:
         """There will be no answer, or no more of it."""
@@ -101,6 +123,16 @@ class Carried:
             return
         self.over = True
         if self.began:
-            self.receiver.broken_off(refusal)
+            self._let_go().broken_off(refusal)
         else:
-            self.receiver.refused(refusal)
+            self._let_go().refused(refusal)
+
+    def leave(self) -> None:
+        """The receiver wants nothing any more."""
+        self.over = True
+        self._let_go()
+
+    def _let_go(self) -> Receiver:
+        # The two hold each other; a body of many megabytes must not wait for the collector.
+        receiver, self.receiver = self.receiver, _NOBODY
+        return receiver

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
@@ -91,7 +91,7 @@ class Carrier:
 
     def leave(self, carried: Carried) -> None:
         """The caller no longer wants the answer."""
-        carried.over = True
+        carried.leave()
         self._forget(carried)
 
     def pause(self, carried: Carried) -> None:
@@ -237,11 +237,11 @@ class Carrier:
 
     # --- what attempts amount to ------------------------------------------------------------------
 
-    def accepted(self, hearing: Hearing, headers: Mapping[str, str]) -> None:
-        """The vendor has taken the call."""
+    def accepted(self, hearing: Hearing) -> None:
+        """The vendor has taken the call, and more will come."""
         self.reports += 1
         now = self._clock.wall()
-        self._obey(self.controller.first_byte(now, hearing.permit, headers))
+        self._obey(self.controller.first_byte(now, hearing.permit, hearing.lowered))
         self.lane_news.look(now, (hearing.lane,))
 
     def alive(self, hearing: Hearing) -> None:
@@ -256,7 +256,10 @@ class Carrier:
         carried.end(hearing.lane, shortened=False)
         used = carried.stitch.usage if carried.stitch.delivered else carried.usage
         usage = Usage(used.input + used.cache_creation, used.output)
-        self._obey(self.controller.finished(self._clock.wall(), hearing.permit, usage))
+        self.reports += 1
+        now = self._clock.wall()
+        self._obey(self.controller.finished(now, hearing.permit, usage, hearing.lowered))
+        self.lane_news.look(now, (hearing.lane,))
         self._free(carried)
 
     def judge(self, seen: Observation) -> Failure:

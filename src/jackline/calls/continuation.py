@@ -8,6 +8,7 @@ Not here: joining the two halves (renumbering.py).
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 import msgspec
 
@@ -41,6 +42,7 @@ _message = msgspec.json.Decoder(_Message)
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
+@lru_cache(maxsize=256)
 def takes_prefill(model: str) -> bool:
     """Whether a model is known to go on from words put into its mouth."""
     return _TAKES_PREFILL.fullmatch(model) is not None

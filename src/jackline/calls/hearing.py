@@ -40,8 +40,8 @@ _plain = _Plain()
 class Judge(Protocol):
     """Who is told what an attempt amounts to; the carrier."""
 
-    def accepted(self, hearing: Hearing, headers: Mapping[str, str]) -> None:
-        """The vendor has taken the call."""
+    def accepted(self, hearing: Hearing) -> None:
+        """The vendor has taken the call, and more will come."""
         ...
 
     def alive(self, hearing: Hearing) -> None:
@@ -73,6 +73,7 @@ class Hearing:
     __slots__ = (
         "_body",
         "_headers",
+        "_is_accepted",
         "_judge",
         "_lowered",
         "_status",
@@ -100,6 +101,7 @@ class Hearing:
         self._headers: Headers = ()
         self._lowered: dict[str, str] = {}
         self._streams = False
+        self._is_accepted = False
         self._unpack: zlib._Decompress | None = None
         self._body = bytearray()
 
@@ -190,18 +192,23 @@ class Hearing:
             )
             if self._streams:
                 self.carried.stitch.attempt_began()
-            self._judge.accepted(self, lowered)
 
     def _hear(self, data: bytes) -> None:
-        self._judge.alive(self)
         if self._unpack is not None:
             data = self._unpack.decompress(data)
         if not self._streams:
+            self._judge.alive(self)
             room = _LONGEST_REJECTION if self._status >= 300 else None
             self._body += data if room is None else data[: max(0, room - len(self._body))]
             return
         stitch = self.carried.stitch
         out = stitch.feed(data)
+        if not stitch.complete:
+            # One that came whole at once is told by its end alone.
+            if not self._is_accepted:
+                self._is_accepted = True
+                self._judge.accepted(self)
+            self._judge.alive(self)
         if out:
             self.pass_on(out)
         if stitch.error_event is not None:

@@ -21,6 +21,7 @@ import click
 from jackline import event_loop
 from jackline.assembly import CannotListenError, Service, local_url
 from jackline.cli.log_lines import log_to
+from jackline.cli.open_files import raise_limit
 from jackline.cli.port_holder import port_holder
 from jackline.cli.running_gateway import hello, tell_next
 from jackline.config import Config
@@ -35,6 +36,7 @@ _KNOCK_SECONDS = 2.0
 def serve(config: Config, reload: Callable[[], Config]) -> int:
     """The exit code of a gateway that ran here."""
     log_to(sys.stderr, config.log_level)
+    raise_limit()
     for warning in config.warnings:
         _log.warning("%s", warning)
     try:

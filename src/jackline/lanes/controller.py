@@ -120,15 +120,21 @@ class LaneController:
         if attempt is not None:
             self.lanes[attempt.lane].heard(attempt, self._clock(now))
 
-    def finished(self, now: float, permit: int, usage: Usage) -> Decision:
-        """The call is answered."""
+    def finished(
+        self,
+        now: float,
+        permit: int,
+        usage: Usage,
+        headers: Mapping[str, str] = _NO_HEADERS,
+    ) -> Decision:
+        """The call is answered; with its headers, if it came whole and no first byte was told."""
         now = self._clock(now)
         attempt = self._take(permit)
         decision = Decision()
         if attempt is not None:
             lane = self.lanes[attempt.lane]
             if not attempt.confirmed:
-                lane.accepted(attempt, _NO_HEADERS, now)
+                lane.accepted(attempt, headers, now)
             lane.finished(attempt, usage, now)
             self._forget(attempt.call.id)
             self._room_changed(lane, now, decision)

@@ -169,17 +169,18 @@ class Lane:
         """Open an attempt; `stretch` makes it more patient with silence."""
         self.window.load_changed(len(self.attempts), now)
         needs = {"requests": 1.0, "input": float(call.input_tokens), "output": self._average_output}
+        sent = self._sent
         for dimension, need in needs.items():
-            self._sent[dimension] += need
-            if dimension in self.buckets:
-                self.buckets[dimension].take(need, now)
+            sent[dimension] += need
+        for dimension, bucket in self.buckets.items():
+            bucket.take(needs[dimension], now)
         attempt = Attempt(
             permit=permit,
             call=call,
             lane=self.name,
             sent_at=now,
             in_flight_at_send=len(self.attempts) + 1,
-            sent_before=dict(self._sent),
+            sent_before=sent.copy(),
             written_before=self._written,
             expected_output=self._average_output,
             probe=probe,

@@ -58,7 +58,7 @@ class AimockServer:
             told.append(line)
             found = re.search(r"listening on http://127\.0\.0\.1:(\d+)", line)
             if found:
-                self._port = int(found[1])
+                self.port = int(found[1])
                 return self
         self._process.wait()
         raise AssertionError(f"aimock did not start: {told}")
@@ -71,7 +71,7 @@ class AimockServer:
 
     def post(self, path: str, body: bytes) -> tuple[int, bytes]:
         """Status and body; of an answer that was cut off, what came of it."""
-        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         heads = {"content-type": "application/json", "authorization": "Bearer x"}
         try:
             connection.request("POST", path, body, heads)

@@ -3,43 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from jackline.dialects import TokensUsed
-from jackline.dialects.neutral.account import Translated
-from jackline.dialects.neutral.following import Following
 from jackline.dialects.neutral.foreign_error import to_anthropic_error
 from jackline.dialects.neutral.options import AnswerAs
-from jackline.dialects.openai_chat.answer import from_chat
-from jackline.dialects.openai_chat.request import to_chat
-from jackline.dialects.openai_chat.stream import ChatStreamTranslator
-from jackline.dialects.openai_responses.answer import from_responses
-from jackline.dialects.openai_responses.request import to_responses
-from jackline.dialects.openai_responses.stream import ResponsesStreamTranslator
 from tests.dialects.strict_client import StrictClient
 from tests.dialects.translation.aimock_server import AimockServer
+from tests.dialects.translation.bridge import DIALECTS, Dialect
 
 Json = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Dialect:
-    """One of the server's dialects."""
-
-    path: str
-    ask: Callable[[bytes, str], Translated]
-    answer: Callable[[bytes, AnswerAs], Translated]
-    translator: Callable[[AnswerAs], Following]
-
-
-DIALECTS = {
-    "chat": Dialect("/v1/chat/completions", to_chat, from_chat, ChatStreamTranslator),
-    "responses": Dialect("/v1/responses", to_responses, from_responses, ResponsesStreamTranslator),
-}
 BOTH = pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
 LIVE = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 
@@ -138,6 +116,7 @@ def test_a_stream_that_the_server_cuts_off_has_no_end(
     _, body = server.post(dialect.path, told.body)
     translator = dialect.translator(AnswerAs("claude-opus-4-8"))
     stream = translator.feed(body)
+    assert b"This " in stream
     assert b"message_stop" not in stream
     assert not translator.whole
 

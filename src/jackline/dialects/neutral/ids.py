@@ -34,7 +34,7 @@ def _bare(foreign: str, *prefixes: str) -> str:
 def message_id(foreign: str, otherwise: bytes) -> str:
     """Anthropic's kind of id for an answer; from its bytes when it has none."""
     if CLAUDE_ID.fullmatch(foreign):
-        return f"msg_{_bare(foreign, 'chatcmpl-', 'resp_', 'msg_')}"
+        return f"msg_{_bare(foreign, 'chatcmpl-', 'resp_', 'resp-', 'msg_')}"
     if foreign:
         return f"msg_{digest(foreign)}"
     return f"msg_{sha256(otherwise).hexdigest()[:_DIGITS]}"
