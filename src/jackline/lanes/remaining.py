@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 _SILENT_FOR = 120.0
 _SILENT_PAUSES = 10.0
 _FORGOTTEN_AFTER = 86_400.0
+_MOST_SESSIONS = 10_000
 # Beyond the longest chain ever seen, each call is as likely as not to be the last.
 _UNKNOWN = 0.5
 _LONGEST_CHAIN = 2_000
@@ -39,6 +40,8 @@ class _Agent:
     stage: int
     calls: int = 0
     asking: bool = False
+    # It stands in line to be looked at for its silence, once.
+    watched: bool = False
     ended: bool = False
     quiet_since: float = 0.0
 
@@ -121,7 +124,7 @@ class RemainingWork:
     def __init__(self) -> None:
         self.chains = ChainLengths()
         self._sessions: dict[str, _Session] = {}
-        self._quiet: deque[tuple[float, _Agent, int]] = deque()
+        self._quiet: deque[tuple[float, _Agent]] = deque()
         self._service = _Mean(_PRIOR_SERVICE, _PRIOR_WEIGHT)
         self._pause = _Mean(_PRIOR_PAUSE, _PRIOR_WEIGHT)
         self._longest = _Mean(_PRIOR_STAGE, _PRIOR_STAGES)
@@ -148,7 +151,9 @@ class RemainingWork:
         if found is not None:
             found.calls += 1
             self._service.add(service)
-            self._quiet.append((now, found, found.calls))
+            if not found.watched:
+                found.watched = True
+                self._quiet.append((now, found))
 
     def withdrawn(self, now: float, session: str, agent: str) -> None:
         """The call ended without an answer; the agent may ask again."""
@@ -174,7 +179,8 @@ class RemainingWork:
         self._sessions[name] = group
         group.seen_at = now
         oldest = next(iter(self._sessions))
-        if now - self._sessions[oldest].seen_at > _FORGOTTEN_AFTER:
+        forgotten = now - self._sessions[oldest].seen_at > _FORGOTTEN_AFTER
+        if forgotten or len(self._sessions) > _MOST_SESSIONS:
             del self._sessions[oldest]
         return group
 
@@ -215,8 +221,13 @@ class RemainingWork:
     def _notice_ends(self, now: float) -> None:
         long_ago = now - max(_SILENT_FOR, _SILENT_PAUSES * self._pause.value)
         while self._quiet and self._quiet[0][0] < long_ago:
-            _, agent, calls = self._quiet.popleft()
-            if not agent.asking and agent.calls == calls:
+            _, agent = self._quiet.popleft()
+            if not agent.asking and agent.quiet_since >= long_ago:
+                # It has been busy since: looked at again when it has been quiet for long enough.
+                self._quiet.append((agent.quiet_since, agent))
+                continue
+            agent.watched = False
+            if not agent.asking:
                 self._ends(agent)
 
     def _fell_quiet(self, now: float, session: str, agent: str) -> _Agent | None:
