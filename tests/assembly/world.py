@@ -23,10 +23,10 @@ from jackline.gateway.settings import (
     HoldSettings,
     LimitSettings,
     ListenSettings,
-    UpstreamSettings,
 )
 from jackline.journal import JournalReader
 from jackline.journal.settings import JournalSettings
+from jackline.providers.settings import UpstreamSettings
 from tests.planted import ANSWER, KEY, PROMPT
 from tests.upstream.loopback import Server, Wire
 
@@ -58,7 +58,7 @@ def config_for(
 ) -> Config:
     settings = GatewaySettings(
         listen=ListenSettings(port=0, token=token),
-        upstream=UpstreamSettings(url=upstream),
+        upstreams=(UpstreamSettings(url=upstream),),
         hold=hold or HoldSettings(),
         limits=limits or LimitSettings(drain_seconds=5.0),
     )

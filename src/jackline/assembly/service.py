@@ -39,7 +39,7 @@ from jackline.gateway.holding import look_after
 from jackline.gateway.lane_book import LaneBook, shown
 from jackline.gateway.listening import Listener
 from jackline.gateway.routing import Router
-from jackline.gateway.settings import UpstreamSettings
+from jackline.providers.settings import UpstreamSettings
 from jackline.gateway.telling import picture
 from jackline.journal import Journal, JournalReader
 from jackline.lanes import LaneController

@@ -38,10 +38,10 @@ from jackline.gateway.settings import (
     LimitSettings,
     ListenSettings,
     StreamMode,
-    UpstreamSettings,
 )
 from jackline.journal.settings import JournalSettings
 from jackline.lanes import KnownLimits
+from jackline.providers.settings import UpstreamSettings
 
 # Keys of `[limits]` to the names of their settings.
 _TAKEN = {
@@ -226,13 +226,15 @@ def _gateway(merged: _Merged) -> GatewaySettings:
     taken = merged.table("limits")
     return GatewaySettings(
         listen=ListenSettings(**merged.table("listen")),
-        upstream=UpstreamSettings(
-            **merged.table("upstream"),
-            limits=KnownLimits(**merged.table("upstream", "limits")),
-            model_limits={
-                pattern: KnownLimits(**merged.table("upstream", "model_limits", pattern))
-                for pattern in patterns
-            },
+        upstreams=(
+            UpstreamSettings(
+                **merged.table("upstream"),
+                limits=KnownLimits(**merged.table("upstream", "limits")),
+                model_limits={
+                    pattern: KnownLimits(**merged.table("upstream", "model_limits", pattern))
+                    for pattern in patterns
+                },
+            ),
         ),
         stream=StreamMode(merged.values["stream",]),
         hold=HoldSettings(**merged.table("hold")),

@@ -26,9 +26,9 @@ from jackline.gateway.settings import (
     GatewaySettings,
     HoldSettings,
     ListenSettings,
-    UpstreamSettings,
 )
 from jackline.journal.settings import JournalSettings
+from jackline.providers.settings import UpstreamSettings
 
 
 @asynccontextmanager
@@ -46,7 +46,7 @@ async def gateway(upstream: str, pace: Pace) -> AsyncIterator[str]:
 async def _in_this_process(upstream: str, pace: Pace, folder: Path) -> AsyncIterator[str]:
     settings = GatewaySettings(
         listen=ListenSettings(port=0),
-        upstream=UpstreamSettings(url=upstream),
+        upstreams=(UpstreamSettings(url=upstream),),
         # Of all that the gateway waits for, only this is measured by the machine's own clock.
         hold=HoldSettings(ping_every=pace.real(HoldSettings().ping_every)),
     )

@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 
 from jackline.dialects import account_of
 from jackline.gateway.caller import Caller
-from jackline.gateway.settings import UpstreamSettings
+from jackline.providers.settings import UpstreamSettings
 from jackline.lanes import LaneController, LaneSettings
 
 _MOST_LANES = 256

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from jackline.lanes import KnownLimits
+from jackline.providers.settings import UpstreamSettings
 
 
 class StreamMode(StrEnum):
@@ -29,19 +29,6 @@ class ListenSettings:
     host: str = "127.0.0.1"
     port: int = 8766
     token: str | None = field(default=None, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class UpstreamSettings:
-    """One place that calls are sent to. `ca_file` and `proxy` as in most clients; None is none."""
-
-    name: str = "anthropic"
-    url: str = "https://api.anthropic.com"
-    proxy: str | None = field(default=None, repr=False)
-    ca_file: str | None = None
-    limits: KnownLimits = field(default_factory=KnownLimits)
-    # Pattern of a model's name (fnmatch) to the limits of its lane.
-    model_limits: Mapping[str, KnownLimits] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +77,16 @@ class GatewaySettings:
     """Everything together."""
 
     listen: ListenSettings = field(default_factory=ListenSettings)
-    upstream: UpstreamSettings = field(default_factory=UpstreamSettings)
+    # The first is preferred, the others are the ladder below it.
+    upstreams: tuple[UpstreamSettings, ...] = (UpstreamSettings(),)
+    # Models, agents and tags (patterns) that are never asked for on another model than their own.
+    never_degrade: tuple[str, ...] = ()
     stream: StreamMode = StreamMode.AUTO
     hold: HoldSettings = field(default_factory=HoldSettings)
     caps: CapSettings = field(default_factory=CapSettings)
     limits: LimitSettings = field(default_factory=LimitSettings)
+
+    @property
+    def upstream(self) -> UpstreamSettings:
+        """The preferred upstream."""
+        return self.upstreams[0]

@@ -1,4 +1,4 @@
-"""The real Claude Code does a task with tools on a server of another dialect, and notices nothing."""
+"""The real Claude Code does a task with tools on a foreign server, and notices nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_claude_code_runs_parallel_tools_to_the_end_on_an_openai_server(
         done = subprocess.run(
             [
                 str(claude_binary()),
-                *("-p", "TASK: run both"),
+                *("-p", "TASK: run both", "--max-turns", "6"),
                 *("--output-format", "stream-json", "--verbose", "--allowedTools", "Bash"),
             ],
             cwd=project,

@@ -90,10 +90,9 @@ class InputItems:
             self._notes.add(f"{result.at}.is_error", "told in words in front of the result")
             parts = (Words(result.at, FAILED), *parts)
         words = [part.text for part in parts if isinstance(part, Words)]
-        output: object
-        if len(words) == len(parts) <= 1:
-            output = words[0] if words else ""
-        else:
+        output: object = "\n\n".join(words)
+        if len(words) < len(parts):
+            # Not all servers read a list here, so it is written only where it says more.
             output = [self._content(part) for part in parts]
         sent = self._id(result.id, f"{result.at}.tool_use_id")
         self.said.append({"type": "function_call_output", "call_id": sent, "output": output})

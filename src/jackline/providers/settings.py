@@ -1,0 +1,60 @@
+"""What an upstream is, as its user describes it.
+
+Laws: (1) frozen; (2) a credential is held as what its reference stood for, and hidden in `repr`.
+Not here: reading it from files (config/), how each kind is spoken to (the other files here).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from jackline.lanes import KnownLimits
+
+
+class UpstreamKind(StrEnum):
+    """Which protocol an upstream speaks."""
+
+    ANTHROPIC = "anthropic"
+    BEDROCK = "bedrock"
+    VERTEX = "vertex"
+    OPENAI_CHAT = "openai-chat"
+    OPENAI_RESPONSES = "openai-responses"
+
+
+class Credential(StrEnum):
+    """Whose credentials go to an upstream, and in which header."""
+
+    # The client's own, untouched. Never sent anywhere that does not say so.
+    PASS_THROUGH = "pass-through"  # noqa: S105 -- a word, no password
+    NONE = "none"
+    API_KEY = "api-key"
+    BEARER = "bearer"
+    # Found by the vendor's own library: AWS's chain, Google's defaults.
+    VENDOR = "vendor"
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamSettings:
+    """One place that calls are sent to.
+
+    `models` maps patterns (fnmatch) of the model that is asked for to the model that is asked here;
+    the first that fits counts. A model that no pattern names is asked under its own name by kinds
+    that serve Claude, and is not asked here at all by the others. `model_limits` are limits of single
+    lanes by pattern. `region` and `project` are for clouds. `headers` are sent along.
+    """
+
+    name: str = "anthropic"
+    url: str = "https://api.anthropic.com"
+    kind: UpstreamKind = UpstreamKind.ANTHROPIC
+    credential: Credential = Credential.PASS_THROUGH
+    secret: str | None = field(default=None, repr=False)
+    models: Mapping[str, str] = field(default_factory=dict)
+    proxy: str | None = field(default=None, repr=False)
+    ca_file: str | None = None
+    limits: KnownLimits = field(default_factory=KnownLimits)
+    model_limits: Mapping[str, KnownLimits] = field(default_factory=dict)
+    region: str | None = None
+    project: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
