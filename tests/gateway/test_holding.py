@@ -316,3 +316,18 @@ def test_more_waiting_calls_than_allowed_are_told_to_come_back() -> None:
         await world.until_over(*clients)
 
     play([], scene, replace(GatewaySettings(), limits=limits))
+
+
+def test_when_the_gateway_stops_whoever_waits_is_told_to_ask_again() -> None:
+    async def scene(world: World) -> None:
+        held = world.ask(agent="a1")
+        await world.pass_time(30)
+        fresh = world.ask(agent="a2")
+        world.desk.send_home()
+        assert fresh.status == 503
+        assert fresh.headers["retry-after"] == "5"
+        assert held.complete
+        assert held.events[-1] == "error"
+
+    world = play([wall(300)], scene)
+    assert {event.outcome for event in world.ended} == {"come_back"}

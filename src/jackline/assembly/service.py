@@ -39,10 +39,10 @@ from jackline.gateway.holding import look_after
 from jackline.gateway.lane_book import LaneBook, shown
 from jackline.gateway.listening import Listener
 from jackline.gateway.routing import Router
-from jackline.providers.settings import UpstreamSettings
 from jackline.gateway.telling import picture
 from jackline.journal import Journal, JournalReader
 from jackline.lanes import LaneController
+from jackline.providers.settings import UpstreamSettings
 from jackline.upstream import HttpUpstream, Origin, proxy_from_environment
 
 _log = logging.getLogger("jackline")
@@ -120,6 +120,7 @@ class Service:
     async def _finish_calls(self) -> float:
         """Let running calls end while new ones are told to come back; the seconds left."""
         self._listener.draining = True
+        self.desk.send_home()
         ticks = asyncio.get_running_loop().time
         until = ticks() + self.config.gateway.limits.drain_seconds
         while self._patient and self.desk.calls and ticks() < until:  # noqa: ASYNC110 -- below

@@ -158,6 +158,11 @@ class Desk:
             # Its fate was clear at once; the carrier has let it go already.
             self._forget(call)
 
+    def send_home(self) -> None:
+        """The gateway stops: whoever still waits is told to ask again."""
+        for call in self.calls:
+            call.send_home()
+
     # --- for calls ----------------------------------------------------------------------------
 
     def ended(self, call: MessagesCall, event: CallEnded) -> None:

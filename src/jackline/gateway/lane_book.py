@@ -13,8 +13,8 @@ from fnmatch import fnmatchcase
 
 from jackline.dialects import account_of
 from jackline.gateway.caller import Caller
-from jackline.providers.settings import UpstreamSettings
 from jackline.lanes import LaneController, LaneSettings
+from jackline.providers.settings import UpstreamSettings
 
 _MOST_LANES = 256
 _OTHER_MODELS = "other-models"

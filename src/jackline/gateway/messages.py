@@ -248,6 +248,20 @@ class MessagesCall:
         self._desk.keep_place(self, now)
         self._leave("come_back", 503)
 
+    def send_home(self) -> None:
+        """The gateway stops: tell the clients of a waiting call to ask again."""
+        if self.over or not self.waiting:
+            return
+        words = "Jackline is being stopped while this call waits. Ask again."
+        no = in_our_words(503, words, [(b"retry-after", b"5"), (b"x-should-retry", b"true")])
+        for exchange in self._exchanges:
+            if exchange.begun:
+                exchange.send(error_event(no.body))
+                exchange.finish()
+            else:
+                exchange.respond(no.status, self._told(no.headers), no.body)
+        self._leave("come_back", no.status)
+
     def _patience(self) -> float:
         given = self._exchanges[0].header(b"x-stainless-timeout") if self._exchanges else None
         told = float(given) if given is not None and given.isdigit() else 0.0

@@ -41,8 +41,8 @@ class UpstreamSettings:
 
     `models` maps patterns (fnmatch) of the model that is asked for to the model that is asked here;
     the first that fits counts. A model that no pattern names is asked under its own name by kinds
-    that serve Claude, and is not asked here at all by the others. `model_limits` are limits of single
-    lanes by pattern. `region` and `project` are for clouds. `headers` are sent along.
+    that serve Claude, and is not asked here at all by the others. `model_limits` are limits of
+    single lanes by pattern. `region` and `project` are for clouds. `headers` are sent along.
     """
 
     name: str = "anthropic"

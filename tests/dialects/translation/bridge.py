@@ -16,7 +16,7 @@ from threading import Thread
 from typing import Any
 
 from jackline.dialects.neutral.account import CannotSayError, Translated
-from jackline.dialects.neutral.following import Following
+from jackline.dialects.neutral.following import StreamTranslator
 from jackline.dialects.neutral.foreign_error import to_anthropic_error
 from jackline.dialects.neutral.options import AnswerAs
 from jackline.dialects.openai_chat.answer import from_chat
@@ -34,7 +34,7 @@ class Dialect:
     path: str
     ask: Callable[[bytes, str], Translated]
     answer: Callable[[bytes, AnswerAs], Translated]
-    translator: Callable[[AnswerAs], Following]
+    translator: Callable[[AnswerAs], StreamTranslator]
 
 
 DIALECTS = {

@@ -106,7 +106,11 @@ THOUGHT = st.one_of(
 )
 SYSTEM = st.builds(
     lambda content, extra: {"role": "system", "content": content, **extra},
-    st.one_of(WORDS, st.lists(maybe_cached(TEXT), min_size=1, max_size=2)),
+    st.one_of(
+        WORDS,
+        st.lists(maybe_cached(TEXT), min_size=1, max_size=2),
+        st.just([{"type": "tool_addition", "tool": {"type": "tool_reference", "name": "Bash"}}]),
+    ),
     st.sampled_from([{}, {"output_config": {"effort": "low"}}, {"clear_at": "next_user_message"}]),
 )
 
@@ -134,6 +138,9 @@ def rounds(draw: st.DrawFn, used: set[str]) -> list[Json]:
         used.add(known)
         name, given = draw(NAMES), draw(INPUTS)
         calls.append({"type": "tool_use", "id": known, "name": name, "input": given})
+    if calls and draw(st.booleans()):
+        hop = {"from": {"model": "a"}, "to": {"model": "b"}}
+        said.append({"type": "fallback", **hop})
     content = said + calls or [{"type": "text", "text": draw(WORDS)}]
     answers = [draw(results(call["id"])) for call in draw(st.permutations(calls))]
     after = draw(st.lists(SHOWN, min_size=0 if answers else 1, max_size=2))

@@ -155,6 +155,13 @@ def test_a_thinking_budget_stays_where_claude_takes_it(messages: list[Any]) -> N
     assert fitted(*messages, thinking=BUDGET)[1] == ()
 
 
+def test_a_system_message_without_words_is_no_fault() -> None:
+    effort = {"role": "system", "output_config": {"effort": "low"}}
+    told, notes = fitted(HI, effort, said(call("a.b")), results("a.b"))
+    assert told["messages"][1] == effort
+    assert len(notes) == 2
+
+
 def test_adaptive_thinking_stays() -> None:
     turn = (HI, said(call("toolu_1")), results("toolu_1"))
     assert fitted(*turn, thinking={"type": "adaptive"})[1] == ()

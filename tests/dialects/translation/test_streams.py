@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from jackline.dialects import AnthropicStreamReader, EventSplitter, TokensUsed
 from jackline.dialects.neutral.account import Translated
-from jackline.dialects.neutral.following import Following
+from jackline.dialects.neutral.following import StreamTranslator
 from jackline.dialects.neutral.options import AnswerAs
 from jackline.dialects.openai_chat.answer import from_chat
 from jackline.dialects.openai_chat.stream import ChatStreamTranslator
@@ -39,7 +39,7 @@ from tests.dialects.translation.foreign_answers import (
 class Dialect:
     """One foreign dialect, whole and streamed."""
 
-    translator: Callable[[AnswerAs], Following]
+    translator: Callable[[AnswerAs], StreamTranslator]
     events: Callable[[Answer], list[bytes]]
     whole: Callable[[Answer], bytes]
     translate: Callable[[bytes, AnswerAs], Translated]
@@ -265,6 +265,14 @@ def test_arguments_behind_a_whole_call_break_the_stream() -> None:
     translator = ChatStreamTranslator(FACE)
     translator.feed(call_chunk(0, A, "X", "{}") + call_chunk(1, B, "Y", ""))
     assert b"event: error" in translator.feed(call_chunk(0, None, None, "{}"))
+
+
+def test_arguments_that_are_no_object_are_told_as_written_and_noted() -> None:
+    translator = ChatStreamTranslator(FACE)
+    told = translator.feed(call_chunk(0, A, "X", '{"a": 1') + END)
+    assert translator.whole
+    assert b'"partial_json":"{\\"a\\": 1"' in told
+    assert [note.split(":")[0] for note in translator.notes.told()] == ["arguments"]
 
 
 @pytest.mark.parametrize(

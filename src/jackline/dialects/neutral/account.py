@@ -19,6 +19,7 @@ _T = TypeVar("_T")
 _NUMBERED = re.compile(r"\[\d+\]")
 _ODD = re.compile(r"[^\w.:/@+-]")
 _LONGEST_NAME = 60
+_MOST_NOTES = 100
 _NULL = b"null"
 _EMPTY = (b"[]", b"{}", b'""')
 UNREADABLE = (msgspec.DecodeError, ValueError, RecursionError)
@@ -64,6 +65,9 @@ class Notes:
     def add(self, at: str, why: str) -> None:
         """Note what became of the field at a path."""
         key = (_NUMBERED.sub("[*]", at), why)
+        if key not in self._counts and len(self._counts) >= _MOST_NOTES:
+            # A server may make up as many names as it likes.
+            key = ("other places", "not told one by one")
         self._counts[key] = self._counts.get(key, 0) + 1
 
     def told(self) -> tuple[str, ...]:

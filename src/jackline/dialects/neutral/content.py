@@ -128,6 +128,21 @@ def _read_hidden_thought(block: Fields) -> list[Part]:
     return []
 
 
+def _read_fallback(block: Fields) -> list[Part]:
+    # The vendor's mark for where one of its models took over; no model ever sees it.
+    block.note_rest("marks a change of models at the vendor's, which no model is shown")
+    return []
+
+
+def _read_tool_addition(block: Fields) -> list[Part]:
+    tool = block.inner("tool")
+    kind = None if tool is None else tool.text("type")
+    if tool is None or kind != "tool_reference":
+        raise CannotSayError(block.path("tool"), f"a tool added as {shown(kind or 'nothing')}")
+    tool.note_rest("every tool is told from the start")
+    return []
+
+
 def _read_call(block: Fields) -> list[Part]:
     caller = block.inner("caller")
     if caller is not None:
@@ -207,6 +222,7 @@ _BLOCKS: Mapping[Role, Mapping[str, _Reading]] = {
         "thinking": _read_thought,
         "redacted_thinking": _read_hidden_thought,
         "tool_use": _read_call,
+        "fallback": _read_fallback,
     },
-    "system": {"text": _read_text},
+    "system": {"text": _read_text, "tool_addition": _read_tool_addition},
 }

@@ -7,7 +7,7 @@ Not here: what the events of one dialect mean (openai_chat/stream.py, openai_res
 
 from __future__ import annotations
 
-from typing import Protocol
+from abc import ABC, abstractmethod
 
 from jackline.dialects.neutral.account import UNREADABLE, Notes
 from jackline.dialects.neutral.answer import NO_REASONING
@@ -23,25 +23,8 @@ _UNREADABLE_STREAM = {
 }
 
 
-class StreamTranslator(Protocol):
+class StreamTranslator(ABC):
     """Bytes of a foreign stream in, bytes of Anthropic's stream out."""
-
-    notes: Notes
-    usage: TokensUsed
-    whole: bool
-    broken: bool
-
-    def feed(self, data: bytes) -> bytes:
-        """Take the next bytes, and give the events that they complete."""
-        ...
-
-    def end(self) -> bytes:
-        """The foreign stream has ended in order; give what can still be said."""
-        ...
-
-
-class Following:
-    """The frame of a translator; a dialect adds `_take` and `_ended`."""
 
     def __init__(self, face: AnswerAs) -> None:
         self.face = face
@@ -74,12 +57,13 @@ class Following:
             self._ended()
         return self.writer.taken()
 
+    @abstractmethod
     def _take(self, name: bytes, data: bytes) -> None:
         """One event of the dialect."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _ended(self) -> None:
-        """The bytes have ended."""
+        """The bytes have ended in order."""
 
     def _reason(self, words: str, at: str) -> None:
         if not words:
@@ -92,6 +76,8 @@ class Following:
     def _finish(self, reason: str, sequence: str | None = None) -> None:
         self.writer.end(reason, sequence, self.usage)
         self.whole = True
+        for _ in range(self.writer.malformed):
+            self.notes.add("arguments", "the model wrote no JSON object; told as it wrote it")
 
     def _fail(self, data: bytes) -> None:
         """The other side has told an error."""

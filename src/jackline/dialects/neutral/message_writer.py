@@ -66,6 +66,8 @@ class MessageWriter:
         self.closed = False
         # message_stop or an error has been written.
         self.over = False
+        # How many calls ended with arguments that are no JSON object.
+        self.malformed = 0
 
     @property
     def calls(self) -> bool:
@@ -193,6 +195,8 @@ class MessageWriter:
                 return
             self._write(BLOCK_STOP, {"index": self._index})
             self._blocks.popleft()
+            if not head.is_text and head.whole.strip() and not is_object(head.whole):
+                self.malformed += 1
             self._index += 1
 
     def _show(self, head: _Block) -> None:

@@ -12,7 +12,7 @@ import msgspec
 
 from jackline.dialects.neutral.account import Fields
 from jackline.dialects.neutral.answer import NOT_TOLD
-from jackline.dialects.neutral.following import Following
+from jackline.dialects.neutral.following import StreamTranslator
 from jackline.dialects.neutral.ids import message_id
 from jackline.dialects.neutral.message_writer import UnfollowableError
 from jackline.dialects.neutral.options import AnswerAs
@@ -38,7 +38,7 @@ class _Call:
 _FRAME = ("object", "created", "model", "system_fingerprint", "service_tier", "obfuscation")
 
 
-class ChatStreamTranslator(Following):
+class ChatStreamTranslator(StreamTranslator):
     """Bytes of a chat stream in, bytes of Anthropic's stream out."""
 
     def __init__(self, face: AnswerAs) -> None:

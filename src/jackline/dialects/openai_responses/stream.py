@@ -15,7 +15,7 @@ import msgspec
 
 from jackline.dialects.neutral.account import shown
 from jackline.dialects.neutral.answer import NOT_TOLD
-from jackline.dialects.neutral.following import Following
+from jackline.dialects.neutral.following import StreamTranslator
 from jackline.dialects.neutral.ids import message_id
 from jackline.dialects.neutral.options import AnswerAs
 from jackline.dialects.neutral.stopping import stop_reason
@@ -86,7 +86,7 @@ _FRAME = frozenset(
 )
 
 
-class ResponsesStreamTranslator(Following):
+class ResponsesStreamTranslator(StreamTranslator):
     """Bytes of a Responses stream in, bytes of Anthropic's stream out."""
 
     def __init__(self, face: AnswerAs) -> None:
@@ -103,6 +103,9 @@ class ResponsesStreamTranslator(Following):
             take(self, _event.decode(data), data)
         elif kind not in _FRAME:
             self.notes.add(shown(kind) or "an event without a type", NOT_TOLD)
+
+    def _ended(self) -> None:
+        """Nothing can be said that the last event did not say."""
 
     def _begin(self, event: _Event, data: bytes) -> None:
         if not self.writer.started:

@@ -20,7 +20,7 @@ _messages = msgspec.json.Decoder(list[msgspec.Raw])
 
 class _Message(msgspec.Struct):
     role: str
-    content: list[msgspec.Raw] | str
+    content: list[msgspec.Raw] | str | None = None
 
 
 _message = msgspec.json.Decoder(_Message)
@@ -55,13 +55,7 @@ def _fitted(kept: list[msgspec.Raw], fitter: BlockFitter) -> list[msgspec.Raw]:
     fallen = False
     for place, raw in enumerate(kept):
         message = _message.decode(raw)
-        if isinstance(message.content, str):
-            blank = message.role != "system" and not message.content.strip()
-            content: list[msgspec.Raw | Json] | None = [] if blank else None
-            if blank:
-                fitter.notes.add(f"messages[{place}].content", "an empty message says nothing")
-        else:
-            content = fitter.fit(message.content, f"messages[{place}].content")
+        content = _fitted_content(message, fitter, f"messages[{place}].content")
         if content is None:
             fitted = raw
         elif content:
@@ -77,6 +71,19 @@ def _fitted(kept: list[msgspec.Raw], fitter: BlockFitter) -> list[msgspec.Raw]:
     return messages
 
 
+def _fitted_content(
+    message: _Message, fitter: BlockFitter, at: str
+) -> list[msgspec.Raw | Json] | None:
+    """What the message says now; None when nothing was wrong with it."""
+    content = message.content
+    if isinstance(content, list):
+        return fitter.fit(content, at)
+    if content is None or content.strip() or message.role == "system":
+        return None
+    fitter.notes.add(at, "an empty message says nothing")
+    return []
+
+
 def _with_content(raw: msgspec.Raw, content: list[msgspec.Raw | Json]) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode({**_any.decode(raw), "content": content}))
 
@@ -88,4 +95,6 @@ def _joined(first: msgspec.Raw, second: msgspec.Raw) -> msgspec.Raw:
 
 def _blocks(raw: msgspec.Raw) -> list[msgspec.Raw | Json]:
     content = _message.decode(raw).content
-    return [{"type": "text", "text": content}] if isinstance(content, str) else [*content]
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return [*(content or ())]

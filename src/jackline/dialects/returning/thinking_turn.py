@@ -23,7 +23,7 @@ class _Kind(msgspec.Struct):
 
 class _Message(msgspec.Struct):
     role: str
-    content: list[_Kind] | str
+    content: list[_Kind] | str | None = None
 
 
 _kind = msgspec.json.Decoder(_Kind)
@@ -69,7 +69,7 @@ def _in_a_thoughtless_turn(messages: list[msgspec.Raw]) -> bool:
     for raw in reversed(messages):
         message = _message.decode(raw)
         content = message.content
-        kinds = [] if isinstance(content, str) else [block.type for block in content]
+        kinds = [block.type for block in content] if isinstance(content, list) else []
         if message.role == "assistant":
             if any(kind in _THOUGHTS for kind in kinds):
                 return False
