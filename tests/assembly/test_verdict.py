@@ -78,3 +78,27 @@ def test_the_verdict_says_how_it_stands(shown: Picture, sentence: str) -> None:
 def test_a_moment_that_has_passed_is_not_told_as_a_negative_time() -> None:
     shown = picture(lane("broken", NOW.timestamp() - 5))
     assert "-" not in verdict(shown, NOW)
+
+
+def down(name: str, kind: str = "network_edge", sub: str = "refused") -> LaneShown:
+    return LaneShown(f"{name}/m", "broken", "", None, 0, 4, 1, {}, (kind, sub))
+
+
+@pytest.mark.parametrize(
+    ("lanes", "is_the_network"),
+    [
+        ([down("one"), down("two", sub="connect_timeout")], True),
+        ([down("one", sub="dns")], True),
+        ([down("one", sub="tls")], True),
+        ([down("one")], False),
+        ([down("one"), down("two", kind="upstream_5xx", sub="500")], False),
+        ([down("one"), down("two"), lane("limited")], False),
+        ([lane("open")], False),
+        ([], False),
+    ],
+)
+def test_the_network_is_named_only_when_nothing_else_has_failed(
+    lanes: list[LaneShown], is_the_network: bool
+) -> None:
+    told = verdict(picture(*lanes, waiting=1), NOW)
+    assert ("Your own network" in told) is is_the_network

@@ -74,12 +74,16 @@ def test_the_nearest_key_is_looked_for_in_its_table_then_elsewhere(machine: Mach
     }
 
 
-def test_a_second_upstream_is_a_fault_beside_the_others(machine: Machine) -> None:
-    path = machine.write('[[upstream]]\nurl = "ftp://x"\n[[upstream]]\nnme = "b"\n')
-    told = faults_of(machine)
-    assert told[1].startswith(f"{path}:3: upstream: only one upstream is used for now")
-    assert f"{path}:2: upstream.url: must be an address like https://api.anthropic.com" in told
-    assert any(fault.startswith(f"{path}:4: upstream.nme: there is no such key") for fault in told)
+def test_faults_of_all_upstreams_are_told_with_their_places(machine: Machine) -> None:
+    path = machine.write(
+        '[[upstream]]\nurl = "ftp://x"\n[[upstream]]\nnme = "b"\n'
+        '[[upstream]]\nname = "c"\nmodel_limits."opus-*" = { parallel = 0 }\n'
+    )
+    assert faults_of(machine) == [
+        f"{path}:2: upstream.url: must be an address like https://api.anthropic.com",
+        f"{path}:4: upstream[1].nme: there is no such key; did you mean upstream[1].name?",
+        f'{path}:7: upstream[2].model_limits."opus-*".parallel: must be at least 1',
+    ]
 
 
 def test_an_upstream_in_single_brackets_is_told_how_to_be_written(machine: Machine) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from jackline.config.loading import is_loopback
 from jackline.config.places import is_strangers
+from jackline.config.strangers import is_loopback
 from jackline.errors import BadConfigError
 from jackline.gateway.settings import GatewaySettings, StreamMode
 from jackline.journal.settings import JournalSettings
@@ -249,7 +249,6 @@ def test_a_projects_file_that_decides_where_credentials_go_is_warned_of(machine:
     path = machine.write('[[upstream]]\nurl = "https://elsewhere.example"\n')
     (warning,) = machine.load().warnings
     assert warning == f"calls and credentials go to https://elsewhere.example, as {path}:2 says"
-    assert machine.load(JACKLINE_CONFIG=str(path)).warnings == ()
     machine.write('[[upstream]]\nurl = "http://127.0.0.1:1234"\n')
     assert machine.load().warnings == ()
 

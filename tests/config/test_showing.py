@@ -81,14 +81,15 @@ def test_the_schema_describes_every_key_and_writes_defaults_as_people_do() -> No
     hold = schema["$defs"]["HoldTable"]["properties"]
     assert hold["quota"]["default"] == "15m"
     assert "default" not in schema["$defs"]["ListenTable"]["properties"]["token"]
-    assert schema["properties"]["upstream"]["maxItems"] == 1
+    assert schema["properties"]["never_degrade"]["default"] == []
+    assert "ollama" in schema["$defs"]["UpstreamTable"]["properties"]["preset"]["enum"]
     assert "null" not in str(schema)
 
 
 def test_every_key_is_documented_with_its_default_and_no_other_is() -> None:
     documented = {key: default for key, default, _ in ROWS}
     assert len(documented) == len(ROWS)
-    free_names = {"upstream.model_limits", "caps.tags"}
+    free_names = {"upstream.model_limits", "upstream.models", "upstream.headers", "caps.tags"}
     assert documented.keys() == {dotted(key) for key in defaults()} | free_names
     for key, value in defaults().items():
         told = documented[dotted(key)]

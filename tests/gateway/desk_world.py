@@ -14,10 +14,11 @@ from jackline.events import CallEnded, Event
 from jackline.gateway.desk import Desk
 from jackline.gateway.exchange import Bytes, Exchange
 from jackline.gateway.holding import look_after
-from jackline.gateway.lane_book import LaneBook
+from jackline.gateway.lane_book import LaneBook, shown
 from jackline.gateway.request_head import read_head
 from jackline.gateway.settings import GatewaySettings
 from jackline.lanes import LaneController
+from jackline.providers.settings import Credential, UpstreamSettings
 from jackline.testing import ScriptedUpstream, Step
 
 START = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
@@ -122,14 +123,28 @@ class ClientOnPaper:
 class World:
     """Everything behind the gateway's port, in virtual time."""
 
-    def __init__(self, script: Sequence[Step], settings: GatewaySettings | None = None) -> None:
+    def __init__(
+        self,
+        script: Sequence[Step] | Mapping[str, Sequence[Step]],
+        settings: GatewaySettings | None = None,
+    ) -> None:
         self.clock = VirtualClock(START)
         self.events: list[Event] = []
         draw = random.Random(3).random  # noqa: S311 -- seeded, so that tests repeat
         controller = LaneController([], draw, now=START.timestamp())
-        self.book = LaneBook(controller, (settings or GatewaySettings()).upstream, b"salt")
-        account = self.book.fingerprint(b"sk-ant-one")
-        scripts = {f"{LANE}#{account}": list(script)} if script else {}
+        upstreams = (settings or GatewaySettings()).upstreams
+        self.book = LaneBook(controller, upstreams, b"salt")
+        account = self.book.fingerprint(upstreams[0], b"sk-ant-one")
+        if isinstance(script, Mapping):
+            # By upstream: all of its lanes follow the same script.
+            scripts = {
+                self.lane_of(each, model): script[each.name]
+                for each in upstreams
+                if each.name in script
+                for model in {MODEL, *each.models.values()}
+            }
+        else:
+            scripts = {f"{LANE}#{account}": script} if script else {}
         self.upstream = ScriptedUpstream(self.clock, scripts)
         self.carrier = Carrier(controller, self.upstream, self.clock, self.events.append)
         self.desk = Desk(
@@ -140,6 +155,16 @@ class World:
             self.events.append,
             self.clock.monotonic,
         )
+
+    def lane_of(self, upstream: UpstreamSettings, model: str) -> str:
+        """The lane of a model there, for the one account of these tests."""
+        passes = upstream.credential is Credential.PASS_THROUGH
+        who = b"sk-ant-one" if passes else (upstream.secret or "").encode()
+        return f"{upstream.name}/{model}#{self.book.fingerprint(upstream, who)}"
+
+    def asked(self) -> list[str]:
+        """The lanes that attempts went to, as people see them."""
+        return [shown(lane) for lane in self.upstream.attempts]
 
     @property
     def ended(self) -> list[CallEnded]:
@@ -196,7 +221,7 @@ class World:
 
 
 def play(
-    script: Sequence[Step],
+    script: Sequence[Step] | Mapping[str, Sequence[Step]],
     scene: Callable[[World], Awaitable[None]],
     settings: GatewaySettings | None = None,
 ) -> World:

@@ -14,7 +14,7 @@ import logging
 import os
 import random
 import secrets
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from datetime import datetime
 from types import TracebackType
@@ -35,6 +35,7 @@ from jackline.failures.sentences import moment_in_words
 from jackline.gateway.control_paths import ControlPaths
 from jackline.gateway.desk import Desk
 from jackline.gateway.exchange import Exchange
+from jackline.gateway.hand_orders import HandOrders
 from jackline.gateway.holding import look_after
 from jackline.gateway.lane_book import LaneBook, shown
 from jackline.gateway.listening import Listener
@@ -42,8 +43,8 @@ from jackline.gateway.routing import Router
 from jackline.gateway.telling import picture
 from jackline.journal import Journal, JournalReader
 from jackline.lanes import LaneController
-from jackline.providers.settings import UpstreamSettings
-from jackline.upstream import HttpUpstream, Origin, proxy_from_environment
+from jackline.providers.making import provider_for
+from jackline.providers.provided_upstream import ProvidedUpstream
 
 _log = logging.getLogger("jackline")
 # How often a gateway that stops looks whether its calls have ended.
@@ -139,12 +140,21 @@ class Service:
         )
         draw = random.Random().random  # noqa: S311 -- jitter, not secrets
         controller = LaneController([], draw, now=now)
-        given = settings.upstream
-        self._upstream = HttpUpstream({given.name: _origin(given)})
+        self._upstream = ProvidedUpstream(
+            {each.name: provider_for(each, os.environ) for each in settings.upstreams}
+        )
         self.carrier = Carrier(controller, self._upstream, self._clock, self._announce)
-        self._book = LaneBook(controller, given, salt)
+        self._book = LaneBook(controller, settings.upstreams, salt)
         ticks = asyncio.get_running_loop().time
-        self.desk = Desk(settings, self.carrier, self._book, self._clock, self._announce, ticks)
+        self.desk = Desk(
+            settings,
+            self.carrier,
+            self._book,
+            self._clock,
+            self._announce,
+            ticks,
+            self._upstream.native_error,
+        )
         self._token = secrets.token_urlsafe(24)
         readings = {
             b"/": self._hello,
@@ -152,7 +162,14 @@ class Service:
             b"/readyz": self._ready,
             b"/_jackline/status": self.status,
         }
-        orders = {b"/_jackline/stop": self._stop}
+        self._hand_orders = HandOrders(self.desk, self._keep_orders)
+        orders = {
+            b"/_jackline/stop": self._stop,
+            b"/_jackline/use": self._hand_orders.use,
+            b"/_jackline/back": self._hand_orders.back,
+            b"/_jackline/pause": self._hand_orders.pause,
+            b"/_jackline/resume": self._hand_orders.resume,
+        }
         router = Router(self.desk, self._upstream, ControlPaths(readings, orders, self._token))
         self._router = router
         self._listener = Listener(settings, self._early.append)
@@ -166,6 +183,7 @@ class Service:
         self._stack.push_async_callback(self._upstream.close)
         await self._stack.enter_async_context(self.carrier)
         self._recall()
+        self._hand_orders.recall(self._state.orders())
         self._stack.callback(self._remember)
         self._keep(look_after(self.desk, self._clock))
         self._keep(keep_remembering(self.carrier, self._clock, self._remember))
@@ -238,14 +256,23 @@ class Service:
             _log.warning("what the lanes knew cannot be read: %s", error.message)
             return
         if memory is not None:
-            upstream, now = self.config.gateway.upstream.url, self._clock.wall()
+            upstream, now = self._addresses(), self._clock.wall()
             for name in recall(self.carrier, self._book, upstream, memory[1], now):
                 _log.info("%s goes on from what was known", shown(name))
 
     def _remember(self) -> None:
         self._memory_due = False
-        upstream = self.config.gateway.upstream.url
+        upstream = self._addresses()
         remember(self.carrier, upstream, self._clock.wall(), self._journal.announce)
+
+    def _keep_orders(self, orders: bytes) -> None:
+        try:
+            self._state.keep_orders(orders)
+        except OSError as error:
+            self._cannot_keep(error)
+
+    def _addresses(self) -> str:
+        return " ".join(each.url for each in self.config.gateway.upstreams)
 
     def _announce(self, event: Event) -> None:
         self._journal.announce(event)
@@ -274,9 +301,11 @@ class Service:
         self.config = reloaded.config
         self.desk.use(new)
         self._listener.limits = new.limits
-        if new.upstream != old.upstream:
-            self._upstream.use(new.upstream.name, _origin(new.upstream))
-            self._book.use(new.upstream)
+        if new.upstreams != old.upstreams:
+            for each in new.upstreams:
+                if each not in old.upstreams:
+                    self._upstream.use(each.name, provider_for(each, os.environ))
+            self._book.use(new.upstreams)
         _log.setLevel(self.config.log_level.upper())
         words = str(reloaded)
         self._notes["configuration"] = f"configuration read: {words}"
@@ -317,14 +346,9 @@ class Service:
     def _ready(self) -> dict[str, object]:
         return {"ok": not self._listener.draining}
 
-    def _stop(self) -> dict[str, object]:
+    def _stop(self, _asked: Mapping[str, object]) -> dict[str, object]:
         self.stop_asked.set()
         return {"stopping": True}
-
-
-def _origin(given: UpstreamSettings) -> Origin:
-    proxy = given.proxy or proxy_from_environment(given.url, os.environ)
-    return Origin(given.url, proxy=proxy, ca_file=given.ca_file)
 
 
 def _hour(moment: float, clock: Clock) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 SALT_BYTES = 32
+_ORDERS = "orders.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,17 @@ class StateDir:
         salt = secrets.token_bytes(SALT_BYTES)
         self._write(path, salt)
         return salt
+
+    def orders(self) -> bytes:
+        """The orders that people gave to an earlier gateway; empty if none."""
+        try:
+            return (self.folder / _ORDERS).read_bytes()
+        except OSError:
+            return b"[]"
+
+    def keep_orders(self, orders: bytes) -> None:
+        """Keep the orders that are in force."""
+        self._write(self.folder / _ORDERS, orders)
 
     def running(self) -> Running | None:
         """What the last gateway wrote; it may have died since."""

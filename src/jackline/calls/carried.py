@@ -97,6 +97,11 @@ class Carried:
         self.waited = 0.0
 
     @property
+    def in_flight(self) -> bool:
+        """Whether an attempt is under way."""
+        return self.hearing is not None
+
+    @property
     def delivered(self) -> bool:
         """Whether the receiver holds a part of an answer already."""
         return self.began

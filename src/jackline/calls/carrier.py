@@ -30,6 +30,7 @@ from jackline.failures import Failure, Observation, classify
 from jackline.failures.sentences import explain, name_of
 from jackline.lanes import Call, Decision, LaneController, Send, Usage, Waiting
 from jackline.lanes.reactions import Reaction, reaction_to
+from jackline.lanes.states import FLOWING
 from jackline.upstream.port import Message, Upstream
 
 _log = logging.getLogger(__name__)
@@ -154,7 +155,9 @@ class Carrier:
     def _review(self, carried: Carried, now: float) -> None:
         if carried.over or carried.hearing is not None:
             return
-        hopeless = self.walls.hopeless(carried, now)
+        if carried.request.last_resorts and not carried.delivered:
+            self._widen(carried, now)
+        hopeless = None if carried.in_flight else self.walls.hopeless(carried, now)
         if hopeless is None:
             return
         self._forget(carried)
@@ -165,6 +168,29 @@ class Carrier:
         failure = hopeless.failure or last
         told = Refusal(hopeless.why, failure, rejection, hopeless.until, carried.story)
         carried.refuse(told)
+
+    def _widen(self, carried: Carried, now: float) -> None:
+        """Let a call take its last resorts, once none of its lanes takes calls."""
+        request, lanes = carried.request, self.controller.lanes
+        if any(lanes[name].state in FLOWING for name in request.lanes):
+            return
+        request.lanes += request.last_resorts
+        request.last_resorts = ()
+        self._obey(self.controller.reroute(now, carried.number, request.lanes))
+
+    def reroute(self, carried: Carried, lanes: tuple[str, ...], last: tuple[str, ...]) -> None:
+        """Somebody has chosen other lanes for a call: they count from its next attempt on."""
+        if carried.over or carried.delivered:
+            return
+        carried.request.lanes, carried.request.last_resorts = lanes, last
+        now = self._clock.wall()
+        self._obey(self.controller.reroute(now, carried.number, lanes))
+
+    def pause_lane(self, name: str, *, paused: bool) -> None:
+        """Somebody wants nothing, or something again, to be sent on a lane."""
+        now = self._clock.wall()
+        self._obey(self.controller.pause(now, name, paused=paused))
+        self.review()
 
     def _forget(self, carried: Carried) -> None:
         """Drop a call, whatever state it is in."""
@@ -233,7 +259,8 @@ class Carrier:
         self._wake_at = self._waker = None
         now = self._clock.wall()
         self._obey(self.controller.tick(now))
-        self.lane_news.look(now)
+        if self.lane_news.look(now):
+            self.review()
 
     # --- what attempts amount to ------------------------------------------------------------------
 
@@ -283,9 +310,10 @@ class Carrier:
         if not mended:
             self._settle(hearing, repair, failure)
         self._obey(decision)
-        self.lane_news.look(now)
-        if reaction_to(failure) is Reaction.PARK:
+        parked = reaction_to(failure) is Reaction.PARK
+        if parked:
             self.walls.remember(hearing.lane, failure, rejection)
+        if self.lane_news.look(now) or parked:
             self.review()
 
     def crashed(self, hearing: Hearing, error: Exception) -> None:

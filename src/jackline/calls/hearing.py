@@ -228,7 +228,7 @@ class Hearing:
         if 200 <= self._status < 300:
             self._end_whole(body)
             return
-        self._fail(self._seen(body), Rejection(self._status, self._headers, body))
+        self._fail(self._seen(body), Rejection(self._status, self._headers, body, self.lane))
 
     def _end_whole(self, body: bytes) -> None:
         facts = read_answer(body)
@@ -238,7 +238,9 @@ class Hearing:
             # Not a message: a count of tokens, a list of models, or a hotel's log-in page.
             failure = self._judge.judge(self._seen(body))
             if failure.kind is not Kind.NOT_A_FAILURE:
-                self._judge.failed(self, failure, Rejection(self._status, self._headers, body))
+                self._judge.failed(
+                    self, failure, Rejection(self._status, self._headers, body, self.lane)
+                )
                 return
         self.pass_on(body)
         self._judge.answered(self)

@@ -33,7 +33,8 @@ class HoldLimits:
 class Request:
     """One logical call.
 
-    `lanes` are the names of the lanes it may take, the preferred first. `caps` are limits on how
+    `lanes` are the names of the lanes it may take, the preferred first; `last_resorts` those that it
+    may take only when none of them takes calls. `caps` are limits on how
     many calls with the same key may be under way at once. `since` is when its client first asked,
     for one that comes back. `continues` says that the model may be asked to go on from its own
     words.
@@ -42,6 +43,7 @@ class Request:
     id: str
     message: Message
     lanes: tuple[str, ...]
+    last_resorts: tuple[str, ...] = ()
     stream: bool = True
     mode: Mode = "block"
     continues: bool = False
@@ -60,6 +62,7 @@ class Rejection:
     status: int
     headers: Headers
     body: bytes
+    lane: str = ""
 
 
 @dataclass(frozen=True, slots=True)

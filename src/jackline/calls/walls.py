@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from base64 import b64decode, b64encode
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jackline.calls.carried import Carried
 from jackline.calls.request import Rejection
@@ -51,7 +51,7 @@ class Walls:
         if rejection is None:
             return
         lasting = [(n, v) for n, v in rejection.headers if n.lower() not in _OF_ONE_ANSWER]
-        words = Rejection(rejection.status, lasting, rejection.body)
+        words = Rejection(rejection.status, lasting, rejection.body, lane)
         account = self._controller.lanes[lane].account
         for each in self._controller.lanes.values():
             if each.name == lane or (each.account == account and each.cause is failure):
@@ -99,7 +99,7 @@ class Walls:
         for name, told in memory.items():
             words = _heard(told)
             if words is not None and name in self._controller.lanes:
-                self._words[name] = words
+                self._words[name] = replace(words, lane=name)
 
 
 def _told(words: Rejection) -> Json:

@@ -8,7 +8,7 @@ Not here: sentences for faults (faults.py), where files are (places.py).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
@@ -22,11 +22,13 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
-from jackline.config.keys import Key
+from jackline.config.keys import Key, plain
 from jackline.config.quantities import duration_text, read_duration, read_size
 from jackline.config.references import INSTEAD, is_reference
 from jackline.gateway.settings import GatewaySettings
 from jackline.journal.settings import JournalSettings
+from jackline.providers.presets import PRESETS
+from jackline.providers.settings import Credential
 
 _DEFAULT = GatewaySettings()
 _JOURNAL = JournalSettings()
@@ -62,6 +64,37 @@ def _reference(text: str) -> str:
     if not is_reference(text) or not text.partition(":")[2].strip():
         raise ValueError(f"must not stand here itself; {INSTEAD}")
     return text
+
+
+def _credential(text: str) -> str:
+    if text in (Credential.PASS_THROUGH, Credential.NONE):
+        return text
+    if not is_reference(text) or not text.partition(":")[2].strip():
+        raise ValueError(f'must be "pass-through", "none" or a reference; {INSTEAD}')
+    return text
+
+
+def _preset(text: str) -> str:
+    if text not in PRESETS:
+        raise ValueError(f"must be one of {', '.join(PRESETS)}")
+    return text
+
+
+def _headers(headers: Mapping[str, str]) -> Mapping[str, str]:
+    for name, value in headers.items():
+        if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
+            raise ValueError("holds a name that no header can have")
+        if name.lower() in _WRITTEN_BY_US:
+            raise ValueError(f"{name} is written by Jackline itself")
+        if name.lower() in _CREDENTIALS and not is_reference(value):
+            raise ValueError(f"the value of {name} must not stand here itself; {INSTEAD}")
+        if not value.isprintable() or not value.isascii() or value != value.strip() or not value:
+            raise ValueError(f"the value of {name} must be plain text on one line")
+    return headers
+
+
+_WRITTEN_BY_US = ("host", "content-length", "transfer-encoding", "connection")
+_CREDENTIALS = ("authorization", "proxy-authorization", "x-api-key", "api-key", "cookie")
 
 
 def _name(text: str) -> str:
@@ -103,6 +136,7 @@ Count: TypeAlias = Annotated[int, Field(ge=1)]
 PerMinute: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Name: TypeAlias = Annotated[str, AfterValidator(_name)]
 Text: TypeAlias = Annotated[str, Field(min_length=1)]
+Kind: TypeAlias = Literal["anthropic", "bedrock", "vertex", "openai-chat", "openai-responses"]
 
 
 class Table(BaseModel):
@@ -141,12 +175,36 @@ class LimitsTable(Table):
 
 
 class UpstreamTable(Table):
-    """A place that calls are sent to. One that names a `url` inherits nothing from weaker files."""
+    """A place that calls are sent to. The first of them is preferred."""
 
-    name: Name = Field(default=_DEFAULT.upstream.name, description="What its lanes are called.")
-    url: Annotated[str, AfterValidator(_url)] = Field(
-        default=_DEFAULT.upstream.url, description="Its address, with a path prefix if it has one."
+    name: Name = Field(
+        default=_DEFAULT.upstream.name,
+        description="What its lanes are called; else its preset's name, or its kind's.",
     )
+    preset: Annotated[str, AfterValidator(_preset)] = Field(
+        default=_NOT_SET,
+        description="A known sort of upstream that fills in what is not written here.",
+        json_schema_extra={"enum": list(PRESETS)},
+    )
+    kind: Kind = Field(
+        default=_DEFAULT.upstream.kind.value, description="Which protocol it speaks."
+    )
+    url: Annotated[str, AfterValidator(_url)] = Field(
+        default=_DEFAULT.upstream.url,
+        description="Its address, with a path prefix if it has one; clouds have it by region.",
+    )
+    credential: Annotated[str, AfterValidator(_credential)] = Field(
+        default=_DEFAULT.upstream.credential.value,
+        description="Whose key is sent: the client's own (pass-through), none, or the one that is"
+        " kept at env:NAME, file:PATH, cmd:COMMAND. By itself, the first upstream of kind anthropic"
+        " passes through, clouds find their own, and any other gets none.",
+    )
+    auth: Literal["api-key", "bearer", "vendor"] = Field(
+        default=_NOT_SET,
+        description="How the key is sent, or that the vendor's own library finds it (vendor).",
+    )
+    region: Text = Field(default=_NOT_SET, description="Region of a cloud, such as us-east-1.")
+    project: Text = Field(default=_NOT_SET, description="Project at Google that pays.")
     proxy: Annotated[str, AfterValidator(_proxy)] = Field(
         default=_NOT_SET,
         description="HTTP proxy on the way there: an address without password, or a reference.",
@@ -161,6 +219,13 @@ class UpstreamTable(Table):
     model_limits: dict[str, LimitsTable] = Field(
         default_factory=dict,
         description='Limits by model: patterns such as "claude-opus-*"; they replace `limits`.',
+    )
+    models: dict[str, Text] = Field(
+        default_factory=dict,
+        description='Which model stands in here for which: "claude-opus-*" = "gpt-5.5".',
+    )
+    headers: Annotated[dict[str, str], AfterValidator(_headers)] = Field(
+        default_factory=dict, description="Headers to send along; values may be references."
     )
 
 
@@ -259,10 +324,13 @@ class Document(Table):
         description="How answers are passed on: as they come (live), in whole content blocks that"
         " can be repaired (block), or block for sub-agents and headless clients (auto).",
     )
-    listen: ListenTable = Field(default_factory=ListenTable)
-    upstream: Annotated[list[UpstreamTable], BeforeValidator(_listed)] = Field(
-        default_factory=list, json_schema_extra={"maxItems": 1}
+    never_degrade: list[Text] = Field(
+        default=list(_DEFAULT.never_degrade),
+        description="Patterns of models, tags (tag:night) and agents (agent:review-*) that are"
+        " never answered by another model than their own.",
     )
+    listen: ListenTable = Field(default_factory=ListenTable)
+    upstream: Annotated[list[UpstreamTable], BeforeValidator(_listed)] = Field(default_factory=list)
     hold: HoldTable = Field(default_factory=HoldTable)
     caps: CapsTable = Field(default_factory=CapsTable)
     limits: TakenTable = Field(default_factory=TakenTable)
@@ -276,20 +344,21 @@ def written(table: Table, under: Key = ()) -> Iterator[tuple[Key, Any]]:
         yield from _leaves((*under, name), getattr(table, name))
 
 
-def defaults() -> dict[Key, Any]:
-    """Every key outside tables of free names, with its default."""
+def defaults() -> dict[tuple[str, ...], Any]:
+    """Every key outside tables of free names, with its default; upstreams' without a place."""
     return dict(_defaults(Document, ()))
 
 
 def field_of(key: Key) -> FieldInfo | None:
     """What the document says of this key; None when it stands in a table of free names."""
     table: type[Table] = Document
-    for part in key[:-1]:
+    *tables, name = plain(key)
+    for part in tables:
         found = table_class(table, part)
         if found is None:
             return None
         table = found
-    return table.model_fields.get(key[-1])
+    return table.model_fields.get(name)
 
 
 def table_class(table: type[Table], name: str) -> type[Table] | None:
@@ -301,7 +370,7 @@ def table_class(table: type[Table], name: str) -> type[Table] | None:
     return kind if isinstance(kind, type) and issubclass(kind, Table) else None
 
 
-def _defaults(table: type[Table], under: Key) -> Iterator[tuple[Key, Any]]:
+def _defaults(table: type[Table], under: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
     for name, info in table.model_fields.items():
         inner = table_class(table, name)
         if inner is not None:
@@ -313,9 +382,9 @@ def _defaults(table: type[Table], under: Key) -> Iterator[tuple[Key, Any]]:
 def _leaves(key: Key, value: Any) -> Iterator[tuple[Key, Any]]:
     if isinstance(value, Table):
         yield from written(value, key)
-    elif isinstance(value, list):
-        for table in value:
-            yield from written(table, key)
+    elif key == ("upstream",):
+        for place, table in enumerate(value):
+            yield from written(table, (*key, place))
     elif isinstance(value, dict):
         for name, one in value.items():
             yield from _leaves((*key, name), one)

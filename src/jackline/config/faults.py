@@ -29,7 +29,7 @@ _WANTED = {
     "bool_type": "must be true or false",
     "dict_type": "must be a table",
     "model_type": "must be a table",
-    "list_type": "must be a list: write [[upstream]]",
+    "list_type": "must be a list",
 }
 
 
@@ -87,6 +87,8 @@ def _what(error: ErrorDetails, place: Place) -> str:
         return f"must be {side[1]} {context[side[0]]:g}"
     if kind == "greater_than":
         return f"must be more than {context['gt']:g}"
+    if kind == "list_type" and place == ("upstream",):
+        return "must be a list: write [[upstream]]"
     return _WANTED.get(kind, error["msg"])
 
 
@@ -96,7 +98,7 @@ def _unknown_key(place: Place) -> str:
     siblings = _keys_beside(names)
     close = difflib.get_close_matches(names[-1], siblings, n=1, cutoff=0.6)
     if close:
-        return f"there is no such key; did you mean {dotted([*names[:-1], close[0]])}?"
+        return f"there is no such key; did you mean {dotted([*place[:-1], close[0]])}?"
     elsewhere = sorted(dotted(key) for key in _all_keys() if key[-1] == names[-1])
     if elsewhere:
         return f"there is no such key here; did you mean {' or '.join(elsewhere[:2])}?"

@@ -2,7 +2,7 @@
 
 Laws: (1) every source is checked whole by the same document, and its faults are gathered; (2) paths
 are absolute afterwards, seen from where they were written; (3) a project's file may not name a
-command to run, because opening someone's repository is no consent to that.
+command to run or send a file from elsewhere, because opening someone's repository is no consent.
 Not here: which source wins (loading.py).
 """
 
@@ -12,20 +12,23 @@ import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin
 
 from pydantic import ValidationError
 
 from jackline.config import keys
 from jackline.config.document import Document, defaults, field_of, written
 from jackline.config.faults import Fault, from_validation, unknown
-from jackline.config.keys import Key, dotted
+from jackline.config.keys import Key, dotted, plain
 from jackline.config.lines import KeyLines, Place
 from jackline.config.places import FileText
-from jackline.config.references import anchored, path_from
+from jackline.config.references import anchored, file_of, path_from
 
-SECRETS: tuple[Key, ...] = (("listen", "token"), ("upstream", "proxy"))
-_PATHS: tuple[Key, ...] = (("state",), ("upstream", "ca_file"))
+_SECRETS = (("listen", "token"), ("upstream", "proxy"), ("upstream", "credential"))
+_SECRET_TABLE = ("upstream", "headers")
+_PATHS = (("state",), ("upstream", "ca_file"))
+# Whoever names one of these names the upstream anew.
+_NAMING = (("upstream", 0, "url"), ("upstream", 0, "preset"))
 _TRUE = ("1", "true", "yes", "on")
 _FALSE = ("0", "false", "no", "off")
 
@@ -37,6 +40,17 @@ class Layer:
     values: dict[Key, Any] = field(default_factory=dict)
     origins: dict[Key, str] = field(default_factory=dict)
     faults: tuple[Fault, ...] = ()
+    # Where each upstream stands, and which of them have faults already.
+    upstreams: list[str] = field(default_factory=list)
+    wrong_upstreams: set[int] = field(default_factory=set)
+    # Whether they are all that there are, or the first is only said more of.
+    replaces_upstreams: bool = False
+
+
+def may_be_secret(key: Key) -> bool:
+    """Whether a reference may stand under this key."""
+    name = plain(key)
+    return name in _SECRETS or name[:-1] == _SECRET_TABLE
 
 
 def of_file(file: FileText) -> Layer:
@@ -48,31 +62,40 @@ def of_file(file: FileText) -> Layer:
         return str(file.path) if line is None else f"{file.path}:{line}"
 
     layer = _checked(file.table, where, file.path.parent)
+    layer.replaces_upstreams = bool(layer.upstreams)
     if file.of_project:
         layer.faults += tuple(
-            Fault(layer.origins[key], dotted(key), _NO_COMMANDS)
-            for key in SECRETS
-            if str(layer.values.get(key, "")).startswith("cmd:")
+            Fault(layer.origins[key], dotted(key), f"{refused}; {_INSTEAD}")
+            for key, value in layer.values.items()
+            if may_be_secret(key)
+            and (refused := _refused_to_projects(key, value, file.path.parent))
         )
     layer.faults = tuple(sorted(layer.faults, key=_line_number))
     return layer
 
 
-_ONE_UPSTREAM = (
-    "only one upstream is used for now, of Anthropic format; a second one comes with support for"
-    " other upstreams"
+_INSTEAD = (
+    "put it into your own configuration (jackline config path), or name the file with"
+    " JACKLINE_CONFIG"
 )
-_NO_COMMANDS = (
-    "a command is not run for a project's file; put it into your own configuration"
-    " (jackline config path), or name the file with JACKLINE_CONFIG"
-)
+
+
+def _refused_to_projects(key: Key, reference: str, folder: Path) -> str | None:
+    """What a cloned repository may not have done, if this is such a thing."""
+    if reference.startswith("cmd:"):
+        return "a command is not run for a project's file"
+    path = file_of(reference)
+    if key[0] != "upstream" or path is None or path.resolve().is_relative_to(folder.resolve()):
+        return None
+    # Else a repository could have any file of this user sent to its own server.
+    return "a file outside the project is not sent anywhere for a project's file"
 
 
 def of_environment(environ: Mapping[str, str], cwd: Path, warnings: list[str]) -> Layer:
     """What JACKLINE_* variables say; an empty one counts as not set."""
     names = known_variables()
     document: dict[str, Any] = {}
-    origins: dict[Key, str] = {}
+    origins: dict[tuple[str, ...], str] = {}
     faults = []
     for name, text in sorted(environ.items()):
         if not name.startswith(keys.PREFIX) or not text or name in _NO_SETTINGS:
@@ -85,7 +108,8 @@ def of_environment(environ: Mapping[str, str], cwd: Path, warnings: list[str]) -
             faults.append(Fault(name, "", unknown(name, names)))
         else:
             warnings.append(f"{name} is not a variable that Jackline knows")
-    layer = _checked(document, lambda place: origins.get(_key(place), "environment"), cwd)
+    layer = _checked(document, lambda place: origins.get(plain(place), "environment"), cwd)
+    layer.replaces_upstreams = any(key in layer.values for key in _NAMING)
     layer.faults += tuple(faults)
     return layer
 
@@ -93,7 +117,7 @@ def of_environment(environ: Mapping[str, str], cwd: Path, warnings: list[str]) -
 def of_flags(flags: Mapping[str, object], cwd: Path) -> Layer:
     """What flags say: by their short names, or by dotted keys; None counts as not given."""
     document: dict[str, Any] = {}
-    origins: dict[Key, str] = {}
+    origins: dict[tuple[str, ...], str] = {}
     for name, value in flags.items():
         if value is None or name == keys.FILE_FLAG:
             continue
@@ -101,10 +125,12 @@ def of_flags(flags: Mapping[str, object], cwd: Path) -> Layer:
         short = name in keys.SHORT_FLAGS
         origins[key] = f"flag {keys.flag_text(name) if short else name}"
         _put(document, key, str(value) if isinstance(value, Path) else value)
-    return _checked(document, lambda place: origins.get(_key(place), "flags"), cwd)
+    layer = _checked(document, lambda place: origins.get(plain(place), "flags"), cwd)
+    layer.replaces_upstreams = any(key in layer.values for key in _NAMING)
+    return layer
 
 
-def known_variables() -> dict[str, Key]:
+def known_variables() -> dict[str, tuple[str, ...]]:
     """Every environment variable that sets something."""
     return {keys.variable_of(key): key for key in defaults()} | keys.SHORT_VARIABLES
 
@@ -116,20 +142,24 @@ _SECTIONS = tuple(f"{keys.PREFIX}{name.upper()}_" for name in Document.model_fie
 
 def _checked(table: dict[str, Any], where: Callable[[Place], str], folder: Path) -> Layer:
     layer = Layer()
-    upstreams = table.get("upstream")
-    if isinstance(upstreams, list) and len(upstreams) > 1:
-        layer.faults += (Fault(where(("upstream", 1)), "upstream", _ONE_UPSTREAM),)
     try:
         document = Document.model_validate(table)
     except ValidationError as error:
         found = error.errors(include_url=False)
         layer.faults += from_validation(found, where)
-        document = _what_is_right(table, [fault["loc"] for fault in found])
+        wrong = [fault["loc"] for fault in found]
+        document = _what_is_right(table, wrong)
+        layer.wrong_upstreams = {
+            part
+            for place in wrong
+            if place[0] == "upstream"
+            for part in place[1:2]
+            if isinstance(part, int)
+        }
     for key, value in written(document):
-        # More than one is a fault, so what is used of the list is its first.
-        place: Place = (key[0], 0, *key[1:]) if key[0] == "upstream" else key
         layer.values[key] = value
-        layer.origins[key] = where(place)
+        layer.origins[key] = where(key)
+    layer.upstreams = [where(("upstream", place)) for place in range(len(document.upstream))]
     _make_absolute(layer, folder)
     return layer
 
@@ -154,14 +184,12 @@ def _item(holder: object, part: object) -> object:
 
 
 def _make_absolute(layer: Layer, folder: Path) -> None:
-    for key in (*_PATHS, *SECRETS):
-        if key not in layer.values:
-            continue
+    for key, value in layer.values.items():
         try:
-            if key in _PATHS:
-                layer.values[key] = str(path_from(folder, layer.values[key]))
-            else:
-                layer.values[key] = anchored(layer.values[key], folder)
+            if plain(key) in _PATHS:
+                layer.values[key] = str(path_from(folder, value))
+            elif may_be_secret(key):
+                layer.values[key] = anchored(value, folder)
         except ValueError as error:
             layer.faults += (Fault(layer.origins[key], dotted(key), str(error)),)
 
@@ -171,12 +199,8 @@ def _line_number(fault: Fault) -> int:
     return int(number) if number.isdecimal() else 0
 
 
-def _key(place: Place) -> Key:
-    return tuple(part for part in place if isinstance(part, str))
-
-
-def _put(document: dict[str, Any], key: Key, value: object) -> None:
-    """Put a value where the document has it; the upstream's table is the only one of its list."""
+def _put(document: dict[str, Any], key: tuple[str, ...], value: object) -> None:
+    """Put a value where the document has it; of upstreams, into the first."""
     table = document
     for part in key[:-1]:
         inner = table.setdefault(part, [{}] if table is document and part == "upstream" else {})
@@ -189,6 +213,8 @@ def _typed(text: str, key: Key) -> object:
     text = text.strip()
     info = field_of(key)
     annotation = None if info is None else info.annotation
+    if get_origin(annotation) is list:
+        return [part.strip() for part in text.split(",") if part.strip()]
     if annotation is bool and text.lower() in (*_TRUE, *_FALSE):
         return text.lower() in _TRUE
     if annotation is int or annotation is float:

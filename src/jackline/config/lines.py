@@ -11,8 +11,9 @@ import re
 from collections import Counter
 from typing import TypeAlias
 
-# Names of keys, and places in arrays of tables.
-Place: TypeAlias = tuple[str | int, ...]
+from jackline.config.keys import Key
+
+Place: TypeAlias = Key
 
 _PART = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*"|'[^']*')"""
 _PATH = rf"{_PART}(?:[ \t]*\.[ \t]*{_PART})*"

@@ -1,26 +1,22 @@
 """Turn files, environment and flags into one frozen configuration, or into all their faults.
 
 Laws: (1) flag, then JACKLINE_*, then the nearest project file, then the user's file, then default;
-(2) a source that names an upstream's address names the upstream anew: limits, proxy and authorities
-of another one must not stick to it; (3) all faults of all sources are told at once; (4) nothing is
-written.
-Not here: the sources one by one (layers.py), noticing changes (watching.py).
+(2) all faults of all sources are told at once; (3) nothing is written.
+Not here: the sources one by one (layers.py), how they go over one another (merging.py), what holds
+for upstreams (upstreams.py), noticing changes (watching.py).
 """
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
 
-from jackline.config import keys, references
+from jackline.config import keys, references, upstreams
 from jackline.config.document import defaults
 from jackline.config.faults import Fault, rejection
-from jackline.config.keys import Key, dotted
-from jackline.config.layers import SECRETS, Layer, of_environment, of_file, of_flags
+from jackline.config.keys import dotted
+from jackline.config.layers import may_be_secret, of_environment, of_file, of_flags
+from jackline.config.merging import Merged
 from jackline.config.places import (
     FILE_NAME,
     FileText,
@@ -31,6 +27,7 @@ from jackline.config.places import (
     read_named,
 )
 from jackline.config.settings import Config, HomeFolders
+from jackline.config.strangers import is_loopback
 from jackline.gateway.settings import (
     CapSettings,
     GatewaySettings,
@@ -40,8 +37,6 @@ from jackline.gateway.settings import (
     StreamMode,
 )
 from jackline.journal.settings import JournalSettings
-from jackline.lanes import KnownLimits
-from jackline.providers.settings import UpstreamSettings
 
 # Keys of `[limits]` to the names of their settings.
 _TAKEN = {
@@ -56,34 +51,6 @@ _TAKEN = {
 }
 
 
-@dataclass(slots=True)
-class _Merged:
-    values: dict[Key, Any]
-    origins: dict[Key, str]
-    faults: list[Fault] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-
-    def take(self, layer: Layer) -> None:
-        """Let a stronger source have its way."""
-        self.faults += layer.faults
-        if ("upstream", "url") in layer.values:
-            for key in [key for key in self.values if key[0] == "upstream"]:
-                del self.values[key], self.origins[key]
-        self.values |= layer.values
-        self.origins |= layer.origins
-
-    def fault(self, key: Key, what: str) -> None:
-        self.faults.append(Fault(self.origins.get(key, "default"), dotted(key), what))
-
-    def table(self, *under: str) -> dict[str, Any]:
-        """The set values directly in this table, None left out."""
-        return {
-            key[-1]: value
-            for key, value in self.values.items()
-            if key[:-1] == under and value is not None
-        }
-
-
 def load_document(
     *,
     flags: Mapping[str, object],
@@ -94,22 +61,25 @@ def load_document(
 ) -> Config:
     """The configuration that holds here and now; BadConfigError tells all that is wrong."""
     cwd = cwd.absolute()
-    merged = _Merged({}, {})
+    merged = Merged()
     named = str(flags.get(keys.FILE_FLAG) or environ.get(keys.FILE_VARIABLE) or "")
     files, watched = _files(merged, named, cwd, folders)
     for file in reversed(files):
         merged.take(of_file(file))
-        _warn_of_strange_upstream(merged, file)
     merged.take(of_environment(environ, cwd, merged.warnings))
     merged.take(of_flags(flags, cwd))
     for key, value in (defaults() | {("state",): str(folders.state)}).items():
-        merged.values.setdefault(key, value)
-        merged.origins.setdefault(key, "default")
+        if key[0] != "upstream":
+            merged.fill(key, value)
+    upstreams.complete(merged)
+    upstreams.warn(merged, next((file.path for file in files if file.of_project), None))
     shown = dict(merged.values)
-    watched += [path for key in SECRETS if (path := references.file_of(shown.get(key)))]
-    if with_secrets and not merged.faults:
-        _look_up_secrets(merged, environ)
+    secrets = [key for key in shown if may_be_secret(key)]
+    watched += [path for key in secrets if (path := references.file_of(shown[key]))]
+    is_sound = not merged.faults
     _check_together(merged)
+    if with_secrets and is_sound:
+        _look_up_secrets(merged, environ)
     if merged.faults:
         raise rejection(merged.faults)
     return Config(
@@ -129,7 +99,7 @@ def load_document(
 
 
 def _files(
-    merged: _Merged, named: str, cwd: Path, folders: HomeFolders
+    merged: Merged, named: str, cwd: Path, folders: HomeFolders
 ) -> tuple[list[FileText], list[Path]]:
     """The files that count, the strongest first, and every place that could hold one."""
     users = folders.config / FILE_NAME
@@ -152,16 +122,7 @@ def _files(
     return list(reversed(files.values())), watched
 
 
-def _warn_of_strange_upstream(merged: _Merged, file: FileText) -> None:
-    """Whoever cloned a repository should hear that it decides where credentials are sent."""
-    url = merged.values.get(("upstream", "url"))
-    if file.of_project and url is not None and "upstream" in file.table:
-        place = merged.origins["upstream", "url"]
-        if place.startswith(str(file.path)) and not is_loopback(urlsplit(url).hostname or ""):
-            merged.warnings.append(f"calls and credentials go to {url}, as {place} says")
-
-
-def _named_file(merged: _Merged, named: str, cwd: Path) -> Path | None:
+def _named_file(merged: Merged, named: str, cwd: Path) -> Path | None:
     try:
         return references.path_from(cwd, named) if named else None
     except ValueError as error:
@@ -174,10 +135,9 @@ def _unusable(error: UnusableFileError) -> Fault:
     return Fault(place, "", error.what)
 
 
-def _look_up_secrets(merged: _Merged, environ: Mapping[str, str]) -> None:
-    for key in SECRETS:
-        reference = merged.values[key]
-        if reference is None or not references.is_reference(reference):
+def _look_up_secrets(merged: Merged, environ: Mapping[str, str]) -> None:
+    for key, reference in list(merged.values.items()):
+        if not may_be_secret(key) or reference is None or not references.is_reference(reference):
             continue
         try:
             merged.values[key] = references.resolve(reference, environ)
@@ -189,7 +149,7 @@ def _look_up_secrets(merged: _Merged, environ: Mapping[str, str]) -> None:
             merged.warnings.append(f"{dotted(key)}: {exposed}")
 
 
-def _check_together(merged: _Merged) -> None:
+def _check_together(merged: Merged) -> None:
     """What no single value can be blamed for."""
     listen = merged.table("listen")
     token_is_wrong = any(fault.key == "listen.token" for fault in merged.faults)
@@ -199,43 +159,15 @@ def _check_together(merged: _Merged) -> None:
             "listening on another address than loopback lets everyone in who reaches it;"
             ' set listen.token = "file:PATH" too, or listen on 127.0.0.1',
         )
-    target = urlsplit(merged.values["upstream", "url"])
-    port = target.port or (443 if target.scheme == "https" else 80)
-    if port == listen["port"] and is_loopback(target.hostname or ""):
-        merged.fault(("upstream", "url"), "is the gateway's own address: it would call itself")
-    ca_file = merged.values["upstream", "ca_file"]
-    if ca_file is not None and not is_file(Path(ca_file)):
-        merged.fault(("upstream", "ca_file"), f"there is no file {ca_file}")
+    upstreams.check(merged, listen["port"])
 
 
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a listener on this host."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
-
-
-def _gateway(merged: _Merged) -> GatewaySettings:
-    # In the order of writing: the first pattern that fits a model wins.
-    patterns = dict.fromkeys(
-        key[2] for key in merged.values if key[:2] == ("upstream", "model_limits")
-    )
+def _gateway(merged: Merged) -> GatewaySettings:
     taken = merged.table("limits")
     return GatewaySettings(
         listen=ListenSettings(**merged.table("listen")),
-        upstreams=(
-            UpstreamSettings(
-                **merged.table("upstream"),
-                limits=KnownLimits(**merged.table("upstream", "limits")),
-                model_limits={
-                    pattern: KnownLimits(**merged.table("upstream", "model_limits", pattern))
-                    for pattern in patterns
-                },
-            ),
-        ),
+        upstreams=upstreams.settings(merged),
+        never_degrade=tuple(merged.values["never_degrade",]),
         stream=StreamMode(merged.values["stream",]),
         hold=HoldSettings(**merged.table("hold")),
         caps=CapSettings(**merged.table("caps"), tags=merged.table("caps", "tags")),

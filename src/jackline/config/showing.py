@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from jackline.config.document import IS_DURATION, IS_SIZE, Document, defaults, field_of
-from jackline.config.keys import Key, dotted, quoted
+from jackline.config.keys import Key, dotted, plain, quoted
 from jackline.config.quantities import duration_text, size_text
 from jackline.config.settings import Config
 
@@ -43,6 +43,8 @@ def literal(value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, str):
         return quoted(value)
+    if isinstance(value, list):
+        return f"[{', '.join(literal(one) for one in value)}]"
     return repr(value)
 
 
@@ -52,7 +54,8 @@ def _lines(config: Config, *, origins: bool) -> Iterator[str]:
         if key[:-1] != table:
             table = key[:-1]
             yield ""
-            yield "[[upstream]]" if table == ("upstream",) else f"[{dotted(table)}]"
+            is_upstream = plain(table) == ("upstream",)
+            yield "[[upstream]]" if is_upstream else f"[{dotted(plain(table))}]"
         origin = f"  # {config.origins[dotted(key)]}" if origins else ""
         value = value_of(key, config.shown[key])
         name = dotted(key[-1:])
@@ -64,14 +67,15 @@ def _lines(config: Config, *, origins: bool) -> Iterator[str]:
 
 def _in_order(shown: Mapping[Key, object]) -> list[Key]:
     """As the document has them: plain keys of a table before the tables inside it."""
-    sections = list(Document.model_fields)
+    sections: list[str | int] = list(Document.model_fields)
     names = [key[-1] for key in defaults()]
     # Patterns of models keep the order in which they were written: the first that fits wins.
     tables = list(dict.fromkeys(key[:-1] for key in shown))
 
-    def rank(key: Key) -> tuple[int, int, int, int]:
+    def rank(key: Key) -> tuple[int, int, int, int, int]:
         section = sections.index(key[0]) if len(key) > 1 else -1
-        name = names.index(key[-1]) if key[-1] in names else 0
-        return section, len(key), tables.index(key[:-1]), name
+        upstream = key[1] if len(key) > 1 and isinstance(key[1], int) else 0
+        name = names.index(str(key[-1])) if field_of(key) is not None else 0
+        return section, upstream, len(key), tables.index(key[:-1]), name
 
     return sorted(shown, key=rank)

@@ -139,8 +139,15 @@ def _differing(old: Config, new: Config) -> tuple[str, ...]:
     }
     if old.gateway.listen.token != new.gateway.listen.token:
         keys.add(("listen", "token"))
-    if old.gateway.upstream.proxy != new.gateway.upstream.proxy:
-        keys.add(("upstream", "proxy"))
+    for place, (was, now) in enumerate(
+        zip(old.gateway.upstreams, new.gateway.upstreams, strict=False)
+    ):
+        if was.proxy != now.proxy:
+            keys.add(("upstream", place, "proxy"))
+        if was.secret != now.secret:
+            keys.add(("upstream", place, "credential"))
+        if was.headers != now.headers:
+            keys.add(("upstream", place, "headers"))
     return tuple(sorted(dotted(key) for key in keys))
 
 

@@ -14,7 +14,11 @@ SCHEMA = "jackline.status/1"
 
 @dataclass(frozen=True, slots=True)
 class LaneShown:
-    """How one lane stands. `limits` are the shares left of what its headers announced."""
+    """How one lane stands.
+
+    `limits` are the shares left of what its headers announced. `cause` is the kind of failure that
+    closed it, and its variety, if a failure did.
+    """
 
     name: str
     state: str
@@ -24,6 +28,7 @@ class LaneShown:
     window: int
     waiting: int
     limits: Mapping[str, float]
+    cause: tuple[str, str | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

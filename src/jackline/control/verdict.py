@@ -6,17 +6,23 @@ Not here: the figures (picture.py).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from jackline.control.picture import LaneShown, Picture
 from jackline.failures.sentences import duration_in_words, moment_in_words
 
 _TROUBLED = ("parked", "broken")
+_CONNECTION = "network_edge"
+_IN_BETWEEN = frozenset(("captive_portal", "dns", "tls", "proxy"))
 
 
 def verdict(picture: Picture, now: datetime) -> str:
     """The sentence that every face begins with."""
     parts = [_calls(picture)]
+    network = own_network(picture.lanes)
+    if network is not None:
+        parts.append(network)
     parts += [_lane(lane, now) for lane in picture.lanes if lane.state in _TROUBLED]
     limited = [lane.name for lane in picture.lanes if lane.state == "limited" and lane.waiting]
     if limited:
@@ -27,6 +33,31 @@ def verdict(picture: Picture, now: datetime) -> str:
     if not picture.journal_ok:
         parts.append(f"The journal is not written: {picture.journal_problem}.")
     return " ".join(parts)
+
+
+def own_network(lanes: Sequence[LaneShown]) -> str | None:
+    """What is to be said when the fault is the user's own network; None when it is not.
+
+    A lane that works proves that the network does. Where none does, and nothing but connections
+    failed, it is the network: at once if something stands in between (a log-in page, a changed
+    certificate) or no name can be looked up, else only if several upstreams are out of reach.
+    """
+    used = [lane for lane in lanes if lane.state != "open" or lane.in_flight]
+    down = [lane for lane in used if lane.state == "broken"]
+    if not down or len(down) < len(used):
+        return None
+    causes = {lane.cause for lane in down if lane.cause is not None}
+    if not causes or any(kind != _CONNECTION for kind, _ in causes):
+        return None
+    varieties = sorted({sub for _, sub in causes if sub})
+    upstreams = {lane.name.partition("/")[0] for lane in down}
+    if len(upstreams) < 2 and not _IN_BETWEEN & set(varieties):
+        return None
+    seen = f" ({', '.join(varieties)})" if varieties else ""
+    return (
+        f"Your own network is the likely cause{seen}: nothing else has failed. It is tried gently; "
+        "calls go on by themselves when it is back."
+    )
 
 
 def _calls(picture: Picture) -> str:

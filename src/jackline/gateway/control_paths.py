@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
+from jackline.errors import JacklineError
 from jackline.gateway.exchange import Exchange
 from jackline.gateway.vendor_words import in_our_words
 
@@ -19,7 +20,7 @@ PREFIX = b"/_jackline/"
 TOKEN_HEADER = b"x-jackline-control"
 Json: TypeAlias = Mapping[str, object]
 Reading: TypeAlias = Callable[[], Json]
-Order: TypeAlias = Callable[[], Json]
+Order: TypeAlias = Callable[[Json], Json]
 
 _HERE = (b"/", b"/healthz", b"/readyz")
 
@@ -57,7 +58,21 @@ class ControlPaths:
         elif not self.trusts(exchange):
             self._refuse(exchange, 401, "orders need the control token; use the jackline command")
         else:
-            self._tell(exchange, order())
+            self._carry_out(exchange, order)
+
+    def _carry_out(self, exchange: Exchange, order: Order) -> None:
+        try:
+            asked = json.loads(exchange.body or b"{}")
+        except ValueError:
+            asked = None
+        if not isinstance(asked, dict):
+            self._refuse(exchange, 400, "an order is a JSON object")
+            return
+        try:
+            self._tell(exchange, order(asked))
+        except JacklineError as error:
+            body = json.dumps({"error": error.to_json()}, ensure_ascii=False).encode()
+            exchange.respond(error.http_status, [(b"content-type", b"application/json")], body)
 
     def _tell(self, exchange: Exchange, told: Json) -> None:
         status = 503 if told.get("ok") is False else 200

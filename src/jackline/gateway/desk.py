@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeAlias
 
 from jackline.calls import (
     Cap,
@@ -25,6 +27,7 @@ from jackline.dialects import RequestFacts, plain_body, read_request
 from jackline.events import Announce, CallEnded
 from jackline.gateway.answer_notes import noted
 from jackline.gateway.caller import Caller, caller_of
+from jackline.gateway.choosing import Chooser
 from jackline.gateway.counting import Counts
 from jackline.gateway.exchange import Exchange
 from jackline.gateway.identity import Identity
@@ -36,11 +39,16 @@ from jackline.gateway.vendor_words import No, in_our_words, no_by_vendor
 from jackline.lanes import RemainingWork
 from jackline.upstream.port import Message
 
+NativeError: TypeAlias = Callable[[str, int, bytes], bytes]
 # A side call is no agent's turn: its client does better with the vendor's error than with waiting.
 _SIDE_CALL_HOLD = HoldLimits(quota=0.0, other=30.0)
 # The agent that a session's own calls belong to.
 _MAIN = ""
 _UNREAD = RequestFacts(None, False, 0, 0)
+
+
+def _as_it_came(_lane: str, _status: int, body: bytes) -> bytes:
+    return body
 
 
 class Desk:
@@ -54,12 +62,15 @@ class Desk:
         clock: Clock,
         announce: Announce,
         ticks: Callable[[], float],
+        native_error: NativeError = _as_it_came,
     ) -> None:
+        self.chooser = Chooser()
         self.use(settings)
         self.carrier = carrier
         self.counts = Counts()
         self._clock = clock
         self._ticks = ticks
+        self._native_error = native_error
         self._lanes = lanes
         self._announce = announce
         self._returning = Returning()
@@ -73,6 +84,7 @@ class Desk:
     def use(self, settings: GatewaySettings) -> None:
         """Take calls in by these settings from now on."""
         self.settings = settings
+        self.chooser.use(settings.upstreams, settings.never_degrade)
         hold = settings.hold
         self._until_reset = HoldLimits(math.inf, hold.other)
         usual = HoldLimits(hold.quota, hold.other)
@@ -106,7 +118,8 @@ class Desk:
                 return
             fate = self._returning.fate(who, body, now)
             if fate is not None:
-                self._turn_away(exchange, no_by_vendor(fate), identity, facts, call_id)
+                no = no_by_vendor(self.in_native_words(fate))
+                self._turn_away(exchange, no, identity, facts, call_id)
                 return
             place = self._returning.place(who, body, now)
             if place is not None:
@@ -115,11 +128,12 @@ class Desk:
             self._turn_away(exchange, self._too_many(), identity, facts, call_id)
             return
         model = facts.model or "unknown-model"
-        lane = self._lanes.lane(model, self._lanes.account(caller, body), now)
+        lanes, last_resorts = self._places(model, caller, body, now)
         request = Request(
             call_id,
             Message(exchange.method, target, caller.headers, body, caller.lines),
-            (lane,),
+            lanes,
+            last_resorts=last_resorts,
             stream=facts.stream,
             mode=self._mode(identity),
             continues=takes_prefill(model),
@@ -137,12 +151,25 @@ class Desk:
         """A call that is no turn of an agent: counting tokens, listing models."""
         now = self.now()
         caller = caller_of(exchange, tag)
-        account = f"{self._lanes.account(caller, exchange.body)}-{name}"
-        lane = self._lanes.lane(name, account, now)
+        upstream = self.settings.upstream
+        account = f"{self._lanes.account(upstream, caller, exchange.body)}-{name}"
+        lane = self._lanes.lane(upstream, name, account, now)
         message = Message(exchange.method, target, caller.headers, exchange.body, caller.lines)
         call_id = self._new_id()
         request = Request(call_id, message, (lane,), stream=False, hold=_SIDE_CALL_HOLD)
         self._submit(MessagesCall(self, exchange, caller.identity, name, request, now), None)
+
+    def _places(
+        self, model: str, caller: Caller, body: bytes | bytearray, now: float
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The lanes that a call may take, and those that it may take only if all of them fail."""
+        book = self._lanes
+        lanes: list[str] = []
+        last: list[str] = []
+        for upstream, name, degrades in self.chooser.ladder(model, caller.identity, now):
+            account = book.account(upstream, caller, body)
+            (last if degrades else lanes).append(book.lane(upstream, name, account, now))
+        return (tuple(lanes), tuple(last)) if lanes else (tuple(last), ())
 
     def _new_id(self) -> str:
         self._taken += 1
@@ -157,6 +184,18 @@ class Desk:
         if call.over:
             # Its fate was clear at once; the carrier has let it go already.
             self._forget(call)
+
+    def choose_again(self) -> None:
+        """Somebody has ordered something: calls that wait are sent where it says."""
+        now = self.now()
+        for call in self.calls:
+            exchange = call.asker
+            if exchange is None or call.carried is None or call.request.hold is _SIDE_CALL_HOLD:
+                continue
+            caller = caller_of(exchange, call.identity.tag)
+            model = call.model or "unknown-model"
+            lanes, last = self._places(model, caller, call.request.message.body, now)
+            self.carrier.reroute(call.carried, lanes, last)
 
     def send_home(self) -> None:
         """The gateway stops: whoever still waits is told to ask again."""
@@ -176,6 +215,18 @@ class Desk:
             else:
                 self._work.withdrawn(event.at, event.session, agent)
         self._announce(event)
+
+    def in_native_words(self, refusal: Refusal) -> Refusal:
+        """The refusal with an error of another dialect told in the client's."""
+        said = refusal.rejection
+        if said is None:
+            return refusal
+        body = self._native_error(said.lane, said.status, said.body)
+        if body is said.body:
+            return refusal
+        kept = [(n, v) for n, v in said.headers if n.lower() != b"content-type"]
+        headers = [*kept, (b"content-type", b"application/json")]
+        return replace(refusal, rejection=replace(said, body=body, headers=headers))
 
     def keep_place(self, call: MessagesCall, now: float) -> None:
         """The client of a waiting call has gone and may come back."""

@@ -9,62 +9,71 @@ Not here: what lanes learn (lanes/).
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
 from jackline.dialects import account_of
 from jackline.gateway.caller import Caller
 from jackline.lanes import LaneController, LaneSettings
-from jackline.providers.settings import UpstreamSettings
+from jackline.providers.settings import Credential, UpstreamSettings
 
 _MOST_LANES = 256
 _OTHER_MODELS = "other-models"
 
 
 class LaneBook:
-    """The lanes of one upstream."""
+    """The lanes of all upstreams."""
 
-    def __init__(self, controller: LaneController, upstream: UpstreamSettings, salt: bytes) -> None:
+    def __init__(
+        self, controller: LaneController, upstreams: Sequence[UpstreamSettings], salt: bytes
+    ) -> None:
         self._controller = controller
         self._salt = salt[:64]
-        self._names: dict[tuple[str, str], str] = {}
-        self.use(upstream)
+        self._names: dict[tuple[str, str, str], str] = {}
+        self.use(upstreams)
 
-    def use(self, upstream: UpstreamSettings) -> None:
-        """Name and limit the lanes that are opened from now on by this upstream."""
-        self._upstream = upstream
-        self._address = upstream.url.encode() + b"\n"
+    def use(self, upstreams: Sequence[UpstreamSettings]) -> None:
+        """Name and limit the lanes that are opened from now on by these upstreams."""
+        self._upstreams = {each.name: each for each in upstreams}
         self._names.clear()
 
-    def fingerprint(self, who: bytes) -> str:
+    def fingerprint(self, upstream: UpstreamSettings, who: bytes) -> str:
         """A short name for an account or credential that says nothing about it."""
-        text = self._address + who
+        text = b"%b\n%b" % (upstream.url.encode(), who)
         return hashlib.blake2b(text, digest_size=4, key=self._salt).hexdigest()
 
-    def account(self, caller: Caller, body: bytes | bytearray) -> str:
-        """Who pays for a call."""
+    def account(self, upstream: UpstreamSettings, caller: Caller, body: bytes | bytearray) -> str:
+        """Who pays for a call there."""
+        if upstream.credential is not Credential.PASS_THROUGH:
+            return self.fingerprint(upstream, (upstream.secret or "").encode())
         who = caller.credential
         if caller.bearer and who:
             # A login's token is renewed every few hours; the account behind it stays.
             account = account_of(body)
             who = who if account is None else account.encode()
-        return self.fingerprint(who)
+        return self.fingerprint(upstream, who)
 
-    def lane(self, model: str, account: str, now: float) -> str:
+    def lane(self, upstream: UpstreamSettings, model: str, account: str, now: float) -> str:
         """The name of the lane, opened if need be."""
-        name = self._names.get((model, account))
+        key = (upstream.name, model, account)
+        name = self._names.get(key)
         if name is None:
             if len(self._names) >= _MOST_LANES:
                 model = _OTHER_MODELS
-            name = f"{self._upstream.name}/{model}#{account}"
-            self._names[model, account] = name
+            name = f"{upstream.name}/{model}#{account}"
+            self._names[key] = name
             self.open(name, now)
         return name
 
     def open(self, name: str, now: float) -> None:
         """Open a lane by its name, as found in what was remembered over a restart."""
-        model, _, account = name.partition("/")[2].rpartition("#")
-        limits = self._upstream.limits
-        for pattern, given in self._upstream.model_limits.items():
+        place, _, rest = name.partition("/")
+        model, _, account = rest.rpartition("#")
+        upstream = self._upstreams.get(place)
+        if upstream is None:
+            return
+        limits = upstream.limits
+        for pattern, given in upstream.model_limits.items():
             if fnmatchcase(model, pattern):
                 limits = given
                 break

@@ -51,6 +51,10 @@ class CallDesk(Protocol):
         """The call is over."""
         ...
 
+    def in_native_words(self, refusal: Refusal) -> Refusal:
+        """The refusal with an error of another dialect told in the client's."""
+        ...
+
     def keep_place(self, call: MessagesCall, now: float) -> None:
         """Its client has gone and may come back."""
         ...
@@ -113,6 +117,11 @@ class MessagesCall:
         carried = self.carried
         return carried is not None and carried.hearing is None and not carried.delivered
 
+    @property
+    def asker(self) -> Exchange | None:
+        """One of the clients' requests."""
+        return self._exchanges[0] if self._exchanges else None
+
     def asks_the_same(self, body: bytes | bytearray) -> bool:
         """Whether these bytes are what this call asks."""
         return self.request.message.body == body
@@ -165,7 +174,7 @@ class MessagesCall:
 
     def refused(self, refusal: Refusal) -> None:
         """There will be no answer: say so in the vendor's words."""
-        no = no_by_vendor(refusal)
+        no = no_by_vendor(self._desk.in_native_words(refusal))
         if self.committed:
             self._desk.remember_fate(self, refusal)
         for exchange in self._exchanges:

@@ -71,6 +71,7 @@ def _lane(lane: Lane, waiting: int, now: float) -> LaneShown:
         in_flight=len(lane.attempts),
         window=lane.limit(now),
         waiting=waiting,
+        cause=None if lane.cause is None else (lane.cause.kind.value, lane.cause.sub),
         limits={name: bucket.level_at(now) / bucket.cap for name, bucket in lane.buckets.items()},
     )
 

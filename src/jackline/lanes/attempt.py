@@ -17,8 +17,9 @@ from jackline.lanes.settings import Patience
 class Attempt:
     """One send that has not ended: when it began, when it was last heard, what was in flight then.
 
-    `sent_before` and `written_before` are the lane's running totals just after this send, so that
-    headers computed for it can be brought up to date with what was sent and answered since.
+    `requests_before`, `input_before` and `written_before` are the lane's running totals just after
+    this send, so that headers computed for it can be brought up to date with what was sent and
+    answered since.
     """
 
     permit: int
@@ -26,7 +27,8 @@ class Attempt:
     lane: str
     sent_at: float
     in_flight_at_send: int
-    sent_before: dict[str, float]
+    requests_before: int
+    input_before: int
     written_before: float
     expected_output: float
     probe: bool

@@ -40,6 +40,7 @@ class LaneController:
         settings: Settings | None = None,
     ) -> None:
         self._settings = settings or Settings()
+        self._ageing = self._settings.routing.ageing
         self._now = now
         self._draw = draw
         self.lanes: dict[str, Lane] = {}
@@ -73,17 +74,19 @@ class LaneController:
         now = self._clock(now)
         if call.id in self._entries:
             raise ValueError(f"call {call.id} is already known")
-        if not call.lanes or any(name not in self.lanes for name in call.lanes):
-            raise ValueError(f"call {call.id} names no lane, or one that does not exist")
-        urgency = self._settings.routing.ageing * now - call.remaining
+        queue = self._queues.get(call.lanes)
+        if queue is None:
+            if not call.lanes or any(name not in self.lanes for name in call.lanes):
+                raise ValueError(f"call {call.id} names no lane, or one that does not exist")
+            queue = self._queue(call.lanes)
+        urgency = self._ageing * now - call.remaining
         entry = Entry(call, call.lanes, urgency)
         self._entries[call.id] = entry
-        queue = self._queue(call.lanes)
         decision = Decision()
-        if self._goes_at_once(call, now):
-            lane = self.lanes[call.lanes[0]]
+        lane = self._at_once(call, now)
+        if lane is not None:
             self._launch(entry, lane, now, decision, probe=False)
-            self._room_changed(lane, now, decision)
+            self._note_room(lane, now)
             return self._done(decision)
         queue.push(entry)
         # A lane without room opens by an event of its own, or when it is woken; but one that is
@@ -171,6 +174,34 @@ class LaneController:
             self._dispatch((attempt.lane,), now, decision)
         return self._done(decision)
 
+    def reroute(self, now: float, call_id: int, lanes: tuple[str, ...]) -> Decision:
+        """Other lanes are open to a call from its next attempt on."""
+        now = self._clock(now)
+        decision = Decision()
+        entry = self._entries.get(call_id)
+        if entry is None or entry.lanes == lanes:
+            return self._done(decision)
+        if any(name not in self.lanes for name in lanes) or not lanes:
+            raise ValueError(f"call {call_id} is sent to no lane, or to one that does not exist")
+        if entry.waiting:
+            before = entry.lanes
+            self._queue(before).remove(entry)
+            entry.lanes = lanes
+            self._queue(lanes).push(entry)
+            self._dispatch(list(dict.fromkeys((*before, *lanes))), now, decision)
+        else:
+            entry.lanes = lanes
+        return self._done(decision)
+
+    def pause(self, now: float, name: str, *, paused: bool) -> Decision:
+        """A lane is closed by hand, or opened again; what is in flight goes on."""
+        now = self._clock(now)
+        decision = Decision()
+        self.lanes[name].paused = paused
+        # Whoever waited for it may now go elsewhere, or come back.
+        self._dispatch(list(self.lanes), now, decision)
+        return self._done(decision)
+
     def tick(self, now: float) -> Decision:
         """Time has passed: give up the silent, probe, and send what has become possible."""
         now = self._clock(now)
@@ -211,12 +242,12 @@ class LaneController:
 
     # --- sending --------------------------------------------------------------------------
 
-    def _goes_at_once(self, call: Call, now: float) -> bool:
-        """Whether a call has one lane, which has room, and nobody waits for it: the usual case."""
+    def _at_once(self, call: Call, now: float) -> Lane | None:
+        """The one lane of a call, if it has room and nobody waits for it: the usual case."""
         if len(call.lanes) > 1 or self._waited_for(call.lanes[0]):
-            return False
+            return None
         lane = self.lanes[call.lanes[0]]
-        return lane.state in FLOWING and lane.ready_at(call, now) <= now
+        return lane if lane.ready_at(call, now) <= now else None
 
     def _waited_for(self, name: str) -> bool:
         for queue in self._queues_of[name]:  # noqa: SIM110 -- asked three times for every call
@@ -227,11 +258,14 @@ class LaneController:
     def _room_changed(self, lane: Lane, now: float, decision: Decision) -> None:
         """Fill the lane if anyone waits for it; else only look when to be woken."""
         if lane.state in FLOWING and not self._waited_for(lane.name):
-            # Whether it has room is looked at when someone asks for it.
-            self._roomy.add(lane.name)
-            self._wake[lane.name] = lane.silence_check_at(now)
+            self._note_room(lane, now)
         else:
             self._dispatch((lane.name,), now, decision)
+
+    def _note_room(self, lane: Lane, now: float) -> None:
+        # Whether it has room is looked at when someone asks for it.
+        self._roomy.add(lane.name)
+        self._wake[lane.name] = lane.silence_check_at(now)
 
     def _dispatch(self, touched: Sequence[str], now: float, decision: Decision) -> None:
         pending = dict.fromkeys(touched)
@@ -327,12 +361,15 @@ class LaneController:
         entry.waiting = False
         entry.attempts += 1
         permit = next(self._permits)
-        stretch = min(2.0**entry.silences, self._settings.patience.longest_stretch)
-        attempt = lane.send(permit, entry.call, now, probe=probe, stretch=stretch)
+        call = entry.call
+        stretch = 1.0
+        if entry.silences:
+            stretch = min(2.0**entry.silences, self._settings.patience.longest_stretch)
+        attempt = lane.send(permit, call, now, probe=probe, stretch=stretch)
         self._attempts[permit] = attempt
-        self._permit_of[entry.call.id] = permit
+        self._permit_of[call.id] = permit
         self._watch(attempt)
-        decision.sends.append(Send(permit, entry.call.id, lane.name, probe))
+        decision.sends.append(Send(permit, call.id, lane.name, probe))
 
     # --- ending ---------------------------------------------------------------------------
 
@@ -433,7 +470,8 @@ class LaneController:
     # --- keeping books --------------------------------------------------------------------
 
     def _clock(self, now: float) -> float:
-        self._now = max(self._now, now)
+        if now > self._now:
+            self._now = now
         return self._now
 
     def _queue(self, lanes: tuple[str, ...]) -> Queue:
@@ -482,7 +520,8 @@ class LaneController:
 
     def _done(self, decision: Decision) -> Decision:
         wake = min(self._wake.values())
-        if self._deadlines:
-            wake = min(wake, self._deadlines[0][0])
-        decision.wake_at = None if wake == math.inf else max(wake, self._now)
+        if self._deadlines and self._deadlines[0][0] < wake:
+            wake = self._deadlines[0][0]
+        if wake != math.inf:
+            decision.wake_at = wake if wake > self._now else self._now
         return decision

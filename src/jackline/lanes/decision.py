@@ -7,7 +7,7 @@ Not here: how decisions are reached (controller.py, lane.py).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from jackline.failures import Failure
@@ -70,11 +70,14 @@ class Waiting:
     until: float | None = None
 
 
-@dataclass(slots=True)
 class Decision:
     """What to do now, and when to ask again if nothing happens before."""
 
-    sends: list[Send] = field(default_factory=list)
-    aborts: list[Abort] = field(default_factory=list)
-    refusals: list[Refuse] = field(default_factory=list)
-    wake_at: float | None = None
+    # No dataclass: one is made for every event, and factories would double what that costs.
+    __slots__ = ("aborts", "refusals", "sends", "wake_at")
+
+    def __init__(self) -> None:
+        self.sends: list[Send] = []
+        self.aborts: list[Abort] = []
+        self.refusals: list[Refuse] = []
+        self.wake_at: float | None = None

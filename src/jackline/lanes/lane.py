@@ -11,13 +11,14 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import TypeAlias
 
 from jackline.failures import Failure
 from jackline.lanes.attempt import Attempt
 from jackline.lanes.bucket import Bucket
 from jackline.lanes.decision import Call, Usage, Waiting
-from jackline.lanes.limits_seen import DIMENSIONS, read_limits
+from jackline.lanes.limits_seen import read_limits
 from jackline.lanes.settings import LaneSettings, Settings
 from jackline.lanes.states import FLOWING, Event, State, after
 from jackline.lanes.window import Window
@@ -29,6 +30,8 @@ _ERRORS_HALVE = 60.0
 _OUTPUT_MEMORY = 0.1
 _EPISODE_MEMORY = 0.3
 _RATE_MEMORY = 60.0
+# Looked at for every call: a global is found faster than a member of an Enum.
+_OPEN, _PROBING = State.OPEN, State.PROBING
 
 
 class Lane:
@@ -38,6 +41,7 @@ class Lane:
         self.name = given.name
         self.account = given.account
         self._given = given
+        self._parallel = given.limits.parallel
         self._settings = settings
         self._draw = draw
         self.state = State.OPEN
@@ -50,6 +54,8 @@ class Lane:
         self.probe_at = math.inf
         self.reset_at: float | None = None
         self.hold_until = now
+        # Closed by hand.
+        self.paused = False
         self.throttles = 0
         self._episode_began = now
         self._episode_length = 5.0
@@ -69,7 +75,8 @@ class Lane:
         self._up_at = now
         self._ramp = settings.breaker.ramp
         self._trips = 0
-        self._sent = dict.fromkeys(DIMENSIONS, 0.0)
+        self._sent_requests = 0
+        self._sent_input = 0
         # The output that calls in flight are expected to have, and what was written so far.
         self._promised = 0.0
         self._written = 0.0
@@ -92,17 +99,18 @@ class Lane:
     def limit(self, now: float) -> int:
         """How many calls may be in flight at `now`."""
         limit = self.window.limit()
-        if self.state is State.PROBING and self._ramp > 0:
-            limit = min(limit, 1 + math.floor(self._carried * (now - self._up_at) / self._ramp))
-        parallel = self._given.limits.parallel
-        return max(1, limit if parallel is None else min(limit, parallel))
+        if self.state is _PROBING and self._ramp > 0:
+            step = math.floor(self._carried * (now - self._up_at) / self._ramp)
+            limit = max(1, min(limit, 1 + step))
+        parallel = self._parallel
+        return limit if parallel is None or limit <= parallel else max(1, parallel)
 
     def closed_until(self, now: float) -> float:
         """`now` if the lane takes calls at all; else when to ask again, or infinity.
 
         This part of the question does not depend on the call, and is asked often.
         """
-        if self.state not in FLOWING:
+        if self.paused or self.state not in FLOWING:
             return math.inf
         if now < self.hold_until:
             return self.hold_until
@@ -118,7 +126,9 @@ class Lane:
         if at > now:
             return at
         for dimension, bucket in self.buckets.items():
-            at = max(at, bucket.ready_at(self._need(dimension, bucket, call), now))
+            ready = bucket.ready_at(self._need(dimension, bucket, call), now)
+            if ready > at:
+                at = ready
         return at
 
     def _next_ramp_step(self, now: float) -> float:
@@ -140,10 +150,14 @@ class Lane:
 
     def probe_due(self, now: float) -> bool:
         """Whether the lane wants a single call to find out how it stands."""
+        if self.paused:
+            return False
         return self.state not in FLOWING and self.probe is None and now >= self.probe_at
 
     def waiting(self, call: Call, now: float) -> Waiting:
         """Why the call waits here, in words for people."""
+        if self.paused:
+            return Waiting(f"{self.name} is paused by hand")
         if self.state is State.PARKED:
             return Waiting(self._parked_why(), self.reset_at)
         if self.state is State.BROKEN:
@@ -167,28 +181,33 @@ class Lane:
         self, permit: int, call: Call, now: float, *, probe: bool, stretch: float = 1.0
     ) -> Attempt:
         """Open an attempt; `stretch` makes it more patient with silence."""
-        self.window.load_changed(len(self.attempts), now)
-        needs = {"requests": 1.0, "input": float(call.input_tokens), "output": self._average_output}
-        sent = self._sent
-        for dimension, need in needs.items():
-            sent[dimension] += need
+        attempts = self.attempts
+        in_flight = len(attempts)
+        self.window.load_changed(in_flight, now)
+        output = self._average_output
+        self._sent_requests += 1
+        self._sent_input += call.input_tokens
         for dimension, bucket in self.buckets.items():
-            bucket.take(needs[dimension], now)
-        attempt = Attempt(
-            permit=permit,
-            call=call,
-            lane=self.name,
-            sent_at=now,
-            in_flight_at_send=len(self.attempts) + 1,
-            sent_before=sent.copy(),
-            written_before=self._written,
-            expected_output=self._average_output,
-            probe=probe,
-            heard_at=now,
-            stretch=stretch,
+            if dimension == "requests":
+                bucket.take(1.0, now)
+            else:
+                bucket.take(call.input_tokens if dimension == "input" else output, now)
+        # By position: names would cost as much again, for every call.
+        attempts[permit] = attempt = Attempt(
+            permit,
+            call,
+            self.name,
+            now,
+            in_flight + 1,
+            self._sent_requests,
+            self._sent_input,
+            self._written,
+            output,
+            probe,
+            now,
+            stretch,
         )
-        self.attempts[permit] = attempt
-        self._promised += attempt.expected_output
+        self._promised += output
         self._unconfirmed += 1
         if probe:
             self.probe = permit
@@ -209,7 +228,7 @@ class Lane:
         # end of this one's stream.
         if self.probe == attempt.permit:
             self.probe = None
-        self.heard(attempt, now)
+        attempt.heard_at = self._heard_at = now
         self._note(now, good=True)
         self._hard_in_a_row = 0
         self._count_accept(now)
@@ -224,7 +243,8 @@ class Lane:
                 self._wake_up(now)
         else:
             self.window.accepted(len(self.attempts), now)
-        self._settle(now)
+        if self.state is not _OPEN:
+            self._settle(now)
 
     def _count_accept(self, now: float) -> None:
         weight = math.exp(-(now - self._rate_at) / _RATE_MEMORY)
@@ -269,7 +289,9 @@ class Lane:
             self.buckets["output"].take(usage.output_tokens - attempt.expected_output, now)
         if "input" in self.buckets and usage.input_tokens:
             self.buckets["input"].take(usage.input_tokens - attempt.call.input_tokens, now)
-        self._budget = min(self._settings.retry_budget, self._budget + self._settings.retry_refill)
+        settings = self._settings
+        if self._budget < settings.retry_budget:
+            self._budget = min(settings.retry_budget, self._budget + settings.retry_refill)
 
     def dropped(self, attempt: Attempt, now: float) -> None:
         """The caller went away; this says nothing about the lane."""
@@ -388,12 +410,16 @@ class Lane:
         share = self.error_share(now)
         self._errors = share + _ERROR_MEMORY * ((0.0 if good else 1.0) - share)
         self._errors_at = now
-        self._recent.append((now, good))
-        while self._recent and now - self._recent[0][0] > self._settings.breaker.share_window:
-            self._recent.popleft()
+        recent = self._recent
+        recent.append((now, good))
+        too_old = now - self._settings.breaker.share_window
+        while recent[0][0] < too_old:
+            recent.popleft()
 
     def error_share(self, now: float) -> float:
         """How much of what was sent lately failed; it fades, or a shunned lane would never heal."""
+        if not self._errors:  # nearly always
+            return 0.0
         return self._errors * math.pow(0.5, (now - self._errors_at) / _ERRORS_HALVE)
 
     def _mostly_failing(self, now: float) -> bool:
@@ -474,8 +500,10 @@ class Lane:
             level = seen.remaining + bucket.refill(now - attempt.sent_at)
             if dimension == "output":
                 level -= self._promised + self._written - attempt.written_before
+            elif dimension == "input":
+                level -= self._sent_input - attempt.input_before
             else:
-                level -= self._sent[dimension] - attempt.sent_before[dimension]
+                level -= self._sent_requests - attempt.requests_before
             bucket.correct(level, now)
 
     def silent_attempts(self, now: float) -> list[Attempt]:
@@ -497,10 +525,7 @@ class Lane:
         patience = self._settings.patience
         if len(self.attempts) < patience.lane_silence_calls or self.state not in FLOWING:
             return math.inf
-        third = next(
-            each
-            for n, each in enumerate(self.attempts.values(), 1)
-            if n == patience.lane_silence_calls
-        )
-        due = max(self._heard_at, third.sent_at) + patience.lane_silence
+        enough = patience.lane_silence_calls
+        last_needed = next(islice(self.attempts.values(), enough - 1, None))
+        due = max(self._heard_at, last_needed.sent_at) + patience.lane_silence
         return due if due > now else now + 1.0

@@ -8,7 +8,7 @@ Not here: what is done with it (lane.py), the meaning of failures (failures/).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 DIMENSIONS = ("requests", "input", "output")
 
@@ -31,8 +31,7 @@ _NAMES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SeenLimit:
+class SeenLimit(NamedTuple):
     """One limit as a header told it: how much per minute, and how much was left."""
 
     limit: float
@@ -50,7 +49,7 @@ def read_limits(headers: Mapping[str, str]) -> dict[str, SeenLimit]:
             continue
         remaining = _number(headers, remaining_names)
         if remaining is not None:
-            seen[dimension] = SeenLimit(limit, max(0.0, min(remaining, limit)))
+            seen[dimension] = SeenLimit(limit, remaining if remaining < limit else limit)
     return seen
 
 
@@ -59,6 +58,7 @@ def _number(headers: Mapping[str, str], names: tuple[str, ...]) -> float | None:
         value = headers.get(name)
         if value is not None:
             value = value.strip()
+            # Decimal digits only, so it is never negative.
             if value.isdecimal() and len(value) <= 12:
                 return float(value)
     return None

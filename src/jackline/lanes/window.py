@@ -41,13 +41,15 @@ class Window:
 
     def limit(self) -> int:
         """How many calls may be in flight."""
-        return max(1, math.floor(self.size))
+        limit = int(self.size)
+        return limit if limit > 1 else 1
 
     def load_changed(self, before: int, now: float) -> None:
         """Remember the load, so that one early rejection does not forget what was carried."""
-        passed = max(0.0, now - self._at_load)
-        weight = math.exp(-passed / self._settings.load_memory)
-        self._load = self._load * weight + before * (1 - weight)
+        passed = now - self._at_load
+        if passed > 0:
+            weight = math.exp(-passed / self._settings.load_memory)
+            self._load = self._load * weight + before * (1 - weight)
         self._at_load = now
 
     def accepted(self, in_flight: int, now: float) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 
 from jackline.simulator.exchange import NO_HEADERS, SimRequest
 from jackline.simulator.limits import Bucket, ConcurrencyCap, HiddenCapacity, Limit
@@ -39,7 +40,7 @@ class Admission:
                 headers.update(refusal.headers)
                 for other in self._limits:
                     other.turned_away(now, request)
-                return Refusal(refusal.status, refusal.body, headers, refusal.wall, refusal.edge)
+                return replace(refusal, headers=headers)
         return None
 
     def take(self, now: float, request: SimRequest) -> Mapping[str, str]:

@@ -11,9 +11,11 @@ import asyncio
 import json
 from collections.abc import Mapping
 
+from jackline.simulator.calendar import Calendar
+from jackline.simulator.conversation import Asked
 from jackline.simulator.exchange import Accepted, Broken, Bytes, How, ProviderEvent, Rejected
 from jackline.simulator.http_wire import LAST_CHUNK, chunk, head, reset, response
-from jackline.simulator.wire import Answer, Dialect, request_id, with_request_id
+from jackline.simulator.wire import Answer, Dialect, with_request_id
 
 PING_AFTER = 5.0
 """Model seconds without a piece after which a stream shows that it is alive."""
@@ -28,14 +30,17 @@ class Answering:
         dialect: Dialect,
         answer: Answer,
         *,
-        stream: bool,
+        asked: Asked,
         serial: int,
+        calendar: Calendar,
     ) -> None:
         self._writer = writer
         self._dialect = dialect
         self._answer = answer
-        self._stream = stream
+        self._stream = asked.stream
+        self._model = asked.model
         self._serial = serial
+        self._calendar = calendar
         self._written = 0
         self._last_piece_at = 0.0
         self.keeps_connection = True
@@ -57,12 +62,9 @@ class Answering:
         if not self._writer.is_closing():
             await self._writer.drain()
 
-    def _identity(self) -> dict[str, str]:
-        serial = request_id(self._serial)
-        return {"request-id": serial, "x-request-id": serial}
-
     def _begin(self, event: Accepted) -> None:
-        headers: dict[str, str] = {**self._identity(), **event.headers}
+        announced = self._dialect.announced(event.headers, self._calendar.epoch_at(event.at))
+        headers: dict[str, str] = {**self._dialect.identity(self._serial), **announced}
         headers["content-type"] = self._answer.content_type
         if self._stream:
             headers["transfer-encoding"] = "chunked"
@@ -91,11 +93,12 @@ class Answering:
         self._writer.write(chunk(fresh) if self._stream else fresh)
 
     def _refuse(self, event: Rejected) -> None:
-        body = with_request_id(event.body, self._serial)
+        told = self._dialect.refused(event, self._model, self._calendar.epoch_at(event.at))
+        body = with_request_id(told.body, self._serial)
         # An edge's own page has no request id: that is how clients tell it from the API.
-        from_api = _is_error_document(body)
-        headers: Mapping[str, str] = {**(self._identity() if from_api else {}), **event.headers}
-        self._writer.write(response(event.status, headers, body.encode()))
+        identity = self._dialect.identity(self._serial) if _is_error_document(body) else {}
+        headers: Mapping[str, str] = {**identity, **told.headers}
+        self._writer.write(response(told.status, headers, body.encode()))
 
     async def _break(self, event: Broken) -> None:
         self.keeps_connection = False
@@ -108,7 +111,7 @@ class Answering:
             reset(self._writer)
             return
         if event.how is How.ERROR_EVENT:
-            self._writer.write(chunk(self._dialect.error_event(event.body)))
+            self._writer.write(chunk(self._dialect.error_event(event.body, self._written)))
         if self._stream:
             self._writer.write(LAST_CHUNK)
         self._writer.close()

@@ -22,9 +22,13 @@ class Calendar:
     epoch: float = DEFAULT_EPOCH
     speed: float = 1.0
 
+    def epoch_at(self, at: float) -> float:
+        """The moment as Unix seconds."""
+        return self.epoch + at / self.speed
+
     def epoch_seconds(self, at: float) -> int:
         """The moment as whole Unix seconds, rounded up."""
-        return math.ceil(self.epoch + at / self.speed)
+        return math.ceil(self.epoch_at(at))
 
     def rfc3339(self, at: float) -> str:
         """The moment as `2026-11-15T09:00:00Z`, rounded up."""

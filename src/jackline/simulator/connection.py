@@ -8,24 +8,24 @@ Not here: listening (server.py), what is decided (playing.py), how it is written
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 from jackline.simulator import control
 from jackline.simulator.answering import Answering
 from jackline.simulator.conversation import Asked, read_asked
-from jackline.simulator.exchange import Accepted, Bytes, SimRequest
+from jackline.simulator.exchange import NO_HEADERS, Accepted, Bytes, Rejected, SimRequest
 from jackline.simulator.faults import Effect, Fault
 from jackline.simulator.http_wire import ClientReader, HttpRequest, read_request, response
-from jackline.simulator.mind import Fail, Reply, Say, Vanish, long_answer
-from jackline.simulator.openai_responses import OpenAIResponses
+from jackline.simulator.mind import Fail, Reply, Say, Vanish, as_asked, long_answer
 from jackline.simulator.playing import Playing
-from jackline.simulator.refusals import Refusal, error_body
-from jackline.simulator.wire import AnthropicMessages, Dialect, Message
+from jackline.simulator.refusals import NO_CREDENTIAL, Refusal, error_body
+from jackline.simulator.routes import ANTHROPIC, Route, listing, route
+from jackline.simulator.wire import JSON, Answer, Dialect, Message
 
-_ANTHROPIC = AnthropicMessages()
-_DIALECTS: dict[str, Dialect] = {"/messages": _ANTHROPIC, "/responses": OpenAIResponses()}
 _WORDS_TO_BREAK = long_answer(200)
 """What a model says when the script orders a fault and no words."""
 _GONE = Fault(Effect.REFUSED)
+_UNREAD = error_body("invalid_request_error", "The request body is not valid JSON")
 
 
 class Connection:
@@ -56,50 +56,76 @@ class Connection:
             status, body = control.answer(self._playing, request.method, path, request.raw)
             await self._playing.settled()
             return await self._send(status, body)
-        if request.method == "GET" and path.endswith("/v1/models"):
-            return await self._send(200, _ANTHROPIC.models(self._playing.settings.models))
-        dialect = next((d for end, d in _DIALECTS.items() if path.endswith(end)), None)
-        counts_only = path.endswith("/messages/count_tokens")
-        if request.method != "POST" or not (dialect or counts_only):
+        if request.method == "GET" and path.endswith("/models"):
+            found = listing(request.headers)
+            names = self._playing.settings.models
+            asked = Asked(path, request.headers, {}, 0, "", "", "", "", 0, 0)
+            return await self._run_errand(asked, found, found.dialect.models(names))
+        found = route(path) if request.method == "POST" else None
+        if found is None:
             missing = error_body("not_found_error", "Not Found").encode()
             return await self._send(404, b"" if request.method == "HEAD" else missing)
-        asked = read_asked(path, request.headers, request.raw)
+        asked = read_asked(path, request.headers, request.raw, told_by_path=found.told)
         if asked is None:
-            unread = error_body("invalid_request_error", "The request body is not valid JSON")
-            return await self._send(400, unread.encode())
-        if dialect is None:
-            return await self._send(200, _ANTHROPIC.count_tokens(asked))
-        return await self._converse(asked, dialect)
+            unread = found.dialect.refused(Rejected(0, 0.0, 400, NO_HEADERS, _UNREAD), "", 0.0)
+            return await self._send(unread.status, unread.body.encode(), unread.headers)
+        if found.counts_only:
+            return await self._run_errand(asked, found, ANTHROPIC.count_tokens(asked))
+        return await self._converse(asked, found)
 
-    async def _send(self, status: int, body: bytes) -> bool:
-        self._writer.write(response(status, {}, body))
+    async def _send(
+        self, status: int, body: bytes, headers: Mapping[str, str] = NO_HEADERS
+    ) -> bool:
+        self._writer.write(response(status, headers, body))
         await self._writer.drain()
         return True
 
-    async def _converse(self, asked: Asked, dialect: Dialect) -> bool:
-        playing = self._playing
-        reply = playing.hear(asked)
+    async def _run_errand(self, asked: Asked, found: Route, body: bytes) -> bool:
+        """Answer what is no model call; faults strike it like any other request."""
+        answering = self._answering(asked, found.dialect, Answer(JSON, [body], 0))
+        errand = SimRequest(
+            model=asked.model, stream=False, dialect=found.dialect.name, errand=True
+        )
+        return await self._play_out(errand, self._doorkeeper(asked, found), answering)
+
+    async def _converse(self, asked: Asked, found: Route) -> bool:
+        playing, dialect = self._playing, found.dialect
+        refusal = self._doorkeeper(asked, found)
+        reply = _WORDS_TO_BREAK if refusal else playing.hear(asked)
         if isinstance(reply, Vanish):
             playing.add_fault(_GONE)
             playing.drop_connections()
             return False
-        say = reply if isinstance(reply, Say) else _WORDS_TO_BREAK
-        playing.serial += 1
-        message = Message(playing.serial, asked, say)
-        answering = Answering(
+        say = as_asked(reply, asked) if isinstance(reply, Say) else _WORDS_TO_BREAK
+        serial = playing.next_serial()
+        message = Message(serial, asked, say)
+        answer = dialect.stream(message) if asked.stream else dialect.whole(message)
+        answering = self._answering(asked, dialect, answer, serial)
+        request = _request(asked, say, playing.settings.service.first_byte, dialect.name)
+        return await self._play_out(request, refusal or _ordered(reply), answering)
+
+    def _doorkeeper(self, asked: Asked, found: Route) -> Refusal | None:
+        demanded = self._playing.settings.demands_credential
+        return NO_CREDENTIAL if demanded and not found.has_credential(asked.headers) else None
+
+    def _answering(
+        self, asked: Asked, dialect: Dialect, answer: Answer, serial: int | None = None
+    ) -> Answering:
+        return Answering(
             self._writer,
             dialect,
-            dialect.stream(message) if asked.stream else dialect.whole(message),
-            stream=asked.stream,
-            serial=playing.serial,
+            answer,
+            asked=asked,
+            serial=self._playing.next_serial() if serial is None else serial,
+            calendar=self._playing.calendar,
         )
-        await self._play_out(asked, say, reply, answering)
-        return answering.keeps_connection and not self._reader.gone
 
-    async def _play_out(self, asked: Asked, say: Say, reply: Reply, answering: Answering) -> None:
+    async def _play_out(
+        self, request: SimRequest, ordered: Refusal | Fault | None, answering: Answering
+    ) -> bool:
+        """Write what the model decides; False when the connection is over."""
         playing = self._playing
-        request = _request(asked, say, playing.settings.service.first_byte)
-        id, queue = playing.enter(request, _ordered(reply))  # noqa: A001
+        id, queue = playing.enter(request, ordered)  # noqa: A001
         self._reader.on_gone = lambda: queue.put_nowait(None)
         if self._reader.gone:
             queue.put_nowait(None)
@@ -107,14 +133,14 @@ class Connection:
             while (event := await queue.get()) is not None:
                 await answering.play(event)
                 if not isinstance(event, Accepted | Bytes):
-                    return
-            answering.keeps_connection = False
+                    return answering.keeps_connection and not self._reader.gone
+            return False
         finally:
             self._reader.on_gone = None
             playing.leave(id, queue)
 
 
-def _request(asked: Asked, say: Say, first_byte: float) -> SimRequest:
+def _request(asked: Asked, say: Say, first_byte: float, dialect: str) -> SimRequest:
     tokens, own_speed = say.output_tokens, say.tokens_per_second
     return SimRequest(
         model=asked.model,
@@ -125,6 +151,7 @@ def _request(asked: Asked, say: Say, first_byte: float) -> SimRequest:
         agent=asked.agent,
         body_hash=asked.body_hash,
         service=None if own_speed is None else first_byte + tokens / own_speed,
+        dialect=dialect,
         delay=say.delay,
     )
 

@@ -11,11 +11,14 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, TypeAlias
 
 JsonObject: TypeAlias = dict[str, Any]
 
 BYTES_PER_TOKEN = 4
+_MODEL_ITEMS = ("function_call", "custom_tool_call", "reasoning")
+_RESULT_ITEMS = ("function_call_output", "custom_tool_call_output")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,8 @@ class Asked:
     def session(self) -> str:
         """The session that asks."""
         headers = self.headers
-        return headers.get("x-claude-code-session-id") or headers.get("session-id", "")
+        named = headers.get("x-claude-code-session-id") or headers.get("session-id")
+        return named or str(self.body.get("prompt_cache_key") or "")
 
     @property
     def model(self) -> str:
@@ -62,7 +66,19 @@ class Asked:
     @property
     def tools(self) -> frozenset[str]:
         """The names of the tools that the client offers."""
-        return frozenset(str(tool.get("name", "")) for tool in _objects(self.body.get("tools")))
+        return frozenset(_tool_name(tool) for tool in _objects(self.body.get("tools")))
+
+    @property
+    def wants_json(self) -> bool:
+        """Whether the answer's text shall be a JSON document by a schema."""
+        body = self.body
+        places = (
+            body.get("response_format"),
+            _inside(body.get("text"), "format"),
+            _inside(body.get("output_config"), "format"),
+            body.get("output_format"),
+        )
+        return any(_inside(place, "type") in ("json_schema", "json_object") for place in places)
 
     @property
     def input_tokens(self) -> int:
@@ -75,15 +91,26 @@ class Asked:
         return self.input_tokens * 9 // 10 if self.turn else 0
 
 
-def read_asked(path: str, headers: Mapping[str, str], raw: bytes, call: int = 0) -> Asked | None:
-    """The request, or None when its body is not a JSON object."""
+def read_asked(
+    path: str,
+    headers: Mapping[str, str],
+    raw: bytes,
+    call: int = 0,
+    told_by_path: Mapping[str, Any] | None = None,
+) -> Asked | None:
+    """The request, or None when its body is not a JSON object.
+
+    `told_by_path` are fields that some endpoints have in their address instead of in the body.
+    """
     try:
         body = json.loads(raw)
     except ValueError:
         return None
     if not isinstance(body, dict):
         return None
-    entries = _objects(body.get("messages") or body.get("input"))
+    if told_by_path:
+        body = {**body, **told_by_path}
+    entries = _entries(body)
     last = entries[-1] if entries else {}
     return Asked(
         path=path,
@@ -92,11 +119,16 @@ def read_asked(path: str, headers: Mapping[str, str], raw: bytes, call: int = 0)
         size=len(raw),
         body_hash=hashlib.sha256(raw).hexdigest()[:16],
         prompt=_first_prompt(entries),
-        latest="\n".join(_texts(last)),
-        results="\n".join(_results(last)),
+        latest="" if last.get("role") == "tool" else "\n".join(_texts(last)),
+        results="\n".join(_results(entries)),
         turn=_turns(entries),
         call=call,
     )
+
+
+def _entries(body: Mapping[str, Any]) -> list[JsonObject]:
+    given = body.get("messages") or body.get("input")
+    return [{"role": "user", "content": given}] if isinstance(given, str) else _objects(given)
 
 
 def _first_prompt(entries: Iterable[JsonObject]) -> str:
@@ -111,8 +143,12 @@ def _first_prompt(entries: Iterable[JsonObject]) -> str:
 
 def _turns(entries: Iterable[JsonObject]) -> int:
     """Runs of the model's entries, so that a batch of calls counts once."""
-    spoken = [e.get("role") == "assistant" or e.get("type") == "function_call" for e in entries]
+    spoken = [_from_model(entry) for entry in entries]
     return sum(now and not before for before, now in zip([False, *spoken], spoken, strict=False))
+
+
+def _from_model(entry: JsonObject) -> bool:
+    return entry.get("role") == "assistant" or entry.get("type") in _MODEL_ITEMS
 
 
 def _texts(entry: JsonObject) -> Iterable[str]:
@@ -124,12 +160,25 @@ def _texts(entry: JsonObject) -> Iterable[str]:
             yield block["text"]
 
 
-def _results(entry: JsonObject) -> Iterable[str]:
-    if entry.get("type") == "function_call_output":
-        yield str(entry.get("output", ""))
-    for block in _objects(entry.get("content")):
+def _results(entries: list[JsonObject]) -> Iterable[str]:
+    """The results since the model spoke: blocks of the last entry, or entries of their own."""
+    fresh = list(takewhile(lambda entry: not _from_model(entry), reversed(entries)))
+    for entry in reversed(fresh):
+        if entry.get("type") in _RESULT_ITEMS:
+            yield from _texts({"content": entry.get("output")})
+        elif entry.get("role") == "tool":
+            yield from _texts(entry)
+    for block in _objects(entries[-1].get("content")) if entries else ():
         if block.get("type") == "tool_result":
             yield from _texts(block)
+
+
+def _tool_name(tool: JsonObject) -> str:
+    return str(tool.get("name") or _inside(tool.get("function"), "name") or "")
+
+
+def _inside(value: object, key: str) -> object:
+    return value.get(key) if isinstance(value, dict) else None
 
 
 def _objects(value: object) -> list[JsonObject]:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
+from jackline.simulator.refusals import OverRate
+
 NO_HEADERS: Mapping[str, str] = {}
 
 
@@ -28,6 +30,10 @@ class SimRequest:
     body_hash: str = ""
     service: float | None = None
     """Seconds from arrival to the last byte, for workloads that bring their own."""
+    dialect: str = "anthropic"
+    """The wire format in which it came; noted, and never decided upon."""
+    errand: bool = False
+    """Not a model call: faults strike it, but limits and the ledger do not count it."""
     delay: float = 0.0
     """Seconds by which the whole answer comes later than it would."""
 
@@ -68,13 +74,18 @@ class Completed(NamedTuple):
 
 
 class Rejected(NamedTuple):
-    """An HTTP answer that is not a message; a captive portal says 200."""
+    """An HTTP answer that is not a message; a captive portal says 200.
+
+    `wall` and `over` tell what is behind it, for dialects that say it in words of their own.
+    """
 
     id: int
     at: float
     status: int
     headers: Mapping[str, str]
     body: str
+    wall: bool = False
+    over: OverRate | None = None
 
 
 class Broken(NamedTuple):

@@ -78,7 +78,8 @@ class Fault:
     model: str = ""
     share: float = 1.0
     status: int | None = None
-    """Another status for the same words, such as 503 for a server error."""
+    """Another status for the same words, such as 503 for a server error; for an error event,
+    what it tells: 429 a throttle, 500 a server error, else an overload."""
     retry_after: float | None = None
     kills_in_flight: float = 0.0
     """The share of open streams that break when the fault begins."""
@@ -136,8 +137,10 @@ class ActiveFault:
         fault = self.fault
         if now < fault.start or not self.covers(request):
             return None
+        if request.errand and fault.effect is Effect.QUOTA_WALL:
+            return None  # an account's windows count what models say
         if now >= fault.until:
-            if self.recovery is None:
+            if self.recovery is None or request.errand:
                 return None
             phase = self.recovery.meet(now, in_flight)
             if phase is Phase.LETS_IN:

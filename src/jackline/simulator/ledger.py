@@ -44,6 +44,7 @@ class Entry:
     wall: bool = False
     after_wall: bool = False
     """Sent into a wall that had already been announced to this model's callers."""
+    dialect: str = "anthropic"
 
 
 class Ledger:
@@ -97,6 +98,7 @@ class Ledger:
             request.body_hash,
             now,
             request.input_tokens,
+            dialect=request.dialect,
         )
         self.entries.append(entry)
         return entry
@@ -138,6 +140,7 @@ class Ledger:
             "repeated": self.repeated,
             "outcomes": {str(name): count for name, count in sorted(self.outcomes.items())},
             "reasons": dict(sorted(self.reasons.items())),
+            "dialects": dict(sorted(Counter(entry.dialect for entry in self.entries).items())),
             "input_tokens": sum(entry.input_tokens for entry in self._completed()),
             "output_tokens": sum(entry.output_tokens for entry in self._completed()),
             "wasted_output_tokens": sum(

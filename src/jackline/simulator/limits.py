@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol
 
@@ -118,7 +118,7 @@ class Bucket:
             return refusal
         # A request larger than the bucket never fits; a provider announces a full bucket then.
         wait = min(missing, self.cap - self._level) / self.rate
-        return Refusal(refusal.status, refusal.body, {"retry-after": self._calendar.wait(wait)})
+        return replace(refusal, headers={"retry-after": self._calendar.wait(wait)})
 
     def take(self, now: float, request: SimRequest) -> None:
         """Debit requests and input at once."""

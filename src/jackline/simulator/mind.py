@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from jackline.simulator.conversation import Asked, JsonObject
@@ -18,6 +18,9 @@ from jackline.simulator.refusals import Refusal, error_body
 
 Stop: TypeAlias = Literal["end_turn", "tool_use", "max_tokens", "refusal"]
 ToolCall: TypeAlias = tuple[str, JsonObject]
+
+_STRUCTURED = "StructuredOutput"
+"""The tool by which Claude Code asks for structured output."""
 
 _FILLER = "The quick review of this part goes on, line by line, and finds nothing to report yet. "
 
@@ -144,7 +147,18 @@ def workflow(script: str, text: str = "Starting.") -> Say:
 
 def structured(value: JsonObject) -> Say:
     """The structured output that a schema asked for; to leave it out, say plain words instead."""
-    return Say("", (("StructuredOutput", value),))
+    return Say("", ((_STRUCTURED, value),))
+
+
+def as_asked(say: Say, asked: Asked) -> Say:
+    """The same, with structured output as text where the request wants that and has no tool."""
+    if not asked.wants_json or _STRUCTURED in asked.tools:
+        return say
+    values = [given for name, given in say.calls if name == _STRUCTURED]
+    if not values:
+        return say
+    rest = tuple(call for call in say.calls if call[0] != _STRUCTURED)
+    return replace(say, text=say.text + json.dumps(values[0]), calls=rest)
 
 
 def refusal(text: str = "I can't help with that.") -> Say:

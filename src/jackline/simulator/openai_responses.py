@@ -1,7 +1,7 @@
 """Write replies as the bytes that OpenAI's Responses endpoint sends.
 
-Laws: as in wire.py.
-Not here: limits and errors in OpenAI's own words; they join with the upstreams.
+Laws: as in wire.py; events are numbered without a gap.
+Not here: refusals (openai_refusals.py).
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ import json
 from collections.abc import Iterable
 
 from jackline.simulator.conversation import JsonObject
-from jackline.simulator.wire import JSON, SSE, Answer, Message, sse
+from jackline.simulator.openai_refusals import CREATED, OpenAIWords, event_error
+from jackline.simulator.wire import JSON, SSE, Answer, Message, in_parts, sse
 
 
-class OpenAIResponses:
+class OpenAIResponses(OpenAIWords):
     """`POST /v1/responses`."""
+
+    name = "openai-responses"
 
     def whole(self, message: Message) -> Answer:
         """The response as one JSON document."""
@@ -24,31 +27,48 @@ class OpenAIResponses:
         """The response as events."""
         whole = _document(message)
         begun = {**whole, "status": "in_progress", "output": [], "usage": None}
-        events: list[JsonObject] = [{"type": "response.created", "response": begun}]
+        begun["incomplete_details"] = None
+        events: list[JsonObject] = [
+            {"type": "response.created", "response": begun},
+            {"type": "response.in_progress", "response": begun},
+        ]
         for index, item in enumerate(whole["output"]):
             events += _item_events(index, item)
-        events.append({"type": "response.completed", "response": whole})
-        return Answer(SSE, [sse(event) for event in events], 1)
+        events.append({"type": f"response.{whole['status']}", "response": whole})
+        pieces = [sse({**event, "sequence_number": n}) for n, event in enumerate(events)]
+        return Answer(SSE, pieces, 1)
 
-    def error_event(self, body: str) -> bytes:
-        """`response.failed` with the error's words."""
-        error = json.loads(body)["error"]
-        failure = {"code": error["type"], "message": error["message"]}
-        return sse({"type": "response.failed", "response": {"status": "failed", "error": failure}})
-
-    def ping(self) -> bytes:
-        """A comment, which event streams may hold anywhere."""
-        return b": keepalive\n\n"
+    def error_event(self, body: str, after: int = 0) -> bytes:
+        """`error`, and the response that has failed."""
+        error = event_error(body)
+        failure = {"code": error["code"], "message": error["message"]}
+        failed = {"object": "response", "status": "failed", "error": failure, "output": []}
+        told = sse({"type": "error", "error": error, "sequence_number": after})
+        ended = {"type": "response.failed", "response": failed, "sequence_number": after + 1}
+        return told + sse(ended)
 
 
 def _document(message: Message) -> JsonObject:
     asked, say = message.asked, message.say
+    cut = say.stop_reason == "max_tokens"
     return {
         "id": f"resp_{message.id}",
         "object": "response",
-        "status": "completed",
+        "created_at": CREATED,
+        "status": "incomplete" if cut else "completed",
+        "error": None,
+        "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
+        "instructions": None,
+        "metadata": {},
         "model": asked.model,
         "output": list(_items(message)),
+        "parallel_tool_calls": True,
+        "previous_response_id": None,
+        "temperature": 1.0,
+        "text": asked.body.get("text") or {"format": {"type": "text"}},
+        "tool_choice": "auto",
+        "tools": [],
+        "top_p": 1.0,
         "usage": {
             "input_tokens": asked.input_tokens,
             "input_tokens_details": {"cached_tokens": asked.cached_tokens},
@@ -60,15 +80,19 @@ def _document(message: Message) -> JsonObject:
 
 
 def _items(message: Message) -> Iterable[JsonObject]:
-    if message.say.text:
+    say = message.say
+    if say.text:
+        part: JsonObject = {"type": "output_text", "text": say.text, "annotations": []}
+        if say.stop_reason == "refusal":
+            part = {"type": "refusal", "refusal": say.text}
         yield {
             "type": "message",
             "id": f"msg_{message.id}",
             "role": "assistant",
-            "status": "completed",
-            "content": [{"type": "output_text", "text": message.say.text, "annotations": []}],
+            "status": "incomplete" if say.stop_reason == "max_tokens" else "completed",
+            "content": [part],
         }
-    for index, (name, given) in enumerate(message.say.calls):
+    for index, (name, given) in enumerate(say.calls):
         yield {
             "type": "function_call",
             "id": f"fc_{message.id}{index:02d}",
@@ -80,9 +104,30 @@ def _items(message: Message) -> Iterable[JsonObject]:
 
 
 def _item_events(index: int, item: JsonObject) -> Iterable[JsonObject]:
-    """The start and the end of an output item, with its text as one delta."""
-    yield {"type": "response.output_item.added", "output_index": index, "item": item}
-    if item["type"] == "message":
-        delta = {"type": "response.output_text.delta", "delta": item["content"][0]["text"]}
-        yield {**delta, "item_id": item["id"], "output_index": index, "content_index": 0}
+    """The start, the parts and the end of an output item."""
+    spoken = item["type"] == "message"
+    empty = {"content": []} if spoken else {"arguments": ""}
+    begun = {**item, **empty, "status": "in_progress"}
+    place = {"item_id": item["id"], "output_index": index}
+    yield {"type": "response.output_item.added", "output_index": index, "item": begun}
+    yield from _part_events(place, item["content"][0]) if spoken else _call_events(place, item)
     yield {"type": "response.output_item.done", "output_index": index, "item": item}
+
+
+def _part_events(place: JsonObject, part: JsonObject) -> Iterable[JsonObject]:
+    field = "refusal" if part["type"] == "refusal" else "text"
+    kind = f"response.{'refusal' if field == 'refusal' else 'output_text'}"
+    place = {**place, "content_index": 0}
+    odds: JsonObject = {"logprobs": []} if field == "text" else {}
+    yield {"type": "response.content_part.added", **place, "part": {**part, field: ""}}
+    for text in in_parts(part[field]):
+        yield {"type": f"{kind}.delta", **place, "delta": text, **odds}
+    yield {"type": f"{kind}.done", **place, field: part[field], **odds}
+    yield {"type": "response.content_part.done", **place, "part": part}
+
+
+def _call_events(place: JsonObject, item: JsonObject) -> Iterable[JsonObject]:
+    kind = "response.function_call_arguments"
+    for part in in_parts(item["arguments"]):
+        yield {"type": f"{kind}.delta", **place, "delta": part}
+    yield {"type": f"{kind}.done", **place, "name": item["name"], "arguments": item["arguments"]}

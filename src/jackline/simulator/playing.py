@@ -54,13 +54,13 @@ class Playing:
         self.settings = settings
         self.speed = speed
         self.heard: deque[Heard] = deque(maxlen=10_000)
-        self.serial = 0
+        self._serial = 0
         self._seed = seed
         self._clock = SystemClock()
         self._began = self._clock.monotonic()
         # Whoever lives as fast as the model is told of its times as they are.
         told_speed = 1.0 if clients_hurry else speed
-        self._calendar = Calendar(self._clock.now().timestamp(), told_speed)
+        self.calendar = Calendar(self._clock.now().timestamp(), told_speed)
         self._calls: Counter[tuple[str, str]] = Counter()
         self._waiting: dict[int, EventQueue] = {}
         self._changed = asyncio.Event()
@@ -74,6 +74,11 @@ class Playing:
         return (self._clock.monotonic() - self._began) * self.speed
 
     # --- exchanges ------------------------------------------------------------------
+
+    def next_serial(self) -> int:
+        """A number that no other request has."""
+        self._serial += 1
+        return self._serial
 
     def hear(self, asked: Asked) -> Reply:
         """What the mind says to this request; it counts as one of its speaker's calls."""
@@ -132,7 +137,7 @@ class Playing:
         played = replace(
             self.settings,
             service=replace(self.settings.service, bytes_every=SMOOTH * self.speed),
-            calendar=self._calendar,
+            calendar=self.calendar,
             faults=tuple(_later(fault, now) for fault in self.settings.faults),
         )
         return Provider(played, from_seed(self._seed), now)

@@ -27,7 +27,7 @@ from jackline.simulator.fault_board import FaultBoard
 from jackline.simulator.faults import ActiveFault, Effect, Fault
 from jackline.simulator.ledger import Ledger, Outcome
 from jackline.simulator.lots import branch
-from jackline.simulator.refusals import OVERLOADED, OVERLOADED_EVENT, Refusal
+from jackline.simulator.refusals import OVERLOADED, SERVER_ERROR, THROTTLED, Refusal
 from jackline.simulator.service import healthy_course, refusal_latency
 from jackline.simulator.settings import ProviderSettings
 from jackline.simulator.underway import NO_STEP, Exchange, Step
@@ -37,6 +37,8 @@ _BREAKS = {
     Effect.CLEAN_END: How.CLEAN_END,
     Effect.ERROR_EVENT: How.ERROR_EVENT,
 }
+_EVENTS = {429: THROTTLED, 500: SERVER_ERROR}
+"""What error events of a given status tell; without one it is an overload."""
 
 
 class Provider:
@@ -45,6 +47,8 @@ class Provider:
     def __init__(self, settings: ProviderSettings, draw: random.Random, start: float = 0.0) -> None:
         self.settings = settings
         self.ledger = Ledger()
+        self.errands = Ledger()
+        """What was asked beside model calls: models listed, tokens counted."""
         self.in_flight = 0
         self.now = start
         self._service_draw = branch(draw)
@@ -69,8 +73,10 @@ class Provider:
         What a script has `ordered` for this one request comes before faults and limits.
         """
         now = self._settle(now)
-        id = len(self.ledger)  # noqa: A001 -- the word of the events
-        exchange = Exchange(id, request, self.ledger.opened(id, now, request))
+        # Model calls count upwards from zero, errands downwards, so that they never meet.
+        book = self._book(request)
+        id = -1 - len(book) if request.errand else len(book)  # noqa: A001 -- the events' word
+        exchange = Exchange(id, request, book.opened(id, now, request))
         self._open[id] = exchange
         if ordered is None:
             active, blow = self._board.strike(now, request, self.in_flight, self._onset)
@@ -80,7 +86,9 @@ class Provider:
             if self._cut_off(now, exchange, blow):
                 return id
             blow = None
-        refusal = blow or self.admission.refusal(now, request, self.in_flight)
+        refusal = blow
+        if refusal is None and not request.errand:
+            refusal = self.admission.refusal(now, request, self.in_flight)
         if refusal is None:
             self._admit(now, exchange, active)
         else:
@@ -168,7 +176,7 @@ class Provider:
     def _refuse(self, now: float, exchange: Exchange, refusal: Refusal) -> None:
         exchange.refusal = refusal
         if refusal.wall:
-            self.ledger.met_wall(exchange.entry)
+            self._book(exchange.request).met_wall(exchange.entry)
         latency = refusal_latency(self.settings.service, refusal.status, self._latency_draw)
         self._plan(now + latency, exchange, Step.REFUSAL)
 
@@ -184,14 +192,17 @@ class Provider:
 
     def _admit(self, now: float, exchange: Exchange, twist: ActiveFault | None) -> None:
         request = exchange.request
-        exchange.headers = self.admission.take(now, request)
-        self.in_flight += 1
-        self.ledger.let_in(exchange.entry)
-        course = healthy_course(self.settings.service, request, self._service_draw)
-        exchange.admitted = True
-        exchange.output_tokens = course.output_tokens
-        exchange.begins = now + course.first_byte
-        exchange.ends = exchange.stops = now + course.last_byte
+        if request.errand:
+            exchange.begins = exchange.ends = exchange.stops = now
+        else:
+            exchange.headers = self.admission.take(now, request)
+            self.in_flight += 1
+            self.ledger.let_in(exchange.entry)
+            course = healthy_course(self.settings.service, request, self._service_draw)
+            exchange.admitted = True
+            exchange.output_tokens = course.output_tokens
+            exchange.begins = now + course.first_byte
+            exchange.ends = exchange.stops = now + course.last_byte
         if twist is not None:
             self._twist(exchange, twist)
         # An answer in one piece is not sent before it is whole.
@@ -213,6 +224,7 @@ class Provider:
         else:
             exchange.last_step = Step.BREAK
             exchange.how = _BREAKS[fault.effect]
+            exchange.failure = _EVENTS.get(fault.status or 0, OVERLOADED)
 
     # --- playing it out -------------------------------------------------------------
 
@@ -261,7 +273,7 @@ class Provider:
         elif exchange.last_step is Step.SILENCE:
             exchange.ticket = NO_STEP
         elif exchange.how is How.ERROR_EVENT:
-            exchange.refusal = OVERLOADED
+            exchange.refusal = exchange.failure
             self._deliver_refusal(at, exchange)
         else:
             self._accept(at, exchange)
@@ -290,12 +302,13 @@ class Provider:
             raise AssertionError("a planned refusal has its words")
         spent = self._spent(at, exchange)
         self._close(at, exchange, Outcome.REJECTED, str(refusal.status), spent)
-        self._ready.append(Rejected(exchange.id, at, refusal.status, refusal.headers, refusal.body))
+        told = (refusal.status, refusal.headers, refusal.body, refusal.wall, refusal.over)
+        self._ready.append(Rejected(exchange.id, at, *told))
 
     def _break(self, at: float, exchange: Exchange) -> None:
         share = exchange.share(at) if exchange.begun else 0.0
         self._close(at, exchange, Outcome.BROKEN, exchange.how.value, self._spent(at, exchange))
-        body = OVERLOADED_EVENT if exchange.how is How.ERROR_EVENT else ""
+        body = exchange.failure.body if exchange.how is How.ERROR_EVENT else ""
         self._ready.append(Broken(exchange.id, at, exchange.how, share, body, exchange.at_byte))
 
     def _spent(self, now: float, exchange: Exchange) -> int:
@@ -313,4 +326,7 @@ class Provider:
         if exchange.admitted:
             self.in_flight -= 1
             self.admission.finished(now, exchange.request, tokens)
-        self.ledger.ended(exchange.entry, now, outcome, why, tokens)
+        self._book(exchange.request).ended(exchange.entry, now, outcome, why, tokens)
+
+    def _book(self, request: SimRequest) -> Ledger:
+        return self.errands if request.errand else self.ledger

@@ -2,7 +2,8 @@
 
 Laws: (1) texts come from the collected facts; only numbers, dates and ids are filled in; (2) an
 answer that an edge gave (HTML, Envoy) is marked, since it carries no request id.
-Not here: when to refuse (limits.py, faults.py), adding request ids (wire.py).
+Not here: when to refuse (limits.py, faults.py), adding request ids (wire.py), the words of other
+vendors (openai_refusals.py, cloud_refusals.py).
 """
 
 from __future__ import annotations
@@ -11,12 +12,20 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
 
 _HTML = {"content-type": "text/html; charset=UTF-8"}
 _CLOUDFLARE = {**_HTML, "server": "cloudflare", "cf-ray": "a09ddee54e2fbedb-FRA"}
 _ENVOY = {"content-type": "text/plain", "server": "envoy"}
 
 QUOTA_MESSAGE = "This request would exceed your account's rate limit. Please try again later."
+
+
+class OverRate(NamedTuple):
+    """The limit per minute that a refusal names."""
+
+    limit: int
+    unit: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +37,26 @@ class Refusal:
     headers: Mapping[str, str] = field(default_factory=dict)
     wall: bool = False
     edge: bool = False
+    over: OverRate | None = None
 
 
 def error_body(kind: str, message: str) -> str:
     """The JSON document in which the API wraps an error."""
     return json.dumps({"type": "error", "error": {"type": kind, "message": message}})
+
+
+def error_words(body: str) -> tuple[str, str] | None:
+    """Kind and message of the API's error document; None for any other body."""
+    try:
+        document = json.loads(body)
+    except ValueError:
+        return None
+    if not isinstance(document, dict) or document.get("type") != "error":
+        return None
+    error = document.get("error")
+    if not isinstance(error, dict):
+        return None
+    return str(error.get("type", "")), str(error.get("message", ""))
 
 
 THROTTLED = Refusal(429, error_body("rate_limit_error", "Rate limited"))
@@ -74,7 +98,7 @@ CAPTIVE_PORTAL = Refusal(
     _HTML,
     edge=True,
 )
-OVERLOADED_EVENT = error_body("overloaded_error", "Overloaded")
+NO_CREDENTIAL = Refusal(401, error_body("authentication_error", "x-api-key header is required"))
 
 
 @lru_cache(maxsize=256)
@@ -88,7 +112,8 @@ def over_rate(limit: int, unit: str, model: str) -> Refusal:
         " later. You may also contact sales at https://claude.com/contact-sales to discuss"
         " your options for a rate limit increase."
     )
-    return Refusal(429, error_body("rate_limit_error", message))
+    over = OverRate(limit, unit)
+    return Refusal(429, error_body("rate_limit_error", message), over=over)
 
 
 def quota_wall(message: str, headers: Mapping[str, str]) -> Refusal:

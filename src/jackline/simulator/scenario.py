@@ -77,6 +77,7 @@ class ScenarioTable:
     answer_tokens: int = 0
     """How long the answers of a mind without a fitting rule are; 0 says "Understood."."""
     models: tuple[str, ...] = MODELS
+    demands_credential: bool = False
     service: ServiceSettings = field(default_factory=ServiceSettings)
     bucket: tuple[BucketSettings, ...] = ()
     concurrency: ConcurrencySettings | None = None
@@ -138,6 +139,7 @@ def from_document(name: str, document: Mapping[str, Any]) -> Scenario:
         faults=table.fault,
         service=table.service,
         models=table.models,
+        demands_credential=table.demands_credential,
     )
     fallback = long_answer(table.answer_tokens) if table.answer_tokens else UNDERSTOOD
     mind = Mind(tuple(_rule(one) for one in table.rule), fallback)

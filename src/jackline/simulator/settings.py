@@ -29,3 +29,5 @@ class ProviderSettings:
     service: ServiceSettings = field(default_factory=ServiceSettings)
     calendar: Calendar = field(default_factory=Calendar)
     models: tuple[str, ...] = MODELS
+    demands_credential: bool = False
+    """Whether requests without a credential are refused; what it is does not matter."""

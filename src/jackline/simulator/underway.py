@@ -12,7 +12,7 @@ from enum import IntEnum
 
 from jackline.simulator.exchange import NO_HEADERS, How, SimRequest
 from jackline.simulator.ledger import Entry
-from jackline.simulator.refusals import Refusal
+from jackline.simulator.refusals import OVERLOADED, Refusal
 
 NO_STEP = -1
 
@@ -38,6 +38,7 @@ class Exchange:
         "begun",
         "ends",
         "entry",
+        "failure",
         "headers",
         "how",
         "id",
@@ -67,6 +68,8 @@ class Exchange:
         self.headers: Mapping[str, str] = NO_HEADERS
         self.refusal: Refusal | None = None
         self.how = How.CUT
+        self.failure = OVERLOADED
+        """What an error event inside the answer says."""
         self.at_byte: int | None = None
         self.silent_since: float | None = None
 

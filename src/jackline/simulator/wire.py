@@ -2,17 +2,19 @@
 
 Laws: (1) pure: values in, bytes out; (2) a stream is a list of whole events, so that a shell can
 stop between any two; (3) usage adds up: fresh, newly cached and cached input make the whole.
-Not here: when each piece is sent (answering.py), the other dialects (openai_responses.py).
+Not here: when each piece is sent (answering.py), the other dialects (openai_chat.py,
+openai_responses.py, clouds.py).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from jackline.simulator.conversation import Asked, JsonObject
+from jackline.simulator.exchange import Rejected
 from jackline.simulator.mind import Say
 
 SSE = "text/event-stream; charset=utf-8"
@@ -42,8 +44,21 @@ class Answer(NamedTuple):
     closing: int
 
 
+class Native(NamedTuple):
+    """A refusal as the vendor of a dialect writes it."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: str
+
+
 class Dialect(Protocol):
     """A wire format: one implementation per family of endpoints."""
+
+    @property
+    def name(self) -> str:
+        """The word for it in the ledger."""
+        ...
 
     def whole(self, message: Message) -> Answer:
         """The answer in one document."""
@@ -53,12 +68,28 @@ class Dialect(Protocol):
         """The answer as events."""
         ...
 
-    def error_event(self, body: str) -> bytes:
-        """An error told inside a stream."""
+    def error_event(self, body: str, after: int = 0) -> bytes:
+        """An error told inside a stream, `after` so many events; the body is Anthropic's."""
         ...
 
     def ping(self) -> bytes:
         """A sign of life that says nothing."""
+        ...
+
+    def identity(self, serial: int) -> Mapping[str, str]:
+        """The headers that name a request."""
+        ...
+
+    def models(self, names: Sequence[str]) -> bytes:
+        """The list of these models."""
+        ...
+
+    def announced(self, headers: Mapping[str, str], epoch: float) -> Mapping[str, str]:
+        """What Anthropic's headers tell, as this vendor tells it; `epoch` is now."""
+        ...
+
+    def refused(self, refused: Rejected, model: str, epoch: float) -> Native:
+        """A refusal in this vendor's words; pages of an edge stay as they are."""
         ...
 
 
@@ -86,12 +117,18 @@ def with_request_id(body: str, serial: int) -> str:
 class AnthropicMessages:
     """`POST /v1/messages`."""
 
+    name = "anthropic"
+
     def whole(self, message: Message) -> Answer:
         """The message as one JSON document."""
         return Answer(JSON, [json.dumps(self._document(message)).encode()], 0)
 
     def stream(self, message: Message) -> Answer:
         """The message as events, words and arguments in small deltas."""
+        return Answer(SSE, [sse(event) for event in self.events(message)], 2)
+
+    def events(self, message: Message) -> list[JsonObject]:
+        """The events of a stream, before they are written."""
         whole = self._document(message)
         usage = whole["usage"]
         start = {
@@ -106,15 +143,27 @@ class AnthropicMessages:
             events += _block_events(index, block)
         events.append({"type": "message_delta", "delta": stop, "usage": usage})
         events.append({"type": "message_stop"})
-        return Answer(SSE, [sse(event) for event in events], 2)
+        return events
 
-    def error_event(self, body: str) -> bytes:
+    def error_event(self, body: str, after: int = 0) -> bytes:  # noqa: ARG002
         """`event: error` with the API's error document."""
         return f"event: error\ndata: {body}\n\n".encode()
 
     def ping(self) -> bytes:
         """`event: ping`."""
         return sse({"type": "ping"})
+
+    def identity(self, serial: int) -> Mapping[str, str]:
+        """`request-id`, and the name that proxies give it."""
+        return {"request-id": request_id(serial), "x-request-id": request_id(serial)}
+
+    def announced(self, headers: Mapping[str, str], epoch: float) -> Mapping[str, str]:  # noqa: ARG002
+        """The model's own headers are Anthropic's."""
+        return headers
+
+    def refused(self, refused: Rejected, model: str, epoch: float) -> Native:  # noqa: ARG002
+        """The model's own words are Anthropic's."""
+        return Native(refused.status, refused.headers, refused.body)
 
     def count_tokens(self, asked: Asked) -> bytes:
         """The reply of `/v1/messages/count_tokens`."""
@@ -167,10 +216,10 @@ def _block_events(index: int, block: JsonObject) -> Iterable[JsonObject]:
     """The start, the deltas and the end of a content block."""
     if block["type"] == "text":
         empty: JsonObject = {**block, "text": ""}
-        deltas = [{"type": "text_delta", "text": part} for part in _parts(block["text"])]
+        deltas = [{"type": "text_delta", "text": part} for part in in_parts(block["text"])]
     else:
         empty = {**block, "input": {}}
-        written = _parts(json.dumps(block["input"]))
+        written = in_parts(json.dumps(block["input"]))
         deltas = [{"type": "input_json_delta", "partial_json": part} for part in written]
     yield {"type": "content_block_start", "index": index, "content_block": empty}
     for delta in deltas:
@@ -178,5 +227,6 @@ def _block_events(index: int, block: JsonObject) -> Iterable[JsonObject]:
     yield {"type": "content_block_stop", "index": index}
 
 
-def _parts(text: str) -> list[str]:
+def in_parts(text: str) -> list[str]:
+    """The text in the pieces in which a stream tells it."""
     return [text[i : i + LETTERS_PER_DELTA] for i in range(0, len(text), LETTERS_PER_DELTA)]

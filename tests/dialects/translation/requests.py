@@ -132,13 +132,14 @@ def results(draw: st.DrawFn, known: str) -> Json:
 @st.composite
 def rounds(draw: st.DrawFn, used: set[str]) -> list[Json]:
     """What the assistant says and calls, and what the user answers."""
-    said = draw(st.lists(st.one_of(maybe_cached(TEXT), THOUGHT), max_size=2))
+    said: list[Json] = draw(st.lists(st.one_of(maybe_cached(TEXT), THOUGHT), max_size=2))
+    hopped: bool = draw(st.booleans())
     calls: list[Json] = []
     for known in draw(st.lists(IDS.filter(lambda one: one not in used), max_size=3, unique=True)):
         used.add(known)
         name, given = draw(NAMES), draw(INPUTS)
         calls.append({"type": "tool_use", "id": known, "name": name, "input": given})
-    if calls and draw(st.booleans()):
+    if calls and hopped:
         hop = {"from": {"model": "a"}, "to": {"model": "b"}}
         said.append({"type": "fallback", **hop})
     content = said + calls or [{"type": "text", "text": draw(WORDS)}]

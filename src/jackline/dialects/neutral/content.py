@@ -130,7 +130,8 @@ def _read_hidden_thought(block: Fields) -> list[Part]:
 
 def _read_fallback(block: Fields) -> list[Part]:
     # The vendor's mark for where one of its models took over; no model ever sees it.
-    block.note_rest("marks a change of models at the vendor's, which no model is shown")
+    for name in ("from", "to", "trigger"):
+        block.let_go(name, "marks a change of models at the vendor's, which no model is shown")
     return []
 
 

@@ -1,0 +1,244 @@
+"""Complete and judge the upstreams of a configuration, and turn them into settings.
+
+Laws: (1) what is written wins over the preset, the preset over the kind's defaults; (2) by default,
+clients' own credentials go only to the first upstream of Anthropic's dialect, and a warning says so
+where that is not Anthropic; (3) an upstream that could never be sent anything is a fault.
+Not here: the types of single values (document.py), how each kind is spoken to (providers/).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from jackline.config.document import defaults
+from jackline.config.merging import Merged
+from jackline.config.places import is_file
+from jackline.config.references import is_reference
+from jackline.config.strangers import credential_warning, is_loopback
+from jackline.lanes import KnownLimits
+from jackline.providers.presets import ANTHROPIC_HOST, PRESETS, Preset, cloud_url
+from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
+
+_CLOUDS = (UpstreamKind.BEDROCK, UpstreamKind.VERTEX)
+_OPENAI = (UpstreamKind.OPENAI_CHAT, UpstreamKind.OPENAI_RESPONSES)
+_EXAMPLE_REGIONS = {UpstreamKind.BEDROCK: "us-east-1", UpstreamKind.VERTEX: "global"}
+_PLAIN = {key[1:]: value for key, value in defaults().items() if key[0] == "upstream"}
+
+
+def complete(merged: Merged) -> None:
+    """Fill in what presets, kinds and the order of upstreams say."""
+    if not merged.upstreams:
+        merged.upstreams = ["default"]
+    for place in range(len(merged.upstreams)):
+        one = _One(merged, place)
+        preset = one.preset
+        if preset is not None:
+            one.fill("kind", preset.kind.value, f"preset {preset.name}")
+        one.fill("kind", _PLAIN["kind",])
+        one.fill("name", one.kind.value if preset is None else preset.name)
+        _complete_address(one)
+    passing = [each.place for each in _each(merged) if each.kind is UpstreamKind.ANTHROPIC][:1]
+    for one in _each(merged):
+        _complete_credential(one, passes_through=one.place in passing)
+        for key, value in _PLAIN.items():
+            # Filled in above where there is anything to say.
+            merged.fill(one.key(*key), None if key in (("url",), ("credential",)) else value)
+
+
+def check(merged: Merged, port: int) -> None:
+    """Note what no single value can be blamed for; `port` is the gateway's own."""
+    names: set[str] = set()
+    for one in _each(merged):
+        is_right = one.place not in merged.wrong_upstreams
+        has_name = is_right or merged.origins[one.key("name")] != "default"
+        if has_name and one.name in names:
+            one.fault("name", f"another upstream is called {one.name} already; names must differ")
+        names.add(one.name)
+        if is_right:
+            _check_address(one, port)
+            _check_credential(one)
+            _check_models(one)
+
+
+def warn(merged: Merged, project: Path | None) -> None:
+    """Say which credentials go where, where that could surprise; `project` is the file of one."""
+    for one in _each(merged):
+        where = merged.place(one.key("url"))
+        told = credential_warning(
+            one.name,
+            one.settings_of_credential(),
+            kind=one.kind,
+            url=one.get("url"),
+            reference=one.get("credential"),
+            patterns=tuple(one.merged.table("upstream", one.place, "models")),
+            is_meant=not merged.is_filled_in(one.key("credential")),
+            where=where,
+            of_project=project is not None and where.startswith(str(project)),
+        )
+        if told is not None:
+            merged.warnings.append(told)
+
+
+def settings(merged: Merged) -> tuple[UpstreamSettings, ...]:
+    """All upstreams, once nothing is wrong with them."""
+    return tuple(_settings(one) for one in _each(merged))
+
+
+class _One:
+    """One upstream of a configuration."""
+
+    def __init__(self, merged: Merged, place: int) -> None:
+        self.merged = merged
+        self.place = place
+
+    def key(self, *names: str) -> tuple[str | int, ...]:
+        return ("upstream", self.place, *names)
+
+    def get(self, *names: str) -> Any:
+        return self.merged.values.get(self.key(*names))
+
+    def fill(self, name: str, value: object, origin: str = "default") -> None:
+        self.merged.fill(self.key(name), value, origin)
+
+    def fault(self, name: str, what: str) -> None:
+        self.merged.fault(self.key(name), what)
+
+    @property
+    def name(self) -> str:
+        return str(self.get("name"))
+
+    @property
+    def kind(self) -> UpstreamKind:
+        return UpstreamKind(self.get("kind"))
+
+    @property
+    def preset(self) -> Preset | None:
+        return PRESETS.get(self.get("preset"))
+
+    def settings_of_credential(self) -> Credential:
+        # Only a reference has one, and where it led to may read like one of the words.
+        return Credential(self.get("auth") or self.get("credential") or Credential.NONE)
+
+
+def _each(merged: Merged) -> Iterator[_One]:
+    return (_One(merged, place) for place in range(len(merged.upstreams)))
+
+
+def _complete_address(one: _One) -> None:
+    preset, region = one.preset, one.get("region")
+    if preset is not None and preset.url is not None:
+        one.fill("url", preset.url, f"preset {preset.name}")
+    elif one.kind is UpstreamKind.ANTHROPIC and preset is None:
+        one.fill("url", _PLAIN["url",])
+    elif one.kind in _CLOUDS and region is not None:
+        try:
+            one.fill("url", cloud_url(one.kind, region))
+        except ValueError as error:
+            one.fault("region", str(error))
+            one.merged.wrong_upstreams.add(one.place)
+
+
+def _complete_credential(one: _One, *, passes_through: bool) -> None:
+    preset, credential, auth = one.preset, one.get("credential"), one.get("auth")
+    if credential is None and auth is None:
+        if preset is not None and preset.credential is not None:
+            one.fill("credential", preset.credential, f"preset {preset.name}")
+        elif one.kind in _CLOUDS:
+            one.fill("auth", Credential.VENDOR.value)
+        else:
+            word = Credential.PASS_THROUGH if passes_through else Credential.NONE
+            one.fill("credential", word.value)
+        credential = one.get("credential")
+    if credential is not None and is_reference(credential):
+        if preset is not None and preset.auth not in (None, Credential.VENDOR):
+            one.fill("auth", preset.auth, f"preset {preset.name}")
+        is_anthropic = one.kind is UpstreamKind.ANTHROPIC
+        one.fill("auth", (Credential.API_KEY if is_anthropic else Credential.BEARER).value)
+
+
+def _check_address(one: _One, port: int) -> None:
+    if one.kind in _CLOUDS and one.get("region") is None:
+        example = _EXAMPLE_REGIONS[one.kind]
+        one.fault("region", f'kind {one.kind} needs one, such as region = "{example}"')
+    if one.kind is UpstreamKind.VERTEX and one.get("project") is None:
+        one.fault("project", 'kind vertex needs one, such as project = "my-project-123"')
+    url = one.get("url")
+    if url is not None:
+        target = urlsplit(url)
+        its_port = target.port or (443 if target.scheme == "https" else 80)
+        if its_port == port and is_loopback(target.hostname or ""):
+            one.fault("url", "is the gateway's own address: it would call itself")
+    elif one.kind not in _CLOUDS:
+        preset = one.preset
+        example = "https://api.openai.com/v1" if preset is None else preset.url_example
+        whose = f"kind {one.kind}" if preset is None else f"preset {preset.name}"
+        one.fault("url", f'{whose} needs one, such as url = "{example}"')
+    ca_file = one.get("ca_file")
+    if ca_file is not None and not is_file(Path(ca_file)):
+        one.fault("ca_file", f"there is no file {ca_file}")
+
+
+def _check_credential(one: _One) -> None:
+    credential, auth = one.get("credential"), one.get("auth")
+    if auth == Credential.VENDOR:
+        if one.kind not in _CLOUDS:
+            one.fault("auth", "only kinds bedrock and vertex have a vendor's library that finds it")
+        elif credential is not None:
+            one.fault("auth", "vendor finds the credential itself: leave credential out")
+    elif auth is not None and (credential is None or not is_reference(credential)):
+        one.fault("auth", "says how a key is sent, and credential names none")
+    elif credential == Credential.PASS_THROUGH and one.kind in _CLOUDS:
+        one.fault("credential", "what clients send is of no use to a cloud: leave credential out")
+
+
+def _check_models(one: _One) -> None:
+    models = one.merged.table("upstream", one.place, "models")
+    if one.kind in _OPENAI and not models:
+        one.fault(
+            "models",
+            "nothing would ever be sent here: say which models it stands in for, such as"
+            ' models = { "claude-*" = "gpt-5.5" }',
+        )
+    serves_claude_alone = one.kind in _CLOUDS or (
+        one.kind is UpstreamKind.ANTHROPIC
+        and urlsplit(one.get("url") or "").hostname == ANTHROPIC_HOST
+    )
+    for pattern, model in models.items():
+        if serves_claude_alone and "claude" not in model.lower() and not model.startswith("arn:"):
+            one.merged.fault(
+                one.key("models", pattern),
+                f"{model} is no Claude model, and nothing else is served there; it needs an"
+                " upstream of another kind",
+            )
+
+
+def _settings(one: _One) -> UpstreamSettings:
+    merged, place = one.merged, one.place
+    credential = one.settings_of_credential()
+    # In the order of writing: the first pattern that fits a model wins.
+    patterns = dict.fromkeys(
+        str(key[3]) for key in merged.values if key[:3] == one.key("model_limits")
+    )
+    return UpstreamSettings(
+        name=one.name,
+        url=one.get("url"),
+        kind=one.kind,
+        credential=credential,
+        secret=(
+            one.get("credential") if credential in (Credential.API_KEY, Credential.BEARER) else None
+        ),
+        models=merged.table("upstream", place, "models"),
+        proxy=one.get("proxy"),
+        ca_file=one.get("ca_file"),
+        limits=KnownLimits(**merged.table("upstream", place, "limits")),
+        model_limits={
+            pattern: KnownLimits(**merged.table("upstream", place, "model_limits", pattern))
+            for pattern in patterns
+        },
+        region=one.get("region"),
+        project=one.get("project"),
+        headers=merged.table("upstream", place, "headers"),
+    )

@@ -1,0 +1,74 @@
+"""Speak to an upstream in Anthropic's own dialect: the vendor, a bridge, a proxy.
+
+Laws: (1) a message that needs no change is passed on as the same object; (2) of a body, at most the
+name of the model is changed; (3) answers are passed on as they come.
+Not here: which model is asked for (gateway/).
+"""
+
+from __future__ import annotations
+
+from jackline.providers.sent_body import plain, with_model
+from jackline.providers.sent_headers import own_headers, with_own, without, without_credentials
+from jackline.providers.settings import Credential, UpstreamSettings
+from jackline.upstream.origin import Origin
+from jackline.upstream.port import Ear, Headers, Message
+
+_PACKED = frozenset({b"content-encoding"})
+
+
+class AnthropicProvider:
+    """One upstream that takes Anthropic's requests as they are."""
+
+    def __init__(self, settings: UpstreamSettings, origin: Origin) -> None:
+        self._origin = origin
+        self._passes_through = settings.credential is Credential.PASS_THROUGH
+        self._own = own_headers(settings)
+        self._changes_nothing = self._passes_through and not self._own
+
+    @property
+    def origin(self) -> Origin:
+        """Where it is."""
+        return self._origin
+
+    @property
+    def is_ready(self) -> bool:
+        """Always: what rendering needs is in the settings."""
+        return True
+
+    async def prepare(self) -> None:
+        """Nothing is needed."""
+
+    def render(self, message: Message, model: str) -> Message:
+        """The message with this upstream's credential and name of the model."""
+        # The usual case: the client's own credential, and the model that it asks for.
+        if self._changes_nothing and message.body.startswith(b'{"model":"%b"' % model.encode()):
+            return message
+        headers = message.headers
+        if not self._passes_through:
+            headers = without_credentials(headers)
+        if self._own:
+            headers = with_own(headers, self._own)
+        body = message.body
+        if body and model:
+            packed = _is_packed(headers)
+            readable = plain(message) if packed else body
+            asked = with_model(readable, model)
+            if asked is not readable:
+                body = asked
+                headers = without(headers, _PACKED) if packed else headers
+        if headers is message.headers:
+            # Nothing was changed, or the model in a body alone: the lines are still right.
+            return message if body is message.body else message._replace(body=body)
+        return Message(message.method, message.target, headers, body)
+
+    def listen(self, ear: Ear, message: Message, model: str) -> Ear:  # noqa: ARG002 -- the protocol
+        """The ear itself: nothing has to be translated."""
+        return ear
+
+    def native_error(self, status: int, body: bytes) -> bytes:  # noqa: ARG002 -- the protocol
+        """The error as it came: it is in Anthropic's shape."""
+        return body
+
+
+def _is_packed(headers: Headers) -> bool:
+    return any(name.lower() in _PACKED for name, _ in headers)

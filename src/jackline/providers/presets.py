@@ -1,0 +1,163 @@
+"""The upstreams that many people have, as data: what their settings would say anyway.
+
+Laws: (1) a preset only fills in what its user has not written; (2) none maps a model to another
+one: an answer of lesser or other quality is never given unasked; (3) none holds a credential, and
+only Anthropic's own address has the client's passed through.
+Not here: reading files (config/), how each kind is spoken to (the other files here).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from jackline.providers.settings import UpstreamKind
+
+ANTHROPIC_HOST = "api.anthropic.com"
+OPENAI_HOST = "api.openai.com"
+_REGION = re.compile(r"[a-z0-9-]{1,40}")
+# Vertex has Claude in places that are larger than a region, each with a host of its own.
+_MULTI_REGIONS = ("us", "eu")
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """What is known beforehand of one sort of upstream.
+
+    `url` is its usual address, or None where each user has another one, which `url_example` shows.
+    `credential` is the reference that its own documentation suggests, or a word such as `none`.
+    """
+
+    name: str
+    kind: UpstreamKind
+    about: str
+    url: str | None = None
+    url_example: str = ""
+    credential: str | None = None
+    auth: str | None = None
+
+
+_ALL = (
+    Preset(
+        "anthropic",
+        UpstreamKind.ANTHROPIC,
+        "Anthropic's own API, with the client's key or subscription.",
+        url=f"https://{ANTHROPIC_HOST}",
+        credential="pass-through",
+    ),
+    Preset(
+        "bedrock",
+        UpstreamKind.BEDROCK,
+        "Claude on Amazon Bedrock, by AWS's own credentials; needs a region.",
+        auth="vendor",
+    ),
+    Preset(
+        "vertex",
+        UpstreamKind.VERTEX,
+        "Claude on Google's Vertex AI, by Google's own credentials; needs a region and a project.",
+        auth="vendor",
+    ),
+    Preset(
+        "openai",
+        UpstreamKind.OPENAI_RESPONSES,
+        "OpenAI's models by its Responses API.",
+        url=f"https://{OPENAI_HOST}/v1",
+        credential="env:OPENAI_API_KEY",
+        auth="bearer",
+    ),
+    Preset(
+        "openai-chat",
+        UpstreamKind.OPENAI_CHAT,
+        "OpenAI's models by its older Chat Completions API.",
+        url=f"https://{OPENAI_HOST}/v1",
+        credential="env:OPENAI_API_KEY",
+        auth="bearer",
+    ),
+    Preset(
+        "azure-openai",
+        UpstreamKind.OPENAI_CHAT,
+        "OpenAI's models in an Azure resource; models are named by their deployments.",
+        url_example="https://RESOURCE.openai.azure.com/openai/v1",
+        credential="env:AZURE_OPENAI_API_KEY",
+        auth="bearer",
+    ),
+    Preset(
+        "openrouter",
+        UpstreamKind.ANTHROPIC,
+        "OpenRouter in Anthropic's format: Claude from whichever host has it.",
+        url="https://openrouter.ai/api",
+        credential="env:OPENROUTER_API_KEY",
+        auth="bearer",
+    ),
+    Preset(
+        "openrouter-chat",
+        UpstreamKind.OPENAI_CHAT,
+        "OpenRouter in OpenAI's format: models of all families.",
+        url="https://openrouter.ai/api/v1",
+        credential="env:OPENROUTER_API_KEY",
+        auth="bearer",
+    ),
+    Preset(
+        "copilot-bridge",
+        UpstreamKind.ANTHROPIC,
+        "A bridge to GitHub Copilot on this machine that speaks Anthropic's format.",
+        url="http://127.0.0.1:4141",
+        credential="none",
+    ),
+    Preset(
+        "litellm",
+        UpstreamKind.ANTHROPIC,
+        "A LiteLLM proxy, by its Anthropic-format door.",
+        url="http://127.0.0.1:4000",
+        credential="env:LITELLM_API_KEY",
+        auth="bearer",
+    ),
+    Preset(
+        "ollama",
+        UpstreamKind.OPENAI_CHAT,
+        "Models that Ollama runs on this machine.",
+        url="http://127.0.0.1:11434/v1",
+        credential="none",
+    ),
+    Preset(
+        "llama-cpp",
+        UpstreamKind.OPENAI_CHAT,
+        "The model that a llama.cpp server runs on this machine.",
+        url="http://127.0.0.1:8080/v1",
+        credential="none",
+    ),
+    Preset(
+        "vllm",
+        UpstreamKind.OPENAI_CHAT,
+        "The models that a vLLM server runs.",
+        url="http://127.0.0.1:8000/v1",
+        credential="none",
+    ),
+)
+
+PRESETS = {preset.name: preset for preset in _ALL}
+
+
+def cloud_url(kind: UpstreamKind, region: str) -> str:
+    """Where a cloud answers for this region; ValueError when no region is called so."""
+    if not _REGION.fullmatch(region):
+        raise ValueError("is no name of a region")
+    if kind is UpstreamKind.BEDROCK:
+        domain = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
+        return f"https://bedrock-runtime.{region}.{domain}"
+    if kind is UpstreamKind.VERTEX:
+        if region == "global":
+            return "https://aiplatform.googleapis.com"
+        if region in _MULTI_REGIONS:
+            return f"https://aiplatform.{region}.rep.googleapis.com"
+        return f"https://{region}-aiplatform.googleapis.com"
+    raise ValueError("has no regions")
+
+
+def own_host(kind: UpstreamKind) -> str | None:
+    """The host to which clients that speak this dialect send their credentials anyway."""
+    if kind is UpstreamKind.ANTHROPIC:
+        return ANTHROPIC_HOST
+    if kind in (UpstreamKind.OPENAI_CHAT, UpstreamKind.OPENAI_RESPONSES):
+        return OPENAI_HOST
+    return None

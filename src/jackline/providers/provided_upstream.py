@@ -1,0 +1,162 @@
+"""Send attempts to upstreams of any kind: the port that the carrier knows.
+
+Laws: (1) those of `upstream/port.py`; (2) what an upstream cannot carry is told to the ear as a
+rejection of its own, so that the call goes elsewhere and is judged like any other; (3) an upstream
+that has to fetch credentials first delays only its own attempts.
+Not here: how each kind renders (the other files of this folder), HTTP (upstream/).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+
+from jackline.errors import InternalError, JacklineError
+from jackline.providers.provider import CannotCarryError, Provider
+from jackline.upstream.http_upstream import HttpUpstream
+from jackline.upstream.port import Attempt, Ear, Message
+
+# Lanes that are no models: their bodies stay as they are.
+SIDE_LANES = frozenset(("count_tokens", "models", "relay"))
+_JSON = ((b"content-type", b"application/json"),)
+
+
+class ProvidedUpstream:
+    """All upstreams of a gateway."""
+
+    def __init__(self, providers: Mapping[str, Provider]) -> None:
+        self._providers = dict(providers)
+        self.http = HttpUpstream({name: each.origin for name, each in providers.items()})
+
+    def use(self, name: str, provider: Provider) -> None:
+        """Speak to this upstream from now on under that name; what is under way goes on."""
+        self._providers[name] = provider
+        self.http.use(name, provider.origin)
+
+    def provider(self, lane: str) -> Provider | None:
+        """Who speaks for a lane's upstream."""
+        return self._providers.get(lane.partition("/")[0])
+
+    def native_error(self, lane: str, status: int, body: bytes) -> bytes:
+        """An error that came on a lane, in Anthropic's shape."""
+        provider = self.provider(lane)
+        return body if provider is None else provider.native_error(status, body)
+
+    async def close(self) -> None:
+        """Break off whatever goes on."""
+        await self.http.close()
+
+    def start(self, message: Message, lane: str, ear: Ear) -> Attempt:
+        """Begin one attempt on the upstream that the lane's name begins with."""
+        name, _, rest = lane.partition("/")
+        provider = self._providers.get(name)
+        if provider is None:
+            raise InternalError(f"Lane {lane} belongs to no configured upstream.")
+        model = rest.rpartition("#")[0] or rest
+        if model in SIDE_LANES:
+            model = ""
+        if provider.is_ready:
+            return self.send_rendered(provider, message, lane, model, ear)
+        return _Preparing(self, provider, message, lane, model, ear)
+
+    def send_rendered(
+        self, provider: Provider, message: Message, lane: str, model: str, ear: Ear
+    ) -> Attempt:
+        """Render for a provider that is ready, and send."""
+        try:
+            rendered = provider.render(message, model)
+        except CannotCarryError as error:
+            return _Told(lane, str(error), ear)
+        return self.http.start(rendered, lane, provider.listen(ear, message, model))
+
+
+class _Told:
+    """An attempt that ends before it begins: the upstream cannot carry the request."""
+
+    def __init__(self, lane: str, why: str, ear: Ear) -> None:
+        self._ear: Ear | None = ear
+        words = f"model: {lane.partition('#')[0]} cannot be asked for this: {why}"
+        error = {"type": "error", "error": {"type": "not_found_error", "message": words}}
+        asyncio.get_running_loop().call_soon(self._tell, json.dumps(error).encode())
+
+    def _tell(self, body: bytes) -> None:
+        # After each word the ear may have hung up.
+        if self._ear is not None:
+            self._ear.began(404, _JSON)
+        if self._ear is not None:
+            self._ear.heard(body)
+        if self._ear is not None:
+            self._ear.ended()
+
+    def hang_up(self) -> None:
+        """Nothing more is heard."""
+        self._ear = None
+
+    def pause(self) -> None:
+        """There is nothing to read."""
+
+    def resume(self) -> None:
+        """There is nothing to read."""
+
+
+class _Preparing:
+    """An attempt whose upstream fetches its credentials first."""
+
+    def __init__(
+        self,
+        upstream: ProvidedUpstream,
+        provider: Provider,
+        message: Message,
+        lane: str,
+        model: str,
+        ear: Ear,
+    ) -> None:
+        self._attempt: Attempt | None = None
+        self._ear: Ear | None = ear
+        self._paused = False
+        self._task = asyncio.get_running_loop().create_task(
+            self._prepare(upstream, provider, message, lane, model)
+        )
+
+    async def _prepare(
+        self,
+        upstream: ProvidedUpstream,
+        provider: Provider,
+        message: Message,
+        lane: str,
+        model: str,
+    ) -> None:
+        try:
+            await provider.prepare()
+        except OSError as error:
+            if self._ear is not None:
+                self._ear.broke(error)
+            return
+        except JacklineError as error:
+            if self._ear is not None:
+                self._attempt = _Told(lane, error.message, self._ear)
+            return
+        if self._ear is not None:
+            self._attempt = upstream.send_rendered(provider, message, lane, model, self._ear)
+            if self._paused:
+                self._attempt.pause()
+
+    def hang_up(self) -> None:
+        """Drop it."""
+        self._ear = None
+        self._task.cancel()
+        if self._attempt is not None:
+            self._attempt.hang_up()
+
+    def pause(self) -> None:
+        """Stop reading."""
+        self._paused = True
+        if self._attempt is not None:
+            self._attempt.pause()
+
+    def resume(self) -> None:
+        """Go on reading."""
+        self._paused = False
+        if self._attempt is not None:
+            self._attempt.resume()

@@ -1,0 +1,106 @@
+"""Write the headers that an upstream is to get in place of those that the client sent.
+
+Laws: (1) unless credentials are passed through, nothing by which the client shows who it is leaves;
+(2) an upstream's own headers win over the client's; (3) no secret in an error or `repr`.
+Not here: bodies (sent_body.py), hop-by-hop headers and lengths (upstream/).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from jackline.errors import UsageError
+from jackline.providers.settings import Credential, UpstreamSettings
+from jackline.upstream.port import Headers
+
+_CLIENTS_OWN = frozenset(
+    {
+        b"x-api-key",
+        b"authorization",
+        b"cookie",
+        b"api-key",
+        b"x-goog-api-key",
+        b"anthropic-dangerous-direct-browser-access",
+    }
+)
+BETA = b"anthropic-beta"
+# Says that the credential is a login's token; with any other credential the vendor refuses it.
+_BETA_OF_LOGINS = b"oauth-2025-04-20"
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
+
+
+def without_credentials(headers: Headers) -> list[tuple[bytes, bytes]]:
+    """The headers but those that say who the client is."""
+    kept = []
+    for name, value in headers:
+        plain = name.lower()
+        if plain in _CLIENTS_OWN:
+            continue
+        if plain == BETA and _BETA_OF_LOGINS in value:
+            betas = [beta for beta in _listed(value) if beta != _BETA_OF_LOGINS]
+            if not betas:
+                continue
+            kept.append((name, b",".join(betas)))
+        else:
+            kept.append((name, value))
+    return kept
+
+
+def betas_of(headers: Headers) -> list[str]:
+    """What `anthropic-beta` names, in its order."""
+    betas = [b for name, value in headers if name.lower() == BETA for b in _listed(value)]
+    return list(dict.fromkeys(beta.decode("latin-1") for beta in betas))
+
+
+def without(headers: Headers, names: frozenset[bytes]) -> list[tuple[bytes, bytes]]:
+    """The headers but those with these names, which are given in lower case."""
+    return [(name, value) for name, value in headers if name.lower() not in names]
+
+
+def with_own(headers: Headers, own: Headers) -> list[tuple[bytes, bytes]]:
+    """The headers with an upstream's own ones in place of those with the same names."""
+    return [*without(headers, frozenset(name.lower() for name, _ in own)), *own]
+
+
+def own_headers(settings: UpstreamSettings) -> list[tuple[bytes, bytes]]:
+    """The upstream's credential and whatever else its user wants sent along."""
+    own = []
+    if settings.credential in (Credential.API_KEY, Credential.BEARER):
+        secret = _usable_secret(settings)
+        if settings.credential is Credential.API_KEY:
+            own.append((b"x-api-key", secret))
+        else:
+            own.append((b"Authorization", b"Bearer " + secret))
+    return with_own(own, given_headers(settings))
+
+
+def given_headers(settings: UpstreamSettings) -> list[tuple[bytes, bytes]]:
+    """The headers that the settings name, as they go on the wire."""
+    for name, value in settings.headers.items():
+        if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
+            raise UsageError(
+                f"Upstream {settings.name} has a header that cannot be sent.",
+                next="Look at its headers: names are plain words, values plain text on one line.",
+            )
+    return [(name.encode(), value.encode()) for name, value in settings.headers.items()]
+
+
+def _usable_secret(settings: UpstreamSettings) -> bytes:
+    secret = (settings.secret or "").strip()
+    if not secret:
+        raise UsageError(
+            f"Upstream {settings.name} needs a credential of its own and has none.",
+            next="Name where its key stands, or let the client's own pass through.",
+        )
+    if not _VALUE.fullmatch(secret):
+        raise UsageError(
+            f"The credential of upstream {settings.name} holds letters that no header can carry.",
+            next="Look at where it is kept: it should be one line of plain letters.",
+        )
+    return secret.encode()
+
+
+def _listed(value: bytes) -> Iterable[bytes]:
+    return (word for word in (part.strip() for part in value.split(b",")) if word)

@@ -1,0 +1,213 @@
+"""Where calls go when there is more than one place for them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from jackline.errors import BadArgumentError
+from jackline.gateway.choosing import Chooser, HandOrder
+from jackline.gateway.hand_orders import HandOrders
+from jackline.gateway.identity import Client, Identity
+from jackline.gateway.settings import GatewaySettings
+from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
+from jackline.testing import Step
+from tests.gateway.desk_world import MODEL, THROTTLED, World, play, wall
+
+FIRST = UpstreamSettings("first", "https://first.example")
+SECOND = UpstreamSettings(
+    "second",
+    "https://second.example",
+    credential=Credential.API_KEY,
+    secret="sk-two",  # noqa: S106
+)
+CHEAPER = UpstreamSettings(
+    "cheaper",
+    "https://cheaper.example",
+    credential=Credential.NONE,
+    models={"claude-opus-*": "claude-haiku-4-5"},
+)
+GPT = UpstreamSettings(
+    "gpt",
+    "https://gpt.example",
+    kind=UpstreamKind.OPENAI_CHAT,
+    credential=Credential.NONE,
+    models={"claude-*": "gpt-5.5"},
+)
+ME = Identity("s1", None, None, None, Client(True, True))
+BROKEN = Step(status=500, body=b"{}", after=0.2)
+REFUSED = Step(breaks=ConnectionRefusedError(111, "Connection refused"), after=0.1)
+
+
+def settings(*upstreams: UpstreamSettings, never: tuple[str, ...] = ()) -> GatewaySettings:
+    return replace(GatewaySettings(), upstreams=upstreams, never_degrade=never)
+
+
+def ladder(chooser: Chooser, model: str = MODEL, who: Identity = ME) -> list[tuple[str, str, bool]]:
+    return [(u.name, name, degrades) for u, name, degrades in chooser.ladder(model, who, 0.0)]
+
+
+def test_the_same_model_elsewhere_comes_before_another_model() -> None:
+    chooser = Chooser()
+    chooser.use([CHEAPER, FIRST, GPT, SECOND])
+    assert ladder(chooser) == [
+        ("first", MODEL, False),
+        ("second", MODEL, False),
+        ("cheaper", "claude-haiku-4-5", True),
+        ("gpt", "gpt-5.5", True),
+    ]
+
+
+def test_a_foreign_family_is_asked_only_for_what_the_user_has_mapped() -> None:
+    chooser = Chooser()
+    chooser.use([FIRST, replace(GPT, models={"claude-sonnet-*": "gpt-5.5"})])
+    assert ladder(chooser) == [("first", MODEL, False)]
+    chooser.use([replace(GPT, models={})])
+    assert ladder(chooser) == [("gpt", MODEL, False)], (
+        "it may say itself that it knows no such model"
+    )
+
+
+def test_a_clouds_own_name_of_the_same_model_is_the_same_model() -> None:
+    bedrock = UpstreamSettings(
+        "aws", kind=UpstreamKind.BEDROCK, models={"claude-opus-4-8": f"us.anthropic.{MODEL}-v1:0"}
+    )
+    chooser = Chooser()
+    chooser.use([FIRST, bedrock])
+    assert ladder(chooser)[1] == ("aws", f"us.anthropic.{MODEL}-v1:0", False)
+
+
+@pytest.mark.parametrize("mark", ["claude-opus-*", "tag:careful", "agent:review-*"])
+def test_what_is_marked_is_never_degraded(mark: str) -> None:
+    chooser = Chooser()
+    chooser.use([FIRST, SECOND, GPT], [mark])
+    marked = replace(ME, tag="careful", agent="review-7")
+    assert [name for name, _, _ in ladder(chooser, who=marked)] == ["first", "second"]
+    other = ladder(chooser, model="claude-sonnet-4-6")
+    assert ("gpt", "gpt-5.5", True) in other
+
+
+def test_an_order_by_hand_comes_first_for_what_it_names_until_it_ends() -> None:
+    chooser = Chooser()
+    chooser.use([FIRST, SECOND, GPT])
+    chooser.orders = (HandOrder("gpt", model="claude-opus-*", session="s1", until=10.0),)
+    assert ladder(chooser)[0] == ("gpt", "gpt-5.5", False)
+    assert ladder(chooser, model="claude-sonnet-4-6")[0][0] == "first"
+    assert ladder(chooser, who=replace(ME, session="s2"))[0][0] == "first"
+    assert chooser.ladder(MODEL, ME, 11.0)[0].upstream.name == "first"
+
+
+def test_an_outage_moves_calls_to_the_same_model_elsewhere_unseen() -> None:
+    async def scene(world: World) -> None:
+        clients = [world.ask(agent=f"a{n}") for n in range(12)]
+        await world.until_over(*clients, longest=60)
+        assert {client.status for client in clients} == {200}
+        assert {client.headers["x-jackline-lane"] for client in clients} == {f"second/{MODEL}"}
+
+    world = play({"first": [BROKEN]}, scene, settings(FIRST, SECOND, GPT))
+    assert not any(lane.startswith("gpt/") for lane in world.asked()), "no need for another model"
+
+
+def test_another_family_is_the_last_resort_and_is_visible() -> None:
+    async def scene(world: World) -> None:
+        client = world.ask()
+        await world.until_over(client, longest=120)
+        assert client.status == 200
+        assert client.headers["x-jackline-lane"] == "gpt/gpt-5.5"
+
+    world = play({"first": [BROKEN], "second": [REFUSED]}, scene, settings(FIRST, SECOND, GPT))
+    assert world.ended[0].lane.startswith("gpt/gpt-5.5#")
+
+
+def test_a_throttle_is_no_reason_for_another_model() -> None:
+    async def scene(world: World) -> None:
+        client = world.ask()
+        await world.until_over(client, longest=120)
+        assert client.headers["x-jackline-lane"] == f"first/{MODEL}"
+
+    play({"first": [THROTTLED, THROTTLED, Step()]}, scene, settings(FIRST, GPT))
+
+
+def test_never_degraded_means_waiting_instead() -> None:
+    async def scene(world: World) -> None:
+        client = world.ask()
+        await world.until_over(client, longest=300)
+        assert client.headers.get("x-jackline-lane") == f"first/{MODEL}"
+        assert client.status == 200
+
+    broken_for_a_while = [BROKEN] * 8
+    world = play(
+        {"first": [*broken_for_a_while, Step()]}, scene, settings(FIRST, GPT, never=(MODEL,))
+    )
+    assert set(world.asked()) == {f"first/{MODEL}"}
+
+
+def test_a_wall_at_one_upstream_is_none_at_another() -> None:
+    async def scene(world: World) -> None:
+        clients = [world.ask(agent=f"a{n}") for n in range(4)]
+        await world.until_over(*clients, longest=60)
+        assert {client.status for client in clients} == {200}
+
+    play({"first": [wall(5 * 3600)]}, scene, settings(FIRST, SECOND))
+
+
+def test_an_order_moves_calls_that_wait_already_and_survives_a_restart() -> None:
+    kept: list[bytes] = []
+
+    async def scene(world: World) -> None:
+        orders = HandOrders(world.desk, kept.append)
+        client = world.ask()
+        await world.pass_time(30)
+        assert not client.over
+        orders.use({"upstream": "gpt", "seconds": 3600})
+        await world.until_over(client, longest=5)
+        # It was held already: only the lane of its end tells where it came from.
+        assert world.ended[0].lane.startswith("gpt/")
+        again = HandOrders(world.desk, kept.append)
+        orders.back({})
+        assert not world.desk.chooser.orders
+        again.recall(kept[0])
+        assert [order.upstream for order in world.desk.chooser.orders] == ["gpt"]
+        await world.pass_time(3700)
+        again.recall(kept[0])
+        assert not world.desk.chooser.orders, "it has ended"
+
+    play({"first": [THROTTLED]}, scene, settings(FIRST, GPT, never=("claude-nothing",)))
+    assert json.loads(kept[0])[0]["upstream"] == "gpt"
+
+
+def test_orders_that_make_no_sense_change_nothing() -> None:
+    async def scene(world: World) -> None:
+        orders = HandOrders(world.desk, lambda _: None)
+        for bad in ({"upstream": "none"}, {}, {"upstream": "gpt", "seconds": -1}):
+            with pytest.raises(BadArgumentError):
+                orders.use(bad)
+        with pytest.raises(BadArgumentError):
+            orders.pause({"lane": "nothing/*"})
+        orders.recall(b"not json")
+        orders.recall(b'[{"odd": 1}]')
+        assert not world.desk.chooser.orders
+
+    play({}, scene, settings(FIRST, GPT))
+
+
+def test_a_paused_lane_gets_nothing_until_it_is_resumed() -> None:
+    async def scene(world: World) -> None:
+        orders = HandOrders(world.desk, lambda _: None)
+        before = world.ask("one")
+        await world.until_over(before)
+        orders.pause({"lane": "first/*"})
+        client = world.ask("two")
+        await world.pass_time(10)
+        assert len(world.asked()) == 1
+        carried = world.desk.calls[0].carried
+        assert carried is not None
+        waiting = world.carrier.waiting(carried)
+        assert waiting is not None
+        assert "paused by hand" in waiting.why
+        orders.resume({"lane": f"first/{MODEL}"})
+        await world.until_over(client, longest=5)
+
+    play({}, scene, settings(FIRST))

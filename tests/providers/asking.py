@@ -1,0 +1,104 @@
+"""Ask a provider's rendering over a real loopback connection, and hear what its ear tells."""
+
+from __future__ import annotations
+
+import msgspec
+
+from jackline.providers.provider import Provider
+from jackline.upstream import Message
+from tests.upstream.loopback import Asking, Recorder, Server, Wire
+
+CLIENT = (
+    (b"Content-Type", b"application/json"),
+    (b"x-api-key", b"sk-ant-of-the-client"),
+    (b"Authorization", b"Bearer of-the-client"),
+    (b"Cookie", b"of=the-client"),
+    (b"anthropic-dangerous-direct-browser-access", b"true"),
+    (b"anthropic-version", b"2023-06-01"),
+    (b"anthropic-beta", b"oauth-2025-04-20,interleaved-thinking-2025-05-14"),
+)
+ASKED = (
+    b'{"model":"claude-opus-4-8","max_tokens":64,'
+    b'"messages":[{"role":"user","content":"Say hello."}]}'
+)
+STREAMED = ASKED[:-1] + b',"stream":true}'
+
+
+def call(body: bytes = ASKED, target: bytes = b"/v1/messages?beta=true") -> Message:
+    """What a client asks."""
+    return Message(b"POST", target, CLIENT, body)
+
+
+def names(message: Message) -> dict[str, str]:
+    """The headers by lower-case name; a header that comes twice fails the test."""
+    found: dict[str, str] = {}
+    for name, value in message.headers:
+        plain = name.decode().lower()
+        assert plain not in found
+        found[plain] = value.decode()
+    return found
+
+
+def decoded(body: bytes | bytearray) -> dict[str, object]:
+    found: dict[str, object] = msgspec.json.decode(body)
+    return found
+
+
+def answer(body: bytes, *headers: bytes, status: bytes = b"200 OK") -> bytes:
+    """A whole HTTP answer."""
+    lines = [b"HTTP/1.1 " + status, *headers, b"Content-Length: %d" % len(body)]
+    return b"\r\n".join(lines) + b"\r\n\r\n" + body
+
+
+def chunked(*pieces: bytes) -> bytes:
+    """Pieces in chunked coding, without the end."""
+    return b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces if piece)
+
+
+STREAM_HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n"
+
+
+class Spoken:
+    """One exchange: what the server got, and what the ear heard."""
+
+    def __init__(self, request: bytes, ear: Recorder) -> None:
+        self.request = request
+        self.ear = ear
+
+    @property
+    def request_line(self) -> bytes:
+        return self.request.partition(b"\r\n")[0]
+
+    @property
+    def request_body(self) -> bytes:
+        return self.request.partition(b"\r\n\r\n")[2]
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {n.decode().lower(): v.decode() for n, v in self.ear.headers}
+
+
+async def spoken(provider: Provider, message: Message, model: str, got: list[bytes]) -> Spoken:
+    """Render, send, listen, as the gateway does."""
+    if not provider.is_ready:
+        await provider.prepare()
+    ear = Recorder()
+    async with Asking(provider.origin) as upstream:
+        rendered = provider.render(message, model)
+        upstream.start(rendered, "a/model", provider.listen(ear, message, model))
+        await ear.last_word()
+    return Spoken(got[-1], ear)
+
+
+def saying(*pieces: bytes, got: list[bytes], cut: bool = False) -> Server:
+    """A server that writes down each request and says these pieces."""
+
+    async def handler(wire: Wire) -> None:
+        while request := await wire.request():
+            got.append(request)
+            await wire.say(*pieces)
+            if cut:
+                wire.close()
+                return
+
+    return Server(handler)
