@@ -15,6 +15,7 @@ from jackline.errors import BadConfigError
 from jackline.gateway.settings import GatewaySettings, StreamMode
 from jackline.journal.settings import JournalSettings
 from jackline.lanes import KnownLimits
+from jackline.providers.settings import Credential
 from tests.config.places import Machine
 
 
@@ -34,6 +35,7 @@ def test_a_file_sets_everything_it_can_set(machine: Machine) -> None:
     path = machine.write("""
 state = "kept"
 stream = "block"
+never_degrade = ["claude-opus-*", "tag:night", "agent:review-*"]
 
 [listen]
 host = "::1"
@@ -41,12 +43,20 @@ port = 9000
 
 [[upstream]]
 name = "team"
+preset = "litellm"
+kind = "anthropic"
 url = "https://gateway.example/prefix/"
+credential = "env:TEAM"
+auth = "bearer"
+region = "unused"
+project = "unused"
 proxy = "http://proxy.example:3128"
 ca_file = "ca.pem"
 limits = { requests_per_minute = 50, input_tokens_per_minute = 4e4, parallel = 9 }
 model_limits."claude-opus-*" = { output_tokens_per_minute = 8000, parallel = 2 }
 model_limits."*" = { parallel = 3 }
+models = { "claude-opus-*" = "team-large", "claude-*" = "team-small" }
+headers = { x-team = "blue", x-key = "env:TEAM" }
 
 [hold]
 quota = "30m"
@@ -79,9 +89,10 @@ size = "1GB"
 [log]
 level = "debug"
 """)
-    config = machine.load()
+    config = machine.load(TEAM="a-key")
     gateway = config.gateway
     assert (gateway.listen.host, gateway.listen.port) == ("::1", 9000)
+    assert gateway.never_degrade == ("claude-opus-*", "tag:night", "agent:review-*")
     assert gateway.stream is StreamMode.BLOCK
     upstream = gateway.upstream
     assert (upstream.name, upstream.url) == ("team", "https://gateway.example/prefix")
@@ -91,6 +102,14 @@ level = "debug"
         ("claude-opus-*", KnownLimits(None, None, 8000, 2)),
         ("*", KnownLimits(parallel=3)),
     ]
+    assert (upstream.credential, upstream.secret) == (Credential.BEARER, "a-key")
+    assert (upstream.region, upstream.project) == ("unused", "unused")
+    assert list(upstream.models.items()) == [
+        ("claude-opus-*", "team-large"),
+        ("claude-*", "team-small"),
+    ]
+    assert upstream.headers == {"x-team": "blue", "x-key": "a-key"}
+    assert "a-key" not in repr(config)
     hold = gateway.hold
     assert (hold.quota, hold.until_reset, hold.other) == (1800.0, True, 60.0)
     assert (hold.commit_after, hold.ping_every, hold.placeholder_every) == (5.0, 2.0, 3.0)
@@ -196,7 +215,9 @@ def test_every_plain_key_has_a_variable(machine: Machine) -> None:
         JACKLINE_JOURNAL_SIZE="1MB",
         JACKLINE_LOG_LEVEL="error",
         JACKLINE_LIMITS_DRAIN="5",
+        JACKLINE_NEVER_DEGRADE="claude-opus-*, tag:night",
     )
+    assert config.gateway.never_degrade == ("claude-opus-*", "tag:night")
     assert config.gateway.listen.host == "localhost"
     assert config.state_dir == machine.project / "here"
     assert config.gateway.stream is StreamMode.LIVE

@@ -29,10 +29,17 @@ NAMES = st.text(min_size=1, max_size=9)
     body=st.integers(0, 10**9),
     per_minute=st.floats(0.001, 1e9),
     patterns=st.lists(NAMES, max_size=3, unique=True),
+    models=st.dictionaries(NAMES | st.sampled_from(["url", "name"]), NAMES, max_size=4),
     tag=NAMES,
 )
 def test_what_is_shown_reads_back_as_the_same_settings(
-    machine: Machine, quota: int, body: int, per_minute: float, patterns: list[str], tag: str
+    machine: Machine,
+    quota: int,
+    body: int,
+    per_minute: float,
+    patterns: list[str],
+    models: dict[str, str],
+    tag: str,
 ) -> None:
     own = machine.load(
         flags={
@@ -40,6 +47,9 @@ def test_what_is_shown_reads_back_as_the_same_settings(
             "limits.body": body,
             "upstream.limits.requests_per_minute": per_minute,
             **{dotted(("upstream", "model_limits", one, "parallel")): 2 for one in patterns},
+            "upstream": "http://127.0.0.1:1",
+            **{dotted(("upstream", "models", one)): given for one, given in models.items()},
+            "never_degrade": [tag, *patterns],
             dotted(("caps", "tags", tag)): 3,
         }
     )
@@ -47,6 +57,7 @@ def test_what_is_shown_reads_back_as_the_same_settings(
     again = machine.load(JACKLINE_CONFIG=str(shown))
     assert again.gateway == own.gateway
     assert list(again.gateway.upstream.model_limits) == list(own.gateway.upstream.model_limits)
+    assert list(again.gateway.upstream.models) == list(own.gateway.upstream.models)
     assert (again.state_dir, again.journal) == (own.state_dir, own.journal)
 
 

@@ -10,7 +10,10 @@ SHELL = {
     "asyncio", "http", "os", "pathlib", "select", "signal", "socket", "subprocess", "sys",
     "threading", "time", "urllib", "jackline.clock",
 }  # fmt: skip
-PURE_DOORS = ("provider", "mind", "wire", "openai_responses", "conversation")
+PURE_DOORS = (
+    "provider", "mind", "wire", "openai_responses", "openai_chat", "clouds", "routes",
+    "conversation",
+)  # fmt: skip
 
 
 def imports_of(module: str) -> set[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -27,7 +27,8 @@ from jackline.dialects import RequestFacts, plain_body, read_request
 from jackline.events import Announce, CallEnded
 from jackline.gateway.answer_notes import noted
 from jackline.gateway.caller import Caller, caller_of
-from jackline.gateway.choosing import Chooser
+from jackline.gateway.choosing import Chooser, Rung
+from jackline.gateway.conversations import Conversations
 from jackline.gateway.counting import Counts
 from jackline.gateway.exchange import Exchange
 from jackline.gateway.identity import Identity
@@ -75,6 +76,7 @@ class Desk:
         self._announce = announce
         self._returning = Returning()
         self._work = RemainingWork()
+        self._conversations = Conversations()
         # Call ids are unique over restarts by their first part, and cheap by their second.
         self._id_prefix = f"jl_{secrets.token_hex(4)}"
         self._taken = 0
@@ -166,7 +168,10 @@ class Desk:
         book = self._lanes
         lanes: list[str] = []
         last: list[str] = []
-        for upstream, name, degrades in self.chooser.ladder(model, caller.identity, now):
+        rungs: Sequence[Rung] = self.chooser.ladder(model, caller.identity, now)
+        if len(rungs) > 1:
+            rungs = self._conversations.kept(caller.who, rungs, body, now)
+        for upstream, name, degrades in rungs:
             account = book.account(upstream, caller, body)
             (last if degrades else lanes).append(book.lane(upstream, name, account, now))
         return (tuple(lanes), tuple(last)) if lanes else (tuple(last), ())
@@ -211,10 +216,18 @@ class Desk:
         if event.session is not None and call.request.hold is not _SIDE_CALL_HOLD:
             agent = event.agent or _MAIN
             if event.outcome in ("answered", "shortened"):
+                if len(self.settings.upstreams) > 1:
+                    self._note_place(event, call.identity)
                 self._work.answered(event.at, event.session, agent, event.took - event.waited)
             else:
                 self._work.withdrawn(event.at, event.session, agent)
         self._announce(event)
+
+    def _note_place(self, event: CallEnded, identity: Identity) -> None:
+        if event.session is not None:
+            home = self.chooser.ladder(event.model, identity, event.at)[0].upstream.name
+            place = event.lane.partition("/")[0]
+            self._conversations.answered((event.session, event.agent), place, home, event.at)
 
     def in_native_words(self, refusal: Refusal) -> Refusal:
         """The refusal with an error of another dialect told in the client's."""

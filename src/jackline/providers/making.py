@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from jackline.errors import UsageError
 from jackline.providers.anthropic import AnthropicProvider
+from jackline.providers.openai import OpenAiProvider
 from jackline.providers.provider import Provider
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
 from jackline.upstream.origin import Origin
@@ -23,6 +24,9 @@ def provider_for(settings: UpstreamSettings, environ: Mapping[str, str]) -> Prov
     if settings.kind is UpstreamKind.ANTHROPIC:
         _refuse(settings, Credential.VENDOR, "name the key it shall use, or pass-through")
         return AnthropicProvider(settings, origin)
+    if settings.kind in (UpstreamKind.OPENAI_CHAT, UpstreamKind.OPENAI_RESPONSES):
+        _refuse(settings, Credential.VENDOR, "name the key it shall use, or none")
+        return OpenAiProvider(settings, origin)
     raise NotImplementedError
 
 

@@ -19,6 +19,13 @@ from jackline.upstream.port import Message
 # As dialects/anthropic_request.py argues: nothing has been opened before a first key, so that it is
 # one of the top-level object; its value is taken only when no backslash is in it.
 _FIRST_IS_MODEL = re.compile(rb'\{\s*"model"\s*:\s*"([^"\\]*)"')
+
+
+class _Stops(msgspec.Struct):
+    stop_sequences: list[str] | None = None
+
+
+_stops = msgspec.json.Decoder(_Stops)
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _text = msgspec.json.Decoder(str)
 _UNREADABLE = (msgspec.DecodeError, ValueError, RecursionError)
@@ -65,6 +72,14 @@ def raw(value: object) -> msgspec.Raw:
 def is_true(value: msgspec.Raw | None) -> bool:
     """Whether a member is there and true."""
     return value is not None and bytes(value) == b"true"
+
+
+def stop_sequences_of(body: bytes | bytearray) -> tuple[str, ...]:
+    """The words at which the answer shall stop."""
+    try:
+        return tuple(_stops.decode(body).stop_sequences or ())
+    except _UNREADABLE:
+        return ()
 
 
 def plain(message: Message) -> bytes | bytearray:

@@ -67,13 +67,23 @@ def with_own(headers: Headers, own: Headers) -> list[tuple[bytes, bytes]]:
 def own_headers(settings: UpstreamSettings) -> list[tuple[bytes, bytes]]:
     """The upstream's credential and whatever else its user wants sent along."""
     own = []
-    if settings.credential in (Credential.API_KEY, Credential.BEARER):
-        secret = _usable_secret(settings)
+    secret = own_secret(settings)
+    if secret is not None:
         if settings.credential is Credential.API_KEY:
             own.append((b"x-api-key", secret))
         else:
             own.append((b"Authorization", b"Bearer " + secret))
     return with_own(own, given_headers(settings))
+
+
+def bearer_of(headers: Headers) -> list[tuple[bytes, bytes]]:
+    """The client's credential, whichever way it was sent, as the other dialects want it."""
+    sent = {name.lower(): value for name, value in headers}
+    if b"authorization" in sent:
+        return [(b"Authorization", sent[b"authorization"])]
+    if b"x-api-key" in sent:
+        return [(b"Authorization", b"Bearer " + sent[b"x-api-key"])]
+    return []
 
 
 def given_headers(settings: UpstreamSettings) -> list[tuple[bytes, bytes]]:
@@ -87,7 +97,10 @@ def given_headers(settings: UpstreamSettings) -> list[tuple[bytes, bytes]]:
     return [(name.encode(), value.encode()) for name, value in settings.headers.items()]
 
 
-def _usable_secret(settings: UpstreamSettings) -> bytes:
+def own_secret(settings: UpstreamSettings) -> bytes | None:
+    """The key or token that the settings hold; None when they name another sort of credential."""
+    if settings.credential not in (Credential.API_KEY, Credential.BEARER):
+        return None
     secret = (settings.secret or "").strip()
     if not secret:
         raise UsageError(

@@ -15,7 +15,7 @@ from jackline.simulator.aws_event_stream import CONTENT_TYPE, frame
 from jackline.simulator.conversation import JsonObject
 from jackline.simulator.exchange import NO_HEADERS, Rejected
 from jackline.simulator.refusals import error_words
-from jackline.simulator.wire import AnthropicMessages, Answer, Message, Native, request_id
+from jackline.simulator.wire import Answer, AnthropicMessages, Message, Native, request_id
 
 _BUSY = "Bedrock is unable to process your request."
 _TOO_MANY = "please wait before trying again."

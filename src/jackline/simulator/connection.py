@@ -57,10 +57,7 @@ class Connection:
             await self._playing.settled()
             return await self._send(status, body)
         if request.method == "GET" and path.endswith("/models"):
-            found = listing(request.headers)
-            names = self._playing.settings.models
-            asked = Asked(path, request.headers, {}, 0, "", "", "", "", 0, 0)
-            return await self._run_errand(asked, found, found.dialect.models(names))
+            return await self._list_models(request)
         found = route(path) if request.method == "POST" else None
         if found is None:
             missing = error_body("not_found_error", "Not Found").encode()
@@ -79,6 +76,12 @@ class Connection:
         self._writer.write(response(status, headers, body))
         await self._writer.drain()
         return True
+
+    async def _list_models(self, request: HttpRequest) -> bool:
+        found = listing(request.headers)
+        asked = Asked(request.path, request.headers, {}, 0, "", "", "", "", 0, 0)
+        listed = found.dialect.models(self._playing.settings.models)
+        return await self._run_errand(asked, found, listed)
 
     async def _run_errand(self, asked: Asked, found: Route, body: bytes) -> bool:
         """Answer what is no model call; faults strike it like any other request."""

@@ -106,7 +106,7 @@ def _items(message: Message) -> Iterable[JsonObject]:
 def _item_events(index: int, item: JsonObject) -> Iterable[JsonObject]:
     """The start, the parts and the end of an output item."""
     spoken = item["type"] == "message"
-    empty = {"content": []} if spoken else {"arguments": ""}
+    empty: JsonObject = {"content": []} if spoken else {"arguments": ""}
     begun = {**item, **empty, "status": "in_progress"}
     place = {"item_id": item["id"], "output_index": index}
     yield {"type": "response.output_item.added", "output_index": index, "item": begun}

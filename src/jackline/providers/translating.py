@@ -1,0 +1,216 @@
+"""Hear an answer in another dialect, and tell it to the ear as Anthropic's.
+
+Laws: (1) errors are told as they came: status, headers and body; (2) an answer to a call that asked
+for a stream is told as a stream, any other whole; (3) a stream that was cut off gets no end; (4) an
+answer that cannot be understood breaks, and nothing of it is made up.
+Not here: the translations (dialects/).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from jackline.dialects import event_of
+from jackline.dialects.neutral.account import Translated
+from jackline.upstream.breaks import GarbledError
+from jackline.upstream.port import Ear, Headers
+
+_LARGEST_ANSWER = 64 * 1024 * 1024
+# What says how the foreign bytes were wrapped, and cookies of a house that the client never met.
+_NOT_PASSED_ON = frozenset({b"content-type", b"content-length", b"content-encoding", b"set-cookie"})
+_UNPACKED = {b"gzip": 31, b"x-gzip": 31, b"deflate": 15}
+EVENT_STREAM = b"text/event-stream"
+_JSON = b"application/json"
+NOTES = b"x-jackline-translated"
+_LONGEST_NOTES = 2000
+
+
+class Stream(Protocol):
+    """Bytes of a foreign stream in, bytes of Anthropic's stream out; never raises."""
+
+    def feed(self, data: bytes) -> bytes:
+        """Take the next bytes."""
+        ...
+
+    def end(self) -> bytes:
+        """The foreign stream has ended in order."""
+        ...
+
+
+class TranslatingEar:
+    """One answer; `notes` tell what of the request was changed or left out."""
+
+    __slots__ = (
+        "_body",
+        "_ear",
+        "_head",
+        "_notes",
+        "_open_stream",
+        "_passes",
+        "_spoiled",
+        "_stream",
+        "_unpack",
+        "_wants_stream",
+        "_whole",
+    )
+
+    def __init__(
+        self,
+        ear: Ear,
+        *,
+        wants_stream: bool,
+        whole: Callable[[bytes], Translated],
+        stream: Callable[[], Stream],
+        notes: tuple[str, ...] = (),
+    ) -> None:
+        self._ear = ear
+        self._wants_stream = wants_stream
+        self._whole = whole
+        self._open_stream = stream
+        self._notes = notes
+        self._passes = False
+        self._stream: Stream | None = None
+        self._unpack: zlib._Decompress | None = None
+        self._head: tuple[int, Headers] = (0, ())
+        self._body = bytearray()
+        self._spoiled: str | None = None
+
+    def began(self, status: int, headers: Headers) -> None:
+        """The head: of an error, a stream, or an answer that will come whole."""
+        if not 200 <= status < 300:
+            self._passes = True
+            self._ear.began(status, headers)
+            return
+        lowered = {name.lower(): value for name, value in headers}
+        packed = lowered.get(b"content-encoding", b"identity").strip().lower()
+        if packed in _UNPACKED:
+            self._unpack = zlib.decompressobj(_UNPACKED[packed])
+        elif packed != b"identity":
+            self._spoiled = "it is packed in a way that was not asked for"
+        self._head = status, headers
+        if lowered.get(b"content-type", b"").lower().startswith(EVENT_STREAM):
+            if not self._wants_stream:
+                self._spoiled = "a stream came where none was asked for"
+                return
+            self._stream = self._open_stream()
+            self._ear.began(status, self._told_headers(EVENT_STREAM))
+
+    def heard(self, data: bytes) -> None:
+        """Bytes of it."""
+        if self._passes:
+            self._ear.heard(data)
+            return
+        if self._spoiled is not None:
+            return
+        if self._unpack is not None:
+            try:
+                data = self._unpack.decompress(data)
+            except zlib.error:
+                self._spoiled = "it is not packed as it says"
+                return
+        if self._stream is not None:
+            self._tell(self._stream.feed(data))
+            return
+        self._body += data
+        if len(self._body) > _LARGEST_ANSWER:
+            self._spoiled = "it has no end"
+            self._body.clear()
+
+    def ended(self) -> None:
+        """The end of it, in order."""
+        if self._passes:
+            self._ear.ended()
+        elif self._spoiled is not None:
+            self._ear.broke(GarbledError(self._spoiled))
+        elif self._stream is not None:
+            self._tell(self._stream.end())
+            self._ear.ended()
+        else:
+            self._tell_whole(bytes(self._body))
+
+    def broke(self, error: OSError) -> None:
+        """The end of it, not in order."""
+        self._ear.broke(error)
+
+    def _tell(self, told: bytes) -> None:
+        if told:
+            self._ear.heard(told)
+
+    def _tell_whole(self, body: bytes) -> None:
+        translated = self._whole(body)
+        status, _ = self._head
+        if translated.is_error:
+            if not says_error(body):
+                self._ear.broke(GarbledError("it is no answer in the dialect of this upstream"))
+                return
+            # A success that says an error is judged by its own words, like any error.
+            self._ear.began(status, self._told_headers(_JSON))
+            self._ear.heard(body)
+        elif self._wants_stream:
+            self._ear.began(status, self._told_headers(EVENT_STREAM))
+            self._ear.heard(as_stream(translated.body))
+        else:
+            self._ear.began(status, self._told_headers(_JSON))
+            self._ear.heard(translated.body)
+        self._ear.ended()
+
+    def _told_headers(self, content_type: bytes) -> Headers:
+        kept = [(n, v) for n, v in self._head[1] if n.lower() not in _NOT_PASSED_ON]
+        told = [(b"content-type", content_type), *kept]
+        if self._notes:
+            notes = "; ".join(self._notes).encode("ascii", "replace")
+            told.append((NOTES, notes[:_LONGEST_NOTES].strip()))
+        return told
+
+
+class _Saying(msgspec.Struct):
+    error: msgspec.Raw = msgspec.Raw(b"null")
+
+
+_saying = msgspec.json.Decoder(_Saying)
+
+
+def says_error(body: bytes) -> bool:
+    """Whether a document has an error in it, by name."""
+    try:
+        return bytes(_saying.decode(body).error) != b"null"
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return False
+
+
+def as_stream(message: bytes) -> bytes:
+    """The events that would have told this message, for servers that cannot stream."""
+    told = msgspec.json.decode(message, type=dict[str, msgspec.Raw])
+    blocks = msgspec.json.decode(told["content"], type=list[dict[str, msgspec.Raw]])
+    usage = told["usage"]
+    ending = {name: told[name] for name in ("stop_reason", "stop_sequence") if name in told}
+    start = {**told, "content": [], "stop_reason": None, "stop_sequence": None}
+    events = [_event("message_start", message=start)]
+    for index, block in enumerate(blocks):
+        opened, delta = _opened(block)
+        events.append(_event("content_block_start", index=index, content_block=opened))
+        if delta is not None:
+            events.append(_event("content_block_delta", index=index, delta=delta))
+        events.append(_event("content_block_stop", index=index))
+    events.append(_event("message_delta", delta=ending, usage=usage))
+    events.append(_event("message_stop"))
+    return b"".join(events)
+
+
+def _opened(block: dict[str, msgspec.Raw]) -> tuple[dict[str, object], dict[str, object] | None]:
+    """The block as it begins, and what then comes into it."""
+    kind = msgspec.json.decode(block["type"])
+    if kind == "text":
+        return {**block, "text": ""}, {"type": "text_delta", "text": block["text"]}
+    if kind == "tool_use":
+        given = bytes(block["input"]).decode()
+        return {**block, "input": {}}, {"type": "input_json_delta", "partial_json": given}
+    return {**block}, None
+
+
+def _event(name: str, **fields: object) -> bytes:
+    return event_of(name.encode(), msgspec.json.encode({"type": name, **fields}))
