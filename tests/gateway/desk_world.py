@@ -8,7 +8,7 @@ import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from jackline.calls import Carrier
+from jackline.calls import Carrier, Dialect
 from jackline.clock import VirtualClock
 from jackline.events import CallEnded, Event
 from jackline.gateway.desk import Desk
@@ -202,6 +202,17 @@ class World:
         head = read_head(raw.encode())
         client.exchange = Exchange(client, head, body)
         self.desk.take(client.exchange, TARGET.encode(), tag)
+        return client
+
+    def send_foreign(self, target: str, dialect: Dialect, *, stream: bool = True) -> ClientOnPaper:
+        """A client of one of OpenAI's dialects asks."""
+        client = ClientOnPaper(self.clock)
+        raw = (
+            f"POST {target} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer sk-ant-one\r\n\r\n"
+        )
+        body = json.dumps({"model": "gpt-5.5", "input": "hi", "stream": stream}).encode()
+        client.exchange = Exchange(client, read_head(raw.encode()), body)
+        self.desk.take_foreign(client.exchange, target.encode(), None, dialect)
         return client
 
     async def pass_time(self, seconds: float) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import msgspec
 
 from jackline.providers.provider import Provider
 from jackline.upstream import Message
 from tests.upstream.loopback import Asking, Recorder, Server, Wire
 
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 CLIENT = (
     (b"Content-Type", b"application/json"),
     (b"x-api-key", b"sk-ant-of-the-client"),

@@ -14,7 +14,7 @@ import logging
 import os
 import random
 import secrets
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime
 from types import TracebackType
@@ -45,6 +45,7 @@ from jackline.journal import Journal, JournalReader
 from jackline.lanes import LaneController
 from jackline.providers.making import provider_for
 from jackline.providers.provided_upstream import ProvidedUpstream
+from jackline.providers.settings import UpstreamKind, UpstreamSettings
 
 _log = logging.getLogger("jackline")
 # How often a gateway that stops looks whether its calls have ended.
@@ -141,7 +142,8 @@ class Service:
         draw = random.Random().random  # noqa: S311 -- jitter, not secrets
         controller = LaneController([], draw, now=now)
         self._upstream = ProvidedUpstream(
-            {each.name: provider_for(each, os.environ) for each in settings.upstreams}
+            {each.name: provider_for(each, os.environ) for each in settings.upstreams},
+            _foreign(settings.upstreams),
         )
         self.carrier = Carrier(controller, self._upstream, self._clock, self._announce)
         self._book = LaneBook(controller, settings.upstreams, salt)
@@ -305,6 +307,7 @@ class Service:
             for each in new.upstreams:
                 if each not in old.upstreams:
                     self._upstream.use(each.name, provider_for(each, os.environ))
+            self._upstream.foreign = _foreign(new.upstreams)
             self._book.use(new.upstreams)
         _log.setLevel(self.config.log_level.upper())
         words = str(reloaded)
@@ -349,6 +352,11 @@ class Service:
     def _stop(self, _asked: Mapping[str, object]) -> dict[str, object]:
         self.stop_asked.set()
         return {"stopping": True}
+
+
+def _foreign(upstreams: Sequence[UpstreamSettings]) -> frozenset[str]:
+    kinds = (UpstreamKind.OPENAI_CHAT, UpstreamKind.OPENAI_RESPONSES)
+    return frozenset(each.name for each in upstreams if each.kind in kinds)
 
 
 def _hour(moment: float, clock: Clock) -> str:

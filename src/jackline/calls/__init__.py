@@ -11,6 +11,7 @@ from jackline.calls.collecting import carry, gave_up
 from jackline.calls.continuation import takes_prefill
 from jackline.calls.request import (
     Cap,
+    Dialect,
     Ending,
     HoldLimits,
     Receiver,
@@ -27,6 +28,7 @@ __all__ = [
     "Cap",
     "Carried",
     "Carrier",
+    "Dialect",
     "Ending",
     "HoldLimits",
     "Mode",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from jackline.calls.foreign_stitch import ForeignStitch
 from jackline.calls.request import Ending, Receiver, Refusal, Rejection, Request
 from jackline.calls.stitching import Stitch
 from jackline.calls.story import AttemptTold
@@ -17,7 +18,13 @@ from jackline.upstream.port import Attempt, Headers
 
 _NOTHING_USED = TokensUsed()
 # Never fed: a call without a stream has nothing to stitch.
-_NO_STREAM = Stitch("block")
+_NO_STREAM: Stitch | ForeignStitch = Stitch("block")
+
+
+def _stitch(request: Request) -> Stitch | ForeignStitch:
+    if request.dialect == "anthropic":
+        return Stitch(request.mode, keeps_text=request.continues)
+    return ForeignStitch(request.mode, responses=request.dialect == "openai-responses")
 
 
 class _Nobody:
@@ -82,9 +89,7 @@ class Carried:
         self.original = request.message
         self.receiver: Receiver = receiver
         self.submitted = now if request.since is None else min(now, request.since)
-        self.stitch = (
-            Stitch(request.mode, keeps_text=request.continues) if request.stream else _NO_STREAM
-        )
+        self.stitch = _stitch(request) if request.stream else _NO_STREAM
         self.story: list[AttemptTold] = []
         self.hearing: InFlight | None = None
         self.rejection: Rejection | None = None
@@ -115,12 +120,14 @@ class Carried:
             self.receiver.answer_began(status, headers, lane)
         self.receiver.answer_heard(data)
 
-    def end(self, lane: str, *, shortened: bool) -> None:
-        """The answer is delivered."""
+    def end(self, lane: str, *, shortened: bool) -> TokensUsed:
+        """The answer is delivered; what it cost."""
+        stitch = self.stitch
+        usage = stitch.usage if stitch.delivered else self.usage
         if not self.over:
             self.over = True
-            usage = self.stitch.usage if self.stitch.delivered else self.usage
             self._let_go().answer_ended(Ending(lane, usage, shortened, self.story))
+        return usage
 
     def refuse(self, refusal: Refusal) -> None:
         """There will be no answer, or no more of it."""

@@ -280,8 +280,7 @@ class Carrier:
         carried = hearing.carried
         self._close(hearing)
         self._carried.pop(carried.number, None)
-        carried.end(hearing.lane, shortened=False)
-        used = carried.stitch.usage if carried.stitch.delivered else carried.usage
+        used = carried.end(hearing.lane, shortened=False)
         usage = Usage(used.input + used.cache_creation, used.output)
         self.reports += 1
         now = self._clock.wall()

@@ -103,7 +103,8 @@ class Hearing:
         self._streams = False
         self._is_accepted = False
         self._unpack: zlib._Decompress | None = None
-        self._body = bytearray()
+        # The very bytes that came, as long as they came in one piece.
+        self._body: bytes | bytearray = b""
 
     @property
     def request_id(self) -> str | None:
@@ -198,8 +199,7 @@ class Hearing:
             data = self._unpack.decompress(data)
         if not self._streams:
             self._judge.alive(self)
-            room = _LONGEST_REJECTION if self._status >= 300 else None
-            self._body += data if room is None else data[: max(0, room - len(self._body))]
+            self._keep(data)
             return
         stitch = self.carried.stitch
         out = stitch.feed(data)
@@ -216,6 +216,17 @@ class Hearing:
             self._fail(Observation.of_stream(told))
         elif stitch.broken:
             self._fail(Observation.of_exception(EOFError(_UNFINISHED)))
+
+    def _keep(self, data: bytes) -> None:
+        body = self._body
+        if self._status >= 300:
+            data = data[: max(0, _LONGEST_REJECTION - len(body))]
+        if not body:
+            self._body = data
+        elif isinstance(body, bytearray):
+            body += data
+        else:
+            self._body = bytearray(body) + data
 
     def _end(self) -> None:
         if self._streams:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from jackline.calls.stitching import Mode
 from jackline.calls.story import AttemptTold
@@ -18,6 +18,7 @@ from jackline.dialects import TokensUsed
 from jackline.failures import Failure
 from jackline.upstream.port import Headers, Message
 
+Dialect: TypeAlias = Literal["anthropic", "openai-chat", "openai-responses"]
 Cap: TypeAlias = tuple[tuple[str, str], int]
 
 
@@ -33,11 +34,10 @@ class HoldLimits:
 class Request:
     """One logical call.
 
-    `lanes` are the names of the lanes it may take, the preferred first; `last_resorts` those that it
-    may take only when none of them takes calls. `caps` are limits on how
-    many calls with the same key may be under way at once. `since` is when its client first asked,
-    for one that comes back. `continues` says that the model may be asked to go on from its own
-    words.
+    `lanes` are the names of the lanes it may take, the preferred first; `last_resorts` those that
+    it may take only when none of them takes calls. `caps` are limits on how many calls with the
+    same key may be under way at once. `since` is when its client first asked, for one that comes
+    back. `continues` says that the model may be asked to go on from its own words.
     """
 
     id: str
@@ -46,6 +46,7 @@ class Request:
     last_resorts: tuple[str, ...] = ()
     stream: bool = True
     mode: Mode = "block"
+    dialect: Dialect = "anthropic"
     continues: bool = False
     input_tokens: int = 0
     max_tokens: int = 0

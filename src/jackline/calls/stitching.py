@@ -35,6 +35,11 @@ from jackline.dialects.sse import EventSplitter, event_of
 from jackline.dialects.tokens_used import TokensUsed
 
 KEPT_BACK = 4 * 1024 * 1024
+_NOTHING_USED = TokensUsed()
+# Stand-ins for what has not been needed yet; only ever read.
+_NOTHING_SEEN = ClientView(keeps_text=False)
+_NOTHING_SPLIT = EventSplitter()
+_NOTHING_READ = AnthropicStreamReader()
 _STOP = event_of(MESSAGE_STOP, b'{"type":"message_stop"}')
 _STOP_BEGINS = b"event: message_stop"
 _WHOLE_ENDS = (b'"message_stop"}\n\n', b'"message_stop" }\n\n')
@@ -91,6 +96,7 @@ class Stitch:
     __slots__ = (
         "_held",
         "_held_bytes",
+        "_keeps_text",
         "_letting_go",
         "_live",
         "_prefill",
@@ -99,21 +105,37 @@ class Stitch:
         "_splitter",
         "_through",
         "_view",
+        "_whole_usage",
         "complete",
         "wasted_usage",
     )
 
     def __init__(self, mode: Mode, *, keeps_text: bool = True) -> None:
         self.complete = False
-        self.wasted_usage = TokensUsed()
+        self.wasted_usage = _NOTHING_USED
         self._live = mode == "live"
-        self._view = ClientView(keeps_text=keeps_text)
+        self._keeps_text = keeps_text
         self._prefill: str | None = None
-        self._begin()
+        # An answer that comes whole and at once is never taken apart: for it, these stay unused.
+        self._view = _NOTHING_SEEN
+        self._splitter = _NOTHING_SPLIT
+        self._reader = _NOTHING_READ
+        self._whole_usage: TokensUsed | None = None
+        self._begin_following()
+
+    def _open(self) -> None:
+        """Make ready for an answer that comes in pieces."""
+        if self._view is _NOTHING_SEEN:
+            self._view = ClientView(keeps_text=self._keeps_text)
+            self._splitter = EventSplitter()
+            self._reader = AnthropicStreamReader()
 
     def _begin(self) -> None:
         self._splitter = EventSplitter()
         self._reader = AnthropicStreamReader()
+        self._begin_following()
+
+    def _begin_following(self) -> None:
         self._renumbering: Renumbering | None = None
         self._held: list[_Held] = []
         self._held_bytes = 0
@@ -125,7 +147,7 @@ class Stitch:
     @property
     def delivered(self) -> bool:
         """Something real has gone out."""
-        return self._view.started
+        return self.complete or self._view.started
 
     @property
     def broken(self) -> bool:
@@ -135,7 +157,7 @@ class Stitch:
     @property
     def usage(self) -> TokensUsed:
         """What the current attempt has cost so far."""
-        return self._reader.usage
+        return self._whole_usage or self._reader.usage
 
     @property
     def stop_reason(self) -> str | None:
@@ -150,6 +172,8 @@ class Stitch:
     def attempt_began(self) -> None:
         """A new attempt will be fed from now on."""
         view = self._view
+        if view is _NOTHING_SEEN:
+            return
         if self._untouched() and not view.started:
             return
         self.wasted_usage += self._reader.usage
@@ -177,15 +201,16 @@ class Stitch:
         through = self._through
         if through is not None and not self._splitter.pending and _is_delta(data, through):
             return data
-        reader = self._reader
-        if self.complete or reader.broken:
+        if self.complete or self._reader.broken:
             return b""
-        if data.endswith(_WHOLE_ENDS) and self._untouched() and not self._view.started:
+        if data.endswith(_WHOLE_ENDS) and not self._view.started and self._untouched():
             whole = read_whole(data)
             if whole is not None:
-                reader.usage = whole.usage
-                self._view.started = self.complete = True
+                self._whole_usage = whole.usage
+                self.complete = True
                 return data
+        self._open()
+        reader = self._reader
         out: list[bytes] = []
         try:
             for event in self._splitter.feed(data):
@@ -287,6 +312,7 @@ class Stitch:
         """What to do now that the current attempt has ended in any way without message_stop."""
         if self.complete:
             return Close(b"", shortened=False)
+        self._open()
         if self._lacks_only_its_stop():
             out: list[bytes] = []
             self._release(out)

@@ -19,7 +19,7 @@ from jackline.dialects.anthropic_stream import (
     MESSAGE_STOP,
 )
 from jackline.dialects.sse import event_of
-from jackline.dialects.tokens_used import TokensUsed, updated
+from jackline.dialects.tokens_used import TokensUsed, UsageTold, updated, updated_by
 
 HOLD_ID = "msg_jackline_hold"
 PING = event_of(b"ping", b'{"type": "ping"}')
@@ -37,10 +37,19 @@ class _Answer(msgspec.Struct):
     type: Literal["message"]
     content: list[msgspec.Raw]
     stop_reason: str | None = None
+    usage: UsageTold | None = None
+
+
+class _AnswerWithOddBill(msgspec.Struct):
+    type: Literal["message"]
+    content: list[msgspec.Raw]
+    stop_reason: str | None = None
     usage: msgspec.Raw = msgspec.Raw(b"null")
 
 
 _answer = msgspec.json.Decoder(_Answer)
+_answer_with_odd_bill = msgspec.json.Decoder(_AnswerWithOddBill)
+_NOTHING_USED = TokensUsed()
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
@@ -49,8 +58,18 @@ def read_answer(body: bytes | bytearray) -> AnswerFacts | None:
     try:
         answer = _answer.decode(body)
     except (msgspec.DecodeError, ValueError, RecursionError):
+        return _read_with_odd_bill(body)
+    told = answer.usage
+    usage = _NOTHING_USED if told is None else updated_by(_NOTHING_USED, told)
+    return AnswerFacts(usage, answer.stop_reason)
+
+
+def _read_with_odd_bill(body: bytes | bytearray) -> AnswerFacts | None:
+    try:
+        answer = _answer_with_odd_bill.decode(body)
+    except (msgspec.DecodeError, ValueError, RecursionError):
         return None
-    return AnswerFacts(updated(TokensUsed(), answer.usage), answer.stop_reason)
+    return AnswerFacts(updated(_NOTHING_USED, answer.usage), answer.stop_reason)
 
 
 def placeholder_start(model: str) -> bytes:

@@ -27,6 +27,7 @@ MESSAGE_STOP = b"message_stop"
 ERROR = b"error"
 
 _NOTHING = msgspec.Raw(b"null")
+_NOTHING_USED = TokensUsed()
 
 
 class Block(msgspec.Struct):
@@ -115,7 +116,7 @@ class AnthropicStreamReader:
         self.open_block: Block | None = None
         # Whatever event of two lines begins with this is a delta of the open block.
         self.delta_head: bytes | None = None
-        self.usage = TokensUsed()
+        self.usage = _NOTHING_USED
         self.stop_reason: str | None = None
         # message_stop has been seen, and everything before it was in order.
         self.whole = False

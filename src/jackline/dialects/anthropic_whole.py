@@ -8,7 +8,7 @@ Not here: streams that come in pieces (anthropic_stream.py).
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
@@ -19,9 +19,8 @@ from jackline.dialects.anthropic_stream import (
     MESSAGE_DELTA,
     MESSAGE_START,
     MESSAGE_STOP,
-    AnthropicStreamReader,
 )
-from jackline.dialects.tokens_used import TokensUsed
+from jackline.dialects.tokens_used import TokensUsed, UsageTold, updated_by
 
 END = b"\n\n"
 _LONGEST = 256 * 1024
@@ -36,6 +35,55 @@ class WholeStream(NamedTuple):
     usage: TokensUsed
 
 
+# The same demands as those of `AnthropicStreamReader`, but all kinds in one decoder. A bill that
+# cannot be read makes the whole stream unread here: only there it is forgiven.
+
+
+class _Message(msgspec.Struct):
+    usage: UsageTold | None = None
+
+
+class _MessageStart(msgspec.Struct, tag_field="type", tag="message_start"):
+    message: _Message
+
+
+class _ContentBlock(msgspec.Struct):
+    type: str
+
+
+class _BlockStart(msgspec.Struct, tag_field="type", tag="content_block_start"):
+    index: int
+    content_block: _ContentBlock
+
+
+class _BlockDelta(msgspec.Struct, tag_field="type", tag="content_block_delta"):
+    index: int
+
+
+class _BlockStop(msgspec.Struct, tag_field="type", tag="content_block_stop"):
+    index: int
+
+
+class _Stop(msgspec.Struct):
+    stop_reason: str | None = None
+
+
+class _MessageDelta(msgspec.Struct, tag_field="type", tag="message_delta"):
+    delta: _Stop
+    usage: UsageTold | None = None
+
+
+class _MessageStop(msgspec.Struct, tag_field="type", tag="message_stop"):
+    pass
+
+
+_Event: TypeAlias = (
+    _MessageStart | _BlockStart | _BlockDelta | _BlockStop | _MessageDelta | _MessageStop
+)
+_event = msgspec.json.Decoder(_Event)
+_NOTHING_USED = TokensUsed()
+
+
 def read_whole(data: bytes) -> WholeStream | None:
     """The facts of a stream that `data` is all of; None if it is not, or not plainly so."""
     if not data.endswith(END) or len(data) > _LONGEST or b"\r" in data:
@@ -45,16 +93,52 @@ def read_whole(data: bytes) -> WholeStream | None:
         return None
     if events[-1][0] != MESSAGE_STOP or events[0][0] != MESSAGE_START:
         return None
-    reader = AnthropicStreamReader()
+    decode = _event.decode
+    following = []
     try:
         for name, told, kind in events:
             if name != kind or name not in _UNDERSTOOD:
                 return None
             if name != _PING:
-                reader.take(name, told)
+                following.append(decode(told))
     except (msgspec.DecodeError, ValueError, RecursionError):
         return None
-    return WholeStream(reader.usage) if reader.whole else None
+    usage = _cost(following)
+    return None if usage is None else WholeStream(usage)
+
+
+def _cost(events: list[_Event]) -> TokensUsed | None:
+    """What the answer cost that these are all events of; None when they are out of order."""
+    usage = _NOTHING_USED
+    started = is_open = is_whole = False
+    blocks = 0
+    stop_reason: str | None = None
+    for event in events:
+        match event:
+            case _BlockDelta():
+                in_order = is_open and event.index == blocks - 1
+            case _BlockStart():
+                in_order = started and not is_open and not stop_reason and event.index == blocks
+                is_open = True
+                blocks += 1
+            case _BlockStop():
+                in_order = is_open and event.index == blocks - 1
+                is_open = False
+            case _MessageDelta():
+                in_order = started and not is_open and not is_whole
+                stop_reason = event.delta.stop_reason or stop_reason
+                usage = usage if event.usage is None else updated_by(usage, event.usage)
+            case _MessageStart():
+                in_order = not started
+                started = True
+                told = event.message.usage
+                usage = usage if told is None else updated_by(usage, told)
+            case _MessageStop():
+                in_order = stop_reason is not None and not is_open and not is_whole
+                is_whole = True
+        if not in_order:
+            return None
+    return usage if is_whole else None
 
 
 _UNDERSTOOD = frozenset(

@@ -26,14 +26,16 @@ class TokensUsed(msgspec.Struct, frozen=True):
         )
 
 
-class _Told(msgspec.Struct):
+class UsageTold(msgspec.Struct):
+    """A `usage` object as it is written."""
+
     input_tokens: int | None = None
     output_tokens: int | None = None
     cache_read_input_tokens: int | None = None
     cache_creation_input_tokens: int | None = None
 
 
-_told = msgspec.json.Decoder(_Told)
+_told = msgspec.json.Decoder(UsageTold)
 
 
 def updated(known: TokensUsed, usage: msgspec.Raw) -> TokensUsed:
@@ -43,6 +45,11 @@ def updated(known: TokensUsed, usage: msgspec.Raw) -> TokensUsed:
     except (msgspec.DecodeError, ValueError, RecursionError):
         # An answer is not worth less because its bill cannot be read.
         return known
+    return updated_by(known, told)
+
+
+def updated_by(known: TokensUsed, told: UsageTold) -> TokensUsed:
+    """What is known after this was told."""
     return TokensUsed(
         known.input if told.input_tokens is None else told.input_tokens,
         known.output if told.output_tokens is None else told.output_tokens,

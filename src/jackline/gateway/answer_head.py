@@ -19,17 +19,27 @@ _STATUS_LINES = {
     status: b"HTTP/1.1 %d %b\r\n" % (status, reason) for status, reason in _REASONS.items()
 }
 _FRAMING = frozenset((b"content-length", b"transfer-encoding", b"connection", b"keep-alive"))
-# Most names are told apart by their length, without being lowered.
-_FRAMING_LENGTHS = frozenset(map(len, _FRAMING))
+# Providers use some dozens of names; whoever invents more of them gains nothing.
+_REMEMBERED_NAMES = 1024
+_in_one_line = b": ".join
+
+
+class _Passes(dict[bytes, bool]):
+    """Whether a header of this name is written as given, remembered for each spelling."""
+
+    def __missing__(self, name: bytes) -> bool:
+        passes = name.lower() not in _FRAMING
+        if len(self) < _REMEMBERED_NAMES:
+            self[name] = passes
+        return passes
+
+
+_passes = _Passes()
 
 
 def answer_head(status: int, headers: Headers, framing: bytes) -> bytes:
     """Status line, the given headers, and the framing lines, up to the empty line."""
-    lines = [
-        b": ".join(header)
-        for header in headers
-        if len(header[0]) not in _FRAMING_LENGTHS or header[0].lower() not in _FRAMING
-    ]
+    lines = [_in_one_line(header) for header in headers if _passes[header[0]]]
     ends = len(lines)
     lines.append(b"")
     text = b"\r\n".join(lines)
@@ -43,6 +53,6 @@ def answer_head(status: int, headers: Headers, framing: bytes) -> bytes:
 def declared_length(headers: Headers) -> int | None:
     """The Content-Length among the given headers."""
     for name, value in headers:
-        if len(name) == 14 and name.lower() == b"content-length":
+        if not _passes[name] and name.lower() == b"content-length":
             return int(value)
     return None

@@ -8,6 +8,7 @@ Not here: the figures themselves (messages.py, relay.py).
 from __future__ import annotations
 
 import secrets
+from functools import lru_cache
 
 from jackline.upstream.port import Headers
 
@@ -30,6 +31,25 @@ def noted(
     told.append((b"x-jackline-attempts", b"%d" % attempts))
     told.append((b"x-jackline-waited", b"%.3f" % max(0.0, waited)))
     return told
+
+
+def note_lines(call: str, lane: str, attempts: int, waited: float, *, names_it: bool) -> bytes:
+    """Our headers as they are written; `names_it` when the vendor gave no request-id."""
+    named = call.encode()
+    return b"%bx-jackline-call: %b\r\n%bx-jackline-attempts: %d\r\nx-jackline-waited: %.3f\r\n" % (
+        b"request-id: %b\r\n" % named if names_it else b"",
+        named,
+        _lane_line(lane),
+        attempts,
+        waited if waited > 0 else 0.0,
+    )
+
+
+@lru_cache(maxsize=256)
+def _lane_line(lane: str) -> bytes:
+    # A lane is named after a model, and that is the client's word: no line end may be in it.
+    name = lane.encode("latin-1", "replace").translate(None, b"\r\n\0")
+    return b"x-jackline-lane: %b\r\n" % name
 
 
 def request_id(headers: Headers) -> str | None:

@@ -16,6 +16,7 @@ from typing import TypeAlias
 from jackline.calls import (
     Cap,
     Carrier,
+    Dialect,
     HoldLimits,
     Mode,
     Refusal,
@@ -24,6 +25,8 @@ from jackline.calls import (
 )
 from jackline.clock import Clock
 from jackline.dialects import RequestFacts, plain_body, read_request
+from jackline.dialects.openai_chat.request_facts import read_chat_request
+from jackline.dialects.openai_responses.request_facts import read_responses_request
 from jackline.events import Announce, CallEnded
 from jackline.gateway.answer_notes import noted
 from jackline.gateway.caller import Caller, caller_of
@@ -38,6 +41,7 @@ from jackline.gateway.returning import Returning, Who
 from jackline.gateway.settings import CapSettings, GatewaySettings, StreamMode
 from jackline.gateway.vendor_words import No, in_our_words, no_by_vendor
 from jackline.lanes import RemainingWork
+from jackline.providers.settings import UpstreamKind
 from jackline.upstream.port import Message
 
 NativeError: TypeAlias = Callable[[str, int, bytes], bytes]
@@ -149,6 +153,39 @@ class Desk:
         call = MessagesCall(self, exchange, identity, facts.model or "", request, now)
         self._submit(call, who)
 
+    def take_foreign(
+        self, exchange: Exchange, target: bytes, tag: str | None, dialect: Dialect
+    ) -> None:
+        """A model call of a client that speaks one of OpenAI's dialects."""
+        caller = caller_of(exchange, tag)
+        reader = read_chat_request if dialect == "openai-chat" else read_responses_request
+        facts = reader(exchange.body)
+        call_id, now = self._new_id(), self.now()
+        kind = UpstreamKind(dialect)
+        places = [each for each in self.settings.upstreams if each.kind is kind]
+        if not places:
+            self._turn_away(exchange, _nobody_speaks(dialect), caller.identity, facts, call_id)
+            return
+        model, body = facts.model or "unknown-model", exchange.body
+        lanes = tuple(
+            self._lanes.lane(each, model, self._lanes.account(each, caller, body), now)
+            for each in places
+        )
+        request = Request(
+            call_id,
+            Message(exchange.method, target, caller.headers, body, caller.lines),
+            lanes,
+            stream=facts.stream,
+            # Whoever uses these clients mostly watches them, and they ask again by themselves.
+            mode="block" if self.settings.stream is StreamMode.BLOCK else "live",
+            dialect=dialect,
+            input_tokens=facts.input_tokens,
+            max_tokens=facts.max_tokens,
+            hold=self._until_reset if caller.afk else self._usual_hold,
+        )
+        call = MessagesCall(self, exchange, caller.identity, facts.model or "", request, now)
+        self._submit(call, None)
+
     def take_side_call(self, exchange: Exchange, target: bytes, tag: str | None, name: str) -> None:
         """A call that is no turn of an agent: counting tokens, listing models."""
         now = self.now()
@@ -197,6 +234,8 @@ class Desk:
             exchange = call.asker
             if exchange is None or call.carried is None or call.request.hold is _SIDE_CALL_HOLD:
                 continue
+            if call.request.dialect != "anthropic":
+                continue
             caller = caller_of(exchange, call.identity.tag)
             model = call.model or "unknown-model"
             lanes, last = self._places(model, caller, call.request.message.body, now)
@@ -213,7 +252,8 @@ class Desk:
         """A call is over."""
         self._forget(call)
         self.counts.count(event)
-        if event.session is not None and call.request.hold is not _SIDE_CALL_HOLD:
+        turns = call.request.dialect == "anthropic" and call.request.hold is not _SIDE_CALL_HOLD
+        if event.session is not None and turns:
             agent = event.agent or _MAIN
             if event.outcome in ("answered", "shortened"):
                 if len(self.settings.upstreams) > 1:
@@ -329,6 +369,11 @@ class Desk:
         )
         self.counts.count(event)
         self._announce(event)
+
+
+def _nobody_speaks(dialect: str) -> No:
+    words = f"Jackline: no upstream of kind {dialect} is configured."
+    return in_our_words(404, f"{words} Add one: jackline upstream add NAME --kind {dialect} …")
 
 
 def _facts(exchange: Exchange, caller: Caller) -> RequestFacts:

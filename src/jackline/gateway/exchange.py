@@ -82,7 +82,8 @@ class Exchange:
         self._line = line
         self.method = head.method
         self.target = head.target
-        self.path, _, self.query = head.target.partition(b"?")
+        self.path = head.path
+        self.query = head.query
         self.headers = head.headers
         self.http_1_0 = head.http_1_0
         self.body = body
@@ -115,8 +116,10 @@ class Exchange:
         """Whether the client is behind, and the owner should wait for `on_resume`."""
         return self._line.paused
 
-    def respond(self, status: int, headers: Headers = (), body: Bytes = b"") -> None:
-        """Answer in one piece."""
+    def respond(
+        self, status: int, headers: Headers = (), body: Bytes = b"", notes: bytes = b""
+    ) -> None:
+        """Answer in one piece; `notes` are whole lines that go behind the headers."""
         if self.begun or self.gone:
             return
         length: int | None = len(body)
@@ -126,7 +129,7 @@ class Exchange:
             declared = declared_length(headers)
             length, body = length if declared is None else declared, b""
         framing = b"" if length is None else b"Content-Length: %d\r\n" % length
-        head = answer_head(status, headers, framing + self._connection())
+        head = answer_head(status, headers, notes + framing + self._connection())
         self.begun = True
         self.finished = True
         line = self._line
@@ -134,7 +137,7 @@ class Exchange:
         line.write((head, body), len(head) + len(body))
         self._end()
 
-    def begin(self, status: int, headers: Headers = ()) -> None:
+    def begin(self, status: int, headers: Headers = (), notes: bytes = b"") -> None:
         """Send the head; the body follows in pieces.
 
         A Content-Length among the headers is kept, and holds. Without one the answer is chunked,
@@ -152,7 +155,7 @@ class Exchange:
             self._keep_alive = False
         else:
             framing = b"Transfer-Encoding: chunked\r\n"
-        head = answer_head(status, headers, framing + self._connection())
+        head = answer_head(status, headers, notes + framing + self._connection())
         self.begun = True
         self._missing = length
         self._chunked = length is None and not self.http_1_0

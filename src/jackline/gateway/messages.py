@@ -8,15 +8,17 @@ Not here: when keeping alive is due (holding.py), carrying (calls/), which lane 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
-from jackline.calls import Carried, Carrier, Ending, Refusal, Request
-from jackline.dialects import PING, TokensUsed, error_event, placeholder_start
+from jackline.calls import Carried, Carrier, Dialect, Ending, Refusal, Request
+from jackline.dialects import TokensUsed
 from jackline.events import CallEnded
-from jackline.gateway.answer_notes import noted, request_id
+from jackline.gateway.answer_notes import note_lines, request_id
 from jackline.gateway.exchange import Exchange
 from jackline.gateway.identity import Identity
 from jackline.gateway.lane_book import shown
+from jackline.gateway.manners import ANTHROPIC, CHAT, RESPONSES, Manner
 from jackline.gateway.settings import GatewaySettings
 from jackline.gateway.vendor_words import No, in_our_words, no_by_vendor
 from jackline.upstream.port import Headers
@@ -31,6 +33,13 @@ _WHOLE_ANSWER_WITHIN = 280.0
 _RAISED = 600.0
 # A call whose fate is open is told nothing for so long, though nothing is wrong that we know of.
 _COMMIT_AT_LAST = 120.0
+
+
+_MANNERS: Mapping[Dialect, Manner] = {
+    "anthropic": ANTHROPIC,
+    "openai-chat": CHAT,
+    "openai-responses": RESPONSES,
+}
 
 
 class CallDesk(Protocol):
@@ -79,6 +88,7 @@ class MessagesCall:
         "committed",
         "identity",
         "lane",
+        "manner",
         "model",
         "over",
         "request",
@@ -100,6 +110,7 @@ class MessagesCall:
         self.identity = identity
         self.model = model
         self.request = request
+        self.manner = _MANNERS[request.dialect]
         self.lane = request.lanes[0]
         self.arrived = now
         self.since = now if request.since is None else request.since
@@ -146,19 +157,19 @@ class MessagesCall:
         if not self.request.stream:
             self._head = (status, headers)
             return
-        told = self._told(headers)
+        notes = self._notes(headers)
         for exchange in self._exchanges:
             if not exchange.begun:
-                exchange.begin(status, told)
+                exchange.begin(status, headers, notes)
         self._begun_status = status
 
     def answer_heard(self, data: bytes) -> None:
         """Bytes of the answer."""
         if self._head is not None:
             status, headers = self._head
-            told = self._told(headers)
+            notes = self._notes(headers)
             for exchange in self._exchanges:
-                exchange.respond(status, told, data)
+                exchange.respond(status, headers, data, notes)
             self._begun_status = status
             return
         for exchange in self._exchanges:
@@ -174,18 +185,23 @@ class MessagesCall:
 
     def refused(self, refusal: Refusal) -> None:
         """There will be no answer: say so in the vendor's words."""
-        no = no_by_vendor(self._desk.in_native_words(refusal))
+        no = no_by_vendor(self._in_native_words(refusal))
         if self.committed:
             self._desk.remember_fate(self, refusal)
         for exchange in self._exchanges:
             if exchange.begun:
                 # Behind an error event a clean end cannot be taken for success, and unlike a
                 # reset it lets the client read the event first.
-                exchange.send(error_event(no.body))
+                exchange.send(self.manner.error_event(no.body))
                 exchange.finish()
             else:
-                exchange.respond(no.status, self._told(no.headers), no.body)
+                exchange.respond(no.status, no.headers, no.body, self._notes(no.headers))
         self._end("refused", no.status, len(refusal.attempts))
+
+    def _in_native_words(self, refusal: Refusal) -> Refusal:
+        # Clients of other dialects are answered by upstreams of their own dialect alone.
+        native = self.request.dialect == "anthropic"
+        return self._desk.in_native_words(refusal) if native else refusal
 
     def broken_off(self, refusal: Refusal) -> None:
         """A part was delivered: cut the line, so that the client asks again."""
@@ -214,9 +230,9 @@ class MessagesCall:
         if self._desk.ticks() - quiet < hold.ping_every:
             return
         real = self.carried is not None and self.carried.delivered
-        alive = PING
+        alive = self.manner.ping
         if not real and now - self._placeholder_at >= hold.placeholder_every - 1.0:
-            alive = self._sign_of_life()
+            alive = self.manner.sign_of_life(self.model, self.identity.client)
             self._placeholder_at = now
         for exchange in self._exchanges:
             exchange.send(alive)
@@ -232,15 +248,8 @@ class MessagesCall:
         return hearing.status == 200
 
     def _begin_holding(self, exchange: Exchange) -> None:
-        exchange.begin(200, self._told(_STREAM_HEAD))
-        exchange.send(self._sign_of_life())
-
-    def _sign_of_life(self) -> bytes:
-        # Claude Code counts neither pings nor comments as life, but a repeated message_start; the
-        # real one replaces it. Other clients count bytes, and may mind a second start.
-        if self.identity.client.claude_code:
-            return placeholder_start(self.model)
-        return PING
+        exchange.begin(200, _STREAM_HEAD, self._notes(_STREAM_HEAD))
+        exchange.send(self.manner.sign_of_life(self.model, self.identity.client))
 
     def _send_back_in_time(self, now: float) -> None:
         """Answer a call without a stream before its client's own patience ends."""
@@ -265,10 +274,10 @@ class MessagesCall:
         no = in_our_words(503, words, [(b"retry-after", b"5"), (b"x-should-retry", b"true")])
         for exchange in self._exchanges:
             if exchange.begun:
-                exchange.send(error_event(no.body))
+                exchange.send(self.manner.error_event(no.body))
                 exchange.finish()
             else:
-                exchange.respond(no.status, self._told(no.headers), no.body)
+                exchange.respond(no.status, no.headers, no.body, self._notes(no.headers))
         self._leave("come_back", no.status)
 
     def _patience(self) -> float:
@@ -282,7 +291,7 @@ class MessagesCall:
 
     def _answer_all(self, no: No) -> None:
         for exchange in self._exchanges:
-            exchange.respond(no.status, self._told(no.headers), no.body)
+            exchange.respond(no.status, no.headers, no.body, self._notes(no.headers))
 
     # --- clients --------------------------------------------------------------------------------
 
@@ -314,16 +323,17 @@ class MessagesCall:
 
     # --- telling --------------------------------------------------------------------------------
 
-    def _told(self, headers: Headers) -> list[tuple[bytes, bytes]]:
-        """The headers with ours behind them."""
+    def _notes(self, headers: Headers) -> bytes:
+        """What goes behind these headers."""
         carried = self.carried
         attempts, waited = 0, 0.0
         if carried is not None:
             attempts = len(carried.story) + (carried.hearing is not None)
             waited = carried.waited if carried.sent else self._desk.now() - self.since
-        told = noted(headers, self.request.id, shown(self.lane), attempts, waited)
-        self._request_id = request_id(told)
-        return told
+        call = self.request.id
+        given = request_id(headers)
+        self._request_id = given or call
+        return note_lines(call, shown(self.lane), attempts, waited, names_it=given is None)
 
     def _end(
         self, outcome: str, status: int | None, attempts: int, usage: TokensUsed = _NOTHING_USED
@@ -338,25 +348,26 @@ class MessagesCall:
         waited = carried.waited if carried is not None and carried.sent else took
         self._desk.ended(
             self,
+            # By position, in the order of the event's fields: every call ends here.
             CallEnded(
-                at=now,
-                call=self.request.id,
-                outcome=outcome,
-                lane=self.lane,
-                model=self.model,
-                session=identity.session,
-                agent=identity.agent,
-                parent=identity.parent,
-                tag=identity.tag,
-                stream=self.request.stream,
-                status=status,
-                attempts=attempts,
-                waited=waited,
-                took=took,
-                request_id=self._request_id,
-                input_tokens=usage.input,
-                output_tokens=usage.output,
-                cache_read_tokens=usage.cache_read,
-                cache_write_tokens=usage.cache_creation,
+                now,
+                self.request.id,
+                outcome,
+                self.lane,
+                self.model,
+                identity.session,
+                identity.agent,
+                identity.parent,
+                identity.tag,
+                self.request.stream,
+                status,
+                attempts,
+                waited,
+                took,
+                self._request_id,
+                usage.input,
+                usage.output,
+                usage.cache_read,
+                usage.cache_creation,
             ),
         )

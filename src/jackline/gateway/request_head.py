@@ -43,12 +43,15 @@ class RequestHead:
         "length",
         "memo",
         "method",
+        "path",
+        "query",
         "target",
     )
 
     def __init__(self, method: bytes, target: bytes, http_1_0: bool) -> None:
         self.method = method
         self.target = target
+        self.path, _, self.query = target.partition(b"?")
         self.http_1_0 = http_1_0
         self.headers: list[tuple[bytes, bytes]] = []
         self.by_name: dict[bytes, bytes] = {}

@@ -25,6 +25,8 @@ _log = logging.getLogger(__name__)
 _MESSAGES = b"/v1/messages"
 _COUNT_TOKENS = b"/v1/messages/count_tokens"
 _MODELS = b"/v1/models"
+_CHAT = b"/chat/completions"
+_RESPONSES = b"/responses"
 
 
 class Stopping(Protocol):
@@ -85,6 +87,10 @@ class Router:
             self._desk.take_side_call(exchange, target, tag, "count_tokens")
         elif path.endswith(_MODELS) and exchange.method == b"GET":
             self._desk.take_side_call(exchange, target, tag, "models")
+        elif path.endswith(_CHAT) and exchange.method == b"POST":
+            self._desk.take_foreign(exchange, target, tag, "openai-chat")
+        elif path.endswith(_RESPONSES) and exchange.method == b"POST":
+            self._desk.take_foreign(exchange, target, tag, "openai-responses")
         else:
             lane = f"{self._desk.settings.upstream.name}/relay"
             Relay(exchange, lane).start(self._upstream, target)

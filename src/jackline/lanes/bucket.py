@@ -31,7 +31,9 @@ class Bucket:
         passed = now - self.at
         # Asked several times for every call: comparing costs a third of `min` and `max`.
         level = self.level + self.rate * MARGIN * passed if passed > 0 else self.level
-        return level if level < self.cap else self.cap
+        if level > self.cap:
+            return self.cap
+        return level
 
     def refill(self, seconds: float) -> float:
         """What comes in again in that time."""
@@ -54,7 +56,7 @@ class Bucket:
 
     def correct(self, level: float, now: float) -> None:
         """Believe what the server said."""
-        self.level = level if level < self.cap else self.cap
+        self.level = min(self.cap, level)
         self.at = now
 
     def resize(self, limit: float, now: float) -> None:

@@ -121,7 +121,7 @@ class LaneController:
         """Bytes came; nothing is decided by that."""
         attempt = self._attempts.get(permit)
         if attempt is not None:
-            self.lanes[attempt.lane].heard(attempt, self._clock(now))
+            self.lanes[attempt.lane].heard_at = attempt.heard_at = self._clock(now)
 
     def finished(
         self,
@@ -244,9 +244,10 @@ class LaneController:
 
     def _at_once(self, call: Call, now: float) -> Lane | None:
         """The one lane of a call, if it has room and nobody waits for it: the usual case."""
-        if len(call.lanes) > 1 or self._waited_for(call.lanes[0]):
+        name = call.lanes[0]
+        if len(call.lanes) > 1 or self._waited_for(name):
             return None
-        lane = self.lanes[call.lanes[0]]
+        lane = self.lanes[name]
         return lane if lane.ready_at(call, now) <= now else None
 
     def _waited_for(self, name: str) -> bool:
@@ -470,9 +471,10 @@ class LaneController:
     # --- keeping books --------------------------------------------------------------------
 
     def _clock(self, now: float) -> float:
-        if now > self._now:
-            self._now = now
-        return self._now
+        if now <= self._now:
+            return self._now
+        self._now = now
+        return now
 
     def _queue(self, lanes: tuple[str, ...]) -> Queue:
         queue = self._queues.get(lanes)
@@ -523,5 +525,5 @@ class LaneController:
         if self._deadlines and self._deadlines[0][0] < wake:
             wake = self._deadlines[0][0]
         if wake != math.inf:
-            decision.wake_at = wake if wake > self._now else self._now
+            decision.wake_at = max(self._now, wake)
         return decision

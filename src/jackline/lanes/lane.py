@@ -66,7 +66,8 @@ class Lane:
         self._errors_at = now
         self._average_output = 500.0
         self._average_service = 10.0
-        self._heard_at = now
+        # When bytes last came, on any attempt.
+        self.heard_at = now
         self._accepted_at = now
         self._accept_rate = 0.0
         self._rate_at = now
@@ -127,8 +128,7 @@ class Lane:
             return at
         for dimension, bucket in self.buckets.items():
             ready = bucket.ready_at(self._need(dimension, bucket, call), now)
-            if ready > at:
-                at = ready
+            at = max(at, ready)
         return at
 
     def _next_ramp_step(self, now: float) -> float:
@@ -213,11 +213,6 @@ class Lane:
             self.probe = permit
         return attempt
 
-    def heard(self, attempt: Attempt, now: float) -> None:
-        """Bytes came: the attempt and the lane are alive."""
-        attempt.heard_at = now
-        self._heard_at = now
-
     def accepted(self, attempt: Attempt, headers: Mapping[str, str], now: float) -> None:
         """The first byte: the provider has taken the call."""
         if attempt.confirmed:
@@ -228,7 +223,7 @@ class Lane:
         # end of this one's stream.
         if self.probe == attempt.permit:
             self.probe = None
-        attempt.heard_at = self._heard_at = now
+        attempt.heard_at = self.heard_at = now
         self._note(now, good=True)
         self._hard_in_a_row = 0
         self._count_accept(now)
@@ -280,7 +275,7 @@ class Lane:
     def finished(self, attempt: Attempt, usage: Usage, now: float) -> None:
         """The whole answer came."""
         self._close(attempt, now)
-        self._heard_at = now
+        self.heard_at = now
         self._written += usage.output_tokens
         self._average_output += _OUTPUT_MEMORY * (usage.output_tokens - self._average_output)
         service = now - attempt.sent_at
@@ -509,7 +504,7 @@ class Lane:
     def silent_attempts(self, now: float) -> list[Attempt]:
         """The attempts that prove the lane dead, if there are enough of them."""
         patience = self._settings.patience
-        if now - self._heard_at < patience.lane_silence:
+        if now - self.heard_at < patience.lane_silence:
             return []
         silent = [
             each
@@ -527,5 +522,5 @@ class Lane:
             return math.inf
         enough = patience.lane_silence_calls
         last_needed = next(islice(self.attempts.values(), enough - 1, None))
-        due = max(self._heard_at, last_needed.sent_at) + patience.lane_silence
+        due = max(self.heard_at, last_needed.sent_at) + patience.lane_silence
         return due if due > now else now + 1.0

@@ -49,7 +49,7 @@ def read_limits(headers: Mapping[str, str]) -> dict[str, SeenLimit]:
             continue
         remaining = _number(headers, remaining_names)
         if remaining is not None:
-            seen[dimension] = SeenLimit(limit, remaining if remaining < limit else limit)
+            seen[dimension] = SeenLimit(limit, min(remaining, limit))
     return seen
 
 

@@ -41,8 +41,7 @@ class Window:
 
     def limit(self) -> int:
         """How many calls may be in flight."""
-        limit = int(self.size)
-        return limit if limit > 1 else 1
+        return max(1, int(self.size))
 
     def load_changed(self, before: int, now: float) -> None:
         """Remember the load, so that one early rejection does not forget what was carried."""

@@ -128,7 +128,7 @@ class OpenAiProvider:
         return TranslatingEar(
             ear,
             wants_stream=asked.stream,
-            whole=partial(self._dialect.whole, face=face),
+            whole=lambda body: self._dialect.whole(body, face),
             stream=partial(self._dialect.stream, face),
             notes=translated.notes,
         )

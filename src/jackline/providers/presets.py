@@ -79,7 +79,7 @@ _ALL = (
         "OpenAI's models in an Azure resource; models are named by their deployments.",
         url_example="https://RESOURCE.openai.azure.com/openai/v1",
         credential="env:AZURE_OPENAI_API_KEY",
-        auth="bearer",
+        auth="api-key",
     ),
     Preset(
         "openrouter",

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
+from jackline.dialects.returning.fitting import fit_for_claude
 from jackline.errors import InternalError, JacklineError
 from jackline.providers.provider import CannotCarryError, Provider
 from jackline.upstream.http_upstream import HttpUpstream
@@ -25,8 +26,11 @@ _JSON = ((b"content-type", b"application/json"),)
 class ProvidedUpstream:
     """All upstreams of a gateway."""
 
-    def __init__(self, providers: Mapping[str, Provider]) -> None:
+    def __init__(self, providers: Mapping[str, Provider], foreign: Collection[str] = ()) -> None:
         self._providers = dict(providers)
+        # Upstreams of another family: a conversation may come back from them with turns that
+        # Claude would refuse.
+        self.foreign = frozenset(foreign)
         self.http = HttpUpstream({name: each.origin for name, each in providers.items()})
 
     def use(self, name: str, provider: Provider) -> None:
@@ -64,11 +68,19 @@ class ProvidedUpstream:
         self, provider: Provider, message: Message, lane: str, model: str, ear: Ear
     ) -> Attempt:
         """Render for a provider that is ready, and send."""
+        if self.foreign and model and lane.partition("/")[0] not in self.foreign:
+            message = _fitted(message)
         try:
             rendered = provider.render(message, model)
         except CannotCarryError as error:
             return _Told(lane, str(error), ear)
         return self.http.start(rendered, lane, provider.listen(ear, message, model))
+
+
+def _fitted(message: Message) -> Message:
+    """The message without what Claude would refuse of turns that were answered elsewhere."""
+    fitted = fit_for_claude(message.body).body
+    return message if fitted == message.body else message._replace(body=fitted)
 
 
 class _Told:

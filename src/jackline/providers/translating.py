@@ -53,6 +53,7 @@ class TranslatingEar:
         "_passes",
         "_spoiled",
         "_stream",
+        "_stream_type",
         "_unpack",
         "_wants_stream",
         "_whole",
@@ -66,12 +67,14 @@ class TranslatingEar:
         whole: Callable[[bytes], Translated],
         stream: Callable[[], Stream],
         notes: tuple[str, ...] = (),
+        stream_type: bytes = EVENT_STREAM,
     ) -> None:
         self._ear = ear
         self._wants_stream = wants_stream
         self._whole = whole
         self._open_stream = stream
         self._notes = notes
+        self._stream_type = stream_type
         self._passes = False
         self._stream: Stream | None = None
         self._unpack: zlib._Decompress | None = None
@@ -92,7 +95,7 @@ class TranslatingEar:
         elif packed != b"identity":
             self._spoiled = "it is packed in a way that was not asked for"
         self._head = status, headers
-        if lowered.get(b"content-type", b"").lower().startswith(EVENT_STREAM):
+        if lowered.get(b"content-type", b"").lower().startswith(self._stream_type):
             if not self._wants_stream:
                 self._spoiled = "a stream came where none was asked for"
                 return
@@ -188,7 +191,7 @@ def as_stream(message: bytes) -> bytes:
     blocks = msgspec.json.decode(told["content"], type=list[dict[str, msgspec.Raw]])
     usage = told["usage"]
     ending = {name: told[name] for name in ("stop_reason", "stop_sequence") if name in told}
-    start = {**told, "content": [], "stop_reason": None, "stop_sequence": None}
+    start: dict[str, object] = {**told, "content": [], "stop_reason": None, "stop_sequence": None}
     events = [_event("message_start", message=start)]
     for index, block in enumerate(blocks):
         opened, delta = _opened(block)

@@ -53,6 +53,10 @@ class SimulatedProvider(ServerThread):
         """Begin anew with these limits per minute."""
         self.order(lambda p: p.restart(replace(p.settings, buckets=buckets)))
 
+    def demand_credential(self) -> None:
+        """Begin anew, and refuse requests that bring no credential; what it is does not matter."""
+        self.order(lambda p: p.restart(replace(p.settings, demands_credential=True)))
+
     def reset_all(self) -> None:
         """Begin anew: an empty ledger, no faults but the settings' own."""
         self.order(lambda playing: playing.restart())
@@ -135,14 +139,20 @@ class SimulatedProvider(ServerThread):
     def clean_end(
         self, seconds: float = math.inf, *, at: float | None = None, share: float = 1.0
     ) -> int:
-        """Streams end in order, but without `message_stop`."""
+        """Streams end in order, but without the events that close them."""
         return self.strike(Fault(Effect.CLEAN_END, until=seconds, at_share=at, share=share))
 
     def error_event(
-        self, seconds: float = math.inf, *, at: float | None = None, share: float = 1.0
+        self,
+        seconds: float = math.inf,
+        *,
+        at: float | None = None,
+        share: float = 1.0,
+        status: int | None = None,
     ) -> int:
-        """Streams end in an SSE `error` event."""
-        return self.strike(Fault(Effect.ERROR_EVENT, until=seconds, at_share=at, share=share))
+        """Streams end in an error event: an overload, or with `status` 429 or 500 what that is."""
+        fault = Fault(Effect.ERROR_EVENT, until=seconds, at_share=at, share=share, status=status)
+        return self.strike(fault)
 
     def captive_portal(self, seconds: float = math.inf) -> int:
         """200 with an HTML page."""

@@ -1,0 +1,136 @@
+"""Make one answer of an OpenAI dialect out of as many upstream attempts as it takes.
+
+Laws: (1) what goes out is whole events, each once, in the order in which they came; (2) until
+something real has gone out a broken attempt is repaired by asking again; after that the line is
+cut, which these clients answer with a retry; (3) the last event goes out only when the answer is
+whole.
+Not here: Anthropic's streams, of which more can be mended (stitching.py).
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from jackline.calls.stitching import AskAgain, BreakOff, Close, Mode, Repair
+from jackline.dialects.openai_chat.stream_reader import ChatStreamReader
+from jackline.dialects.openai_responses.stream_reader import ResponsesStreamReader
+from jackline.dialects.sse import EventSplitter
+from jackline.dialects.tokens_used import TokensUsed
+
+KEPT_BACK = 4 * 1024 * 1024
+# Said before the model has begun: nothing of it needs to be taken back.
+_PREAMBLE = frozenset((b"response.created", b"response.in_progress", b"response.queued"))
+
+
+class StreamReader(Protocol):
+    """What is known about one answer after the events so far."""
+
+    started: bool
+    whole: bool
+    broken: bool
+    usage: TokensUsed
+    error_event: bytes | None
+
+    def feed(self, event: bytes) -> bytes:
+        """Take note of one raw event, and give its name."""
+        ...
+
+    def give_up(self) -> None:
+        """Regard the stream as broken."""
+        ...
+
+
+class ForeignStitch:
+    """One answer to a client that speaks Chat Completions or Responses."""
+
+    __slots__ = (
+        "_held",
+        "_held_bytes",
+        "_live",
+        "_responses",
+        "_splitter",
+        "complete",
+        "delivered",
+        "reader",
+    )
+
+    def __init__(self, mode: Mode, *, responses: bool) -> None:
+        self.complete = False
+        self.delivered = False
+        self._live = mode == "live"
+        self._responses = responses
+        self._begin()
+
+    def _begin(self) -> None:
+        self.reader: StreamReader = (
+            ResponsesStreamReader() if self._responses else ChatStreamReader()
+        )
+        self._splitter = EventSplitter()
+        self._held: list[bytes] = []
+        self._held_bytes = 0
+
+    @property
+    def broken(self) -> bool:
+        """The attempt cannot become whole any more."""
+        return self.reader.broken
+
+    @property
+    def usage(self) -> TokensUsed:
+        """What the current attempt has cost so far."""
+        return self.reader.usage
+
+    @property
+    def error_event(self) -> bytes | None:
+        """The data of the error with which the current attempt ended; it is never passed on."""
+        return self.reader.error_event
+
+    def attempt_began(self) -> None:
+        """A new attempt will be fed from now on."""
+        self._begin()
+        if self.delivered:
+            # Two answers would run into each other.
+            self.reader.give_up()
+
+    def continue_with(self, prefill: str) -> None:
+        """These dialects take no beginning of an answer."""
+
+    def feed(self, data: bytes) -> bytes:
+        """What goes to the client now."""
+        reader = self.reader
+        if self.complete or reader.broken:
+            return b""
+        out: list[bytes] = []
+        try:
+            for event in self._splitter.feed(data):
+                name = reader.feed(event)
+                if self.broken or reader.error_event is not None:
+                    reader.give_up()
+                    break
+                self._held.append(event)
+                self._held_bytes += len(event)
+                if self._may_go(name):
+                    out += self._held
+                    self._held.clear()
+                    self._held_bytes = 0
+                if reader.whole:
+                    self.complete = True
+                    break
+        except ValueError:
+            reader.give_up()
+        if out:
+            self.delivered = True
+        return b"".join(out)
+
+    def _may_go(self, name: bytes) -> bool:
+        if self.reader.whole or self._held_bytes > KEPT_BACK:
+            return True
+        return self._live and self.reader.started and name not in _PREAMBLE
+
+    def broke(self) -> Repair:
+        """What to do now that the current attempt has ended without its last event."""
+        if self.complete:
+            return Close(b"", shortened=False)
+        self._held.clear()
+        self._held_bytes = 0
+        self.reader.give_up()
+        return BreakOff() if self.delivered else AskAgain()

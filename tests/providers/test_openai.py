@@ -1,0 +1,396 @@
+"""Upstreams of OpenAI's dialects, asked by a client of Anthropic's over real connections."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import msgspec
+import pytest
+
+from jackline.dialects import AnthropicStreamReader, EventSplitter, name_of, read_answer
+from jackline.errors import UsageError
+from jackline.event_loop import run
+from jackline.failures import Kind, Observation, classify
+from jackline.providers.making import provider_for
+from jackline.providers.provider import CannotCarryError
+from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
+from jackline.providers.translating import NOTES, as_stream
+from jackline.upstream import Message
+from jackline.upstream.breaks import CutShortError, GarbledError
+from tests.providers.asking import (
+    ASKED,
+    CLIENT,
+    NOW,
+    STREAM_HEAD,
+    STREAMED,
+    answer,
+    call,
+    chunked,
+    decoded,
+    names,
+    saying,
+    spoken,
+)
+from tests.upstream.loopback import Recorder
+
+KEY = "sk-of-the-upstream"
+CHAT, RESPONSES = UpstreamKind.OPENAI_CHAT, UpstreamKind.OPENAI_RESPONSES
+SSE = b"content-type: text/event-stream; charset=utf-8\r\nx-request-id: r1\r\n"
+LIMITS = b"x-ratelimit-remaining-requests: 7\r\nset-cookie: __cf_bm=x\r\n"
+
+CHAT_STREAM = (
+    b'data: {"id":"chatcmpl-1","choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}'
+    b'\n\ndata: {"id":"chatcmpl-1","choices":[{"index":0,"delta":{"content":"Hello"}}]}\n\n'
+    b'data: {"id":"chatcmpl-1","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
+    b'data: {"id":"chatcmpl-1","choices":[],"usage":{"prompt_tokens":9,"completion_tokens":1}}\n\n'
+    b"data: [DONE]\n\n"
+)
+CHAT_WHOLE = (
+    b'{"id":"chatcmpl-1","object":"chat.completion","model":"gpt-5","choices":[{"index":0,'
+    b'"message":{"role":"assistant","content":"Hello"},"finish_reason":"stop"}],'
+    b'"usage":{"prompt_tokens":9,"completion_tokens":1}}'
+)
+RESPONSES_STREAM = (
+    b'event: response.created\ndata: {"type":"response.created","response":{"id":"resp_1"}}\n\n'
+    b'event: response.output_item.added\ndata: {"type":"response.output_item.added",'
+    b'"output_index":0,"item":{"id":"msg_1","type":"message","role":"assistant","content":[]}}\n\n'
+    b'event: response.output_text.delta\ndata: {"type":"response.output_text.delta",'
+    b'"output_index":0,"content_index":0,"item_id":"msg_1","delta":"Hello"}\n\n'
+    b'event: response.completed\ndata: {"type":"response.completed","response":{"id":"resp_1",'
+    b'"status":"completed","output":[{"id":"msg_1","type":"message","role":"assistant",'
+    b'"content":[{"type":"output_text","text":"Hello"}]}],'
+    b'"usage":{"input_tokens":9,"output_tokens":1}}}\n\n'
+)
+RESPONSES_WHOLE = (
+    b'{"id":"resp_1","object":"response","status":"completed","output":[{"id":"msg_1",'
+    b'"type":"message","role":"assistant","content":[{"type":"output_text","text":"Hello"}]}],'
+    b'"usage":{"input_tokens":9,"output_tokens":1}}'
+)
+BOTH = [(CHAT, CHAT_STREAM, CHAT_WHOLE), (RESPONSES, RESPONSES_STREAM, RESPONSES_WHOLE)]
+
+
+def settings(
+    kind: UpstreamKind = CHAT,
+    url: str = "https://api.openai.com/v1",
+    credential: Credential = Credential.BEARER,
+    headers: Mapping[str, str] = MappingProxyType({}),
+) -> UpstreamSettings:
+    return UpstreamSettings(
+        name="far", kind=kind, url=url, credential=credential, secret=KEY, headers=headers
+    )
+
+
+def text_of(events: bytes) -> str:
+    """The text of a whole Anthropic stream; anything that is not whole fails the test."""
+    reader = AnthropicStreamReader()
+    text = ""
+    for event in EventSplitter().feed(events):
+        name, data = event.split(b"\n")[:2]
+        payload = data.removeprefix(b"data: ")
+        reader.take(name.removeprefix(b"event: "), payload)
+        told = msgspec.json.decode(payload)
+        if told["type"] == "content_block_delta" and told["delta"]["type"] == "text_delta":
+            text += told["delta"]["text"]
+    assert reader.whole
+    assert (reader.usage.input, reader.usage.output) == (9, 1)
+    return text
+
+
+@pytest.mark.parametrize(("kind", "stream", "_whole"), BOTH)
+def test_a_stream_is_heard_as_anthropics_however_it_is_cut(
+    kind: UpstreamKind, stream: bytes, _whole: bytes
+) -> None:
+    async def main() -> None:
+        for size in (1, 7, 10_000):
+            got: list[bytes] = []
+            pieces = [stream[at : at + size] for at in range(0, len(stream), size)]
+            head = STREAM_HEAD + SSE + LIMITS + b"\r\n"
+            async with saying(head, chunked(*pieces), b"0\r\n\r\n", got=got) as server:
+                provider = provider_for(settings(kind, f"{server.url}/v1"), {})
+                told = await spoken(provider, call(STREAMED), "gpt-5", got)
+            endpoint = b"chat/completions" if kind is CHAT else b"responses"
+            assert told.request_line == b"POST /v1/" + endpoint + b" HTTP/1.1"
+            asked = decoded(told.request_body)
+            assert (asked["model"], asked["stream"]) == ("gpt-5", True)
+            assert b"of-the-client" not in told.request
+            assert b"Authorization: Bearer " + KEY.encode() in told.request
+            assert told.ear.words == ["began", "heard", "ended"]
+            assert text_of(told.ear.body) == "Hello"
+            assert b'"model":"claude-opus-4-8"' in told.ear.body
+            assert told.headers["content-type"] == "text/event-stream"
+            assert told.headers["x-ratelimit-remaining-requests"] == "7"
+            assert told.headers["x-request-id"] == "r1"
+            assert "set-cookie" not in told.headers
+            assert "content-length" not in told.headers
+
+    run(main())
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(("kind", "_stream", "whole"), BOTH)
+def test_a_whole_answer_becomes_a_message(
+    kind: UpstreamKind, _stream: bytes, whole: bytes, packed: bool
+) -> None:
+    async def main() -> None:
+        got: list[bytes] = []
+        wrapped = gzip.compress(whole) if packed else whole
+        coding = (b"content-encoding: gzip",) if packed else ()
+        said = answer(wrapped, b"content-type: application/json", *coding)
+        async with saying(said, got=got) as server:
+            provider = provider_for(settings(kind, server.url), {})
+            told = await spoken(provider, call(), "gpt-5", got)
+        assert told.request_line.startswith(b"POST /v1/")
+        message = decoded(told.ear.body)
+        assert message["content"] == [{"type": "text", "text": "Hello"}]
+        assert message["model"] == "claude-opus-4-8"
+        assert read_answer(told.ear.body) is not None
+        assert told.headers == {"content-type": "application/json"}
+        assert told.ear.words == ["began", "heard", "ended"]
+
+    run(main())
+
+
+def test_a_server_that_cannot_stream_is_heard_as_if_it_could() -> None:
+    async def main() -> None:
+        got: list[bytes] = []
+        async with saying(answer(CHAT_WHOLE, b"content-type: application/json"), got=got) as server:
+            provider = provider_for(settings(url=server.url), {})
+            told = await spoken(provider, call(STREAMED), "gpt-5", got)
+        assert told.headers["content-type"] == "text/event-stream"
+        assert text_of(told.ear.body) == "Hello"
+
+    run(main())
+
+
+def test_tools_of_a_whole_answer_become_events() -> None:
+    message = (
+        b'{"id":"msg_1","type":"message","role":"assistant","model":"m","content":'
+        b'[{"type":"text","text":"I look."},'
+        b'{"type":"tool_use","id":"t1","name":"look","input":{"at": "\\u00fc"}}],'
+        b'"stop_reason":"tool_use","stop_sequence":null,'
+        b'"usage":{"input_tokens":9,"output_tokens":1}}'
+    )
+    events = as_stream(message)
+    assert text_of(events) == "I look."
+    assert b'"partial_json":"{\\"at\\": \\"\\\\u00fc\\"}"' in events
+    assert [name_of(event) for event in EventSplitter().feed(events)] == [
+        b"message_start",
+        b"content_block_start",
+        b"content_block_delta",
+        b"content_block_stop",
+        b"content_block_start",
+        b"content_block_delta",
+        b"content_block_stop",
+        b"message_delta",
+        b"message_stop",
+    ]
+
+
+def test_an_error_is_heard_as_it_came_and_told_to_clients_in_their_words() -> None:
+    async def main() -> None:
+        got: list[bytes] = []
+        body = (
+            b'{"error":{"message":"Rate limit reached for gpt-5","type":"requests",'
+            b'"code":"rate_limit_exceeded"}}'
+        )
+        said = answer(body, b"retry-after: 3", b"x-request-id: r1", status=b"429 Too Many")
+        async with saying(said, got=got) as server:
+            provider = provider_for(settings(url=server.url), {})
+            told = await spoken(provider, call(STREAMED), "gpt-5", got)
+        assert (told.ear.status, told.ear.body) == (429, body)
+        assert told.headers["retry-after"] == "3"
+        native = decoded(provider.native_error(429, body))
+        assert native == {
+            "type": "error",
+            "error": {"type": "rate_limit_error", "message": "Rate limit reached for gpt-5"},
+        }
+
+    run(main())
+
+
+@pytest.mark.parametrize(("kind", "stream", "_whole"), BOTH)
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_stream_that_is_cut_off_never_gets_an_end(
+    kind: UpstreamKind, stream: bytes, _whole: bytes, cut: bool
+) -> None:
+    async def main() -> None:
+        got: list[bytes] = []
+        half = stream[: stream.index(b"Hello") + 20]
+        half = half[: half.rindex(b"\n\n") + 2] if b"\n\n" in half[-20:] else half
+        end = b"" if cut else b"0\r\n\r\n"
+        said = (STREAM_HEAD + SSE + b"\r\n", chunked(half), end)
+        async with saying(*said, got=got, cut=True) as server:
+            provider = provider_for(settings(kind, server.url), {})
+            told = await spoken(provider, call(STREAMED), "gpt-5", got)
+        assert b"message_stop" not in told.ear.body
+        assert told.ear.words[-1] == ("broke" if cut else "ended")
+        if cut:
+            assert isinstance(told.ear.error, CutShortError)
+
+    run(main())
+
+
+def test_an_error_inside_of_a_stream_becomes_an_error_event() -> None:
+    async def main() -> None:
+        got: list[bytes] = []
+        error = b'data: {"error":{"message":"The server is overloaded","code":"overloaded"}}\n\n'
+        said = (STREAM_HEAD + SSE + b"\r\n", chunked(error), b"0\r\n\r\n")
+        async with saying(*said, got=got) as server:
+            provider = provider_for(settings(url=server.url), {})
+            told = await spoken(provider, call(STREAMED), "gpt-5", got)
+        failure = classify(Observation.of_stream(told.ear.body), now=NOW)
+        assert failure.kind is Kind.OVERLOADED
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        (answer(b"<html>Log in</html>", b"content-type: text/html"), call()),
+        (answer(b'{"choices":[]}', b"content-type: application/json"), call(STREAMED)),
+        (answer(CHAT_STREAM, b"content-type: text/event-stream"), call()),
+        (answer(CHAT_WHOLE, b"content-encoding: zstd"), call()),
+        (answer(b"not packed", b"content-encoding: gzip"), call()),
+    ],
+)
+def test_an_answer_that_cannot_be_understood_breaks(said: bytes, message: Message) -> None:
+    async def main() -> None:
+        got: list[bytes] = []
+        async with saying(said, got=got) as server:
+            provider = provider_for(settings(url=server.url), {})
+            told = await spoken(provider, message, "gpt-5", got)
+        assert told.ear.words == ["broke"]
+        assert isinstance(told.ear.error, GarbledError)
+
+    run(main())
+
+
+def test_a_success_that_says_an_error_is_heard_as_it_came() -> None:
+    async def main() -> None:
+        got: list[bytes] = []
+        body = b'{"error":{"message":"Insufficient credits","code":402}}'
+        async with saying(answer(body, b"content-type: application/json"), got=got) as server:
+            provider = provider_for(settings(url=server.url), {})
+            told = await spoken(provider, call(STREAMED), "gpt-5", got)
+        assert (told.ear.status, told.ear.body) == (200, body)
+
+    run(main())
+
+
+def test_what_was_left_out_is_told_in_a_header() -> None:
+    async def main() -> None:
+        got: list[bytes] = []
+        body = ASKED[:-1] + b',"top_k":5}'
+        async with saying(answer(CHAT_WHOLE), got=got) as server:
+            provider = provider_for(settings(url=server.url), {})
+            told = await spoken(provider, call(body), "gpt-5", got)
+        assert "top_k" in told.headers[NOTES.decode()]
+
+    run(main())
+
+
+def test_what_the_dialect_cannot_say_is_refused_by_name() -> None:
+    provider = provider_for(settings(), {})
+    body = ASKED[:-1] + b',"something_new":1}'
+    with pytest.raises(CannotCarryError, match="something_new"):
+        provider.render(call(body), "gpt-5")
+    for message, model in (
+        (call(target=b"/v1/messages/count_tokens"), ""),
+        (Message(b"GET", b"/v1/models", CLIENT), ""),
+        (call(), ""),
+    ):
+        with pytest.raises(CannotCarryError):
+            provider.render(message, model)
+
+
+@pytest.mark.parametrize(
+    ("url", "target"),
+    [
+        ("https://api.openai.com/v1", b"/chat/completions"),
+        ("https://api.openai.com", b"/v1/chat/completions"),
+        ("https://openrouter.ai/api/v1", b"/chat/completions"),
+        ("https://gateway.example/llm", b"/v1/chat/completions"),
+        ("https://us.openai.azure.com/openai/v1", b"/chat/completions"),
+        (
+            "https://us.openai.azure.com/openai/deployments/mine",
+            b"/chat/completions?api-version=2024-10-21",
+        ),
+    ],
+)
+def test_addresses_may_hold_the_version_or_not(url: str, target: bytes) -> None:
+    provider = provider_for(settings(url=url), {})
+    assert provider.render(call(), "gpt-5").target == target
+    native = Message(b"POST", b"/v1/chat/completions", (), b'{"model":"a"}')
+    assert provider.render(native, "b").target == target
+
+
+@pytest.mark.parametrize(
+    ("credential", "url", "expected"),
+    [
+        (Credential.BEARER, "https://a.example", ("authorization", f"Bearer {KEY}")),
+        (Credential.API_KEY, "https://a.example", ("authorization", f"Bearer {KEY}")),
+        (Credential.API_KEY, "https://us.openai.azure.com/openai/v1", ("api-key", KEY)),
+        (Credential.PASS_THROUGH, "https://a.example", ("authorization", "Bearer of-the-client")),
+        (Credential.NONE, "https://a.example", None),
+    ],
+)
+def test_nothing_but_the_chosen_credential_goes_along(
+    credential: Credential, url: str, expected: tuple[str, str] | None
+) -> None:
+    given = settings(url=url, credential=credential, headers={"x-team": "ours"})
+    told = names(provider_for(given, {}).render(call(), "gpt-5"))
+    fixed = {"content-type", "user-agent", "x-team"}
+    assert {name: told[name] for name in set(told) - fixed} == (
+        {} if expected is None else dict([expected])
+    )
+
+
+def test_there_is_no_vendors_credential_for_openai() -> None:
+    with pytest.raises(UsageError):
+        provider_for(settings(credential=Credential.VENDOR), {})
+
+
+def test_the_limit_and_sampling_are_named_as_the_server_knows_them() -> None:
+    body = ASKED[:-1] + b',"temperature":0.5}'
+    vendor = decoded(provider_for(settings(), {}).render(call(body), "gpt-5").body)
+    assert (vendor["max_completion_tokens"], "temperature" in vendor) == (64, False)
+    older = decoded(provider_for(settings(), {}).render(call(body), "gpt-4.1").body)
+    assert older["temperature"] == 0.5
+    local = settings(url="http://127.0.0.1:11434/v1", credential=Credential.NONE)
+    told = decoded(provider_for(local, {}).render(call(body), "qwen3").body)
+    assert (told["max_tokens"], told["temperature"]) == (64, 0.5)
+
+
+def test_a_request_of_the_upstreams_own_dialect_passes() -> None:
+    headers = ((b"Authorization", b"Bearer of-the-client"), (b"session_id", b"s1"))
+    message = Message(b"POST", b"/v1/responses", headers, b'{"model":"gpt-5","input":"hi"}')
+    own = provider_for(settings(RESPONSES), {})
+    rendered = own.render(message, "gpt-5-mini")
+    assert rendered.body == b'{"model":"gpt-5-mini","input":"hi"}'
+    assert names(rendered) == {"session_id": "s1", "authorization": f"Bearer {KEY}"}
+    ear = Recorder()
+    assert own.listen(ear, message, "gpt-5-mini") is ear
+    passing = provider_for(
+        settings(RESPONSES, "https://chatgpt.com/backend-api/codex", Credential.PASS_THROUGH), {}
+    )
+    rendered = passing.render(message._replace(lines=b"\r\nas: written"), "gpt-5")
+    assert (rendered.target, rendered.body) == (b"/responses", message.body)
+    assert rendered.lines == b"\r\nas: written"
+
+
+def test_listening_without_having_rendered_translates_again() -> None:
+    async def main() -> None:
+        provider = provider_for(settings(), {})
+        first, second = call(), call(bytes(bytearray(STREAMED)))
+        provider.render(first, "gpt-5")
+        ear = Recorder()
+        listening = provider.listen(ear, second, "gpt-5")
+        listening.began(200, [(b"content-type", b"text/event-stream")])
+        listening.heard(CHAT_STREAM)
+        listening.ended()
+        assert text_of(ear.body) == "Hello"
+
+    run(main())
