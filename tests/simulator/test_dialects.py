@@ -255,13 +255,13 @@ RESPONSES = {
     "prompt_cache_key": "session-1",
     "tools": [{"type": "function", "name": "Bash"}],
     "input": [
-        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "PART-2: review"}]},
+        {"role": "user", "content": [{"type": "input_text", "text": "PART-2: review"}]},
         {"type": "message", "role": "assistant", "content": []},
         {"type": "reasoning", "summary": []},
         {"type": "function_call", "call_id": "a", "name": "Bash", "arguments": "{}"},
         {"type": "function_call", "call_id": "b", "name": "Bash", "arguments": "{}"},
         {"type": "function_call_output", "call_id": "a", "output": "exit 3"},
-        {"type": "function_call_output", "call_id": "b", "output": [{"type": "input_text", "text": "exit 4"}]},
+        {"type": "function_call_output", "output": [{"type": "input_text", "text": "exit 4"}]},
     ],
 }  # fmt: skip
 
@@ -272,7 +272,7 @@ def test_openai_conversations_are_read_like_others(body: dict[str, Any]) -> None
     assert (one.prompt, one.turn, one.results, one.latest) == (
         "PART-2: review", 1, "exit 3\nexit 4", "",
     )  # fmt: skip
-    assert (one.session, one.tools) == ("session-1", {"Bash"})
+    assert (one.session, one.tools) == ("session-1", frozenset({"Bash"}))
     key = "messages" if "messages" in body else "input"
     followed = asked({**body, key: [*body[key], {"role": "user", "content": "go on"}]})
     assert (followed.latest, followed.results) == ("go on", "exit 3\nexit 4")

@@ -139,7 +139,7 @@ def test_results_of_tools_are_read_back(provider: SimulatedProvider) -> None:
     provider.says(Rule(Say("Rain."), results="12 mm", turn=1), Say("no result was read"))
     function = {"name": "weather", "arguments": "{}"}
     calls = [{"id": f"c{n}", "type": "function", "function": function} for n in (1, 2)]
-    chat = [
+    chat: list[dict[str, Any]] = [
         {"role": "assistant", "content": None, "tool_calls": calls},
         {"role": "tool", "tool_call_id": "c1", "content": "12 mm"},
         {"role": "tool", "tool_call_id": "c2", "content": "dry"},

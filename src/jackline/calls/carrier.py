@@ -219,7 +219,9 @@ class Carrier:
                 carried.refuse(self._hopeless(carried, refusal.failure))
         for send in decision.sends:
             self._start(send)
-        self._set_timer(decision.wake_at)
+        wake_at = decision.wake_at
+        if wake_at is not None and (self._wake_at is None or wake_at < self._wake_at):
+            self._set_timer(wake_at)
 
     def _start(self, send: Send) -> None:
         carried = self._carried.get(send.call)
@@ -246,9 +248,7 @@ class Carrier:
             hearing.carried.hearing = None
         return hearing
 
-    def _set_timer(self, wake_at: float | None) -> None:
-        if wake_at is None or (self._wake_at is not None and self._wake_at <= wake_at):
-            return
+    def _set_timer(self, wake_at: float) -> None:
         if self._waker is not None:
             self._waker.cancel()
         self._wake_at = wake_at
@@ -286,7 +286,8 @@ class Carrier:
         now = self._clock.wall()
         self._obey(self.controller.finished(now, hearing.permit, usage, hearing.lowered))
         self.lane_news.look(now, (hearing.lane,))
-        self._free(carried)
+        if carried.request.caps:
+            self._free(carried)
 
     def judge(self, seen: Observation) -> Failure:
         """What went wrong."""

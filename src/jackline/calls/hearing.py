@@ -21,6 +21,7 @@ from jackline.upstream.port import Attempt, Headers
 _UNFINISHED = "the stream ended before the response was complete"
 # A vendor's error is a few kilobytes; a page from a proxy may be more, and nobody needs all of it.
 _LONGEST_REJECTION = 1 << 20
+_NO_HEADERS: Mapping[str, str] = {}
 _UNPACKED = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 
 
@@ -75,7 +76,6 @@ class Hearing:
         "_headers",
         "_is_accepted",
         "_judge",
-        "_lowered",
         "_status",
         "_streams",
         "_unpack",
@@ -83,6 +83,7 @@ class Hearing:
         "carried",
         "handle",
         "lane",
+        "lowered",
         "over",
         "permit",
     )
@@ -99,7 +100,8 @@ class Hearing:
         self.over = False
         self._status = 0
         self._headers: Headers = ()
-        self._lowered: dict[str, str] = {}
+        # The answer's headers by lower-case name.
+        self.lowered: Mapping[str, str] = _NO_HEADERS
         self._streams = False
         self._is_accepted = False
         self._unpack: zlib._Decompress | None = None
@@ -109,17 +111,12 @@ class Hearing:
     @property
     def request_id(self) -> str | None:
         """The vendor's own name for this attempt, once it has spoken."""
-        return self._lowered.get("request-id")
+        return self.lowered.get("request-id")
 
     @property
     def status(self) -> int | None:
         """The status of the answer, once it is there."""
         return self._status or None
-
-    @property
-    def lowered(self) -> Mapping[str, str]:
-        """The answer's headers by lower-case name."""
-        return self._lowered
 
     def drop(self) -> None:
         """Stop listening and hang up."""
@@ -147,7 +144,13 @@ class Hearing:
         if self.over:
             return
         try:
-            self._hear(data)
+            if self._unpack is not None:
+                data = self._unpack.decompress(data)
+            if self._streams:
+                self._follow(data)
+            else:
+                self._judge.alive(self)
+                self._keep(data)
         except Exception as error:  # noqa: BLE001 -- the border of one call: siblings go on
             self._judge.crashed(self, error)
 
@@ -180,27 +183,21 @@ class Hearing:
         self._status = status
         self._headers = headers
         lowered = {_plain[n]: v.decode("latin-1") for n, v in headers}
-        self._lowered = lowered
+        self.lowered = lowered
         packed = lowered.get("content-encoding")
         if packed is not None and packed.lower() in _UNPACKED:
             self._unpack = zlib.decompressobj(_UNPACKED[packed.lower()])
             unpacked = (b"content-encoding", b"content-length")
             self._headers = [(n, v) for n, v in headers if n.lower() not in unpacked]
         if 200 <= status < 300:
-            content_type = lowered.get("content-type", "")
-            self._streams = self.carried.request.stream and content_type.startswith(
+            carried = self.carried
+            if carried.request.stream and lowered.get("content-type", "").startswith(
                 "text/event-stream"
-            )
-            if self._streams:
-                self.carried.stitch.attempt_began()
+            ):
+                self._streams = True
+                carried.stitch.attempt_began()
 
-    def _hear(self, data: bytes) -> None:
-        if self._unpack is not None:
-            data = self._unpack.decompress(data)
-        if not self._streams:
-            self._judge.alive(self)
-            self._keep(data)
-            return
+    def _follow(self, data: bytes) -> None:
         stitch = self.carried.stitch
         out = stitch.feed(data)
         if not stitch.complete:
@@ -211,11 +208,12 @@ class Hearing:
             self._judge.alive(self)
         if out:
             self.pass_on(out)
-        if stitch.error_event is not None:
-            told = b"event: error\ndata: " + stitch.error_event + b"\n\n"
-            self._fail(Observation.of_stream(told))
-        elif stitch.broken:
-            self._fail(Observation.of_exception(EOFError(_UNFINISHED)))
+        if stitch.broken:
+            if stitch.error_event is None:
+                self._fail(Observation.of_exception(EOFError(_UNFINISHED)))
+            else:
+                told = b"event: error\ndata: " + stitch.error_event + b"\n\n"
+                self._fail(Observation.of_stream(told))
 
     def _keep(self, data: bytes) -> None:
         body = self._body
@@ -257,7 +255,7 @@ class Hearing:
         self._judge.answered(self)
 
     def _seen(self, body: bytes) -> Observation:
-        return Observation.of_response(self._status, self._lowered, body)
+        return Observation.of_response(self._status, self.lowered, body)
 
     def _fail(self, seen: Observation, rejection: Rejection | None = None) -> None:
         self._judge.failed(self, self._judge.judge(seen), rejection)

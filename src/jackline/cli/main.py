@@ -21,6 +21,7 @@ from jackline.errors import InternalError, JacklineError
 _VERBS = {
     "claude": ("jackline.cli.claude", "Run Claude Code through the gateway."),
     "config": ("jackline.cli.config", "Show, check and locate the configuration."),
+    "doctor": ("jackline.cli.doctor", "Check the way to the upstreams, and say what to fix."),
     "down": ("jackline.cli.down", "End the gateway in good order."),
     "drill": ("jackline.cli.drill", "Rehearse storms, walls and outages, bare and with Jackline."),
     "env": ("jackline.cli.env", "Print the lines that point a shell to the gateway."),
@@ -29,6 +30,7 @@ _VERBS = {
     "simulate": ("jackline.cli.simulate", "Play a provider with limits and faults locally."),
     "status": ("jackline.cli.status", "Tell how the gateway stands, and who waits for what."),
     "up": ("jackline.cli.up", "Run the gateway that clients reach through ANTHROPIC_BASE_URL."),
+    "upstream": ("jackline.cli.upstream", "Say where calls go: add, test and choose upstreams."),
     "why": ("jackline.cli.why", "Find why agents died, from their transcripts."),
 }
 

@@ -16,14 +16,14 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
 import click
 
 from jackline.assembly import Running, StateDir, local_url
-from jackline.errors import JacklineError, UnreachableError
+from jackline.errors import JacklineError, UnreachableError, UsageError
 from jackline.gateway.settings import ListenSettings
 
 _ASK_SECONDS = 5.0
@@ -95,10 +95,15 @@ def status_of(running: Running) -> dict[str, object]:
         ) from error
 
 
-def order(running: Running, name: str) -> dict[str, object]:
-    """Give an order, such as `stop`."""
+def order(
+    running: Running, name: str, told: Mapping[str, object] | None = None
+) -> dict[str, object]:
+    """Give an order, such as `stop`, with what it is about; UsageError when it is refused."""
     try:
-        return _ask(f"{running.url}/_jackline/{name}", running.token, method="POST")
+        return _ask(f"{running.url}/_jackline/{name}", running.token, method="POST", told=told)
+    except urllib.error.HTTPError as error:
+        with error:
+            raise _refused(error) from error
     except _NO_ANSWER as error:
         raise UnreachableError(
             f"the gateway at {running.url} did not take the order: {error}",
@@ -186,13 +191,21 @@ def _last_words(log: Path, begin: int) -> str:
 
 
 def _ask(
-    url: str, token: str = "", *, method: str = "GET", patience: float = _ASK_SECONDS
+    url: str,
+    token: str = "",
+    *,
+    method: str = "GET",
+    patience: float = _ASK_SECONDS,
+    told: Mapping[str, object] | None = None,
 ) -> dict[str, object]:
+    headers = {"x-jackline-control": token} if token else {}
+    if told is not None:
+        headers["content-type"] = "application/json"
     request = urllib.request.Request(  # noqa: S310 -- an address that our own gateway has written
         url,
         method=method,
-        data=b"" if method == "POST" else None,
-        headers={"x-jackline-control": token} if token else {},
+        data=(b"" if told is None else json.dumps(told).encode()) if method == "POST" else None,
+        headers=headers,
     )
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(request, timeout=patience) as answer:
@@ -200,6 +213,17 @@ def _ask(
     if not isinstance(told, dict):
         raise ValueError("not a gateway's answer")  # noqa: TRY004 -- the answer's value is wrong
     return cast("dict[str, object]", told)
+
+
+def _refused(error: urllib.error.HTTPError) -> UsageError:
+    try:
+        told = json.load(error)["error"]
+        return UsageError(f"the gateway refuses: {told['message']}", next=told.get("next") or "")
+    except (*_NO_ANSWER, KeyError, TypeError):  # not in our words: its status has to do
+        return UsageError(
+            f"the gateway refuses with HTTP status {error.code}",
+            next="it may be of another version: jackline down, then jackline up",
+        )
 
 
 def not_running(state: StateDir) -> JacklineError:

@@ -25,6 +25,8 @@ class KeyLines:
     """The line of every key of one text."""
 
     def __init__(self, text: str) -> None:
+        # The headers of all tables, in their order.
+        self.tables: list[tuple[int, Place]] = []
         self._lines: dict[Place, int] = {}
         self._counts: Counter[Place] = Counter()
         self._read(text)
@@ -48,6 +50,7 @@ class KeyLines:
             if header is not None:
                 table = self._table(header[1], _parts(header[2]))
                 self._lines.setdefault(table, number)
+                self.tables.append((number, table))
                 continue
             assignment = _ASSIGNMENT.match(line)
             if assignment is None:

@@ -51,6 +51,13 @@ _TAKEN = {
 }
 
 
+def load_alone(file: FileText, folders: HomeFolders) -> Config:
+    """The configuration that this file makes by itself; no secret is looked up."""
+    merged = Merged()
+    merged.take(of_file(file))
+    return _finished(merged, [file], [], folders, None)
+
+
 def load_document(
     *,
     flags: Mapping[str, object],
@@ -68,6 +75,17 @@ def load_document(
         merged.take(of_file(file))
     merged.take(of_environment(environ, cwd, merged.warnings))
     merged.take(of_flags(flags, cwd))
+    return _finished(merged, files, watched, folders, environ if with_secrets else None)
+
+
+def _finished(
+    merged: Merged,
+    files: list[FileText],
+    watched: list[Path],
+    folders: HomeFolders,
+    environ: Mapping[str, str] | None,
+) -> Config:
+    """What holds in the end; with an environment, secrets are looked up."""
     for key, value in (defaults() | {("state",): str(folders.state)}).items():
         if key[0] != "upstream":
             merged.fill(key, value)
@@ -75,10 +93,10 @@ def load_document(
     upstreams.warn(merged, next((file.path for file in files if file.of_project), None))
     shown = dict(merged.values)
     secrets = [key for key in shown if may_be_secret(key)]
-    watched += [path for key in secrets if (path := references.file_of(shown[key]))]
+    watched = watched + [path for key in secrets if (path := references.file_of(shown[key]))]
     is_sound = not merged.faults
     _check_together(merged)
-    if with_secrets and is_sound:
+    if environ is not None and is_sound:
         _look_up_secrets(merged, environ)
     if merged.faults:
         raise rejection(merged.faults)

@@ -12,7 +12,7 @@ import ipaddress
 from fnmatch import fnmatchcase
 from urllib.parse import urlsplit
 
-from jackline.providers.presets import own_host
+from jackline.providers.presets import own_hosts
 from jackline.providers.settings import Credential, UpstreamKind
 
 # Names that any pattern fits which is meant for Claude.
@@ -37,7 +37,7 @@ def credential_warning(  # noqa: PLR0913 -- all that a warning is made of
     if not url or is_loopback(host):
         return None
     passes_through = credential is Credential.PASS_THROUGH
-    is_expected = passes_through and host == own_host(kind) and not _takes_claude(kind, patterns)
+    is_expected = passes_through and host in own_hosts(kind) and not _takes_claude(kind, patterns)
     if of_project and not is_expected:
         return f"{_what_goes(credential, reference)} to {url}, as {where} says"
     if target.scheme == "http" and credential is not Credential.NONE:

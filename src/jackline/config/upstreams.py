@@ -2,21 +2,24 @@
 
 Laws: (1) what is written wins over the preset, the preset over the kind's defaults; (2) by default,
 clients' own credentials go only to the first upstream of Anthropic's dialect, and a warning says so
-where that is not Anthropic; (3) an upstream that could never be sent anything is a fault.
+where that is not Anthropic; (3) what can be sent nowhere, or nothing, is told.
 Not here: the types of single values (document.py), how each kind is spoken to (providers/).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from jackline.config.document import defaults
+from jackline.config.faults import Fault, rejection
+from jackline.config.keys import dotted
 from jackline.config.merging import Merged
 from jackline.config.places import is_file
-from jackline.config.references import is_reference
+from jackline.config.references import is_reference, resolve
 from jackline.config.strangers import credential_warning, is_loopback
 from jackline.lanes import KnownLimits
 from jackline.providers.presets import ANTHROPIC_HOST, PRESETS, Preset, cloud_url
@@ -80,11 +83,45 @@ def warn(merged: Merged, project: Path | None) -> None:
         )
         if told is not None:
             merged.warnings.append(told)
+        models = merged.table("upstream", one.place, "models")
+        passes_through = one.get("credential") == Credential.PASS_THROUGH
+        if one.kind in _OPENAI and not models and not passes_through:
+            merged.warnings.append(
+                f"upstream {one.name}: only clients that speak OpenAI's dialect are sent there; for"
+                ' Claude\'s clients, too, say what stands in: models = { "claude-*" = "gpt-5.5" }'
+            )
 
 
 def settings(merged: Merged) -> tuple[UpstreamSettings, ...]:
     """All upstreams, once nothing is wrong with them."""
     return tuple(_settings(one) for one in _each(merged))
+
+
+def with_secrets(upstream: UpstreamSettings, environ: Mapping[str, str]) -> UpstreamSettings:
+    """An upstream that was loaded without secrets, with its own looked up."""
+    faults: list[Fault] = []
+
+    def looked_up(name: str, value: str | None) -> str | None:
+        if value is None or not is_reference(value):
+            return value
+        try:
+            return resolve(value, environ)
+        except ValueError as error:
+            faults.append(Fault(f"upstream {upstream.name}", name, str(error)))
+            return None
+
+    found = replace(
+        upstream,
+        secret=looked_up("credential", upstream.secret),
+        proxy=looked_up("proxy", upstream.proxy),
+        headers={
+            name: looked_up(dotted(("headers", name)), value) or ""
+            for name, value in upstream.headers.items()
+        },
+    )
+    if faults:
+        raise rejection(faults)
+    return found
 
 
 class _One:
@@ -133,7 +170,7 @@ def _complete_address(one: _One) -> None:
         one.fill("url", preset.url, f"preset {preset.name}")
     elif one.kind is UpstreamKind.ANTHROPIC and preset is None:
         one.fill("url", _PLAIN["url",])
-    elif one.kind in _CLOUDS and region is not None:
+    elif one.kind in _CLOUDS and region is not None and one.get("url") is None:
         try:
             one.fill("url", cloud_url(one.kind, region))
         except ValueError as error:
@@ -196,12 +233,6 @@ def _check_credential(one: _One) -> None:
 
 def _check_models(one: _One) -> None:
     models = one.merged.table("upstream", one.place, "models")
-    if one.kind in _OPENAI and not models:
-        one.fault(
-            "models",
-            "nothing would ever be sent here: say which models it stands in for, such as"
-            ' models = { "claude-*" = "gpt-5.5" }',
-        )
     serves_claude_alone = one.kind in _CLOUDS or (
         one.kind is UpstreamKind.ANTHROPIC
         and urlsplit(one.get("url") or "").hostname == ANTHROPIC_HOST

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import re
 import zlib
-from typing import NamedTuple
 
 import msgspec
 
 LARGEST_PLAIN_BODY = 128 * 1024 * 1024
 _LETTERS_PER_TOKEN = 4
 _WINDOW = 1024
+# Up to here decoding everything costs less than the searches of the short way.
+_SOON_DECODED = 4096
 _ACCOUNT_WINDOW = 4096
 # Claude Code writes its metadata behind the conversation; to search all of that costs more than
 # the little that is lost when another client names an account in the middle.
@@ -35,7 +36,7 @@ _MAX_TOKENS = re.compile(rb'"max_tokens"\s*:\s*(\d{1,9})\s*[,}]')
 _USER_ID = re.compile(rb'"metadata"\s*:\s*\{\s*"user_id"\s*:\s*("(?:[^"\\]|\\.)*")')
 
 
-class RequestFacts(NamedTuple):
+class RequestFacts(msgspec.Struct, frozen=True):
     """What a request asks for; `model` is None when the body cannot be read."""
 
     model: str | None
@@ -77,7 +78,11 @@ _UNREADABLE = (msgspec.DecodeError, ValueError, RecursionError)
 def read_request(body: bytes | bytearray) -> RequestFacts:
     """Model, streaming and sizes, without decoding where the order of the keys allows it."""
     size = len(body) // _LETTERS_PER_TOKEN
-    return _read_shortly(body, size) or _read_wholly(body, size)
+    if len(body) <= _SOON_DECODED:
+        facts = _read_wholly(body, size) or _read_shortly(body, size)
+    else:
+        facts = _read_shortly(body, size) or _read_wholly(body, size)
+    return facts or RequestFacts(None, False, 0, size)
 
 
 def _read_shortly(body: bytes | bytearray, size: int) -> RequestFacts | None:
@@ -98,11 +103,11 @@ def _read_shortly(body: bytes | bytearray, size: int) -> RequestFacts | None:
     return RequestFacts(name, stream[1] == b"true", int(limits[-1]), size)
 
 
-def _read_wholly(body: bytes | bytearray, size: int) -> RequestFacts:
+def _read_wholly(body: bytes | bytearray, size: int) -> RequestFacts | None:
     try:
         asked = _asked.decode(body)
     except _UNREADABLE:
-        return RequestFacts(None, False, 0, size)
+        return None
     return RequestFacts(asked.model, bool(asked.stream), max(0, asked.max_tokens or 0), size)
 
 

@@ -113,29 +113,30 @@ def _cost(events: list[_Event]) -> TokensUsed | None:
     started = is_open = is_whole = False
     blocks = 0
     stop_reason: str | None = None
+    # A chain of `isinstance`: patterns of classes would cost twice as much.
     for event in events:
-        match event:
-            case _BlockDelta():
-                in_order = is_open and event.index == blocks - 1
-            case _BlockStart():
-                in_order = started and not is_open and not stop_reason and event.index == blocks
-                is_open = True
-                blocks += 1
-            case _BlockStop():
-                in_order = is_open and event.index == blocks - 1
-                is_open = False
-            case _MessageDelta():
-                in_order = started and not is_open and not is_whole
-                stop_reason = event.delta.stop_reason or stop_reason
-                usage = usage if event.usage is None else updated_by(usage, event.usage)
-            case _MessageStart():
-                in_order = not started
-                started = True
-                told = event.message.usage
-                usage = usage if told is None else updated_by(usage, told)
-            case _MessageStop():
-                in_order = stop_reason is not None and not is_open and not is_whole
-                is_whole = True
+        if isinstance(event, _BlockDelta):
+            in_order = is_open and event.index == blocks - 1
+        elif isinstance(event, _BlockStart):
+            in_order = started and not is_open and not stop_reason and event.index == blocks
+            is_open = True
+            blocks += 1
+        elif isinstance(event, _BlockStop):
+            in_order = is_open and event.index == blocks - 1
+            is_open = False
+        elif isinstance(event, _MessageDelta):
+            in_order = started and not is_open and not is_whole
+            stop_reason = event.delta.stop_reason or stop_reason
+            if event.usage is not None:
+                usage = updated_by(usage, event.usage)
+        elif isinstance(event, _MessageStart):
+            in_order = not started
+            started = True
+            if event.message.usage is not None:
+                usage = updated_by(usage, event.message.usage)
+        else:
+            in_order = stop_reason is not None and not is_open and not is_whole
+            is_whole = True
         if not in_order:
             return None
     return usage if is_whole else None

@@ -19,6 +19,7 @@ from jackline.gateway.settings import LimitSettings
 _BARE_LINE_END = re.compile(rb"(?<!\r)\n")
 # As every client writes it; other spellings are read the long way.
 _LENGTH = re.compile(rb"\r\n(?:Content-Length|content-length): (\d{1,15})\r\n")
+_MOST_DIGITS = 15
 _NO_HEAD = RequestHead(b"", b"", False)
 
 
@@ -39,10 +40,11 @@ class RequestReader:
     """Fed with packets; at stage COMPLETE `take` gives the request and makes room for the next."""
 
     __slots__ = (
-        "_around",
+        "_behind",
         "_body",
         "_chunked",
         "_filled",
+        "_front",
         "_head",
         "_last",
         "_limits",
@@ -58,8 +60,9 @@ class RequestReader:
         self._body: bytes | bytearray | None = None
         self._filled = 0
         self._chunked: ChunkedBody | None = None
-        # The last head without the digits of its length, and what it was read as.
-        self._around = b""
+        # The last head up to the digits of its length and from there on, and what it was read as.
+        self._front = b""
+        self._behind = b""
         self._last = _NO_HEAD
 
     @property
@@ -147,16 +150,16 @@ class RequestReader:
 
         A client's requests on one connection are mostly such: the same headers, another body.
         """
-        length = _LENGTH.search(raw)
-        if length is None:
-            return read_head(raw)
-        begin, end = length.span(1)
-        around = raw[:begin] + raw[end:]
-        if around == self._around:
-            return self._last.with_length(length[1])
+        front, behind = self._front, self._behind
+        if front and raw.startswith(front) and raw.endswith(behind):
+            digits = raw[len(front) : -len(behind)]
+            if digits.isdigit() and len(digits) <= _MOST_DIGITS:
+                return self._last.with_length(digits)
         head = read_head(raw)
-        if head.length is not None:
-            self._around, self._last = around, head
+        length = _LENGTH.search(raw)
+        if length is not None and head.length is not None:
+            begin, end = length.span(1)
+            self._front, self._behind, self._last = raw[:begin], raw[end:], head
         return head
 
     def _more_of_body(self, data: bytes) -> bytes:

@@ -11,11 +11,12 @@ import inspect
 from collections.abc import Callable, Sequence
 from itertools import chain
 from operator import attrgetter
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from jackline.events import AttemptFailed, CallEnded, Event, LaneChanged, LanesLearned, ServiceNoted
 
 Row: TypeAlias = tuple[Any, ...]
+Rowed: TypeAlias = Callable[[Event], Row]
 
 # One statement for many rows: the interpreter's lock is given up and won back once for all of them
 # instead of once for each. 32 rows of 19 columns stay under the 999 variables of old SQLite.
@@ -30,7 +31,9 @@ class Table:
         self.kind = kind
         self.only_latest = only_latest
         self.columns = tuple(inspect.signature(kind).parameters)
-        self._row: Callable[[Event], Row] = attrgetter(*self.columns)
+        # Calls, by far the most, are tuples of their fields already.
+        is_row = issubclass(kind, tuple)
+        self._row = cast(Rowed, tuple if is_row else attrgetter(*self.columns))
         listed = ", ".join(self.columns)
         marks = f"({', '.join('?' * len(self.columns))})"
         if only_latest:

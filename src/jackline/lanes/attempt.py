@@ -7,14 +7,13 @@ Not here: what its end means for the lane (lane.py).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from jackline.lanes.decision import Call
 from jackline.lanes.settings import Patience
 
 
-@dataclass(slots=True)
-class Attempt:
+class Attempt(msgspec.Struct):
     """One send that has not ended: when it began, when it was last heard, what was in flight then.
 
     `requests_before`, `input_before` and `written_before` are the lane's running totals just after

@@ -139,7 +139,7 @@ class LaneController:
             if not attempt.confirmed:
                 lane.accepted(attempt, headers, now)
             lane.finished(attempt, usage, now)
-            self._forget(attempt.call.id)
+            self._entries.pop(attempt.call.id, None)
             self._room_changed(lane, now, decision)
         return self._done(decision)
 
@@ -233,7 +233,8 @@ class LaneController:
     @property
     def calls_waiting(self) -> int:
         """How many calls wait for their turn."""
-        return sum(queue.waiting for queue in self._queues.values())
+        # Whoever is known and not in flight waits.
+        return len(self._entries) - len(self._attempts)
 
     @property
     def calls_in_flight(self) -> int:
@@ -415,7 +416,7 @@ class LaneController:
         entry.alike = entry.alike + 1 if alike else 1
         entry.last_failure = failure
         if self._hopeless(entry, attempt, failure):
-            self._forget(entry.call.id)
+            self._entries.pop(entry.call.id, None)
             decision.refusals.append(Refuse(entry.call.id, failure))
         else:
             self._queue(entry.lanes).push(entry)
@@ -490,9 +491,6 @@ class LaneController:
             self._permit_of.pop(attempt.call.id, None)
         return attempt
 
-    def _forget(self, call_id: int) -> None:
-        self._entries.pop(call_id, None)
-
     def _watch(self, attempt: Attempt) -> None:
         if len(self._deadlines) > _DEADLINES_SPARE + 4 * len(self._attempts):
             # Most belong to attempts that have ended: keep only what is still under way, so that
@@ -500,7 +498,7 @@ class LaneController:
             patience = self._settings.patience
             self._deadlines = [(e.deadline(patience), e.permit) for e in self._attempts.values()]
             heapq.heapify(self._deadlines)
-        deadline = attempt.deadline(self._settings.patience)
+        deadline = attempt.heard_at + attempt.patience(self._settings.patience)
         heapq.heappush(self._deadlines, (deadline, attempt.permit))
 
     def _wake_of(self, lane: Lane, now: float) -> float:

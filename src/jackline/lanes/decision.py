@@ -1,6 +1,6 @@
 """What goes in and out of the controller: calls, usage, and what to do about them.
 
-Laws: (1) plain values, no behaviour; (2) every decision that keeps a call waiting says why and
+Laws: (1) plain values, no behaviour, and cheap: several are made for every call; (2) every decision that keeps a call waiting says why and
 until when, in words that people are shown.
 Not here: how decisions are reached (controller.py, lane.py).
 """
@@ -8,12 +8,13 @@ Not here: how decisions are reached (controller.py, lane.py).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+
+import msgspec
 
 from jackline.failures import Failure
 
 
-class Call(NamedTuple):
+class Call(msgspec.Struct, frozen=True):
     """One logical model call that waits for its turn.
 
     `lanes` are the names it may go to, the preferred first. `remaining` is the expected time, in
@@ -29,14 +30,14 @@ class Call(NamedTuple):
     stream: bool = True
 
 
-class Usage(NamedTuple):
+class Usage(msgspec.Struct, frozen=True):
     """What an answer cost."""
 
     input_tokens: int = 0
     output_tokens: int = 0
 
 
-class Send(NamedTuple):
+class Send(msgspec.Struct, frozen=True):
     """Send this call on this lane now, and report everything about it under `permit`."""
 
     permit: int
@@ -70,14 +71,10 @@ class Waiting:
     until: float | None = None
 
 
-class Decision:
+class Decision(msgspec.Struct):
     """What to do now, and when to ask again if nothing happens before."""
 
-    # No dataclass: one is made for every event, and factories would double what that costs.
-    __slots__ = ("aborts", "refusals", "sends", "wake_at")
-
-    def __init__(self) -> None:
-        self.sends: list[Send] = []
-        self.aborts: list[Abort] = []
-        self.refusals: list[Refuse] = []
-        self.wake_at: float | None = None
+    sends: list[Send] = []
+    aborts: list[Abort] = []
+    refusals: list[Refuse] = []
+    wake_at: float | None = None

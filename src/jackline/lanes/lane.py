@@ -99,7 +99,7 @@ class Lane:
 
     def limit(self, now: float) -> int:
         """How many calls may be in flight at `now`."""
-        limit = self.window.limit()
+        limit = max(1, int(self.window.size))
         if self.state is _PROBING and self._ramp > 0:
             step = math.floor(self._carried * (now - self._up_at) / self._ramp)
             limit = max(1, min(limit, 1 + step))
@@ -127,8 +127,8 @@ class Lane:
         if at > now:
             return at
         for dimension, bucket in self.buckets.items():
-            ready = bucket.ready_at(self._need(dimension, bucket, call), now)
-            at = max(at, ready)
+            need = 1.0 if dimension == "requests" else self._need(dimension, bucket, call)
+            at = max(at, bucket.ready_at(need, now))
         return at
 
     def _next_ramp_step(self, now: float) -> float:
@@ -491,7 +491,8 @@ class Lane:
             bucket = self.buckets.get(dimension)
             if bucket is None:
                 bucket = self.buckets[dimension] = Bucket.per_minute(seen.limit, now)
-            bucket.resize(seen.limit, now)
+            elif seen.limit != bucket.cap:
+                bucket.resize(seen.limit, now)
             level = seen.remaining + bucket.refill(now - attempt.sent_at)
             if dimension == "output":
                 level -= self._promised + self._written - attempt.written_before

@@ -8,7 +8,8 @@ Not here: what is done with it (lane.py), the meaning of failures (failures/).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+
+import msgspec
 
 DIMENSIONS = ("requests", "input", "output")
 
@@ -31,7 +32,7 @@ _NAMES = (
 )
 
 
-class SeenLimit(NamedTuple):
+class SeenLimit(msgspec.Struct, frozen=True):
     """One limit as a header told it: how much per minute, and how much was left."""
 
     limit: float
@@ -44,6 +45,11 @@ def read_limits(headers: Mapping[str, str]) -> dict[str, SeenLimit]:
     if not headers:
         return seen
     for dimension, limit_names, remaining_names in _NAMES:
+        for name in limit_names:
+            if name in headers:
+                break
+        else:  # most answers tell of one or two
+            continue
         limit = _number(headers, limit_names)
         if not limit:
             continue

@@ -9,15 +9,15 @@ Not here: whether a call may be sent (lane.py).
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
 from typing import TypeAlias
+
+import msgspec
 
 from jackline.failures import Failure
 from jackline.lanes.decision import Call
 
 
-@dataclass(slots=True)
-class Entry:
+class Entry(msgspec.Struct):
     """One call, where it stands, and what it has met so far.
 
     `lanes` are those it may still go to: the call's own, less those that refused it for good.

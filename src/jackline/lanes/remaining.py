@@ -81,7 +81,10 @@ class ChainLengths:
 
     def went_on(self, calls: int) -> None:
         """An agent that had made so many calls makes another."""
-        self._count(self._went_on, calls, 1)
+        if calls < len(self._went_on):
+            self._went_on[calls] += 1
+        else:
+            self._count(self._went_on, calls, 1)
 
     def ended(self, calls: int) -> None:
         """An agent has ended after so many calls."""
@@ -133,7 +136,8 @@ class RemainingWork:
 
     def asks(self, now: float, session: str, agent: str, stage: int | None = None) -> float:
         """An agent wants a call: the seconds its session will still need once it is answered."""
-        self._notice_ends(now)
+        if self._quiet and self._quiet[0][0] < now - _SILENT_FOR:
+            self._notice_ends(now)
         group = self._session(now, session)
         found = group.agents.get(agent)
         if found is None:

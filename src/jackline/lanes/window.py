@@ -53,7 +53,7 @@ class Window:
 
     def accepted(self, in_flight: int, now: float) -> None:
         """Grow, if this accept was made with the window in use."""
-        if in_flight < USED * self.limit():
+        if in_flight < USED * max(1, int(self.size)):
             return
         if self.size < self.slow_until:
             self.size += 1

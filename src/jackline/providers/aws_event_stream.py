@@ -1,7 +1,7 @@
 """Decode AWS's binary event stream, in which Bedrock wraps its answers.
 
 Laws: (1) how the bytes were cut into chunks changes nothing; (2) a frame is given only when both of
-its checksums are right; (3) the first damage ends it: `DamagedStreamError`, then and ever after;
+its checksums are right; (3) nothing fed here raises: the first damage ends it, and nothing follows;
 (4) what is kept is bounded.
 Not here: what the frames mean (bedrock_stream.py).
 """
@@ -31,7 +31,7 @@ _LENGTH = struct.Struct(">H")
 _BYTES, _TEXT, _UUID = 6, 7, 9
 
 
-class DamagedStreamError(ValueError):
+class _DamageError(ValueError):
     """The bytes are no event stream, or were changed on their way."""
 
 
@@ -45,11 +45,11 @@ class Frame(NamedTuple):
 class EventStreamDecoder:
     """Takes bytes as they come and gives whole frames back."""
 
-    __slots__ = ("_damage", "_kept")
+    __slots__ = ("_kept", "is_damaged")
 
     def __init__(self) -> None:
         self._kept = bytearray()
-        self._damage: DamagedStreamError | None = None
+        self.is_damaged = False
 
     @property
     def has_rest(self) -> bool:
@@ -57,19 +57,17 @@ class EventStreamDecoder:
         return bool(self._kept)
 
     def feed(self, data: bytes) -> list[Frame]:
-        """The frames that are whole now; those before a damage are given first."""
-        if self._damage is not None:
-            raise self._damage
-        self._kept += data
+        """The frames that are whole now, up to the first damage."""
         frames: list[Frame] = []
+        if self.is_damaged:
+            return frames
+        self._kept += data
         try:
             while (frame := self._next()) is not None:
                 frames.append(frame)
-        except DamagedStreamError as damage:
-            self._damage = damage
+        except _DamageError:
+            self.is_damaged = True
             self._kept.clear()
-            if not frames:
-                raise
         return frames
 
     def _next(self) -> Frame | None:
@@ -78,18 +76,18 @@ class EventStreamDecoder:
             return None
         total, headers_length, checksum = _PRELUDE.unpack_from(kept)
         if zlib.crc32(kept[:8]) != checksum:
-            raise DamagedStreamError("the checksum of a prelude is wrong")
+            raise _DamageError("the checksum of a prelude is wrong")
         if headers_length > _LARGEST_HEADERS or not (
             _SMALLEST + headers_length <= total <= _LARGEST
         ):
-            raise DamagedStreamError("a frame has lengths that cannot be")
+            raise _DamageError("a frame has lengths that cannot be")
         if len(kept) < total:
             return None
         frame = bytes(kept[:total])
         del kept[:total]
         body_end = total - _CHECKSUM.size
         if zlib.crc32(frame[:body_end]) != _CHECKSUM.unpack_from(frame, body_end)[0]:
-            raise DamagedStreamError("the checksum of a frame is wrong")
+            raise _DamageError("the checksum of a frame is wrong")
         headers_end = _PRELUDE.size + headers_length
         headers = _headers(frame[_PRELUDE.size : headers_end])
         return Frame(headers, frame[headers_end:body_end])
@@ -104,10 +102,10 @@ def _headers(data: bytes) -> dict[str, HeaderValue]:
             name = _taken(data, at + 1, name_end).decode()
             value, at = _value(data, name_end + 1, data[name_end])
             if name in headers:
-                raise DamagedStreamError("a header comes twice")
+                raise _DamageError("a header comes twice")
             headers[name] = value
     except (IndexError, struct.error, UnicodeDecodeError) as error:
-        raise DamagedStreamError("the headers of a frame cannot be read") from error
+        raise _DamageError("the headers of a frame cannot be read") from error
     return headers
 
 
@@ -124,7 +122,7 @@ def _value(data: bytes, at: int, kind: int) -> tuple[HeaderValue, int]:
         end = start + _LENGTH.unpack_from(data, at)[0]
         value = _taken(data, start, end)
         return (value.decode() if kind == _TEXT else value), end
-    raise DamagedStreamError("a header is of no known type")
+    raise _DamageError("a header is of no known type")
 
 
 def _taken(data: bytes, start: int, end: int) -> bytes:

@@ -14,7 +14,7 @@ import msgspec
 
 from jackline.dialects import event_of
 from jackline.failures.wording import redact
-from jackline.providers.aws_event_stream import DamagedStreamError, EventStreamDecoder, Frame
+from jackline.providers.aws_event_stream import EventStreamDecoder, Frame
 
 _TYPES: Mapping[str, str] = {
     "throttlingexception": "rate_limit_error",
@@ -31,7 +31,7 @@ _LONGEST_TEXT = 1000
 
 
 class _Chunk(msgspec.Struct):
-    bytes: bytes
+    event: bytes = msgspec.field(name="bytes")
 
 
 class _Typed(msgspec.Struct):
@@ -63,37 +63,36 @@ class BedrockStream:
         """Take the next bytes, and give the events that they complete."""
         if self._over:
             return b""
-        try:
-            frames = self._decoder.feed(data)
-        except DamagedStreamError:
+        told = []
+        for frame in self._decoder.feed(data):
+            event, self._over = _event(frame)
+            told.append(event)
+            if self._over:
+                return b"".join(told)
+        if self._decoder.is_damaged:
             self._over = True
-            return _error("api_error", _DAMAGED)
-        events = []
-        for frame in frames:
-            if not self._over:
-                events.append(self._event(frame))
-        return b"".join(events)
+            told.append(_error("api_error", _DAMAGED))
+        return b"".join(told)
 
     def end(self) -> bytes:
-        """What the last bytes showed; a frame that was cut off shows nothing."""
-        return self.feed(b"")
+        """Nothing: what could be told has been, and a frame that was cut off shows nothing."""
+        return b""
 
-    def _event(self, frame: Frame) -> bytes:
-        kind = frame.headers.get(":message-type")
-        try:
-            if kind == "event":
-                return _passed_on(frame)
-            self._over = True
-            return _exception(frame)
-        except _UNREADABLE:
-            self._over = True
-            return _error("api_error", _DAMAGED)
+
+def _event(frame: Frame) -> tuple[bytes, bool]:
+    """What a frame tells, and whether it is the last."""
+    try:
+        if frame.headers.get(":message-type") == "event":
+            return _passed_on(frame), False
+        return _exception(frame), True
+    except _UNREADABLE:
+        return _error("api_error", _DAMAGED), True
 
 
 def _passed_on(frame: Frame) -> bytes:
     if frame.headers.get(":event-type") != "chunk":
         return b""
-    data = _chunk.decode(frame.payload).bytes
+    data = _chunk.decode(frame.payload).event
     if b"\n" in data or b"\r" in data:
         # Between the tokens of JSON, where alone they can stand, line ends mean nothing.
         data = data.replace(b"\n", b" ").replace(b"\r", b" ")

@@ -11,9 +11,11 @@ from collections.abc import Mapping
 
 from jackline.errors import UsageError
 from jackline.providers.anthropic import AnthropicProvider
+from jackline.providers.bedrock import BedrockProvider
 from jackline.providers.openai import OpenAiProvider
 from jackline.providers.provider import Provider
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
+from jackline.providers.vertex import VertexProvider
 from jackline.upstream.origin import Origin
 from jackline.upstream.proxying import proxy_from_environment
 
@@ -27,7 +29,10 @@ def provider_for(settings: UpstreamSettings, environ: Mapping[str, str]) -> Prov
     if settings.kind in (UpstreamKind.OPENAI_CHAT, UpstreamKind.OPENAI_RESPONSES):
         _refuse(settings, Credential.VENDOR, "name the key it shall use, or none")
         return OpenAiProvider(settings, origin)
-    raise NotImplementedError
+    _refuse(settings, Credential.PASS_THROUGH, "name its key, or leave it to the vendor's tools")
+    if settings.kind is UpstreamKind.BEDROCK:
+        return BedrockProvider(settings, origin, environ)
+    return VertexProvider(settings, origin, environ)
 
 
 def origin_of(settings: UpstreamSettings, environ: Mapping[str, str]) -> Origin:

@@ -34,7 +34,6 @@ _IN_APAC = re.compile(r"claude-3-.+|claude-sonnet-4-20250514")
 _IN_JAPAN_AND_AUSTRALIA = re.compile(
     r"claude-(?:sonnet|haiku)-4-5-\d{8}|claude-(?:opus|sonnet)-4-6"
 )
-_SINGLE_REGION = re.compile(r"claude-3-(?:haiku|sonnet|opus)-\d{8}|claude-3-5-sonnet-20240620")
 
 
 def bedrock_id(model: str, region: str) -> str:
@@ -50,7 +49,7 @@ def bedrock_id(model: str, region: str) -> str:
     else:
         base = _BEDROCK_ODD.get(name, name)
     area = region if region in _AREAS else _area(name, region)
-    return f"{area}.anthropic.{base}" if area else f"anthropic.{base}"
+    return f"{area}.anthropic.{base}"
 
 
 def vertex_id(model: str) -> str:
@@ -75,7 +74,7 @@ def _full_name(model: str) -> str | None:
     return f"{name}-{_DATES[name]}" if name in _DATES else model
 
 
-def _area(name: str, region: str) -> str:  # noqa: PLR0911 -- a table of regions
+def _area(name: str, region: str) -> str:
     start = region.partition("-")[0]
     if region.startswith("us-gov-"):
         return "us-gov"
@@ -83,8 +82,6 @@ def _area(name: str, region: str) -> str:  # noqa: PLR0911 -- a table of regions
         return "eu" if start == "eu" else "us"
     if start != "ap":
         return "global"
-    if _SINGLE_REGION.fullmatch(name) and region == "ap-northeast-1":
-        return ""
     if _IN_APAC.fullmatch(name):
         return "apac"
     if _IN_JAPAN_AND_AUSTRALIA.fullmatch(name):

@@ -15,7 +15,8 @@ from jackline.providers.settings import UpstreamKind
 
 ANTHROPIC_HOST = "api.anthropic.com"
 OPENAI_HOST = "api.openai.com"
-_REGION = re.compile(r"[a-z0-9-]{1,40}")
+_AWS_REGION = re.compile(r"[a-z]{2,4}(?:-[a-z]+)+-\d")
+_GOOGLE_REGION = re.compile(r"[a-z]+(?:-[a-z]+)*\d*")
 # Vertex has Claude in places that are larger than a region, each with a host of its own.
 _MULTI_REGIONS = ("us", "eu")
 
@@ -140,12 +141,14 @@ PRESETS = {preset.name: preset for preset in _ALL}
 
 def cloud_url(kind: UpstreamKind, region: str) -> str:
     """Where a cloud answers for this region; ValueError when no region is called so."""
-    if not _REGION.fullmatch(region):
-        raise ValueError("is no name of a region")
     if kind is UpstreamKind.BEDROCK:
+        if not _AWS_REGION.fullmatch(region):
+            raise ValueError("is no region of AWS, such as us-east-1")
         domain = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
         return f"https://bedrock-runtime.{region}.{domain}"
     if kind is UpstreamKind.VERTEX:
+        if not _GOOGLE_REGION.fullmatch(region):
+            raise ValueError("is no region of Google's, such as us-east5 or global")
         if region == "global":
             return "https://aiplatform.googleapis.com"
         if region in _MULTI_REGIONS:
@@ -154,10 +157,10 @@ def cloud_url(kind: UpstreamKind, region: str) -> str:
     raise ValueError("has no regions")
 
 
-def own_host(kind: UpstreamKind) -> str | None:
-    """The host to which clients that speak this dialect send their credentials anyway."""
+def own_hosts(kind: UpstreamKind) -> tuple[str, ...]:
+    """The hosts to which clients that speak this dialect send their credentials anyway."""
     if kind is UpstreamKind.ANTHROPIC:
-        return ANTHROPIC_HOST
+        return (ANTHROPIC_HOST,)
     if kind in (UpstreamKind.OPENAI_CHAT, UpstreamKind.OPENAI_RESPONSES):
-        return OPENAI_HOST
-    return None
+        return (OPENAI_HOST, "chatgpt.com")
+    return ()

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from jackline.dialects import plain_body
+from jackline.dialects import plain_body, read_request
 from jackline.providers.provider import CannotCarryError
 from jackline.upstream.port import Message
 
@@ -46,7 +46,7 @@ def with_model(body: bytes | bytearray, model: str) -> bytes | bytearray:
             return body
         return b"".join((body[:start], name[1:-1], body[end:]))
     members = members_of(body)
-    if members is None or _asks_for(members, model):
+    if members is None or not _asks_for_another(members, model):
         return body
     return msgspec.json.encode({**members, "model": msgspec.Raw(name)})
 
@@ -74,6 +74,11 @@ def is_true(value: msgspec.Raw | None) -> bool:
     return value is not None and bytes(value) == b"true"
 
 
+def asked_model(body: bytes | bytearray) -> str | None:
+    """The model that the body asks for."""
+    return read_request(body).model
+
+
 def stop_sequences_of(body: bytes | bytearray) -> tuple[str, ...]:
     """The words at which the answer shall stop."""
     try:
@@ -91,12 +96,9 @@ def plain(message: Message) -> bytes | bytearray:
     return body
 
 
-def _asks_for(members: Mapping[str, msgspec.Raw], model: str) -> bool:
-    """Whether these members ask for the model, or for none: then it is not a call of a model."""
-    asked = members.get("model")
-    if asked is None:
-        return True
+def _asks_for_another(members: Mapping[str, msgspec.Raw], model: str) -> bool:
+    """Whether these members ask for a model that is not this one."""
     try:
-        return _text.decode(asked) == model
+        return _text.decode(members.get("model", b"")) != model
     except _UNREADABLE:
         return False

@@ -101,6 +101,8 @@ class TranslatingEar:
                 return
             self._stream = self._open_stream()
             self._ear.began(status, self._told_headers(EVENT_STREAM))
+        elif not self._wants_stream and self._spoiled is None:
+            self._ear.began(status, self._told_headers(_JSON))
 
     def heard(self, data: bytes) -> None:
         """Bytes of it."""
@@ -116,9 +118,12 @@ class TranslatingEar:
                 self._spoiled = "it is not packed as it says"
                 return
         if self._stream is not None:
-            self._tell(self._stream.feed(data))
+            # Even where nothing is to be told yet, bytes are a sign of life.
+            self._ear.heard(self._stream.feed(data))
             return
         self._body += data
+        if not self._wants_stream:
+            self._ear.heard(b"")
         if len(self._body) > _LARGEST_ANSWER:
             self._spoiled = "it has no end"
             self._body.clear()
@@ -130,7 +135,9 @@ class TranslatingEar:
         elif self._spoiled is not None:
             self._ear.broke(GarbledError(self._spoiled))
         elif self._stream is not None:
-            self._tell(self._stream.end())
+            rest = self._stream.end()
+            if rest:
+                self._ear.heard(rest)
             self._ear.ended()
         else:
             self._tell_whole(bytes(self._body))
@@ -139,26 +146,18 @@ class TranslatingEar:
         """The end of it, not in order."""
         self._ear.broke(error)
 
-    def _tell(self, told: bytes) -> None:
-        if told:
-            self._ear.heard(told)
-
     def _tell_whole(self, body: bytes) -> None:
         translated = self._whole(body)
-        status, _ = self._head
-        if translated.is_error:
-            if not says_error(body):
-                self._ear.broke(GarbledError("it is no answer in the dialect of this upstream"))
-                return
-            # A success that says an error is judged by its own words, like any error.
-            self._ear.began(status, self._told_headers(_JSON))
-            self._ear.heard(body)
-        elif self._wants_stream:
-            self._ear.began(status, self._told_headers(EVENT_STREAM))
-            self._ear.heard(as_stream(translated.body))
-        else:
-            self._ear.began(status, self._told_headers(_JSON))
-            self._ear.heard(translated.body)
+        if translated.is_error and not says_error(body):
+            self._ear.broke(GarbledError("it is no answer in the dialect of this upstream"))
+            return
+        # A success that says an error is judged by its own words, like any error.
+        told, kind = (body if translated.is_error else translated.body), _JSON
+        if self._wants_stream:
+            if not translated.is_error:
+                told, kind = as_stream(told), EVENT_STREAM
+            self._ear.began(self._head[0], self._told_headers(kind))
+        self._ear.heard(told)
         self._ear.ended()
 
     def _told_headers(self, content_type: bytes) -> Headers:

@@ -44,6 +44,10 @@ _GOOGLE = {
     "not_found_error": ("NOT_FOUND", 404, ""),
 }
 _QUOTA = "Quota exceeded for aiplatform.googleapis.com/online_prediction_{unit}_per_base_model"
+_DAY_USED_UP = {
+    "@type": "type.googleapis.com/google.rpc.QuotaFailure",
+    "violations": [{"quotaId": "OnlinePredictionTokensPerDayPerProjectPerBaseModel"}],
+}
 
 
 class _Resold(AnthropicMessages):
@@ -98,7 +102,9 @@ class VertexAnthropic(_Resold):
         if words is None:
             return Native(refused.status, refused.headers, refused.body)
         status, code, message = _google(refused, *words, model=model)
-        error = {"code": code, "message": message, "status": status}
+        error: JsonObject = {"code": code, "message": message, "status": status}
+        if refused.wall:
+            error["details"] = [_DAY_USED_UP]
         return Native(code, NO_HEADERS, json.dumps({"error": error}))
 
 
@@ -131,8 +137,7 @@ def _google(refused: Rejected, kind: str, message: str, *, model: str) -> tuple[
         told = "Resource exhausted, please try again later."
         if refused.over is not None or refused.wall:
             unit = "requests" if refused.over and refused.over.unit == "requests" else "tokens"
-            day = "_per_day" if refused.wall else ""
-            told = f"{_QUOTA.format(unit=unit + day)} with base model: anthropic-{model}."
+            told = f"{_QUOTA.format(unit=unit)} with base model: anthropic-{model}."
         return "RESOURCE_EXHAUSTED", 429, told
     status, code, words = _GOOGLE.get(kind, ("INVALID_ARGUMENT", refused.status, ""))
     kept = refused.status if refused.status in (502, 503, 504) else code

@@ -18,12 +18,9 @@ from pathlib import Path
 from typing import Any
 
 PACKAGES = ("openai==3.49.0", "anthropic==2.8.0", "llm-rosetta==0.13.0")
-CACHE = (
-    Path(__file__).parents[3]
-    / ".cache"
-    / "real_clients"
-    / "-".join(package.replace("==", "-") for package in PACKAGES)
-)
+# Some of what they need is built for one version of Python.
+_NAME = [*(package.replace("==", "-") for package in PACKAGES), f"py{sys.version_info.minor}"]
+CACHE = Path(__file__).parents[3] / ".cache" / "real_clients" / "-".join(_NAME)
 
 # Types of requests are checked with every field known and every iterable walked through; streams
 # are read by the SDK's own client over a transport in memory.

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from jackline.dialects.neutral.foreign_error import to_anthropic_error
+from jackline.failures import Observation, classify
 
 
 def told(status: int, **error: object) -> dict[str, str]:
@@ -87,3 +89,36 @@ def test_any_body_becomes_an_error_of_anthropics(status: int, body: bytes) -> No
     document = json.loads(to_anthropic_error(status, body))
     assert document["type"] == "error"
     assert document["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (
+            "rate_limit_exceeded",
+            "Rate limit reached for gpt-x on tokens per min (TPM): Limit 30000.",
+        ),
+        ("insufficient_quota", "You exceeded your current quota, please check your plan."),
+        ("usage_limit_reached", "The usage limit has been reached"),
+        ("server_error", "The server had an error while processing your request."),
+        ("server_is_overloaded", "Our servers are currently overloaded. Please try again later."),
+        ("invalid_api_key", "Incorrect API key provided."),
+        ("context_length_exceeded", "This model's maximum context length is 9 tokens."),
+        ("model_not_found", "The model `x` does not exist"),
+        ("content_policy_violation", "Your request was flagged by our safety system"),
+    ],
+)
+def test_an_error_inside_of_a_stream_is_judged_the_same_in_both_languages(
+    code: str, message: str
+) -> None:
+    foreign = json.dumps({"error": {"code": code, "message": message}}).encode()
+    judged = [
+        classify(
+            Observation.of_stream(b"event: error\ndata: " + body + b"\n\n"),
+            now=datetime(2026, 1, 1, tzinfo=UTC),
+        )
+        for body in (foreign, to_anthropic_error(500, foreign))
+    ]
+    assert judged[0].kind is judged[1].kind
+    assert judged[0].retry_same is judged[1].retry_same
+    assert judged[0].failover_helps is judged[1].failover_helps

@@ -12,8 +12,10 @@ from jackline.dialects.neutral.account import CannotSayError
 from jackline.dialects.neutral.options import AnswerAs
 from jackline.dialects.openai_chat.answer import from_chat
 from jackline.dialects.openai_chat.request import to_chat
+from jackline.dialects.openai_chat.stream import ChatStreamTranslator
 from jackline.dialects.openai_responses.answer import from_responses
 from jackline.dialects.openai_responses.request import to_responses
+from jackline.dialects.openai_responses.stream import ResponsesStreamTranslator
 
 DATA = Path(__file__).parent / "data"
 REQUESTS = sorted((DATA / "requests").glob("*.json"))
@@ -50,3 +52,18 @@ def test_an_answer_is_told_as_written_down(file: Path) -> None:
     assert json.loads(told.body) == golden["anthropic"]
     assert list(told.notes) == golden["notes"]
     assert told.is_error is golden["is_error"]
+
+
+@pytest.mark.parametrize(
+    ("name", "translator"),
+    [("chat", ChatStreamTranslator(FACE)), ("responses", ResponsesStreamTranslator(FACE))],
+)
+def test_a_stream_is_told_as_written_down(
+    name: str, translator: ChatStreamTranslator | ResponsesStreamTranslator
+) -> None:
+    told = translator.feed((DATA / "streams" / f"{name}.sse").read_bytes())
+    wanted = (DATA / "streams" / f"{name}.anthropic.sse").read_bytes()
+    # A checkout may have changed the line ends of both.
+    assert told == wanted.replace(b"\r\n", b"\n")
+    assert translator.whole
+    assert [note.split(": ")[1][:9] for note in translator.notes.told()] == ["reasoning"]

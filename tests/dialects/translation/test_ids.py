@@ -20,7 +20,10 @@ from tests.dialects.translation.requests import requests
 CLAUDE = re.compile(r"^[a-zA-Z0-9_-]+$")
 
 
-@given(st.lists(st.text(max_size=60), max_size=6))
+LONG = st.sampled_from(["call_" + "A" * 24, "A" * 24, "toolu_" + "A" * 24])
+
+
+@given(st.lists(st.one_of(st.text(max_size=60), LONG), max_size=6))
 def test_tool_ids_are_ones_that_claude_takes_and_never_the_same_twice(foreign: list[str]) -> None:
     ids = ToolIds("msg_1")
     made = [ids.of(one) for one in foreign]

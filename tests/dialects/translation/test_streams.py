@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from jackline.dialects.openai_chat.answer import from_chat
 from jackline.dialects.openai_chat.stream import ChatStreamTranslator
 from jackline.dialects.openai_responses.answer import from_responses
 from jackline.dialects.openai_responses.stream import ResponsesStreamTranslator
+from jackline.failures import Kind, Observation, classify
 from tests.dialects.strict_client import StrictClient
 from tests.dialects.translation.foreign_answers import (
     Answer,
@@ -149,10 +151,13 @@ def test_noise_breaks_a_stream_with_an_error_and_nothing_follows(
     events = dialect.events(answer)
     translator = dialect.translator(FACE)
     told = translator.feed(
-        events[0] + b"data: {" + noise.replace(b"\n", b"").replace(b"\r", b"") + b"\n\n"
+        events[0] + b"data: \x01" + noise.replace(b"\n", b"").replace(b"\r", b"") + b"\n\n"
     )
     assert translator.broken
     assert told.count(b"event: error\n") == 1
+    failure = classify(Observation.of_stream(told), now=datetime(2026, 1, 1, tzinfo=UTC))
+    assert failure.kind is Kind.TRUNCATED_STREAM
+    assert failure.retry_same
     assert translator.feed(b"".join(events[1:])) + translator.end() == b""
 
 
@@ -179,6 +184,15 @@ def test_chat_that_ends_in_order_without_a_finish_reason_has_no_end() -> None:
     told = translator.feed(b"".join(events[:-3])) + translator.end()
     assert b"message_stop" not in told
     assert not translator.whole
+
+
+def test_chat_that_is_done_without_a_finish_reason_is_broken() -> None:
+    events = chat_events(Answer((), ("Hi",), (), (), "stop"))
+    translator = ChatStreamTranslator(FACE)
+    told = translator.feed(b"".join([*events[:-3], events[-1]]))
+    assert b"message_stop" not in told
+    assert told.count(b"event: error\n") == 1
+    assert translator.broken
 
 
 def call_chunk(index: int | None, known: str | None, name: str | None, piece: str) -> bytes:
@@ -332,6 +346,18 @@ def test_reasoning_is_noted_or_shown_as_words_and_never_as_thinking() -> None:
         told = shown.feed(b"".join(dialect.events(answer)))
         assert b"Two and two." in told
         assert b"thinking" not in told
+
+
+def test_silent_work_is_told_as_pings_while_the_answer_is_under_way() -> None:
+    answer = Answer(("Two", " and two."), ("Four.",), (), (), "stop")
+    for dialect in DIALECTS.values():
+        events = dialect.events(answer)
+        translator = dialect.translator(FACE)
+        told = [translator.feed(event) for event in [b": queued\n\n", *events, b": late\n\n"]]
+        assert told[0] == told[-1] == b""
+        pings = [one for one in told if one == b'event: ping\ndata: {"type": "ping"}\n\n']
+        assert len(pings) >= 2
+        assert read(b"".join(told))[0].whole
 
 
 def test_items_that_were_not_streamed_are_told_when_they_are_done() -> None:

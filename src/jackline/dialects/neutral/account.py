@@ -80,6 +80,8 @@ class Notes:
 
 def shown(name: str) -> str:
     """A name from outside, fit for a message: short, and without anything odd."""
+    if len(name) <= _LONGEST_NAME and name.isidentifier():
+        return name
     return _ODD.sub("?", name[:_LONGEST_NAME])
 
 
@@ -118,7 +120,10 @@ class Fields:
 
     def needed_text(self, name: str) -> str:
         """A string that must be there."""
-        return _decoded(_text, self.needed(name), self.path(name), "a string")
+        told = self._taken(name, _text, "a string")
+        if told is None:
+            raise CannotSayError(self.path(name), "is missing")
+        return told
 
     def flag(self, name: str) -> bool:
         """True or false; false when it is not there."""
@@ -159,8 +164,13 @@ class Fields:
         self._left.clear()
 
     def _taken(self, name: str, decoder: msgspec.json.Decoder[_T], kind: str) -> _T | None:
-        value = self.raw(name)
-        return None if value is None else _decoded(decoder, value, self.path(name), kind)
+        value = self._left.pop(name, None)
+        if value is None:
+            return None
+        try:
+            return decoder.decode(value)
+        except UNREADABLE:
+            raise CannotSayError(self.path(name), f"is not {kind}") from None
 
 
 def document(body: bytes | bytearray, notes: Notes) -> Fields:

@@ -1,7 +1,8 @@
 """Follow a foreign stream event by event and turn it into Anthropic's: what both dialects share.
 
 Laws: (1) how the bytes were cut changes nothing; (2) nothing fed here raises: a stream that cannot
-be followed ends with an error event; (3) a stream that was cut off never gets a message_stop.
+be followed ends with an error event; (3) a stream that was cut off never gets a message_stop;
+(4) an event that gives nothing to tell, as reasoning does, is told as a ping: the other side lives.
 Not here: what the events of one dialect mean (openai_chat/stream.py, openai_responses/stream.py).
 """
 
@@ -19,7 +20,8 @@ from jackline.dialects.tokens_used import TokensUsed
 
 _UNREADABLE_STREAM = {
     "type": "api_error",
-    "message": "The other side's stream could not be followed.",
+    # In the words by which a garbled stream is known, since it may come whole the next time.
+    "message": "error decoding response body: the other side's stream could not be followed",
 }
 
 
@@ -44,9 +46,7 @@ class StreamTranslator(ABC):
             return b""
         try:
             for event in self._splitter.feed(data):
-                name, told = name_and_data(event)
-                if told and not self.writer.over:
-                    self._take(name, told)
+                self._follow(event)
         except UNREADABLE:
             self._break(_UNREADABLE_STREAM)
         return self.writer.taken()
@@ -56,6 +56,16 @@ class StreamTranslator(ABC):
         if not self.writer.over:
             self._ended()
         return self.writer.taken()
+
+    def _follow(self, event: bytes) -> None:
+        if self.writer.over:
+            return
+        said = self.writer.length
+        name, told = name_and_data(event)
+        if told:
+            self._take(name, told)
+        if self.writer.length == said:
+            self.writer.show_life()
 
     @abstractmethod
     def _take(self, name: bytes, data: bytes) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from jackline.dialects.anthropic_answer import PING
 from jackline.dialects.anthropic_stream import (
     BLOCK_DELTA,
     BLOCK_START,
@@ -79,6 +80,16 @@ class MessageWriter:
         out = bytes(self._out)
         self._out.clear()
         return out
+
+    @property
+    def length(self) -> int:
+        """How much has not been taken yet."""
+        return len(self._out)
+
+    def show_life(self) -> None:
+        """The other side works, and has said nothing that can be told."""
+        if self.started and not self.closed and not self.over:
+            self._out += PING
 
     def begin(self, message_id: str) -> None:
         """The answer has an id; what it cost is told at its end."""

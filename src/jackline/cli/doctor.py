@@ -1,0 +1,196 @@
+"""`jackline doctor`: check everything between clients and upstreams, and say what to fix.
+
+Laws: (1) one line each: glyph, word, what was checked, what was found, and below it the fix; (2)
+nothing is changed, no paid call is made, no credential is shown; (3) what cannot be checked because
+of another fault is left out, not guessed.
+Not here: looking (assembly/probing.py), judging (control/doctor.py, control/host_findings.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from jackline import __version__, event_loop
+from jackline.assembly import StateDir, local_url
+from jackline.assembly.probing import credential_problem, is_port_taken, look_at_state, reach
+from jackline.cli.client_environment import CLIENT_VARIABLES
+from jackline.cli.gateway_flags import configured, gateway_flags
+from jackline.cli.port_holder import port_holder
+from jackline.cli.running_gateway import find
+from jackline.clock import Clock, SystemClock
+from jackline.config import Config
+from jackline.control.doctor import (
+    Finding,
+    Mark,
+    Reached,
+    clock_finding,
+    nothing_fails,
+    upstream_findings,
+)
+from jackline.control.host_findings import (
+    GatewaySeen,
+    client_findings,
+    gateway_finding,
+    proxy_finding,
+    state_findings,
+)
+from jackline.errors import BadConfigError, UsageError
+from jackline.providers.settings import Credential, UpstreamSettings
+
+_GLYPHS = {Mark.OK: "✓", Mark.WARN: "!", Mark.FAIL: "✗"}
+_PLAIN_GLYPHS = {Mark.OK: "+", Mark.WARN: "!", Mark.FAIL: "x"}
+_HELD = {
+    Credential.PASS_THROUGH: "each client brings its own",
+    Credential.NONE: "none is needed",
+    Credential.VENDOR: "the vendor's library has one",
+}
+
+
+@click.command()
+@gateway_flags
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def doctor(
+    port: int | None, upstream: str | None, state: str | None, config: str | None, as_json: bool
+) -> int:
+    """Check the way from your clients to the upstreams, and say what to fix.
+
+    Names, certificates, clock, proxy, credentials, each upstream, the clients' environment, the
+    gateway, its port, disk and journal. No paid call is made and no credential is shown.
+
+    Exit codes: 0 nothing fails, 1 something does.
+    """
+    flags = {"port": port, "upstream": upstream, "state": state, "config": config}
+    clock = SystemClock()
+    findings, settings = _configuration(flags)
+    if settings is not None:
+        whole = nothing_fails(findings)
+        findings += event_loop.run(_upstreams(settings, clock, has_secrets=whole))
+        findings += _host(settings, clock)
+    if as_json:
+        document = {
+            "schema": "jackline.doctor/1",
+            "ok": nothing_fails(findings),
+            "findings": [finding.to_json() for finding in findings],
+        }
+        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+    else:
+        _print(findings)
+    return 0 if nothing_fails(findings) else 1
+
+
+def _configuration(flags: Mapping[str, object]) -> tuple[list[Finding], Config | None]:
+    """The settings; where a secret cannot be had, the others are still looked at."""
+    try:
+        settings = configured(flags)
+    except BadConfigError as error:
+        fault = Finding("configuration", Mark.FAIL, error.message, error.next)
+    else:
+        files = ", ".join(str(file) for file in settings.files) or "no file, defaults"
+        return [Finding("configuration", Mark.OK, files)], settings
+    try:
+        return [fault], configured(flags, with_secrets=False)
+    except BadConfigError:
+        return [fault], None  # the same fault again: it is in the file itself
+
+
+async def _upstreams(config: Config, clock: Clock, *, has_secrets: bool) -> list[Finding]:
+    settings = config.gateway.upstreams
+    if not has_secrets:
+        settings = tuple(_without_secret(each) for each in settings)
+    looks = await asyncio.gather(*(_one_upstream(each, clock) for each in settings))
+    found = [finding for findings, _ in looks for finding in findings]
+    reached = [one for _, one in looks if one is not None]
+    return [*dict.fromkeys(found), clock_finding(reached), proxy_finding(os.environ)]
+
+
+def _without_secret(settings: UpstreamSettings) -> UpstreamSettings:
+    """The same, asked without a key: where its value should be stands a reference to it."""
+    if settings.secret is None:
+        return settings
+    return replace(settings, credential=Credential.NONE, secret=None)
+
+
+async def _one_upstream(
+    settings: UpstreamSettings, clock: Clock
+) -> tuple[list[Finding], Reached | None]:
+    problem = await credential_problem(settings, os.environ)
+    credential = _credential(settings, problem)
+    try:
+        reached = await reach(settings, os.environ, clock)
+    except UsageError as error:
+        # It cannot even be spoken to; the same words stand in the line before.
+        fault = Finding(f"upstream {settings.name}", Mark.FAIL, error.message, error.next)
+        return [fault] if credential.mark is not Mark.FAIL else [credential], None
+    return [credential, *upstream_findings(reached, clock.now())], reached
+
+
+def _credential(settings: UpstreamSettings, problem: UsageError | OSError | None) -> Finding:
+    check = f"credential {settings.name}"
+    if isinstance(problem, UsageError):
+        return Finding(check, Mark.FAIL, problem.message, problem.next)
+    if problem is not None:
+        fix = "log in with the vendor's own tool (aws, gcloud), or name a key"
+        return Finding(check, Mark.FAIL, f"cannot be had: {problem}", fix)
+    return Finding(check, Mark.OK, _HELD.get(settings.credential, "there, and not shown"))
+
+
+def _host(config: Config, clock: Clock) -> list[Finding]:
+    listen = config.gateway.listen
+    running = find(StateDir(config.state_dir), listen)
+    url = local_url(listen.host, listen.port) if running is None else running.url
+    taken = running is None and is_port_taken(listen.host, listen.port)
+    gateway = GatewaySeen(
+        url,
+        runs=running is not None,
+        version="" if running is None else running.version,
+        our_version=__version__,
+        port_taken=taken,
+        holder=port_holder(listen.port) if taken else None,
+    )
+    wanted = {variable.name: variable.reason for variable in CLIENT_VARIABLES}
+    theirs, place = _claude_settings()
+    environ = {**os.environ, **theirs}
+    return [
+        *client_findings(environ, url, wanted, dict.fromkeys(theirs, place)),
+        gateway_finding(gateway),
+        *state_findings(look_at_state(config.state_dir, clock.wall())),
+    ]
+
+
+def _claude_settings() -> tuple[dict[str, str], str]:
+    """What Claude Code's own settings put into its environment, over the shell's."""
+    folder = os.environ.get("CLAUDE_CONFIG_DIR")
+    file = (Path(folder) if folder else Path.home() / ".claude") / "settings.json"
+    try:
+        told = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}, str(file)  # none, or none that the client could read either
+    variables = told.get("env") if isinstance(told, dict) else None
+    kept = variables if isinstance(variables, dict) else {}
+    return {str(name): str(value) for name, value in kept.items()}, str(file)
+
+
+def _print(findings: Sequence[Finding]) -> None:
+    glyphs = _GLYPHS if _can_print("".join(_GLYPHS.values())) else _PLAIN_GLYPHS
+    width = max(len(finding.check) for finding in findings)
+    for finding in findings:
+        mark = finding.mark
+        click.echo(f"{glyphs[mark]} {mark:<4}  {finding.check:<{width}}  {finding.says}")
+        if finding.fix:
+            click.echo(f"{'fix:':>{width + 14}}  {finding.fix}"[6:])
+
+
+def _can_print(text: str) -> bool:
+    try:
+        text.encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,122 @@
+"""Find the configuration file in which upstreams are listed, and change it in the open.
+
+Laws: (1) the file that lists upstreams now is the one that is edited, else the nearest one, else
+the user's own; (2) a change is checked whole before anything is written, and shown as it is; (3) a
+file is replaced in one step, so that nobody reads half of it.
+Not here: the edits themselves (config/editing.py).
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tempfile
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from jackline.config import Config, HomeFolders
+from jackline.config.keys import FILE_VARIABLE, SHORT_VARIABLES
+from jackline.config.loading import load_alone
+from jackline.config.places import (
+    FILE_NAME,
+    IN_PROJECT_FILE,
+    PROJECT_FILE,
+    FileText,
+    UnusableFileError,
+    find_project_file,
+    is_file,
+    read_named,
+)
+from jackline.errors import UnreadableError, UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Edited:
+    """A configuration file that may not be there yet, and the tables around ours in it."""
+
+    path: Path
+    text: str
+    under: tuple[str, ...]
+
+    @property
+    def has_upstreams(self) -> bool:
+        """Whether it lists any."""
+        return bool(self.read(self.text).table.get("upstream"))
+
+    def config(self, text: str) -> Config:
+        """What the file would make with this text, by itself."""
+        return load_alone(self.read(text), HomeFolders.of_this_user())
+
+    def read(self, text: str) -> FileText:
+        """The text, as a file of its user's own."""
+        table = tomllib.loads(text)
+        for name in self.under:
+            table = table.get(name, {})
+        return FileText(self.path, text, table, self.under, of_project=False)
+
+
+def to_edit(named: str | None, *, users: bool) -> Edited:
+    """The file to edit: the named one, the user's own, or the one that counts here."""
+    own = HomeFolders.of_this_user().config / FILE_NAME
+    try:
+        if named is not None or users:
+            return _at(Path(named).absolute() if named is not None else own)
+        variable = os.environ.get(FILE_VARIABLE)
+        if variable:
+            return _at(Path(variable).expanduser().absolute())
+        found = find_project_file(Path.cwd(), [])
+        files = [_at(found.path)] if found is not None else []
+        files += [_at(own)] if is_file(own) else []
+    except UnusableFileError as error:
+        raise UnreadableError(
+            f"{error.path} {error.what}", next="correct it, then try again"
+        ) from error
+    listing = [file for file in files if file.has_upstreams]
+    return (listing or files or [Edited(own, "", ())])[0]
+
+
+def change(file: Edited, text: str, *, dry_run: bool) -> None:
+    """Show what changes, and write it unless it is only to be shown."""
+    for line in difflib.unified_diff(
+        file.text.splitlines(), text.splitlines(), str(file.path), str(file.path), lineterm="", n=2
+    ):
+        click.echo(line)
+    if dry_run:
+        click.echo("nothing is written (--dry-run)", err=True)
+        return
+    _write(file.path, text)
+    click.echo(f"written: {file.path}; a running gateway takes it over by itself", err=True)
+    for name in [*SHORT_VARIABLES, "JACKLINE_UPSTREAM_URL", "JACKLINE_UPSTREAM_PRESET"]:
+        if name.startswith("JACKLINE_UPSTREAM") and os.environ.get(name):
+            click.echo(f"note:  {name} is set here, and wins over every file", err=True)
+
+
+def _at(path: Path) -> Edited:
+    under = IN_PROJECT_FILE if path.name == PROJECT_FILE else ()
+    if not is_file(path):
+        return Edited(path, "", under)
+    read_named(path)
+    with path.open(encoding="utf-8", newline="") as file:
+        return Edited(path, file.read(), under)
+
+
+def _write(path: Path, text: str) -> None:
+    target = path.resolve()  # a link stays a link
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        mode = target.stat().st_mode & 0o777 if target.exists() else 0o644
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+                file.write(text)
+            Path(name).chmod(mode)
+            Path(name).replace(target)
+        finally:
+            Path(name).unlink(missing_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be written: {error.strerror}", next="name another one with --file"
+        ) from error

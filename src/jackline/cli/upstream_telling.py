@@ -1,0 +1,142 @@
+"""Tell what upstreams there are: for people line by line, for programs as one document.
+
+Laws: (1) a credential is told by its kind and where it is kept, never by itself; (2) an order in
+force is told with what it is about and when it ends.
+Not here: asking the gateway (running_gateway.py), everything about lanes (status.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from jackline.clock import SystemClock
+from jackline.failures import Failure, Kind
+from jackline.failures.sentences import explain, moment_in_words
+from jackline.providers.settings import Credential, UpstreamSettings
+
+if TYPE_CHECKING:
+    from jackline.cli.upstream_trying import Tried
+
+_WORDS = {
+    Credential.PASS_THROUGH: "the client's own credentials",
+    Credential.NONE: "no credentials",
+    Credential.VENDOR: "credentials of the vendor's own library",
+}
+Lanes = Sequence[dict[str, object]]
+
+
+def as_document(upstreams: Sequence[UpstreamSettings], lanes: Lanes | None) -> dict[str, object]:
+    """All upstreams; `lanes` is None when no gateway runs. Secrets are still references."""
+    return {
+        "schema": "jackline.upstreams/1",
+        "gateway": lanes is not None,
+        "upstreams": [
+            {
+                "name": each.name,
+                "kind": each.kind.value,
+                "url": each.url,
+                "host": urlsplit(each.url).hostname,
+                "credential": each.credential.value,
+                "kept": each.secret,
+                "models": dict(each.models),
+                "region": each.region,
+                "project": each.project,
+                "lanes": None if lanes is None else _of(each, lanes),
+            }
+            for each in upstreams
+        ],
+    }
+
+
+def as_lines(upstreams: Sequence[UpstreamSettings], lanes: Lanes | None) -> Iterator[str]:
+    """The same for people."""
+    for number, each in enumerate(upstreams, 1):
+        yield f"{number}. {each.name}: {each.kind} at {_address(each)}, {credential_words(each)}"
+        for pattern, model in each.models.items():
+            yield f"     {pattern} → {model}"
+        for lane in _of(each, lanes or ()):
+            why = f"; {lane['why']}" if lane.get("why") else ""
+            figures = f"{lane['in_flight']} of {lane['window']} in flight"
+            yield f"     lane {lane['name']}: {lane['state']}, {figures}{why}"
+
+
+def credential_words(upstream: UpstreamSettings) -> str:
+    """Whose credentials go there; of a key of its own, where it is kept."""
+    words = _WORDS.get(upstream.credential)
+    return words or f"{upstream.credential} from {upstream.secret}"
+
+
+def trial_document(upstream: UpstreamSettings, tried: Tried) -> dict[str, object]:
+    """What came of a trial call, for programs."""
+    failure = tried.failure
+    return {
+        "schema": "jackline.upstream-test/1",
+        "upstream": upstream.name,
+        "url": upstream.url,
+        "model": tried.model,
+        "good": failure is None,
+        "status": tried.status,
+        "seconds": round(tried.seconds, 3),
+        "failure": None if failure is None else failure.to_json(),
+        "explanation": None if failure is None else " ".join(_explanation(failure)),
+        "next": None if failure is None else _next(upstream, tried, failure),
+    }
+
+
+def trial_lines(upstream: UpstreamSettings, tried: Tried) -> Iterator[str]:
+    """The same for people."""
+    failure = tried.failure
+    if failure is None:
+        yield f"good: {upstream.name} answers as {tried.model}, after {tried.seconds:.1f} s"
+        return
+    answered = "does not answer" if tried.status is None else f"answers with status {tried.status}"
+    yield f"bad:   {upstream.name} ({_address(upstream)}, {tried.model}) {answered}"
+    yield " ".join(_explanation(failure))
+    yield f"next:  {_next(upstream, tried, failure)}"
+
+
+def _explanation(failure: Failure) -> list[str]:
+    return explain(failure, SystemClock().now())
+
+
+def _next(upstream: UpstreamSettings, tried: Tried, failure: Failure) -> str:
+    if failure.kind is Kind.AUTH:
+        return f"look at what is sent there: {credential_words(upstream)}"
+    if failure.kind is Kind.MODEL_NOT_FOUND:
+        return f"is {tried.model} its name there? the map is upstream.models, or try --model"
+    if failure.kind in (Kind.NETWORK_EDGE, Kind.TIMEOUT):
+        return "look at its url, proxy and ca_file, and whether the server runs"
+    if tried.status == 404:
+        return "look at the path of its url: see docs/upstreams.md for how each kind is written"
+    if failure.retry_same or failure.resets_at is not None:
+        return f"try again later: jackline upstream test {upstream.name}"
+    return "correct what is named above, then try again"
+
+
+def order_words(order: Mapping[str, object]) -> str:
+    """What an order given by hand means."""
+    about = [
+        f"{what} {order[name]}"
+        for name, what in (("model", "models"), ("session", "session"), ("agent", "agent"))
+        if order.get(name)
+    ]
+    calls = f"calls of {', '.join(about)}" if about else "all calls"
+    until = order.get("until")
+    end = "until told otherwise"
+    if isinstance(until, int | float):
+        now = SystemClock().now()
+        end = f"until {moment_in_words(datetime.fromtimestamp(round(until), now.tzinfo), now)}"
+    return f"{calls} go to {order.get('upstream')} where they can, {end}"
+
+
+def _address(upstream: UpstreamSettings) -> str:
+    parts = urlsplit(upstream.url)
+    secure = "" if parts.scheme == "https" else f"{parts.scheme}://"
+    return f"{secure}{parts.netloc}{parts.path}"
+
+
+def _of(upstream: UpstreamSettings, lanes: Lanes) -> list[dict[str, object]]:
+    return [lane for lane in lanes if str(lane.get("name")).startswith(f"{upstream.name}/")]

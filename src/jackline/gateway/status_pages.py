@@ -1,0 +1,184 @@
+"""Look at vendors' status pages while something is wrong with them, and keep what they say.
+
+Laws: (1) a page is asked only while a lane of its upstream is in trouble, about once a minute, and
+less often while it does not answer; (2) a page that is down, slow, wrong or huge changes nothing:
+what it said before holds for a while, then it has said nothing; (3) what is told is evidence for
+people: no lane is opened or closed by it.
+Not here: reading a page (status_reports.py), what a lane does (lanes/).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from jackline import __version__
+from jackline.clock import Clock
+from jackline.gateway.status_reports import Page, read_page, told
+from jackline.upstream.http_upstream import HttpUpstream
+from jackline.upstream.origin import Origin
+from jackline.upstream.port import Headers, Message
+from jackline.upstream.proxying import proxy_from_environment
+
+PRESETS = {
+    "api.anthropic.com": "https://status.claude.com",
+    "api.openai.com": "https://status.openai.com",
+}
+"""The pages of the hosts that most people send to, for whoever wants them."""
+
+_VENDORS = {
+    "status.claude.com": "Anthropic",
+    "status.anthropic.com": "Anthropic",
+    "status.openai.com": "OpenAI",
+}
+_SUMMARY = "/api/v2/summary.json"
+_EVERY = 60.0
+_JITTER = 0.25
+# Trouble is often over in seconds; and many gateways see the same trouble at once.
+_FIRST_AFTER = 10.0
+_LOOK_EVERY = 1.0
+_LONGEST_PAUSE = 600.0
+_HOLDS_FOR = 600.0
+_MOST_BYTES = 2 * 1024 * 1024
+_PATIENCE = 10.0
+
+
+@dataclass(slots=True)
+class _Watched:
+    """One upstream's page; `due` is when it is looked at next, None while all is well."""
+
+    vendor: str
+    due: float | None = None
+    failures: int = 0
+    page: Page | None = None
+    seen_at: float = 0.0
+
+
+class StatusPages:
+    """The pages of all upstreams that have one; `watch` runs beside the gateway.
+
+    `pages` are addresses by upstream name, `troubled` tells whether an upstream has a lane that is
+    broken or limited, `draw` gives numbers in [0, 1).
+    """
+
+    def __init__(
+        self,
+        pages: Mapping[str, str],
+        troubled: Callable[[str], bool],
+        clock: Clock,
+        draw: Callable[[], float],
+        environ: Mapping[str, str],
+        *,
+        patience: float = _PATIENCE,
+    ) -> None:
+        addresses = {name: url.removesuffix(_SUMMARY) for name, url in pages.items()}
+        self._upstream = HttpUpstream(
+            {
+                name: Origin(url, proxy=proxy_from_environment(url, environ))
+                for name, url in addresses.items()
+            }
+        )
+        self._watched = {name: _Watched(_vendor(url)) for name, url in addresses.items()}
+        self._troubled = troubled
+        self._clock = clock
+        self._draw = draw
+        self._patience = patience
+
+    def note(self, upstream: str, model: str = "") -> str | None:
+        """What the vendor says about this model now, while something is wrong there."""
+        watched = self._watched.get(upstream)
+        if watched is None or watched.page is None or not self._troubled(upstream):
+            return None
+        if self._clock.monotonic() - watched.seen_at > _HOLDS_FOR:
+            return None
+        report = watched.page.about(model)
+        if report is None:
+            return None
+        return told(report, watched.vendor or watched.page.title or upstream, self._clock.now())
+
+    async def watch(self) -> None:
+        """Look at pages whenever there is a reason to, until cancelled."""
+        while self._watched:
+            await asyncio.gather(*map(self._look, [*self._watched]))
+            await self._clock.sleep(_LOOK_EVERY)
+
+    async def close(self) -> None:
+        """Leave no connection."""
+        await self._upstream.close()
+
+    async def _look(self, name: str) -> None:
+        watched, now = self._watched[name], self._clock.monotonic()
+        if not self._troubled(name):
+            watched.due, watched.page, watched.failures = None, None, 0
+            return
+        if watched.due is None:
+            watched.due = now + _FIRST_AFTER * self._draw()
+        if now < watched.due:
+            return
+        # Set before asking, so that a slow page is not asked twice.
+        watched.due = now + self._pause(watched.failures)
+        body = await self._fetch(name)
+        page = None if body is None else read_page(body, self._clock.now())
+        if page is None:
+            watched.failures += 1
+            watched.due = now + self._pause(watched.failures)
+            return
+        watched.failures, watched.page, watched.seen_at = 0, page, now
+
+    def _pause(self, failures: int) -> float:
+        pause = min(_LONGEST_PAUSE, _EVERY * 2.0 ** min(failures, 10))
+        return pause * (1.0 + _JITTER * (2.0 * self._draw() - 1.0))
+
+    async def _fetch(self, name: str) -> bytes | None:
+        """The page's document, or None when it is not to be had in time and size."""
+        headers = (
+            (b"Accept", b"application/json"),
+            (b"User-Agent", f"jackline/{__version__}".encode()),
+        )
+        ear = _PageEar()
+        attempt = self._upstream.start(Message(b"GET", _SUMMARY.encode(), headers), f"{name}/", ear)
+        try:
+            async with asyncio.timeout(self._patience):
+                return await ear.document
+        except TimeoutError:
+            return None
+        finally:
+            attempt.hang_up()
+
+
+class _PageEar:
+    """Gathers one document; None stands for all that can be wrong with it."""
+
+    def __init__(self) -> None:
+        self.document: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
+        self._body = bytearray()
+
+    def began(self, status: int, headers: Headers) -> None:  # noqa: ARG002 -- the protocol
+        """Anything but the page itself, a redirect too, is nothing."""
+        if status != 200:
+            self._tell(None)
+
+    def heard(self, data: bytes) -> None:
+        """Keep it, up to a size that no such page has."""
+        self._body += data
+        if len(self._body) > _MOST_BYTES:
+            self._body.clear()
+            self._tell(None)
+
+    def ended(self) -> None:
+        """It is whole."""
+        self._tell(bytes(self._body))
+
+    def broke(self, error: OSError) -> None:  # noqa: ARG002 -- a page that fails says nothing
+        """It will not come."""
+        self._tell(None)
+
+    def _tell(self, document: bytes | None) -> None:
+        if not self.document.done():
+            self.document.set_result(document)
+
+
+def _vendor(url: str) -> str:
+    return _VENDORS.get(urlsplit(url).hostname or "", "")

@@ -1,0 +1,139 @@
+"""Speak to Claude on Google's Vertex AI.
+
+Laws: (1) requests carry a token of Google's: never anything of the client's; (2) the model is named
+in the path, by the user's map or else by Vertex's own name for it; (3) answers are passed on as
+they come: they are Anthropic's already.
+Not here: where tokens come from (google_credentials.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from urllib.parse import quote
+
+from jackline import __version__
+from jackline.dialects.neutral.foreign_error import to_anthropic_error
+from jackline.errors import UsageError
+from jackline.providers.cloud_requests import (
+    COUNT_TOKENS,
+    VERTEX_BETAS,
+    cloud_request,
+    known_betas,
+)
+from jackline.providers.google_credentials import GoogleCredentials
+from jackline.providers.model_ids import vertex_id
+from jackline.providers.provider import CannotCarryError
+from jackline.providers.sent_body import asked_model, plain, raw
+from jackline.providers.sent_headers import BETA, betas_of, given_headers, own_secret, with_own
+from jackline.providers.settings import Credential, UpstreamSettings
+from jackline.providers.translating import says_error
+from jackline.upstream.origin import Origin
+from jackline.upstream.port import Ear, Message
+
+_VERSION = "vertex-2023-10-16"
+_REGIONAL = re.compile(r"([a-z0-9-]+)-aiplatform\.googleapis\.com")
+_MULTI_REGIONAL = re.compile(r"aiplatform\.([a-z]+)\.rep\.googleapis\.com")
+_GLOBAL = "aiplatform.googleapis.com"
+_PROJECT_VARIABLES = ("ANTHROPIC_VERTEX_PROJECT_ID", "GOOGLE_CLOUD_PROJECT", "GCLOUD_PROJECT")
+
+
+class VertexProvider:
+    """One region of Vertex."""
+
+    def __init__(
+        self, settings: UpstreamSettings, origin: Origin, environ: Mapping[str, str]
+    ) -> None:
+        self._origin = origin
+        self._prefix = "" if origin.path.endswith("/v1") else "/v1"
+        self._headers = given_headers(settings)
+        self._region = _region(settings, origin, environ)
+        variables = (environ.get(name) for name in _PROJECT_VARIABLES)
+        self._project = settings.project or next(filter(None, variables), None)
+        self._token = own_secret(settings)
+        self._credentials: GoogleCredentials | None = None
+        if settings.credential is Credential.VENDOR:
+            self._credentials = GoogleCredentials()
+        elif self._project is None:
+            raise UsageError(
+                f"Upstream {settings.name} does not say which Google project pays for it.",
+                next="Give it a project.",
+            )
+
+    @property
+    def origin(self) -> Origin:
+        """Where it is."""
+        return self._origin
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether Google's token is there and fresh, where it is needed."""
+        return self._credentials is None or self._credentials.are_fresh
+
+    async def prepare(self) -> None:
+        """Fetch Google's token, where it is needed."""
+        if self._credentials is not None:
+            await self._credentials.prepare()
+
+    def render(self, message: Message, model: str) -> Message:
+        """The message as a prediction of the model."""
+        asked = cloud_request(message, _VERSION)
+        if message.target.partition(b"?")[0] == COUNT_TOKENS:
+            named = model or asked_model(plain(message)) or ""
+            asked.members["model"] = raw(vertex_id(named))
+            path = "count-tokens:rawPredict"
+        elif model:
+            way = "streamRawPredict" if asked.stream else "rawPredict"
+            path = f"{quote(vertex_id(model), safe='@')}:{way}"
+        else:
+            raise CannotCarryError("Vertex takes nothing but messages here")
+        place = f"projects/{quote(self._paying(), safe=':')}/locations/{self._region}"
+        target = f"{self._prefix}/{place}/publishers/anthropic/models/{path}"
+        headers: list[tuple[bytes, bytes]] = [
+            (b"Content-Type", b"application/json"),
+            (b"User-Agent", f"jackline/{__version__}".encode()),
+            *self._authorization(),
+        ]
+        betas = known_betas(betas_of(message.headers), VERTEX_BETAS)
+        if betas:
+            headers.append((BETA, ",".join(betas).encode()))
+        return Message(b"POST", target.encode(), with_own(headers, self._headers), asked.body())
+
+    def listen(self, ear: Ear, message: Message, model: str) -> Ear:  # noqa: ARG002 -- the protocol
+        """The ear itself: Vertex answers as Anthropic does."""
+        return ear
+
+    def native_error(self, status: int, body: bytes) -> bytes:
+        """The error in Anthropic's words, in which Vertex tells those of the model anyway."""
+        if body.lstrip().startswith(b'{"type":"error"') and says_error(body):
+            return body
+        return to_anthropic_error(status, body)
+
+    def _authorization(self) -> list[tuple[bytes, bytes]]:
+        token = self._token
+        if self._credentials is not None:
+            token = self._credentials.token
+            if token is None:
+                raise CannotCarryError("its Google credentials have not been fetched")
+        return [] if token is None else [(b"Authorization", b"Bearer " + token)]
+
+    def _paying(self) -> str:
+        project = self._project
+        if project is None and self._credentials is not None:
+            project = self._credentials.project
+        if project is None:
+            raise CannotCarryError("neither its settings nor Google's name a project that pays")
+        return project
+
+
+def _region(settings: UpstreamSettings, origin: Origin, environ: Mapping[str, str]) -> str:
+    host = origin.address.host
+    in_host = _REGIONAL.fullmatch(host) or _MULTI_REGIONAL.fullmatch(host)
+    region = settings.region or (in_host[1] if in_host else None)
+    region = region or ("global" if host == _GLOBAL else environ.get("CLOUD_ML_REGION"))
+    if not region or not re.fullmatch(r"[a-z0-9-]+", region):
+        raise UsageError(
+            f"Upstream {settings.name} does not say in which Google region it is.",
+            next="Give it a region, such as global or us-east5.",
+        )
+    return region

@@ -1,0 +1,226 @@
+"""`jackline doctor` finds what stands between clients and upstreams, and says what to do."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jackline.cli.client_environment import CLIENT_VARIABLES
+from jackline.control.doctor import Finding, Mark, nothing_fails
+from jackline.control.host_findings import (
+    GatewaySeen,
+    StateSeen,
+    client_findings,
+    gateway_finding,
+    proxy_finding,
+    state_findings,
+)
+from jackline.testing import SimulatedProvider
+from tests.cli.commands import Answer
+from tests.cli.gateways import Place
+from tests.planted import KEY
+
+URL = "http://127.0.0.1:8766"
+WANTED = {variable.name: variable.reason for variable in CLIENT_VARIABLES}
+ALL_SET = {variable.name: variable.value for variable in CLIENT_VARIABLES}
+# What whoever runs the tests has set must not decide them.
+NEUTRAL = dict.fromkeys(
+    [
+        "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CONFIG_DIR",
+        "CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "HTTPS_PROXY", "HTTP_PROXY",
+        "ALL_PROXY", "https_proxy", "http_proxy", "all_proxy",
+    ],
+    "",
+)  # fmt: skip
+
+
+@pytest.fixture
+def provider() -> Iterator[SimulatedProvider]:
+    with SimulatedProvider() as simulated:
+        yield simulated
+
+
+@pytest.fixture
+def place(tmp_path: Path, provider: SimulatedProvider) -> Iterator[Place]:
+    here = Place(tmp_path, provider.url, more=dict(NEUTRAL))
+    yield here
+    here.ends()
+
+
+def told(answer: Answer) -> dict[str, dict[str, Any]]:
+    document = json.loads(answer.out)
+    assert document["schema"] == "jackline.doctor/1"
+    assert document["ok"] is (answer.code == 0)
+    return {finding["check"]: finding for finding in document["findings"]}
+
+
+def test_all_is_well_with_a_gateway_and_an_environment_for_it(
+    place: Place, provider: SimulatedProvider
+) -> None:
+    place.more.update(ANTHROPIC_BASE_URL=place.url, **ALL_SET)
+    with place.up():
+        answer = place.jackline("doctor")
+        findings = told(place.jackline("doctor", "--json"))
+    assert answer.code == 0, answer.out
+    assert {finding["mark"] for finding in findings.values()} == {"ok"}, answer.out
+    assert "✓ ok    gateway" in answer.out
+    assert "3 models" in findings["upstream anthropic"]["says"]
+    assert len(provider.ledger) == 0, "no model was asked anything"
+
+
+def test_an_upstream_that_is_down_fails_with_its_fix(
+    place: Place, provider: SimulatedProvider
+) -> None:
+    provider.refuse()
+    answer = place.jackline("doctor")
+    assert answer.code == 1
+    lines = answer.out.splitlines()
+    at = next(n for n, line in enumerate(lines) if line.startswith("✗ fail  upstream anthropic"))
+    assert "fix:" in lines[at + 1]
+    assert "! warn  gateway" in answer.out
+    assert "! warn  client" in answer.out
+
+
+def test_a_log_in_page_is_told(place: Place, provider: SimulatedProvider) -> None:
+    provider.captive_portal()
+    finding = told(place.jackline("doctor", "--json"))["upstream anthropic"]
+    assert finding["mark"] == "fail"
+    assert "browser" in finding["fix"]
+
+
+def test_a_port_that_somebody_else_has_fails(place: Place) -> None:
+    with socket.create_server(("127.0.0.1", place.port)):
+        finding = told(place.jackline("doctor", "--json"))["gateway"]
+    assert finding["mark"] == "fail"
+    assert "--port" in finding["fix"]
+
+
+def test_a_key_that_cannot_be_had_is_told_and_the_rest_is_still_checked(
+    place: Place, provider: SimulatedProvider
+) -> None:
+    file = place.folder / "jackline.toml"
+    file.write_text(
+        f'[[upstream]]\nname = "main"\nurl = "{provider.url}"\ncredential = "env:NO_SUCH_KEY"\n'
+    )
+    place.more["JACKLINE_UPSTREAM"] = ""
+    answer = place.jackline("doctor", "--json", "--config", file)
+    findings = told(answer)
+    assert answer.code == 1
+    assert findings["configuration"]["mark"] == "fail"
+    assert findings["upstream main"]["mark"] == "ok"
+
+
+def test_a_file_that_makes_no_sense_is_one_finding(place: Place) -> None:
+    file = place.folder / "jackline.toml"
+    file.write_text("[listen]\nprot = 1\n")
+    answer = place.jackline("doctor", "--json", "--config", file)
+    assert (answer.code, list(told(answer))) == (1, ["configuration"])
+
+
+def test_no_key_is_shown(place: Place, provider: SimulatedProvider) -> None:
+    file = place.folder / "jackline.toml"
+    file.write_text(
+        f'[[upstream]]\nname = "main"\nurl = "{provider.url}"\ncredential = "env:MY_KEY"\n'
+    )
+    provider.demand_credential()
+    place.more.update(
+        JACKLINE_UPSTREAM="", MY_KEY=KEY, ANTHROPIC_API_KEY=KEY, ANTHROPIC_AUTH_TOKEN=KEY
+    )
+    answer = place.jackline("doctor", "--config", file)
+    assert KEY not in answer.out + answer.err
+    assert "there, and not shown" in answer.out
+    assert "both set" in answer.out
+
+
+def test_the_clients_own_settings_go_over_the_shell(place: Place) -> None:
+    folder = place.folder / "claude"
+    folder.mkdir()
+    (folder / "settings.json").write_text('{"env": {"ANTHROPIC_BASE_URL": "https://other.test"}}')
+    place.more.update(ANTHROPIC_BASE_URL=place.url, CLAUDE_CONFIG_DIR=str(folder))
+    finding = told(place.jackline("doctor", "--json"))["client"]
+    assert finding["mark"] == "warn"
+    assert "settings.json" in finding["says"]
+
+
+# --- judgements --------------------------------------------------------------------------
+
+
+def client(environ: Mapping[str, str]) -> list[tuple[str, Mark]]:
+    found = client_findings(environ, URL, WANTED, {})
+    assert all(finding.fix for finding in found if finding.mark is not Mark.OK)
+    return [(finding.check, finding.mark) for finding in found]
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({}, [("client", Mark.WARN)]),
+        ({"ANTHROPIC_BASE_URL": "https://api.anthropic.com"}, [("client", Mark.WARN)]),
+        ({"ANTHROPIC_BASE_URL": "http://localhost:9999"}, [("client", Mark.WARN)]),
+        ({"ANTHROPIC_BASE_URL": "http://localhost:8766/", **ALL_SET}, [("client", Mark.OK)]),
+        (
+            {"ANTHROPIC_BASE_URL": URL},
+            [("client", Mark.OK), ("client waiting", Mark.WARN)],
+        ),
+        (
+            {"ANTHROPIC_BASE_URL": URL, **ALL_SET, "CLAUDE_CODE_USE_BEDROCK": "1"},
+            [("client", Mark.OK), ("client conflict", Mark.WARN)],
+        ),
+        (
+            {"ANTHROPIC_BASE_URL": URL, **ALL_SET, "CLAUDE_CODE_USE_VERTEX": "0"},
+            [("client", Mark.OK)],
+        ),
+        ({"ANTHROPIC_BASE_URL": "http://[::1"}, [("client", Mark.WARN)]),
+    ],
+)
+def test_clients_go_through_the_gateway_or_it_is_told(
+    environ: Mapping[str, str], expected: list[tuple[str, Mark]]
+) -> None:
+    assert client(environ) == expected
+
+
+@pytest.mark.parametrize(
+    ("environ", "mark"),
+    [
+        ({}, Mark.OK),
+        ({"https_proxy": "http://user:geheim@proxy.test:3128"}, Mark.WARN),
+        ({"HTTPS_PROXY": "http://user:geheim@proxy.test:3128", "NO_PROXY": "localhost"}, Mark.OK),
+        ({"ALL_PROXY": "proxy.test:1", "no_proxy": "*"}, Mark.OK),
+    ],
+)
+def test_a_proxy_is_told_without_its_password(environ: Mapping[str, str], mark: Mark) -> None:
+    finding = proxy_finding(environ)
+    assert finding.mark is mark
+    assert "geheim" not in repr(finding)
+
+
+@pytest.mark.parametrize(
+    ("seen", "mark"),
+    [
+        (GatewaySeen(URL, runs=True, version="1", our_version="1"), Mark.OK),
+        (GatewaySeen(URL, runs=True, version="1", our_version="2"), Mark.WARN),
+        (GatewaySeen(URL, runs=False), Mark.WARN),
+        (GatewaySeen(URL, runs=False, port_taken=True), Mark.FAIL),
+    ],
+)
+def test_the_gateway_runs_or_could(seen: GatewaySeen, mark: Mark) -> None:
+    assert gateway_finding(seen).mark is mark
+
+
+@pytest.mark.parametrize(
+    ("free", "mark"),
+    [(None, Mark.WARN), (10, Mark.FAIL), (500 << 20, Mark.WARN), (9 << 30, Mark.OK)],
+)
+def test_a_full_disk_is_told_before_it_is_full(free: int | None, mark: Mark) -> None:
+    assert state_findings(StateSeen("/state", free_bytes=free))[1].mark is mark
+
+
+def test_warnings_do_not_fail() -> None:
+    warning = Finding("a", Mark.WARN, "b", "c")
+    assert nothing_fails([warning])
+    assert not nothing_fails([warning, Finding("a", Mark.FAIL, "b", "c")])

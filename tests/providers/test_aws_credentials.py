@@ -1,0 +1,169 @@
+"""AWS's own credentials: found by botocore's chain, fetched anew in time, used to sign."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import MappingProxyType
+
+import pytest
+
+from jackline.errors import UsageError
+from jackline.event_loop import run
+from jackline.providers.aws_credentials import AwsCredentials
+from jackline.providers.aws_signing import AwsKeys, ToSign, signed_headers
+from jackline.providers.making import provider_for
+from jackline.providers.provider import CannotCarryError, Provider
+from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
+from tests.providers.asking import answer, call, saying, spoken
+
+MODEL = "claude-opus-4-8"
+KEY = "ABSK-of-the-upstream"
+
+
+def settings(
+    credential: Credential,
+    url: str = "http://127.0.0.1:1",
+    headers: Mapping[str, str] = MappingProxyType({}),
+) -> UpstreamSettings:
+    return UpstreamSettings(
+        kind=UpstreamKind.BEDROCK,
+        url=url,
+        credential=credential,
+        secret=KEY,
+        region="us-east-1",
+        headers=headers,
+    )
+
+
+@pytest.fixture
+def no_aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A machine on which nobody has logged in to AWS; its config file is given."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    return tmp_path / "config"
+
+
+def signed(url: str, headers: Mapping[str, str] = MappingProxyType({})) -> Provider:
+    return provider_for(settings(Credential.VENDOR, url, headers), {})
+
+
+@pytest.mark.usefixtures("no_aws")
+def test_keys_of_the_environment_sign_what_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a-secret-key")
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "a-token")
+    keys = AwsKeys("AKIDEXAMPLE", "a-secret-key", "a-token")
+
+    async def main() -> None:
+        got: list[bytes] = []
+        async with saying(answer(b"{}"), got=got) as server:
+            own = {"X-Amzn-Bedrock-Trace": "DISABLED", "X-Team": "ours"}
+            provider = signed(f"{server.url}/prefix", own)
+            told = await spoken(provider, call(), MODEL, got)
+        head = told.request.partition(b"\r\n\r\n")[0].decode().split("\r\n")
+        sent = dict(line.split(": ", 1) for line in head[1:])
+        covered = sent["Authorization"].partition("SignedHeaders=")[2].partition(",")[0]
+        assert covered == (
+            "accept;content-type;host;x-amz-date;x-amz-security-token;x-amzn-bedrock-trace"
+        )
+        stamp = datetime.strptime(sent["X-Amz-Date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+        kept = ("Content-Type", "Accept", "X-Amzn-Bedrock-Trace")
+        path = head[0].split(" ")[1]
+        assert path == "/prefix/model/us.anthropic.claude-opus-4-8/invoke"
+        request = ToSign(
+            "POST", sent["Host"], path, {name: sent[name] for name in kept}, told.request_body
+        )
+        again = signed_headers(request, keys, "us-east-1", "bedrock", stamp)
+        assert again["Authorization"] == sent["Authorization"]
+        assert sent["X-Amz-Security-Token"] == "a-token"
+        assert sent["X-Team"] == "ours"
+        assert abs(datetime.now(UTC) - stamp) < timedelta(minutes=5)
+
+    run(main())
+
+
+def lend_keys(config: Path, seconds: int) -> Path:
+    """A profile whose keys come from a program; each run of it leaves a line in the log."""
+    log, script = config.with_name("log"), config.with_name("lend.py")
+    expires = (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat()
+    script.write_text(
+        "import json\n"
+        f"with open({str(log)!r}, 'a') as log: log.write('asked\\n')\n"
+        f"print(json.dumps(dict(Version=1, AccessKeyId='AKID', SecretAccessKey='s',"
+        f" SessionToken='t', Expiration={expires!r})))\n"
+    )
+    config.write_text(f'[default]\ncredential_process = "{sys.executable}" "{script}"\n')
+    return log
+
+
+@pytest.mark.usefixtures("no_aws")
+def test_before_the_keys_were_fetched_nothing_is_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a-secret-key")
+
+    async def main() -> None:
+        provider = signed("http://127.0.0.1:1")
+        with pytest.raises(CannotCarryError):
+            provider.render(call(), MODEL)
+        before = provider.is_ready
+        await provider.prepare()
+        assert (before, provider.is_ready) == (False, True)
+
+    run(main())
+
+
+@pytest.mark.parametrize(("seconds", "fresh"), [(120, False), (3600, True)])
+def test_keys_that_soon_expire_are_fetched_anew_before_they_are_used(
+    no_aws: Path, seconds: int, fresh: bool
+) -> None:
+    log = lend_keys(no_aws, seconds)
+
+    async def main() -> None:
+        credentials = AwsCredentials()
+        await credentials.prepare()
+        assert credentials.keys == AwsKeys("AKID", "s", "t")
+        assert credentials.are_fresh is fresh
+        asked = len(log.read_text().splitlines())
+        await credentials.prepare()
+        assert (len(log.read_text().splitlines()) > asked) is not fresh
+
+    run(main())
+
+
+@pytest.mark.usefixtures("no_aws")
+def test_a_machine_without_a_login_is_told_what_to_do() -> None:
+    async def main() -> None:
+        provider = signed("http://127.0.0.1:1")
+        with pytest.raises(UsageError) as told:
+            await provider.prepare()
+        assert "aws sso login" in told.value.next
+
+    run(main())
+
+
+def test_a_login_that_fails_is_an_error_of_the_connection_without_its_words(no_aws: Path) -> None:
+    no_aws.write_text(
+        f'[default]\ncredential_process = "{sys.executable}" -c "exit(\'PRIVATE\')"\n'
+    )
+
+    async def main() -> None:
+        with pytest.raises(ConnectionError, match="CredentialRetrievalError") as told:
+            await signed("http://127.0.0.1:1").prepare()
+        assert "PRIVATE" not in str(told.value)
+
+    run(main())
+
+
+def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "botocore", None)
+    with pytest.raises(UsageError) as told:
+        signed("http://127.0.0.1:1")
+    assert told.value.next == "Run: pip install 'jackline[bedrock]'"
+    assert provider_for(settings(Credential.BEARER), {}).is_ready, "a Bedrock key needs no library"

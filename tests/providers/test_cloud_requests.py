@@ -1,0 +1,88 @@
+"""What of Anthropic's own door the clouds do not know: betas and cache scopes."""
+
+from __future__ import annotations
+
+import pytest
+
+from jackline.providers.cloud_requests import (
+    BEDROCK_BETAS,
+    VERTEX_BETAS,
+    cloud_request,
+    known_betas,
+)
+from jackline.providers.provider import CannotCarryError
+from jackline.upstream import Message
+from tests.providers.asking import call
+
+
+def body_of(body: bytes) -> bytes:
+    return cloud_request(call(body), "v").body()
+
+
+def test_betas_that_a_cloud_does_not_know_are_not_named_there() -> None:
+    sent = [
+        "claude-code-20250219",
+        "interleaved-thinking-2025-05-14",
+        "advanced-tool-use-2025-11-20",
+        "prompt-caching-scope-2026-01-05",
+        "tool-search-tool-2025-10-19",
+    ]
+    assert known_betas(sent, BEDROCK_BETAS) == [
+        "interleaved-thinking-2025-05-14",
+        "tool-search-tool-2025-10-19",
+        "tool-examples-2025-10-29",
+    ]
+    assert known_betas(sent, VERTEX_BETAS) == [
+        "interleaved-thinking-2025-05-14",
+        "tool-search-tool-2025-10-19",
+    ]
+
+
+def test_what_is_asked_stays_as_it_is_written() -> None:
+    body = b'{"model":"m","temperature": 1.50e0,"messages":[ {"role":"user","content":"\\u00fc"} ]}'
+    assert body_of(body) == (
+        b'{"anthropic_version":"v","temperature":1.50e0,'
+        b'"messages":[ {"role":"user","content":"\\u00fc"} ]}'
+    )
+
+
+def test_the_version_is_the_clouds_whatever_the_client_says() -> None:
+    assert body_of(b'{"anthropic_version":"2023-06-01"}') == b'{"anthropic_version":"v"}'
+
+
+def test_scopes_of_cache_marks_are_taken_out_and_nothing_else() -> None:
+    body = (
+        b'{"cache_control":{"type":"ephemeral","scope":"global"},'
+        b'"system":[{"type":"text","text":"a","cache_control":{"type":"ephemeral","scope":"global"'
+        b'}}],"tools":[{"name":"t","input_schema":{"properties":{"scope":{ "type":"string"}}}}],'
+        b'"messages":[ {"role":"user","content":"the \\"scope\\" of it",  "n":1.0},'
+        b'{"role":"user","content":[{"type":"tool_result","content":[{"type":"text","text":"b",'
+        b'"cache_control":{"scope":"x","ttl":"1h"}}]}]},'
+        b'{"role":"assistant","content":[{"type":"tool_use","id":"1","name":"t",'
+        b'"input":{"cache_control":{"scope":"kept"}}}]}]}'
+    )
+    assert body_of(body) == (
+        b'{"anthropic_version":"v","cache_control":{"type":"ephemeral"},'
+        b'"system":[{"type":"text","text":"a","cache_control":{"type":"ephemeral"}}],'
+        b'"tools":[{"name":"t","input_schema":{"properties":{"scope":{ "type":"string"}}}}],'
+        b'"messages":[{"role":"user","content":"the \\"scope\\" of it",  "n":1.0},'
+        b'{"role":"user","content":[{"type":"tool_result","content":[{"type":"text","text":"b",'
+        b'"cache_control":{"ttl":"1h"}}]}]},'
+        b'{"role":"assistant","content":[{"type":"tool_use","id":"1","name":"t",'
+        b'"input":{"cache_control":{"scope":"kept"}}}]}]}'
+    )
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        call(b"[]"),
+        call(b"{"),
+        call(target=b"/v1/messages/batches"),
+        Message(b"GET", b"/v1/messages", (), b"{}"),
+        call()._replace(headers=((b"content-encoding", b"br"),)),
+    ],
+)
+def test_what_is_no_message_is_refused(message: Message) -> None:
+    with pytest.raises(CannotCarryError):
+        cloud_request(message, "v")
