@@ -281,6 +281,21 @@ def test_a_success_that_says_an_error_is_heard_as_it_came() -> None:
     run(main())
 
 
+def test_bytes_that_tell_nothing_yet_are_still_a_sign_of_life() -> None:
+    provider = provider_for(settings(RESPONSES), {})
+    thinking = b'data: {"type":"response.reasoning_text.delta","delta":"Hmm","output_index":0}\n\n'
+
+    async def main() -> None:
+        for body, kind in ((STREAMED, b"text/event-stream"), (ASKED, b"application/json")):
+            ear = Recorder()
+            listening = provider.listen(ear, call(body), "gpt-5")
+            listening.began(200, [(b"content-type", kind)])
+            listening.heard(thinking)
+            assert (ear.words, ear.body) == (["began", "heard"], b"")
+
+    run(main())
+
+
 def test_what_was_left_out_is_told_in_a_header() -> None:
     async def main() -> None:
         got: list[bytes] = []

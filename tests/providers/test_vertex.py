@@ -123,7 +123,7 @@ def test_a_stream_an_error_and_a_break_are_heard_as_they_came() -> None:
 
 def test_errors_are_told_in_anthropics_words_unless_they_are_already() -> None:
     provider = provider_for(settings(), {})
-    native = b'{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}'
+    native = b'{"type": "error","error":{"type":"overloaded_error","message":"Overloaded"}}'
     assert provider.native_error(529, native) is native
     google = b'{"error":{"code":403,"message":"Permission denied","status":"PERMISSION_DENIED"}}'
     assert decoded(provider.native_error(403, google)) == {

@@ -77,6 +77,8 @@ def _lane(lane: LaneShown, now: datetime) -> str:
     left = duration_in_words(max(timedelta(0), until - now))
     if lane.state == "parked":
         return f"{lane.name} {word} until {moment_in_words(until, now)} (in {left})."
+    if until <= now:
+        return f"{lane.name} {word}; it is tried again with the next call."
     return f"{lane.name} {word}; it is tried again in {left}."
 
 

@@ -38,7 +38,7 @@ _EVERY = 60.0
 _JITTER = 0.25
 # Trouble is often over in seconds; and many gateways see the same trouble at once.
 _FIRST_AFTER = 10.0
-_LOOK_EVERY = 1.0
+_LOOK_EVERY = 2.0
 _LONGEST_PAUSE = 600.0
 _HOLDS_FOR = 600.0
 _MOST_BYTES = 2 * 1024 * 1024

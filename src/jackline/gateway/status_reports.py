@@ -43,8 +43,8 @@ class Report:
     models: frozenset[tuple[str, str]] = frozenset()
 
     def is_about(self, model: str) -> bool:
-        """Whether calls to this model may fail for this reason."""
-        if not self.models:
+        """Whether calls to this model, or to any when none is named, may fail for this reason."""
+        if not self.models or not model:
             return True
         family, version = family_and_version(model)
         return any(

@@ -7,7 +7,7 @@ Not here: which model is asked for (gateway/).
 
 from __future__ import annotations
 
-from jackline.providers.sent_body import plain, with_model
+from jackline.providers.sent_body import unpacked, with_model
 from jackline.providers.sent_headers import own_headers, with_own, without, without_credentials
 from jackline.providers.settings import Credential, UpstreamSettings
 from jackline.upstream.origin import Origin
@@ -51,9 +51,10 @@ class AnthropicProvider:
         body = message.body
         if body and model:
             packed = _is_packed(headers)
-            readable = plain(message) if packed else body
-            asked = with_model(readable, model)
-            if asked is not readable:
+            # What cannot be unpacked here may well be readable there, and stays as it is.
+            readable = unpacked(message) if packed else body
+            asked = readable if readable is None else with_model(readable, model)
+            if asked is not None and asked is not readable:
                 body = asked
                 headers = without(headers, _PACKED) if packed else headers
         if headers is message.headers:

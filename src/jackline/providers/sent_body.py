@@ -87,10 +87,15 @@ def stop_sequences_of(body: bytes | bytearray) -> tuple[str, ...]:
         return ()
 
 
+def unpacked(message: Message) -> bytes | bytearray | None:
+    """The body without its compression; None when it cannot be undone."""
+    coding = next((v for n, v in message.headers if n.lower() == b"content-encoding"), None)
+    return plain_body(message.body, coding)
+
+
 def plain(message: Message) -> bytes | bytearray:
     """The body without its compression; CannotCarryError when it cannot be undone."""
-    coding = next((v for n, v in message.headers if n.lower() == b"content-encoding"), None)
-    body = plain_body(message.body, coding)
+    body = unpacked(message)
     if body is None:
         raise CannotCarryError("The request is packed in a way that cannot be undone here.")
     return body

@@ -171,6 +171,7 @@ class TranslatingEar:
 
 class _Saying(msgspec.Struct):
     error: msgspec.Raw = msgspec.Raw(b"null")
+    type: str | None = None
 
 
 _saying = msgspec.json.Decoder(_Saying)
@@ -178,10 +179,21 @@ _saying = msgspec.json.Decoder(_Saying)
 
 def says_error(body: bytes) -> bool:
     """Whether a document has an error in it, by name."""
+    return _said(body) is not None
+
+
+def is_anthropic_error(body: bytes) -> bool:
+    """Whether a document is an error in Anthropic's own shape."""
+    said = _said(body)
+    return said is not None and said.type == "error"
+
+
+def _said(body: bytes) -> _Saying | None:
     try:
-        return bytes(_saying.decode(body).error) != b"null"
+        said = _saying.decode(body)
     except (msgspec.DecodeError, ValueError, RecursionError):
-        return False
+        return None
+    return None if bytes(said.error) == b"null" else said
 
 
 def as_stream(message: bytes) -> bytes:

@@ -27,7 +27,7 @@ from jackline.providers.provider import CannotCarryError
 from jackline.providers.sent_body import asked_model, plain, raw
 from jackline.providers.sent_headers import BETA, betas_of, given_headers, own_secret, with_own
 from jackline.providers.settings import Credential, UpstreamSettings
-from jackline.providers.translating import says_error
+from jackline.providers.translating import is_anthropic_error
 from jackline.upstream.origin import Origin
 from jackline.upstream.port import Ear, Message
 
@@ -105,9 +105,7 @@ class VertexProvider:
 
     def native_error(self, status: int, body: bytes) -> bytes:
         """The error in Anthropic's words, in which Vertex tells those of the model anyway."""
-        if body.lstrip().startswith(b'{"type":"error"') and says_error(body):
-            return body
-        return to_anthropic_error(status, body)
+        return body if is_anthropic_error(body) else to_anthropic_error(status, body)
 
     def _authorization(self) -> list[tuple[bytes, bytes]]:
         token = self._token
