@@ -1,4 +1,4 @@
-"""Keep drills in real time apart: they run when asked for (`-m soak`), and the first of them in CI."""
+"""Keep drills in real time apart: they run with `-m soak`, and the first of them in CI."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from jackline import event_loop
 from jackline.clock import VirtualClock
-from jackline.gateway.status_pages import StatusPages
+from jackline.gateway.status_pages import PRESETS, StatusPages, vendor_of
 from jackline.gateway.status_reports import Page, family_and_version, read_page, told
 from tests.upstream.loopback import Server, Wire, until
 
@@ -69,7 +69,7 @@ class World:
             self.asked += 1
             if not isinstance(self.page, bytes):
                 await self.page(wire)
-                return
+                continue
             head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(self.page)}\r\n\r\n".encode()
             await wire.say(head + self.page)
 
@@ -199,6 +199,11 @@ def test_a_page_that_fails_changes_nothing_and_is_asked_less_often(
         assert pages.note("main", OPUS)
 
     world.run(story)
+
+
+def test_the_well_known_pages_are_told_by_their_vendors_names() -> None:
+    assert [vendor_of(url) for url in PRESETS.values()] == ["Anthropic", "OpenAI"]
+    assert vendor_of("https://status.example") == ""
 
 
 def test_without_pages_there_is_nothing_to_watch() -> None:

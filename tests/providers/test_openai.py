@@ -283,14 +283,14 @@ def test_a_success_that_says_an_error_is_heard_as_it_came() -> None:
 
 def test_bytes_that_tell_nothing_yet_are_still_a_sign_of_life() -> None:
     provider = provider_for(settings(RESPONSES), {})
-    thinking = b'data: {"type":"response.reasoning_text.delta","delta":"Hmm","output_index":0}\n\n'
+    idle = b": OPENROUTER PROCESSING\n\n"
 
     async def main() -> None:
         for body, kind in ((STREAMED, b"text/event-stream"), (ASKED, b"application/json")):
             ear = Recorder()
             listening = provider.listen(ear, call(body), "gpt-5")
             listening.began(200, [(b"content-type", kind)])
-            listening.heard(thinking)
+            listening.heard(idle)
             assert (ear.words, ear.body) == (["began", "heard"], b"")
 
     run(main())

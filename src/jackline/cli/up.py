@@ -49,7 +49,9 @@ def up(  # noqa: PLR0913, PLR0917 -- one per flag
     Exit codes: 0 stopped in good order, or one runs already; 1 failed; 2 usage; 130 Ctrl-C twice.
     """
     flags = {"port": port, "upstream": upstream, "state": state, "config": config, "afk": afk}
-    given = {name: value for name, value in flags.items() if value is not None and value is not False}
+    given = {
+        name: value for name, value in flags.items() if value is not None and value is not False
+    }
     # A service runs in another folder, so what was meant from here is written out.
     absolute = {
         name: str(Path(str(value)).absolute()) if name in ("state", "config") else value

@@ -80,7 +80,7 @@ class StatusPages:
                 for name, url in addresses.items()
             }
         )
-        self._watched = {name: _Watched(_vendor(url)) for name, url in addresses.items()}
+        self._watched = {name: _Watched(vendor_of(url)) for name, url in addresses.items()}
         self._troubled = troubled
         self._clock = clock
         self._draw = draw
@@ -180,5 +180,6 @@ class _PageEar:
             self.document.set_result(document)
 
 
-def _vendor(url: str) -> str:
+def vendor_of(url: str) -> str:
+    """Whose page this is, for the well-known ones; else "", and the page's own title is told."""
     return _VENDORS.get(urlsplit(url).hostname or "", "")

@@ -106,19 +106,24 @@ def _reports(incidents: Iterable[object], now: datetime) -> Iterable[Report]:
     for incident in list(incidents)[:_MOST_INCIDENTS]:
         if not isinstance(incident, dict):
             continue
-        name = _one_line(incident.get("name"))
-        seen = Observation(Where.STATUSPAGE, body={"incidents": [incident]})
-        verdict = classify(seen, now=now)
+        name, newest = _one_line(incident.get("name")), _newest(incident)
+        # Only what is needed, and as texts: whatever else a page holds cannot matter then.
+        plain: dict[str, Json] = {
+            "name": name,
+            "status": str(incident.get("status")),
+            "incident_updates": [{"body": newest}],
+        }
+        verdict = classify(Observation(Where.STATUSPAGE, body={"incidents": [plain]}), now=now)
         if not name or verdict.kind is Kind.NOT_A_FAILURE:
             continue
-        models = _models(incident, name) if verdict.scope is Scope.MODEL else frozenset()
+        models = _models(name, newest) if verdict.scope is Scope.MODEL else frozenset()
         begun = incident.get("started_at") or incident.get("created_at")
         yield Report(name, _moment(begun), models)
 
 
-def _models(incident: Mapping[str, Json], name: str) -> frozenset[tuple[str, str]]:
+def _models(*texts: str) -> frozenset[tuple[str, str]]:
     """The models in the incident's name, or else in its newest update."""
-    for text in (name, _newest(incident)):
+    for text in texts:
         if _EVERY_MODEL.search(text):
             return frozenset()
         found = {named for match in _NAMED.finditer(text) for named in _named(match)}
@@ -133,7 +138,7 @@ def _named(match: re.Match[str]) -> Iterable[tuple[str, str]]:
     return [(family, version.removesuffix(".0")) for version in versions] or [(family, "")]
 
 
-def _newest(incident: Mapping[str, Json]) -> str:
+def _newest(incident: Mapping[str, object]) -> str:
     updates = incident.get("incident_updates")
     first = updates[0] if isinstance(updates, list) and updates else None
     return str(first.get("body", "")) if isinstance(first, dict) else ""

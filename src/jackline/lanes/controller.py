@@ -81,9 +81,9 @@ class LaneController:
             queue = self._queue(call.lanes)
         urgency = self._ageing * now - call.remaining
         entry = Entry(call, call.lanes, urgency)
+        lane = self._at_once(call, now)
         self._entries[call.id] = entry
         decision = Decision()
-        lane = self._at_once(call, now)
         if lane is not None:
             self._launch(entry, lane, now, decision, probe=False)
             self._note_room(lane, now)
@@ -244,12 +244,15 @@ class LaneController:
     # --- sending --------------------------------------------------------------------------
 
     def _at_once(self, call: Call, now: float) -> Lane | None:
-        """The one lane of a call, if it has room and nobody waits for it: the usual case."""
+        """The call's first lane, if it has room, is sound, and nobody waits: the usual case."""
         name = call.lanes[0]
-        if len(call.lanes) > 1 or self._waited_for(name):
+        if self.calls_waiting and self._waited_for(name):
             return None
         lane = self.lanes[name]
-        return lane if lane.ready_at(call, now) <= now else None
+        if lane.ready_at(call, now) > now:
+            return None
+        # One that has failed lately is weighed against the others.
+        return lane if len(call.lanes) == 1 or not lane.error_share(now) else None
 
     def _waited_for(self, name: str) -> bool:
         for queue in self._queues_of[name]:  # noqa: SIM110 -- asked three times for every call
@@ -259,7 +262,8 @@ class LaneController:
 
     def _room_changed(self, lane: Lane, now: float, decision: Decision) -> None:
         """Fill the lane if anyone waits for it; else only look when to be woken."""
-        if lane.state in FLOWING and not self._waited_for(lane.name):
+        waited_for = self.calls_waiting and self._waited_for(lane.name)
+        if lane.state in FLOWING and not waited_for:
             self._note_room(lane, now)
         else:
             self._dispatch((lane.name,), now, decision)

@@ -402,8 +402,9 @@ class Lane:
             self.hold_until = max(self.hold_until, now + pause)
 
     def _note(self, now: float, *, good: bool) -> None:
-        share = self.error_share(now)
-        self._errors = share + _ERROR_MEMORY * ((0.0 if good else 1.0) - share)
+        if self._errors or not good:
+            share = self.error_share(now)
+            self._errors = share + _ERROR_MEMORY * ((0.0 if good else 1.0) - share)
         self._errors_at = now
         recent = self._recent
         recent.append((now, good))
@@ -413,8 +414,6 @@ class Lane:
 
     def error_share(self, now: float) -> float:
         """How much of what was sent lately failed; it fades, or a shunned lane would never heal."""
-        if not self._errors:  # nearly always
-            return 0.0
         return self._errors * math.pow(0.5, (now - self._errors_at) / _ERRORS_HALVE)
 
     def _mostly_failing(self, now: float) -> bool:

@@ -44,7 +44,8 @@ class HeadWriter:
         method, target, headers, body, lines = message
         if lines is None:
             lines = header_lines(headers)
-        if not _is_plain(method, target):
+        # Without its slash the target would be read as part of the host, or as another address.
+        if target[:1] != b"/" or _BLANKS.search(target) or _BLANKS.search(method):
             raise ValueError(_BREAKS)
         before = b"%b%b%b%b%b" % (
             method,
@@ -68,8 +69,3 @@ def header_lines(headers: Headers) -> bytes:
     if len(text) - len(text.translate(None, _FORBIDDEN)) != 2 * (len(lines) - 1):
         raise ValueError(_BREAKS)
     return text
-
-
-def _is_plain(method: bytes, target: bytes) -> bool:
-    # Without its slash the target would be read as part of the host, or as another address.
-    return target[:1] == b"/" and not _BLANKS.search(target) and not _BLANKS.search(method)
