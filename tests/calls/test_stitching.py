@@ -20,6 +20,7 @@ from jackline.calls.stitching import (
     Repair,
     Stitch,
 )
+from jackline.dialects import TokensUsed
 from tests.dialects.answers import (
     ANSWERS,
     FOUND,
@@ -545,3 +546,16 @@ def test_a_servers_tool_does_not_let_go_of_what_block_mode_keeps() -> None:
     assert [stitch.feed(one) for one in ANSWERS["server tools"].events[:-1]].count(b"") == len(
         ANSWERS["server tools"].events[:-1]
     )
+
+
+def test_what_one_answer_meets_is_not_seen_by_another() -> None:
+    """An answer that was never taken apart shares its stand-ins with all others of its kind."""
+    broken = Stitch("live")
+    broken.attempt_began()
+    assert isinstance(broken.broke(), AskAgain)
+    fresh = Stitch("live")
+    assert not fresh.broken
+    assert not fresh.delivered
+    assert fresh.usage == TokensUsed()
+    fresh.attempt_began()
+    assert not fresh.broken

@@ -137,7 +137,9 @@ STATUS_KEYS = {
     "calls_waiting", "calls_in_flight", "connections", "outcomes", "held_and_delivered", "joined",
     "input_tokens", "output_tokens", "journal_ok", "journal_problem", "notes",
 }  # fmt: skip
-LANE_KEYS = {"name", "state", "why", "until", "in_flight", "window", "waiting", "limits"}
+LANE_KEYS = {
+    "name", "state", "why", "until", "in_flight", "window", "waiting", "limits", "cause",
+}  # fmt: skip
 CALL_KEYS = {
     "call", "session", "agent", "tag", "model", "lane", "state", "why", "until", "since",
     "attempts",

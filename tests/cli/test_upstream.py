@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from jackline.cli.upstream_file import to_edit
 from jackline.testing import SimulatedProvider
 from tests.cli.commands import Answer, jackline
 from tests.planted import BEARER, KEY, WORD
@@ -144,6 +145,23 @@ def test_the_file_that_lists_upstreams_is_edited_unless_another_is_named(
     assert "JACKLINE_UPSTREAM is set here, and wins over every file" in answer.err
     answer = home.run("rm", "nobody")
     assert (answer.code, "it lists: a, b" in answer.err) == (1, True)
+
+
+def test_a_project_that_lists_no_upstreams_is_left_alone(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in home.env.items():
+        monkeypatch.setenv(name, value)
+    project = tmp_path / "project" / "jackline.toml"
+    project.parent.mkdir()
+    monkeypatch.chdir(project.parent)
+    assert to_edit(None, users=False).path == home.file
+    project.write_text("[hold]\nquota = 1\n")
+    assert to_edit(None, users=False).path == project
+    home.write(FILE)
+    assert to_edit(None, users=False).path == home.file
+    project.write_text(FILE)
+    assert to_edit(None, users=False).path == project
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links and mode bits")

@@ -227,6 +227,14 @@ models = { "*" = "m" }
     ]
 
 
+def test_an_upstream_is_judged_even_where_a_weaker_one_had_faults(machine: Machine) -> None:
+    told = faults_of(machine, '[[upstream]]\nkind = "x"\n', JACKLINE_UPSTREAM="http://[::1]:8766")
+    assert [fault.partition(": must")[0] for fault in told] == [
+        ":2: upstream.kind",
+        "JACKLINE_UPSTREAM: upstream.url: is the gateway's own address: it would call itself",
+    ]
+
+
 @pytest.mark.parametrize(
     ("lines", "what"),
     [

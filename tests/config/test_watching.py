@@ -179,6 +179,22 @@ def test_a_new_secret_behind_the_same_reference_is_taken_over(machine: Machine) 
     assert "made-up" not in f"{change!r} {change}"
 
 
+def test_a_new_secret_of_any_upstream_is_told_by_its_key(machine: Machine) -> None:
+    kept = machine.write("first-made-up", "key")
+    kept.chmod(0o600)
+    machine.write(
+        "[[upstream]]\n[[upstream]]\nname = 'b'\nurl = 'http://127.0.0.1:1'\n"
+        "credential = 'file:key'\nheaders = { x-key = 'file:key' }\n"
+    )
+    watched = Watched(machine)
+    rewrite(kept, "second-made-up")
+    watched.look()
+    (change,) = watched.changes
+    assert change.changed == ("upstream[1].credential", "upstream[1].headers")
+    assert change.config.gateway.upstreams[1].secret == "second-made-up"  # noqa: S105 -- made up
+    assert "made-up" not in f"{change!r} {change}"
+
+
 def test_it_looks_once_a_second_of_the_clock_it_was_given(machine: Machine) -> None:
     path = machine.write("[hold]\nquota = 1\n")
     watched = Watched(machine)

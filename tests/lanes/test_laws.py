@@ -200,6 +200,8 @@ class Lanes(RuleBasedStateMachine):
     def every_call_is_waiting_or_flying(self) -> None:
         assert self.controller.calls_in_flight == len(self.flying)
         assert self.controller.calls_waiting == len(self.alive) - len(self.flying)
+        queued = sum(queue.waiting for queue in self.controller._queues.values())
+        assert self.controller.calls_waiting == queued, "whoever is not in flight stands in a queue"
 
     @invariant()
     def lanes_keep_within_their_limits(self) -> None:

@@ -86,10 +86,18 @@ def test_a_beta_header_that_named_logins_alone_is_left_out() -> None:
     provider = provider_for(settings(), {})
     message = Message(b"POST", b"/v1/messages", ((b"Anthropic-Beta", b"oauth-2025-04-20"),), ASKED)
     assert "anthropic-beta" not in names(provider.render(message, MODEL))
+    message = message._replace(
+        headers=((b"Anthropic-Beta", b"one,  two"), (b"x", b"oauth-2025-04-20"))
+    )
+    assert names(provider.render(message, MODEL)) == {
+        "anthropic-beta": "one,  two",
+        "x": "oauth-2025-04-20",
+        "x-api-key": KEY,
+    }
 
 
 def test_headers_of_the_settings_win_over_the_clients() -> None:
-    given = settings(Credential.NONE, headers={"X-Team": "ours", "anthropic-version": "2099-01-01"})
+    given = settings(Credential.NONE, headers={"X-Team": "ours", "Anthropic-Version": "2099-01-01"})
     told = names(provider_for(given, {}).render(call(), MODEL))
     assert (told["x-team"], told["anthropic-version"]) == ("ours", "2099-01-01")
 

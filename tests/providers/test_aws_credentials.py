@@ -137,6 +137,30 @@ def test_keys_that_soon_expire_are_fetched_anew_before_they_are_used(
     run(main())
 
 
+def test_keys_of_a_file_are_read_again_after_some_minutes(no_aws: Path) -> None:
+    """They say nothing of their end, and tools that lend keys write new ones to the same place."""
+    now = 1000.0
+
+    def lend(name: str) -> None:
+        no_aws.write_text(f"[default]\naws_access_key_id = {name}\naws_secret_access_key = s\n")
+
+    async def main() -> None:
+        nonlocal now
+        lend("first")
+        credentials = AwsCredentials(lambda: now)
+        await credentials.prepare()
+        now += 299
+        fresh = [credentials.are_fresh]
+        now += 1
+        fresh.append(credentials.are_fresh)
+        lend("second")
+        await credentials.prepare()
+        assert [*fresh, credentials.are_fresh] == [True, False, True]
+        assert credentials.keys == AwsKeys("second", "s")
+
+    run(main())
+
+
 @pytest.mark.usefixtures("no_aws")
 def test_a_machine_without_a_login_is_told_what_to_do() -> None:
     async def main() -> None:
@@ -148,15 +172,35 @@ def test_a_machine_without_a_login_is_told_what_to_do() -> None:
     run(main())
 
 
-def test_a_login_that_fails_is_an_error_of_the_connection_without_its_words(no_aws: Path) -> None:
+def test_a_login_that_fails_is_told_with_what_to_do_and_without_its_words(no_aws: Path) -> None:
     no_aws.write_text(
         f'[default]\ncredential_process = "{sys.executable}" -c "exit(\'PRIVATE\')"\n'
     )
 
     async def main() -> None:
-        with pytest.raises(ConnectionError, match="CredentialRetrievalError") as told:
+        with pytest.raises(UsageError, match="CredentialRetrievalError") as told:
             await signed("http://127.0.0.1:1").prepare()
         assert "PRIVATE" not in str(told.value)
+        assert "aws sso login" in told.value.next
+
+    run(main())
+
+
+def test_a_house_of_keys_that_is_not_reached_is_an_error_of_the_connection(
+    no_aws: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A role that is to be assumed at an address where nobody listens."""
+    web_token = no_aws.with_name("web-token")
+    web_token.write_text("token")
+    monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(web_token))
+    monkeypatch.setenv("AWS_ROLE_ARN", "arn:aws:iam::123456789012:role/mine")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_STS", "http://127.0.0.1:1")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+
+    async def main() -> None:
+        with pytest.raises(ConnectionError, match="EndpointConnectionError"):
+            await signed("http://127.0.0.1:1").prepare()
 
     run(main())
 

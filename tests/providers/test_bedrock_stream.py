@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from jackline.dialects import EventSplitter
 from jackline.dialects.sse import name_and_data
-from jackline.failures import Kind, Observation, classify
+from jackline.failures import Kind, Observation, Scope, classify
 from jackline.providers.bedrock_stream import BedrockStream
 from tests.providers.asking import NOW, decoded
 from tests.providers.frames import EVENTS, STREAM, check_whole, chunk, exception, frame
@@ -88,6 +88,14 @@ def test_an_exception_in_the_middle_becomes_an_error_event_that_is_judged_right(
     told = b"event: error\ndata: " + data + b"\n\n"
     assert classify(Observation.of_stream(told), now=NOW).kind is kind
     assert stream.feed(STREAM) + stream.end() == b"", "nothing follows an error"
+
+
+def test_an_exception_of_one_model_says_nothing_of_the_others() -> None:
+    """By Bedrock's own name for it, which Anthropic's types do not tell apart."""
+    told = BedrockStream().feed(exception("modelStreamErrorException", message="An error"))
+    assert classify(Observation.of_stream(told), now=NOW).scope is Scope.MODEL
+    told = BedrockStream().feed(exception("internalServerException", message="An error"))
+    assert classify(Observation.of_stream(told), now=NOW).scope is Scope.UPSTREAM
 
 
 def test_events_that_nobody_knows_are_passed_over() -> None:

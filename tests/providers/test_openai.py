@@ -37,7 +37,7 @@ from tests.upstream.loopback import Recorder
 
 KEY = "sk-of-the-upstream"
 CHAT, RESPONSES = UpstreamKind.OPENAI_CHAT, UpstreamKind.OPENAI_RESPONSES
-SSE = b"content-type: text/event-stream; charset=utf-8\r\nx-request-id: r1\r\n"
+SSE = b"content-type: Text/Event-Stream; charset=utf-8\r\nx-request-id: r1\r\n"
 LIMITS = b"x-ratelimit-remaining-requests: 7\r\nset-cookie: __cf_bm=x\r\n"
 
 CHAT_STREAM = (
@@ -362,6 +362,14 @@ def test_nothing_but_the_chosen_credential_goes_along(
     assert {name: told[name] for name in set(told) - fixed} == (
         {} if expected is None else dict([expected])
     )
+
+
+def test_a_key_that_passes_through_goes_the_way_that_openai_knows() -> None:
+    provider = provider_for(settings(credential=Credential.PASS_THROUGH), {})
+    keyed = call()._replace(headers=((b"X-Api-Key", b"of-the-client"),))
+    assert names(provider.render(keyed, "gpt-5"))["authorization"] == "Bearer of-the-client"
+    nobody = call()._replace(headers=())
+    assert "authorization" not in names(provider.render(nobody, "gpt-5"))
 
 
 def test_there_is_no_vendors_credential_for_openai() -> None:

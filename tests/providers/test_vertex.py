@@ -236,7 +236,7 @@ def test_a_token_is_fetched_by_googles_own_flow_and_anew_before_it_expires(
     run(main())
 
 
-def test_a_token_that_is_refused_is_an_error_of_the_connection_without_its_words(
+def test_a_token_that_is_refused_is_told_with_what_to_do_and_without_its_words(
     no_google: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
@@ -246,9 +246,12 @@ def test_a_token_that_is_refused_is_an_error_of_the_connection_without_its_words
         async with saying(said, got=got) as server:
             account = service_account(no_google, f"{server.url}/token")
             monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", account)
-            with pytest.raises(ConnectionError, match="RefreshError") as told:
+            with pytest.raises(UsageError, match="RefreshError") as told:
                 await vendor().prepare()
-        assert "PRIVATE" not in str(told.value)
+            assert "PRIVATE" not in str(told.value)
+            assert "gcloud auth" in told.value.next
+        with pytest.raises(ConnectionError, match="TransportError"):
+            await vendor().prepare()
 
     run(main())
 

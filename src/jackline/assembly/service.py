@@ -40,9 +40,11 @@ from jackline.gateway.holding import look_after
 from jackline.gateway.lane_book import LaneBook, shown
 from jackline.gateway.listening import Listener
 from jackline.gateway.routing import Router
+from jackline.gateway.status_pages import StatusPages
 from jackline.gateway.telling import picture
 from jackline.journal import Journal, JournalReader
 from jackline.lanes import LaneController
+from jackline.lanes.states import State
 from jackline.providers.making import provider_for
 from jackline.providers.provided_upstream import ProvidedUpstream
 from jackline.providers.settings import UpstreamKind, UpstreamSettings
@@ -157,6 +159,8 @@ class Service:
             ticks,
             self._upstream.native_error,
         )
+        pages = {each.name: each.status_page for each in settings.upstreams if each.status_page}
+        self._pages = StatusPages(pages, self._is_troubled, self._clock, draw, os.environ)
         self._token = secrets.token_urlsafe(24)
         readings = {
             b"/": self._hello,
@@ -188,6 +192,8 @@ class Service:
         self._hand_orders.recall(self._state.orders())
         self._stack.callback(self._remember)
         self._keep(look_after(self.desk, self._clock))
+        self._stack.push_async_callback(self._pages.close)
+        self._keep(self._pages.watch())
         self._keep(keep_remembering(self.carrier, self._clock, self._remember))
         if self._reload is not None:
             watcher = Watcher(
@@ -322,6 +328,18 @@ class Service:
 
     # --- control --------------------------------------------------------------------------------
 
+    def _is_troubled(self, upstream: str) -> bool:
+        lanes = self.carrier.controller.lanes.values()
+        troubled = (State.BROKEN, State.LIMITED)
+        return any(e.name.startswith(f"{upstream}/") and e.state in troubled for e in lanes)
+
+    def _reported(self) -> list[str]:
+        """What vendors say about the lanes that are in trouble."""
+        lanes = self.carrier.controller.lanes.values()
+        places = {shown(e.name).partition("/")[::2] for e in lanes if e.state is not State.OPEN}
+        notes = (self._pages.note(upstream, model) for upstream, model in sorted(places))
+        return list(dict.fromkeys(note for note in notes if note))
+
     def status(self) -> dict[str, object]:
         """The picture of now, with its verdict."""
         drawn = picture(
@@ -330,7 +348,7 @@ class Service:
             url=self.url,
             started=self._started,
             connections=self._listener.connections,
-            notes=tuple(self._notes.values()),
+            notes=(*self._notes.values(), *self._reported()),
         )
         return drawn.to_json(verdict(drawn, self._clock.now()))
 

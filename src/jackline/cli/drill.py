@@ -48,7 +48,8 @@ FAST_BUILTIN, FAST_CLAUDE = 30.0, 20.0
 def drill(name: str, fast: bool, client: str, program: Path | None, as_json: bool) -> int:
     """Rehearse trouble with a simulated provider: the same agents bare, then through Jackline.
 
-    NAME is throttle-storm, session-limit, outage-one-lane, or all. No key and no network is needed.
+    NAME is throttle-storm, session-limit, outage-one-lane, outage-failover, outage-family,
+    model-degraded, edge-down, bridge-limits, or all. No key and no network is needed.
 
     \b
     Examples:

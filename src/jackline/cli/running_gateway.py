@@ -32,6 +32,7 @@ _KNOCK_SECONDS = 1.0
 _START_SECONDS = 20.0
 _STOP_SECONDS = 60.0
 _LOOK_EVERY = 0.05
+_UNTRUSTED = 401
 # Whatever holds the port may be no gateway, and speak no HTTP.
 _NO_ANSWER = (OSError, ValueError, http.client.HTTPException)
 # On Windows alone; elsewhere a session of its own does the same.
@@ -103,6 +104,12 @@ def order(
         return _ask(f"{running.url}/_jackline/{name}", running.token, method="POST", told=told)
     except urllib.error.HTTPError as error:
         with error:
+            if error.code == _UNTRUSTED:
+                # Its folder could not be written to, so that its token is known to nobody.
+                raise UnreachableError(
+                    f"the gateway at {running.url} does not know us: its token is not in the folder",
+                    next=f"end its process by hand: {running.pid}",
+                ) from error
             raise _refused(error) from error
     except _NO_ANSWER as error:
         raise UnreachableError(

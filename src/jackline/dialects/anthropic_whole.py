@@ -12,21 +12,15 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from jackline.dialects.anthropic_stream import (
-    BLOCK_DELTA,
-    BLOCK_START,
-    BLOCK_STOP,
-    MESSAGE_DELTA,
-    MESSAGE_START,
-    MESSAGE_STOP,
-)
+from jackline.dialects.anthropic_stream import MESSAGE_START, MESSAGE_STOP
 from jackline.dialects.tokens_used import TokensUsed, UsageTold, updated_by
 
 END = b"\n\n"
 _LONGEST = 256 * 1024
 _PING = b"ping"
-# At the beginning of a line, so that with three line ends for each event nothing stands between.
-_EVENT = re.compile(rb'(?<![^\n])event: (\w+)\ndata: (\{"type": ?"(\w+)"[^\n]*)\n\n')
+# At the beginning of a line, so that with three line ends for each event nothing stands between;
+# and named in its data as in its first line.
+_EVENT = re.compile(rb'(?<![^\n])event: (\w+)\ndata: (\{"type": ?"\1"[^\n]*)\n\n')
 
 
 class WholeStream(NamedTuple):
@@ -94,16 +88,11 @@ def read_whole(data: bytes) -> WholeStream | None:
     if events[-1][0] != MESSAGE_STOP or events[0][0] != MESSAGE_START:
         return None
     decode = _event.decode
-    following = []
     try:
-        for name, told, kind in events:
-            if name != kind or name not in _UNDERSTOOD:
-                return None
-            if name != _PING:
-                following.append(decode(told))
+        # What is named otherwise is refused by the decoder.
+        usage = _cost([decode(told) for name, told in events if name != _PING])
     except (msgspec.DecodeError, ValueError, RecursionError):
         return None
-    usage = _cost(following)
     return None if usage is None else WholeStream(usage)
 
 
@@ -140,8 +129,3 @@ def _cost(events: list[_Event]) -> TokensUsed | None:
         if not in_order:
             return None
     return usage if is_whole else None
-
-
-_UNDERSTOOD = frozenset(
-    (_PING, MESSAGE_START, BLOCK_START, BLOCK_DELTA, BLOCK_STOP, MESSAGE_DELTA, MESSAGE_STOP)
-)

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from jackline.drills.answer import Answer, Block, ErrorEventError, events, from_document
+from jackline.drills.binding import ECHO
 from jackline.drills.habits import API_KEY, Habits, Move
 from jackline.drills.http_exchange import Response, posted
 from jackline.drills.pace import Pace
@@ -45,6 +46,8 @@ class AgentPlan:
     session: str = "drill"
     agent: str = ""
     tool_seconds: float = 1.0
+    rounds: int = 1
+    """How often its user asks; each time the model ends with the same last words."""
 
 
 class _GaveUpError(Exception):
@@ -91,7 +94,17 @@ class BuiltinClient:
             self.record.finish(End.FINISHED if whole else End.MISLED, self._pace.monotonic())
 
     async def _converse(self) -> Answer:
-        messages: list[dict[str, object]] = [{"role": "user", "content": self.plan.prompt}]
+        messages: list[dict[str, object]] = []
+        left = self.plan.rounds
+        while True:
+            messages.append({"role": "user", "content": self.plan.prompt})
+            answer = await self._turn(messages)
+            left -= 1
+            if not left or answer.text != self.plan.last_words:
+                return answer
+
+    async def _turn(self, messages: list[dict[str, object]]) -> Answer:
+        """Let the model speak and use its tools until it has no more to do."""
         while True:
             answer = await self._ask(messages)
             messages.append({"role": "assistant", "content": answer.blocks})
@@ -271,4 +284,5 @@ def _words(raw: bytes) -> str:
 
 
 def _result(call: Block) -> dict[str, object]:
-    return {"type": "tool_result", "tool_use_id": call["id"], "content": "done"}
+    said = str(call["input"].get("command", "")).removeprefix(ECHO)
+    return {"type": "tool_result", "tool_use_id": call["id"], "content": said}

@@ -7,22 +7,14 @@ Not here: how they are run (running.py) and judged (judging.py).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from jackline.drills.builtin_client import AgentPlan
+from jackline.drills import other_upstreams
+from jackline.drills.crews import HAIKU, MINUTE, SONNET, STEADY, crew, mind_for
 from jackline.drills.drill import Demand, Drill, Part
+from jackline.drills.usual_demands import ALL_FINISH, NO_ERROR_SEEN, NOBODY_MISLED
 from jackline.errors import BadArgumentError
-from jackline.simulator.conversation import Asked
 from jackline.simulator.faults import Effect, Fault
-from jackline.simulator.mind import Mind, Rule, Say, long_answer
-from jackline.simulator.service import ServiceSettings
 
-SONNET, HAIKU = "claude-sonnet-4-6", "claude-haiku-4-5-20251001"
-MINUTE, HOUR = 60.0, 3600.0
-LOOK = ("Bash", {"command": "echo looked", "description": "Look at the part"})
-
-STEADY = ServiceSettings(first_byte=1.2, first_byte_spread=0.0, tokens_per_second=60.0)
-
+HOUR = 3600.0
 
 # Newer versions of Claude Code run no more than twenty sub-agents at once.
 MOST_SUB_AGENTS = 16
@@ -31,7 +23,12 @@ MOST_SUB_AGENTS = 16
 def all_drills(*, real_client: bool = False) -> tuple[Drill, ...]:
     """Every drill, in the order in which `all` runs them, with crews that the client can start."""
     many = MOST_SUB_AGENTS if real_client else 97
-    return (throttle_storm(), session_limit(many), outage_one_lane())
+    return (
+        throttle_storm(),
+        session_limit(many),
+        outage_one_lane(),
+        *other_upstreams.all_drills(real_client=real_client),
+    )
 
 
 def named(name: str, *, real_client: bool = False) -> Drill:
@@ -44,59 +41,7 @@ def named(name: str, *, real_client: bool = False) -> Drill:
     return found
 
 
-# --- crews and what the model says to them -------------------------------------------------
-
-
-def crew(count: int, models: Sequence[str] = (SONNET,)) -> tuple[AgentPlan, ...]:
-    """So many sub-agents of one session, their models dealt out in turn."""
-    return tuple(
-        AgentPlan(
-            label=f"PART-{number}",
-            prompt=f"PART-{number}: review this part of the project.",
-            last_words=_last_words(f"PART-{number}"),
-            model=models[(number - 1) % len(models)],
-            agent=f"drill-agent-{number}",
-        )
-        for number in range(1, count + 1)
-    )
-
-
-def mind_for(agents: Sequence[AgentPlan], *, turns: int, tokens: int) -> Mind:
-    """A model that starts this crew, lets each look so many times, and then ends its part."""
-    calls = tuple(("Agent", _order(plan)) for plan in agents)
-    looking = Say(long_answer(tokens).text, (LOOK,))
-    rules = [
-        Rule(Say("Splitting the work.", calls), sub_agent=False, turn=0, offers="Agent"),
-        Rule(Say("All parts are back."), sub_agent=False),
-        *(Rule(looking, sub_agent=True, turn=turn) for turn in range(turns)),
-        Rule(_end_part, sub_agent=True),
-    ]
-    return Mind(tuple(rules))
-
-
-def _order(plan: AgentPlan) -> dict[str, object]:
-    return {
-        "description": f"Review {plan.label}",
-        "prompt": plan.prompt,
-        "subagent_type": "general-purpose",
-        "model": "haiku" if plan.model == HAIKU else "sonnet",
-        "run_in_background": False,
-    }
-
-
-def _end_part(asked: Asked) -> Say:
-    return Say(_last_words(asked.prompt.partition(":")[0]))
-
-
-def _last_words(label: str) -> str:
-    return f"{label} is done."
-
-
 # --- the drills ----------------------------------------------------------------------------
-
-
-_NOBODY_MISLED = Demand("nobody takes a broken answer for a whole one", "misled", most=0)
-_ALL_FINISH = (Demand("every agent finishes", "left_behind", most=0), _NOBODY_MISLED)
 
 
 def throttle_storm() -> Drill:
@@ -111,8 +56,8 @@ def throttle_storm() -> Drill:
         strike_after=12,
         bystander_model="haiku",
         demands=(
-            *_ALL_FINISH,
-            Demand("no agent sees an error", "errors_seen", most=0),
+            *ALL_FINISH,
+            NO_ERROR_SEEN,
             Demand(
                 "siblings that are not throttled lose no time",
                 "bystanders_took",
@@ -142,7 +87,7 @@ def session_limit(count: int) -> Drill:
         service=STEADY,
         faults=(Fault(Effect.QUOTA_WALL, until=2 * MINUTE),),
         strike_after=count + count // 8,
-        demands=(*_ALL_FINISH, no_more),
+        demands=(*ALL_FINISH, no_more),
     )
     far = Part(
         name="reset_in_five_hours",
@@ -153,7 +98,7 @@ def session_limit(count: int) -> Drill:
         strike_after=count + count // 8,
         demands=(
             Demand("nobody is left waiting", "unfinished", most=0),
-            _NOBODY_MISLED,
+            NOBODY_MISLED,
             Demand(
                 "whoever is stopped got the vendor's own error with its reset, once",
                 "stopped_otherwise",
@@ -185,7 +130,7 @@ def outage_one_lane() -> Drill:
         service=STEADY,
         faults=bad_minutes,
         strike_after=16,
-        demands=_ALL_FINISH,
+        demands=ALL_FINISH,
         patience=20 * MINUTE,
     )
     about = "5½ minutes of 529, 503, hangs and broken streams, and no other lane to take"

@@ -25,16 +25,19 @@ from jackline.drills.stopping import stop
 from jackline.drills.witness import Witness
 
 PROMPT = "TASK: have every part of this project reviewed, all at the same time."
+NEXT_PROMPT = "Now the next parts, please."
 # On Windows a program does not start without these.
 _NEEDED_BY_SYSTEM = ("PATH", "SYSTEMROOT", "TEMP", "TMP", "COMSPEC", "PATHEXT")
 
 
 class ClaudeFleet:
-    """One `claude -p` whose model starts the crew."""
+    """One session of `claude -p`; each time it is asked, its model starts a share of the crew."""
 
     def __init__(self, claude: ClaudeCode, part: Part, url: str, pace: Pace) -> None:
         self._claude = claude
         self._crew = part.crew
+        self._waves = part.waves
+        self._rest = part.rest
         self._pace = pace
         self._witness = Witness(url)
         self._records: Sequence[AgentRecord] = [
@@ -63,20 +66,30 @@ class ClaudeFleet:
             home, project = Path(folder) / "home", Path(folder) / "project"
             home.mkdir()
             project.mkdir()
-            process = await asyncio.create_subprocess_exec(
-                *(str(self._claude.program), "-p", PROMPT),
-                *("--allowedTools", "Bash,Agent"),
-                cwd=project,
-                env=_environment(home, url),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.DEVNULL,
-                stderr=asyncio.subprocess.DEVNULL,
-            )
             try:
-                await process.wait()
+                await self._ask(PROMPT, project, _environment(home, url))
+                for _ in range(self._waves - 1):
+                    await self._pace.sleep(self._rest)
+                    await self._ask(NEXT_PROMPT, project, _environment(home, url), "--continue")
             finally:
-                await stop(process)
                 self._records = self._read(home)
+
+    async def _ask(
+        self, prompt: str, project: Path, environment: Mapping[str, str], *options: str
+    ) -> None:
+        process = await asyncio.create_subprocess_exec(
+            *(str(self._claude.program), "-p", prompt, *options),
+            *("--allowedTools", "Bash,Agent"),
+            cwd=project,
+            env=environment,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+        try:
+            await process.wait()
+        finally:
+            await stop(process)
 
     def _read(self, home: Path) -> list[AgentRecord]:
         found = dict(_transcripts(home))

@@ -8,10 +8,14 @@ Not here: the drills themselves (catalogue.py), running them (running.py), the f
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from jackline.drills.builtin_client import AgentPlan
+from jackline.providers.settings import UpstreamKind
 from jackline.simulator.faults import Fault
+from jackline.simulator.limits import BucketSettings, ConcurrencySettings
 from jackline.simulator.mind import Mind
 from jackline.simulator.service import ServiceSettings
 
@@ -30,6 +34,19 @@ class Demand:
 
 
 @dataclass(frozen=True, slots=True)
+class StandIn:
+    """A further provider that Jackline may go to; the bare side does not know of it."""
+
+    name: str
+    kind: UpstreamKind = UpstreamKind.ANTHROPIC
+    models: Mapping[str, str] = field(default_factory=dict)
+    faults: tuple[Fault, ...] = ()
+    """They strike together with those of the first provider."""
+    buckets: tuple[BucketSettings, ...] = ()
+    concurrency: ConcurrencySettings | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
     """One run of a crew, made twice: bare and through Jackline."""
 
@@ -45,6 +62,19 @@ class Part:
     """A part of the name of the models that no fault strikes."""
     patience: float = 1800.0
     """Who is not done so long after the start counts as unfinished."""
+    stand_ins: tuple[StandIn, ...] = ()
+    waves: int = 1
+    """How often the real client is asked; each time its model starts the next share of the crew."""
+    rest: float = 0.0
+    """How long its user takes to ask again."""
+    status_says: tuple[str, ...] = ()
+    """What the gateway's status must have said in its verdict at some moment."""
+
+    @property
+    def recovers_after(self) -> float | None:
+        """How long after they strike the last fault of the first provider ends, if ever."""
+        ends = [fault.until for fault in self.faults]
+        return max(ends) if ends and math.isfinite(max(ends)) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,16 +9,20 @@ Not here: what the gateway does (assembly/ and below).
 from __future__ import annotations
 
 import asyncio
+import json
+import math
 import os
 import socket
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from jackline.assembly import Service
+from jackline.assembly.state_dir import StateDir
 from jackline.config import Config
+from jackline.drills.door import Door
 from jackline.drills.pace import Pace
 from jackline.drills.stopping import stop
 from jackline.errors import InternalError
@@ -27,41 +31,53 @@ from jackline.gateway.settings import (
     HoldSettings,
     ListenSettings,
 )
+from jackline.journal import JournalReader
 from jackline.journal.settings import JournalSettings
 from jackline.providers.settings import UpstreamSettings
 
+# More than any drill has requests.
+MOST_ATTEMPTS = 100_000
+
 
 @asynccontextmanager
-async def gateway(upstream: str, pace: Pace) -> AsyncIterator[str]:
-    """The base URL of a gateway before this upstream, for as long as the block runs."""
+async def gateway(upstreams: Sequence[UpstreamSettings], pace: Pace) -> AsyncIterator[Door]:
+    """A gateway before these upstreams, for as long as the block runs."""
     with tempfile.TemporaryDirectory(
         prefix="jackline-drill-", ignore_cleanup_errors=True
     ) as folder:
         opened = _process if pace.speed == 1.0 else _in_this_process
-        async with opened(upstream, pace, Path(folder)) as url:
-            yield url
+        state = Path(folder) / "state"
+        async with opened(upstreams, pace, state) as url:
+            door = Door(url)
+            yield door
+        with JournalReader(StateDir(state).journal) as journal:
+            door.failed = journal.failed_attempts(0.0, math.inf, MOST_ATTEMPTS)
 
 
 @asynccontextmanager
-async def _in_this_process(upstream: str, pace: Pace, folder: Path) -> AsyncIterator[str]:
+async def _in_this_process(
+    upstreams: Sequence[UpstreamSettings], pace: Pace, state: Path
+) -> AsyncIterator[str]:
     settings = GatewaySettings(
         listen=ListenSettings(port=0),
-        upstreams=(UpstreamSettings(url=upstream),),
+        upstreams=tuple(upstreams),
         # Of all that the gateway waits for, only this is measured by the machine's own clock.
         hold=HoldSettings(ping_every=pace.real(HoldSettings().ping_every)),
     )
-    config = Config(settings, folder, JournalSettings(), "warning", {}, ())
+    config = Config(settings, state, JournalSettings(), "warning", {}, ())
     async with Service(config, clock=pace) as service:
         yield service.url
 
 
 @asynccontextmanager
-async def _process(upstream: str, _pace: Pace, folder: Path) -> AsyncIterator[str]:
-    nothing_set = folder / "jackline.toml"
-    nothing_set.touch()
+async def _process(
+    upstreams: Sequence[UpstreamSettings], _pace: Pace, state: Path
+) -> AsyncIterator[str]:
+    config = state.with_name("jackline.toml")
+    config.write_text("\n".join(_lines(upstreams)), encoding="utf-8")
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "jackline", "up", "--port", _free_port(), "--upstream", upstream),
-        *("--state", str(folder / "state"), "--config", str(nothing_set)),
+        *(sys.executable, "-m", "jackline", "up", "--port", _free_port()),
+        *("--state", str(state), "--config", str(config)),
         env={name: value for name, value in os.environ.items() if "JACKLINE_" not in name},
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
@@ -80,6 +96,17 @@ async def _process(upstream: str, _pace: Pace, folder: Path) -> AsyncIterator[st
             reading.cancel()
     finally:
         await stop(process)
+
+
+def _lines(upstreams: Iterable[UpstreamSettings]) -> Iterator[str]:
+    """The upstreams as a user writes them down."""
+    for each in upstreams:
+        yield "[[upstream]]"
+        for key in ("name", "url", "kind", "credential"):
+            # JSON's strings are TOML's, too.
+            yield f"{key} = {json.dumps(getattr(each, key))}"
+        models = ", ".join(f"{json.dumps(a)} = {json.dumps(b)}" for a, b in each.models.items())
+        yield f"models = {{ {models} }}"
 
 
 def _free_port() -> str:

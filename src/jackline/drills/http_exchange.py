@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -51,19 +51,26 @@ class Response:
         return b"".join([piece async for piece in self.pieces()])
 
 
-@asynccontextmanager
-async def posted(
+def posted(
     url: str, path: str, headers: Mapping[str, str], body: bytes
-) -> AsyncIterator[Response]:
+) -> AbstractAsyncContextManager[Response]:
     """The answer to a POST, once its headers are there."""
+    return exchanged(url, "POST", path, headers, body)
+
+
+@asynccontextmanager
+async def exchanged(
+    url: str, method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes = b""
+) -> AsyncIterator[Response]:
+    """The answer to a request, once its headers are there."""
     place = urlsplit(url)
     try:
         reader, writer = await asyncio.open_connection(place.hostname, place.port)
     except OSError as error:
         raise ConnectionRefusedError(f"nobody answers at {place.netloc}") from error
     try:
-        sent = {"host": place.netloc, **headers, "content-length": str(len(body))}
-        lines = [f"POST {place.path}{path} HTTP/1.1", *(f"{k}: {v}" for k, v in sent.items())]
+        sent = {"host": place.netloc, **(headers or {}), "content-length": str(len(body))}
+        lines = [f"{method} {place.path}{path} HTTP/1.1", *(f"{k}: {v}" for k, v in sent.items())]
         writer.write("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
         await writer.drain()
         yield await _response(reader)

@@ -7,12 +7,23 @@ Not here: running a drill (running.py), words for people (telling.py).
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from jackline.drills.door import Door
 from jackline.drills.drill import Demand, Part
 from jackline.drills.record import AgentRecord, End
+from jackline.drills.trips import (
+    Book,
+    back_after,
+    herd,
+    most_moves,
+    served,
+    slowest_move,
+    trips,
+)
 from jackline.simulator.calendar import Calendar
 from jackline.simulator.ledger import Entry, Ledger
 from jackline.simulator.refusals import QUOTA_MESSAGE
@@ -20,6 +31,8 @@ from jackline.simulator.refusals import QUOTA_MESSAGE
 # Real seconds in which a request may be on its way while the refusal of another one is, too; a busy
 # machine that plays provider, gateway and fleet at once needs that long.
 IN_FLIGHT_S = 0.5
+# Whoever is at work when trouble begins meets it; from then on it is known.
+BURST_S = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +40,8 @@ class Evidence:
     """What one run of a part left behind."""
 
     part: Part
-    ledger: Ledger
+    books: Sequence[Book]
+    """The ledgers of all providers, that of the first one first."""
     records: Sequence[AgentRecord]
     error_waits: Sequence[float]
     """For each error that reached a client, the seconds since its request was sent."""
@@ -35,6 +49,17 @@ class Evidence:
     seconds: float
     wall_resets_at: float | None = None
     """The reset that the provider announced, as Unix time."""
+    agents: Mapping[str, str] = field(default_factory=dict)
+    """Labels by the hashes of bodies that agents sent."""
+    struck_at: float | None = None
+    misbound: int = 0
+    door: Door | None = None
+
+    @property
+    def recovered_at(self) -> float:
+        """When the first provider was well again, by the drill's clock."""
+        after, struck_at = self.part.recovers_after, self.struck_at
+        return math.inf if after is None or struck_at is None else struck_at + after
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +85,29 @@ class Figures:
     slowest_error: float
     """The longest time from a request to the error that answered it."""
     bystanders_took: float
+    bystanders_moved: int
+    """Requests at other providers for models that no fault strikes."""
+    not_moved: int
+    """Agents on struck models that no other provider has answered."""
+    not_returned: int
+    """Agents that the first provider has not answered again after its recovery."""
+    slowest_move: float
+    most_moves: int
+    back_after: float
+    """Seconds from the recovery to the first request that it answered."""
+    herd: int
+    """Requests to the first provider from its recovery to ten seconds after that one."""
+    wasted_elsewhere: int
+    misbound: int
+    """Calls and results of tools that did not fit together in what a provider was sent."""
+    failed_attempts: int
+    """By the gateway's journal: also those that reached no provider."""
+    failed_later: int
+    """Those of them that came later than the first burst."""
+    unsaid: int
+    """Sentences that the gateway's status should have said, and did not."""
     seconds: float
+    providers: Mapping[str, Mapping[str, int]]
     reasons: Mapping[str, int]
     died_of: Mapping[str, int]
 
@@ -82,27 +129,47 @@ class Verdict:
 
 def figures(evidence: Evidence) -> Figures:
     """The figures of one run."""
-    ledger, records = evidence.ledger, evidence.records
+    ledgers, records = [book.ledger for book in evidence.books], evidence.records
+    ledger = ledgers[0] if ledgers else Ledger()
+    part, door = evidence.part, evidence.door
+    made, others = trips(evidence.books, evidence.agents), [one.name for one in part.stand_ins]
+    home = evidence.books[0].host if ledgers else ""
+    since = evidence.recovered_at
+    failed = [attempt.at for attempt in door.failed] if door else []
+    back = back_after(made, home, since)
     ends = Counter(record.end for record in records)
     dead = [record for record in records if record.end is End.DIED]
     return Figures(
-        agents=len(evidence.part.crew),
+        agents=len(part.crew),
         finished=ends[End.FINISHED],
         misled=ends[End.MISLED],
         died=ends[End.DIED],
         unfinished=ends[End.WORKING],
-        left_behind=len(evidence.part.crew) - ends[End.FINISHED],
+        left_behind=len(part.crew) - ends[End.FINISHED],
         errors_seen=len(evidence.error_waits),
-        requests=len(ledger),
-        useful=ledger.useful,
-        wasted=ledger.wasted,
+        requests=sum(map(len, ledgers)),
+        useful=sum(one.useful for one in ledgers),
+        wasted=sum(one.wasted for one in ledgers),
         after_wall=ledger.after_wall,
         sent_into_the_wall=_sent_into_the_wall(ledger, IN_FLIGHT_S * evidence.speed),
         stopped_otherwise=sum(not _heard_the_truth(one, evidence) for one in dead),
         slowest_error=round(max(evidence.error_waits, default=0.0), 1),
-        bystanders_took=round(_longest_way(ledger, evidence.part.bystander_model), 1),
+        bystanders_took=round(_longest_way(ledger, part.bystander_model), 1),
+        bystanders_moved=sum(_is_bystander(trip.model, part) for trip in made if trip.host != home),
+        not_moved=_missing(part, served(made, others)) if others else 0,
+        not_returned=_missing(part, served(made, [home], since)) if since < math.inf else 0,
+        slowest_move=round(slowest_move(made), 1),
+        most_moves=most_moves(made),
+        back_after=round(_or_never(back, evidence), 1),
+        herd=herd(made, home, since),
+        wasted_elsewhere=sum(one.wasted for one in ledgers[1:]),
+        misbound=evidence.misbound,
+        failed_attempts=len(failed),
+        failed_later=sum(at > min(failed) + BURST_S for at in failed),
+        unsaid=sum(not _said(words, door) for words in part.status_says),
         seconds=round(evidence.seconds, 1),
-        reasons=dict(ledger.reasons.most_common()),
+        providers={book.host: _counts(book.ledger) for book in evidence.books},
+        reasons=dict(sum((one.reasons for one in ledgers), Counter[str]()).most_common()),
         died_of=dict(Counter(record.died_of for record in dead).most_common()),
     )
 
@@ -116,6 +183,31 @@ def judge(part: Part, bare: Figures, jackline: Figures, speed: float) -> list[Ve
         most = demand.most + from_bare + demand.machine_slack * speed
         verdicts.append(Verdict(demand, part.name, measured, most))
     return verdicts
+
+
+def _or_never(seconds: float | None, evidence: Evidence) -> float:
+    """What never happened counts as longer than anyone waits; without a recovery it is nothing."""
+    if seconds is not None:
+        return seconds
+    return evidence.part.patience if evidence.recovered_at < math.inf else 0.0
+
+
+def _missing(part: Part, found: set[str]) -> int:
+    """How many agents on struck models are not among those found."""
+    struck = {plan.label for plan in part.crew if not _is_bystander(plan.model, part)}
+    return len(struck - found)
+
+
+def _is_bystander(model: str, part: Part) -> bool:
+    return bool(part.bystander_model) and part.bystander_model in model
+
+
+def _said(words: str, door: Door | None) -> bool:
+    return door is not None and any(words in verdict for verdict in door.verdicts)
+
+
+def _counts(ledger: Ledger) -> dict[str, int]:
+    return {"requests": len(ledger), "useful": ledger.useful, "wasted": ledger.wasted}
 
 
 def _sent_into_the_wall(ledger: Ledger, grace: float) -> int:

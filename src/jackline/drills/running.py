@@ -9,27 +9,36 @@ Not here: the clients (fleet.py, claude_fleet.py), opening the gateway (gateway_
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
-from jackline.drills.drill import Drill, Part
+from jackline.drills.binding import misbound
+from jackline.drills.door import Door
+from jackline.drills.drill import Drill, Part, StandIn
 from jackline.drills.fleet import Fleet
 from jackline.drills.judging import Evidence, Figures, Verdict, figures, judge
 from jackline.drills.pace import Pace
+from jackline.drills.trips import Book
+from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
 from jackline.simulator.conversation import Asked
 from jackline.simulator.faults import Effect
-from jackline.simulator.ledger import Ledger
 from jackline.simulator.mind import Mind, Reply, Rule
 from jackline.simulator.playing import Playing
 from jackline.simulator.server import SimulatorServer
 from jackline.simulator.settings import ProviderSettings
 
 FleetMaker: TypeAlias = Callable[[Part, str, Pace], Fleet]
-GatewayOpener: TypeAlias = Callable[[str, Pace], AbstractAsyncContextManager[str]]
+GatewayOpener: TypeAlias = Callable[
+    [Sequence[UpstreamSettings], Pace], AbstractAsyncContextManager[Door]
+]
 Teller: TypeAlias = Callable[[str], None]
+
+# The provider that both sides know.
+FIRST = "anthropic"
+IDS_APART = 10_000
 
 
 class Side(StrEnum):
@@ -84,35 +93,52 @@ class SideRun:
     part: Part
     side: Side
     means: Means
-    ledger: Ledger = field(default_factory=Ledger)
+    books: list[Book] = field(default_factory=list)
+    door: Door | None = None
     fleet: Fleet | None = None
     pace: Pace = field(default_factory=Pace)
     took: float | None = None
     wall_resets_at: float | None = None
     asked: int = 0
     at_work: asyncio.Event = field(default_factory=asyncio.Event)
+    struck_at: float | None = None
+    agents: dict[str, str] = field(default_factory=dict)
+    """Who sent the body with this hash, by the label that the prompt begins with."""
+    misbound: int = 0
 
     async def run(self) -> None:
         """Run the crew to its end, or to the end of patience."""
         means, part = self.means, self.part
         means.tell(f"{part.name}, {self.side}: {len(part.crew)} agents begin")
-        async with (
-            self._provider() as server,
-            # It starts later than the provider's clock, and so is never ahead of it.
-            self._door(server.url, pace := Pace(means.speed)) as url,
-        ):
-            self.ledger = server.playing.provider.ledger
-            self.pace = pace
-            self.fleet = means.make_fleet(part, url, self.pace)
-            striking = asyncio.create_task(self._strike(server.playing))
+        async with AsyncExitStack() as stack:
+            servers = [await stack.enter_async_context(self._provider())]
+            if self.side is Side.JACKLINE:
+                for stand_in in part.stand_ins:
+                    servers.append(await stack.enter_async_context(self._stand_in(stand_in)))
+                    _use_other_ids(servers[-1].playing, len(servers))
+            # It starts later than the providers' clocks, and so is never ahead of them.
+            self.pace = Pace(means.speed)
+            self.door = await stack.enter_async_context(self._open(servers))
+            self.books = [
+                Book(name, server.playing.provider.ledger, -server.playing.now())
+                for name, server in zip(self._names(), servers, strict=False)
+            ]
+            now = self.pace.monotonic()
+            self.books = [book._replace(ahead=book.ahead + now) for book in self.books]
+            self.fleet = means.make_fleet(part, self.door.url, self.pace)
+            besides = [asyncio.create_task(self._strike([one.playing for one in servers]))]
+            if self.side is Side.JACKLINE and part.status_says:
+                besides.append(asyncio.create_task(self.door.watch(self.pace)))
             try:
                 async with self.pace.timeout(part.patience):
                     await self.fleet.run()
             except TimeoutError:
                 means.tell(f"{part.name}, {self.side}: not all are done, and it is enough")
             finally:
-                striking.cancel()
+                for task in besides:
+                    task.cancel()
                 self.took = self.pace.monotonic()
+                await asyncio.gather(*besides, return_exceptions=True)
         seen = self.figures()
         means.tell(
             f"{part.name}, {self.side}: {seen.finished} of {seen.agents} finished after"
@@ -120,31 +146,54 @@ class SideRun:
         )
 
     def _provider(self) -> SimulatorServer:
-        settings = ProviderSettings(service=self.part.service)
+        return self._server(ProviderSettings(service=self.part.service))
+
+    def _stand_in(self, one: StandIn) -> SimulatorServer:
+        settings = ProviderSettings(one.buckets, one.concurrency, service=self.part.service)
+        return self._server(settings)
+
+    def _server(self, settings: ProviderSettings) -> SimulatorServer:
         mind = Mind((Rule(self._hear),))
         return SimulatorServer(settings, mind, speed=self.means.speed, clients_hurry=True)
 
-    def _door(self, url: str, pace: Pace) -> AbstractAsyncContextManager[str]:
+    def _names(self) -> list[str]:
+        return [FIRST, *(one.name for one in self.part.stand_ins)]
+
+    def _open(self, servers: Sequence[SimulatorServer]) -> AbstractAsyncContextManager[Door]:
+        first, *others = servers
         if self.side is Side.BARE:
-            return nullcontext(url)
-        return self.means.open_gateway(url, pace)
+            return nullcontext(Door(first.url))
+        upstreams = [UpstreamSettings(FIRST, first.url)]
+        for one, server in zip(self.part.stand_ins, others, strict=True):
+            url = server.url if one.kind is UpstreamKind.ANTHROPIC else f"{server.url}/v1"
+            upstreams.append(
+                UpstreamSettings(one.name, url, one.kind, Credential.NONE, models=one.models)
+            )
+        return self.means.open_gateway(upstreams, self.pace)
 
     def _hear(self, asked: Asked) -> Reply:
         """What the part's mind says; enough requests of sub-agents are the cue for the faults."""
+        self.agents[asked.body_hash] = asked.prompt.partition(":")[0]
+        self.misbound += misbound(asked.body)
         self.asked += bool(asked.agent)
         if self.asked >= self.part.strike_after:
             self.at_work.set()
         return self.part.mind.reply(asked)
 
-    async def _strike(self, playing: Playing) -> None:
+    async def _strike(self, providers: Sequence[Playing]) -> None:
         """Let the faults begin once the crew is at work."""
         await self.at_work.wait()
+        first, *others = providers
         for fault in self.part.faults:
-            handle = playing.add_fault(fault)
+            handle = first.add_fault(fault)
             if fault.effect is Effect.QUOTA_WALL:
-                provider = playing.provider
+                provider = first.provider
                 until = next(one.fault.until for one in provider.faults if one.handle == handle)
                 self.wall_resets_at = provider.settings.calendar.epoch_seconds(until)
+        for one, playing in zip(self.part.stand_ins, others, strict=False):
+            for fault in one.faults:
+                playing.add_fault(fault)
+        self.struck_at = self.pace.monotonic()
         self.means.tell(f"{self.part.name}, {self.side}: the trouble begins")
 
     def figures(self) -> Figures:
@@ -152,12 +201,16 @@ class SideRun:
         return figures(
             Evidence(
                 part=self.part,
-                ledger=self.ledger,
+                books=self.books,
                 records=self.fleet.records if self.fleet else (),
                 speed=self.means.speed,
                 seconds=self.pace.monotonic() if self.took is None else self.took,
                 error_waits=self.fleet.error_waits if self.fleet else (),
                 wall_resets_at=self.wall_resets_at,
+                agents=self.agents,
+                struck_at=self.struck_at,
+                misbound=self.misbound,
+                door=self.door,
             )
         )
 
@@ -201,6 +254,12 @@ class DrillRun:
     def _begun(self, part: Part, side: Side) -> Figures | None:
         run = self._sides[part.name, side]
         return None if run.fleet is None else run.figures()
+
+
+def _use_other_ids(playing: Playing, place: int) -> None:
+    """Let a provider count from elsewhere: no two vendors give out the same ids."""
+    for _ in range(place * IDS_APART):
+        playing.next_serial()
 
 
 async def _both(one: Coroutine[None, None, None], other: Coroutine[None, None, None]) -> None:

@@ -43,8 +43,12 @@ def judge_page(observation: Observation, reading: Reading) -> Verdict:
 
 
 def _judge_summary(page: dict[str, Json]) -> Verdict:
-    open_incidents = [i for i in _dicts(page.get("incidents")) if i.get("status") not in _CLOSED]
-    broken = [c for c in _dicts(page.get("components")) if c.get("status") in _BROKEN_COMPONENT]
+    open_incidents = [
+        i for i in _dicts(page.get("incidents")) if str(i.get("status")) not in _CLOSED
+    ]
+    broken = [
+        c for c in _dicts(page.get("components")) if str(c.get("status")) in _BROKEN_COMPONENT
+    ]
     texts = [_told(incident) for incident in open_incidents]
     failing = [text for text in texts if _TROUBLE.search(text)]
     if not failing and not broken:

@@ -246,7 +246,8 @@ class LaneController:
     def _at_once(self, call: Call, now: float) -> Lane | None:
         """The call's first lane, if it has room, is sound, and nobody waits: the usual case."""
         name = call.lanes[0]
-        if self.calls_waiting and self._waited_for(name):
+        anyone_waits = len(self._entries) > len(self._attempts)
+        if anyone_waits and self._waited_for(name):
             return None
         lane = self.lanes[name]
         if lane.ready_at(call, now) > now:
@@ -262,8 +263,8 @@ class LaneController:
 
     def _room_changed(self, lane: Lane, now: float, decision: Decision) -> None:
         """Fill the lane if anyone waits for it; else only look when to be woken."""
-        waited_for = self.calls_waiting and self._waited_for(lane.name)
-        if lane.state in FLOWING and not waited_for:
+        anyone_waits = len(self._entries) > len(self._attempts)
+        if lane.state in FLOWING and not (anyone_waits and self._waited_for(lane.name)):
             self._note_room(lane, now)
         else:
             self._dispatch((lane.name,), now, decision)

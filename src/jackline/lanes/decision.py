@@ -1,7 +1,7 @@
 """What goes in and out of the controller: calls, usage, and what to do about them.
 
-Laws: (1) plain values, no behaviour, and cheap: several are made for every call; (2) every decision that keeps a call waiting says why and
-until when, in words that people are shown.
+Laws: (1) plain values, no behaviour, and cheap: several are made for every call; (2) every decision
+that keeps a call waiting says why and until when, in words that people are shown.
 Not here: how decisions are reached (controller.py, lane.py).
 """
 

@@ -15,6 +15,7 @@ from jackline.errors import UsageError
 from jackline.providers.fetching import Fetching, missing
 
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+_LOG_IN = "Log in with: gcloud auth application-default login"
 
 
 class _Credentials(Protocol):
@@ -48,7 +49,7 @@ class GoogleCredentials:
         return self._credentials is not None and self._credentials.valid
 
     async def prepare(self) -> None:
-        """Fetch the token; UsageError when there is no login, OSError when it cannot be had now."""
+        """Fetch the token; UsageError when somebody must log in, OSError when it cannot be had."""
         await self._fetching.once()
 
     def _fetch(self) -> None:
@@ -63,15 +64,15 @@ class GoogleCredentials:
                     transport = import_module("google.auth.transport.requests")
                     self._credentials.refresh(transport.Request(session))
         except exceptions.DefaultCredentialsError as error:
-            raise UsageError(
-                "No Google credentials were found for Vertex.",
-                next="Log in with: gcloud auth application-default login",
-            ) from error
+            told = "No Google credentials were found for Vertex."
+            raise UsageError(told, next=_LOG_IN) from error
         except exceptions.GoogleAuthError as error:
             # The text of such an error may quote what the server said about an account.
-            raise ConnectionError(
-                f"Google credentials could not be fetched ({type(error).__name__})"
-            ) from error
+            name = type(error).__name__
+            if isinstance(error, exceptions.TransportError) or error.retryable:
+                raise ConnectionError(f"Google could not be asked for a token ({name})") from error
+            told = f"The Google credentials for Vertex cannot be used ({name})."
+            raise UsageError(told, next=_LOG_IN) from error
 
 
 def _is_installed() -> bool:

@@ -31,9 +31,8 @@ _AREAS = ("global", "us", "eu", "apac", "jp", "au", "us-gov")
 # The models that Bedrock serves by a profile for all of Asia and the Pacific; later ones are served
 # there by a profile for Japan or Australia, or else only by the one for the whole world.
 _IN_APAC = re.compile(r"claude-3-.+|claude-sonnet-4-20250514")
-_IN_JAPAN_AND_AUSTRALIA = re.compile(
-    r"claude-(?:sonnet|haiku)-4-5-\d{8}|claude-(?:opus|sonnet)-4-6"
-)
+_IN_JAPAN = re.compile(r"claude-(?:sonnet|haiku)-4-5-\d{8}|claude-(?:opus|sonnet)-4-6")
+_IN_AUSTRALIA = re.compile(r"claude-(?:sonnet|haiku)-4-5-\d{8}|claude-[a-z]+-[0-9-]{1,4}")
 
 
 def bedrock_id(model: str, region: str) -> str:
@@ -84,9 +83,8 @@ def _area(name: str, region: str) -> str:
         return "global"
     if _IN_APAC.fullmatch(name):
         return "apac"
-    if _IN_JAPAN_AND_AUSTRALIA.fullmatch(name):
-        if region in ("ap-northeast-1", "ap-northeast-3"):
-            return "jp"
-        if region in ("ap-southeast-2", "ap-southeast-4"):
-            return "au"
+    if region in ("ap-northeast-1", "ap-northeast-3") and _IN_JAPAN.fullmatch(name):
+        return "jp"
+    if region in ("ap-southeast-2", "ap-southeast-4") and _IN_AUSTRALIA.fullmatch(name):
+        return "au"
     return "global"

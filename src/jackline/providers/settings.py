@@ -57,4 +57,6 @@ class UpstreamSettings:
     model_limits: Mapping[str, KnownLimits] = field(default_factory=dict)
     region: str | None = None
     project: str | None = None
+    # Where its vendor tells of incidents (Statuspage); looked at only while something is wrong.
+    status_page: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -1,8 +1,8 @@
 """Say in OpenAI's words and headers what the model refuses.
 
-Laws: (1) texts come from the collected facts; (2) the same refusal keeps its meaning: a limit that
-names itself stays one, a wall becomes a used-up quota, an overload a 503; (3) bodies that are not
-the API's (an edge's page, a script's own) stay as they are.
+Laws: (1) texts come from the collected facts where these have one; (2) the same refusal keeps its
+meaning: a limit that names itself stays one, a wall becomes a used-up quota, an overload a 503; (3)
+bodies that are not the API's (an edge's page, a script's own) stay as they are.
 Not here: deciding to refuse (provider.py), answers (openai_chat.py, openai_responses.py).
 """
 

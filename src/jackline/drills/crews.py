@@ -1,0 +1,98 @@
+"""Make crews, and what the model says to them.
+
+Laws: (1) values only; (2) answers take the same time in every run, so that two runs differ by what
+struck them and by nothing else; (3) a crew is known by its prompts, which every dialect carries.
+Not here: what strikes them (catalogue.py, other_upstreams.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jackline.drills.binding import ECHO
+from jackline.drills.builtin_client import AgentPlan
+from jackline.simulator.conversation import Asked
+from jackline.simulator.mind import Mind, Rule, Say, ToolCall, long_answer
+from jackline.simulator.service import ServiceSettings
+
+OPUS, SONNET, HAIKU = "claude-opus-4-8", "claude-sonnet-4-6", "claude-haiku-4-5-20251001"
+MINUTE = 60.0
+LOOK = ("Bash", {"command": "echo looked", "description": "Look at the part"})
+
+STEADY = ServiceSettings(first_byte=1.2, first_byte_spread=0.0, tokens_per_second=60.0)
+
+
+def crew(
+    count: int, models: Sequence[str] = (SONNET,), *, rounds: int = 1
+) -> tuple[AgentPlan, ...]:
+    """So many sub-agents of one session, their models dealt out in turn."""
+    return tuple(
+        AgentPlan(
+            label=f"PART-{number}",
+            prompt=f"PART-{number}: review this part of the project.",
+            last_words=_last_words(f"PART-{number}"),
+            model=models[(number - 1) % len(models)],
+            agent=f"drill-agent-{number}",
+            rounds=rounds,
+        )
+        for number in range(1, count + 1)
+    )
+
+
+def mind_for(agents: Sequence[AgentPlan], *, turns: int, tokens: int) -> Mind:
+    """A model that starts this crew, lets each look so many times, and then ends its part."""
+    looking = Say(long_answer(tokens).text, (LOOK,))
+    rules = [
+        Rule(_split(agents), sub_agent=False, turn=0, offers="Agent"),
+        Rule(Say("All parts are back."), sub_agent=False),
+        *(Rule(looking, sub_agent=True, turn=turn) for turn in range(turns)),
+        Rule(_end_part, sub_agent=True),
+    ]
+    return Mind(tuple(rules))
+
+
+def mind_of_rounds(agents: Sequence[AgentPlan], *, turns: int, tokens: int, waves: int = 1) -> Mind:
+    """The same for crews that are asked again and again, with two tools at once in every look.
+
+    Each time that the main thread is asked, it starts the next share of the crew.
+    """
+    share = -(-len(agents) // waves)
+    text = long_answer(tokens).text
+
+    def reply(asked: Asked) -> Say:
+        label, place = asked.prompt.partition(":")[0], asked.turn % (turns + 1)
+        if place == turns:
+            return _end_part(asked)
+        return Say(text, (_look(label, asked.turn, "left"), _look(label, asked.turn, "right")))
+
+    splits = (
+        Rule(_split(agents[share * wave : share * (wave + 1)]), turn=2 * wave, offers="Agent")
+        for wave in range(waves)
+    )
+    return Mind((Rule(reply, prompt="PART-"), *splits, Rule(Say("All parts are back."))))
+
+
+def _look(label: str, turn: int, side: str) -> ToolCall:
+    return ("Bash", {"command": f"{ECHO}{label}-{turn}-{side}", "description": f"Look {side}"})
+
+
+def _split(agents: Sequence[AgentPlan]) -> Say:
+    return Say("Splitting the work.", tuple(("Agent", _order(plan)) for plan in agents))
+
+
+def _order(plan: AgentPlan) -> dict[str, object]:
+    return {
+        "description": f"Review {plan.label}",
+        "prompt": plan.prompt,
+        "subagent_type": "general-purpose",
+        "model": next(word for word in ("opus", "sonnet", "haiku") if word in plan.model),
+        "run_in_background": False,
+    }
+
+
+def _end_part(asked: Asked) -> Say:
+    return Say(_last_words(asked.prompt.partition(":")[0]))
+
+
+def _last_words(label: str) -> str:
+    return f"{label} is done."

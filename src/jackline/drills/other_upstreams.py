@@ -1,0 +1,185 @@
+"""Hold the drills in which there is somewhere else to go.
+
+Laws: (1) as in catalogue.py; (2) the first provider is what both sides know, stand-ins only
+Jackline; (3) crews are asked many times, because conversations come back between turns.
+Not here: how they are run (running.py) and judged (judging.py, trips.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from jackline.drills.crews import HAIKU, MINUTE, OPUS, SONNET, STEADY, crew, mind_of_rounds
+from jackline.drills.drill import Demand, Drill, Part, StandIn
+from jackline.drills.usual_demands import ALL_BOUND, ALL_FINISH, NO_ERROR_SEEN
+from jackline.providers.settings import UpstreamKind
+from jackline.simulator.faults import Effect, Fault
+from jackline.simulator.limits import BucketSettings, ConcurrencySettings, Counts
+
+CREW = 6
+SECOND = StandIn("second")
+GPT = StandIn("gpt", UpstreamKind.OPENAI_CHAT, models={"claude-*": "gpt-5.5"})
+
+ALL_MOVE = Demand("every agent is answered elsewhere meanwhile", "not_moved", most=0)
+SOON = Demand(
+    "from a failure it takes 10 s at most until an agent is on its way elsewhere",
+    "slowest_move",
+    most=10.0,
+    machine_slack=0.3,
+)
+ALL_RETURN = Demand("every agent is back afterwards", "not_returned", most=0)
+NO_HERD = Demand("at first only a few come back: one to try, then more", "herd", most=4)
+
+
+def all_drills(*, real_client: bool = False) -> tuple[Drill, ...]:
+    """Every drill with another upstream."""
+    return (
+        outage_failover(real_client=real_client),
+        outage_family(real_client=real_client),
+        model_degraded(),
+        edge_down(),
+        bridge_limits(),
+    )
+
+
+def outage_failover(*, real_client: bool = False) -> Drill:
+    """The first provider fails in three ways; the second serves the same models."""
+    faults = (
+        Fault(Effect.SERVER_ERROR, until=30.0, kills_in_flight=0.5),
+        Fault(Effect.HANG, 30.0, 60.0, freezes_in_flight=True),
+        Fault(Effect.REFUSED, 60.0, 90.0),
+    )
+    outage = _there_and_back(faults, (SECOND,), SOON, real_client=real_client)
+    about = "90 s of errors, hangs and refused connections, and the same model elsewhere"
+    return Drill("outage-failover", about, (outage,))
+
+
+def outage_family(*, real_client: bool = False) -> Drill:
+    """Nobody serves Claude: another family has to do."""
+    down = (Fault(Effect.SERVER_ERROR, until=MINUTE), Fault(Effect.REFUSED, MINUTE, 1.5 * MINUTE))
+    stand_ins = (StandIn("second", faults=down), GPT)
+    # It has to see that two do not work, one after the other.
+    soon = replace(SOON, says=SOON.says.replace("10 s", "20 s"), most=20.0)
+    outage = _there_and_back(down, stand_ins, soon, real_client=real_client)
+    about = "90 s without any Claude: the same conversations go on with another family, and return"
+    return Drill("outage-family", about, (outage,))
+
+
+def _there_and_back(
+    faults: tuple[Fault, ...], stand_ins: tuple[StandIn, ...], soon: Demand, *, real_client: bool
+) -> Part:
+    """A crew that is asked again and again, before, during and after an outage.
+
+    Sub-agents of the real client are asked once, so there each wave is a crew of its own: the first
+    has to move, and the last, begun when all is well again, is where it belongs, or its first are.
+    """
+    waves = 3 if real_client else 1
+    agents = crew(CREW * waves, rounds=1 if real_client else 16)
+    not_the_first = CREW * (waves - 1)
+    all_return = ALL_RETURN
+    if real_client:
+        all_return = replace(ALL_RETURN, says="agents are back afterwards", most=len(agents) - 1)
+    return Part(
+        name="outage",
+        crew=agents,
+        mind=mind_of_rounds(agents, turns=2, tokens=120, waves=waves),
+        service=STEADY,
+        faults=faults,
+        strike_after=8,
+        demands=(
+            *ALL_FINISH,
+            NO_ERROR_SEEN,
+            ALL_BOUND,
+            replace(ALL_MOVE, most=not_the_first),
+            soon,
+            all_return,
+            NO_HERD,
+        ),
+        stand_ins=stand_ins,
+        waves=waves,
+        rest=45.0,
+    )
+
+
+def model_degraded() -> Drill:
+    """One model fails, its sibling does not."""
+    agents = crew(8, (OPUS, HAIKU), rounds=12)
+    degraded = Part(
+        name="degraded",
+        crew=agents,
+        mind=mind_of_rounds(agents, turns=2, tokens=120),
+        service=STEADY,
+        faults=(Fault(Effect.OVERLOADED, until=2 * MINUTE, model="opus", kills_in_flight=0.5),),
+        strike_after=10,
+        bystander_model="haiku",
+        demands=(
+            *ALL_FINISH,
+            NO_ERROR_SEEN,
+            ALL_MOVE,
+            SOON,
+            Demand("no call for the sibling goes elsewhere", "bystanders_moved", most=0),
+        ),
+        stand_ins=(SECOND,),
+    )
+    about = "two minutes of 529 for one model: only its calls move"
+    return Drill("model-degraded", about, (degraded,))
+
+
+def edge_down() -> Drill:
+    """Nothing can be reached: first refused, then reset, so that the ledgers see it, too."""
+    agents = crew(8, rounds=4)
+    down = (Fault(Effect.REFUSED, until=MINUTE), Fault(Effect.RESET, MINUTE, 2 * MINUTE))
+    outage = Part(
+        name="no_network",
+        crew=agents,
+        mind=mind_of_rounds(agents, turns=2, tokens=120),
+        service=STEADY,
+        faults=down,
+        strike_after=10,
+        demands=(
+            *ALL_FINISH,
+            Demand("the status names the user's own network", "unsaid", most=0),
+            NO_ERROR_SEEN,
+            Demand("few meet it, even at first", "failed_attempts", most=110),
+            Demand("after that it is only tried gently", "failed_later", most=50),
+            Demand(
+                "work goes on soon after the network does",
+                "back_after",
+                most=15.0,
+                machine_slack=0.3,
+            ),
+            ALL_RETURN,
+        ),
+        stand_ins=(StandIn("second", faults=down),),
+        status_says=("Your own network",),
+    )
+    about = "two minutes in which nothing can be reached"
+    return Drill("edge-down", about, (outage,))
+
+
+def bridge_limits() -> Drill:
+    """The first provider is down, and the only other one takes little."""
+    agents = crew(10, (SONNET,), rounds=8)
+    bridge = StandIn(
+        "bridge",
+        buckets=(BucketSettings(Counts.REQUESTS, per_minute=40, burst_seconds=10),),
+        concurrency=ConcurrencySettings(3),
+    )
+    outage = Part(
+        name="narrow_bridge",
+        crew=agents,
+        mind=mind_of_rounds(agents, turns=2, tokens=120),
+        service=STEADY,
+        faults=(Fault(Effect.SERVER_ERROR, until=3 * MINUTE, kills_in_flight=0.5),),
+        strike_after=12,
+        demands=(
+            *ALL_FINISH,
+            NO_ERROR_SEEN,
+            Demand("nobody goes to and fro", "most_moves", most=6),
+            Demand("little is wasted on the bridge", "wasted_elsewhere", most=30),
+            Demand("little is wasted in all", "wasted", most=80),
+        ),
+        stand_ins=(bridge,),
+    )
+    about = "three minutes of errors, and the only other upstream takes 40 requests a minute"
+    return Drill("bridge-limits", about, (outage,))
