@@ -107,7 +107,7 @@ def order(
             if error.code == _UNTRUSTED:
                 # Its folder could not be written to, so that its token is known to nobody.
                 raise UnreachableError(
-                    f"the gateway at {running.url} does not know us: its token is not in the folder",
+                    f"the gateway at {running.url} does not know us: its token was not kept",
                     next=f"end its process by hand: {running.pid}",
                 ) from error
             raise _refused(error) from error
