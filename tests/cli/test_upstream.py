@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from jackline.cli.upstream_file import to_edit
+from jackline.errors import BadConfigError
 from jackline.testing import SimulatedProvider
 from tests.cli.commands import Answer, jackline
 from tests.planted import BEARER, KEY, WORD
@@ -161,19 +162,23 @@ def test_a_project_that_lists_no_upstreams_is_left_alone(
     home.write(FILE)
     assert to_edit(None, users=False).path == home.file
     project.write_text(FILE)
-    assert to_edit(None, users=False).path == project
+    found = to_edit(None, users=False)
+    assert found.path == project
+    # What a project may not do is refused before it is written.
+    with pytest.raises(BadConfigError, match="a command is not run for a project's file"):
+        found.config('[[upstream]]\ncredential = "cmd:pass show key"\n')
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links and mode bits")
 def test_a_file_keeps_its_mode_and_a_link_stays_one(home: Home, tmp_path: Path) -> None:
     real = tmp_path / "real.toml"
     real.write_text(FILE)
-    real.chmod(0o600)
+    real.chmod(0o640)
     home.file.parent.mkdir(parents=True)
     home.file.symlink_to(real)
     assert home.run("add", "b", "--url", "http://127.0.0.1:2").code == 0
     assert home.file.is_symlink()
-    assert (real.stat().st_mode & 0o777, home.names()) == (0o600, ["a", "b"])
+    assert (real.stat().st_mode & 0o777, home.names()) == (0o640, ["a", "b"])
     assert list(tmp_path.glob("**/.real.toml*")) == []
 
 

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import os
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from jackline.config import Config, showing
+from jackline.config import Config, HomeFolders, showing
+from jackline.config.document import UpstreamTable
+from jackline.config.loading import load_alone
+from jackline.config.places import FileText
 from jackline.errors import BadConfigError
 from jackline.providers.presets import PRESETS
 from jackline.providers.settings import Credential, UpstreamKind
@@ -287,6 +294,34 @@ def test_an_upstream_that_stands_in_for_no_claude_is_warned_of_unless_clients_pa
     assert own(machine, text + 'models = { "claude-*" = "m" }\n').warnings == ()
     codex = '[[upstream]]\npreset = "openai"\ncredential = "pass-through"\n'
     assert own(machine, codex).warnings == ()
+
+
+TEXTS = st.sampled_from(
+    ["anthropic", "bedrock", "vertex", "openai-chat", "openai-responses", "pass-through", "none"]
+) | st.sampled_from(
+    ["env:K", "file:x", "bearer", "vendor", "us-east-1", "global", "https://a.example/v1", ""]
+)
+VALUES = TEXTS | st.dictionaries(TEXTS, TEXTS, max_size=2) | st.integers(0, 1)
+ONE = st.dictionaries(st.sampled_from(sorted(UpstreamTable.model_fields)), VALUES, max_size=6)
+
+
+@given(st.lists(ONE, max_size=3))
+def test_any_list_of_upstreams_is_refused_in_words_or_reads_back_as_shown(
+    upstreams: list[dict[str, object]],
+) -> None:
+    folders = HomeFolders(Path("/x"), Path("/x/state"))
+
+    def load(table: dict[str, Any]) -> Config:
+        return load_alone(FileText(Path("/x/jackline.toml"), "", table, (), False), folders)
+
+    try:
+        config = load({"upstream": upstreams})
+    except BadConfigError as error:
+        assert error.faults
+        return
+    assert len(config.gateway.upstreams) == max(1, len(upstreams))
+    again = load(tomllib.loads(showing.as_toml(config)))
+    assert again.gateway == config.gateway
 
 
 def test_a_bridge_may_stand_in_with_any_family(machine: Machine) -> None:

@@ -12,7 +12,7 @@ import difflib
 import os
 import tempfile
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
@@ -40,6 +40,7 @@ class Edited:
     path: Path
     text: str
     under: tuple[str, ...]
+    of_project: bool = False
 
     @property
     def has_upstreams(self) -> bool:
@@ -51,11 +52,11 @@ class Edited:
         return load_alone(self.read(text), HomeFolders.of_this_user())
 
     def read(self, text: str) -> FileText:
-        """The text, as a file of its user's own."""
+        """The text, as this file."""
         table = tomllib.loads(text)
         for name in self.under:
             table = table.get(name, {})
-        return FileText(self.path, text, table, self.under, of_project=False)
+        return FileText(self.path, text, table, self.under, self.of_project)
 
 
 def to_edit(named: str | None, *, users: bool) -> Edited:
@@ -68,7 +69,7 @@ def to_edit(named: str | None, *, users: bool) -> Edited:
         if variable:
             return _at(Path(variable).expanduser().absolute())
         found = find_project_file(Path.cwd(), [])
-        files = [_at(found.path)] if found is not None else []
+        files = [replace(_at(found.path), of_project=True)] if found is not None else []
         files += [_at(own)] if is_file(own) else []
     except UnusableFileError as error:
         raise UnreadableError(

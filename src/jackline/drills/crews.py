@@ -7,16 +7,20 @@ Not here: what strikes them (catalogue.py, other_upstreams.py).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from jackline.drills.binding import ECHO
 from jackline.drills.builtin_client import AgentPlan
 from jackline.simulator.conversation import Asked
-from jackline.simulator.mind import Mind, Rule, Say, ToolCall, long_answer
+from jackline.simulator.mind import Mind, Reply, Rule, Say, ToolCall, long_answer
 from jackline.simulator.service import ServiceSettings
 
 OPUS, SONNET, HAIKU = "claude-opus-4-8", "claude-sonnet-4-6", "claude-haiku-4-5-20251001"
 MINUTE = 60.0
+MAIN = "main"
+"""The label of the thread that starts the crew."""
+_LABEL = re.compile(r"^(PART-\d+): ", re.MULTILINE)
 LOOK = ("Bash", {"command": "echo looked", "description": "Look at the part"})
 
 STEADY = ServiceSettings(first_byte=1.2, first_byte_spread=0.0, tokens_per_second=60.0)
@@ -59,17 +63,33 @@ def mind_of_rounds(agents: Sequence[AgentPlan], *, turns: int, tokens: int, wave
     share = -(-len(agents) // waves)
     text = long_answer(tokens).text
 
-    def reply(asked: Asked) -> Say:
-        label, place = asked.prompt.partition(":")[0], asked.turn % (turns + 1)
+    def reply(asked: Asked) -> Reply:
+        label, place = label_of(asked), asked.turn % (turns + 1)
+        if label == MAIN:
+            return main.reply(asked)
         if place == turns:
-            return _end_part(asked)
+            return Say(_last_words(label))
         return Say(text, (_look(label, asked.turn, "left"), _look(label, asked.turn, "right")))
 
     splits = (
         Rule(_split(agents[share * wave : share * (wave + 1)]), turn=2 * wave, offers="Agent")
         for wave in range(waves)
     )
-    return Mind((Rule(reply, prompt="PART-"), *splits, Rule(Say("All parts are back."))))
+    main = Mind((*splits, Rule(Say("All parts are back."))))
+    return Mind((Rule(reply),))
+
+
+def label_of(asked: Asked) -> str:
+    """The agent whose conversation this is, by what its user first asked, in whatever dialect."""
+    for entry in asked.body.get("messages", ()):
+        if entry.get("role") != "user":
+            continue
+        content = entry.get("content")
+        blocks = [{"text": content}] if isinstance(content, str) else content
+        for block in blocks:
+            if found := _LABEL.search(block.get("text", "")):
+                return found[1]
+    return MAIN
 
 
 def _look(label: str, turn: int, side: str) -> ToolCall:

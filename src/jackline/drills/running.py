@@ -16,6 +16,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from jackline.drills.binding import misbound
+from jackline.drills.crews import label_of
 from jackline.drills.door import Door
 from jackline.drills.drill import Drill, Part, StandIn
 from jackline.drills.fleet import Fleet
@@ -103,7 +104,7 @@ class SideRun:
     at_work: asyncio.Event = field(default_factory=asyncio.Event)
     struck_at: float | None = None
     agents: dict[str, str] = field(default_factory=dict)
-    """Who sent the body with this hash, by the label that the prompt begins with."""
+    """Whose conversation the body with this hash belongs to."""
     misbound: int = 0
 
     async def run(self) -> None:
@@ -173,7 +174,7 @@ class SideRun:
 
     def _hear(self, asked: Asked) -> Reply:
         """What the part's mind says; enough requests of sub-agents are the cue for the faults."""
-        self.agents[asked.body_hash] = asked.prompt.partition(":")[0]
+        self.agents[asked.body_hash] = label_of(asked)
         self.misbound += misbound(asked.body)
         self.asked += bool(asked.agent)
         if self.asked >= self.part.strike_after:

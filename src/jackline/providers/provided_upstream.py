@@ -19,7 +19,7 @@ from jackline.upstream.http_upstream import HttpUpstream
 from jackline.upstream.port import Attempt, Ear, Message
 
 # Lanes that are no models: their bodies stay as they are.
-SIDE_LANES = frozenset(("count_tokens", "models", "relay"))
+SIDE_LANES = frozenset(("count_tokens", "models", "other-models", "relay", "unknown-model"))
 _JSON = ((b"content-type", b"application/json"),)
 
 
@@ -73,7 +73,8 @@ class ProvidedUpstream:
         try:
             rendered = provider.render(message, model)
         except CannotCarryError as error:
-            return _Told(lane, str(error), ear)
+            words = f"model: {lane.partition('#')[0]} cannot be asked for this: {error}"
+            return _Told(404, "not_found_error", words, ear)
         return self.http.start(rendered, lane, provider.listen(ear, message, model))
 
 
@@ -86,16 +87,16 @@ def _fitted(message: Message) -> Message:
 class _Told:
     """An attempt that ends before it begins: the upstream cannot carry the request."""
 
-    def __init__(self, lane: str, why: str, ear: Ear) -> None:
+    def __init__(self, status: int, kind: str, words: str, ear: Ear) -> None:
         self._ear: Ear | None = ear
-        words = f"model: {lane.partition('#')[0]} cannot be asked for this: {why}"
-        error = {"type": "error", "error": {"type": "not_found_error", "message": words}}
+        self._status = status
+        error = {"type": "error", "error": {"type": kind, "message": words}}
         asyncio.get_running_loop().call_soon(self._tell, json.dumps(error).encode())
 
     def _tell(self, body: bytes) -> None:
         # After each word the ear may have hung up.
         if self._ear is not None:
-            self._ear.began(404, _JSON)
+            self._ear.began(self._status, _JSON)
         if self._ear is not None:
             self._ear.heard(body)
         if self._ear is not None:
@@ -147,7 +148,8 @@ class _Preparing:
             return
         except JacklineError as error:
             if self._ear is not None:
-                self._attempt = _Told(lane, error.message, self._ear)
+                words = f"{error.message} {error.next}".strip()
+                self._attempt = _Told(401, "authentication_error", words, self._ear)
             return
         if self._ear is not None:
             self._attempt = upstream.send_rendered(provider, message, lane, model, self._ear)
