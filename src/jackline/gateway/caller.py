@@ -24,7 +24,10 @@ _REMEMBERED_NAMES = 1024
 
 
 class Caller(NamedTuple):
-    """Who asks; `credential` is what pays, `bearer` whether it is a login that is renewed."""
+    """Who asks; `credential` is what pays, `bearer` whether it is a login that is renewed.
+
+    `accounts` is the lane book's: the accounts that the credential was found to be, by address.
+    """
 
     identity: Identity
     who: Who | None
@@ -34,6 +37,7 @@ class Caller(NamedTuple):
     bearer: bool
     afk: bool
     packed: bytes | None
+    accounts: dict[str, str]
 
     def __repr__(self) -> str:
         return f"<Caller {self.identity}>"
@@ -57,6 +61,7 @@ def caller_of(exchange: Exchange, tag: str | None) -> Caller:
         bearer=key is None,
         afk=header(b"x-jackline-hold") == b"until-reset",
         packed=header(b"content-encoding"),
+        accounts={},
     )
     exchange.memo[_MEMO] = caller
     return caller

@@ -203,11 +203,13 @@ class Desk:
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The lanes that a call may take, and those that it may take only if all of them fail."""
         book = self._lanes
+        rungs: Sequence[Rung] = self.chooser.ladder(model, caller.identity, now)
+        if len(rungs) == 1:
+            upstream, name, _ = rungs[0]
+            return (book.lane(upstream, name, book.account(upstream, caller, body), now),), ()
+        rungs = self._conversations.kept(caller.who, rungs, body, now)
         lanes: list[str] = []
         last: list[str] = []
-        rungs: Sequence[Rung] = self.chooser.ladder(model, caller.identity, now)
-        if len(rungs) > 1:
-            rungs = self._conversations.kept(caller.who, rungs, body, now)
         for upstream, name, degrades in rungs:
             account = book.account(upstream, caller, body)
             (last if degrades else lanes).append(book.lane(upstream, name, account, now))

@@ -50,8 +50,11 @@ class LaneBook:
         if caller.bearer and who:
             # A login's token is renewed every few hours; the account behind it stays.
             account = account_of(body)
-            who = who if account is None else account.encode()
-        return self.fingerprint(upstream, who)
+            return self.fingerprint(upstream, who if account is None else account.encode())
+        known = caller.accounts.get(upstream.url)
+        if known is None:
+            known = caller.accounts[upstream.url] = self.fingerprint(upstream, who)
+        return known
 
     def lane(self, upstream: UpstreamSettings, model: str, account: str, now: float) -> str:
         """The name of the lane, opened if need be."""
