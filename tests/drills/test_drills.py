@@ -7,8 +7,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,13 @@ import pytest
 from jackline import event_loop
 from jackline.drills import telling
 from jackline.drills.catalogue import named
+from jackline.drills.door import Door
 from jackline.drills.fleet import BuiltinFleet
 from jackline.drills.gateway_side import gateway
+from jackline.drills.judging import judge
 from jackline.drills.pace import Pace
-from jackline.drills.running import DrillResult, DrillRun, Means
+from jackline.drills.running import DrillResult, DrillRun, Means, Side, SideRun
+from jackline.providers.settings import UpstreamSettings
 from tests.cli.commands import Answer, jackline
 
 # One after the other: in scaled time a machine that is too busy counts as a slow provider.
@@ -74,14 +78,76 @@ def test_outage_is_outlived_by_all() -> None:
     assert any("12 of 12" in line for line in lines)
 
 
+def drilled(name: str, *, both_sides: bool = False) -> dict[str, Any]:
+    """What Jackline's side of a drill came to, once it has passed."""
+    if both_sides:
+        answer = jackline("drill", name, "--fast", "--json", *BUILTIN)
+        assert answer.code == 0, told(answer)
+        ours: dict[str, Any] = document_of(answer)["jackline"]
+    else:
+        (part,) = named(name).parts
+        running = SideRun(part, Side.JACKLINE, Means("-", BuiltinFleet, gateway, speed=30.0))
+        event_loop.run(running.run())
+        figures = running.figures()
+        assert [one for one in judge(part, figures, figures, 30.0) if not one.held] == []
+        ours = asdict(figures)
+    assert (ours["left_behind"], ours["errors_seen"], ours["misbound"]) == (0, 0, 0)
+    return ours
+
+
+def test_an_outage_moves_everyone_to_the_same_model_elsewhere_and_back_again() -> None:
+    ours = drilled("outage-failover")
+    second = ours["providers"]["second"]
+    assert (ours["not_moved"], ours["not_returned"], second["wasted"]) == (0, 0, 0)
+    assert ours["reasons"]["500"] > 0, "the errors were met"
+    assert ours["reasons"]["cancelled"] > 0, "and so was the hang"
+    assert 0 < ours["herd"] <= 4
+
+
+def test_without_any_claude_the_same_conversations_go_on_with_another_family() -> None:
+    ours = drilled("outage-family")
+    gpt = ours["providers"]["gpt"]
+    assert (ours["not_returned"], gpt["wasted"]) == (0, 0)
+    assert gpt["useful"] > 12, "whole turns, with their tools"
+
+
+def test_only_the_model_that_fails_is_asked_for_elsewhere() -> None:
+    ours = drilled("model-degraded", both_sides=True)
+    assert (ours["bystanders_moved"], ours["not_moved"]) == (0, 0)
+    # The sibling's three calls for each of its twelve turns.
+    assert ours["providers"]["anthropic"]["useful"] >= 4 * 36
+
+
+def test_a_dead_network_is_named_and_tried_gently() -> None:
+    ours = drilled("edge-down", both_sides=True)
+    assert ours["unsaid"] == 0
+    assert ours["reasons"]["reset"] <= ours["failed_attempts"] <= 110
+    assert ours["failed_later"] <= 50
+
+
+def test_a_narrow_bridge_is_not_stormed() -> None:
+    ours = drilled("bridge-limits")
+    assert ours["reasons"]["429"] > 0, "its limit was met"
+    assert ours["providers"]["bridge"]["useful"] > 60
+
+
+def test_a_gateway_that_knows_no_other_upstream_does_not_pass() -> None:
+    result = without_gateway("model-degraded")
+    missed = {one.demand.figure for one in result.parts[0].verdicts if not one.held}
+    assert {"errors_seen", "not_moved", "slowest_move"} <= missed
+    assert "unsaid" in {
+        one.demand.figure for one in without_gateway("edge-down").parts[0].verdicts if not one.held
+    }
+
+
 @asynccontextmanager
-async def no_gateway(upstream: str, _pace: Pace) -> AsyncIterator[str]:
-    yield upstream
+async def no_gateway(upstreams: Sequence[UpstreamSettings], _pace: Pace) -> AsyncIterator[Door]:
+    yield Door(upstreams[0].url)
 
 
-def without_gateway() -> DrillResult:
+def without_gateway(name: str = "throttle-storm") -> DrillResult:
     means = Means("the built-in client", BuiltinFleet, no_gateway, speed=100.0)
-    return event_loop.run(DrillRun(named("throttle-storm"), means).run())
+    return event_loop.run(DrillRun(named(name), means).run())
 
 
 def test_a_gateway_that_does_nothing_does_not_pass() -> None:
@@ -134,7 +200,19 @@ def test_mistakes_are_told_with_a_next_step(tmp_path: Path) -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("name", ["throttle-storm", "session-limit", "outage-one-lane"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "throttle-storm",
+        "session-limit",
+        "outage-one-lane",
+        "outage-failover",
+        "outage-family",
+        "model-degraded",
+        "edge-down",
+        "bridge-limits",
+    ],
+)
 def test_in_real_time_with_a_gateway_of_its_own(name: str) -> None:
     answer = jackline("drill", name, *BUILTIN)
     assert answer.code == 0, told(answer)

@@ -70,6 +70,13 @@ def test_a_foreign_family_is_asked_only_for_what_the_user_has_mapped() -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["claude-opus-4.8", "anthropic/claude-opus-4.8"])
+def test_a_bridges_own_spelling_of_the_same_model_is_the_same_model(name: str) -> None:
+    chooser = Chooser()
+    chooser.use([FIRST, replace(SECOND, models={"claude-opus-4-8": name})])
+    assert ladder(chooser)[1] == ("second", name, False)
+
+
 def test_a_clouds_own_name_of_the_same_model_is_the_same_model() -> None:
     bedrock = UpstreamSettings(
         "aws", kind=UpstreamKind.BEDROCK, models={"claude-opus-4-8": f"us.anthropic.{MODEL}-v1:0"}

@@ -10,11 +10,13 @@ import pytest
 from jackline import event_loop
 from jackline.drills.catalogue import named
 from jackline.drills.claude_fleet import ClaudeFleet
+from jackline.drills.crews import MAIN
 from jackline.drills.drill import Part
 from jackline.drills.finding_clients import ClaudeCode, claude_at
 from jackline.drills.gateway_side import gateway
-from jackline.drills.judging import Figures
-from jackline.drills.running import Means, Side, SideRun
+from jackline.drills.judging import Figures, judge
+from jackline.drills.running import FIRST, Means, Side, SideRun
+from jackline.drills.trips import trips
 from jackline.errors import UnreadableError
 from tests.real_clients.clients import claude_binary
 from tests.real_clients.old_client import VERSION, old_claude_binary
@@ -22,6 +24,8 @@ from tests.real_clients.old_client import VERSION, old_claude_binary
 pytestmark = [pytest.mark.real_client, pytest.mark.xdist_group("real_client")]
 
 SPEED = 20.0
+# Here a whole turn of the client has to pass while the outage lasts.
+UNHURRIED = 10.0
 NEW = "2.1.325"
 
 
@@ -81,3 +85,30 @@ def test_an_outage_is_outlived_by_every_sub_agent(version: str) -> None:
 def test_what_is_no_claude_code_is_told(tmp_path: Path) -> None:
     with pytest.raises(UnreadableError, match="not a Claude Code"):
         claude_at(tmp_path / "absent")
+
+
+def there_and_back(name: str, away: str) -> Figures:
+    """Jackline's side of a drill whose session moved away in one turn and came back in another."""
+    part = named(name, real_client=True).parts[0]
+    means = Means(NEW, partial(ClaudeFleet, client(NEW)), gateway, UNHURRIED)
+    running = SideRun(part, Side.JACKLINE, means)
+    event_loop.run(running.run())
+    ours = running.figures()
+    missed = [one for one in judge(part, ours, ours, UNHURRIED) if not one.held]
+    assert missed == []
+    made = trips(running.books, running.agents)
+    hosts = [trip.host for trip in made if trip.agent == MAIN and trip.came_back]
+    assert (hosts[0], hosts[-1], away in hosts) == (FIRST, FIRST, True)
+    return ours
+
+
+def test_an_outage_moves_a_session_and_its_sub_agents_elsewhere_and_back() -> None:
+    ours = there_and_back("outage-failover", "second")
+    assert (ours.finished, ours.errors_seen, ours.misbound) == (18, 0, 0)
+    assert ours.wasted > 0, "the outage was met, and not by the client"
+
+
+def test_a_session_with_tools_goes_on_with_another_family_and_returns_to_claude() -> None:
+    ours = there_and_back("outage-family", "gpt")
+    assert (ours.finished, ours.errors_seen, ours.misbound) == (18, 0, 0)
+    assert ours.providers["gpt"]["useful"] >= 6

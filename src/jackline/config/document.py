@@ -213,6 +213,11 @@ class UpstreamTable(Table):
         default=_NOT_SET,
         description="PEM file of the authorities to trust instead of the system's.",
     )
+    status_page: Annotated[str, AfterValidator(_url)] = Field(
+        default=_NOT_SET,
+        description="Where its vendor tells of incidents (Statuspage), such as"
+        " https://status.claude.com; looked at only while something is wrong.",
+    )
     limits: LimitsTable = Field(
         default_factory=LimitsTable, description="Limits of every lane of this upstream."
     )

@@ -271,5 +271,6 @@ def _settings(one: _One) -> UpstreamSettings:
         },
         region=one.get("region"),
         project=one.get("project"),
+        status_page=one.get("status_page"),
         headers=merged.table("upstream", place, "headers"),
     )

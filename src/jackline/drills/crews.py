@@ -85,9 +85,9 @@ def label_of(asked: Asked) -> str:
         if entry.get("role") != "user":
             continue
         content = entry.get("content")
-        blocks = [{"text": content}] if isinstance(content, str) else content
-        for block in blocks:
-            if found := _LABEL.search(block.get("text", "")):
+        texts = [content] if isinstance(content, str) else [b.get("text", "") for b in content]
+        for text in texts:
+            if found := _LABEL.search(text):
                 return found[1]
     return MAIN
 

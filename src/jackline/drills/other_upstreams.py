@@ -7,14 +7,17 @@ Not here: how they are run (running.py) and judged (judging.py, trips.py).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
+from jackline.drills.builtin_client import AgentPlan
 from jackline.drills.crews import HAIKU, MINUTE, OPUS, SONNET, STEADY, crew, mind_of_rounds
 from jackline.drills.drill import Demand, Drill, Part, StandIn
 from jackline.drills.usual_demands import ALL_BOUND, ALL_FINISH, NO_ERROR_SEEN
 from jackline.providers.settings import UpstreamKind
 from jackline.simulator.faults import Effect, Fault
 from jackline.simulator.limits import BucketSettings, ConcurrencySettings, Counts
+from jackline.simulator.mind import Mind
 
 CREW = 6
 SECOND = StandIn("second")
@@ -36,9 +39,9 @@ def all_drills(*, real_client: bool = False) -> tuple[Drill, ...]:
     return (
         outage_failover(real_client=real_client),
         outage_family(real_client=real_client),
-        model_degraded(),
-        edge_down(),
-        bridge_limits(),
+        model_degraded(real_client=real_client),
+        edge_down(real_client=real_client),
+        bridge_limits(real_client=real_client),
     )
 
 
@@ -63,6 +66,14 @@ def outage_family(*, real_client: bool = False) -> Drill:
     outage = _there_and_back(down, stand_ins, soon, real_client=real_client)
     about = "90 s without any Claude: the same conversations go on with another family, and return"
     return Drill("outage-family", about, (outage,))
+
+
+def _at_work(
+    count: int, models: Sequence[str], *, rounds: int, real_client: bool
+) -> tuple[tuple[AgentPlan, ...], Mind]:
+    """A crew with work for some minutes; sub-agents of the real client are asked only once."""
+    agents = crew(count, models, rounds=1 if real_client else rounds)
+    return agents, mind_of_rounds(agents, turns=8 if real_client else 2, tokens=120)
 
 
 def _there_and_back(
@@ -101,13 +112,13 @@ def _there_and_back(
     )
 
 
-def model_degraded() -> Drill:
+def model_degraded(*, real_client: bool = False) -> Drill:
     """One model fails, its sibling does not."""
-    agents = crew(8, (OPUS, HAIKU), rounds=12)
+    agents, mind = _at_work(8, (OPUS, HAIKU), rounds=12, real_client=real_client)
     degraded = Part(
         name="degraded",
         crew=agents,
-        mind=mind_of_rounds(agents, turns=2, tokens=120),
+        mind=mind,
         service=STEADY,
         faults=(Fault(Effect.OVERLOADED, until=2 * MINUTE, model="opus", kills_in_flight=0.5),),
         strike_after=10,
@@ -125,14 +136,14 @@ def model_degraded() -> Drill:
     return Drill("model-degraded", about, (degraded,))
 
 
-def edge_down() -> Drill:
+def edge_down(*, real_client: bool = False) -> Drill:
     """Nothing can be reached: first refused, then reset, so that the ledgers see it, too."""
-    agents = crew(8, rounds=4)
+    agents, mind = _at_work(8, (SONNET,), rounds=4, real_client=real_client)
     down = (Fault(Effect.REFUSED, until=MINUTE), Fault(Effect.RESET, MINUTE, 2 * MINUTE))
     outage = Part(
         name="no_network",
         crew=agents,
-        mind=mind_of_rounds(agents, turns=2, tokens=120),
+        mind=mind,
         service=STEADY,
         faults=down,
         strike_after=10,
@@ -148,7 +159,6 @@ def edge_down() -> Drill:
                 most=15.0,
                 machine_slack=0.3,
             ),
-            ALL_RETURN,
         ),
         stand_ins=(StandIn("second", faults=down),),
         status_says=("Your own network",),
@@ -157,9 +167,9 @@ def edge_down() -> Drill:
     return Drill("edge-down", about, (outage,))
 
 
-def bridge_limits() -> Drill:
+def bridge_limits(*, real_client: bool = False) -> Drill:
     """The first provider is down, and the only other one takes little."""
-    agents = crew(10, (SONNET,), rounds=8)
+    agents, mind = _at_work(10, (SONNET,), rounds=8, real_client=real_client)
     bridge = StandIn(
         "bridge",
         buckets=(BucketSettings(Counts.REQUESTS, per_minute=40, burst_seconds=10),),
@@ -168,7 +178,7 @@ def bridge_limits() -> Drill:
     outage = Part(
         name="narrow_bridge",
         crew=agents,
-        mind=mind_of_rounds(agents, turns=2, tokens=120),
+        mind=mind,
         service=STEADY,
         faults=(Fault(Effect.SERVER_ERROR, until=3 * MINUTE, kills_in_flight=0.5),),
         strike_after=12,

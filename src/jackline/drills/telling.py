@@ -25,8 +25,8 @@ _ROWS = (
     ("of these wasted", "wasted", False),
     ("sent into a known wall", "sent_into_the_wall", True),
     ("seconds for siblings not struck", "bystanders_took", True),
-    ("tries that failed, by the journal", "failed_attempts", True),
-    ("seconds until on the way elsewhere", "slowest_move", True),
+    ("failed tries, by the journal", "failed_attempts", True),
+    ("longest wait after a failure", "slowest_move", True),
     ("seconds in all", "seconds", False),
 )
 

@@ -105,9 +105,13 @@ def _rungs(model: str, upstreams: Sequence[UpstreamSettings]) -> tuple[Rung, ...
 def _rung(model: str, upstream: UpstreamSettings) -> Rung | None:
     for pattern, target in upstream.models.items():
         if fnmatchcase(model, pattern):
-            # A cloud's own name for the same model holds that model's name.
-            same = target == model or (upstream.kind in _SERVES_CLAUDE and model in target)
-            return Rung(upstream, target, not same)
+            return Rung(upstream, target, not _is_same(model, target, upstream.kind))
     if upstream.kind in _SERVES_CLAUDE:
         return Rung(upstream, model, False)
     return None
+
+
+def _is_same(model: str, target: str, kind: UpstreamKind) -> bool:
+    # Clouds, bridges and routers write more around a model's name, and dots for dashes:
+    # us.anthropic.claude-opus-4-8-v1:0, claude-opus-4.8, anthropic/claude-opus-4.8.
+    return kind in _SERVES_CLAUDE and model in target.replace(".", "-")

@@ -9,6 +9,7 @@ Not here: HTTP's framing (answer.py), opening (dialling.py), who sends what wher
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import Protocol, cast
 
 from jackline.upstream.answer import AnswerReader
@@ -19,6 +20,8 @@ from jackline.upstream.breaks import ClosedHereError, NoAnswerError
 JOINED_BYTES = 64 * 1024
 # A larger body goes out in such pieces, as fast as the other side takes them: nothing is copied.
 PIECE_BYTES = 256 * 1024
+# A usual prompt goes to the system in one call, instead of waiting several times for room.
+SEND_BUFFER = 512 * 1024
 
 
 class Keeper(Protocol):
@@ -155,6 +158,9 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Know what to write on."""
         self._transport = cast(asyncio.Transport, transport)
+        wire = transport.get_extra_info("socket")
+        if wire is not None:
+            wire.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
 
     def data_received(self, data: bytes) -> None:
         """Read the next bytes of the answer and tell what they hold."""
