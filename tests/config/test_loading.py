@@ -50,6 +50,7 @@ credential = "env:TEAM"
 auth = "bearer"
 region = "unused"
 project = "unused"
+status_page = "https://status.example"
 proxy = "http://proxy.example:3128"
 ca_file = "ca.pem"
 limits = { requests_per_minute = 50, input_tokens_per_minute = 4e4, parallel = 9 }
