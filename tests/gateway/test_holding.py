@@ -182,6 +182,17 @@ def test_a_clients_own_retry_joins_the_call_that_waits() -> None:
     assert world.desk.counts.joined == 1
 
 
+def test_the_same_bytes_under_another_credential_are_never_joined() -> None:
+    async def scene(world: World) -> None:
+        first = world.ask()
+        await world.pass_time(5)
+        stranger = world.ask(headers={"x-api-key": "sk-ant-other"})
+        await world.until_over(first, stranger)
+
+    world = play([wall(60), GOOD], scene)
+    assert world.desk.counts.joined == 0
+
+
 def test_the_same_bytes_from_clients_without_a_session_are_never_joined() -> None:
     async def scene(world: World) -> None:
         clients = [world.ask(session=None) for _ in range(3)]

@@ -311,7 +311,7 @@ class Desk:
 
     def _joined(self, who: Who, exchange: Exchange) -> bool:
         for call in self._by_who.get(who, ()):
-            if call.waiting and call.asks_the_same(exchange.body):
+            if call.waiting and call.asks_the_same(exchange):
                 call.join(exchange)
                 self.counts.joined += 1
                 return True

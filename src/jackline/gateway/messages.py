@@ -35,6 +35,7 @@ _RAISED = 600.0
 _COMMIT_AT_LAST = 120.0
 
 
+_PAYING = (b"x-api-key", b"authorization")
 _MANNERS: Mapping[Dialect, Manner] = {
     "anthropic": ANTHROPIC,
     "openai-chat": CHAT,
@@ -133,9 +134,14 @@ class MessagesCall:
         """One of the clients' requests."""
         return self._exchanges[0] if self._exchanges else None
 
-    def asks_the_same(self, body: bytes | bytearray) -> bool:
-        """Whether these bytes are what this call asks."""
-        return self.request.message.body == body
+    def asks_the_same(self, exchange: Exchange) -> bool:
+        """Whether this is what the call asks, for whoever pays for the call."""
+        asker = self.asker
+        return (
+            asker is not None
+            and all(asker.header(name) == exchange.header(name) for name in _PAYING)
+            and self.request.message.body == exchange.body
+        )
 
     def join(self, exchange: Exchange) -> None:
         """Another client, or the same again, waits for the same answer."""
