@@ -20,7 +20,7 @@ from jackline.drills import telling
 from jackline.drills.catalogue import named
 from jackline.drills.door import Door
 from jackline.drills.fleet import BuiltinFleet
-from jackline.drills.gateway_side import gateway
+from jackline.drills.gateway_side import gateway_before
 from jackline.drills.judging import judge
 from jackline.drills.pace import Pace
 from jackline.drills.running import DrillResult, DrillRun, Means, Side, SideRun
@@ -67,7 +67,7 @@ def test_session_limit_stops_the_fleet_at_once_and_lets_it_finish_after_the_rese
 
 
 def test_outage_is_outlived_by_all() -> None:
-    means = Means("the built-in client", BuiltinFleet, gateway, speed=60.0)
+    means = Means("the built-in client", BuiltinFleet, gateway_before, speed=60.0)
     result = event_loop.run(DrillRun(named("outage-one-lane"), means).run())
     lines = list(telling.as_text(result))
     assert result.passed, "\n".join(lines)
@@ -86,7 +86,7 @@ def drilled(name: str, *, both_sides: bool = False) -> dict[str, Any]:
         ours: dict[str, Any] = document_of(answer)["jackline"]
     else:
         (part,) = named(name).parts
-        running = SideRun(part, Side.JACKLINE, Means("-", BuiltinFleet, gateway, speed=30.0))
+        running = SideRun(part, Side.JACKLINE, Means("-", BuiltinFleet, gateway_before, speed=30.0))
         event_loop.run(running.run())
         figures = running.figures()
         assert [one for one in judge(part, figures, figures, 30.0) if not one.held] == []

@@ -13,7 +13,7 @@ from jackline.drills.claude_fleet import ClaudeFleet
 from jackline.drills.crews import MAIN
 from jackline.drills.drill import Part
 from jackline.drills.finding_clients import ClaudeCode, claude_at
-from jackline.drills.gateway_side import gateway
+from jackline.drills.gateway_side import gateway_before
 from jackline.drills.judging import Figures, judge
 from jackline.drills.running import FIRST, Means, Side, SideRun
 from jackline.drills.trips import trips
@@ -37,7 +37,7 @@ def client(version: str) -> ClaudeCode:
 
 def run(version: str, part: Part, side: Side = Side.JACKLINE) -> Figures:
     """What becomes of a part's crew as sub-agents of this client."""
-    means = Means(version, partial(ClaudeFleet, client(version)), gateway, SPEED)
+    means = Means(version, partial(ClaudeFleet, client(version)), gateway_before, SPEED)
     running = SideRun(part, side, means)
     event_loop.run(running.run())
     return running.figures()
@@ -90,7 +90,7 @@ def test_what_is_no_claude_code_is_told(tmp_path: Path) -> None:
 def there_and_back(name: str, away: str) -> Figures:
     """Jackline's side of a drill whose session moved away in one turn and came back in another."""
     part = named(name, real_client=True).parts[0]
-    means = Means(NEW, partial(ClaudeFleet, client(NEW)), gateway, UNHURRIED)
+    means = Means(NEW, partial(ClaudeFleet, client(NEW)), gateway_before, UNHURRIED)
     running = SideRun(part, Side.JACKLINE, means)
     event_loop.run(running.run())
     ours = running.figures()

@@ -19,7 +19,7 @@ from jackline.drills.catalogue import all_drills, named
 from jackline.drills.claude_fleet import ClaudeFleet
 from jackline.drills.finding_clients import ClaudeCode, claude_at, claude_on_path
 from jackline.drills.fleet import BuiltinFleet
-from jackline.drills.gateway_side import gateway
+from jackline.drills.gateway_side import gateway_before
 from jackline.drills.running import DrillResult, DrillRun, Means
 from jackline.errors import NothingFoundError
 
@@ -102,10 +102,10 @@ def _client(client: str, program: Path | None) -> ClaudeCode | None:
 def _means(claude: ClaudeCode | None, *, fast: bool) -> Means:
     if claude is None:
         speed = FAST_BUILTIN if fast else 1.0
-        return Means("the built-in client", BuiltinFleet, gateway, speed, _tell)
+        return Means("the built-in client", BuiltinFleet, gateway_before, speed, _tell)
     speed = FAST_CLAUDE if fast else 1.0
     words = f"Claude Code {claude.version}"
-    return Means(words, partial(ClaudeFleet, claude), gateway, speed, _tell)
+    return Means(words, partial(ClaudeFleet, claude), gateway_before, speed, _tell)
 
 
 def _tell(line: str) -> None:

@@ -39,8 +39,18 @@ from jackline.providers.settings import UpstreamSettings
 MOST_ATTEMPTS = 100_000
 
 
+_UNHURRIED = 4.0
+
+
 @asynccontextmanager
-async def gateway(upstreams: Sequence[UpstreamSettings], pace: Pace) -> AsyncIterator[Door]:
+async def gateway(upstream: str, pace: Pace) -> AsyncIterator[str]:
+    """The base URL of a gateway before this one upstream, for as long as the block runs."""
+    async with gateway_before([UpstreamSettings(url=upstream)], pace) as door:
+        yield door.url
+
+
+@asynccontextmanager
+async def gateway_before(upstreams: Sequence[UpstreamSettings], pace: Pace) -> AsyncIterator[Door]:
     """A gateway before these upstreams, for as long as the block runs."""
     with tempfile.TemporaryDirectory(
         prefix="jackline-drill-", ignore_cleanup_errors=True
@@ -61,8 +71,12 @@ async def _in_this_process(
     settings = GatewaySettings(
         listen=ListenSettings(port=0),
         upstreams=tuple(upstreams),
-        # Of all that the gateway waits for, only this is measured by the machine's own clock.
-        hold=HoldSettings(ping_every=pace.real(HoldSettings().ping_every)),
+        hold=HoldSettings(
+            # Of all that the gateway waits for, only this is measured by the machine's own clock.
+            ping_every=pace.real(HoldSettings().ping_every),
+            # Hurried, a busy machine's delays would look like long waits: it is given real seconds.
+            commit_after=min(240.0, max(HoldSettings().commit_after, _UNHURRIED * pace.speed)),
+        ),
     )
     config = Config(settings, state, JournalSettings(), "warning", {}, ())
     async with Service(config, clock=pace) as service:

@@ -19,7 +19,7 @@ from jackline.simulator.faults import Effect, Fault
 from jackline.simulator.limits import BucketSettings, ConcurrencySettings, Counts
 from jackline.simulator.mind import Mind
 
-CREW = 6
+CREW, CREW_OF_REAL_CLIENT = 12, 6
 SECOND = StandIn("second")
 GPT = StandIn("gpt", UpstreamKind.OPENAI_CHAT, models={"claude-*": "gpt-5.5"})
 
@@ -85,8 +85,8 @@ def _there_and_back(
     has to move, and the last, begun when all is well again, is where it belongs, or its first are.
     """
     waves = 3 if real_client else 1
-    agents = crew(CREW * waves, rounds=1 if real_client else 16)
-    not_the_first = CREW * (waves - 1)
+    share = CREW_OF_REAL_CLIENT if real_client else CREW
+    agents = crew(share * waves, rounds=1 if real_client else 16)
     all_return = ALL_RETURN
     if real_client:
         all_return = replace(ALL_RETURN, says="agents are back afterwards", most=len(agents) - 1)
@@ -96,12 +96,12 @@ def _there_and_back(
         mind=mind_of_rounds(agents, turns=2, tokens=120, waves=waves),
         service=STEADY,
         faults=faults,
-        strike_after=8,
+        strike_after=share + 2,
         demands=(
             *ALL_FINISH,
             NO_ERROR_SEEN,
             ALL_BOUND,
-            replace(ALL_MOVE, most=not_the_first),
+            replace(ALL_MOVE, most=len(agents) - share),
             soon,
             all_return,
             NO_HERD,
