@@ -185,7 +185,7 @@ def bridge_limits(*, real_client: bool = False) -> Drill:
         demands=(
             *ALL_FINISH,
             NO_ERROR_SEEN,
-            Demand("nobody goes to and fro", "most_moves", most=6),
+            Demand("nobody goes to and fro", "most_moves", most=10),
             Demand("little is wasted on the bridge", "wasted_elsewhere", most=30),
             Demand("little is wasted in all", "wasted", most=80),
         ),
