@@ -29,7 +29,7 @@ from jackline.clock import Clock, SystemClock
 from jackline.config import Config
 from jackline.config.watching import Reloaded, Watcher
 from jackline.control import verdict
-from jackline.errors import BadConfigError, JournalError
+from jackline.errors import JournalError, UsageError
 from jackline.events import AttemptFailed, Event, LaneChanged, ServiceNoted
 from jackline.failures.sentences import moment_in_words
 from jackline.gateway.control_paths import ControlPaths
@@ -306,13 +306,19 @@ class Service:
 
     def _reconfigure(self, reloaded: Reloaded) -> None:
         old, new = self.config.gateway, reloaded.config.gateway
+        changed = [each for each in new.upstreams if each not in old.upstreams]
+        try:
+            # Before anything is taken over: an upstream that cannot be made changes nothing.
+            made = {each.name: provider_for(each, os.environ) for each in changed}
+        except UsageError as error:
+            self._keep_old(error)
+            return
         self.config = reloaded.config
         self.desk.use(new)
         self._listener.limits = new.limits
         if new.upstreams != old.upstreams:
-            for each in new.upstreams:
-                if each not in old.upstreams:
-                    self._upstream.use(each.name, provider_for(each, os.environ))
+            for name, provider in made.items():
+                self._upstream.use(name, provider)
             self._upstream.foreign = _foreign(new.upstreams)
             self._book.use(new.upstreams)
         _log.setLevel(self.config.log_level.upper())
@@ -321,7 +327,7 @@ class Service:
         _log.info("configuration read: %s", words)
         self._announce(ServiceNoted(self._clock.wall(), "configured", words))
 
-    def _keep_old(self, error: BadConfigError) -> None:
+    def _keep_old(self, error: UsageError) -> None:
         self._notes["configuration"] = f"the old configuration stays: {error.message}"
         _log.error("the old configuration stays: %s", error.message)
         self._announce(ServiceNoted(self._clock.wall(), "misconfigured", error.message))

@@ -57,10 +57,6 @@ class Walls:
             if each.name == lane or (each.account == account and each.cause is failure):
                 self._words[each.name] = words
 
-    def words_at(self, lane: str) -> Rejection | None:
-        """What the vendor said there last."""
-        return self._words.get(lane)
-
     def hopeless(self, carried: Carried, now: float) -> Hopeless | None:
         """Why waiting is hopeless for this call; None while it is not."""
         lanes = [self._controller.lanes[name] for name in carried.request.lanes]

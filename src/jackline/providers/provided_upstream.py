@@ -151,10 +151,16 @@ class _Preparing:
                 words = f"{error.message} {error.next}".strip()
                 self._attempt = _Told(401, "authentication_error", words, self._ear)
             return
-        if self._ear is not None:
+        if self._ear is None:
+            return
+        try:
             self._attempt = upstream.send_rendered(provider, message, lane, model, self._ear)
-            if self._paused:
-                self._attempt.pause()
+        except ValueError as error:
+            # Nobody awaits this: whoever waits for the answer has to hear it.
+            words = f"the request cannot be sent: {type(error).__name__}"
+            self._attempt = _Told(400, "invalid_request_error", words, self._ear)
+        if self._paused:
+            self._attempt.pause()
 
     def hang_up(self) -> None:
         """Drop it."""
