@@ -22,6 +22,7 @@
     ├── FlowError             a run did not get to its end
     │   ├── StepFailedError       one of its steps failed for good
     │   ├── ParkedError           it waits for `retry_at` and goes on by itself
+    │   ├── LeaseLostError        another process carries the run now
     │   └── JournalError          its record cannot be read or written
     └── InternalError         our bug
 
@@ -250,6 +251,13 @@ class ParkedError(FlowError):
     code = "parked"
     http_status = 503
     exit_code = 75
+
+
+class LeaseLostError(FlowError):
+    """Another process carries this run now; this one writes nothing more."""
+
+    code = "lease_lost"
+    http_status = 409
 
 
 class JournalError(FlowError):

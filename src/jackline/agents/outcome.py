@@ -1,0 +1,127 @@
+"""Say how an agent, or a whole run, ended, in one value that cannot lie.
+
+Laws: (1) `terminated_by` is `completion` exactly when the answer is there and whole; (2) an ending
+that is not one carries the evidence: what was seen, how often, and until when; (3) what was said
+before the end is kept in `text`, and counts as no answer.
+Not here: which failure means which ending (endings.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Ending(StrEnum):
+    """What ended an agent; the words are part of the public surface."""
+
+    COMPLETION = "completion"
+    RATE_LIMIT = "rate_limit"
+    QUOTA = "quota"
+    OUTAGE = "outage"
+    TOOL_ERROR = "tool_error"
+    SCHEMA = "schema"
+    BUDGET = "budget"
+    TURNS = "turns"
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+    REFUSED = "refused"
+    CRASH = "crash"
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens as the vendor counts them; cached ones apart, since they cost otherwise."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cache_read_tokens + other.cache_read_tokens,
+            self.cache_write_tokens + other.cache_write_tokens,
+        )
+
+    @property
+    def total(self) -> int:
+        """All tokens, of whatever price."""
+        return (
+            self.input_tokens
+            + self.output_tokens
+            + self.cache_read_tokens
+            + self.cache_write_tokens
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What was seen of the end; empty for a completion.
+
+    `failure` is the kind from failures/, `says` one sentence for a person (no prompt, no answer, no
+    secret), `attempts` how often it was tried, `resets_at` when waiting will help.
+    """
+
+    status: int | None = None
+    failure: str | None = None
+    sub: str | None = None
+    says: str = ""
+    attempts: int = 0
+    request_id: str | None = None
+    resets_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How the agents of a run ended; all zero for a single agent."""
+
+    agents: int = 0
+    ok: int = 0
+    failed: int = 0
+    replayed: int = 0
+    """Of all, how many answered from the journal."""
+    endings: tuple[tuple[Ending, int], ...] = ()
+    """The failed ones by ending, the most frequent first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[T_co]):
+    """How it ended, what came of it, what it cost, and the ids to go on with."""
+
+    terminated_by: Ending
+    value: T_co | None = None
+    text: str = ""
+    evidence: Evidence = field(default_factory=Evidence)
+    session_id: str = ""
+    task_id: str = ""
+    label: str = ""
+    usage: Usage = field(default_factory=Usage)
+    cost: float | None = None
+    """In dollars; None where the model's price is not known."""
+    turns: int = 0
+    duration: float = 0.0
+    transcript: str | None = None
+    tally: Tally = field(default_factory=Tally)
+    parked: bool = False
+    """A run that waits for `evidence.resets_at` and goes on: it has not ended."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the answer is there and whole."""
+        return self.terminated_by is Ending.COMPLETION
+
+    @property
+    def exit_code(self) -> int:
+        """The process's exit code: 0 ok, 1 failed, 3 some agents failed, 75 parked."""
+        if self.parked:
+            return 75
+        if not self.ok:
+            return 1
+        return 3 if self.tally.failed else 0

@@ -1,0 +1,145 @@
+"""The three things that a runner is given: a notebook, leave to call, and a model to ask.
+
+Laws: (1) what `Notebook.write` has returned from survives `kill -9`; (2) `Leave.before_call` is
+asked before every model call and may wait for hours: at a parked run, a spent window, a gate; (3)
+a model's failure is classified once, by whoever asked the vendor.
+Not here: who implements them (flows/, gateway_model.py, testing/).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from jackline.agents.outcome import Ending, Evidence, Outcome, Usage
+from jackline.agents.task import AgentTask, JsonObject
+from jackline.failures import Failure
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of a notebook: `kind` is the runner's own word, `data` plain JSON."""
+
+    kind: str
+    data: JsonObject
+    at: float = 0.0
+
+
+class Notebook(Protocol):
+    """What one agent has done so far, append-only, kept by task id across processes."""
+
+    @property
+    def entries(self) -> Sequence[Entry]:
+        """All lines so far, the oldest first; those of an earlier process included."""
+        ...
+
+    async def write(self, kind: str, data: JsonObject) -> None:
+        """Add a line; it is durable when this returns."""
+        ...
+
+    def jot(self, kind: str, data: JsonObject) -> None:
+        """Add a line that need not be waited for (a tool's output so far); durable soon."""
+        ...
+
+
+class StopAgentError(Exception):
+    """Raised by `Leave` into a runner: this agent must end now, in this way."""
+
+    def __init__(self, ending: Ending, evidence: Evidence) -> None:
+        super().__init__(evidence.says)
+        self.ending = ending
+        self.evidence = evidence
+
+
+class Leave(Protocol):
+    """Whether and when an agent may call the model; it also hears what calls cost."""
+
+    async def before_call(self) -> None:
+        """Returns when the next model call may be made; StopAgentError when it never may.
+
+        At a parked or stopping run this waits; being cancelled while it waits loses nothing.
+        """
+        ...
+
+    def spent(self, model: str, usage: Usage, cost: float | None = None) -> None:
+        """A call was answered and paid for; `cost` where the runner was told it."""
+        ...
+
+    async def wall(self, failure: Failure, says: str) -> None:
+        """A quota was met: parks the whole run; returns when it is time to ask again.
+
+        StopAgentError when the run is to be aborted instead.
+        """
+        ...
+
+    def waits(self, why: str, until: float | None) -> None:
+        """Tell people what this agent waits for; an empty `why` says that it goes on."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One whole answer of a model, Anthropic's words."""
+
+    content: list[JsonObject]
+    stop_reason: str
+    usage: Usage
+    model: str
+    request_id: str | None = None
+    lane: str | None = None
+
+
+class ModelFailedError(Exception):
+    """A model call came to no answer; the gateway has tried all that was worth trying."""
+
+    def __init__(
+        self,
+        failure: Failure,
+        *,
+        says: str,
+        status: int | None = None,
+        request_id: str | None = None,
+        attempts: int = 1,
+        text: str = "",
+    ) -> None:
+        super().__init__(says)
+        self.failure = failure
+        self.says = says
+        self.status = status
+        self.request_id = request_id
+        self.attempts = attempts
+        self.text = text
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks: becomes the headers by which a gateway knows session, agent and class."""
+
+    session_id: str
+    task_id: str
+    tag: str | None = None
+    class_: str | None = None
+    headers: tuple[tuple[str, str], ...] = field(default=())
+
+
+class Model(Protocol):
+    """Asks a model once; waits, retries and other upstreams are behind it."""
+
+    async def ask(self, body: JsonObject, caller: Caller) -> Answer:
+        """The whole answer; ModelFailedError when there is none."""
+        ...
+
+
+class Runner(Protocol):
+    """One way to carry an agent to its end."""
+
+    name: str
+
+    async def carry(self, task: AgentTask, notebook: Notebook, leave: Leave) -> Outcome[object]:
+        """How it ended. Goes on where the notebook ends; cancelling it loses at most a turn.
+
+        `Outcome.value` is the answer as plain JSON (or text when there is no schema). Only
+        CancelledError leaves it: every other trouble is an ending.
+        """
+        ...

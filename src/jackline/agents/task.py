@@ -1,0 +1,46 @@
+"""Say what one agent is to do: everything that a runner needs, and nothing of where it came from.
+
+Laws: (1) immutable; (2) ids are given from outside and stay the same after a crash, so that a
+runner finds its own notebook again; (3) the schema is JSON Schema, whatever the user wrote.
+Not here: how it ended (outcome.py), what it may spend (ports.py: Leave).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+from jackline.batches.tool import Tool
+
+JsonObject: TypeAlias = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentTask:
+    """One agent's work."""
+
+    task_id: str
+    session_id: str
+    prompt: str
+    label: str = ""
+    schema: JsonObject | None = None
+    model: str | None = None
+    """None: the runner's default."""
+    system: str | None = None
+    tools: tuple[Tool, ...] = ()
+    tool_names: tuple[str, ...] | None = None
+    """For runners that bring their own tools: which are allowed; None allows the usual ones."""
+    mcp_servers: Mapping[str, JsonObject] = field(default_factory=dict)
+    """By name, as in `.mcp.json`: {"command": …, "args": […]} or {"type": "http", "url": …}."""
+    cwd: Path = field(default_factory=Path.cwd)
+    max_turns: int | None = None
+    max_dollars: float | None = None
+    timeout: float | None = None
+    resume_session: str | None = None
+    """Go on with this session of an earlier agent instead of beginning one."""
+    what_happened: str = ""
+    """Told to the agent when it goes on: what cut it off, what was lost, what is on disk."""
+    class_: str | None = None
+    """The class of traffic, for ladders and `never-degrade`."""

@@ -1,0 +1,71 @@
+"""Say what a tool is: a name, a schema, and something to run.
+
+Laws: (1) a tool raises `ToolFailedError` for a failure it can explain; anything else it raises is
+told with its type only as far as it holds no secret; (2) `read_only` is a promise: running it twice
+does no harm.
+Not here: running many at once (batch.py), the ready-made ones (shell.py, files.py, …).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+JsonObject: TypeAlias = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutput:
+    """What a tool gave: text, or content blocks in Anthropic's words (images, say)."""
+
+    text: str = ""
+    blocks: tuple[JsonObject, ...] = ()
+    exit_code: int | None = None
+
+
+class ToolFailedError(Exception):
+    """The tool did not do it; `output` is what it had printed, `exit_code` what it ended with."""
+
+    def __init__(self, says: str, *, output: str = "", exit_code: int | None = None) -> None:
+        super().__init__(says)
+        self.says = says
+        self.output = output
+        self.exit_code = exit_code
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """Where a tool runs, and whom it tells its output as it comes."""
+
+    cwd: Path
+    call_id: str = ""
+    heard: Callable[[str], None] = field(default=lambda _text: None)
+
+
+class Tool(Protocol):
+    """Something that a model, or a program, may call."""
+
+    @property
+    def name(self) -> str:
+        """How the model calls it."""
+        ...
+
+    @property
+    def description(self) -> str:
+        """What it does, for a model."""
+        ...
+
+    @property
+    def input_schema(self) -> JsonObject:
+        """JSON Schema of its input."""
+        ...
+
+    def read_only(self, arguments: JsonObject) -> bool:
+        """Whether this call changes nothing, so that it may run twice."""
+        ...
+
+    async def run(self, arguments: JsonObject, context: ToolContext) -> ToolOutput:
+        """What came of it; ToolFailedError when it failed."""
+        ...

@@ -1,0 +1,172 @@
+"""The port to wherever runs are kept: one contract, any store.
+
+Laws: (1) a write is durable when it returns; (2) every write of a run's owner carries its `Claim`,
+and one whose lease was taken over is refused with `errors.LeaseLostError`; (3) a done call is never
+overwritten, only forgotten by an explicit order; (4) reading needs no claim.
+Not here: SQLite (local/), memory (testing/memory_engine.py), what the records mean (records.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from jackline.flows.records import (
+    CallRecord,
+    EntryRecord,
+    HookRecord,
+    NoteRecord,
+    ResourceRecord,
+    RunRecord,
+    RunState,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The right to carry a run, until the lease ends."""
+
+    run_id: str
+    owner: str
+    epoch: int
+
+
+class Engine(Protocol):
+    """Keeps runs."""
+
+    # --- runs ---------------------------------------------------------------------------------
+
+    async def create(self, run: RunRecord, *, owner: str, lease: float) -> Claim:
+        """Keep a new run, claimed by `owner` for `lease` seconds."""
+        ...
+
+    async def claim(self, run_id: str, *, owner: str, lease: float) -> Claim | None:
+        """Take a run over; None while another owner's lease holds, or when it is unknown."""
+        ...
+
+    async def renew(self, claim: Claim, *, lease: float) -> None:
+        """Hold the run for longer."""
+        ...
+
+    async def let_go(self, claim: Claim, run: RunRecord) -> None:
+        """Keep the run's new standing (state, why, wake_at, outcome, sums); give up the lease."""
+        ...
+
+    async def change(self, claim: Claim, run: RunRecord) -> None:
+        """Keep the run's new standing and go on carrying it."""
+        ...
+
+    async def allow_waking(self, run_id: str) -> None:
+        """A person confirms the next waking of a parked run."""
+        ...
+
+    async def ask_to_stop(self, run_id: str, how: str) -> None:
+        """Leave word for the owner, who may be another process: `stop` or `cancel`."""
+        ...
+
+    async def asked_to_stop(self, run_id: str) -> str:
+        """What was asked, or an empty string."""
+        ...
+
+    async def run(self, run_id: str) -> RunRecord | None:
+        """The run, by its id or an unambiguous beginning of it."""
+        ...
+
+    async def runs(
+        self, *, states: Collection[RunState] | None = None, limit: int = 200
+    ) -> Sequence[RunRecord]:
+        """Runs, the newest first."""
+        ...
+
+    async def fork(
+        self,
+        run_id: str,
+        new: RunRecord,
+        *,
+        owner: str,
+        lease: float,
+        without: Collection[tuple[str, int]],
+    ) -> Claim:
+        """A new run that begins with the other's done calls, except those named."""
+        ...
+
+    # --- keyed calls --------------------------------------------------------------------------
+
+    async def calls(self, run_id: str) -> Sequence[CallRecord]:
+        """All calls of a run, in the order they were begun; values included."""
+        ...
+
+    async def begin_call(self, claim: Claim, call: CallRecord) -> None:
+        """Keep that a call was begun (again)."""
+        ...
+
+    async def end_call(self, claim: Claim, call: CallRecord) -> None:
+        """Keep how a call ended; done ones stay for good."""
+        ...
+
+    async def forget_calls(self, claim: Claim, calls: Collection[tuple[str, int]]) -> None:
+        """Drop what these calls gave, so that they run again, with a new notebook."""
+        ...
+
+    # --- notebooks ----------------------------------------------------------------------------
+
+    async def entries(self, task_id: str) -> Sequence[EntryRecord]:
+        """An agent's notebook, the oldest line first."""
+        ...
+
+    async def write_entry(self, claim: Claim, entry: EntryRecord) -> None:
+        """Add a line to a notebook; its number must be the next one."""
+        ...
+
+    async def find_session(self, session_id: str) -> CallRecord | None:
+        """The agent call that carries this session, of whatever run (its notebook has a line of
+        kind `session` that names it)."""
+        ...
+
+    async def find_task(self, task_id: str) -> CallRecord | None:
+        """The agent call with this task id."""
+        ...
+
+    # --- resources, hooks, log ----------------------------------------------------------------
+
+    async def keep_resource(self, resource: ResourceRecord) -> None:
+        """Keep a resource's standing (by run and name); needs no claim, so that a reaper can."""
+        ...
+
+    async def resources(self, *, held_only: bool = True) -> Sequence[ResourceRecord]:
+        """What was rented, the oldest first."""
+        ...
+
+    async def begin_hook(self, hook: HookRecord, *, again: bool = False) -> bool:
+        """Mark a hook as running; False when this end's hook has run, or runs, already.
+
+        With `again`, one that failed, or whose process died while it ran, may be begun anew.
+        """
+        ...
+
+    async def end_hook(self, hook: HookRecord) -> None:
+        """Keep how it ended."""
+        ...
+
+    async def hooks(self, run_id: str) -> Sequence[HookRecord]:
+        """All hooks of a run and how they ended."""
+        ...
+
+    async def note(
+        self, run_id: str, at: float, what: str, label: str, detail: dict[str, object]
+    ) -> None:
+        """Add a line to the run's log."""
+        ...
+
+    async def notes(self, run_id: str, *, after: int = 0) -> Sequence[NoteRecord]:
+        """The run's log from there on."""
+        ...
+
+    async def spent_since(self, at: float) -> tuple[int, float]:
+        """Tokens and dollars of all runs' calls since then, for rolling budgets."""
+        ...
+
+    async def close(self) -> None:
+        """Finish writing and let go of the store."""
+        ...
