@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jackline.cli import login_service as services
-from jackline.cli.login_service import Remove, Run, Step, Write, carry_out
+from jackline.cli.system_steps import Remove, Run, Step, Write, carry_out
 from jackline.errors import UsageError
 
 COMMAND = ("/opt/my python/bin/python", "-m", "jackline", "up", "--state", "/x/100%/$HOME & <co>")

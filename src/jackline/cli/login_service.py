@@ -10,17 +10,16 @@ from __future__ import annotations
 
 import os
 import plistlib
-import re
 import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
 from xml.sax.saxutils import escape
 
+from jackline.cli.system_steps import Remove, Run, Step, Write, unit_word
 from jackline.errors import UsageError
 
 UNIT = "jackline.service"
@@ -31,44 +30,6 @@ DESCRIPTION = "Jackline gateway: keeps AI agents working through rate limits and
 _OPEN_FILES = 65_536
 # A faulty configuration (exit code 2) does not get better by starting again.
 _USAGE_EXIT = 2
-_PLAIN_WORD = re.compile(r"[A-Za-z0-9_/.:=@%$+,-]+")
-
-
-@dataclass(frozen=True, slots=True)
-class Write:
-    """Write this file, and the folders above it."""
-
-    path: Path
-    content: bytes
-
-    def __str__(self) -> str:
-        encoding = "utf-16" if self.content.startswith(b"\xff\xfe") else "utf-8"
-        text = self.content.decode(encoding).replace("\r\n", "\n").rstrip("\n")
-        return f"write {self.path}\n" + "\n".join(f"    {line}" for line in text.splitlines())
-
-
-@dataclass(frozen=True, slots=True)
-class Remove:
-    """Remove this file, if it is there."""
-
-    path: Path
-
-    def __str__(self) -> str:
-        return f"remove {self.path}"
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """Run this command; `may_fail` when it only undoes what may not be there."""
-
-    words: tuple[str, ...]
-    may_fail: bool = False
-
-    def __str__(self) -> str:
-        return f"run {shlex.join(self.words)}"
-
-
-Step: TypeAlias = Write | Remove | Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,18 +77,6 @@ def has_systemd() -> bool:
     return Path("/run/systemd/system").is_dir() and shutil.which("systemctl") is not None
 
 
-def carry_out(steps: Sequence[Step], tell: Callable[[str], None], *, dry_run: bool = False) -> None:
-    """Tell each step, then do it; a dry run only tells."""
-    for step in steps:
-        tell(str(step))
-        if dry_run:
-            continue
-        try:
-            _do(step)
-        except OSError as error:
-            raise UsageError(f"this step failed: {step}: {error.strerror}") from error
-
-
 def systemd(command: Sequence[str], config_folder: Path) -> LoginService:
     """A user unit: `systemctl --user` knows it as jackline."""
     path = config_folder / "systemd" / "user" / UNIT
@@ -154,7 +103,7 @@ def unit_text(command: Sequence[str]) -> str:
 Description={DESCRIPTION}
 
 [Service]
-ExecStart={" ".join(_unit_word(word) for word in command)}
+ExecStart={" ".join(unit_word(word) for word in command)}
 WorkingDirectory=%h
 Restart=on-failure
 RestartSec=2
@@ -249,27 +198,3 @@ def task_xml(command: Sequence[str], user: str) -> str:
   </Actions>
 </Task>
 """
-
-
-def _unit_word(word: str) -> str:
-    """One word of ExecStart: systemd unquotes it, and replaces % and $ unless doubled."""
-    doubled = word.replace("\\", "\\\\").replace("%", "%%").replace("$", "$$")
-    if _PLAIN_WORD.fullmatch(doubled):
-        return doubled
-    return '"' + doubled.replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t") + '"'
-
-
-def _do(step: Step) -> None:
-    if isinstance(step, Write):
-        step.path.parent.mkdir(parents=True, exist_ok=True)
-        step.path.write_bytes(step.content)
-    elif isinstance(step, Remove):
-        step.path.unlink(missing_ok=True)
-    else:
-        done = subprocess.run(step.words, capture_output=True, check=False)  # noqa: S603 -- shown
-        if done.returncode and not step.may_fail:
-            said = (done.stderr or done.stdout).decode("utf-8", "replace").strip()
-            raise UsageError(
-                f"{step.words[0]} ended with exit code {done.returncode}: {said or 'no word'}",
-                next=f"see why with: {shlex.join(step.words)}",
-            )

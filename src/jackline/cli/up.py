@@ -12,8 +12,9 @@ import click
 
 from jackline.assembly import StateDir
 from jackline.cli.gateway_flags import as_arguments, configured, gateway_flags
-from jackline.cli.login_service import carry_out, login_service, program
+from jackline.cli.login_service import login_service, program
 from jackline.cli.running_gateway import find_lasting, start_in_background, tell_next
+from jackline.cli.system_steps import carry_out
 
 
 @click.command()
