@@ -84,7 +84,7 @@ def _launchd_moment(at: datetime) -> datetime:
     assert told["ProgramArguments"] == list(COMMAND)
     when = told["StartCalendarInterval"]
     parts = (when["Month"], when["Day"], when["Hour"], when["Minute"])
-    return datetime(at.year, *parts).astimezone()  # noqa: DTZ001 -- the host's zone is meant
+    return datetime(at.year, *parts).astimezone()
 
 
 def test_a_scheduled_task_catches_up_and_runs_on_battery(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
+from jackline.control.face import Asked
 from jackline.errors import JacklineError
-from jackline.gateway.exchange import Exchange
 from jackline.gateway.vendor_words import in_our_words
 
 PREFIX = b"/_jackline/"
@@ -35,15 +35,16 @@ class ControlPaths:
         self._orders = orders
         self._token = token.encode()
 
-    def knows(self, path: bytes, method: bytes) -> bool:
+    def knows(self, exchange: Asked) -> bool:
         """Whether the path is ours to answer."""
-        return path.startswith(PREFIX) or (path in _HERE and method in (b"GET", b"HEAD"))
+        path = exchange.path
+        return path.startswith(PREFIX) or (path in _HERE and exchange.method in (b"GET", b"HEAD"))
 
-    def trusts(self, exchange: Exchange) -> bool:
+    def trusts(self, exchange: Asked) -> bool:
         """Whether the request carries the control token, and so comes from the user's commands."""
         return hmac.compare_digest(exchange.header(TOKEN_HEADER) or b"", self._token)
 
-    def answer(self, exchange: Exchange) -> None:
+    def answer(self, exchange: Asked) -> None:
         """Answer it."""
         path, method = exchange.path, exchange.method
         reading = self._readings.get(path)
@@ -60,7 +61,7 @@ class ControlPaths:
         else:
             self._carry_out(exchange, order)
 
-    def _carry_out(self, exchange: Exchange, order: Order) -> None:
+    def _carry_out(self, exchange: Asked, order: Order) -> None:
         try:
             asked = json.loads(exchange.body or b"{}")
         except ValueError:
@@ -74,12 +75,12 @@ class ControlPaths:
             body = json.dumps({"error": error.to_json()}, ensure_ascii=False).encode()
             exchange.respond(error.http_status, [(b"content-type", b"application/json")], body)
 
-    def _tell(self, exchange: Exchange, told: Json) -> None:
+    def _tell(self, exchange: Asked, told: Json) -> None:
         status = 503 if told.get("ok") is False else 200
         body = json.dumps(told, ensure_ascii=False).encode()
         headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
         exchange.respond(status, headers, body)
 
-    def _refuse(self, exchange: Exchange, status: int, words: str) -> None:
+    def _refuse(self, exchange: Asked, status: int, words: str) -> None:
         no = in_our_words(status, f"Jackline: {words}.")
         exchange.respond(no.status, no.headers, no.body)

@@ -1,6 +1,6 @@
-"""Send each request to where it is answered: the desk, the relay, or the control paths.
+"""Send each request to where it is answered: the desk, the relay, or a face of the service.
 
-Laws: (1) control paths are refused to strangers (Host, Origin, token) before anything is read; (2)
+Laws: (1) faces are kept from strangers (Host, Origin, token) before anything is read; (2)
 while the gateway stops, new calls are told to come back; (3) a path that is not ours is the
 vendor's, and relayed.
 Not here: answering (desk.py, relay.py, control_paths.py).
@@ -9,8 +9,10 @@ Not here: answering (desk.py, relay.py, control_paths.py).
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Protocol
 
+from jackline.control.face import Face
 from jackline.gateway.answer_notes import new_call_id, noted
 from jackline.gateway.control_paths import ControlPaths
 from jackline.gateway.desk import Desk
@@ -22,6 +24,7 @@ from jackline.gateway.vendor_words import No, in_our_words
 from jackline.upstream.port import Upstream
 
 _log = logging.getLogger(__name__)
+_CALLED = (b"/v1/", b"/t/")
 _MESSAGES = b"/v1/messages"
 _COUNT_TOKENS = b"/v1/messages/count_tokens"
 _MODELS = b"/v1/models"
@@ -41,10 +44,14 @@ class Stopping(Protocol):
 class Router:
     """The gateway's front door."""
 
-    def __init__(self, desk: Desk, upstream: Upstream, control: ControlPaths) -> None:
+    def __init__(
+        self, desk: Desk, upstream: Upstream, control: ControlPaths, faces: Sequence[Face] = ()
+    ) -> None:
         self._desk = desk
         self._upstream = upstream
         self._control = control
+        # The control paths come last: other faces may answer a part of theirs.
+        self._faces = (*faces, control)
         self.stopping: Stopping | None = None
 
     def handle(self, exchange: Exchange) -> None:
@@ -58,18 +65,20 @@ class Router:
     def _handle(self, exchange: Exchange) -> None:
         listen = self._desk.settings.listen
         path = exchange.path
-        ours = self._control.knows(path, exchange.method)
-        if listen.token is not None and not (ours and self._control.trusts(exchange)):
+        # No face has paths that models are called by: most requests need not ask each of them.
+        called = path.startswith(_CALLED)
+        face = None if called else next((f for f in self._faces if f.knows(exchange)), None)
+        if listen.token is not None and not (face and self._control.trusts(exchange)):
             reason = token_missing(exchange.headers, listen)
             if reason is not None:
                 _say(exchange, in_our_words(401, reason))
                 return
-        if ours:
+        if face is not None:
             reason = foreign(exchange.headers, listen)
             if reason is not None:
                 _say(exchange, in_our_words(403, reason))
             else:
-                self._control.answer(exchange)
+                face.answer(exchange)
             return
         if self.stopping is not None and self.stopping.draining:
             come_back = [(b"retry-after", b"5")]
