@@ -1,0 +1,107 @@
+"""A window's end is foretold from its pace, and only when it comes before the refill."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jackline.control.forecast import WindowWatch, foretold
+from jackline.lanes.windows_seen import SeenWindow, read_windows
+
+NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
+START = NOON.timestamp()
+RESET = START + 4 * 3600
+
+
+def watched(*points: tuple[float, float], reset: float = RESET) -> WindowWatch:
+    watch = WindowWatch()
+    for minutes, used in points:
+        watch.heard(START + minutes * 60, "max", [SeenWindow("5h", used, reset)])
+    return watch
+
+
+def test_a_steady_pace_tells_the_hour_of_the_wall() -> None:
+    watch = watched((0, 0.40), (10, 0.50), (20, 0.60))
+    now = NOON.replace(minute=20)
+    (told,) = watch.forecasts(now.timestamp())
+    assert told.per_hour == pytest.approx(0.6)
+    assert told.ends_at == pytest.approx(START + 60 * 60)
+    assert foretold([told], 9, now) == (
+        "At this pace the 5-hour window ends at 13:00 UTC; 9 agents would be cut."
+    )
+
+
+def test_a_window_that_refills_first_is_no_danger() -> None:
+    watch = watched((0, 0.40), (20, 0.41))
+    (told,) = watch.forecasts(START + 1200)
+    assert told.ends_at is None
+    assert foretold([told], 9, NOON) == ""
+
+
+def test_nothing_is_foretold_from_one_moment() -> None:
+    watch = watched((0, 0.40), (0.5, 0.60))
+    (told,) = watch.forecasts(START + 60)
+    assert (told.per_hour, told.ends_at) == (0.0, None)
+
+
+def test_a_refilled_window_begins_anew() -> None:
+    watch = watched((0, 0.90), (20, 0.99))
+    watch.heard(START + 1300, "max", [SeenWindow("5h", 0.01, RESET + 18000)])
+    (told,) = watch.forecasts(START + 1400)
+    assert (told.used, told.per_hour) == (0.01, 0.0)
+
+
+def test_a_window_whose_reset_has_passed_is_not_told() -> None:
+    assert watched((0, 0.90)).forecasts(RESET + 1) == []
+
+
+def test_the_pace_follows_a_change_of_work() -> None:
+    points = [(float(m), 0.1 + m * 0.001) for m in range(60)]
+    points += [(60.0 + m, 0.16 + m * 0.01) for m in range(30)]
+    (told,) = watched(*points).forecasts(START + 90 * 60)
+    assert told.per_hour == pytest.approx(0.6, rel=0.1)
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(0, 1e6), st.floats(0, 1.9), st.floats(1, 2e6)), min_size=1, max_size=50
+    )
+)
+def test_whatever_headers_say_a_forecast_lies_ahead_and_before_the_refill(
+    heard: list[tuple[float, float, float]],
+) -> None:
+    watch = WindowWatch()
+    latest = 0.0
+    for at, used, reset in sorted(heard):
+        watch.heard(at, "a", [SeenWindow("5h", used, reset)])
+        latest = at
+    for told in watch.forecasts(latest):
+        assert told.per_hour >= 0
+        if told.ends_at is not None and told.used < 1.0:
+            assert latest <= told.ends_at < told.resets_at
+
+
+def test_headers_are_read_as_the_vendor_writes_them() -> None:
+    prefix = "anthropic-ratelimit-unified-"
+    headers = {
+        f"{prefix}status": "allowed",
+        f"{prefix}5h-utilization": "0.4321",
+        f"{prefix}5h-reset": "1794765600",
+        f"{prefix}7d-utilization": "0.1",
+        f"{prefix}7d-reset": "nonsense",
+        f"{prefix}7d_opus-utilization": "85",
+        f"{prefix}7d_opus-reset": "1794765600",
+    }
+    assert read_windows(headers) == (SeenWindow("5h", 0.4321, 1794765600.0),)
+    assert read_windows({"retry-after": "3"}) == ()
+
+
+@given(st.dictionaries(st.text(max_size=20), st.text(max_size=20)), st.text(max_size=12))
+def test_no_header_makes_the_reader_stumble(others: dict[str, str], value: str) -> None:
+    prefix = "anthropic-ratelimit-unified-"
+    named = {f"{prefix}status": "x", f"{prefix}5h-utilization": value, f"{prefix}5h-reset": value}
+    for window in read_windows({**others, **named}):
+        assert 0 <= window.used <= 2
