@@ -22,6 +22,7 @@ from typing import Self
 
 from jackline import __version__
 from jackline.assembly.addresses import local_url
+from jackline.assembly.faces import make_faces
 from jackline.assembly.remembering import keep_remembering, recall, remember
 from jackline.assembly.state_dir import SALT_BYTES, Running, StateDir
 from jackline.calls import Carrier
@@ -176,7 +177,9 @@ class Service:
             b"/_jackline/pause": self._hand_orders.pause,
             b"/_jackline/resume": self._hand_orders.resume,
         }
-        router = Router(self.desk, self._upstream, ControlPaths(readings, orders, self._token))
+        control = ControlPaths(readings, orders, self._token)
+        self._faces = make_faces(self.status, control.trusts, self._clock)
+        router = Router(self.desk, self._upstream, control, self._faces.shown)
         self._router = router
         self._listener = Listener(settings, self._early.append)
         router.stopping = self._listener
@@ -194,6 +197,8 @@ class Service:
         self._keep(look_after(self.desk, self._clock))
         self._stack.push_async_callback(self._pages.close)
         self._keep(self._pages.watch())
+        for work in self._faces.work:
+            self._keep(work())
         self._keep(keep_remembering(self.carrier, self._clock, self._remember))
         if self._reload is not None:
             watcher = Watcher(

@@ -20,6 +20,7 @@ class Asked(Protocol):
     method: bytes
     path: bytes
     query: bytes
+    headers: list[tuple[bytes, bytes]]
     body: bytes | bytearray
     gone: bool
     on_gone: Callable[[], None] | None
@@ -50,6 +51,10 @@ class Asked(Protocol):
 
     def finish(self) -> None:
         """The body is complete."""
+        ...
+
+    def reset(self) -> None:
+        """Break the connection, so that nobody takes the answer for complete."""
         ...
 
 

@@ -1,0 +1,119 @@
+"""Speak the Model Context Protocol with the official SDK; the only file that knows its types.
+
+Laws: (1) the SDK is imported here alone, and this module only when a model asks; (2) bad arguments
+and failures come back as results with `is_error`, in words that say what to do; (3) a cancelled
+request cancels its tool.
+Not here: the tools (tools/), HTTP (face.py, asgi_face.py).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+
+import mcp_types as types
+from jsonschema_rs import validator_for
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+from jackline import __version__
+from jackline.errors import InternalError, JacklineError
+from jackline.mcp_server.model_tool import ModelTool, Told
+
+INSTRUCTIONS = (
+    "Jackline keeps agents working through rate limits, quota walls and outages. Ask `status`"
+    " before starting much work: it tells which limits stand and when they reset. A result whose"
+    " `terminated_by` is not `completion` is no result: resume it with the id it carries."
+)
+_MOST_FAULTS = 3
+
+_log = logging.getLogger(__name__)
+
+
+class ToolServer:
+    """The protocol around a set of tools."""
+
+    def __init__(self, tools: Sequence[ModelTool]) -> None:
+        self._tools = {tool.name: tool for tool in tools}
+        self._checks = {tool.name: validator_for(tool.input_schema) for tool in tools}
+        self._server = Server(
+            "jackline",
+            version=__version__,
+            instructions=INSTRUCTIONS,
+            on_list_tools=self._list,
+            on_call_tool=self._call,
+        )
+
+    def sessions(self) -> StreamableHTTPSessionManager:
+        """What answers HTTP requests, for one run of the service."""
+        return StreamableHTTPSessionManager(self._server, max_sessions=1000)
+
+    async def _list(
+        self, _context: ServerRequestContext, _params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        return types.ListToolsResult(
+            tools=[
+                types.Tool(
+                    name=tool.name,
+                    description=tool.description,
+                    input_schema=tool.input_schema,
+                    annotations=types.ToolAnnotations(read_only_hint=tool.read_only),
+                )
+                for tool in self._tools.values()
+            ]
+        )
+
+    async def _call(
+        self, context: ServerRequestContext, params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        tool = self._tools.get(params.name)
+        if tool is None:
+            known = ", ".join(self._tools)
+            return _failed(f"There is no tool {params.name!r} here. There are: {known}.")
+        arguments = dict(params.arguments or {})
+        faults = [
+            f"{'.'.join(str(part) for part in fault.instance_path) or 'the input'}: {fault.message}"
+            for fault in self._checks[tool.name].iter_errors(arguments)
+        ]
+        if faults:
+            more = f" (and {len(faults) - _MOST_FAULTS} more)" if len(faults) > _MOST_FAULTS else ""
+            return _failed(f"{'; '.join(faults[:_MOST_FAULTS])}{more}. Nothing was done.")
+        step = 0
+
+        async def progress(words: str) -> None:
+            nonlocal step
+            step += 1
+            await context.session.report_progress(step, None, words)
+
+        try:
+            told = await tool.run(arguments, progress)
+        except JacklineError as error:
+            return _failed(error.message, error.next, error.to_json())
+        except Exception as error:  # noqa: BLE001 -- the border of one tool call: others go on
+            _log.error("a bug in Jackline in the tool %s", tool.name, exc_info=error)
+            bug = InternalError(f"a bug in Jackline: {type(error).__name__}")
+            return _failed(bug.message, "report it with the service's log", bug.to_json())
+        return _result(told)
+
+
+def _result(told: Told) -> types.CallToolResult:
+    return types.CallToolResult(
+        content=[types.TextContent(type="text", text=told.text)],
+        structured_content=told.data,
+        is_error=told.failed,
+    )
+
+
+def _failed(
+    words: str, next_step: str = "", told: dict[str, object] | None = None
+) -> types.CallToolResult:
+    text = words if not next_step else f"{words}\nnext: {next_step}"
+    data = {"error": told or {"message": words, "next": next_step or None}}
+    json.dumps(data)  # whatever an error carries must be plain: found here, not in the client
+    return types.CallToolResult(
+        content=[types.TextContent(type="text", text=text)],
+        structured_content=data,
+        is_error=True,
+    )

@@ -1,0 +1,90 @@
+"""`status` and `why`: what stands in the way now, and what stopped an agent.
+
+Laws: (1) both only read; (2) the words are those of every other face; (3) prompts, answers and
+tool output stay hidden.
+Not here: judging (control/, autopsy/).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import cast
+
+import msgspec
+
+from jackline.autopsy import json_face, reading, report, sources, text_face
+from jackline.autopsy.stores import Stores
+from jackline.clock import Clock
+from jackline.mcp_server.model_tool import JsonObject, ModelTool, Progress, Told
+
+_WIDTH = 100
+_MOST_WAITING = 10
+
+
+def standing_tools(status: Callable[[], Mapping[str, object]], clock: Clock) -> list[ModelTool]:
+    """Both tools; `status` draws the picture of now."""
+    return [_status_tool(status), _why_tool(clock)]
+
+
+def _status_tool(status: Callable[[], Mapping[str, object]]) -> ModelTool:
+    async def run(_arguments: JsonObject, _progress: Progress) -> Told:
+        told = status()
+        lines = [str(told["verdict"])]
+        for lane in cast("list[dict[str, object]]", told["lanes"]):
+            why = f": {lane['why']}" if lane["why"] else ""
+            lines.append(
+                f"{lane['name']} is {lane['state']}, {lane['in_flight']} in flight,"
+                f" {lane['waiting']} waiting{why}"
+            )
+        lines += [str(note) for note in cast("list[str]", told.get("notes") or [])]
+        waiting = cast("list[object]", told.get("waiting") or [])[:_MOST_WAITING]
+        return Told("\n".join(lines), {**told, "waiting": waiting})
+
+    return ModelTool(
+        "status",
+        "Tells in one sentence how model calls get through right now: which limits, quota walls or"
+        " outages stand in the way, until when, and how long the subscription's window will last at"
+        " the present pace. Ask before starting many agents, and after one was cut off.",
+        {"type": "object", "properties": {}, "additionalProperties": False},
+        run,
+        read_only=True,
+    )
+
+
+def _why_tool(clock: Clock) -> ModelTool:
+    async def run(arguments: JsonObject, _progress: Progress) -> Told:
+        target = arguments.get("id")
+        return await asyncio.to_thread(_autopsy, [str(target)] if target else [], clock)
+
+    return ModelTool(
+        "why",
+        "Finds the root cause when a session, workflow or sub-agent of Claude Code or Codex died,"
+        " came back empty or was cut off: what was met, when, how often, what was finished, and how"
+        " to resume. Without an id it looks at the newest session on this machine.",
+        {
+            "type": "object",
+            "properties": {
+                "id": {
+                    "type": "string",
+                    "minLength": 1,
+                    "description": "A session, workflow or sub-agent id (its beginning is enough),"
+                    " or the path of a transcript.",
+                }
+            },
+            "additionalProperties": False,
+        },
+        run,
+        read_only=True,
+    )
+
+
+def _autopsy(targets: list[str], clock: Clock) -> Told:
+    found = sources.find(targets, stores=Stores.of(Path.home(), os.environ))
+    evidence = reading.read(found)
+    told = report.build(evidence, now=clock.now())
+    text = text_face.render(told, width=_WIDTH, paint=text_face.unpainted)
+    document = msgspec.to_builtins(json_face.document(told))
+    return Told(text, cast("JsonObject", document))

@@ -1,0 +1,94 @@
+"""An independent client (the official SDK's) speaks with the service's tools."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+from mcp import ClientSession
+from mcp.client.streamable_http import streamable_http_client
+
+from jackline.assembly import Service, StateDir
+from tests.assembly.world import gateway, run
+
+NOBODY = "http://127.0.0.1:9"
+
+
+def token_of(service: Service) -> str:
+    running = StateDir(service.config.state_dir).running()
+    assert running is not None
+    return running.token
+
+
+@asynccontextmanager
+async def session(service: Service) -> AsyncIterator[ClientSession]:
+    headers = {"x-jackline-control": token_of(service)}
+    async with (
+        httpx2.AsyncClient(headers=headers) as http,
+        streamable_http_client(f"{service.url}/mcp", http_client=http) as streams,
+        ClientSession(streams[0], streams[1]) as client,
+    ):
+        await client.initialize()
+        yield client
+
+
+def text_of(result: Any) -> str:
+    return str(result.content[0].text)
+
+
+def test_a_client_finds_the_tools_and_reads_the_verdict(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with gateway(tmp_path, NOBODY) as service, session(service) as client:
+            tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+            assert {"status", "why"} <= tools.keys()
+            assert all(tool.description for tool in tools.values())
+            told = await client.call_tool("status", {})
+            assert text_of(told).startswith("Nothing is under way.")
+            assert told.structured_content is not None
+            assert told.structured_content["verdict"] == text_of(told).splitlines()[0]
+
+    run(main())
+
+
+def test_bad_arguments_and_unknown_tools_are_told_in_words(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with gateway(tmp_path, NOBODY) as service, session(service) as client:
+            wrong = await client.call_tool("status", {"nonsense": 1})
+            assert wrong.is_error
+            assert "nonsense" in text_of(wrong)
+            missing = await client.call_tool("why", {"id": "00000000-nobody"})
+            assert missing.is_error
+            assert "next: " in text_of(missing)
+            unknown = await client.call_tool("fly", {})
+            assert unknown.is_error
+            assert "status" in text_of(unknown)
+
+    run(main())
+
+
+def test_without_the_control_token_nobody_gets_in(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with gateway(tmp_path, NOBODY) as service, httpx2.AsyncClient() as http:
+            for headers in ({}, {"x-jackline-control": "guess"}):
+                answer = await http.post(f"{service.url}/mcp", json={}, headers=headers)
+                assert answer.status_code == 401
+                assert "jackline mcp" in answer.text
+
+    run(main())
+
+
+def test_fifty_clients_at_once_are_all_served(tmp_path: Path) -> None:
+    async def ask(service: Service) -> str:
+        async with session(service) as client:
+            return text_of(await client.call_tool("status", {}))
+
+    async def main() -> None:
+        async with gateway(tmp_path, NOBODY) as service:
+            told = await asyncio.gather(*(ask(service) for _ in range(50)))
+            assert set(told) == {told[0]}
+
+    run(main())
