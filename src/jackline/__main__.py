@@ -1,5 +1,5 @@
 """Run the command line as `python -m jackline`, for places where the script is not on PATH."""
 
-from jackline.cli.main import main
+from jackline.quick.entry import main
 
 main()

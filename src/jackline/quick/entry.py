@@ -1,0 +1,36 @@
+"""The program's first lines: the quick verbs before anything is loaded, all others by the way.
+
+Laws: (1) a quick verb never loads the command line; (2) every verb is reached through here.
+Not here: what the verbs do.
+"""
+
+from __future__ import annotations
+
+import sys
+
+_QUICK = ("hook", "statusline", "mcp")
+
+
+def main() -> None:
+    """Run `jackline VERB …` and leave the process with its exit code."""
+    arguments = sys.argv[1:]
+    # Help is the command line's to give, for every verb alike.
+    if arguments and arguments[0] in _QUICK and not {"-h", "--help"} & set(arguments):
+        sys.exit(_quick(arguments[0], arguments[1:]))
+    from jackline.cli.main import main as command_line  # noqa: PLC0415 -- loads click
+
+    command_line()
+
+
+def _quick(verb: str, arguments: list[str]) -> int:
+    if verb == "hook":
+        from jackline.quick.hook import hook  # noqa: PLC0415 -- one verb pays for one
+
+        return hook(arguments)
+    if verb == "statusline":
+        from jackline.quick.statusline import statusline  # noqa: PLC0415
+
+        return statusline(arguments)
+    from jackline.quick.mcp_bridge import bridge  # noqa: PLC0415
+
+    return bridge(arguments)

@@ -1,0 +1,112 @@
+"""Find the running service from what it left in its state folder, without loading the house.
+
+Laws: (1) the folder is the one that the whole configuration would name: --state, JACKLINE_STATE, a
+`state` in the files, the system's default; (2) whatever is wrong means: no service is known; (3)
+only reading.
+Not here: whether it answers (asking.py), reading all of a configuration (config/).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+_FILE = "jackline.toml"
+_PROJECT = "pyproject.toml"
+
+
+class Word:
+    """What a service left about itself."""
+
+    __slots__ = ("folder", "host", "port", "token")
+
+    def __init__(self, folder: str, host: str, port: int, token: str) -> None:
+        self.folder = folder
+        self.host = host
+        self.port = port
+        self.token = token
+
+
+def word_of_service(arguments: list[str]) -> Word | None:
+    """The service that these arguments and the environment mean, if one left its word."""
+    folder = state_folder(arguments)
+    try:
+        with open(os.path.join(folder, "gateway.json"), "rb") as file:  # noqa: PTH118, PTH123 -- pathlib costs more than all of this
+            told = json.load(file)
+        host, _, port = told["url"].partition("//")[2].rpartition(":")
+        return Word(folder, host.strip("[]"), int(port), told["token"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def state_folder(arguments: list[str]) -> str:
+    """Where the service keeps its state."""
+    for place, argument in enumerate(arguments):
+        if argument == "--state" and place + 1 < len(arguments):
+            return arguments[place + 1]
+        if argument.startswith("--state="):
+            return argument.partition("=")[2]
+    return os.environ.get("JACKLINE_STATE") or _written_state() or default_state_folder()
+
+
+def default_state_folder() -> str:
+    """The system's folder for state, as platformdirs tells it; a test holds the two together."""
+    home = os.path.expanduser("~")  # noqa: PTH111
+    if sys.platform == "win32":
+        local = os.environ.get("LOCALAPPDATA") or os.path.join(home, "AppData", "Local")  # noqa: PTH118
+        return os.path.join(local, "jackline")  # noqa: PTH118
+    if sys.platform == "darwin":
+        return os.path.join(home, "Library", "Application Support", "jackline")  # noqa: PTH118
+    state = os.environ.get("XDG_STATE_HOME", "").strip()
+    return os.path.join(state or os.path.join(home, ".local", "state"), "jackline")  # noqa: PTH118
+
+
+def _written_state() -> str:
+    """The `state` of the nearest file that has one; most have none, and are not even parsed."""
+    named = os.environ.get("JACKLINE_CONFIG")
+    if named:
+        return _state_in(named)
+    folder = os.getcwd()  # noqa: PTH109
+    while True:
+        for name in (_FILE, _PROJECT):
+            found = _state_in(os.path.join(folder, name))  # noqa: PTH118
+            if found:
+                return found
+        above = os.path.dirname(folder)  # noqa: PTH120
+        if above == folder:
+            return _state_in(os.path.join(_config_folder(), _FILE))  # noqa: PTH118
+        folder = above
+
+
+def _config_folder() -> str:
+    home = os.path.expanduser("~")  # noqa: PTH111
+    if sys.platform in ("win32", "darwin"):
+        return default_state_folder()
+    config = os.environ.get("XDG_CONFIG_HOME", "").strip()
+    return os.path.join(config or os.path.join(home, ".config"), "jackline")  # noqa: PTH118
+
+
+def _state_in(path: str) -> str:
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123
+            text = file.read()
+            owner = os.fstat(file.fileno()).st_uid
+    except OSError:
+        return ""
+    project = path.endswith(_PROJECT)
+    if b"state" not in text or (project and b"jackline" not in text):
+        return ""
+    if os.name != "nt" and owner not in (0, os.getuid()):
+        return ""  # a stranger's file decides nothing, as in config/places.py
+    import tomllib  # noqa: PLC0415 -- only where a state may be written
+
+    try:
+        table = tomllib.loads(text.decode())
+        state = (table["tool"]["jackline"] if project else table)["state"]
+    except (ValueError, KeyError, TypeError):  # no TOML, or nothing of ours in it
+        return ""
+    if not isinstance(state, str) or not state:
+        return ""
+    folder = os.path.dirname(os.path.abspath(path))  # noqa: PTH100, PTH120
+    return os.path.join(folder, os.path.expanduser(state))  # noqa: PTH111, PTH118

@@ -1,0 +1,138 @@
+"""The quick doors open at once, fail open, and know the same service as the whole configuration."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import platformdirs
+import pytest
+
+from jackline.assembly import Running, StateDir
+from jackline.quick.asking import ask
+from jackline.quick.finding import Word, default_state_folder, state_folder, word_of_service
+from jackline.quick.hook import NOTICE
+from jackline.quick.statusline import DOWN
+
+NOBODY = Word("", "127.0.0.1", 9, "t")
+
+
+def jackline(
+    *arguments: str, folder: Path, told: bytes = b"{}"
+) -> subprocess.CompletedProcess[bytes]:
+    environ = {**os.environ, "JACKLINE_STATE": str(folder)}
+    command = [sys.executable, "-m", "jackline", *arguments]
+    return subprocess.run(command, input=told, capture_output=True, env=environ, check=False)
+
+
+def test_the_default_folder_is_the_one_that_platformdirs_tells() -> None:
+    told = platformdirs.user_state_path("jackline", appauthor=False)
+    assert Path(default_state_folder()) == told
+
+
+def test_a_folder_written_in_a_file_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner = tmp_path / "a" / "b"
+    inner.mkdir(parents=True)
+    (tmp_path / "jackline.toml").write_text('state = "kept"\n')
+    monkeypatch.delenv("JACKLINE_STATE", raising=False)
+    monkeypatch.delenv("JACKLINE_CONFIG", raising=False)
+    monkeypatch.chdir(inner)
+    assert Path(state_folder([])) == tmp_path / "kept"
+    (inner / "pyproject.toml").write_text('[tool.jackline]\nstate = "nearer"\n')
+    assert Path(state_folder([])) == inner / "nearer"
+    assert state_folder(["--state", "given"]) == "given"
+    monkeypatch.setenv("JACKLINE_STATE", "set")
+    assert state_folder([]) == "set"
+
+
+@pytest.mark.parametrize("text", ["state = 1", "tool = 1 # jackline state", "state = [", "\xff"])
+def test_a_file_that_makes_no_sense_says_nothing(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("JACKLINE_STATE", raising=False)
+    monkeypatch.setenv("JACKLINE_CONFIG", str(tmp_path / "pyproject.toml"))
+    (tmp_path / "pyproject.toml").write_bytes(text.encode("latin-1"))
+    assert state_folder([]) == default_state_folder()
+
+
+def test_the_word_that_a_gateway_leaves_is_understood(tmp_path: Path) -> None:
+    StateDir(tmp_path).tell_running(Running(1, "http://[::1]:8766", "u", "v", 1.0, "secret"))
+    word = word_of_service(["--state", str(tmp_path)])
+    assert word is not None
+    assert (word.host, word.port, word.token) == ("::1", 8766, "secret")
+    (tmp_path / "gateway.json").write_text("{}")
+    assert word_of_service(["--state", str(tmp_path)]) is None
+
+
+def test_who_never_answers_is_not_waited_for() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        word = Word("", "127.0.0.1", silent.getsockname()[1], "t")
+        assert ask(word, "/", seconds=0.05) is None
+    assert ask(NOBODY, "/", seconds=5) is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "heard"),
+    [
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", b"ok"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok", None),
+        (b"HTTP/1.1 500 No\r\nContent-Length: 2\r\n\r\nok", None),
+        (b"HTTP/1.1 200 OK\r\nContent-Le", None),
+        (b"", None),
+    ],
+)
+def test_only_a_whole_answer_counts(answer: bytes, heard: bytes | None) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            line, _ = server.accept()
+            with line:
+                line.recv(65536)
+                line.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        word = Word("", "127.0.0.1", server.getsockname()[1], "t")
+        assert ask(word, "/x", b"{}", seconds=10) == heard
+        thread.join()
+
+
+def test_a_hook_without_a_service_tells_it_once_and_never_blocks(tmp_path: Path) -> None:
+    first = jackline("hook", folder=tmp_path / "state")
+    assert first.returncode == 0
+    assert "jackline up" in json.loads(first.stdout)["systemMessage"]
+    second = jackline("hook", folder=tmp_path / "state")
+    assert (second.returncode, second.stdout, second.stderr) == (0, b"", b"")
+    assert (tmp_path / "state" / NOTICE).exists()
+
+
+def test_a_status_line_without_a_service_shows_the_way_back(tmp_path: Path) -> None:
+    told = jackline("statusline", folder=tmp_path)
+    assert (told.returncode, told.stdout.decode().strip()) == (0, DOWN)
+
+
+@pytest.mark.parametrize("verb", ["hook", "statusline"])
+def test_a_quick_verb_loads_nothing_but_the_standard_library(verb: str, tmp_path: Path) -> None:
+    told = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "jackline", verb, "--state", str(tmp_path)],
+        input=b"{}",
+        capture_output=True,
+        check=True,
+    )
+    loaded = {line.rpartition(b"|")[2].strip().decode() for line in told.stderr.splitlines()}
+    assert "jackline.quick.asking" in loaded
+    heavy = {"click", "msgspec", "pydantic", "asyncio", "http.client", "pathlib", "subprocess"}
+    # An editable install brings its own finder; what that loads is not ours.
+    own = {name for name in loaded if name.startswith("jackline")}
+    assert all(
+        name.startswith(("jackline.quick", "jackline.__main__")) or name == "jackline"
+        for name in own
+    )
+    assert not heavy - {"pathlib"} & loaded
