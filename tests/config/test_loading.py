@@ -12,10 +12,11 @@ import pytest
 from jackline.config.places import is_strangers
 from jackline.config.strangers import is_loopback
 from jackline.errors import BadConfigError
+from jackline.flows.settings import Budget, RunSettings, WakeSettings
 from jackline.gateway.settings import GatewaySettings, StreamMode
 from jackline.journal.settings import JournalSettings
 from jackline.lanes import KnownLimits
-from jackline.providers.settings import Credential
+from jackline.providers.settings import CostClass, Credential
 from tests.config.places import Machine
 
 
@@ -23,6 +24,7 @@ def test_without_anything_the_defaults_of_the_settings_hold(machine: Machine) ->
     config = machine.load()
     assert config.gateway == GatewaySettings()
     assert config.journal == JournalSettings()
+    assert config.runs == RunSettings()
     assert config.log_level == "info"
     assert config.state_dir == machine.folders.state
     assert config.files == ()
@@ -58,6 +60,7 @@ model_limits."claude-opus-*" = { output_tokens_per_minute = 8000, parallel = 2 }
 model_limits."*" = { parallel = 3 }
 models = { "claude-opus-*" = "team-large", "claude-*" = "team-small" }
 headers = { x-team = "blue", x-key = "env:TEAM" }
+cost_class = "low"
 
 [hold]
 quota = "30m"
@@ -87,6 +90,30 @@ drain = "15s"
 keep = "12h"
 size = "1GB"
 
+[run]
+runner = "claude-code"
+model = "claude-opus-4-8"
+on_quota = "abort"
+at_once = 7
+guard = 5
+grace = "5s"
+
+[resume]
+hours = "22:00-07:00 Europe/Kiev"
+spend = 12.5
+confirm = true
+
+[budget]
+tokens = 1000000
+dollars = 9.5
+agents = 40
+turns = 400
+time = "2h"
+[budget.rolling]
+per = "5h"
+tokens = 5000000
+dollars = 20
+
 [log]
 level = "debug"
 """)
@@ -105,6 +132,7 @@ level = "debug"
     ]
     assert (upstream.credential, upstream.secret) == (Credential.BEARER, "a-key")
     assert (upstream.region, upstream.project) == ("unused", "unused")
+    assert upstream.cost_class is CostClass.LOW
     assert list(upstream.models.items()) == [
         ("claude-opus-*", "team-large"),
         ("claude-*", "team-small"),
@@ -123,6 +151,19 @@ level = "debug"
     assert (*times, limits.drain_seconds) == (12.0, 13.0, 14.0, 15.0)
     assert (config.journal.keep_days, config.journal.keep_bytes) == (0.5, 1024**3)
     assert (config.log_level, config.state_dir) == ("debug", machine.project / "kept")
+    assert config.runs == RunSettings(
+        budgets=(
+            Budget(tokens=1_000_000, dollars=9.5, agents=40, turns=400, seconds=7200.0),
+            Budget(tokens=5_000_000, dollars=20, window=18000.0),
+        ),
+        on_quota="abort",
+        wake=WakeSettings("22:00-07:00 Europe/Kiev", 12.5, confirm=True),
+        runner="claude-code",
+        model="claude-opus-4-8",
+        guard=5,
+        at_once=7,
+        grace=5.0,
+    )
     assert config.files == (path,)
     assert "default" not in {
         origin
@@ -288,3 +329,13 @@ def test_anything_else_is_not_loopback(host: str) -> None:
 def test_importing_the_room_does_not_load_the_validator() -> None:
     code = "import sys, jackline.config; sys.exit('pydantic' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_hours_and_rolling_budgets_that_cannot_be_meant_are_told(machine: Machine) -> None:
+    machine.write('[resume]\nhours = "25:00-07:00"\n[budget.rolling]\nper = "5h"\n')
+    with pytest.raises(BadConfigError) as told:
+        machine.load()
+    hours, rolling = told.value.faults
+    assert "resume.hours" in hours
+    assert "22:00-07:00" in hours
+    assert "tokens or dollars" in rolling

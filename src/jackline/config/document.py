@@ -25,6 +25,9 @@ from pydantic.fields import FieldInfo
 from jackline.config.keys import Key, plain
 from jackline.config.quantities import duration_text, read_duration, read_size
 from jackline.config.references import INSTEAD, is_reference
+from jackline.errors import UsageError
+from jackline.flows.settings import RunSettings
+from jackline.flows.waking import read_hours
 from jackline.gateway.settings import GatewaySettings
 from jackline.journal.settings import JournalSettings
 from jackline.providers.presets import PRESETS
@@ -32,6 +35,7 @@ from jackline.providers.settings import Credential
 
 _DEFAULT = GatewaySettings()
 _JOURNAL = JournalSettings()
+_RUNS = RunSettings()
 _LOG_LEVEL: Literal["info"] = "info"
 # Never seen by whoever reads a document: only what was written is taken from it.
 _NOT_SET: Any = None
@@ -95,6 +99,14 @@ def _headers(headers: Mapping[str, str]) -> Mapping[str, str]:
 
 _WRITTEN_BY_US = ("host", "content-length", "transfer-encoding", "connection")
 _CREDENTIALS = ("authorization", "proxy-authorization", "x-api-key", "api-key", "cookie")
+
+
+def _hours(text: str) -> str:
+    try:
+        read_hours(text)
+    except UsageError as error:
+        raise ValueError(f"{error.message} {error.next}") from error
+    return text
 
 
 def _name(text: str) -> str:
@@ -218,6 +230,11 @@ class UpstreamTable(Table):
         description="Where its vendor tells of incidents (Statuspage), such as"
         " https://status.claude.com; looked at only while something is wrong.",
     )
+    cost_class: Literal["free", "low", "usual", "high"] = Field(
+        default=_DEFAULT.upstream.cost_class.value,
+        description="How dear it is beside the others; of upstreams that serve the same model, the"
+        " cheaper is preferred.",
+    )
     limits: LimitsTable = Field(
         default_factory=LimitsTable, description="Limits of every lane of this upstream."
     )
@@ -318,6 +335,71 @@ class LogTable(Table):
     )
 
 
+class RunTable(Table):
+    """How flows run that say nothing else."""
+
+    runner: Literal["messages", "claude-code", "codex"] = Field(
+        default="messages", description="Who carries agents that name no runner."
+    )
+    model: Text = Field(
+        default=_NOT_SET, description="For agents that name no model; else the runner's own."
+    )
+    on_quota: Literal["park", "abort"] = Field(
+        default=_RUNS.on_quota,
+        description="At a quota wall: wait for its reset with everything kept (park), or fail.",
+    )
+    at_once: Count = Field(
+        default=_RUNS.at_once, description="So many agents at a time; others wait their turn."
+    )
+    guard: Annotated[int, Field(ge=0)] = Field(
+        default=_RUNS.guard,
+        description="So many agents in a row that fail the same way stop the run; 0: never.",
+    )
+    grace: Duration = Field(
+        default=_RUNS.grace, description="How long a stop waits for agents to end their turns."
+    )
+
+
+class ResumeTable(Table):
+    """The brakes on parked runs that wake by themselves."""
+
+    hours: Annotated[str, AfterValidator(_hours)] = Field(
+        default=_NOT_SET,
+        description='Wake only then, such as "22:00-07:00" or "22:00-07:00 Europe/Kiev".',
+    )
+    spend: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        default=_NOT_SET, description="A run that has cost so many dollars waits for a person."
+    )
+    confirm: bool = Field(
+        default=_RUNS.wake.confirm, description="Wake only after a person said yes."
+    )
+
+
+class RollingTable(Table):
+    """What all runs together may use within a span of time; a spent span is waited for."""
+
+    per: Annotated[Duration, _between(60, 366 * 86400)] = Field(
+        default=_NOT_SET, description='The span, such as "5h".'
+    )
+    tokens: Count = Field(default=_NOT_SET, description="Tokens within the span.")
+    dollars: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        default=_NOT_SET, description="Dollars within the span."
+    )
+
+
+class BudgetTable(Table):
+    """What each run may use; the next call is refused, never the last one undone."""
+
+    tokens: Count = Field(default=_NOT_SET, description="Tokens of one run.")
+    dollars: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        default=_NOT_SET, description="Dollars of one run."
+    )
+    agents: Count = Field(default=_NOT_SET, description="Agents of one run.")
+    turns: Count = Field(default=_NOT_SET, description="Model calls of one run.")
+    time: Duration = Field(default=_NOT_SET, description="Time at work of one run.")
+    rolling: RollingTable = Field(default_factory=RollingTable)
+
+
 class Document(Table):
     """The whole of `jackline.toml`, or of `[tool.jackline]` in `pyproject.toml`."""
 
@@ -341,6 +423,9 @@ class Document(Table):
     limits: TakenTable = Field(default_factory=TakenTable)
     journal: JournalTable = Field(default_factory=JournalTable)
     log: LogTable = Field(default_factory=LogTable)
+    run: RunTable = Field(default_factory=RunTable)
+    resume: ResumeTable = Field(default_factory=ResumeTable)
+    budget: BudgetTable = Field(default_factory=BudgetTable)
 
 
 def written(table: Table, under: Key = ()) -> Iterator[tuple[Key, Any]]:

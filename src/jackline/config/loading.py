@@ -28,6 +28,7 @@ from jackline.config.places import (
 )
 from jackline.config.settings import Config, HomeFolders
 from jackline.config.strangers import is_loopback
+from jackline.flows.settings import Budget, RunSettings, WakeSettings
 from jackline.gateway.settings import (
     CapSettings,
     GatewaySettings,
@@ -107,6 +108,7 @@ def _finished(
             keep_days=merged.values["journal", "keep"] / 86400,
             keep_bytes=merged.values["journal", "size"],
         ),
+        runs=_runs(merged),
         log_level=merged.values["log", "level"],
         origins={dotted(key): origin for key, origin in merged.origins.items()},
         files=tuple(file.path for file in files),
@@ -177,6 +179,12 @@ def _check_together(merged: Merged) -> None:
             "listening on another address than loopback lets everyone in who reaches it;"
             ' set listen.token = "file:PATH" too, or listen on 127.0.0.1',
         )
+    rolling = merged.table("budget", "rolling")
+    if rolling and ("per" not in rolling or len(rolling) == 1):
+        merged.fault(
+            ("budget", "rolling", *list(rolling)[:1]),
+            'a rolling budget needs its span and what is counted: per = "5h" and tokens or dollars',
+        )
     upstreams.check(merged, listen["port"])
 
 
@@ -191,3 +199,16 @@ def _gateway(merged: Merged) -> GatewaySettings:
         caps=CapSettings(**merged.table("caps"), tags=merged.table("caps", "tags")),
         limits=LimitSettings(**{_TAKEN[name]: value for name, value in taken.items()}),
     )
+
+
+def _runs(merged: Merged) -> RunSettings:
+    limits = merged.table("budget")
+    limits.pop("rolling", None)
+    rolling = merged.table("budget", "rolling")
+    budgets = []
+    if limits:
+        budgets.append(Budget(seconds=limits.pop("time", None), **limits))
+    if rolling:
+        budgets.append(Budget(window=rolling.pop("per"), **rolling))
+    wake = WakeSettings(**merged.table("resume"))
+    return RunSettings(budgets=tuple(budgets), wake=wake, **merged.table("run"))

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from jackline.config.keys import Key
+from jackline.flows.settings import RunSettings
 from jackline.gateway.settings import GatewaySettings
 from jackline.journal.settings import JournalSettings
 
@@ -48,6 +49,8 @@ class Config:
     files: tuple[Path, ...]
     # Sentences for the log: nothing that stops the work.
     warnings: tuple[str, ...] = ()
+    # How flows run that say nothing else.
+    runs: RunSettings = field(default_factory=RunSettings)
     # Every key with its value as one would write it, None where nothing is set.
     shown: Mapping[Key, object] = field(default_factory=dict, repr=False)
     # Files whose change, coming or going would give another configuration.

@@ -23,7 +23,7 @@ from jackline.config.references import is_reference, resolve
 from jackline.config.strangers import credential_warning, is_loopback
 from jackline.lanes import KnownLimits
 from jackline.providers.presets import ANTHROPIC_HOST, PRESETS, Preset, cloud_url
-from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
+from jackline.providers.settings import CostClass, Credential, UpstreamKind, UpstreamSettings
 
 _CLOUDS = (UpstreamKind.BEDROCK, UpstreamKind.VERTEX)
 _OPENAI = (UpstreamKind.OPENAI_CHAT, UpstreamKind.OPENAI_RESPONSES)
@@ -271,6 +271,7 @@ def _settings(one: _One) -> UpstreamSettings:
         },
         region=one.get("region"),
         project=one.get("project"),
+        cost_class=CostClass(one.get("cost_class")),
         status_page=one.get("status_page"),
         headers=merged.table("upstream", place, "headers"),
     )

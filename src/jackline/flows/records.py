@@ -109,6 +109,7 @@ class EntryRecord:
 
     task_id: str
     number: int
+    """From 1, without a gap."""
     kind: str
     data: bytes
     at: float
