@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from jackline.cli.client_environment import CLIENT_VARIABLES
+from jackline.agents.claude_code.environment import CLIENT_VARIABLES
 from jackline.control.doctor import Finding, Mark, nothing_fails
 from jackline.control.host_findings import (
     GatewaySeen,

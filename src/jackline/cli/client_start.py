@@ -2,7 +2,7 @@
 
 Laws: (1) arguments pass verbatim, the child's exit code is ours; (2) a gateway is started if none
 runs; (3) signals from the terminal are the child's to answer.
-Not here: which variables the child is given (client_environment.py).
+Not here: which variables the child is given (agents/claude_code/environment.py).
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from contextlib import suppress
 
 import click
 
+from jackline.agents.claude_code.environment import client_environment
 from jackline.assembly import Running, StateDir
-from jackline.cli.client_environment import client_environment
+from jackline.assembly.running_gateway import find_lasting, start_in_background
 from jackline.cli.gateway_flags import configured
-from jackline.cli.running_gateway import find_lasting, start_in_background
 from jackline.config import Config
 from jackline.errors import UnreadableError
 

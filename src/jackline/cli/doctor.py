@@ -19,12 +19,12 @@ from pathlib import Path
 import click
 
 from jackline import __version__, event_loop
+from jackline.agents.claude_code.environment import CLIENT_VARIABLES
 from jackline.assembly import StateDir, local_url
 from jackline.assembly.probing import credential_problem, is_port_taken, look_at_state, reach
-from jackline.cli.client_environment import CLIENT_VARIABLES
+from jackline.assembly.running_gateway import find
 from jackline.cli.gateway_flags import configured, gateway_flags
 from jackline.cli.port_holder import port_holder
-from jackline.cli.running_gateway import find
 from jackline.clock import Clock, SystemClock
 from jackline.config import Config
 from jackline.control.doctor import (

@@ -9,8 +9,8 @@ from __future__ import annotations
 import click
 
 from jackline.assembly import StateDir
+from jackline.assembly.running_gateway import find, order, wait_until_gone
 from jackline.cli.gateway_flags import configured, gateway_flags
-from jackline.cli.running_gateway import find, order, wait_until_gone
 from jackline.errors import UnreachableError
 
 

@@ -2,7 +2,7 @@
 
 Laws: (1) the output can be run as it is by the shell it is made for, whatever the values hold;
 (2) nothing is started and nothing is changed.
-Not here: which variables, and why (client_environment.py).
+Not here: which variables, and why (agents/claude_code/environment.py).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from pathlib import Path, PurePath, PureWindowsPath
 
 import click
 
+from jackline.agents.claude_code.environment import CUSTOM_HEADERS, TOKEN_HEADER, client_environment
+from jackline.assembly.running_gateway import find
 from jackline.assembly.state_dir import StateDir
-from jackline.cli.client_environment import CUSTOM_HEADERS, TOKEN_HEADER, client_environment
-from jackline.cli.running_gateway import find
 from jackline.config import Config, load
 from jackline.errors import BadArgumentError
 from jackline.gateway.settings import ListenSettings

@@ -20,10 +20,11 @@ import click
 
 from jackline import event_loop
 from jackline.assembly import CannotListenError, Service, local_url
+from jackline.assembly.running_gateway import hello
 from jackline.cli.log_lines import log_to
+from jackline.cli.next_steps import tell_next
 from jackline.cli.open_files import raise_limit
 from jackline.cli.port_holder import port_holder
-from jackline.cli.running_gateway import hello, tell_next
 from jackline.config import Config
 from jackline.errors import PortTakenError
 from jackline.gateway.settings import ListenSettings

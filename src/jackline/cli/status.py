@@ -13,8 +13,8 @@ from datetime import UTC, datetime, timedelta
 import click
 
 from jackline.assembly import StateDir
+from jackline.assembly.running_gateway import find, not_running, status_of
 from jackline.cli.gateway_flags import configured, gateway_flags
-from jackline.cli.running_gateway import find, not_running, status_of
 from jackline.clock import SystemClock
 from jackline.failures.sentences import duration_in_words, moment_in_words
 

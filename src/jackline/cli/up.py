@@ -11,9 +11,10 @@ from pathlib import Path
 import click
 
 from jackline.assembly import StateDir
+from jackline.assembly.running_gateway import find_lasting, start_in_background
 from jackline.cli.gateway_flags import as_arguments, configured, gateway_flags
 from jackline.cli.login_service import login_service, program
-from jackline.cli.running_gateway import find_lasting, start_in_background, tell_next
+from jackline.cli.next_steps import tell_next
 from jackline.cli.system_steps import carry_out
 
 

@@ -123,8 +123,8 @@ def ls(as_json: bool) -> None:
     Exit codes: 0 listed, 2 the configuration has faults.
     """
     from jackline.assembly import StateDir  # noqa: PLC0415 -- `--help` needs none of it
+    from jackline.assembly.running_gateway import find, status_of  # noqa: PLC0415
     from jackline.cli.gateway_flags import configured  # noqa: PLC0415
-    from jackline.cli.running_gateway import find, status_of  # noqa: PLC0415
     from jackline.cli.upstream_telling import as_document, as_lines  # noqa: PLC0415
 
     config = configured({}, with_secrets=False)
@@ -278,7 +278,7 @@ def _seconds(duration: str | None) -> float | None:
 
 
 def _order(name: str, told: dict[str, object]) -> None:
-    from jackline.cli.running_gateway import order  # noqa: PLC0415 -- `--help` needs none of it
+    from jackline.assembly.running_gateway import order  # noqa: PLC0415 -- `--help` needs none of it
     from jackline.cli.upstream_telling import order_words  # noqa: PLC0415
 
     answer = order(_gateway(), name, told)
@@ -295,8 +295,8 @@ def _order(name: str, told: dict[str, object]) -> None:
 
 def _gateway() -> Running:
     from jackline.assembly import StateDir  # noqa: PLC0415 -- `--help` needs none of it
+    from jackline.assembly.running_gateway import find, not_running  # noqa: PLC0415
     from jackline.cli.gateway_flags import configured  # noqa: PLC0415
-    from jackline.cli.running_gateway import find, not_running  # noqa: PLC0415
 
     config = configured({}, with_secrets=False)
     folder = StateDir(config.state_dir)

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from jackline.clock import SystemClock
 from jackline.failures import Failure, Kind
 from jackline.failures.sentences import explain, moment_in_words
-from jackline.providers.settings import Credential, UpstreamSettings
+from jackline.providers.settings import CostClass, Credential, UpstreamSettings
 
 if TYPE_CHECKING:
     from jackline.cli.upstream_trying import Tried
@@ -44,6 +44,7 @@ def as_document(upstreams: Sequence[UpstreamSettings], lanes: Lanes | None) -> d
                 "models": dict(each.models),
                 "region": each.region,
                 "project": each.project,
+                "cost_class": each.cost_class.value,
                 "lanes": None if lanes is None else _of(each, lanes),
             }
             for each in upstreams
@@ -54,7 +55,9 @@ def as_document(upstreams: Sequence[UpstreamSettings], lanes: Lanes | None) -> d
 def as_lines(upstreams: Sequence[UpstreamSettings], lanes: Lanes | None) -> Iterator[str]:
     """The same for people."""
     for number, each in enumerate(upstreams, 1):
-        yield f"{number}. {each.name}: {each.kind} at {_address(each)}, {credential_words(each)}"
+        cost = "" if each.cost_class is CostClass.USUAL else f", cost {each.cost_class}"
+        whose = credential_words(each)
+        yield f"{number}. {each.name}: {each.kind} at {_address(each)}, {whose}{cost}"
         for pattern, model in each.models.items():
             yield f"     {pattern} → {model}"
         for lane in _of(each, lanes or ()):

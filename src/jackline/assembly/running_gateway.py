@@ -3,7 +3,7 @@
 Laws: (1) a gateway counts as running only when it answers, and is the one that left its word; (2)
 orders carry the token from the state folder, which only this user can read; (3) nothing of a proxy:
 the gateway is on this machine.
-Not here: running it in the foreground (up.py).
+Not here: running it in the foreground (cli/up.py).
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
-import click
-
-from jackline.assembly import Running, StateDir, local_url
+from jackline.assembly.addresses import local_url
+from jackline.assembly.state_dir import Running, StateDir
 from jackline.errors import JacklineError, UnreachableError, UsageError
 from jackline.gateway.settings import ListenSettings
 
@@ -238,9 +237,3 @@ def not_running(state: StateDir) -> JacklineError:
     return UnreachableError(
         f"no gateway runs for {state.folder}", next="start one with: jackline up"
     )
-
-
-def tell_next(url: str) -> None:
-    """Say what can be done with a gateway that runs."""
-    click.echo(f"next:  ANTHROPIC_BASE_URL={url} claude      (or: jackline claude)", err=True)
-    click.echo("       jackline status tells how it stands; jackline down ends it", err=True)
