@@ -25,6 +25,7 @@ from jackline.assembly.addresses import local_url
 from jackline.assembly.faces import make_faces
 from jackline.assembly.remembering import keep_remembering, recall, remember
 from jackline.assembly.state_dir import SALT_BYTES, Running, StateDir
+from jackline.assembly.waking import Waker
 from jackline.calls import Carrier
 from jackline.clock import Clock, SystemClock
 from jackline.config import Config
@@ -199,6 +200,7 @@ class Service:
         self._keep(self._pages.watch())
         for work in self._faces.work:
             self._keep(work())
+        self._keep(Waker(self._state.flows, self._clock).watch())
         self._keep(keep_remembering(self.carrier, self._clock, self._remember))
         if self._reload is not None:
             watcher = Watcher(

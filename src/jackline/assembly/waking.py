@@ -1,0 +1,102 @@
+"""Wake parked runs when their time has come, while the service lives.
+
+Laws: (1) a run that a living process carries is left to it; (2) each is woken by a process of its
+own, since it runs the user's code; (3) one that went back to sleep, or died, is not tried again
+before its pause is over: a broken flow must not be started in a circle; (4) without a store nothing
+is made.
+Not here: whether a run may wake (flows/waking.py), timers of the system (cli/wake_timer.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from jackline.clock import Clock
+from jackline.errors import JacklineError
+from jackline.flows.engine import Engine
+from jackline.flows.local import LocalEngine
+from jackline.flows.records import RunRecord, RunState
+from jackline.flows.settings import decode_settings
+from jackline.flows.waking import may_wake
+
+_log = logging.getLogger("jackline")
+# Often enough that a reset is not missed by long, rarely enough to cost nothing.
+_LOOK_EVERY = 15.0
+_PAUSE = 300.0
+# On Windows alone; elsewhere a session of its own does the same.
+_DETACHED = sum(
+    getattr(subprocess, name, 0) for name in ("DETACHED_PROCESS", "CREATE_NEW_PROCESS_GROUP")
+)
+
+
+class Waker:
+    """Looks after parked runs; `watch` must run for as long as the service does."""
+
+    def __init__(
+        self, store: Path, clock: Clock, start: Callable[[RunRecord], None] | None = None
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._start = start or self._start_process
+        self._not_before: dict[str, float] = {}
+        # Kept until they have ended, so that the system can forget them.
+        self._started: list[subprocess.Popen[bytes]] = []
+
+    async def watch(self) -> None:
+        """Wake what may wake, again and again."""
+        while True:
+            try:
+                await self.look()
+            except JacklineError as error:
+                _log.warning("parked runs cannot be looked after: %s", error.message)
+            await self._clock.sleep(_LOOK_EVERY)
+
+    async def look(self) -> Sequence[str]:
+        """Wake every run whose time has come; their ids."""
+        if not await asyncio.to_thread(self._store.exists):
+            return ()
+        engine = LocalEngine(self._store)
+        try:
+            return await self._wake(engine)
+        finally:
+            await engine.close()
+
+    async def _wake(self, engine: Engine) -> list[str]:
+        now = self._clock.wall()
+        self._started = [process for process in self._started if process.poll() is None]
+        woken = []
+        for run in await engine.runs(states=(RunState.PARKED,)):
+            if not run.source or run.lease_until > now:
+                continue
+            if self._not_before.get(run.run_id, 0.0) > now:
+                continue
+            if may_wake(self._clock.now(), run, decode_settings(run.settings).wake).now:
+                self._not_before[run.run_id] = now + _PAUSE
+                _log.info("waking run %s (%s): its limit has reset", run.run_id, run.flow)
+                self._start(run)
+                woken.append(run.run_id)
+        return woken
+
+    def _start_process(self, run: RunRecord) -> None:
+        log = self._store.with_name("woken-runs.log")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
+        with os.fdopen(os.open(log, flags, 0o600), "ab") as file:
+            process = subprocess.Popen(  # noqa: S603 -- ourselves
+                [
+                    *(sys.executable, "-m", "jackline", "resume", "--woken", run.run_id),
+                    *("--state", str(self._store.parent)),
+                ],
+                cwd=run.cwd if run.cwd and Path(run.cwd).is_dir() else None,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                creationflags=_DETACHED,
+                start_new_session=os.name != "nt",
+            )
+        self._started.append(process)

@@ -1,0 +1,84 @@
+"""The service wakes parked runs when their limit has reset, each once, and no other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from jackline.assembly.waking import Waker
+from jackline.clock import VirtualClock
+from jackline.flows.local import LocalEngine
+from jackline.flows.records import RunRecord, RunState
+from jackline.flows.settings import RunSettings, WakeSettings, encode_settings
+from tests.assembly.world import run
+
+NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
+
+
+async def park(path: Path, clock: VirtualClock, *runs: RunRecord) -> None:
+    engine = LocalEngine(path, wall=clock.wall)
+    for each in runs:
+        claim = await engine.create(each, owner="me", lease=30)
+        await engine.let_go(claim, replace(each, state=RunState.PARKED))
+    await engine.close()
+
+
+def parked(run_id: str, wake_at: float | None, settings: RunSettings | None = None) -> RunRecord:
+    kept = encode_settings(settings or RunSettings())
+    return RunRecord(run_id, "f", "/x/f.py", b"{}", kept, wake_at=wake_at)
+
+
+def test_a_run_is_woken_at_its_reset_and_not_before(tmp_path: Path) -> None:
+    async def main() -> None:
+        clock = VirtualClock(NOON)
+        woken: list[str] = []
+        path = tmp_path / "flows.db"
+        waker = Waker(path, clock, lambda each: woken.append(each.run_id))
+        assert await waker.look() == ()
+        assert not path.exists()
+        await park(path, clock, parked("r1", clock.wall() + 600), parked("r2", None))
+        assert await waker.look() == []
+        await clock.advance(601)
+        assert await waker.look() == ["r1"]
+        # The process that was started for it has not claimed it yet: not a second one.
+        assert await waker.look() == []
+        assert woken == ["r1"]
+
+    run(main())
+
+
+def test_a_run_that_someone_carries_is_left_alone(tmp_path: Path) -> None:
+    async def main() -> None:
+        clock = VirtualClock(NOON)
+        path = tmp_path / "flows.db"
+        await park(path, clock, parked("r1", clock.wall() - 1))
+        engine = LocalEngine(path, wall=clock.wall)
+        await engine.claim("r1", owner="another", lease=30)
+        waker = Waker(path, clock, lambda _each: None)
+        assert await waker.look() == []
+        await clock.advance(31)
+        assert await waker.look() == ["r1"]
+        await engine.close()
+
+    run(main())
+
+
+def test_the_brakes_hold(tmp_path: Path) -> None:
+    async def main() -> None:
+        clock = VirtualClock(NOON)
+        path = tmp_path / "flows.db"
+        night = RunSettings(wake=WakeSettings(hours="22:00-07:00"))
+        asked = RunSettings(wake=WakeSettings(confirm=True))
+        due = clock.wall() - 1
+        await park(path, clock, parked("night", due, night), parked("asked", due, asked))
+        waker = Waker(path, clock, lambda _each: None)
+        assert await waker.look() == []
+        engine = LocalEngine(path, wall=clock.wall)
+        await engine.allow_waking("asked")
+        await engine.close()
+        assert await waker.look() == ["asked"]
+        await clock.advance(10 * 3600)
+        assert "night" in await waker.look()
+
+    run(main())
