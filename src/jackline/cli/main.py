@@ -21,6 +21,8 @@ from jackline.errors import InternalError, JacklineError
 _VERBS = {
     "claude": ("jackline.cli.claude", "Run Claude Code through the gateway."),
     "config": ("jackline.cli.config", "Show, check and locate the configuration."),
+    "connect": ("jackline.cli.connect", "Point a client at the gateway in its own settings."),
+    "disconnect": ("jackline.cli.connect", "Give a client its own settings back."),
     "doctor": ("jackline.cli.doctor", "Check the way to the upstreams, and say what to fix."),
     "down": ("jackline.cli.down", "End the gateway in good order."),
     "drill": ("jackline.cli.drill", "Rehearse storms, walls and outages, bare and with Jackline."),

@@ -1,0 +1,117 @@
+"""The settings of Claude Code: which variables its processes get, and its status line.
+
+Laws: (1) pure: text in, text out; (2) what was written is remembered with what stood there before;
+(3) a settings file that is no JSON object is not touched; (4) order and indentation stay.
+Not here: writing files (changing.py).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypeAlias
+
+from jackline.errors import UnreadableError
+
+Json: TypeAlias = dict[str, object]
+Written: TypeAlias = dict[str, list[object]]
+"""By dotted key: what stood there before (None: nothing), and what was written."""
+
+_INDENT = re.compile(r"\{\s*\n([ \t]+)\"")
+
+
+def settings_file(environ: Mapping[str, str], home: Path, project: Path | None) -> Path:
+    """The user's own file, or the project's personal one, which is not shared with others."""
+    if project is not None:
+        return project / ".claude" / "settings.local.json"
+    folder = environ.get("CLAUDE_CONFIG_DIR")
+    return (Path(folder) if folder else home / ".claude") / "settings.json"
+
+
+def variables_in(text: str | None, path: Path) -> dict[str, str]:
+    """The variables that the settings give to the client already."""
+    found = _parsed(text, path).get("env")
+    return {str(k): str(v) for k, v in found.items()} if isinstance(found, dict) else {}
+
+
+def connected(
+    text: str | None, path: Path, variables: Mapping[str, str], status_line: str
+) -> tuple[str, Written]:
+    """The settings with these variables, and our status line unless there is another one; and
+    what that replaced."""
+    settings = _parsed(text, path)
+    written: Written = {}
+    env = settings.get("env")
+    env = dict(env) if isinstance(env, dict) else {}
+    for name, value in variables.items():
+        if env.get(name) != value:
+            written[f"env.{name}"] = [env.get(name), value]
+            env[name] = value
+    if env:
+        settings["env"] = env
+    if "statusLine" not in settings:
+        line = {"type": "command", "command": status_line}
+        written["statusLine"] = [None, line]
+        settings["statusLine"] = line
+    return _printed(settings, text), written
+
+
+def disconnected(
+    text: str | None, path: Path, written: Mapping[str, list[object]]
+) -> tuple[str | None, list[str]]:
+    """The settings as they were, and the keys that someone has changed since and are left alone.
+
+    None: nothing is left, and there was no file before.
+    """
+    settings = _parsed(text, path)
+    kept = []
+    for key, (before, ours) in written.items():
+        table, _, name = key.rpartition(".")
+        found = settings.get(table) if table else settings
+        if not isinstance(found, dict) or name not in found:
+            continue
+        if found[name] != ours:
+            kept.append(key)
+        elif before is None:
+            del found[name]
+        else:
+            found[name] = before
+    if settings.get("env") == {}:
+        del settings["env"]
+    if text is None or not settings:
+        return None, kept
+    return _printed(settings, text), kept
+
+
+def user_home() -> Path:
+    """Whose settings they are."""
+    return Path(os.path.expanduser("~"))  # noqa: PTH111 -- HOME counts, also where no user is known
+
+
+def _parsed(text: str | None, path: Path) -> Json:
+    if text is None or not text.strip():
+        return {}
+    try:
+        settings = json.loads(text)
+    except ValueError as error:
+        raise _no_settings(path, str(error)) from error
+    if not isinstance(settings, dict):
+        raise _no_settings(path, "it is no JSON object")
+    return settings
+
+
+def _no_settings(path: Path, why: str) -> UnreadableError:
+    return UnreadableError(
+        f"{path} is not the JSON that Claude Code reads ({why}), so it is left as it is",
+        next="mend the file, or connect by variables instead: jackline env",
+    )
+
+
+def _printed(settings: Json, text: str | None) -> str:
+    found = _INDENT.match(text or "")
+    indent: str | int = found[1] if found else 2
+    end = "" if text and not text.endswith("\n") else "\n"
+    return json.dumps(settings, indent=indent, ensure_ascii=False) + end

@@ -1,0 +1,127 @@
+"""A client's settings gain what waiting needs, lose nothing, and can be had back as they were."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jackline.clients import claude_code, codex
+from jackline.clients.changing import BACKUP, Change, text_of
+from jackline.clients.records import ConnectionRecords
+from jackline.errors import UnreadableError, UsageError
+
+PATH = Path("settings")
+URL = "http://127.0.0.1:8766"
+VARIABLES = {"ANTHROPIC_BASE_URL": URL, "API_TIMEOUT_MS": "86400000"}
+
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
+    max_leaves=8,
+)
+settings = st.dictionaries(st.text(max_size=8), plain, max_size=5).flatmap(
+    lambda given: st.dictionaries(
+        st.sampled_from(["ANTHROPIC_BASE_URL", "API_TIMEOUT_MS", "MINE"]), st.text(max_size=8)
+    ).map(lambda env: {**given, "env": env} if env else given)
+)
+
+
+@given(settings, st.sampled_from([None, 2, 4, "\t"]))
+def test_connecting_and_disconnecting_gives_back_the_same_settings(
+    given: dict[str, Any], indent: int | str | None
+) -> None:
+    text = json.dumps(given, indent=indent)
+    after, written = claude_code.connected(text, PATH, VARIABLES, "jackline statusline")
+    told = json.loads(after)
+    assert {**told["env"], **VARIABLES} == told["env"]
+    for name, value in given.items():
+        if name != "env":
+            assert told[name] == value
+    back, kept = claude_code.disconnected(after, PATH, written)
+    assert kept == []
+    assert json.loads(back or "{}") == given
+
+
+def test_connecting_twice_still_knows_what_was_there_first(tmp_path: Path) -> None:
+    text = '{"env": {"ANTHROPIC_BASE_URL": "https://mine.example"}}'
+    records = ConnectionRecords(tmp_path)
+    once, written = claude_code.connected(text, PATH, VARIABLES, "x")
+    records.keep(PATH, written)
+    other = {**VARIABLES, "ANTHROPIC_BASE_URL": "http://127.0.0.1:9000"}
+    twice, written = claude_code.connected(once, PATH, other, "x")
+    records.keep(PATH, written)
+    back, _ = claude_code.disconnected(twice, PATH, records.of(PATH))
+    assert json.loads(back or "") == json.loads(text)
+    records.forget(PATH)
+    assert records.of(PATH) == {}
+
+
+def test_what_someone_changed_since_is_left_alone_and_told() -> None:
+    after, written = claude_code.connected("{}", PATH, VARIABLES, "x")
+    changed = after.replace("86400000", "5")
+    back, kept = claude_code.disconnected(changed, PATH, written)
+    assert kept == ["env.API_TIMEOUT_MS"]
+    assert json.loads(back or "") == {"env": {"API_TIMEOUT_MS": "5"}}
+
+
+def test_a_status_line_of_the_users_own_stays() -> None:
+    after, _ = claude_code.connected('{"statusLine": {"a": 1}}', PATH, VARIABLES, "x")
+    assert json.loads(after)["statusLine"] == {"a": 1}
+
+
+@pytest.mark.parametrize("text", ["[1]", "{", "// note\n{}"])
+def test_what_is_no_settings_file_is_not_touched(text: str) -> None:
+    with pytest.raises(UnreadableError, match="left as it is"):
+        claude_code.connected(text, PATH, VARIABLES, "x")
+
+
+CODEX = [
+    "",
+    'model = "gpt-5"\n',
+    '# mine\nmodel_provider = "mine" # why\nmodel = "x"\n\n[model_providers.mine]\nname = "m"\n',
+    '[profiles.a]\nmodel_provider = "mine"\n',
+    "[model_providers]\n[model_providers.other]\nname = 'o'\n",
+]
+
+
+@pytest.mark.parametrize("text", CODEX)
+@pytest.mark.parametrize("env_key", [None, "OPENAI_API_KEY"])
+def test_codex_gets_one_more_provider_and_its_file_back(text: str, env_key: str | None) -> None:
+    after = codex.connected(text, PATH, URL, env_key=env_key)
+    told = tomllib.loads(after)
+    assert told["model_provider"] == "jackline"
+    provider = told["model_providers"]["jackline"]
+    assert provider["base_url"] == f"{URL}/v1"
+    assert provider.get("env_key") == env_key
+    assert codex.connected(after, PATH, URL, env_key=env_key) == after
+    assert (codex.disconnected(after, PATH) or "") == text
+
+
+def test_codex_files_that_cannot_be_changed_safely_are_refused() -> None:
+    with pytest.raises(UsageError, match="touching"):
+        codex.connected('model_providers = { mine = { name = "m" } }\n', PATH, URL, env_key=None)
+    with pytest.raises(UsageError, match="of its own"):
+        codex.connected('[model_providers.jackline]\nname = "n"\n', PATH, URL, env_key=None)
+    with pytest.raises(UnreadableError):
+        codex.connected("a = [", PATH, URL, env_key=None)
+
+
+def test_a_change_keeps_the_first_backup_the_mode_and_a_link(tmp_path: Path) -> None:
+    real = tmp_path / "real.json"
+    real.write_text("one")
+    real.chmod(0o640)
+    link = tmp_path / "link.json"
+    link.symlink_to(real)
+    assert Change(link, "one", "two").make() == real.with_name("real.json" + BACKUP)
+    Change(link, "two", "three").make()
+    assert link.is_symlink()
+    assert (real.read_text(), real.stat().st_mode & 0o777) == ("three", 0o640)
+    assert real.with_name("real.json" + BACKUP).read_text() == "one"
+    Change(link, "three", None).make()
+    assert text_of(real) is None
