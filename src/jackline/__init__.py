@@ -11,37 +11,53 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from jackline.errors import (
-        FlowError,
-        GaveUpError,
-        InternalError,
-        JacklineError,
-        RefusedError,
-        UpstreamError,
-        UsageError,
-    )
+    from jackline.agents.outcome import Outcome
+    from jackline.batches.door import batch
+    from jackline.errors import FlowError, JacklineError, UsageError
+    from jackline.flows.authoring import agent, phase, step
+    from jackline.flows.context import ctx
+    from jackline.flows.definition import flow
+    from jackline.flows.doors import resume, run
+    from jackline.flows.parallel import Batch, parallel
+    from jackline.flows.settings import Budget
 
 __version__ = "0.1.0"
 
 _ROOMS = {
+    "Batch": "jackline.flows.parallel",
+    "Budget": "jackline.flows.settings",
     "FlowError": "jackline.errors",
-    "GaveUpError": "jackline.errors",
-    "InternalError": "jackline.errors",
     "JacklineError": "jackline.errors",
-    "RefusedError": "jackline.errors",
-    "UpstreamError": "jackline.errors",
+    "Outcome": "jackline.agents.outcome",
     "UsageError": "jackline.errors",
+    "agent": "jackline.flows.authoring",
+    "batch": "jackline.batches.door",
+    "ctx": "jackline.flows.context",
+    "flow": "jackline.flows.definition",
+    "parallel": "jackline.flows.parallel",
+    "phase": "jackline.flows.authoring",
+    "resume": "jackline.flows.doors",
+    "run": "jackline.flows.doors",
+    "step": "jackline.flows.authoring",
 }
 
 __all__ = [
+    "Batch",
+    "Budget",
     "FlowError",
-    "GaveUpError",
-    "InternalError",
     "JacklineError",
-    "RefusedError",
-    "UpstreamError",
+    "Outcome",
     "UsageError",
     "__version__",
+    "agent",
+    "batch",
+    "ctx",
+    "flow",
+    "parallel",
+    "phase",
+    "resume",
+    "run",
+    "step",
 ]
 
 

@@ -28,6 +28,8 @@ class CallEnded(NamedTuple):
     `outcome` is answered, shortened (closed after a finished tool call), refused (the vendor's
     error was passed on), broken (the connection was cut on purpose), come_back (told to ask again)
     or left (the client went away). Times are seconds since the epoch, or durations in seconds.
+    What the attempts cost that broke is told apart from the answer's tokens: their input of every
+    kind, and their output as far as it was told.
     """
 
     at: float
@@ -49,6 +51,8 @@ class CallEnded(NamedTuple):
     output_tokens: int
     cache_read_tokens: int
     cache_write_tokens: int
+    wasted_input_tokens: int = 0
+    wasted_output_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

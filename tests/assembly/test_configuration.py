@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from jackline.assembly import Service
 from jackline.clock import SystemClock
 from jackline.config import Config, HomeFolders, load
@@ -157,6 +159,34 @@ def test_a_wall_at_the_old_upstream_is_none_at_the_new_one(tmp_path: Path) -> No
 
     with SimulatedProvider() as simulated:
         run(main(simulated))
+
+
+def test_an_upstream_that_cannot_be_made_changes_nothing_and_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with provider(answered()) as (_, url):
+            good = file_for(url)
+            async with living_by_a_file(tmp_path, good) as written:
+                before = written.service.config
+                # What the file says is in order; only the way there is not.
+                monkeypatch.setenv("HTTPS_PROXY", "http://[nonsense")
+                far = '[[upstream]]\nname = "far"\nurl = "https://far.example"\n'
+                written.write(f'{good}{far}[hold]\nquota = "1m"\n')
+                await written.noted("the old configuration stays")
+                assert "proxy" in written.notes[0]
+                assert written.service.config is before
+                assert written.service.desk.settings is before.gateway
+                assert (await ask(written.service.url, request(body=question()))).status == 200
+                monkeypatch.delenv("HTTPS_PROXY")
+                written.write(f'{good}{far}[hold]\nquota = "2m"\n')
+                await written.noted("configuration read")
+                assert [each.name for each in written.service.desk.settings.upstreams] == [
+                    "anthropic",
+                    "far",
+                ]
+
+    run(main())
 
 
 def test_a_changed_port_is_told_to_need_a_restart(tmp_path: Path) -> None:

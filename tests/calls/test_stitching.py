@@ -463,6 +463,7 @@ def test_usage_of_attempts_that_came_to_nothing_is_counted_apart() -> None:
         stitch.attempt_began()
         stitch.feed(ANSWERS["text"].events[0])
         assert stitch.broke() == AskAgain()
+    assert (stitch.wasted_usage.input, stitch.wasted_usage.output) == (22, 2), "before the next"
     stitch.attempt_began()
     stitch.feed(OTHER.stream)
     assert (stitch.wasted_usage.input, stitch.wasted_usage.output) == (22, 2)

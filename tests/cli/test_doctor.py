@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +148,76 @@ def test_the_clients_own_settings_go_over_the_shell(place: Place) -> None:
     finding = told(place.jackline("doctor", "--json"))["client"]
     assert finding["mark"] == "warn"
     assert "settings.json" in finding["says"]
+
+
+def test_a_status_page_is_read_and_its_incidents_told(place: Place) -> None:
+    pages = {
+        "well": {"page": {"name": "Well"}, "incidents": []},
+        "ill": {
+            "page": {"name": "Ill"},
+            "incidents": [
+                {
+                    "name": "Elevated errors on Opus",
+                    "status": "investigating",
+                    "started_at": "2026-11-15T12:45:00Z",
+                    "incident_updates": [{"body": "We are looking into elevated errors."}],
+                }
+            ],
+        },
+        "lost": None,
+    }
+    with serving_pages(pages) as url:
+        file = place.folder / "jackline.toml"
+        file.write_text(
+            "".join(
+                f'[[upstream]]\nname = "{name}"\nurl = "{place.upstream}"\n'
+                f'status_page = "{url}/{name}"\n'
+                for name in pages
+            )
+        )
+        place.more["JACKLINE_UPSTREAM"] = ""
+        found = told(place.jackline("doctor", "--json", "--config", file))
+    well, ill, lost = (found[f"status page {name}"] for name in pages)
+    assert (well["mark"], ill["mark"], lost["mark"]) == ("ok", "warn", "warn")
+    assert "no incident" in well["says"]
+    assert "Ill reports: Elevated errors on Opus, since" in ill["says"]
+    assert ill["fix"]
+    assert "status_page" in lost["fix"]
+
+
+@contextmanager
+def serving_pages(pages: Mapping[str, object]) -> Iterator[str]:
+    """A server of status pages, at `/NAME` each; one that is None is not there."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            page = pages.get(self.path.split("/")[1])
+            body = json.dumps(page).encode()
+            self.send_response(200 if page is not None else 404)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Tests need no log."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+def test_the_plugin_is_told_as_it_stands_in_the_clients_settings(place: Place) -> None:
+    folder = place.folder / "claude"
+    folder.mkdir()
+    place.more["CLAUDE_CONFIG_DIR"] = str(folder)
+    absent = told(place.jackline("doctor", "--json"))["plugin"]
+    assert (absent["mark"], "plugin install" in absent["fix"]) == ("ok", True)
+    for on, mark in ((True, "ok"), (False, "warn")):
+        enabled = {"enabledPlugins": {"jackline@jackline": on, "other@market": True}}
+        (folder / "settings.json").write_text(json.dumps(enabled))
+        found = told(place.jackline("doctor", "--json"))["plugin"]
+        assert (found["mark"], "jackline@jackline" in found["says"]) == (mark, True)
 
 
 # --- judgements --------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Calls and results that do not belong together are seen, in both dialects."""
+"""Calls and results that do not belong together are seen, in all dialects."""
 
 from __future__ import annotations
 
@@ -42,7 +42,24 @@ def chat(turns: list[Turn], answers: list[Turn]) -> dict[str, Any]:
     return {"messages": messages}
 
 
-DIALECTS = pytest.mark.parametrize("dialect", [anthropic, chat])
+def responses(turns: list[Turn], answers: list[Turn]) -> dict[str, Any]:
+    items: list[dict[str, Any]] = [{"type": "message", "role": "user", "content": "go"}]
+    for calls, results in zip(turns, answers, strict=True):
+        items.append({"type": "message", "role": "assistant", "content": "I look."})
+        items += [
+            {
+                "type": "function_call",
+                "call_id": i,
+                "name": "exec_command",
+                "arguments": json.dumps({"cmd": f"echo {w}"}),
+            }
+            for i, w in calls
+        ]
+        items += [{"type": "function_call_output", "call_id": i, "output": w} for i, w in results]
+    return {"input": items}
+
+
+DIALECTS = pytest.mark.parametrize("dialect", [anthropic, chat, responses])
 BOTH = [("a", "left"), ("b", "right")]
 
 

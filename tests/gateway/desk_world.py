@@ -204,12 +204,25 @@ class World:
         self.desk.take(client.exchange, TARGET.encode(), tag)
         return client
 
-    def send_foreign(self, target: str, dialect: Dialect, *, stream: bool = True) -> ClientOnPaper:
+    def send_foreign(
+        self,
+        target: str,
+        dialect: Dialect,
+        *,
+        stream: bool = True,
+        user_agent: str = "OpenAI/Python",
+        headers: Mapping[str, str] | None = None,
+    ) -> ClientOnPaper:
         """A client of one of OpenAI's dialects asks."""
         client = ClientOnPaper(self.clock)
-        raw = (
-            f"POST {target} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer sk-ant-one\r\n\r\n"
-        )
+        given = {
+            "Host": "127.0.0.1",
+            "Authorization": "Bearer sk-ant-one",
+            "User-Agent": user_agent,
+            **(headers or {}),
+        }
+        lines = "".join(f"{name}: {value}\r\n" for name, value in given.items())
+        raw = f"POST {target} HTTP/1.1\r\n{lines}\r\n"
         body = json.dumps({"model": "gpt-5.5", "input": "hi", "stream": stream}).encode()
         client.exchange = Exchange(client, read_head(raw.encode()), body)
         self.desk.take_foreign(client.exchange, target.encode(), None, dialect)

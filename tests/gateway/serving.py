@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from jackline.event_loop import loop_factory
+from jackline.gateway.connection import Connection
 from jackline.gateway.exchange import Exchange
 from jackline.gateway.listening import Listener
 from jackline.gateway.settings import GatewaySettings, LimitSettings, ListenSettings
@@ -46,6 +47,16 @@ async def listening(
         yield listener
     finally:
         await listener.close(0.0)
+
+
+def receive(connection: Connection, data: bytes) -> None:
+    """Give a connection bytes as a transport does: into its buffers, until all are taken."""
+    while data:
+        room = connection.get_buffer(-1)
+        size = min(len(room), len(data))
+        room[:size] = data[:size]
+        connection.buffer_updated(size)
+        data = data[size:]
 
 
 class Client:

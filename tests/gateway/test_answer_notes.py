@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.gateway.answer_notes import note_lines, noted, request_id
+from jackline.gateway.answer_notes import new_call_id, note_lines, noted, request_id
 
 
 @given(st.text(max_size=40), st.booleans())
@@ -25,3 +25,10 @@ def test_the_lines_say_what_the_headers_say(attempts: int, waited: float, named:
     assert request_id(headers) == ("req_1" if named else "jl_1")
     ours = headers[len(given_headers) :]
     assert lines == b"".join(b"%b: %b\r\n" % pair for pair in ours)
+
+
+def test_no_two_calls_have_the_same_name() -> None:
+    names = [new_call_id() for _ in range(1000)]
+    assert len(set(names)) == len(names)
+    # All of one process are alike in their first part: another one's differ from them there.
+    assert len({name[:11] for name in names}) == 1

@@ -12,7 +12,7 @@ from jackline.gateway.choosing import Chooser, HandOrder
 from jackline.gateway.hand_orders import HandOrders
 from jackline.gateway.identity import Client, Identity
 from jackline.gateway.settings import GatewaySettings
-from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
+from jackline.providers.settings import CostClass, Credential, UpstreamKind, UpstreamSettings
 from jackline.testing import Step
 from tests.gateway.desk_world import MODEL, THROTTLED, World, play, wall
 
@@ -84,6 +84,35 @@ def test_a_clouds_own_name_of_the_same_model_is_the_same_model() -> None:
     chooser = Chooser()
     chooser.use([FIRST, bedrock])
     assert ladder(chooser)[1] == ("aws", f"us.anthropic.{MODEL}-v1:0", False)
+
+
+def test_of_places_with_the_same_model_the_cheaper_comes_first_and_quality_before_cost() -> None:
+    chooser = Chooser()
+    dear = replace(FIRST, cost_class=CostClass.HIGH)
+    free = replace(GPT, cost_class=CostClass.FREE)
+    chooser.use([dear, free, CHEAPER, SECOND])
+    assert [name for name, _, _ in ladder(chooser)] == ["second", "first", "gpt", "cheaper"]
+
+
+def test_clients_of_openai_go_to_upstreams_of_their_dialect_by_the_same_rules() -> None:
+    chooser = Chooser()
+    router = replace(GPT, name="router", models={"gpt-*": "openai/gpt-5.5"})
+    local = replace(GPT, name="local", models={"gpt-*": "qwen3-coder"})
+    cheap = replace(GPT, name="cheap", cost_class=CostClass.LOW)
+    chooser.use(
+        [FIRST, local, GPT, router, cheap, replace(GPT, kind=UpstreamKind.OPENAI_RESPONSES)]
+    )
+    found = chooser.ladder("gpt-5.5", ME, 0.0, "openai-chat")
+    assert [(u.name, name, degrades) for u, name, degrades in found] == [
+        ("cheap", "gpt-5.5", False),
+        ("gpt", "gpt-5.5", False),
+        ("router", "openai/gpt-5.5", False),
+        ("local", "qwen3-coder", True),
+    ]
+    chooser.orders = (HandOrder("router", session="s1"),)
+    assert chooser.ladder("gpt-5.5", ME, 0.0, "openai-chat")[0].upstream.name == "router"
+    chooser.use([FIRST])
+    assert chooser.ladder("gpt-5.5", ME, 0.0, "openai-chat") == ()
 
 
 @pytest.mark.parametrize("mark", ["claude-opus-*", "tag:careful", "agent:review-*"])
@@ -183,6 +212,26 @@ def test_an_order_moves_calls_that_wait_already_and_survives_a_restart() -> None
 
     play({"first": [THROTTLED]}, scene, settings(FIRST, GPT, never=("claude-nothing",)))
     assert json.loads(kept[0])[0]["upstream"] == "gpt"
+
+
+def test_an_order_counts_in_the_middle_of_a_turn_too() -> None:
+    async def scene(world: World) -> None:
+        orders = HandOrders(world.desk, lambda _: None)
+        orders.use({"upstream": "second"})
+        first = world.ask()
+        await world.until_over(first)
+        orders.use({"upstream": "first"})
+        result = [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "done"}]
+        body = {"model": MODEL, "messages": [{"role": "user", "content": result}], "stream": True}
+        headers = {"x-api-key": "sk-ant-one", "X-Claude-Code-Session-Id": "s1"}
+        then = world.send(json.dumps(body).encode(), headers)
+        await world.until_over(then)
+        assert [c.headers["x-jackline-lane"] for c in (first, then)] == [
+            f"second/{MODEL}",
+            f"first/{MODEL}",
+        ]
+
+    play({}, scene, settings(FIRST, SECOND))
 
 
 def test_orders_that_make_no_sense_change_nothing() -> None:

@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 
 from jackline.gateway.exchange import Exchange
 from jackline.gateway.settings import LimitSettings
-from tests.gateway.serving import HOST, client_of, listening, read_answer, run, until
+from tests.gateway.serving import (
+    HOST,
+    client_of,
+    listening,
+    read_answer,
+    receive,
+    run,
+    until,
+)
 
 Seen = tuple[bytes, bytes, tuple[tuple[bytes, bytes], ...], bytes]
 
@@ -20,6 +28,7 @@ VALUE = st.text("abc ,;=/\u00e9", max_size=12).map(lambda text: text.strip().enc
 HEADERS = st.lists(st.tuples(TOKEN, VALUE), max_size=4)
 BODY = st.binary(max_size=300)
 CUTS = st.lists(st.integers(0, 5000), max_size=20)
+SMALL = LimitSettings(header_bytes=2000, body_bytes=2000)
 
 
 @st.composite
@@ -45,7 +54,9 @@ def requests(draw: st.DrawFn) -> tuple[bytes, Seen]:
     return wire, (method, target, tuple(headers), body)
 
 
-async def served(wire: bytes, cuts: list[int]) -> tuple[list[Seen], list[int]]:
+async def served(
+    wire: bytes, cuts: list[int], limits: LimitSettings = SMALL
+) -> tuple[list[Seen], list[int]]:
     """What the owner saw, and the statuses that the client got, for one way to cut the bytes.
 
     The pieces are given to the connection itself, since a socket may join them again; the answers
@@ -61,14 +72,13 @@ async def served(wire: bytes, cuts: list[int]) -> tuple[list[Seen], list[int]]:
         )
         exchange.respond(200, (), b"ok")
 
-    limits = LimitSettings(header_bytes=2000, body_bytes=2000)
     async with listening(handle, limits) as listener, client_of(listener) as client:
         await until(lambda: listener.connections == 1)
         (connection,) = listener._open
         edges = [0, *sorted(cut % (len(wire) + 1) for cut in cuts), len(wire)]
         for start, stop in pairwise(edges):
             if start < stop:
-                connection.data_received(wire[start:stop])
+                receive(connection, wire[start:stop])
         client.writer.write_eof()
         statuses: list[int] = []
         while not client.reader.at_eof():
@@ -105,6 +115,30 @@ def test_valid_requests_are_seen_alike_byte_by_byte(asked: list[tuple[bytes, See
     wire = b"".join(bytes_sent for bytes_sent, _ in asked)
     expected = [seen for _, seen in asked]
     assert run(served(wire, list(range(len(wire))))) == (expected, [200] * len(asked))
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.tuples(st.integers(0, 12_000), st.integers(0, 700_000)), min_size=1, max_size=3),
+    st.lists(st.integers(0, 2_000_000), max_size=6),
+)
+@example([(0, 262_000), (9_000, 16_300), (0, 3)], [])
+def test_large_requests_are_seen_alike_however_they_are_cut(
+    sizes: list[tuple[int, int]], cuts: list[int]
+) -> None:
+    wire, expected = b"", []
+    for number, (long_header, length) in enumerate(sizes):
+        # No two stretches of a body are alike: one that is put in a wrong place is seen.
+        body = b"".join(b"%d.%d " % (number, at) for at in range(length // 8 + 1))[:length]
+        headers = [
+            (b"Host", b"localhost"),
+            (b"X-Long", b"x" * long_header),
+            (b"Content-Length", b"%d" % len(body)),
+        ]
+        lines = b"".join(name + b": " + value + b"\r\n" for name, value in headers)
+        wire += b"POST / HTTP/1.1\r\n" + lines + b"\r\n" + body
+        expected.append((b"POST", b"/", tuple(headers), body))
+    assert run(served(wire, cuts, LimitSettings())) == (expected, [200] * len(sizes))
 
 
 PIECES = st.sampled_from(

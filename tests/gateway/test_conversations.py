@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import random
 
 import pytest
 
 from jackline.dialects.anthropic_turns import in_the_middle_of_a_turn
+from jackline.events import LaneChanged
+from jackline.lanes.states import State
 from jackline.testing import Step
 from tests.gateway.desk_world import CLAUDE_CODE, MODEL, ClientOnPaper, World, play
 from tests.gateway.test_choosing import BROKEN, FIRST, GPT, SECOND, settings
@@ -19,9 +23,10 @@ HEADERS = {
 }
 
 
-def say(world: World, content: object) -> ClientOnPaper:
+def say(world: World, content: object, agent: str = "") -> ClientOnPaper:
     body = {"model": MODEL, "messages": [{"role": "user", "content": content}], "stream": True}
-    return world.send(json.dumps(body).encode(), HEADERS)
+    named = {"x-claude-code-agent-id": agent} if agent else {}
+    return world.send(json.dumps(body).encode(), {**HEADERS, **named})
 
 
 @pytest.mark.parametrize(
@@ -72,3 +77,61 @@ def test_one_whose_cache_is_cold_goes_home_even_in_a_turn() -> None:
         assert later.headers["x-jackline-lane"] == f"first/{MODEL}"
 
     play({"first": [*[BROKEN] * 5, Step()]}, scene, settings(FIRST, SECOND))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_while_home_recovers_no_conversation_changes_its_place_in_the_middle_of_a_turn(
+    seed: int,
+) -> None:
+    """Twelve agents, five calls to a turn; home is back after a while, and slow to take up work."""
+    turns: list[list[str]] = []
+    draw = random.Random(seed)  # noqa: S311 -- seeded, so that tests repeat
+
+    async def agent(world: World, name: str) -> None:
+        for _ in range(6):
+            places = []
+            for content in ("begin", *[TOOL_RESULT] * 4):
+                client = say(world, content, agent=name)
+                while not client.over:
+                    await world.clock.sleep(0.25)
+                ended = next(each for each in reversed(world.ended) if each.agent == name)
+                places.append(ended.lane.partition("/")[0])
+                await world.clock.sleep(10 * draw.random())
+            turns.append(places)
+
+    async def scene(world: World) -> None:
+        agents = [asyncio.create_task(agent(world, f"a{n}")) for n in range(12)]
+        while not all(each.done() for each in agents):
+            await world.clock.advance(0.25)
+        await asyncio.gather(*agents)
+
+    slow = Step(after=3.0)
+    world = play(
+        {"first": [*[BROKEN] * 14, slow], "second": [slow]}, scene, settings(FIRST, SECOND)
+    )
+    assert [each.state for each in world.events if isinstance(each, LaneChanged)] == [
+        "broken",
+        "probing",
+        "open",
+    ]
+    assert {frozenset(turn) for turn in turns} == {frozenset({"first"}), frozenset({"second"})}
+    assert all(set(turn) == {"first"} for turn in turns[-12:]), "all are back in the end"
+
+
+def test_whoever_waits_too_long_where_its_conversation_is_may_go_elsewhere() -> None:
+    async def scene(world: World) -> None:
+        first = say(world, "begin")
+        await world.until_over(first)
+        assert first.headers["x-jackline-lane"] == f"first/{MODEL}"
+        lanes = world.carrier.controller.lanes
+        home = next(lane for name, lane in lanes.items() if name.startswith("first/"))
+        # As after an outage, with a throttle that holds everybody up.
+        home.state = State.PROBING
+        home.hold_until = world.clock.wall() + 300
+        then = say(world, TOOL_RESULT)
+        await world.pass_time(15)
+        assert not then.over
+        await world.until_over(then, longest=20)
+        assert world.ended[-1].lane.startswith("second/")
+
+    play({}, scene, settings(FIRST, SECOND))

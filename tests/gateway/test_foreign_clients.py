@@ -8,11 +8,12 @@ from dataclasses import replace
 import pytest
 
 from jackline.calls import Dialect
+from jackline.gateway.hand_orders import HandOrders
 from jackline.gateway.settings import GatewaySettings, HoldSettings
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
 from jackline.testing import Step
 from tests.calls.test_foreign_stitch import chat_events, responses_events
-from tests.gateway.desk_world import World, play
+from tests.gateway.desk_world import World, play, wall
 
 PATHS: dict[Dialect, str] = {
     "openai-chat": "/v1/chat/completions",
@@ -35,8 +36,15 @@ NO_MONEY = Step(
 BROKEN = Step(status=500, body=b'{"error":{"message":"The server had an error"}}', after=0.2)
 
 
+CODEX = "codex_exec/0.166.0 (Debian 12.0.0; x86_64) unknown (codex_exec; 0.166.0)"
+CODEX_TERMINAL = "codex_cli_rs/0.166.0 (Debian 12.0.0; x86_64)"
+
+
 def whole(dialect: Dialect) -> bytes:
     return b"".join(chat_events() if dialect == "openai-chat" else responses_events())
+
+
+RESPONSE = Step(says=whole("openai-responses"))
 
 
 def settings(dialect: Dialect, hold: HoldSettings | None = None) -> GatewaySettings:
@@ -81,6 +89,55 @@ def test_a_long_wait_is_kept_alive_with_comments_alone(dialect: Dialect) -> None
 
     bad = [THROTTLED] * 7
     play({"openai": [*bad, Step(says=whole(dialect))]}, scene, settings(dialect))
+
+
+def test_codex_is_kept_alive_with_events_which_alone_it_counts() -> None:
+    async def scene(world: World) -> None:
+        client = world.send_foreign("/v1/responses", "openai-responses", user_agent=CODEX)
+        await world.until_over(client, longest=900)
+        assert client.body.endswith(whole("openai-responses"))
+        before = client.body.removesuffix(whole("openai-responses"))
+        assert before.count(b"event: keepalive\n") >= 5, "one a minute; it gives up after five"
+
+    play({"openai": [wall(400), RESPONSE]}, scene, settings("openai-responses"))
+
+
+def test_an_unattended_codex_never_sees_half_an_answer() -> None:
+    cut = replace(RESPONSE, cut=len(RESPONSE.says) - 20)
+
+    async def scene(world: World) -> None:
+        for agent, unseen in ((CODEX, True), (CODEX_TERMINAL, False)):
+            client = world.send_foreign("/v1/responses", "openai-responses", user_agent=agent)
+            await world.until_over(client, longest=120)
+            assert client.complete is unseen
+
+    play({"openai": [cut, RESPONSE, cut]}, scene, settings("openai-responses"))
+
+
+def test_the_sessions_of_codex_are_told_apart() -> None:
+    async def scene(world: World) -> None:
+        for thread in ("t1", "s1"):
+            named = {"session-id": "s1", "thread-id": thread}
+            client = world.send_foreign("/v1/responses", "openai-responses", headers=named)
+            await world.until_over(client)
+
+    world = play({"openai": [RESPONSE]}, scene, settings("openai-responses"))
+    assert [(each.session, each.agent) for each in world.ended] == [("s1", "t1"), ("s1", None)]
+
+
+def test_orders_by_hand_move_clients_of_openai_too() -> None:
+    async def scene(world: World) -> None:
+        orders = HandOrders(world.desk, lambda _: None)
+        waits = world.send_foreign("/v1/responses", "openai-responses")
+        await world.pass_time(5)
+        orders.use({"upstream": "other"})
+        await world.until_over(waits, longest=20)
+        assert world.ended[0].lane.startswith("other/")
+
+    both = settings("openai-responses")
+    other = replace(both.upstreams[0], name="other", url="https://other.example")
+    script = {"openai": [wall(600)], "other": [RESPONSE]}
+    play(script, scene, replace(both, upstreams=(*both.upstreams, other)))
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

@@ -270,6 +270,19 @@ def test_a_live_stream_that_breaks_in_the_middle_is_never_ended_cleanly() -> Non
     assert [event.outcome for event in world.ended] == ["broken"]
 
 
+@pytest.mark.parametrize("mode", [StreamMode.BLOCK, StreamMode.LIVE])
+def test_what_broken_attempts_cost_stands_in_the_calls_record(mode: StreamMode) -> None:
+    async def scene(world: World) -> None:
+        await world.until_over(world.ask())
+
+    settings = replace(GatewaySettings(), stream=mode)
+    told = play([Step(cut=600), Step(cut=500), GOOD], scene, settings).ended[0]
+    # Live, the first break is the end of it; in whole blocks two attempts break unseen.
+    broken, answer = (2, (100, 20)) if mode is StreamMode.BLOCK else (1, (0, 0))
+    assert (told.input_tokens, told.output_tokens) == answer
+    assert (told.wasted_input_tokens, told.wasted_output_tokens) == (100 * broken, broken)
+
+
 def test_people_watch_live_and_sub_agents_get_blocks() -> None:
     async def scene(world: World) -> None:
         terminal = "claude-cli/2.1.325 (external, cli)"

@@ -39,6 +39,8 @@ def call(number: int = 0, *, at: float = NOON, outcome: str = "answered") -> Cal
         output_tokens=20,
         cache_read_tokens=30,
         cache_write_tokens=40,
+        wasted_input_tokens=50,
+        wasted_output_tokens=60,
     )
 
 

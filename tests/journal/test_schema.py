@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from jackline.journal import Journal, JournalSettings
+from jackline.errors import JournalError
+from jackline.journal import Journal, JournalReader, JournalSettings
 from jackline.journal.schema import MIGRATIONS, VERSION, migrate, version_of
 from jackline.journal.store import Store
 from tests.journal import made
@@ -34,6 +35,24 @@ def test_an_older_journal_is_migrated_and_keeps_its_records(tmp_path: Path) -> N
         assert "mood" in _columns(file, "calls")
         assert file.execute("SELECT call, mood FROM calls").fetchall() == [("call-1", None)]
         migrate(file, NEXT)
+
+
+def test_calls_of_the_first_version_have_wasted_nothing_that_is_known(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    with closing(_file(path)) as file:
+        migrate(file, MIGRATIONS[:1])
+        file.execute(
+            "INSERT INTO calls VALUES (1.0, 'old', 'answered', 'l', 'm', NULL, NULL, NULL, NULL,"
+            " 1, 200, 1, 0.0, 1.0, NULL, 1, 2, 3, 4)"
+        )
+    with pytest.raises(JournalError) as refused, JournalReader(path):
+        pass
+    assert "jackline up" in refused.value.next
+    with Journal(path):
+        pass
+    with JournalReader(path) as reader:
+        (call,) = reader.calls(0.0, 2.0, 9)
+    assert (call.call, call.wasted_input_tokens, call.wasted_output_tokens) == ("old", 0, 0)
 
 
 def test_a_step_that_fails_leaves_the_journal_as_it_was(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from jackline.drills.running import FIRST, Means, Side, SideRun
 from jackline.drills.trips import trips
 from jackline.errors import UnreadableError
 from tests.real_clients.clients import claude_binary
+from tests.real_clients.foreign_parts import drilled
 from tests.real_clients.old_client import VERSION, old_claude_binary
 
 pytestmark = [pytest.mark.real_client, pytest.mark.xdist_group("real_client")]
@@ -112,3 +113,24 @@ def test_a_session_with_tools_goes_on_with_another_family_and_returns_to_claude(
     ours = there_and_back("outage-family", "gpt")
     assert (ours.finished, ours.errors_seen, ours.misbound) == (18, 0, 0)
     assert ours.providers["gpt"]["useful"] >= 6
+
+
+def come_through(name: str) -> Figures:
+    """What became of a drill's crew as sub-agents of the older client, once all is as demanded."""
+    (part,) = named(name, real_client=True).parts
+    return drilled(part, partial(ClaudeFleet, client(VERSION)), SPEED)
+
+
+def test_only_the_sub_agents_on_the_failing_model_move() -> None:
+    ours = come_through("model-degraded")
+    assert (ours.bystanders_moved, ours.not_moved) == (0, 0)
+
+
+def test_a_dead_network_is_named_and_outlived_by_every_sub_agent() -> None:
+    ours = come_through("edge-down")
+    assert ours.unsaid == 0
+
+
+def test_a_narrow_bridge_carries_every_sub_agent() -> None:
+    ours = come_through("bridge-limits")
+    assert ours.providers["bridge"]["useful"] > 20

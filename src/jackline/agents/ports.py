@@ -69,7 +69,8 @@ class Leave(Protocol):
     async def wall(self, failure: Failure, says: str) -> None:
         """A quota was met: parks the whole run; returns when it is time to ask again.
 
-        StopAgentError when the run is to be aborted instead.
+        The same call is then asked again without another `before_call`. StopAgentError when the
+        run is to be aborted instead.
         """
         ...
 
@@ -140,6 +141,7 @@ class Runner(Protocol):
         """How it ended. Goes on where the notebook ends; cancelling it loses at most a turn.
 
         `Outcome.value` is the answer as plain JSON (or text when there is no schema). Only
-        CancelledError leaves it: every other trouble is an ending.
+        CancelledError leaves it, and the FlowError of a notebook that cannot be written any more:
+        every other trouble is an ending.
         """
         ...

@@ -148,6 +148,7 @@ class Service:
         self._upstream = ProvidedUpstream(
             {each.name: provider_for(each, os.environ) for each in settings.upstreams},
             _foreign(settings.upstreams),
+            self._note_repair,
         )
         self.carrier = Carrier(controller, self._upstream, self._clock, self._announce)
         self._book = LaneBook(controller, settings.upstreams, salt)
@@ -333,6 +334,10 @@ class Service:
         self._notes["configuration"] = f"configuration read: {words}"
         _log.info("configuration read: %s", words)
         self._announce(ServiceNoted(self._clock.wall(), "configured", words))
+
+    def _note_repair(self, lane: str, words: str) -> None:
+        _log.info("%s: %s", shown(lane), words)
+        self._announce(ServiceNoted(self._clock.wall(), "repaired", f"{shown(lane)}: {words}"))
 
     def _keep_old(self, error: UsageError) -> None:
         self._notes["configuration"] = f"the old configuration stays: {error.message}"

@@ -111,6 +111,11 @@ class Carried:
         """Whether the receiver holds a part of an answer already."""
         return self.began
 
+    @property
+    def wasted(self) -> TokensUsed:
+        """What its broken attempts have cost."""
+        return self.stitch.wasted_usage
+
     def deliver(self, status: int, headers: Headers, lane: str, data: bytes) -> None:
         """Pass bytes of the answer on."""
         if self.over:

@@ -49,6 +49,7 @@ class ForeignStitch:
         "_live",
         "_responses",
         "_splitter",
+        "_wasted_before",
         "complete",
         "delivered",
         "reader",
@@ -59,6 +60,7 @@ class ForeignStitch:
         self.delivered = False
         self._live = mode == "live"
         self._responses = responses
+        self._wasted_before = TokensUsed()
         self._begin()
 
     def _begin(self) -> None:
@@ -80,12 +82,19 @@ class ForeignStitch:
         return self.reader.usage
 
     @property
+    def wasted_usage(self) -> TokensUsed:
+        """What the attempts have cost that broke, the current one if it did."""
+        wasted = self._wasted_before
+        return wasted + self.usage if self.broken and not self.complete else wasted
+
+    @property
     def error_event(self) -> bytes | None:
         """The data of the error with which the current attempt ended; it is never passed on."""
         return self.reader.error_event
 
     def attempt_began(self) -> None:
         """A new attempt will be fed from now on."""
+        self._wasted_before += self.usage
         self._begin()
         if self.delivered:
             # Two answers would run into each other.

@@ -8,21 +8,22 @@ Not here: what happens next (carrier.py), how broken streams are mended (stitchi
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping
 from typing import Protocol
 
 from jackline.calls.carried import Carried
 from jackline.calls.request import Rejection
+from jackline.calls.unpacking import Unpacking, unpacking_for
 from jackline.dialects import read_answer
 from jackline.failures import Failure, Kind, Observation
+from jackline.upstream.breaks import BadPackingError
 from jackline.upstream.port import Attempt, Headers
 
 _UNFINISHED = "the stream ended before the response was complete"
 # A vendor's error is a few kilobytes; a page from a proxy may be more, and nobody needs all of it.
 _LONGEST_REJECTION = 1 << 20
 _NO_HEADERS: Mapping[str, str] = {}
-_UNPACKED = {"gzip": 31, "x-gzip": 31, "deflate": 15}
+_OF_THE_PACKING = (b"content-encoding", b"content-length")
 
 
 class _Plain(dict[bytes, str]):
@@ -78,7 +79,7 @@ class Hearing:
         "_judge",
         "_status",
         "_streams",
-        "_unpack",
+        "_unpacking",
         "began_at",
         "carried",
         "handle",
@@ -104,7 +105,7 @@ class Hearing:
         self.lowered: Mapping[str, str] = _NO_HEADERS
         self._streams = False
         self._is_accepted = False
-        self._unpack: zlib._Decompress | None = None
+        self._unpacking: Unpacking | None = None
         # The very bytes that came, as long as they came in one piece.
         self._body: bytes | bytearray = b""
 
@@ -144,13 +145,15 @@ class Hearing:
         if self.over:
             return
         try:
-            if self._unpack is not None:
-                data = self._unpack.decompress(data)
+            if self._unpacking is not None:
+                data = self._unpacking.feed(data)
             if self._streams:
                 self._follow(data)
             else:
                 self._judge.alive(self)
                 self._keep(data)
+        except BadPackingError as error:
+            self._cannot_be_unpacked(error)
         except Exception as error:  # noqa: BLE001 -- the border of one call: siblings go on
             self._judge.crashed(self, error)
 
@@ -160,7 +163,11 @@ class Hearing:
         if self.over:
             return
         try:
+            if self._unpacking is not None and not self.carried.stitch.complete:
+                self._unpacking.end()
             self._end()
+        except BadPackingError as error:
+            self._cannot_be_unpacked(error)
         except Exception as error:  # noqa: BLE001 -- the border of one call: siblings go on
             self._judge.crashed(self, error)
 
@@ -184,11 +191,9 @@ class Hearing:
         self._headers = headers
         lowered = {_plain[n]: v.decode("latin-1") for n, v in headers}
         self.lowered = lowered
-        packed = lowered.get("content-encoding")
-        if packed is not None and packed.lower() in _UNPACKED:
-            self._unpack = zlib.decompressobj(_UNPACKED[packed.lower()])
-            unpacked = (b"content-encoding", b"content-length")
-            self._headers = [(n, v) for n, v in headers if n.lower() not in unpacked]
+        self._unpacking = unpacking_for(lowered.get("content-encoding"))
+        if self._unpacking is not None:
+            self._headers = [(n, v) for n, v in headers if n.lower() not in _OF_THE_PACKING]
         if 200 <= status < 300:
             carried = self.carried
             if carried.request.stream and lowered.get("content-type", "").startswith(
@@ -253,6 +258,14 @@ class Hearing:
                 return
         self.pass_on(body)
         self._judge.answered(self)
+
+    def _cannot_be_unpacked(self, error: BadPackingError) -> None:
+        if 200 <= self._status < 300:
+            self._fail(Observation.of_exception(error))
+            return
+        # Its status says enough, whatever its words were.
+        body = bytes(self._body)
+        self._fail(self._seen(body), Rejection(self._status, self._headers, body, self.lane))
 
     def _seen(self, body: bytes) -> Observation:
         return Observation.of_response(self._status, self.lowered, body)

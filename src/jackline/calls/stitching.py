@@ -105,14 +105,14 @@ class Stitch:
         "_splitter",
         "_through",
         "_view",
+        "_wasted_before",
         "_whole_usage",
         "complete",
-        "wasted_usage",
     )
 
     def __init__(self, mode: Mode, *, keeps_text: bool = True) -> None:
         self.complete = False
-        self.wasted_usage = _NOTHING_USED
+        self._wasted_before = _NOTHING_USED
         self._live = mode == "live"
         self._keeps_text = keeps_text
         self._prefill: str | None = None
@@ -160,6 +160,12 @@ class Stitch:
         return self._whole_usage or self._reader.usage
 
     @property
+    def wasted_usage(self) -> TokensUsed:
+        """What the attempts have cost that broke, the current one if it did."""
+        wasted = self._wasted_before
+        return wasted + self._reader.usage if self.broken and not self.complete else wasted
+
+    @property
     def stop_reason(self) -> str | None:
         """Why the model stopped, once it has said so."""
         return self._reader.stop_reason
@@ -176,7 +182,7 @@ class Stitch:
             return
         if self._untouched() and not view.started:
             return
-        self.wasted_usage += self._reader.usage
+        self._wasted_before += self._reader.usage
         self._begin()
         if view.started:
             text = view.text or ""

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import click
 
@@ -25,6 +26,7 @@ from jackline.assembly.probing import credential_problem, is_port_taken, look_at
 from jackline.assembly.running_gateway import find
 from jackline.cli.gateway_flags import configured, gateway_flags
 from jackline.cli.port_holder import port_holder
+from jackline.clients.claude_code import settings_file
 from jackline.clock import Clock, SystemClock
 from jackline.config import Config
 from jackline.control.doctor import (
@@ -32,17 +34,22 @@ from jackline.control.doctor import (
     Mark,
     Reached,
     clock_finding,
+    no_status_page,
     nothing_fails,
+    status_page_finding,
     upstream_findings,
 )
 from jackline.control.host_findings import (
     GatewaySeen,
     client_findings,
     gateway_finding,
+    plugin_finding,
     proxy_finding,
     state_findings,
 )
 from jackline.errors import BadConfigError, UsageError
+from jackline.gateway.status_pages import PRESETS as WELL_KNOWN
+from jackline.gateway.status_pages import StatusPages, vendor_of
 from jackline.providers.settings import Credential, UpstreamSettings
 
 _GLYPHS = {Mark.OK: "✓", Mark.WARN: "!", Mark.FAIL: "✗"}
@@ -62,8 +69,9 @@ def doctor(
 ) -> int:
     """Check the way from your clients to the upstreams, and say what to fix.
 
-    Names, certificates, clock, proxy, credentials, each upstream, the clients' environment, the
-    gateway, its port, disk and journal. No paid call is made and no credential is shown.
+    Names, certificates, clock, proxy, credentials, each upstream, status pages, the clients'
+    environment and plugin, the gateway, its port, disk and journal. No paid call is made and no
+    credential is shown.
 
     Exit codes: 0 nothing fails, 1 something does.
     """
@@ -108,7 +116,26 @@ async def _upstreams(config: Config, clock: Clock, *, has_secrets: bool) -> list
     looks = await asyncio.gather(*(_one_upstream(each, clock) for each in settings))
     found = [finding for findings, _ in looks for finding in findings]
     reached = [one for _, one in looks if one is not None]
-    return [*dict.fromkeys(found), clock_finding(reached), proxy_finding(os.environ)]
+    pages = await _status_pages(config.gateway.upstreams, clock)
+    return [*dict.fromkeys(found), *pages, clock_finding(reached), proxy_finding(os.environ)]
+
+
+async def _status_pages(upstreams: Sequence[UpstreamSettings], clock: Clock) -> list[Finding]:
+    """What each configured page says; without any, that there could be one."""
+    wanted = {each.name: each.status_page for each in upstreams if each.status_page}
+    if not wanted:
+        hosts = [urlsplit(each.url).hostname or "" for each in upstreams]
+        return [no_status_page({host: WELL_KNOWN[host] for host in hosts if host in WELL_KNOWN})]
+    pages = StatusPages(wanted, lambda _: True, clock, lambda: 0.0, os.environ)
+    try:
+        told = await asyncio.gather(*(pages.reports(name) for name in wanted))
+    finally:
+        await pages.close()
+    found = zip(wanted.items(), told, strict=True)
+    return [
+        status_page_finding(name, urlsplit(url).netloc, reports, vendor_of(url) or name)
+        for (name, url), reports in found
+    ]
 
 
 def _without_secret(settings: UpstreamSettings) -> UpstreamSettings:
@@ -160,6 +187,7 @@ def _host(config: Config, clock: Clock) -> list[Finding]:
     environ = {**os.environ, **theirs}
     return [
         *client_findings(environ, url, wanted, dict.fromkeys(theirs, place)),
+        plugin_finding(_claude_plugins()),
         gateway_finding(gateway),
         *state_findings(look_at_state(config.state_dir, clock.wall())),
     ]
@@ -167,15 +195,31 @@ def _host(config: Config, clock: Clock) -> list[Finding]:
 
 def _claude_settings() -> tuple[dict[str, str], str]:
     """What Claude Code's own settings put into its environment, over the shell's."""
-    folder = os.environ.get("CLAUDE_CONFIG_DIR")
-    file = (Path(folder) if folder else Path.home() / ".claude") / "settings.json"
+    file = settings_file(os.environ, Path.home(), None)
+    variables = _settings_in(file).get("env")
+    kept = variables if isinstance(variables, dict) else {}
+    return {str(name): str(value) for name, value in kept.items()}, str(file)
+
+
+def _claude_plugins() -> dict[str, bool]:
+    """The plugins that Claude Code's settings name here, the nearer over the farther ones."""
+    user = settings_file(os.environ, Path.home(), None)
+    project = Path.cwd() / ".claude"
+    files = [user, project / "settings.json", project / "settings.local.json"]
+    found: dict[str, bool] = {}
+    for file in files:
+        enabled = _settings_in(file).get("enabledPlugins")
+        if isinstance(enabled, dict):
+            found |= {str(name): bool(on) for name, on in enabled.items()}
+    return found
+
+
+def _settings_in(file: Path) -> dict[str, object]:
     try:
         told = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return {}, str(file)  # none, or none that the client could read either
-    variables = told.get("env") if isinstance(told, dict) else None
-    kept = variables if isinstance(variables, dict) else {}
-    return {str(name): str(value) for name, value in kept.items()}, str(file)
+        return {}  # none, or none that the client could read either
+    return told if isinstance(told, dict) else {}
 
 
 def _print(findings: Sequence[Finding]) -> None:

@@ -19,6 +19,15 @@ from jackline.errors import InternalError, JacklineError
 
 # Verb: the module that defines it, and its line in --help.
 _VERBS = {
+    "cancel": ("jackline.cli.runs", "End a run for good, with its clean-up."),
+    "fork": ("jackline.cli.going_on", "Begin a new run with a part of another's results."),
+    "logs": ("jackline.cli.runs", "Print a run's log."),
+    "ls": ("jackline.cli.runs", "List runs; --parked tells what would wake, and when."),
+    "resources": ("jackline.cli.runs", "List what runs have rented and still hold."),
+    "resume": ("jackline.cli.going_on", "Go on with a run that was stopped, parked or cut off."),
+    "retry": ("jackline.cli.going_on", "Run the failed calls of a run again, nothing else."),
+    "run": ("jackline.cli.run", "Run a flow of agents to its end, whatever happens."),
+    "show": ("jackline.cli.runs", "Show one run and the end of each of its agents."),
     "claude": ("jackline.cli.claude", "Run Claude Code through the gateway."),
     "config": ("jackline.cli.config", "Show, check and locate the configuration."),
     "connect": ("jackline.cli.connect", "Point a client at the gateway in its own settings."),

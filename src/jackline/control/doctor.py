@@ -124,6 +124,30 @@ def clock_finding(reached: Sequence[Reached]) -> Finding:
     return Finding("clock", mark, says, "turn on time synchronisation (NTP)")
 
 
+def status_page_finding(
+    name: str, host: str, reports: Sequence[str] | None, vendor: str
+) -> Finding:
+    """What the status page of an upstream says; `reports` is None when it cannot be read."""
+    check = f"status page {name}"
+    if reports is None:
+        says = f"{host} has no status page that can be read now; calls do not depend on it"
+        return Finding(check, Mark.WARN, says, "check status_page of the upstream, or leave it out")
+    if not reports:
+        return Finding(check, Mark.OK, f"{host} answers: {vendor} reports no incident")
+    more = f" (and {len(reports) - 1} more)" if len(reports) > 1 else ""
+    fix = "if your calls fail: jackline upstream use NAME sends them elsewhere"
+    return Finding(check, Mark.WARN, f"{reports[0]}{more}", fix)
+
+
+def no_status_page(hosts: Mapping[str, str]) -> Finding:
+    """That none is configured; `hosts` are well-known pages by the hosts of upstreams in use."""
+    if not hosts:
+        return Finding("status pages", Mark.OK, "none is configured")
+    page = next(iter(hosts.values()))
+    says = f'none is configured; status_page = "{page}" would be looked at in times of trouble'
+    return Finding("status pages", Mark.OK, says)
+
+
 def _failure(reached: Reached, now: datetime) -> Failure | None:
     """What went wrong, or None when an API has answered with a document."""
     if reached.error is not None:

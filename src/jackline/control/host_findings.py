@@ -136,6 +136,19 @@ def client_findings(
     return found + list(_conflicts(environ))
 
 
+def plugin_finding(enabled: Mapping[str, bool]) -> Finding:
+    """Whether Claude Code has our plugin; `enabled` are the plugins that its settings name."""
+    ours = [name for name in enabled if name.partition("@")[0] == "jackline"]
+    turned_on = [name for name in ours if enabled[name]]
+    if turned_on:
+        return Finding("plugin", Mark.OK, f"{turned_on[0]} is on in Claude Code's settings")
+    if ours:
+        says = f"{ours[0]} is turned off in Claude Code's settings"
+        return Finding("plugin", Mark.WARN, says, "turn it on with /plugin in Claude Code")
+    says = "Claude Code's settings name none of ours; calls are carried without it, too"
+    return Finding("plugin", Mark.OK, says, "to have it: jackline plugin install")
+
+
 def _missing(environ: Mapping[str, str], wanted: Mapping[str, str]) -> list[Finding]:
     missing = [name for name in wanted if not _value(environ, name)]
     if not missing:

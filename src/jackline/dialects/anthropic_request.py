@@ -18,6 +18,9 @@ _LETTERS_PER_TOKEN = 4
 _WINDOW = 1024
 # Up to here decoding everything costs less than the searches of the short way.
 _SOON_DECODED = 4096
+# Where Claude Code writes what is looked for: a search through all of the window costs more than
+# all the rest.
+_NEAR_END = 160
 _ACCOUNT_WINDOW = 4096
 # Claude Code writes its metadata behind the conversation; to search all of that costs more than
 # the little that is lost when another client names an account in the middle.
@@ -90,10 +93,16 @@ def _read_shortly(body: bytes | bytearray, size: int) -> RequestFacts | None:
     if model is None:
         return None
     tail = bytes(body[-_WINDOW:])
-    stream = _LAST_IS_STREAM.search(tail)
+    near = len(tail) - _NEAR_END
+    stream = _LAST_IS_STREAM.search(tail, near) or _LAST_IS_STREAM.search(tail)
     if stream is None:
         return None
-    limits = _MAX_TOKENS.findall(tail) or _MAX_TOKENS.findall(bytes(body[:_WINDOW]))
+    # The last one counts, and it is the last of any part of the body that it is found in.
+    limits = (
+        _MAX_TOKENS.findall(tail, near)
+        or _MAX_TOKENS.findall(tail)
+        or _MAX_TOKENS.findall(bytes(body[:_WINDOW]))
+    )
     if not limits:
         return None
     try:

@@ -17,10 +17,13 @@ from jackline.simulator.mind import Mind, Reply, Rule, Say, ToolCall, long_answe
 from jackline.simulator.service import ServiceSettings
 
 OPUS, SONNET, HAIKU = "claude-opus-4-8", "claude-sonnet-4-6", "claude-haiku-4-5-20251001"
+_FAMILIES = ("opus", "sonnet", "haiku")
 MINUTE = 60.0
 MAIN = "main"
 """The label of the thread that starts the crew."""
 _LABEL = re.compile(r"^(PART-\d+): ", re.MULTILINE)
+# What Codex calls the tool that runs a command.
+CODEX_SHELL = "exec_command"
 LOOK = ("Bash", {"command": "echo looked", "description": "Look at the part"})
 
 STEADY = ServiceSettings(first_byte=1.2, first_byte_spread=0.0, tokens_per_second=60.0)
@@ -69,7 +72,7 @@ def mind_of_rounds(agents: Sequence[AgentPlan], *, turns: int, tokens: int, wave
             return main.reply(asked)
         if place == turns:
             return Say(_last_words(label))
-        return Say(text, (_look(label, asked.turn, "left"), _look(label, asked.turn, "right")))
+        return Say(text, tuple(_look(asked, label, side) for side in ("left", "right")))
 
     splits = (
         Rule(_split(agents[share * wave : share * (wave + 1)]), turn=2 * wave, offers="Agent")
@@ -81,7 +84,8 @@ def mind_of_rounds(agents: Sequence[AgentPlan], *, turns: int, tokens: int, wave
 
 def label_of(asked: Asked) -> str:
     """The agent whose conversation this is, by what its user first asked, in whatever dialect."""
-    for entry in asked.body.get("messages", ()):
+    entries = asked.body.get("messages") or asked.body.get("input") or ()
+    for entry in entries:
         if entry.get("role") != "user":
             continue
         content = entry.get("content")
@@ -92,8 +96,11 @@ def label_of(asked: Asked) -> str:
     return MAIN
 
 
-def _look(label: str, turn: int, side: str) -> ToolCall:
-    return ("Bash", {"command": f"{ECHO}{label}-{turn}-{side}", "description": f"Look {side}"})
+def _look(asked: Asked, label: str, side: str) -> ToolCall:
+    command = f"{ECHO}{label}-{asked.turn}-{side}"
+    if CODEX_SHELL in asked.tools:
+        return (CODEX_SHELL, {"cmd": command})
+    return ("Bash", {"command": command, "description": f"Look {side}"})
 
 
 def _split(agents: Sequence[AgentPlan]) -> Say:
@@ -105,7 +112,7 @@ def _order(plan: AgentPlan) -> dict[str, object]:
         "description": f"Review {plan.label}",
         "prompt": plan.prompt,
         "subagent_type": "general-purpose",
-        "model": next(word for word in ("opus", "sonnet", "haiku") if word in plan.model),
+        "model": next((word for word in _FAMILIES if word in plan.model), plan.model),
         "run_in_background": False,
     }
 

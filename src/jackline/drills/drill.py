@@ -67,6 +67,8 @@ class Part:
     """How often the real client is asked; each time its model starts the next share of the crew."""
     rest: float = 0.0
     """How long its user takes to ask again."""
+    dialect: UpstreamKind = UpstreamKind.ANTHROPIC
+    """What the crew's clients, and so the first provider, speak."""
     status_says: tuple[str, ...] = ()
     """What the gateway's status must have said in its verdict at some moment."""
 

@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from jackline.drills.binding import misbound
-from jackline.drills.crews import label_of
+from jackline.drills.crews import MAIN, label_of
 from jackline.drills.door import Door
 from jackline.drills.drill import Drill, Part, StandIn
 from jackline.drills.fleet import Fleet
@@ -164,9 +164,10 @@ class SideRun:
         first, *others = servers
         if self.side is Side.BARE:
             return nullcontext(Door(first.url))
-        upstreams = [UpstreamSettings(FIRST, first.url)]
+        kind = self.part.dialect
+        upstreams = [UpstreamSettings(FIRST, _address(first, kind), kind)]
         for one, server in zip(self.part.stand_ins, others, strict=True):
-            url = server.url if one.kind is UpstreamKind.ANTHROPIC else f"{server.url}/v1"
+            url = _address(server, one.kind)
             upstreams.append(
                 UpstreamSettings(one.name, url, one.kind, Credential.NONE, models=one.models)
             )
@@ -174,9 +175,11 @@ class SideRun:
 
     def _hear(self, asked: Asked) -> Reply:
         """What the part's mind says; enough requests of sub-agents are the cue for the faults."""
-        self.agents[asked.body_hash] = label_of(asked)
+        label = label_of(asked)
+        self.agents[asked.body_hash] = label
         self.misbound += misbound(asked.body)
-        self.asked += bool(asked.agent)
+        # Clients that are no Claude Code name their agents by the prompt alone.
+        self.asked += bool(asked.agent) or label != MAIN
         if self.asked >= self.part.strike_after:
             self.at_work.set()
         return self.part.mind.reply(asked)
@@ -255,6 +258,10 @@ class DrillRun:
     def _begun(self, part: Part, side: Side) -> Figures | None:
         run = self._sides[part.name, side]
         return None if run.fleet is None else run.figures()
+
+
+def _address(server: SimulatorServer, kind: UpstreamKind) -> str:
+    return server.url if kind is UpstreamKind.ANTHROPIC else f"{server.url}/v1"
 
 
 def _use_other_ids(playing: Playing, place: int) -> None:

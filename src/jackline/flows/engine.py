@@ -2,7 +2,9 @@
 
 Laws: (1) a write is durable when it returns; (2) every write of a run's owner carries its `Claim`,
 and one whose lease was taken over is refused with `errors.LeaseLostError`; (3) a done call is never
-overwritten, only forgotten by an explicit order; (4) reading needs no claim.
+overwritten, only forgotten by an explicit order; (4) reading needs no claim; (5) a store that
+cannot be read or written raises `errors.JournalError` within a limited time; (6) a write whose
+caller is cancelled is made nevertheless, in its order.
 Not here: SQLite (local/), memory (testing/memory_engine.py), what the records mean (records.py).
 """
 
@@ -38,31 +40,48 @@ class Engine(Protocol):
     # --- runs ---------------------------------------------------------------------------------
 
     async def create(self, run: RunRecord, *, owner: str, lease: float) -> Claim:
-        """Keep a new run, claimed by `owner` for `lease` seconds."""
+        """Keep a new run, claimed by `owner` for `lease` seconds; UsageError if its id is taken.
+
+        Owner, lease and epoch come from here, whatever the record says of them.
+        """
         ...
 
     async def claim(self, run_id: str, *, owner: str, lease: float) -> Claim | None:
-        """Take a run over; None while another owner's lease holds, or when it is unknown."""
+        """Take a run over; None while another owner's lease holds, or when it is unknown.
+
+        Its state stays what it was until `change`. A `stop` that was asked for is dropped, since
+        somebody wants the run to go on; a `cancel` stays. An owner may claim again what it holds.
+        """
         ...
 
     async def renew(self, claim: Claim, *, lease: float) -> None:
-        """Hold the run for longer."""
+        """Hold the run for longer; also one whose lease ran out, unless it was taken over."""
         ...
 
     async def let_go(self, claim: Claim, run: RunRecord) -> None:
-        """Keep the run's new standing (state, why, wake_at, outcome, sums); give up the lease."""
+        """Keep the run's new standing and give up the lease.
+
+        With a state that ended or stopped, what was asked by `ask_to_stop` is answered and dropped.
+        """
         ...
 
     async def change(self, claim: Claim, run: RunRecord) -> None:
-        """Keep the run's new standing and go on carrying it."""
+        """Keep the run's new standing and go on carrying it.
+
+        The standing is: settings, state, updated_at, ended_at, why, wake_at, outcome, tokens, cost.
+        All else stays. `confirmed` is kept by the store: it falls when the run leaves `parked`.
+        """
         ...
 
     async def allow_waking(self, run_id: str) -> None:
-        """A person confirms the next waking of a parked run."""
+        """A person confirms the next waking of a parked run; UsageError when it is not parked."""
         ...
 
     async def ask_to_stop(self, run_id: str, how: str) -> None:
-        """Leave word for the owner, who may be another process: `stop` or `cancel`."""
+        """Leave word for the owner, who may be another process: `stop` or `cancel`.
+
+        The stronger word stays. A run that has ended and is carried by nobody has nothing to stop.
+        """
         ...
 
     async def asked_to_stop(self, run_id: str) -> str:
@@ -70,7 +89,7 @@ class Engine(Protocol):
         ...
 
     async def run(self, run_id: str) -> RunRecord | None:
-        """The run, by its id or an unambiguous beginning of it."""
+        """The run, by its id or an unambiguous beginning of it; UsageError names several."""
         ...
 
     async def runs(
@@ -88,7 +107,19 @@ class Engine(Protocol):
         lease: float,
         without: Collection[tuple[str, int]],
     ) -> Claim:
-        """A new run that begins with the other's done calls, except those named."""
+        """A new run that begins with the other's done calls, except those named.
+
+        They keep their task ids, so that their sessions can be gone on with, and count no tokens
+        or dollars: the other run has paid them.
+        """
+        ...
+
+    async def delete_run(self, run_id: str) -> None:
+        """Drop an ended run and all that is kept of it.
+
+        UsageError while it has not ended, is carried, or holds resources. What it has spent still
+        counts in `spent_since`.
+        """
         ...
 
     # --- keyed calls --------------------------------------------------------------------------
@@ -98,11 +129,11 @@ class Engine(Protocol):
         ...
 
     async def begin_call(self, claim: Claim, call: CallRecord) -> None:
-        """Keep that a call was begun (again)."""
+        """Keep that a call was begun (again); it keeps its place in the order."""
         ...
 
     async def end_call(self, claim: Claim, call: CallRecord) -> None:
-        """Keep how a call ended; done ones stay for good."""
+        """Keep how a call ended, begun before or not; done ones stay for good."""
         ...
 
     async def forget_calls(self, claim: Claim, calls: Collection[tuple[str, int]]) -> None:
@@ -116,12 +147,14 @@ class Engine(Protocol):
         ...
 
     async def write_entry(self, claim: Claim, entry: EntryRecord) -> None:
-        """Add a line to a notebook; its number must be the next one."""
+        """Add a line to a notebook; its number must be the next one, the first being 1."""
         ...
 
     async def find_session(self, session_id: str) -> CallRecord | None:
-        """The agent call that carries this session, of whatever run (its notebook has a line of
-        kind `session` that names it)."""
+        """The agent call that carries this session, of whatever run; the latest if several do.
+
+        Its notebook has a line of kind `session` whose data has it as `session_id`.
+        """
         ...
 
     async def find_task(self, task_id: str) -> CallRecord | None:
@@ -135,18 +168,20 @@ class Engine(Protocol):
         ...
 
     async def resources(self, *, held_only: bool = True) -> Sequence[ResourceRecord]:
-        """What was rented, the oldest first."""
+        """What was rented, the oldest first; `held_only` leaves out what was released."""
         ...
 
     async def begin_hook(self, hook: HookRecord, *, again: bool = False) -> bool:
         """Mark a hook as running; False when this end's hook has run, or runs, already.
 
-        With `again`, one that failed, or whose process died while it ran, may be begun anew.
+        With `again`, one that failed, or whose process died while it ran, may be begun anew: give
+        the record as `hooks` told it. The store counts `tries`, and of several that saw the same
+        number only one may begin.
         """
         ...
 
     async def end_hook(self, hook: HookRecord) -> None:
-        """Keep how it ended."""
+        """Keep how it ended (or, as `due`, that it has to run); `tries` stays as counted."""
         ...
 
     async def hooks(self, run_id: str) -> Sequence[HookRecord]:
@@ -156,15 +191,15 @@ class Engine(Protocol):
     async def note(
         self, run_id: str, at: float, what: str, label: str, detail: dict[str, object]
     ) -> None:
-        """Add a line to the run's log."""
+        """Add a line to the run's log; `detail` is plain JSON."""
         ...
 
     async def notes(self, run_id: str, *, after: int = 0) -> Sequence[NoteRecord]:
-        """The run's log from there on."""
+        """The run's log after the line of that number; the first is 1."""
         ...
 
     async def spent_since(self, at: float) -> tuple[int, float]:
-        """Tokens and dollars of all runs' calls since then, for rolling budgets."""
+        """Tokens and dollars of all runs' calls that ended since then, forgotten ones too."""
         ...
 
     async def close(self) -> None:

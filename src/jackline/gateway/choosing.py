@@ -1,8 +1,10 @@
 """Choose where a call may go: the ladder of upstreams for a model and a caller.
 
-Laws: (1) the same model elsewhere comes before another model; (2) another model is used only where
-the user has written so, and never for what is marked `never_degrade`; (3) an order given by hand
-comes before the written order, and ends as told; (4) nothing is chosen by the content of answers.
+Laws: (1) the same model elsewhere comes before another model, and of equal places the cheaper one;
+(2) another model is used only where the user has written so, and never for what is marked
+`never_degrade`; (3) an order given by hand comes before the written order, and ends as told; (4)
+nothing is chosen by the content of answers; (5) clients of other dialects than Anthropic's are sent
+to upstreams of their own dialect alone.
 Not here: when to leave a lane (lanes/), where a lane's state is known (lane_book.py).
 """
 
@@ -13,6 +15,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
+from jackline.calls import Dialect
 from jackline.gateway.identity import Identity
 from jackline.providers.settings import UpstreamKind, UpstreamSettings
 
@@ -53,7 +56,7 @@ class Chooser:
     def __init__(self) -> None:
         self._upstreams: tuple[UpstreamSettings, ...] = (UpstreamSettings(),)
         self._never: tuple[str, ...] = ()
-        self._ladders: dict[str, tuple[Rung, ...]] = {}
+        self._ladders: dict[tuple[Dialect, str], tuple[Rung, ...]] = {}
         self.orders: tuple[HandOrder, ...] = ()
 
     def use(self, upstreams: Sequence[UpstreamSettings], never_degrade: Sequence[str] = ()) -> None:
@@ -62,25 +65,33 @@ class Chooser:
         self._never = tuple(never_degrade)
         self._ladders.clear()
 
-    def ladder(self, model: str, identity: Identity, now: float) -> tuple[Rung, ...]:
-        """Where the call may go, the preferred first; never empty."""
-        rungs = self._ladders.get(model)
+    def ladder(
+        self, model: str, identity: Identity, now: float, dialect: Dialect = "anthropic"
+    ) -> tuple[Rung, ...]:
+        """Where the call may go, the preferred first; empty only when nobody speaks its dialect."""
+        rungs = self._ladders.get((dialect, model))
         if rungs is None:
-            rungs = _rungs(model, self._upstreams)
+            rungs = _rungs(model, self._upstreams, dialect)
             if len(self._ladders) < 1024:
-                self._ladders[model] = rungs
-        if len(rungs) == 1:
+                self._ladders[dialect, model] = rungs
+        if len(rungs) <= 1:
             return rungs
         if self._never and self._is_marked(model, identity):
             rungs = tuple(rung for rung in rungs if not rung.degrades) or rungs[:1]
         for order in self.orders:
-            if order.holds(model, identity, now):
-                chosen = [rung for rung in rungs if rung.upstream.name == order.upstream]
-                if chosen:
-                    others = [rung for rung in rungs if rung.upstream.name != order.upstream]
-                    # What was chosen by hand is no last resort, whatever model it is.
-                    return (*(rung._replace(degrades=False) for rung in chosen), *others)
+            chosen = [rung for rung in rungs if rung.upstream.name == order.upstream]
+            if chosen and order.holds(model, identity, now):
+                others = [rung for rung in rungs if rung.upstream.name != order.upstream]
+                # What was chosen by hand is no last resort, whatever model it is.
+                return (*(rung._replace(degrades=False) for rung in chosen), *others)
         return rungs
+
+    def is_ordered(self, upstream: str, model: str, identity: Identity, now: float) -> bool:
+        """Whether somebody has ordered by hand that such a call goes to this upstream."""
+        return any(
+            order.upstream == upstream and order.holds(model, identity, now)
+            for order in self.orders
+        )
 
     def _is_marked(self, model: str, identity: Identity) -> bool:
         for pattern in self._never:
@@ -94,24 +105,47 @@ class Chooser:
         return False
 
 
-def _rungs(model: str, upstreams: Sequence[UpstreamSettings]) -> tuple[Rung, ...]:
+def _rungs(model: str, upstreams: Sequence[UpstreamSettings], dialect: Dialect) -> tuple[Rung, ...]:
+    if dialect != "anthropic":
+        speaks = [each for each in upstreams if each.kind.value == dialect]
+        return _in_order([_rung_in_own_dialect(model, each) for each in speaks])
     found = [rung for each in upstreams if (rung := _rung(model, each)) is not None]
     if not found:
         # Nobody serves it: the preferred upstream may say so itself.
         return (Rung(upstreams[0], model, False),)
-    return tuple(sorted(found, key=lambda rung: rung.degrades))
+    return _in_order(found)
+
+
+def _in_order(rungs: Sequence[Rung]) -> tuple[Rung, ...]:
+    return tuple(sorted(rungs, key=lambda rung: (rung.degrades, rung.upstream.cost_class.rank)))
 
 
 def _rung(model: str, upstream: UpstreamSettings) -> Rung | None:
-    for pattern, target in upstream.models.items():
-        if fnmatchcase(model, pattern):
-            return Rung(upstream, target, not _is_same(model, target, upstream.kind))
+    target = _mapped(model, upstream)
+    if target is not None:
+        is_same = upstream.kind in _SERVES_CLAUDE and _is_same(model, target)
+        return Rung(upstream, target, not is_same)
     if upstream.kind in _SERVES_CLAUDE:
         return Rung(upstream, model, False)
     return None
 
 
-def _is_same(model: str, target: str, kind: UpstreamKind) -> bool:
+def _rung_in_own_dialect(model: str, upstream: UpstreamSettings) -> Rung:
+    target = _mapped(model, upstream)
+    if target is None:
+        return Rung(upstream, model, False)
+    # Routers write the vendor before the name: openai/gpt-5.5. Any other name may be any model.
+    return Rung(upstream, target, target.rpartition("/")[2] != model)
+
+
+def _mapped(model: str, upstream: UpstreamSettings) -> str | None:
+    for pattern, target in upstream.models.items():
+        if fnmatchcase(model, pattern):
+            return target
+    return None
+
+
+def _is_same(model: str, target: str) -> bool:
     # Clouds, bridges and routers write more around a model's name, and dots for dashes:
     # us.anthropic.claude-opus-4-8-v1:0, claude-opus-4.8, anthropic/claude-opus-4.8.
-    return kind in _SERVES_CLAUDE and model in target.replace(".", "-")
+    return model.replace(".", "-") in target.replace(".", "-")

@@ -21,9 +21,11 @@ from typing import Protocol, cast
 from jackline.gateway.answer_head import answer_head
 from jackline.gateway.exchange import Bytes, Exchange
 from jackline.gateway.refusal import Refusal
-from jackline.gateway.request_reading import RequestReader, Stage
+from jackline.gateway.request_reading import Packet, RequestReader, Stage
 from jackline.gateway.settings import LimitSettings
 
+# A larger packet is not copied before it is known what of it has to be kept.
+_WORTH_A_VIEW = 16 * 1024
 # Requests that a client sends ahead are kept up to this size; then it is no longer read from.
 _MOST_AHEAD = 64 * 1024
 # So much may wait for the end of the turn, and be joined then; more is written at once.
@@ -55,6 +57,8 @@ class Reception(Protocol):
     limits: LimitSettings
     draining: bool
     handle: Callable[[Exchange], None]
+    # What is read goes in here, and is taken out again before anything else is read.
+    packet: memoryview
 
     def arrived(self, connection: Connection) -> bool:
         """Take note of it; False when there are too many."""
@@ -69,7 +73,7 @@ class Reception(Protocol):
         ...
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     """The protocol of one accepted socket."""
 
     __slots__ = (
@@ -82,6 +86,7 @@ class Connection(asyncio.Protocol):
         "_reader",
         "_reading_paused",
         "_reception",
+        "_reads_body",
         "deadline",
         "now",
         "paused",
@@ -107,6 +112,8 @@ class Connection(asyncio.Protocol):
         self._ahead: bytearray | None = None
         self._consuming = False
         self._reading_paused = False
+        # What is read goes straight to where the body is put together.
+        self._reads_body = False
 
     @property
     def idle(self) -> bool:
@@ -134,11 +141,25 @@ class Connection(asyncio.Protocol):
                 )
             )
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 -- asyncio's signature
+        """Where the next bytes go."""
+        reader = self._reader
+        room = reader.room if reader.stage is _BODY else None
+        self._reads_body = room is not None
+        return self._reception.packet if room is None else room
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Bytes have come."""
+        if self._reads_body:
+            self._consume_body(nbytes)
+            return
+        if self.phase is _FAREWELL:
+            return
+        view = self._reception.packet[:nbytes]
+        data = view if nbytes > _WORTH_A_VIEW else bytes(view)
         if self.phase is _READING and self._ahead is None:
             self._consume(data)
-        elif self.phase is not _FAREWELL:
+        else:
             self._keep(data)
 
     def eof_received(self) -> None:
@@ -245,7 +266,14 @@ class Connection(asyncio.Protocol):
 
     # --- reading ---
 
-    def _consume(self, data: bytes) -> None:
+    def _consume_body(self, size: int) -> None:
+        self._reader.filled(size)
+        if self._reader.stage is _COMPLETE:
+            self._hand_over()
+        else:
+            self.deadline = self.now() + self._reception.limits.body_pause_seconds
+
+    def _consume(self, data: Packet) -> None:
         # A loop and not a recursion: thousands of requests may come in one packet.
         reader = self._reader
         before = reader.stage
@@ -298,7 +326,7 @@ class Connection(asyncio.Protocol):
             " raise `limits.header_seconds` in jackline.toml.",
         )
 
-    def _keep(self, data: bytes) -> None:
+    def _keep(self, data: Packet) -> None:
         if self._ahead is None:
             self._ahead = bytearray(data)
         else:

@@ -8,8 +8,7 @@ Not here: holding and answering one call (messages.py), paths (routing.py).
 from __future__ import annotations
 
 import math
-import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -25,23 +24,21 @@ from jackline.calls import (
 )
 from jackline.clock import Clock
 from jackline.dialects import RequestFacts, plain_body, read_request
-from jackline.dialects.openai_chat.request_facts import read_chat_request
-from jackline.dialects.openai_responses.request_facts import read_responses_request
+from jackline.dialects.openai_asked import read_openai_request
 from jackline.events import Announce, CallEnded
-from jackline.gateway.answer_notes import noted
+from jackline.gateway.answer_notes import new_call_id, noted
 from jackline.gateway.caller import Caller, caller_of
-from jackline.gateway.choosing import Chooser, Rung
-from jackline.gateway.conversations import Conversations
+from jackline.gateway.choosing import Chooser
 from jackline.gateway.counting import Counts
 from jackline.gateway.exchange import Exchange
 from jackline.gateway.identity import Identity
 from jackline.gateway.lane_book import LaneBook
 from jackline.gateway.messages import MessagesCall
+from jackline.gateway.placing import Placing, openai_caller
 from jackline.gateway.returning import Returning, Who
 from jackline.gateway.settings import CapSettings, GatewaySettings, StreamMode
 from jackline.gateway.vendor_words import No, in_our_words, no_by_vendor
 from jackline.lanes import RemainingWork
-from jackline.providers.settings import UpstreamKind
 from jackline.upstream.port import Message
 
 NativeError: TypeAlias = Callable[[str, int, bytes], bytes]
@@ -80,10 +77,7 @@ class Desk:
         self._announce = announce
         self._returning = Returning()
         self._work = RemainingWork()
-        self._conversations = Conversations()
-        # Call ids are unique over restarts by their first part, and cheap by their second.
-        self._id_prefix = f"jl_{secrets.token_hex(4)}"
-        self._taken = 0
+        self._placing = Placing(self.chooser, lanes, carrier.controller)
         self._open: dict[str, MessagesCall] = {}
         self._by_who: dict[Who, list[MessagesCall]] = {}
 
@@ -118,7 +112,7 @@ class Desk:
         facts = _facts(exchange, caller)
         now = self.now()
         since: float | None = None
-        call_id = self._new_id()
+        call_id = new_call_id()
         if who is not None:
             if self._joined(who, exchange):
                 return
@@ -134,7 +128,7 @@ class Desk:
             self._turn_away(exchange, self._too_many(), identity, facts, call_id)
             return
         model = facts.model or "unknown-model"
-        lanes, last_resorts = self._places(model, caller, body, now)
+        lanes, last_resorts = self._placing.places(model, caller, body, now)
         request = Request(
             call_id,
             Message(exchange.method, target, caller.headers, body, caller.lines),
@@ -157,31 +151,26 @@ class Desk:
         self, exchange: Exchange, target: bytes, tag: str | None, dialect: Dialect
     ) -> None:
         """A model call of a client that speaks one of OpenAI's dialects."""
-        caller = caller_of(exchange, tag)
-        reader = read_chat_request if dialect == "openai-chat" else read_responses_request
-        facts = reader(exchange.body)
-        call_id, now = self._new_id(), self.now()
-        kind = UpstreamKind(dialect)
-        places = [each for each in self.settings.upstreams if each.kind is kind]
-        if not places:
+        caller = openai_caller(exchange, tag)
+        facts = read_openai_request(exchange.body)
+        call_id, now = new_call_id(), self.now()
+        model, body = facts.model or "unknown-model", exchange.body
+        lanes, last_resorts = self._placing.places(model, caller, body, now, dialect)
+        if not lanes:
             self._turn_away(exchange, _nobody_speaks(dialect), caller.identity, facts, call_id)
             return
-        model, body = facts.model or "unknown-model", exchange.body
-        lanes = tuple(
-            self._lanes.lane(each, model, self._lanes.account(each, caller, body), now)
-            for each in places
-        )
         request = Request(
             call_id,
             Message(exchange.method, target, caller.headers, body, caller.lines),
             lanes,
+            last_resorts=last_resorts,
             stream=facts.stream,
-            # Whoever uses these clients mostly watches them, and they ask again by themselves.
-            mode="block" if self.settings.stream is StreamMode.BLOCK else "live",
+            mode=self._foreign_mode(caller.identity),
             dialect=dialect,
             input_tokens=facts.input_tokens,
             max_tokens=facts.max_tokens,
             hold=self._until_reset if caller.afk else self._usual_hold,
+            caps=self._caps(caller.identity) if self._capped else (),
         )
         call = MessagesCall(self, exchange, caller.identity, facts.model or "", request, now)
         self._submit(call, None)
@@ -194,30 +183,9 @@ class Desk:
         account = f"{self._lanes.account(upstream, caller, exchange.body)}-{name}"
         lane = self._lanes.lane(upstream, name, account, now)
         message = Message(exchange.method, target, caller.headers, exchange.body, caller.lines)
-        call_id = self._new_id()
+        call_id = new_call_id()
         request = Request(call_id, message, (lane,), stream=False, hold=_SIDE_CALL_HOLD)
         self._submit(MessagesCall(self, exchange, caller.identity, name, request, now), None)
-
-    def _places(
-        self, model: str, caller: Caller, body: bytes | bytearray, now: float
-    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The lanes that a call may take, and those that it may take only if all of them fail."""
-        book = self._lanes
-        rungs: Sequence[Rung] = self.chooser.ladder(model, caller.identity, now)
-        if len(rungs) == 1:
-            upstream, name, _ = rungs[0]
-            return (book.lane(upstream, name, book.account(upstream, caller, body), now),), ()
-        rungs = self._conversations.kept(caller.who, rungs, body, now)
-        lanes: list[str] = []
-        last: list[str] = []
-        for upstream, name, degrades in rungs:
-            account = book.account(upstream, caller, body)
-            (last if degrades else lanes).append(book.lane(upstream, name, account, now))
-        return (tuple(lanes), tuple(last)) if lanes else (tuple(last), ())
-
-    def _new_id(self) -> str:
-        self._taken += 1
-        return f"{self._id_prefix}{self._taken:06x}"
 
     def _submit(self, call: MessagesCall, who: Who | None) -> None:
         self._open[call.request.id] = call
@@ -236,11 +204,27 @@ class Desk:
             exchange = call.asker
             if exchange is None or call.carried is None or call.request.hold is _SIDE_CALL_HOLD:
                 continue
-            if call.request.dialect != "anthropic":
-                continue
-            caller = caller_of(exchange, call.identity.tag)
-            model = call.model or "unknown-model"
-            lanes, last = self._places(model, caller, call.request.message.body, now)
+            self._choose_for(call, exchange, now)
+
+    def reconsider(self, call: MessagesCall, now: float) -> None:
+        """A call has waited long where its conversation is: it may go anywhere now."""
+        asker = call.asker
+        if asker is not None and len(self.settings.upstreams) > 1:
+            self._choose_for(call, asker, now, sticks=False)
+
+    def _choose_for(
+        self, call: MessagesCall, exchange: Exchange, now: float, *, sticks: bool = True
+    ) -> None:
+        dialect, tag = call.request.dialect, call.identity.tag
+        native = dialect == "anthropic"
+        caller = caller_of(exchange, tag) if native else openai_caller(exchange, tag)
+        if not sticks:
+            caller = caller._replace(who=None)
+        body = call.request.message.body
+        lanes, last = self._placing.places(
+            call.model or "unknown-model", caller, body, now, dialect
+        )
+        if call.carried is not None and lanes:
             self.carrier.reroute(call.carried, lanes, last)
 
     def send_home(self) -> None:
@@ -254,22 +238,20 @@ class Desk:
         """A call is over."""
         self._forget(call)
         self.counts.count(event)
-        turns = call.request.dialect == "anthropic" and call.request.hold is not _SIDE_CALL_HOLD
-        if event.session is not None and turns:
-            agent = event.agent or _MAIN
-            if event.outcome in ("answered", "shortened"):
-                if len(self.settings.upstreams) > 1:
-                    self._note_place(event, call.identity)
-                self._work.answered(event.at, event.session, agent, event.took - event.waited)
-            else:
-                self._work.withdrawn(event.at, event.session, agent)
+        if event.session is not None and call.request.hold is not _SIDE_CALL_HOLD:
+            is_answered = event.outcome in ("answered", "shortened")
+            if is_answered and len(self.settings.upstreams) > 1:
+                self._placing.answered(event)
+            if call.request.dialect == "anthropic":
+                self._count_work(event, event.session, is_answered=is_answered)
         self._announce(event)
 
-    def _note_place(self, event: CallEnded, identity: Identity) -> None:
-        if event.session is not None:
-            home = self.chooser.ladder(event.model, identity, event.at)[0].upstream.name
-            place = event.lane.partition("/")[0]
-            self._conversations.answered((event.session, event.agent), place, home, event.at)
+    def _count_work(self, event: CallEnded, session: str, *, is_answered: bool) -> None:
+        agent = event.agent or _MAIN
+        if is_answered:
+            self._work.answered(event.at, session, agent, event.took - event.waited)
+        else:
+            self._work.withdrawn(event.at, session, agent)
 
     def in_native_words(self, refusal: Refusal) -> Refusal:
         """The refusal with an error of another dialect told in the client's."""
@@ -326,6 +308,14 @@ class Desk:
             case _:
                 watched = not identity.client.headless and identity.agent is None
                 return "live" if watched else "block"
+
+    def _foreign_mode(self, identity: Identity) -> Mode:
+        if self.settings.stream is StreamMode.BLOCK:
+            return "block"
+        # Whoever uses these clients mostly watches them, and they ask again by themselves. An
+        # unattended Codex would take the half of a cut answer into its conversation.
+        unattended = identity.client.codex and identity.client.headless
+        return "block" if unattended and self.settings.stream is not StreamMode.LIVE else "live"
 
     def _caps(self, identity: Identity) -> tuple[Cap, ...]:
         caps = self.settings.caps

@@ -23,6 +23,7 @@ class Client:
     claude_code: bool
     headless: bool
     version: tuple[int, int, int] = (0, 0, 0)
+    codex: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,10 @@ def client_of(user_agent: bytes) -> Client:
     """What the User-Agent tells."""
     match = _CLAUDE_CODE.search(user_agent)
     if match is None:
-        return Client(claude_code=False, headless=True)
+        # `codex_exec` runs unattended; its siblings have a terminal or an editor around them.
+        is_codex = user_agent.startswith(b"codex")
+        headless = not is_codex or user_agent.startswith(b"codex_exec")
+        return Client(claude_code=False, headless=headless, codex=is_codex)
     major, minor, patch, entrance = match.groups()
     parts = [part.strip() for part in (entrance or b"").split(b",")]
     # `cli` is the program in a terminal; `sdk-cli`, `sdk-py` and others run unattended.

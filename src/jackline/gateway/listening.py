@@ -12,9 +12,12 @@ from collections.abc import Callable
 
 from jackline.gateway.connection import Connection
 from jackline.gateway.exchange import Exchange
+from jackline.gateway.freed_memory import keep_freed_memory
 from jackline.gateway.settings import GatewaySettings
 
 _BACKLOG = 4096
+# A usual prompt comes in one piece.
+_PACKET_BYTES = 256 * 1024
 _LONGEST_SWEEP = 1.0
 # Above the limit so many clients at once are told why; further ones are cut without a word.
 _REFUSED_AT_ONCE = 256
@@ -28,6 +31,7 @@ class Listener:
         self.handle = handle
         self.limits = settings.limits
         self.draining = False
+        self.packet = memoryview(bytearray(_PACKET_BYTES))
         self.port = settings.listen.port
         self._host = settings.listen.host
         self._open: set[Connection] = set()
@@ -44,6 +48,7 @@ class Listener:
 
     async def open(self) -> None:
         """Listen; OSError when the address cannot be had."""
+        keep_freed_memory()
         self._loop = loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
             lambda: Connection(self, loop), self._host, self.port, backlog=_BACKLOG

@@ -14,6 +14,7 @@ from jackline.dialects import PING, error_event, placeholder_start
 from jackline.gateway.identity import Client
 
 _COMMENT = b": jackline holds this call\n\n"
+_KEEPALIVE = b'event: keepalive\ndata: {"type":"keepalive"}\n\n'
 
 
 class Manner(Protocol):
@@ -67,8 +68,10 @@ class ResponsesManner:
     ping = _COMMENT
 
     def sign_of_life(self, model: str, client: Client) -> bytes:  # noqa: ARG002 -- the protocol
-        """A comment: there is no event for it."""
-        return _COMMENT
+        """A comment, or what Codex takes for one."""
+        # Codex gives a stream up after 300 s without an event, and comments are none. Events that
+        # it does not know it skips; other clients may mind them.
+        return _KEEPALIVE if client.codex else _COMMENT
 
     def error_event(self, body: bytes) -> bytes:
         """A `response.failed` event."""

@@ -33,6 +33,8 @@ _WHOLE_ANSWER_WITHIN = 280.0
 _RAISED = 600.0
 # A call whose fate is open is told nothing for so long, though nothing is wrong that we know of.
 _COMMIT_AT_LAST = 120.0
+# A call that has one lane alone, because its conversation is there, waits for it so long at most.
+_STAY_AT_MOST = 20.0
 
 
 _PAYING = (b"x-api-key", b"authorization")
@@ -55,6 +57,10 @@ class CallDesk(Protocol):
 
     def ticks(self) -> float:
         """The time that `Exchange.last_write` is measured in."""
+        ...
+
+    def reconsider(self, call: MessagesCall, now: float) -> None:
+        """It has waited long for its one lane: others may do."""
         ...
 
     def ended(self, call: MessagesCall, event: CallEnded) -> None:
@@ -84,6 +90,7 @@ class MessagesCall:
         "_head",
         "_placeholder_at",
         "_request_id",
+        "_stays",
         "arrived",
         "carried",
         "committed",
@@ -118,6 +125,7 @@ class MessagesCall:
         self.carried: Carried | None = None
         self.committed = False
         self.over = False
+        self._stays = len(request.lanes) == 1
         self._head: tuple[int, Headers] | None = None
         self._placeholder_at = now
         self._begun_status: int | None = None
@@ -221,6 +229,10 @@ class MessagesCall:
         """Do what keeps the clients of a slow call from giving up."""
         if self.over:
             return
+        if self._stays and now - self.arrived >= _STAY_AT_MOST:
+            self._stays = False
+            if self.waiting:
+                self._desk.reconsider(self, now)
         hold = self._desk.settings.hold
         if not self.request.stream:
             self._send_back_in_time(now)
@@ -352,6 +364,7 @@ class MessagesCall:
         took = now - self.since
         carried = self.carried
         waited = carried.waited if carried is not None and carried.sent else took
+        wasted = carried.wasted if carried is not None and carried.story else _NOTHING_USED
         self._desk.ended(
             self,
             # By position, in the order of the event's fields: every call ends here.
@@ -375,5 +388,7 @@ class MessagesCall:
                 usage.output,
                 usage.cache_read,
                 usage.cache_creation,
+                wasted.input + wasted.cache_read + wasted.cache_creation,
+                wasted.output,
             ),
         )

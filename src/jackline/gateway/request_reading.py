@@ -2,7 +2,7 @@
 
 Laws: (1) how the bytes were cut into packets changes nothing; (2) it stops at the last byte of a
 request: what follows is given back; (3) a large body is held once, in the buffer that it is handed
-over in; (4) no more is held than the limits allow.
+over in, and is copied there at most once; (4) no more is held than the limits allow.
 Not here: the socket, time limits, answers (connection.py).
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from enum import Enum
+from typing import TypeAlias
 
 from jackline.gateway.chunked_body import ChunkedBody, too_large
 from jackline.gateway.refusal import Refusal
@@ -21,6 +22,11 @@ _BARE_LINE_END = re.compile(rb"(?<!\r)\n")
 _LENGTH = re.compile(rb"\r\n(?:Content-Length|content-length): (\d{1,15})\r\n")
 _MOST_DIGITS = 15
 _NO_HEAD = RequestHead(b"", b"", False)
+# Of a large packet, this much is looked at for a head.
+_USUAL_HEAD = 8 * 1024
+
+# A packet is `bytes`, or a view of a buffer that is used again for the next one.
+Packet: TypeAlias = bytes | memoryview
 
 
 class Stage(Enum):
@@ -70,7 +76,24 @@ class RequestReader:
         """Whether the client waits to be told that it may send its body."""
         return self._head is not None and self._head.expects_continue
 
-    def feed(self, data: bytes) -> bytes:
+    @property
+    def room(self) -> memoryview | None:
+        """Where the rest of a body that has begun may be put by whoever reads it; see `filled`."""
+        body = self._body
+        if self.stage is not _BODY or not isinstance(body, bytearray):
+            return None
+        return memoryview(body)[self._filled :]
+
+    def filled(self, size: int) -> None:
+        """So many bytes were put into `room`."""
+        body = self._body
+        if body is None:
+            raise AssertionError("no body has begun")
+        self._filled += size
+        if self._filled == len(body):
+            self.stage = _COMPLETE
+
+    def feed(self, data: Packet) -> Packet:
         """Read up to the end of one request; what is behind it is given back."""
         while data and self.stage is not _COMPLETE:
             if self.stage is _NOTHING:
@@ -97,21 +120,22 @@ class RequestReader:
         self.stage = _NOTHING
         self._partial = self._head = self._body = self._chunked = None
 
-    def _first_bytes(self, data: bytes) -> bytes:
-        if not 65 <= data[0] <= 90:  # no method begins with anything but A to Z
-            data = data.lstrip(b"\r\n")
+    def _first_bytes(self, data: Packet) -> Packet:
+        start = data if isinstance(data, bytes) else bytes(data[:_USUAL_HEAD])
+        if not 65 <= start[0] <= 90:  # no method begins with anything but A to Z
+            start = data = bytes(data).lstrip(b"\r\n")
             if not data:
                 return b""
-            if not 65 <= data[0] <= 90:
+            if not 65 <= start[0] <= 90:
                 raise Refusal(400, f"This is no HTTP request; is it https? {NEXT}")
-        end = data.find(END) + 4
+        end = start.find(END) + 4
         if end > 3:
-            return self._take_head(data, end)
+            return self._take_head(start, end, data)
         self.stage = _HEAD
         self._partial = bytearray()
         return self._more_of_head(data)
 
-    def _more_of_head(self, data: bytes) -> bytes:
+    def _more_of_head(self, data: Packet) -> Packet:
         partial = self._partial
         if partial is None:
             raise AssertionError("a head goes on without its beginning")
@@ -120,26 +144,30 @@ class RequestReader:
         end = partial.find(END, max(known - 3, 0)) + 4
         if end > 3:
             self._partial = None
-            return self._take_head(bytes(partial), end)
+            whole = bytes(partial)
+            return self._take_head(whole, end, whole)
         if len(partial) > self._limits.header_bytes:
             raise self._head_too_large()
         if _BARE_LINE_END.search(partial, known) is not None:
             raise Refusal(400, f"Every line of a request's head must end with CR LF. {NEXT}")
         return b""
 
-    def _take_head(self, data: bytes, end: int) -> bytes:
-        """Read the head at the beginning of `data`, and its body if that is there too."""
+    def _take_head(self, start: bytes, end: int, data: Packet) -> Packet:
+        """Read the head that `data` begins with, and its body if that is there too.
+
+        `start` is `data`, or as much of it as holds the head.
+        """
         limits = self._limits
         if end > limits.header_bytes:
             raise self._head_too_large()
-        self._head = head = self._read_head(data[:end])
+        self._head = head = self._read_head(start[:end])
         length = head.length
         if length is None:
             self._chunked = ChunkedBody(limits.body_bytes)
         elif length > limits.body_bytes:
             raise too_large(limits.body_bytes)
         elif end + length <= len(data):
-            self._body = data[end : end + length]
+            self._body = bytes(data[end : end + length])
             self.stage = _COMPLETE
             return data[end + length :]
         self.stage = _BODY
@@ -162,13 +190,13 @@ class RequestReader:
             self._front, self._behind, self._last = raw[:begin], raw[end:], head
         return head
 
-    def _more_of_body(self, data: bytes) -> bytes:
+    def _more_of_body(self, data: Packet) -> Packet:
         head = self._head
         length = 0 if head is None else head.length or 0
         body = self._body
         if not isinstance(body, bytearray):
             if len(data) >= length:
-                self._body = data[:length]  # the very bytes that came, if that is all of them
+                self._body = bytes(data[:length])  # the very bytes that came, if that is all
                 self.stage = _COMPLETE
                 return data[length:]
             self._body = body = bytearray(length)
@@ -176,13 +204,11 @@ class RequestReader:
         filled = self._filled
         used = min(len(data), length - filled)
         body[filled : filled + used] = data if used == len(data) else data[:used]
-        self._filled = filled + used
-        if self._filled == length:
-            self.stage = _COMPLETE
+        self.filled(used)
         return data[used:]
 
-    def _more_chunks(self, chunked: ChunkedBody, data: bytes) -> bytes:
-        used = chunked.feed(data)
+    def _more_chunks(self, chunked: ChunkedBody, data: Packet) -> Packet:
+        used = chunked.feed(bytes(data))
         if chunked.ended:
             self._body = chunked.data
             self._chunked = None

@@ -98,6 +98,16 @@ class StatusPages:
             return None
         return told(report, watched.vendor or watched.page.title or upstream, self._clock.now())
 
+    async def reports(self, upstream: str) -> list[str] | None:
+        """What a page says now, whether or not something is wrong; None when it cannot be read."""
+        watched, now = self._watched[upstream], self._clock.now()
+        body = await self._fetch(upstream)
+        page = None if body is None else read_page(body, now)
+        if page is None:
+            return None
+        vendor = watched.vendor or page.title or upstream
+        return [told(report, vendor, now) for report in page.reports]
+
     async def watch(self) -> None:
         """Look at pages whenever there is a reason to, until cancelled."""
         while self._watched:

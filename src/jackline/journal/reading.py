@@ -53,6 +53,8 @@ class Totals:
     output_tokens: int = 0
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
+    wasted_input_tokens: int = 0
+    wasted_output_tokens: int = 0
 
 
 class JournalReader:
@@ -157,6 +159,11 @@ class JournalReader:
                 f"The journal at {self.path} is empty.",
                 next="Start the gateway with `jackline up`: it begins one.",
             )
+        if version < schema.VERSION:
+            raise JournalError(
+                f"The journal at {self.path} was written by an older Jackline.",
+                next="Start the gateway with `jackline up`: it brings the journal up to date.",
+            )
 
     def _unreadable(self, error: sqlite3.Error) -> JournalError:
         return JournalError(
@@ -173,6 +180,8 @@ _SUMMED = (
     "output_tokens",
     "cache_read_tokens",
     "cache_write_tokens",
+    "wasted_input_tokens",
+    "wasted_output_tokens",
 )
 _TOTALS = (
     "SELECT count(*), "  # noqa: S608 -- names from this file only

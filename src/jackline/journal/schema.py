@@ -43,6 +43,10 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE notes (at REAL NOT NULL, what TEXT NOT NULL, detail TEXT NOT NULL)",
         "CREATE INDEX notes_at ON notes (at)",
     ),
+    (
+        "ALTER TABLE calls ADD COLUMN wasted_input_tokens INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE calls ADD COLUMN wasted_output_tokens INTEGER NOT NULL DEFAULT 0",
+    ),
 )
 VERSION = len(MIGRATIONS)
 

@@ -10,24 +10,37 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from jackline.dialects.returning.fitting import fit_for_claude
 from jackline.errors import InternalError, JacklineError
+from jackline.providers.mending import Mending, RefusedSignatures
 from jackline.providers.provider import CannotCarryError, Provider
 from jackline.upstream.http_upstream import HttpUpstream
 from jackline.upstream.port import Attempt, Ear, Message
 
 # Lanes that are no models: their bodies stay as they are.
 SIDE_LANES = frozenset(("count_tokens", "models", "other-models", "relay", "unknown-model"))
+_ASKED_AGAIN = "thoughts were refused as not signed by Claude; it was asked again without them"
 _JSON = ((b"content-type", b"application/json"),)
+
+
+def _to_nobody(_lane: str, _words: str) -> None:
+    """Tell nobody: the default audience."""
 
 
 class ProvidedUpstream:
     """All upstreams of a gateway."""
 
-    def __init__(self, providers: Mapping[str, Provider], foreign: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        providers: Mapping[str, Provider],
+        foreign: Collection[str] = (),
+        tell: Callable[[str, str], None] = _to_nobody,
+    ) -> None:
         self._providers = dict(providers)
+        self._tell = tell
+        self._refused = RefusedSignatures()
         # Upstreams of another family: a conversation may come back from them with turns that
         # Claude would refuse.
         self.foreign = frozenset(foreign)
@@ -68,20 +81,34 @@ class ProvidedUpstream:
         self, provider: Provider, message: Message, lane: str, model: str, ear: Ear
     ) -> Attempt:
         """Render for a provider that is ready, and send."""
-        if self.foreign and model and lane.partition("/")[0] not in self.foreign:
-            message = _fitted(message)
+        if not model or len(self._providers) == 1 or lane.partition("/")[0] in self.foreign:
+            return self._send(provider, message, lane, model, ear)
+        notes: tuple[str, ...] = ()
+        if self.foreign or self._refused:
+            fitted = fit_for_claude(message.body, refused=self._refused)
+            if fitted.notes:
+                message, notes = message._replace(body=fitted.body), fitted.notes
+
+        def again(mended: Message, listening: Ear) -> Attempt:
+            return self._send(provider, mended, lane, model, listening)
+
+        def refused(sent: Message) -> None:
+            self._refused.remember(sent.body)
+            self._tell(lane, _ASKED_AGAIN)
+
+        mending = Mending(ear, message, again, refused, notes)
+        mending.handle = self._send(provider, message, lane, model, mending)
+        return mending
+
+    def _send(
+        self, provider: Provider, message: Message, lane: str, model: str, ear: Ear
+    ) -> Attempt:
         try:
             rendered = provider.render(message, model)
         except CannotCarryError as error:
             words = f"model: {lane.partition('#')[0]} cannot be asked for this: {error}"
             return _Told(404, "not_found_error", words, ear)
         return self.http.start(rendered, lane, provider.listen(ear, message, model))
-
-
-def _fitted(message: Message) -> Message:
-    """The message without what Claude would refuse of turns that were answered elsewhere."""
-    fitted = fit_for_claude(message.body).body
-    return message if fitted == message.body else message._replace(body=fitted)
 
 
 class _Told:

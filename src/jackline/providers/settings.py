@@ -35,6 +35,20 @@ class Credential(StrEnum):
     VENDOR = "vendor"
 
 
+class CostClass(StrEnum):
+    """How dear an upstream is to its user, beside the others: in their order, cheapest first."""
+
+    FREE = "free"
+    LOW = "low"
+    USUAL = "usual"
+    HIGH = "high"
+
+    @property
+    def rank(self) -> int:
+        """The place in that order."""
+        return list(CostClass).index(self)
+
+
 @dataclass(frozen=True, slots=True)
 class UpstreamSettings:
     """One place that calls are sent to.
@@ -42,7 +56,9 @@ class UpstreamSettings:
     `models` maps patterns (fnmatch) of the model that is asked for to the model that is asked here;
     the first that fits counts. A model that no pattern names is asked under its own name by kinds
     that serve Claude, and is not asked here at all by the others. `model_limits` are limits of
-    single lanes by pattern. `region` and `project` are for clouds. `headers` are sent along.
+    single lanes by pattern. Of upstreams that serve the same model the cheaper `cost_class` comes
+    first, and of equal ones that which is written first. `region` and `project` are for clouds.
+    `headers` are sent along.
     """
 
     name: str = "anthropic"
@@ -57,6 +73,7 @@ class UpstreamSettings:
     model_limits: Mapping[str, KnownLimits] = field(default_factory=dict)
     region: str | None = None
     project: str | None = None
+    cost_class: CostClass = CostClass.USUAL
     # Where its vendor tells of incidents (Statuspage); looked at only while something is wrong.
     status_page: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -9,7 +9,7 @@ Not here: the translations (dialects/).
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 import msgspec
@@ -164,9 +164,13 @@ class TranslatingEar:
         kept = [(n, v) for n, v in self._head[1] if n.lower() not in _NOT_PASSED_ON]
         told = [(b"content-type", content_type), *kept]
         if self._notes:
-            notes = "; ".join(self._notes).encode("ascii", "replace")
-            told.append((NOTES, notes[:_LONGEST_NOTES].strip()))
+            told.append((NOTES, note_value(self._notes)))
         return told
+
+
+def note_value(notes: Iterable[str]) -> bytes:
+    """What was changed or left out, as the value of a header."""
+    return "; ".join(notes).encode("ascii", "replace")[:_LONGEST_NOTES].strip()
 
 
 class _Saying(msgspec.Struct):

@@ -18,7 +18,9 @@ from jackline.simulator.faults import Effect, Fault
 from jackline.simulator.limits import BucketSettings, Counts
 from jackline.simulator.mind import Fail, Rule, Say, Vanish
 from jackline.simulator.settings import ProviderSettings
+from jackline.testing.memory_engine import MemoryEngine
 from jackline.testing.provider import SimulatedProvider
+from jackline.testing.scripted_model import ScriptedModel
 from jackline.testing.scripted_upstream import ScriptedUpstream, Step
 
 __all__ = [
@@ -27,9 +29,11 @@ __all__ = [
     "Effect",
     "Fail",
     "Fault",
+    "MemoryEngine",
     "ProviderSettings",
     "Rule",
     "Say",
+    "ScriptedModel",
     "ScriptedUpstream",
     "SimulatedProvider",
     "Step",

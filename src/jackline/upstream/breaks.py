@@ -36,6 +36,13 @@ class GarbledError(ConnectionError):
         super().__init__(f"error decoding response body: its framing is broken ({why})")
 
 
+class BadPackingError(ConnectionError):
+    """The body came as it was framed, and what it is compressed with cannot be undone."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"error decoding response body: its compression is broken ({why})")
+
+
 class ProxyRefusedError(ConnectionError):
     """The proxy would not open a way to the origin."""
 

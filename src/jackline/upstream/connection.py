@@ -95,8 +95,13 @@ class Connection(asyncio.Protocol):
             self._unsent = attempt.head + body if body else attempt.head
             self._keeper.flush_soon(self)
             return
-        transport.write(attempt.head)
-        self._rest = memoryview(body)
+        # Together: a head that goes alone wakes the peer up for nothing.
+        if len(body) <= PIECE_BYTES:
+            transport.writelines((attempt.head, body))
+            return
+        whole = memoryview(body)
+        self._rest = whole[PIECE_BYTES:]
+        transport.writelines((attempt.head, whole[:PIECE_BYTES]))
         self._send_rest(transport)
 
     def flush(self) -> None:

@@ -11,33 +11,17 @@ import http.client
 import re
 import shutil
 import subprocess
-import tarfile
-import tempfile
-from contextlib import suppress
 from pathlib import Path
 
-from tests.real_clients.old_client import PATIENCE, ROOT, _npm
+from tests.real_clients.npm_packages import npm_command, unpacked
 
 VERSION = "1.43.0"
-CACHE = ROOT / f"aimock-{VERSION}"
 FIXTURES = Path(__file__).parent / "data" / "aimock.json"
 
 
 def aimock_folder() -> Path:
     """Where the server is, downloaded on first use."""
-    if not CACHE.exists():
-        ROOT.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=ROOT) as folder:
-            package = f"@copilotkit/aimock@{VERSION}"
-            command = [*_npm(), "pack", "--silent", "--pack-destination", folder, package]
-            subprocess.run(command, check=True, cwd=folder, timeout=PATIENCE)
-            fresh = Path(folder) / "unpacked"
-            with tarfile.open(next(Path(folder).glob("*.tgz"))) as archive:
-                archive.extractall(fresh, filter="data")
-            # Moved as a whole, so that two test processes cannot see each other's half.
-            with suppress(OSError):
-                fresh.rename(CACHE)
-    return CACHE / "package"
+    return unpacked(f"@copilotkit/aimock@{VERSION}", f"aimock-{VERSION}") / "package"
 
 
 class AimockServer:
@@ -45,7 +29,7 @@ class AimockServer:
 
     def __enter__(self) -> AimockServer:
         program = aimock_folder() / "dist" / "cli.js"
-        node = shutil.which("node") or _npm()[0]
+        node = shutil.which("node") or npm_command()[0]
         self._process = subprocess.Popen(
             [node, str(program), "-p", "0", "-h", "127.0.0.1", "-f", str(FIXTURES)],
             stdout=subprocess.PIPE,

@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jackline.dialects import RequestFacts, TokensUsed
-from jackline.dialects.openai_chat.request_facts import read_chat_request
+from jackline.dialects.openai_asked import (
+    in_the_middle_of_an_openai_turn,
+    read_openai_request,
+)
 from jackline.dialects.openai_chat.stream_reader import ChatStreamReader
-from jackline.dialects.openai_responses.request_facts import read_responses_request
 from jackline.dialects.openai_responses.stream_reader import ResponsesStreamReader
 from tests.dialects.translation.foreign_answers import (
     Answer,
@@ -84,14 +86,41 @@ def test_noise_breaks_a_reader_or_says_nothing_but_never_raises(
 
 def test_facts_of_requests() -> None:
     body = json.dumps({"model": "m", "stream": True, "max_completion_tokens": 7}).encode()
-    assert read_chat_request(body) == RequestFacts("m", True, 7, len(body) // 4)
+    assert read_openai_request(body) == RequestFacts("m", True, 7, len(body) // 4)
     body = json.dumps({"model": "m", "max_tokens": 8, "messages": []}).encode()
-    assert read_chat_request(body) == RequestFacts("m", False, 8, len(body) // 4)
+    assert read_openai_request(body) == RequestFacts("m", False, 8, len(body) // 4)
     body = json.dumps({"model": "m", "stream": True, "max_output_tokens": 9}).encode()
-    assert read_responses_request(body) == RequestFacts("m", True, 9, len(body) // 4)
+    assert read_openai_request(body) == RequestFacts("m", True, 9, len(body) // 4)
 
 
 @given(st.binary(max_size=60))
 def test_requests_that_cannot_be_read_have_no_facts(noise: bytes) -> None:
-    for read in (read_chat_request, read_responses_request):
-        assert read(b"{" + noise).input_tokens == (len(noise) + 1) // 4
+    body = b"{" + noise
+    assert read_openai_request(body).input_tokens == len(body) // 4
+    assert not in_the_middle_of_an_openai_turn(body)
+
+
+@pytest.mark.parametrize(
+    ("asked", "middle"),
+    [
+        ({"input": "hi"}, False),
+        ({"input": [{"type": "message", "role": "user", "content": "hi"}]}, False),
+        ({"input": [{"type": "function_call_output", "call_id": "a", "output": "b"}]}, True),
+        (
+            {
+                "input": [
+                    {"type": "custom_tool_call_output", "call_id": "a", "output": "b"},
+                    {"type": "message", "role": "developer", "content": "mind the gap"},
+                ]
+            },
+            True,
+        ),
+        ({"messages": [{"role": "tool", "tool_call_id": "a", "content": "b"}]}, True),
+        ({"messages": [{"role": "tool"}, {"role": "user", "content": "stop"}]}, False),
+        ({"messages": []}, False),
+    ],
+)
+def test_results_of_tools_at_the_end_mean_the_middle_of_a_turn(
+    asked: dict[str, object], middle: bool
+) -> None:
+    assert in_the_middle_of_an_openai_turn(json.dumps(asked).encode()) is middle

@@ -9,6 +9,7 @@ Not here: the messages around the blocks (fitting.py).
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 from typing import TypeAlias
 
 import msgspec
@@ -39,6 +40,7 @@ class _Seen(msgspec.Struct):
     name: str | None = None
     tool_use_id: str | None = None
     signature: str | None = None
+    data: str | None = None
     input: msgspec.Raw = _NULL
     content: msgspec.Raw = _NULL
 
@@ -50,9 +52,12 @@ _parts = msgspec.json.Decoder(list[msgspec.Raw])
 class BlockFitter:
     """Mends the blocks of one conversation from its beginning to its end."""
 
-    def __init__(self, notes: Notes, *, distrust_thinking: bool) -> None:
+    def __init__(
+        self, notes: Notes, *, distrust_thinking: bool, refused: Container[str] = ()
+    ) -> None:
         self.notes = notes
         self._distrust = distrust_thinking
+        self._refused = refused
         # The id under which the latest call of each id is known now.
         self._ids: dict[str, str] = {}
         self._given: set[str] = set()
@@ -90,8 +95,9 @@ class BlockFitter:
         return raw
 
     def _fit_thought(self, raw: msgspec.Raw, block: _Seen, at: str) -> msgspec.Raw | None:
-        signed = block.type == "redacted_thinking" or _SIGNATURE.fullmatch(block.signature or "")
-        if signed and not self._distrust:
+        mark = block.signature if block.type == "thinking" else block.data
+        signed = _SIGNATURE.fullmatch(mark or "")
+        if signed and not self._distrust and mark not in self._refused:
             return raw
         self.notes.add(at, "a thought without a signature of Claude's")
         return None

@@ -8,6 +8,8 @@ Not here: which blocks are at fault (blocks.py), when a conversation returns (ca
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 import msgspec
 
 from jackline.dialects.neutral.account import UNREADABLE, Notes, Translated
@@ -27,11 +29,16 @@ _message = msgspec.json.Decoder(_Message)
 _any = msgspec.json.Decoder(dict[str, object])
 
 
-def fit_for_claude(body: bytes | bytearray, *, distrust_thinking: bool = False) -> Translated:
+def fit_for_claude(
+    body: bytes | bytearray,
+    *,
+    distrust_thinking: bool = False,
+    refused: Container[str] = (),
+) -> Translated:
     """The request as Claude takes it.
 
     `distrust_thinking` drops every thinking block: for when the vendor has said that a signature
-    is invalid, which cannot be seen from outside.
+    is invalid, which cannot be seen from outside. `refused` are signatures that it said so of.
     """
     whole = bytes(body)
     notes = Notes()
@@ -39,7 +46,8 @@ def fit_for_claude(body: bytes | bytearray, *, distrust_thinking: bool = False) 
         whole.decode()
         top = _top.decode(whole)
         kept = _messages.decode(top["messages"])
-        messages = _fitted(kept, BlockFitter(notes, distrust_thinking=distrust_thinking))
+        fitter = BlockFitter(notes, distrust_thinking=distrust_thinking, refused=refused)
+        messages = _fitted(kept, fitter)
         changed = without_thinking_if_needed(top, messages, notes)
     except (*UNREADABLE, KeyError):
         return Translated(whole)

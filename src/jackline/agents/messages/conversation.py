@@ -1,0 +1,271 @@
+"""Fold an agent's notebook into where its conversation stands.
+
+Laws: (1) pure: the same lines give the same conversation, whatever process wrote them; (2) what is
+sent to the model follows from it alone; (3) counts (turns, usage, re-asks) are those of the agent
+whose `session` line came last: an earlier agent that was gone on with has paid for its own; (4)
+lines of a kind that is not known here change nothing.
+Not here: deciding what comes next (moves.py), shortening what is sent (shortening.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from jackline.agents.answer_reading import CUT_CALL
+from jackline.agents.messages.shortening import WHOLE, Shortened
+from jackline.agents.outcome import Usage
+from jackline.agents.ports import Answer, Entry
+from jackline.agents.task import JsonObject
+
+SESSION = "session"
+PROMPT = "prompt"
+ANSWER = "answer"
+TOOL_BEGAN = "tool_began"
+TOOL_OUTPUT = "tool_output"
+TOOL_ENDED = "tool_ended"
+RESULTS = "results"
+NOTE = "note"
+SHORTENED = "shortened"
+ENDED = "ended"
+
+CUT_OFF = ("max_tokens", "model_context_window_exceeded")
+PAUSED = "pause_turn"
+CONTINUED = (*CUT_OFF, PAUSED)
+"""Reasons to stop after which the same answer goes on."""
+
+
+@dataclass(slots=True)
+class ToolCall:
+    """One call of the last answer and how far it came."""
+
+    id: str
+    name: str
+    arguments: JsonObject
+    began: bool = False
+    output: list[str] = field(default_factory=list)
+    ended: JsonObject | None = None
+
+
+@dataclass(slots=True)
+class Conversation:
+    """Where an agent stands."""
+
+    session_id: str = ""
+    task_id: str = ""
+    prompted: str = ""
+    """The agent whose prompt was said last."""
+    messages: list[JsonObject] = field(default_factory=list)
+    """All whole turns, as they are sent."""
+    said: list[JsonObject] = field(default_factory=list)
+    """Blocks for the model that it has not answered yet."""
+    stop_reason: str | None = None
+    """Why the model stopped last; None as long as it has not spoken."""
+    calls: list[ToolCall] = field(default_factory=list)
+    """The tools that the last answer asks for, until their results are said."""
+    cut_calls: list[str] = field(default_factory=list)
+    """The tools of the last answer whose input was cut off."""
+    replied: bool = False
+    """Whether something was said since the last answer."""
+    parts: list[str] = field(default_factory=list)
+    """The words of the last answer, and of those that it goes on from."""
+    shortened: Shortened = WHOLE
+    usage: Usage = field(default_factory=Usage)
+    context: int = 0
+    """Tokens of the whole conversation as the vendor counted them last."""
+    cost: float | None = 0.0
+    turns: int = 0
+    reasks: int = 0
+    in_a_row: int = 0
+    """Answers in a row that ended at the output limit or in a pause."""
+    wants_structure: bool = False
+    """Whether the model was just told to give its structured answer, and nothing else."""
+    seams: list[str] = field(default_factory=list)
+    """What was told since the last answer of an interruption."""
+    _goes_on: bool = False
+
+    @property
+    def text(self) -> str:
+        """What the model said last."""
+        return "".join(self.parts)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether there is anything at all."""
+        return bool(self.messages or self.said)
+
+    def take(self, kind: str, data: JsonObject) -> None:
+        """Take note of one line."""
+        match kind:
+            case "session":
+                self._begin_agent(data)
+            case "prompt":
+                self._say(_text(data))
+                self.prompted = self.task_id
+            case "note":
+                self._note(data)
+            case "answer":
+                self._answered(data)
+            case "tool_began" | "tool_output" | "tool_ended":
+                self._follow_call(kind, data)
+            case "results":
+                self._seal(data)
+            case "shortened":
+                self.shortened = Shortened.from_json(data)
+                context = data.get("context")
+                self.context = context if isinstance(context, int) else self.context
+            case "ended":
+                self._ended(data)
+            case _:
+                pass
+
+    def _begin_agent(self, data: JsonObject) -> None:
+        self.session_id = str(data.get("session_id", ""))
+        task_id = str(data.get("task_id", ""))
+        if task_id != self.task_id:
+            self.task_id = task_id
+            self.usage, self.cost = Usage(), 0.0
+            self.turns = self.reasks = self.in_a_row = 0
+
+    def _say(self, text: str) -> None:
+        self.said.append({"type": "text", "text": text})
+        self.replied = True
+        self._goes_on = False
+
+    def _note(self, data: JsonObject) -> None:
+        self._say(_text(data))
+        self._goes_on = bool(data.get("goes_on"))
+        if data.get("seam"):
+            self.seams.append(_text(data))
+        if data.get("reask"):
+            self.reasks += 1
+            self.wants_structure = bool(data.get("structure"))
+
+    def _answered(self, data: JsonObject) -> None:
+        answer = answer_from(data)
+        said = [block for block in answer.content if block.get("type") != CUT_CALL]
+        self.cut_calls = [str(b.get("name")) for b in answer.content if b.get("type") == CUT_CALL]
+        if said:
+            # An answer of nothing cannot be sent back: what it was asked stays to be answered.
+            if self.said:
+                self.messages.append({"role": "user", "content": self.said})
+                self.said = []
+            self._model_said(said)
+        self.calls = [
+            ToolCall(str(b["id"]), str(b["name"]), _object(b.get("input")))
+            for b in said
+            if b.get("type") == "tool_use"
+        ]
+        words = "".join(str(b.get("text", "")) for b in said if b.get("type") == "text")
+        pauses = answer.stop_reason in CONTINUED or bool(self.cut_calls)
+        self.parts = [*self.parts, words] if self._goes_on else [words]
+        self.in_a_row = self.in_a_row + 1 if pauses and not self.calls else 0
+        self._goes_on = answer.stop_reason == PAUSED
+        self.stop_reason = answer.stop_reason
+        self.replied = self.wants_structure = False
+        self.seams = []
+        self.usage += answer.usage
+        self.context = answer.usage.total
+        self.turns += 1
+        cost = data.get("cost")
+        if self.cost is not None:
+            self.cost = self.cost + cost if isinstance(cost, int | float) else None
+
+    def _model_said(self, said: list[JsonObject]) -> None:
+        last = self.messages[-1] if self.messages else {}
+        before = last.get("content")
+        if last.get("role") == "assistant" and isinstance(before, list):
+            # After a pause the vendor goes on with the same turn.
+            self.messages[-1] = {"role": "assistant", "content": [*before, *said]}
+        else:
+            self.messages.append({"role": "assistant", "content": said})
+
+    def _follow_call(self, kind: str, data: JsonObject) -> None:
+        call = next((each for each in self.calls if each.id == data.get("id")), None)
+        if call is None:
+            return  # output that was still on its way when the results were said
+        if kind == TOOL_BEGAN:
+            call.began = True
+        elif kind == TOOL_OUTPUT:
+            call.output.append(_text(data))
+        else:
+            call.ended = data
+            self.reasks += bool(data.get("reask"))
+
+    def _seal(self, data: JsonObject) -> None:
+        results: list[JsonObject] = []
+        for call in self.calls:
+            ended = call.ended or {}
+            result: JsonObject = {
+                "type": "tool_result",
+                "tool_use_id": call.id,
+                "content": ended.get("content", ""),
+            }
+            results.append(result if ended.get("ok") else {**result, "is_error": True})
+        if summary := str(data.get("summary") or ""):
+            results.append({"type": "text", "text": summary})
+        # The API wants results before anything else that is said in the same turn.
+        self.said = [*results, *self.said]
+        self.calls, self.cut_calls = [], []
+        self.replied = True
+        self._goes_on = False
+
+    def _ended(self, data: JsonObject) -> None:
+        self.reasks = self.in_a_row = 0
+        if data.get("forget_answer") and self.messages:
+            # What was refused once would be refused again for being in the conversation.
+            self.messages.pop()
+            if self.messages:
+                content = self.messages.pop().get("content")
+                self.said = [*(content if isinstance(content, list) else ()), *self.said]
+            self.replied = True
+            self.parts = []
+
+
+def conversation(entries: Iterable[Entry]) -> Conversation:
+    """Where the agent of this notebook stands."""
+    talk = Conversation()
+    for entry in entries:
+        talk.take(entry.kind, entry.data)
+    return talk
+
+
+def answer_line(answer: Answer, cost: float | None) -> JsonObject:
+    """An answer as a line of the notebook."""
+    usage = answer.usage
+    return {
+        "content": answer.content,
+        "stop_reason": answer.stop_reason,
+        "usage": [
+            usage.input_tokens,
+            usage.output_tokens,
+            usage.cache_read_tokens,
+            usage.cache_write_tokens,
+        ],
+        "model": answer.model,
+        "request_id": answer.request_id,
+        "lane": answer.lane,
+        "cost": cost,
+    }
+
+
+def answer_from(data: JsonObject) -> Answer:
+    """The answer of a line."""
+    content, usage = data.get("content"), data.get("usage")
+    request_id, lane = data.get("request_id"), data.get("lane")
+    return Answer(
+        content=[_object(block) for block in content] if isinstance(content, list) else [],
+        stop_reason=str(data.get("stop_reason", "")),
+        usage=Usage(*(int(count) for count in usage)) if isinstance(usage, list) else Usage(),
+        model=str(data.get("model", "")),
+        request_id=None if request_id is None else str(request_id),
+        lane=None if lane is None else str(lane),
+    )
+
+
+def _text(data: JsonObject) -> str:
+    return str(data.get("text", ""))
+
+
+def _object(value: object) -> JsonObject:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,187 @@
+"""Decide what an agent does next, from where its conversation stands.
+
+Laws: (1) pure; (2) an answer counts as the result only when it is whole and, with a schema, valid;
+(3) a missing or invalid answer is asked for again at most so often, then the agent ends as `schema`
+with what was said; (4) nothing goes on for ever: continuations and turns are counted.
+Not here: doing it (runner.py), failures of calls (endings.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import msgspec
+
+from jackline.agents.messages.conversation import CUT_OFF, PAUSED, Conversation, ToolCall
+from jackline.agents.messages.defaults import STRUCTURED_OUTPUT, MessagesSettings
+from jackline.agents.messages.structured import StructuredAnswer
+from jackline.agents.outcome import Ending, Evidence
+from jackline.agents.task import AgentTask, JsonObject
+from jackline.failures import Kind
+
+_GO_ON = (
+    "Your answer was cut off at the output limit. Go on exactly where it stopped, without "
+    "repeating anything."
+)
+_NO_WORDS = "You ended without a word. Give the result of the task now."
+_NO_STRUCTURE = (
+    f"You ended without calling {STRUCTURED_OUTPUT}, so there is no answer yet. "
+    "Call it now with the final answer."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Ask the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resolve:
+    """Answer the tool calls of the last answer; `faults` are those of the structured ones."""
+
+    faults: tuple[tuple[str, JsonObject], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Say this to the model, as a `note` line."""
+
+    note: JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The answer is there."""
+
+    value: object
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """It ends here."""
+
+    ending: Ending
+    evidence: Evidence
+    text: str = ""
+    forget_answer: bool = False
+
+
+Move: TypeAlias = Ask | Resolve | Tell | Done | Fail
+
+
+def next_move(
+    task: AgentTask,
+    talk: Conversation,
+    settings: MessagesSettings,
+    wanted: StructuredAnswer | None,
+) -> Move:
+    """What comes next."""
+    if talk.calls:
+        return _about_calls(talk, settings, wanted)
+    if talk.stop_reason is None or talk.replied:
+        return _ask(task, talk)
+    return _about_words(task, talk, settings, wanted)
+
+
+def _ask(task: AgentTask, talk: Conversation) -> Move:
+    if task.max_turns is not None and talk.turns >= task.max_turns:
+        says = f"The agent used its {task.max_turns} turns without coming to an end."
+        return Fail(Ending.TURNS, Evidence(says=says), talk.text)
+    if task.max_dollars is not None and talk.cost is not None and talk.cost >= task.max_dollars:
+        says = f"The agent has spent {talk.cost:.2f} of its {task.max_dollars:.2f} dollars."
+        return Fail(Ending.BUDGET, Evidence(says=says), talk.text)
+    return Ask()
+
+
+def _about_calls(
+    talk: Conversation, settings: MessagesSettings, wanted: StructuredAnswer | None
+) -> Move:
+    given = [call for call in talk.calls if call.name == STRUCTURED_OUTPUT]
+    if wanted is None or not given:
+        return Resolve()
+    if len(given) < len(talk.calls):
+        early = f"Not taken: call {STRUCTURED_OUTPUT} alone, once you have seen the other results."
+        return Resolve(tuple((call.id, _not_taken(early)) for call in given))
+    faults = [wanted.fault(call.arguments) for call in given]
+    for call, fault in zip(given, faults, strict=True):
+        if fault is None:
+            return Done(wanted.value(call.arguments), talk.text)
+    if talk.reasks >= settings.most_reasks:
+        return _invalid(given[-1], wanted, talk.reasks + 1)
+    words = [f"Not valid: {fault}. Call it again with these faults corrected." for fault in faults]
+    # Several at once are one try.
+    told = [{**_not_taken(line), "reask": index == 0} for index, line in enumerate(words)]
+    return Resolve(tuple(zip((call.id for call in given), told, strict=True)))
+
+
+def _not_taken(words: str) -> JsonObject:
+    return {"ok": False, "content": words, "name": STRUCTURED_OUTPUT, "ended_by": "not taken"}
+
+
+def _about_words(
+    task: AgentTask,
+    talk: Conversation,
+    settings: MessagesSettings,
+    wanted: StructuredAnswer | None,
+) -> Move:
+    if talk.stop_reason == "refusal":
+        evidence = Evidence(
+            failure=Kind.CONTENT_POLICY.value, says="The model declined to answer.", attempts=1
+        )
+        return Fail(Ending.REFUSED, evidence, talk.text, forget_answer=True)
+    cut = talk.stop_reason in CUT_OFF or bool(talk.cut_calls)
+    if cut or talk.stop_reason == PAUSED:
+        if talk.in_a_row > settings.most_continuations:
+            says = f"The answer was cut off at the output limit {talk.in_a_row} times in a row."
+            return Fail(Ending.TURNS, Evidence(says=says), talk.text)
+        return Tell(_go_on(talk.cut_calls)) if cut else _ask(task, talk)
+    if wanted is None and talk.text.strip():
+        return Done(talk.text, talk.text)
+    return _missing(talk, settings, wanted)
+
+
+def _go_on(cut_calls: Sequence[str]) -> JsonObject:
+    if not cut_calls:
+        return {"text": _GO_ON, "goes_on": True}
+    return {"text": cut_in_words(cut_calls)}
+
+
+def cut_in_words(names: Sequence[str]) -> str:
+    """Tell the model that these calls came without their whole input."""
+    return (
+        f"The input of your call of {', '.join(names)} was cut off at the output limit, so it did "
+        "not run. Call it again with less at once, in several steps if need be."
+    )
+
+
+def _missing(
+    talk: Conversation, settings: MessagesSettings, wanted: StructuredAnswer | None
+) -> Move:
+    if talk.reasks >= settings.most_reasks:
+        what = "a word" if wanted is None else "the structured answer that was asked for"
+        times = talk.reasks + 1
+        evidence = Evidence(
+            failure=Kind.MISSING_STRUCTURED_OUTPUT.value,
+            sub="absent",
+            says=f"The model ended without {what}, {times} times.",
+            attempts=times,
+        )
+        return Fail(Ending.SCHEMA, evidence, talk.text)
+    if wanted is None:
+        return Tell({"text": _NO_WORDS, "reask": True})
+    return Tell({"text": _NO_STRUCTURE, "reask": True, "structure": True})
+
+
+def _invalid(call: ToolCall, wanted: StructuredAnswer, times: int) -> Fail:
+    evidence = Evidence(
+        failure=Kind.MISSING_STRUCTURED_OUTPUT.value,
+        sub="invalid",
+        says=f"The structured answer was not valid, {times} times; the last faults: "
+        f"{wanted.fault_for_people(call.arguments)}.",
+        attempts=times,
+    )
+    raw = msgspec.json.encode(wanted.value(call.arguments)).decode()
+    return Fail(Ending.SCHEMA, evidence, raw)

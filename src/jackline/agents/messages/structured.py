@@ -1,0 +1,99 @@
+"""Ask for a structured answer through a tool, and judge what comes.
+
+Laws: (1) the value is valid by the user's schema, or it is no value; (2) a fault is told to the
+model in the validator's words, and to people without what the model said; (3) nothing is fetched: a
+schema that refers to an address is refused.
+Not here: how often to ask again (moves.py), the user's own types (flows/).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+from jackline.agents.messages.defaults import STRUCTURED_OUTPUT
+from jackline.agents.task import JsonObject
+from jackline.errors import BadArgumentError
+
+if TYPE_CHECKING:
+    import jsonschema_rs
+
+_DESCRIPTION = "Give the final answer of this task. Call it once, when everything else is done."
+_VALUE = "value"
+_TOLD = 5
+_LONGEST = 400
+
+
+class StructuredAnswer:
+    """The answer that a schema asks for; BadArgumentError when the schema itself is at fault."""
+
+    def __init__(self, schema: JsonObject) -> None:
+        # Imported where it is needed: most agents and all short commands do without.
+        import jsonschema_rs  # noqa: PLC0415
+
+        self._schema = schema
+        self._is_wrapped = schema.get("type") != "object"
+        try:
+            self._validator = jsonschema_rs.validator_for(schema, retriever=_fetch_nothing)
+        except (ValueError, TypeError) as error:
+            first = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise BadArgumentError(
+                f"The schema of the answer is not valid JSON Schema: {first[:_LONGEST]}",
+                next="Correct the schema, or give a pydantic model.",
+            ) from error
+
+    @property
+    def tool(self) -> JsonObject:
+        """The tool as it is offered to the model."""
+        return {
+            "name": STRUCTURED_OUTPUT,
+            "description": _DESCRIPTION,
+            "input_schema": self._wrapped() if self._is_wrapped else self._schema,
+        }
+
+    def value(self, given: JsonObject) -> object:
+        """The answer inside of the tool's input."""
+        return given.get(_VALUE) if self._is_wrapped else given
+
+    def fault(self, given: JsonObject) -> str | None:
+        """What is wrong with the answer, for the model; None when it is valid."""
+        if self._is_wrapped and _VALUE not in given:
+            return f'the input must have the one property "{_VALUE}", which holds the answer'
+        faults = [_in_words(error) for error in self._errors(given)]
+        more = len(faults) - _TOLD
+        told = faults[:_TOLD] + ([f"and {more} more"] if more > 0 else [])
+        return "; ".join(told) or None
+
+    def fault_for_people(self, given: JsonObject) -> str:
+        """Where the answer is wrong and by which rule, without a word of the answer."""
+        if self._is_wrapped and _VALUE not in given:
+            return "the answer is not there"
+        faults = [f"{_place(error)} ({error.schema_path[-1]})" for error in self._errors(given)]
+        return ", ".join(faults[:_TOLD])
+
+    def _errors(self, given: JsonObject) -> list[jsonschema_rs.ValidationError]:
+        return list(self._validator.iter_errors(self.value(given)))
+
+    def _wrapped(self) -> JsonObject:
+        """The API takes only objects as input; definitions are referred to from the root."""
+        inner = {key: value for key, value in self._schema.items() if key != "$defs"}
+        defs = self._schema.get("$defs")
+        return {
+            "type": "object",
+            "properties": {_VALUE: inner},
+            "required": [_VALUE],
+            "additionalProperties": False,
+            **({} if defs is None else {"$defs": defs}),
+        }
+
+
+def _fetch_nothing(uri: str) -> NoReturn:
+    raise ValueError(f"{uri} is not fetched: put what it defines into the schema itself")
+
+
+def _in_words(error: jsonschema_rs.ValidationError) -> str:
+    return f"at {_place(error)}: {error.message[:_LONGEST]}"
+
+
+def _place(error: jsonschema_rs.ValidationError) -> str:
+    path = "".join(f"/{step}" for step in error.instance_path)
+    return path or "the top"

@@ -1,0 +1,215 @@
+"""Answer the tool calls of one turn, each beginning and end in the notebook.
+
+Laws: (1) a call's beginning is written before it runs and its end before anybody sees the result;
+(2) a call that had begun in an earlier process and not ended does not run again: the model is told
+that it may or may not have run, and what it had printed; (3) results stand in the order of the
+calls, each bound to its id, with one line about what failed.
+Not here: running side by side (batches/), which calls there are (conversation.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from jackline.agents.messages.conversation import (
+    RESULTS,
+    TOOL_BEGAN,
+    TOOL_ENDED,
+    Conversation,
+    ToolCall,
+)
+from jackline.agents.messages.defaults import NEEDS_CALLS, MessagesSettings
+from jackline.agents.messages.jotting import Jotter
+from jackline.agents.messages.log import Log
+from jackline.agents.messages.moves import cut_in_words
+from jackline.agents.task import JsonObject
+from jackline.batches.batch import run_batch
+from jackline.batches.kept_output import KeptOutput
+from jackline.batches.printing import Printing
+from jackline.batches.results import BatchCall, BatchReport, CallResult
+from jackline.batches.tool import Tool, ToolContext, ToolFailedError, ToolOutput
+from jackline.clock import Clock
+
+_UNSURE = (
+    "The process stopped while this call was running: it may or may not have run to its end. It "
+    "was not run again. Check what it has done before you repeat it."
+)
+_NEVER_RAN = "This call did not run: the process stopped before it began."
+
+
+@dataclass(slots=True)
+class ToolTurn:
+    """Runs the tools of an agent's turns."""
+
+    log: Log
+    tools: Mapping[str, Tool]
+    context: ToolContext
+    settings: MessagesSettings
+    clock: Clock
+    printing: Printing = field(default_factory=Printing)
+
+    async def resolve(self, settled: Sequence[tuple[str, JsonObject]] = ()) -> None:
+        """Give every call of the last answer its result; `settled` are those that need no run."""
+        talk = self.log.talk
+        answers = dict(settled)
+        for call in list(talk.calls):
+            if call.ended is not None:
+                continue
+            if call.id in answers:
+                await self._end(call.id, answers[call.id])
+            elif call.began:
+                await self._end(call.id, _unsure(call, self.settings.longest_result))
+        await self._run_the_rest(talk)
+        await self._seal(talk)
+
+    async def give_up_calls(self) -> None:
+        """Tell that what another agent had left over was not run."""
+        left = [call for call in self.log.talk.calls if call.ended is None and not call.began]
+        told: JsonObject = {"ok": False, "content": _NEVER_RAN, "ended_by": "did not run"}
+        await self.resolve([(call.id, {**told, "name": call.name}) for call in left])
+
+    async def _run_the_rest(self, talk: Conversation) -> None:
+        needs = {call.id: _needs_of(call, talk.calls) for call in talk.calls}
+        for call in list(talk.calls):
+            if call.ended is None and (unmet := _unmet(needs[call.id], talk.calls)):
+                await self._end(call.id, _skipped(call, unmet))
+        fresh = [call for call in talk.calls if call.ended is None]
+        if not fresh:
+            return
+        ids = {call.id for call in fresh}
+        calls = [self._batch_call(call, needs[call.id], ids) for call in fresh]
+        jotter = Jotter(self.log, self.clock)
+        try:
+            await run_batch(
+                calls,
+                context=self.context,
+                limit=self.settings.tools_at_once,
+                began=self._began,
+                ended=self._ended,
+                heard=jotter.heard,
+                printing=self.printing,
+                clock=self.clock,
+            )
+        finally:
+            await jotter.close()
+
+    def _batch_call(self, call: ToolCall, needs: Sequence[str], fresh: set[str]) -> BatchCall:
+        arguments = {k: v for k, v in call.arguments.items() if k != NEEDS_CALLS}
+        tool = self.tools.get(call.name) or _NoSuchTool(call.name, tuple(self.tools))
+        # What ended well before does not have to be waited for.
+        waits = tuple(need for need in needs if need in fresh)
+        return BatchCall(call.id, tool, arguments, needs=waits)
+
+    async def _began(self, call: BatchCall) -> None:
+        await self.log.write(TOOL_BEGAN, {"id": call.id, "name": call.tool.name})
+
+    async def _ended(self, call: BatchCall, result: CallResult) -> None:
+        if result.skipped_because is not None:
+            calls = self.log.talk.calls
+            skipped = next(each for each in calls if each.id == call.id)
+            # In the same words as when the needed call had failed in an earlier process.
+            unmet = _unmet(_needs_of(skipped, calls), calls) or "?"
+            await self._end(call.id, _skipped(skipped, unmet))
+            return
+        text = _clipped(result.for_model, self.settings.longest_result)
+        content: object = text
+        if result.blocks:
+            content = [{"type": "text", "text": text}, *result.blocks]
+        data: JsonObject = {
+            "ok": result.ok,
+            "content": content,
+            "name": result.name or call.tool.name,
+            "ended_by": result.ended_by,
+        }
+        await self._end(call.id, data)
+
+    async def _end(self, call_id: str, data: JsonObject) -> None:
+        await self.log.write(TOOL_ENDED, {"id": call_id, **data})
+
+    async def _seal(self, talk: Conversation) -> None:
+        lines = []
+        report = BatchReport(tuple(_result(call) for call in talk.calls))
+        if not report.ok and len(report) > 1:
+            lines.append(report.headline)
+        if talk.cut_calls:
+            lines.append(cut_in_words(talk.cut_calls))
+        await self.log.write(RESULTS, {"summary": "\n".join(lines)})
+
+
+class _NoSuchTool:
+    """Stands for a tool that the model invented."""
+
+    input_schema: JsonObject = {"type": "object"}  # noqa: RUF012 -- the protocol's shape
+    description = ""
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        self.name = name
+        self._known = known
+
+    def read_only(self, arguments: JsonObject) -> bool:  # noqa: ARG002 -- the protocol's shape
+        """It changes nothing."""
+        return True
+
+    async def run(self, arguments: JsonObject, context: ToolContext) -> ToolOutput:  # noqa: ARG002
+        """Say which tools there are."""
+        known = ", ".join(self._known) or "none"
+        raise ToolFailedError(
+            f"there is no tool {self.name}; the tools are: {known}", ended_by="no such tool"
+        )
+
+
+def _needs_of(call: ToolCall, calls: Sequence[ToolCall]) -> tuple[str, ...]:
+    """The ids of the calls that it names by their positions; positions that are none count not."""
+    named = call.arguments.get(NEEDS_CALLS)
+    positions = named if isinstance(named, list) else []
+    return tuple(
+        calls[position - 1].id
+        for position in positions
+        if isinstance(position, int) and 0 < position <= len(calls)
+    )
+
+
+def _unmet(needs: Sequence[str], calls: Sequence[ToolCall]) -> str | None:
+    """The position of a needed call that has ended badly."""
+    for position, call in enumerate(calls, 1):
+        if call.id in needs and call.ended is not None and not call.ended.get("ok"):
+            return str(position)
+    return None
+
+
+def _skipped(call: ToolCall, unmet: str) -> JsonObject:
+    why = f"skipped: it needs call {unmet} of this turn, which did not succeed"
+    return {"ok": False, "content": why, "name": call.name, "ended_by": "", "skipped": why}
+
+
+def _unsure(call: ToolCall, longest: int) -> JsonObject:
+    printed = _clipped("".join(call.output), longest)
+    so_far = f"It had printed so far:\n{printed}" if printed else "It had printed nothing yet."
+    return {
+        "ok": False,
+        "content": f"{_UNSURE} {so_far}",
+        "name": call.name,
+        "ended_by": "may or may not have run",
+    }
+
+
+def _result(call: ToolCall) -> CallResult:
+    ended = call.ended or {}
+    skipped = ended.get("skipped")
+    return CallResult(
+        id=call.id,
+        what=call.name,
+        ok=bool(ended.get("ok")),
+        name=str(ended.get("name") or call.name),
+        ended_by=str(ended.get("ended_by") or ""),
+        skipped_because=None if skipped is None else str(skipped),
+    )
+
+
+def _clipped(text: str, longest: int) -> str:
+    if len(text) <= longest:
+        return text
+    kept = KeptOutput(longest)
+    kept.add(text)
+    return kept.text

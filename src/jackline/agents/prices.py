@@ -1,0 +1,93 @@
+"""Tell what a model call cost in dollars.
+
+Laws: (1) an unknown price is None and never zero: nobody may take it for free; (2) what the user
+has configured comes before what is listed; (3) a model's name is recognised as vendors, clouds and
+routers write it, but never by its beginning alone: a new model is not priced as its elder.
+Not here: budgets (flows/).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import lru_cache
+
+from jackline.agents.outcome import Usage
+
+LOOKED_UP = "2026-11-15"
+"""When the list below was last compared with the vendor's."""
+
+_MILLION = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """Dollars for a million tokens of each kind."""
+
+    input: float
+    output: float
+    cache_read: float
+    cache_write: float
+
+
+_LISTED: Mapping[str, Price] = {
+    "claude-3-haiku": Price(0.25, 1.25, 0.03, 0.3),
+    "claude-3-5-haiku": Price(0.8, 4.0, 0.08, 1.0),
+    "claude-3-5-sonnet": Price(3.0, 15.0, 0.3, 3.75),
+    "claude-3-7-sonnet": Price(3.0, 15.0, 0.3, 3.75),
+    "claude-3-opus": Price(15.0, 75.0, 1.5, 18.75),
+    "claude-opus-4": Price(15.0, 75.0, 1.5, 18.75),
+    "claude-opus-4-1": Price(15.0, 75.0, 1.5, 18.75),
+    "claude-opus-4-5": Price(5.0, 25.0, 0.5, 6.25),
+    "claude-opus-4-6": Price(5.0, 25.0, 0.5, 6.25),
+    "claude-opus-4-7": Price(5.0, 25.0, 0.5, 6.25),
+    "claude-opus-4-8": Price(5.0, 25.0, 0.5, 6.25),
+    "claude-opus-5": Price(5.0, 25.0, 0.5, 6.25),
+    "claude-opus-5-5": Price(4.0, 20.0, 0.2, 5.0),
+    "claude-sonnet-4": Price(3.0, 15.0, 0.3, 3.75),
+    "claude-sonnet-4-5": Price(3.0, 15.0, 0.3, 3.75),
+    "claude-sonnet-4-6": Price(3.0, 15.0, 0.3, 3.75),
+    "claude-sonnet-5": Price(2.0, 10.0, 0.2, 2.5),
+    "claude-sonnet-5-5": Price(2.0, 10.0, 0.1, 2.5),
+    "claude-haiku-4-5": Price(1.0, 5.0, 0.1, 1.25),
+    "claude-fable-5": Price(10.0, 50.0, 1.0, 12.5),
+    "claude-fable-5-1": Price(10.0, 50.0, 0.25, 12.5),
+}
+# us.anthropic.claude-opus-4-8-v1:0, anthropic/claude-opus-4.8, claude-haiku-4-5-20251001,
+# claude-opus-4-1@20250805, claude-opus-4-8[1m]: what stands around the name is not the name.
+_NAME = re.compile(
+    r"(?:^|[./])(claude-[a-z0-9-]+?)"
+    r"(?:-latest|-0)?(?:[-@]\d{8})?(?:-v\d+(?::\d+)?)?(?:\[1m\]|:[a-z]+)?$"
+)
+# Routers write 4.8 where the vendor writes 4-8.
+_VERSION_DOT = re.compile(r"(?<=\d)\.(?=\d)")
+_NONE: Mapping[str, Price] = {}
+
+
+def price_of(model: str, own: Mapping[str, Price] = _NONE) -> Price | None:
+    """The price of a model; `own` are the user's, by name or pattern, the first that fits."""
+    for pattern, price in own.items():
+        if fnmatchcase(model, pattern):
+            return price
+    return _listed(model)
+
+
+def dollars(model: str, usage: Usage, own: Mapping[str, Price] = _NONE) -> float | None:
+    """What these tokens cost; None where the model's price is not known."""
+    price = price_of(model, own)
+    if price is None:
+        return None
+    return (
+        usage.input_tokens * price.input
+        + usage.output_tokens * price.output
+        + usage.cache_read_tokens * price.cache_read
+        + usage.cache_write_tokens * price.cache_write
+    ) / _MILLION
+
+
+@lru_cache(maxsize=256)
+def _listed(model: str) -> Price | None:
+    match = _NAME.search(_VERSION_DOT.sub("-", model.lower()))
+    return None if match is None else _LISTED.get(match[1])

@@ -1,0 +1,181 @@
+"""Run one process of an agent program: what it says goes to the notebook, what it costs to the run.
+
+Laws: (1) its mark is durable before it is given its prompt; (2) after each answer that calls tools
+leave is asked for the call that follows, and a refusal ends the process there; (3) tokens are
+counted once, however often they are told.
+Not here: what follows from the verdict (carrying.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from dataclasses import asdict, replace
+
+from jackline.agents.messages.structured import StructuredAnswer
+from jackline.agents.outcome import Ending, Evidence, Usage
+from jackline.agents.ports import Leave, Notebook, StopAgentError
+from jackline.agents.process.child import Child, started
+from jackline.agents.process.history import (
+    ANSWER,
+    BEGAN,
+    ENDED,
+    STARTED,
+    History,
+    beyond,
+    usage_to,
+)
+from jackline.agents.process.program import Answered, Began, Ear, Ended, News, Order, Program, Spent
+from jackline.agents.process.verdict import Broken, Done, Incomplete, Verdict
+from jackline.agents.task import AgentTask, JsonObject
+from jackline.clock import Clock
+
+_KEPT_TEXT = 200_000
+
+
+class Attempt:
+    """One process."""
+
+    def __init__(
+        self,
+        program: Program,
+        task: AgentTask,
+        notebook: Notebook,
+        leave: Leave,
+        history: History,
+        answer: StructuredAnswer | None,
+    ) -> None:
+        self._program = program
+        self._task = task
+        self._notebook = notebook
+        self._leave = leave
+        self._history = history
+        self._answer = answer
+        self._heard: dict[str, tuple[str, Usage]] = {}
+        self._next_call = asyncio.Event()
+
+    async def run(
+        self, prompt: str, order: Order, time_left: float | None, clock: Clock
+    ) -> Verdict:
+        """What it came to."""
+        ear = self._program.ear(self._task, order.session_id)
+        with self._program.start(self._task, order) as start:
+            async with AsyncExitStack() as stack:
+                running = started(
+                    start.command, cwd=self._task.cwd, environment=start.environment, clock=clock
+                )
+                try:
+                    child = await stack.enter_async_context(running)
+                except OSError as error:
+                    return Broken(_cannot_start(start.command[0], self._task, error))
+                counted = None if ear.counted is None else usage_to(ear.counted)
+                await self._write(STARTED, {**asdict(child.mark), "counted": counted})
+                child.give(prompt)
+                try:
+                    await self._until_its_end(child, ear, time_left)
+                except StopAgentError as stop:
+                    await stack.aclose()
+                    await self._write(ENDED, {"verdict": "Stopped", "says": stop.evidence.says})
+                    raise
+                ended = Ended(child.exit_code, child.last_errors)
+        verdict = self._checked(ear.judge(ended, now=clock.now()))
+        await self._settle(verdict, ended, ear.spent())
+        return verdict
+
+    def _checked(self, verdict: Verdict) -> Verdict:
+        """The same, unless the answer is not what the schema asks for."""
+        if self._answer is None or not isinstance(verdict, Done):
+            return verdict
+        given = verdict.given
+        if not isinstance(given, dict):
+            return Incomplete(self._program.asks_again(None), "it gave no structured answer")
+        fault = self._answer.fault(given)
+        if fault is None:
+            return replace(verdict, given=self._answer.value(given))
+        people = self._answer.fault_for_people(given)
+        return Incomplete(
+            self._program.asks_again(fault), f"its answer is not what the schema asks for: {people}"
+        )
+
+    async def _until_its_end(self, child: Child, ear: Ear, time_left: float | None) -> None:
+        hearing = asyncio.create_task(self._hear_all(child, ear))
+        asking = asyncio.create_task(self._ask_for_leave())
+        try:
+            done, _ = await asyncio.wait(
+                (hearing, asking), timeout=time_left, return_when=asyncio.FIRST_COMPLETED
+            )
+            if not done:
+                says = f"it ran for {self._task.timeout:g} s, which is all that it may"
+                raise StopAgentError(Ending.TIMEOUT, Evidence(says=says))
+            # An answer that came counts, also when leave for another call was refused meanwhile.
+            (hearing if hearing in done else asking).result()
+        finally:
+            for task in (hearing, asking):
+                task.cancel()
+            await asyncio.gather(hearing, asking, return_exceptions=True)
+
+    async def _hear_all(self, child: Child, ear: Ear) -> None:
+        async for piece in child.pieces():
+            for news in ear.feed(piece):
+                await self._take(news)
+
+    async def _ask_for_leave(self) -> None:
+        """Ask for each call but the first; returns never, raises when it may call no more."""
+        while True:
+            await self._next_call.wait()
+            self._next_call.clear()
+            await self._leave.before_call()
+
+    async def _take(self, news: News) -> None:
+        if isinstance(news, Began):
+            known = (self._history.session_id, self._history.model)
+            if known != (news.session_id, news.model or known[1]):
+                await self._write(BEGAN, {"session": news.session_id, "model": news.model})
+            return
+        await self._write(ANSWER, _as_entry(news))
+        name = news.id or f"without id, {len(self._heard)}"
+        if name not in self._heard:
+            self._heard[name] = (news.model, news.usage)
+            self._leave.spent(news.model, news.usage)
+        if news.calls and news.agent is None:
+            self._next_call.set()
+
+    async def _settle(self, verdict: Verdict, ended: Ended, spent: Spent) -> None:
+        data: JsonObject = {
+            "verdict": type(verdict).__name__,
+            "says": getattr(verdict, "says", ""),
+            "exit_code": ended.exit_code,
+            "cost": spent.cost,
+            "turns": spent.turns,
+        }
+        if spent.usage is not None:
+            data["usage"] = usage_to(sum((usage for _, usage in spent.usage), Usage()))
+            for model, usage in spent.usage:
+                told = sum((u for m, u in self._heard.values() if m == model), Usage())
+                rest = beyond(usage, told)
+                if rest.total:
+                    self._leave.spent(model, rest)
+        await self._write(ENDED, data)
+
+    async def _write(self, kind: str, data: JsonObject) -> None:
+        await self._notebook.write(kind, data)
+        self._history.take(kind, data)
+
+
+def _as_entry(news: Answered) -> JsonObject:
+    return {
+        "id": news.id,
+        "model": news.model,
+        "usage": usage_to(news.usage),
+        "text": news.text[:_KEPT_TEXT],
+        "calls": list(news.calls),
+        "request": news.request_id,
+        "agent": news.agent,
+    }
+
+
+def _cannot_start(program: str, task: AgentTask, error: OSError) -> str:
+    if not task.cwd.is_dir():
+        return f"its folder {task.cwd} does not exist: create it, or name another `cwd`"
+    reason = error.strerror or type(error).__name__
+    return f"{program} cannot be started ({reason}): install it, or put it on the PATH"

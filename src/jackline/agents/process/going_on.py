@@ -1,0 +1,89 @@
+"""Tell an agent that goes on what happened, what was lost and what is on disk.
+
+Laws: (1) never a bare "continue": it names the cut, the calls that may or may not have run, and the
+files that changed; (2) the task is told again only where the conversation does not hold it; (3)
+looking at the disk changes nothing there, and its failure is no failure of the agent.
+Not here: finding the lost calls (claude_code/transcript.py, codex/rollout.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from jackline.agents.task import JsonObject
+
+_SHOWN_INPUT = 600
+_SHOWN_FILES = 40
+_GIT_PATIENCE_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call of a tool, as the model made it."""
+
+    id: str
+    name: str
+    input: JsonObject | str
+
+    def __str__(self) -> str:
+        given = self.input if isinstance(self.input, str) else _short_json(self.input)
+        return f"{self.name} {given[:_SHOWN_INPUT]}".rstrip()
+
+
+def _short_json(value: JsonObject) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def going_on(
+    what_happened: str, lost: Sequence[ToolCall], on_disk: Sequence[str], *, task: str | None = None
+) -> str:
+    """The prompt with which an agent goes on."""
+    parts = [what_happened.strip()]
+    if lost:
+        calls = "\n".join(f"- {call}" for call in lost)
+        parts.append(
+            "When that happened these tool calls were under way. Their results are lost: each may "
+            "or may not have run, in part or as a whole, and may still be running. Look at what "
+            f"they left before you run one again:\n{calls}"
+        )
+    if on_disk:
+        shown = "\n".join(on_disk[:_SHOWN_FILES])
+        more = len(on_disk) - _SHOWN_FILES
+        rest = f"\n(and {more} more)" if more > 0 else ""
+        parts.append(f"Changed on disk, as `git status --short` tells it now:\n{shown}{rest}")
+    if task is None:
+        parts.append(
+            "Everything before that stands in this conversation and is finished: do not do it "
+            "again. Go on with the task from there, to its end."
+        )
+    else:
+        parts.append(f"The task, which this conversation does not hold yet:\n\n{task}")
+    return "\n\n".join(part for part in parts if part)
+
+
+async def changed_files(cwd: Path) -> list[str]:
+    """What git says has changed under this folder; nothing where it is no repository."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *("git", "--no-optional-locks", "status", "--short", "--", "."),
+            cwd=cwd,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+    except OSError:
+        return []
+    try:
+        async with asyncio.timeout(_GIT_PATIENCE_S):
+            told, _ = await process.communicate()
+    except TimeoutError:
+        return []
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    return told.decode("utf-8", "replace").splitlines() if process.returncode == 0 else []

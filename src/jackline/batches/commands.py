@@ -1,0 +1,191 @@
+"""Read a simple command line: programs with plain words, joined by pipes and sequences.
+
+Laws: (1) pure; (2) what a shell might read otherwise than we do is refused, never guessed:
+substitutions, variables, groups, background, output into files; (3) a line that is read means
+exactly these words to every POSIX shell.
+Not here: what the programs do (usual_commands.py), what is allowed (policy.py).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_OPERATOR = re.compile(r"\|\||&&|[|;]")
+_TO_NOWHERE = re.compile(r"(?P<from>[12]?|&)>(?:>\s*/dev/null|\s*/dev/null|&[12])(?=\s|$|[|;&])")
+_PLAIN = re.compile(r"[^\s'\"\\|&;<>()$`{}#!\n]+")
+_IN_DOUBLE = re.compile(r'[^"\\$`]+')
+_ON_WINDOWS = re.compile(r"[\w./:\\=,@+ -]*")
+
+_REFUSED = {
+    "$": "a variable or substitution (`$`)",
+    "`": "a substitution (backticks)",
+    "(": "a group in parentheses",
+    ")": "a group in parentheses",
+    "{": "braces",
+    "}": "braces",
+    "<": "input from a file (`<`)",
+    ">": "output into a file (`>`)",
+    "&": "a command in the background (`&`)",
+    "\n": "more than one line",
+    "\r": "more than one line",
+    "#": "a comment (`#`)",
+    "!": "a negation (`!`)",
+}
+
+
+class NotSimpleError(ValueError):
+    """The line holds something that only a shell can read; `why` names it."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One word as the program gets it, if nothing in it is expanded."""
+
+    text: str
+    globbed: bool = False
+    """It holds an unquoted `*`, `?` or `[`: the program gets file names instead."""
+    homed: bool = False
+    """It begins with an unquoted `~`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One program with its words; `joint` is what stands before it: "", "|", "&&", "||", ";"."""
+
+    joint: str
+    words: tuple[Word, ...]
+    silenced: bool = False
+    """Its output goes to /dev/null."""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The words as plain strings, the program first."""
+        return tuple(word.text for word in self.words)
+
+
+def read_command(line: str, *, windows: bool = False) -> tuple[Stage, ...]:
+    """The stages of a command line; NotSimpleError when it is not a simple one."""
+    if windows:
+        return _read_on_windows(line)
+    return _Reading(line).stages()
+
+
+def _read_on_windows(line: str) -> tuple[Stage, ...]:
+    # cmd.exe has its own quoting, and programs split their words themselves: plain words only.
+    if not line.strip() or not _ON_WINDOWS.fullmatch(line):
+        raise NotSimpleError("characters that the shell of Windows may read in its own way")
+    return (Stage("", tuple(Word(text) for text in line.split())),)
+
+
+class _Reading:
+    """One pass over a line."""
+
+    def __init__(self, line: str) -> None:
+        self._line = line.strip(" \t")
+        self._at = 0
+        self._stages: list[Stage] = []
+        self._words: list[Word] = []
+        self._joint = ""
+        self._silenced = False
+
+    def stages(self) -> tuple[Stage, ...]:
+        while self._at < len(self._line):
+            rest = self._line[self._at]
+            if rest in " \t":
+                self._at += 1
+            elif nowhere := _TO_NOWHERE.match(self._line, self._at):
+                self._silence(nowhere)
+            elif operator := _OPERATOR.match(self._line, self._at):
+                self._at = operator.end()
+                self._finish_stage(operator[0])
+            else:
+                self._words.append(self._word())
+        self._finish_stage("")
+        return tuple(self._stages)
+
+    def _silence(self, redirection: re.Match[str]) -> None:
+        self._at = redirection.end()
+        self._silenced = self._silenced or (
+            redirection["from"] != "2" and "/dev/null" in redirection[0]
+        )
+
+    def _finish_stage(self, joint: str) -> None:
+        if not self._words:
+            if joint == "" and self._joint == ";" and self._stages:
+                return  # a sequence may end with a semicolon
+            raise NotSimpleError("a place where a command is missing")
+        if "=" in self._words[0].text.partition("/")[0] or self._words[0].globbed:
+            raise NotSimpleError("a variable set before the command, or no plain program name")
+        self._stages.append(Stage(self._joint, tuple(self._words), self._silenced))
+        self._words, self._silenced, self._joint = [], False, joint
+
+    def _word(self) -> Word:
+        start = self._at
+        parts: list[str] = []
+        globbed = False
+        while self._at < len(self._line) and self._line[self._at] not in " \t|;&":
+            rest = self._line[self._at]
+            if rest == "'":
+                parts.append(self._single_quoted())
+            elif rest == '"':
+                parts.append(self._double_quoted())
+            elif rest == "\\":
+                parts.append(self._escaped())
+            elif plain := self._plain(at_start=self._at == start):
+                globbed = globbed or any(sign in plain for sign in "*?[")
+                parts.append(plain)
+        if self._at == start:
+            raise NotSimpleError(_REFUSED["&"])
+        return Word("".join(parts), globbed, self._line[start] == "~")
+
+    def _plain(self, *, at_start: bool) -> str:
+        """Characters that stand for themselves."""
+        if match := _PLAIN.match(self._line, self._at):
+            self._at = match.end()
+            if re.search(r"[12]$", match[0]) and self._line[self._at : self._at + 1] == ">":
+                raise NotSimpleError(_REFUSED[">"])
+            return match[0]
+        sign = self._line[self._at]
+        if sign in "#!" and not at_start:
+            self._at += 1
+            return sign
+        raise NotSimpleError(_REFUSED.get(sign, f"the character {sign!r}"))
+
+    def _single_quoted(self) -> str:
+        end = self._line.find("'", self._at + 1)
+        if end < 0:
+            raise NotSimpleError("a quotation mark that is not closed")
+        text = self._line[self._at + 1 : end]
+        self._at = end + 1
+        return text
+
+    def _double_quoted(self) -> str:
+        parts: list[str] = []
+        self._at += 1
+        while self._at < len(self._line):
+            sign = self._line[self._at]
+            if sign == '"':
+                self._at += 1
+                return "".join(parts)
+            if sign == "\\":
+                # Inside, the backslash is kept unless it hides one of these.
+                hidden = self._escaped()
+                parts.append(hidden if hidden in '"\\$`' else f"\\{hidden}")
+            elif match := _IN_DOUBLE.match(self._line, self._at):
+                self._at = match.end()
+                parts.append(match[0])
+            else:
+                raise NotSimpleError(_REFUSED[sign])
+        raise NotSimpleError("a quotation mark that is not closed")
+
+    def _escaped(self) -> str:
+        hidden = self._line[self._at + 1 : self._at + 2]
+        if hidden in ("", "\n"):
+            raise NotSimpleError("a backslash at the end of a line")
+        self._at += 2
+        return hidden

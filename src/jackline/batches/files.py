@@ -1,0 +1,237 @@
+"""The tools that read, write and edit files of the working folder.
+
+Laws: (1) no path leaves the folder; (2) a file is replaced whole or not at all, and keeps its
+permissions; (3) two edits of one process never overwrite each other; (4) what was left out of an
+answer is said, with how to get it.
+Not here: paths (paths.py), searching (search.py).
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from base64 import b64encode
+from pathlib import Path
+from uuid import uuid4
+
+from pydantic import Field
+
+from jackline.batches.arguments import Arguments, checked, schema_of
+from jackline.batches.paths import inside, shown
+from jackline.batches.threads import in_own_thread
+from jackline.batches.tool import JsonObject, ToolContext, ToolFailedError, ToolOutput
+
+_MOST_LINES = 2_000
+_LONGEST_LINE = 2_000
+_LARGEST = 20_000_000
+_LARGEST_IMAGE = 3_750_000
+"""Bytes; five million characters once encoded, which is what a model is let see."""
+_IMAGES = {
+    ".gif": "image/gif",
+    ".jpeg": "image/jpeg",
+    ".jpg": "image/jpeg",
+    ".png": "image/png",
+    ".webp": "image/webp",
+}
+
+_one_change_at_a_time = threading.Lock()
+
+
+class ReadArguments(Arguments):
+    """What `read` takes."""
+
+    path: str = Field(description="A file inside the working folder.")
+    offset: int = Field(1, ge=1, description="The first line to give.")
+    limit: int = Field(_MOST_LINES, ge=1, le=_MOST_LINES, description="How many lines to give.")
+
+
+class WriteArguments(Arguments):
+    """What `write` takes."""
+
+    path: str = Field(description="A file inside the working folder; missing folders are made.")
+    content: str = Field(description="The whole new content.")
+
+
+class EditArguments(Arguments):
+    """What `edit` takes."""
+
+    path: str = Field(description="A file inside the working folder.")
+    old: str = Field(min_length=1, description="The text to replace, exactly as in the file.")
+    new: str = Field(description="The text to put in its place.")
+    every: bool = Field(False, description="Replace every occurrence instead of the only one.")
+
+
+class ReadTool:
+    """Gives lines of a file, numbered; images as images."""
+
+    name = "read"
+    description = (
+        "Reads a file of the working folder. Lines come with their numbers and a tab, which are "
+        "not part of the file. Images are shown."
+    )
+    input_schema = schema_of(ReadArguments)
+
+    def read_only(self, arguments: JsonObject) -> bool:  # noqa: ARG002 -- for any arguments
+        """Reading changes nothing."""
+        return True
+
+    async def run(self, arguments: JsonObject, context: ToolContext) -> ToolOutput:
+        """The lines asked for."""
+        asked = checked(ReadArguments, arguments)
+        return await in_own_thread(lambda: _read(asked, context.cwd), "jackline-read")
+
+
+class WriteTool:
+    """Replaces or makes a whole file."""
+
+    name = "write"
+    description = "Writes a whole file inside the working folder, replacing what was there."
+    input_schema = schema_of(WriteArguments)
+
+    def read_only(self, arguments: JsonObject) -> bool:  # noqa: ARG002 -- for any arguments
+        """Writing is never harmless."""
+        return False
+
+    async def run(self, arguments: JsonObject, context: ToolContext) -> ToolOutput:
+        """What was written, in a sentence."""
+        asked = checked(WriteArguments, arguments)
+        return await in_own_thread(lambda: _write(asked, context.cwd), "jackline-write")
+
+
+class EditTool:
+    """Replaces an exact text in a file."""
+
+    name = "edit"
+    description = (
+        "Replaces a text in a file of the working folder. The text must be there exactly once, "
+        "unless `every` is true."
+    )
+    input_schema = schema_of(EditArguments)
+
+    def read_only(self, arguments: JsonObject) -> bool:  # noqa: ARG002 -- for any arguments
+        """Editing is never harmless."""
+        return False
+
+    async def run(self, arguments: JsonObject, context: ToolContext) -> ToolOutput:
+        """What was replaced, in a sentence."""
+        asked = checked(EditArguments, arguments)
+        return await in_own_thread(lambda: _edit(asked, context.cwd), "jackline-edit")
+
+
+def _read(asked: ReadArguments, folder: Path) -> ToolOutput:
+    path = inside(folder, asked.path)
+    content = _content(path, asked.path)
+    kind = _IMAGES.get(path.suffix.lower())
+    if kind is not None and len(content) <= _LARGEST_IMAGE:
+        source = {"type": "base64", "media_type": kind, "data": b64encode(content).decode()}
+        return ToolOutput(f"{asked.path}: an image", ({"type": "image", "source": source},))
+    if b"\0" in content:
+        return ToolOutput(f"({asked.path} is binary, {len(content):,} bytes, not shown)")
+    # By line feeds alone, as grep, compilers and editors count.
+    lines = content.decode("utf-8", "replace").removesuffix("\n").split("\n")
+    if lines == [""]:
+        return ToolOutput(f"({asked.path} is empty)")
+    first = asked.offset - 1
+    part = lines[first : first + asked.limit]
+    if not part:
+        raise ToolFailedError(f"{asked.path!r} has only {len(lines):,} lines")
+    text = "".join(f"{number:>6}\t{_cut(line)}\n" for number, line in enumerate(part, asked.offset))
+    last = first + len(part)
+    if last < len(lines):
+        text += (
+            f"(lines {first + 1:,} to {last:,} of {len(lines):,}; go on with offset={last + 1})\n"
+        )
+    return ToolOutput(text)
+
+
+def _content(path: Path, given: str) -> bytes:
+    """The bytes of an ordinary file; ToolFailedError for whatever else stands there."""
+    try:
+        found = path.stat()
+        # Asked before opening: a pipe would keep us waiting for a writer.
+        if stat.S_ISDIR(found.st_mode):
+            names = sorted(
+                f"{entry.name}/" if entry.is_dir() else entry.name for entry in path.iterdir()
+            )
+            told = ", ".join(names[:50]) or "nothing"
+            raise ToolFailedError(f"{given!r} is a folder; it holds {told}", ended_by="a folder")
+        if not stat.S_ISREG(found.st_mode):
+            raise ToolFailedError(f"{given!r} is not an ordinary file", ended_by="no file")
+        if found.st_size > _LARGEST:
+            size = f"{found.st_size:,} bytes"
+            raise ToolFailedError(
+                f"{given!r} has {size}, too many to read whole; search it instead",
+                ended_by="too large",
+            )
+        return path.read_bytes()
+    except OSError as error:
+        raise _said(error, given, "read") from error
+
+
+def _write(asked: WriteArguments, folder: Path) -> ToolOutput:
+    path = inside(folder, asked.path)
+    with _one_change_at_a_time:
+        existed = path.exists()
+        _replace(path, asked.content.encode("utf-8", "surrogatepass"), asked.path)
+    lines = len(asked.content.splitlines())
+    did = "replaced" if existed else "made"
+    return ToolOutput(f"{did} {shown(folder, path)}, {lines:,} lines")
+
+
+def _edit(asked: EditArguments, folder: Path) -> ToolOutput:
+    path = inside(folder, asked.path)
+    with _one_change_at_a_time:
+        # Bytes, not text: what is not touched stays as it is, line ends and odd bytes included.
+        before = _content(path, asked.path)
+        old, new = asked.old.encode(), asked.new.encode()
+        if b"\r\n" in before and b"\r\n" not in old:
+            old, new = old.replace(b"\n", b"\r\n"), new.replace(b"\n", b"\r\n")
+        count = before.count(old)
+        if count == 0:
+            raise ToolFailedError(
+                f"the text to replace is not in {asked.path!r}; read the file and give it exactly",
+                ended_by="not found",
+            )
+        if count > 1 and not asked.every:
+            raise ToolFailedError(
+                f"the text to replace is {count} times in {asked.path!r}; give more of its "
+                "surroundings, or `every`",
+                ended_by="not unique",
+            )
+        _replace(path, before.replace(old, new), asked.path)
+    return ToolOutput(f"replaced {count} place{'s' if count > 1 else ''} in {shown(folder, path)}")
+
+
+def _replace(path: Path, content: bytes, given: str) -> None:
+    """Put a new file in the place of the old one, whole or not at all."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_dir():
+            raise ToolFailedError(f"{given!r} is a folder", ended_by="a folder")
+        mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else None
+        beside = path.with_name(f".{path.name[:100]}.{uuid4().hex}")
+        try:
+            # Opened by hand and not by `tempfile`, so that the user's umask holds for new files.
+            handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            if mode is not None:
+                beside.chmod(mode)
+            beside.replace(path)
+        finally:
+            beside.unlink(missing_ok=True)
+    except OSError as error:
+        raise _said(error, given, "written") from error
+
+
+def _said(error: OSError, given: str, done: str) -> ToolFailedError:
+    why = error.strerror or type(error).__name__
+    return ToolFailedError(f"{given!r} cannot be {done}: {why}", ended_by=why.lower())
+
+
+def _cut(line: str) -> str:
+    line = line.removesuffix("\r")
+    return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}… (line cut)"

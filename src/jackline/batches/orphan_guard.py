@@ -1,0 +1,104 @@
+"""End the commands that were running when this process was killed.
+
+A tiny shell process holds the list of our process groups and reads from a pipe. When we die,
+however we die, the pipe ends, and it ends what is on the list, and on Linux also whatever carries
+our mark: children that left their group, and a command that was started in our last millisecond.
+
+Laws: (1) one guard per process, there before the first command; (2) only groups that we started and
+that have not ended are on the list; (3) without a POSIX shell there is no guard, and nothing fails.
+Not here: ending a command in good order (processes.py).
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import subprocess
+from contextlib import suppress
+from uuid import uuid4
+
+from jackline.batches.strays import MARK
+
+_SCRIPT = """
+groups=' '
+while read -r sign group; do
+  case $sign in
+    +) groups="$groups$group " ;;
+    -) groups="${groups%% $group *} ${groups#* $group }" ;;
+  esac
+done
+for group in $groups; do kill -s KILL -- "-$group" 2>/dev/null; done
+for round in 1 2; do
+  for found in $(grep -lF "$1" /proc/[0-9]*/environ 2>/dev/null); do
+    found=${found#/proc/}
+    kill -s KILL "${found%/environ}" 2>/dev/null
+  done
+done
+"""
+
+
+class OrphanGuard:
+    """Knows the groups that must not outlive this process."""
+
+    def __init__(self) -> None:
+        self._guard: subprocess.Popen[bytes] | None = None
+        self._owner = 0
+        self._token = ""
+
+    def mark(self) -> str:
+        """A new mark for a command that is about to start; the guard knows it from now on."""
+        if self._guard is None or self._owner != os.getpid():
+            self._start()
+        return f"{self._token}.{uuid4().hex}"
+
+    def watch(self, group: int) -> None:
+        """From now on this group ends with us."""
+        self._tell(f"+ {group}\n")
+
+    def forget(self, group: int) -> None:
+        """The group has ended; its number may soon belong to somebody else."""
+        self._tell(f"- {group}\n")
+
+    def _start(self) -> None:
+        self._token = uuid4().hex
+        if os.name == "nt":
+            return
+        try:
+            # Its own session: Ctrl-C in the terminal must not take the guard before us.
+            self._guard = subprocess.Popen(  # noqa: S603 -- fixed words
+                ["/bin/sh", "-c", _SCRIPT, "sh", f"{MARK}={self._token}."],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                env={"PATH": os.defpath},
+                start_new_session=True,
+            )
+        except OSError:
+            return  # a system without /bin/sh: law 3
+        self._owner = os.getpid()
+        atexit.register(self._stop, self._owner)
+
+    def _tell(self, line: str) -> None:
+        if self._guard is None or self._guard.stdin is None or self._owner != os.getpid():
+            return
+        try:
+            self._guard.stdin.write(line.encode())
+            self._guard.stdin.flush()
+        except OSError:
+            # Somebody ended the guard; the next command starts a new one.
+            self._stop(self._owner)
+
+    def _stop(self, owner: int) -> None:
+        guard = self._guard
+        if guard is None or owner != os.getpid() or owner != self._owner:
+            return
+        self._guard = None
+        if guard.stdin is not None:
+            with suppress(OSError):  # it was already gone, with what was not yet written to it
+                guard.stdin.close()
+        guard.wait()
+
+
+guard = OrphanGuard()
+"""The one of this process."""

@@ -1,0 +1,168 @@
+"""Decide which calls may run for somebody who was not asked.
+
+    Policy(folder, allow=("pytest *", "git log *", "write:docs/*", "fetch:https://docs.python.org/*"))
+
+A pattern for a command is matched word by word; a `*` at its end stands for any further words.
+
+Laws: (1) pure: nothing is touched to judge; (2) what is not allowed is denied, and told how it
+could be; by default only reading and searching inside the folder; (3) a command is judged by the
+words that its program gets; a line that only a shell can read, with substitutions, chains,
+redirections or variables, is never allowed; (4) no word of an allowed command may name a place
+outside, and a pattern that names no program allows none.
+Not here: following links (paths.py does, when a tool runs), asking a person.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import TypeAlias
+
+from jackline.batches.commands import NotSimpleError, Stage, Word, read_command
+from jackline.batches.results import BatchCall
+from jackline.batches.tool import JsonObject
+
+_FREE = frozenset({"read", "search"})
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """The call may run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Denied:
+    """The call may not run: `why`, and `next`, what would change that."""
+
+    why: str
+    next: str
+
+
+Judgement: TypeAlias = Allowed | Denied
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What may run without asking, inside which folder."""
+
+    folder: Path
+    allow: tuple[str, ...] = ()
+    windows: bool = os.name == "nt"
+
+    def judge(self, call: BatchCall) -> Judgement:
+        """Whether the call may run."""
+        tool, arguments = call.tool.name, call.arguments
+        if tool == "shell":
+            return self._judge_command(arguments)
+        if tool == "fetch":
+            return self._judge_named(tool, _text(arguments, "url"))
+        path = _text(arguments, "path") or "."
+        if self._leaves(path):
+            return _outside(path)
+        if tool in _FREE:
+            return Allowed()
+        return self._judge_named(tool, _normal(path))
+
+    def _judge_named(self, tool: str, what: str) -> Judgement:
+        patterns = [
+            item.removeprefix(f"{tool}:") for item in self.allow if item.startswith(f"{tool}:")
+        ]
+        if what and any(fnmatchcase(what, pattern) for pattern in patterns):
+            return Allowed()
+        return Denied(
+            f"`{tool}` is not allowed for {what or 'this'!r}",
+            f"the user may add '{tool}:{what or '*'}' to what is allowed",
+        )
+
+    def _judge_command(self, arguments: JsonObject) -> Judgement:
+        if self._leaves(_text(arguments, "cwd") or "."):
+            return _outside(_text(arguments, "cwd"))
+        argv = arguments.get("argv")
+        if isinstance(argv, list):
+            words = tuple(Word(str(word)) for word in argv)
+            return self._judge_stage(Stage("", words)) if words else _nothing()
+        try:
+            stages = read_command(_text(arguments, "command"), windows=self.windows)
+        except NotSimpleError as error:
+            return _not_simple(error.why)
+        if any(stage.joint not in ("", "|") for stage in stages):
+            return _not_simple("more than one command")
+        denials = (self._judge_stage(stage) for stage in stages)
+        return next((said for said in denials if isinstance(said, Denied)), Allowed())
+
+    def _judge_stage(self, stage: Stage) -> Judgement:
+        for word in stage.words[1:]:
+            if word.homed or any(self._leaves(part) for part in _paths_in(word)):
+                return _outside(word.text)
+        commands = [item.split() for item in self.allow if not _PREFIXED.match(item)]
+        if any(_fits(stage.texts, pattern) for pattern in commands):
+            return Allowed()
+        first = stage.texts[0]
+        return Denied(
+            f"the command `{first}` is not allowed with these words",
+            f"the user may add '{first} *' to what is allowed; reading and searching always are",
+        )
+
+    def _leaves(self, given: str) -> bool:
+        """Whether a path, read as text alone, leads out of the folder."""
+        if given.startswith("~") or "\0" in given:
+            return True
+        root = PurePosixPath(self.folder.as_posix())
+        meant = PurePosixPath(os.path.normpath(root / given.replace("\\", "/")))
+        if self.windows:
+            on_windows = PureWindowsPath(given)
+            if on_windows.drive or on_windows.root:
+                return not on_windows.is_relative_to(PureWindowsPath(self.folder))
+        return not meant.is_relative_to(PurePosixPath(os.path.normpath(root)))
+
+
+_PREFIXED = re.compile(r"[a-z_]+:\S")
+_HIDDEN_PARENT = re.compile(r"(?:^|/)\.[^/]*[*?\[]")
+"""A pattern that begins with a dot may stand for `..` in some shells."""
+
+
+def _paths_in(word: Word) -> list[str]:
+    """The texts in a word that a program may take for a path: itself, and an option's value."""
+    if word.globbed and _HIDDEN_PARENT.search(word.text):
+        return [".."]
+    parts = [word.text, *re.split(r"[=:,;]", word.text)]
+    if re.match(r"-[A-Za-z].", word.text):
+        parts.append(word.text[2:])  # `-I/etc`, `-f../x`
+    return [part for part in parts if part]
+
+
+def _fits(words: tuple[str, ...], pattern: list[str]) -> bool:
+    open_ended = pattern[-1:] == ["*"]
+    wanted = pattern[:-1] if open_ended else pattern
+    if not wanted or len(words) < len(wanted) or (len(words) > len(wanted) and not open_ended):
+        return False
+    return all(fnmatchcase(word, want) for word, want in zip(words, wanted, strict=False))
+
+
+def _normal(path: str) -> str:
+    return os.path.normpath(path).replace("\\", "/")
+
+
+def _text(arguments: JsonObject, name: str) -> str:
+    value = arguments.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _nothing() -> Denied:
+    return Denied("there is no command", "give `command` or `argv`")
+
+
+def _outside(path: str) -> Denied:
+    return Denied(
+        f"{path!r} leads out of the project folder", "give paths inside the project folder"
+    )
+
+
+def _not_simple(why: str) -> Denied:
+    return Denied(
+        f"the command line holds {why}, which cannot be judged safely",
+        "give each command as a call of its own, with plain words; the calls run side by side",
+    )

@@ -1,0 +1,162 @@
+"""The tool that runs a command, confined in place and time, and leaves nothing of it behind.
+
+Laws: (1) it starts inside the working folder, without our secrets and our terminal; (2) it ends
+within its time, with everything that it started; (3) an exit code other than 0 is a failure that
+keeps the output; (4) it is no sandbox: what a command may do once it runs is for the system, or
+for a policy before it.
+Not here: processes (processes.py), which commands change nothing (usual_commands.py), permission
+(policy.py).
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from collections.abc import Iterable, Mapping
+from math import inf
+
+from pydantic import Field, model_validator
+
+from jackline.batches.arguments import Arguments, checked, schema_of
+from jackline.batches.environment import without_secrets
+from jackline.batches.kept_output import USUAL_LIMIT
+from jackline.batches.paths import inside
+from jackline.batches.processes import Command, Finished, run_process, told_exit
+from jackline.batches.tool import CallWords, JsonObject, ToolContext, ToolFailedError, ToolOutput
+from jackline.batches.usual_commands import changes_nothing, program, usually_prints
+
+_ON_WINDOWS = os.name == "nt"
+_LEFT_BEHIND = "\n(What it had left running in the background was ended.)"
+
+
+class ShellArguments(Arguments):
+    """What the shell takes: `command` or `argv`."""
+
+    command: str | None = Field(None, description="A command line for the shell.")
+    argv: list[str] | None = Field(
+        None, description="Instead of `command`: the program and its words, passed on as they are."
+    )
+    cwd: str = Field(".", description="Where to run it: a folder inside the working folder.")
+    timeout: float | None = Field(None, gt=0, description="Seconds after which it is ended.")
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> ShellArguments:
+        if (self.command is None) == (self.argv is None):
+            raise ValueError("give either `command` or `argv`")
+        words = self.argv if self.argv is not None else [self.command or ""]
+        if not words or not words[0].strip() or any("\0" in word for word in words):
+            raise ValueError("a command needs a program, and cannot hold a NUL character")
+        return self
+
+    @property
+    def line(self) -> str:
+        """The command as one would type it."""
+        return self.command if self.command is not None else shlex.join(self.argv or ())
+
+
+class ShellTool:
+    """Runs commands; one value serves any number of calls."""
+
+    name = "shell"
+    input_schema = schema_of(ShellArguments)
+
+    def __init__(
+        self,
+        *,
+        environ: Mapping[str, str] | None = None,
+        keep: Iterable[str] = (),
+        seconds: float = 120.0,
+        longest: float = 3_600.0,
+        limit: int = USUAL_LIMIT,
+    ) -> None:
+        """`keep` names variables that pass although they sound secret; `seconds` is the usual time
+        limit and `longest` the most that a call may ask for; `limit` is in characters of output.
+        """
+        self._environ = environ
+        self._keep = tuple(keep)
+        self._seconds = seconds
+        self._longest = longest
+        self._limit = limit
+
+    @property
+    def description(self) -> str:
+        """What it does, for a model."""
+        return (
+            "Runs a command in the working folder and gives its output (standard output and errors "
+            f"together). It is ended after {self._seconds:g} seconds unless `timeout` says "
+            "otherwise; so is everything that it leaves in the background. Nobody can answer "
+            "questions that it asks."
+        )
+
+    def read_only(self, arguments: JsonObject) -> bool:
+        """Whether the command is known to change nothing."""
+        line = _line(arguments)
+        return line is not None and changes_nothing(line, windows=_ON_WINDOWS)
+
+    def words(self, arguments: JsonObject) -> CallWords:
+        """The program's name, and the command."""
+        line = _line(arguments)
+        if line is None:
+            return CallWords(self.name, self.name)
+        return CallWords(
+            program(line),
+            f"{self.name}: {line}",
+            usually_prints=usually_prints(line, windows=_ON_WINDOWS),
+        )
+
+    async def run(self, arguments: JsonObject, context: ToolContext) -> ToolOutput:
+        """The output; ToolFailedError when the command cannot start, fails or takes too long."""
+        asked = checked(ShellArguments, arguments)
+        cwd = inside(context.cwd, asked.cwd)
+        if not cwd.is_dir():
+            raise ToolFailedError(f"there is no folder {asked.cwd!r}", ended_by="no such folder")
+        seconds = min(asked.timeout or self._seconds, self._longest)
+        environ = os.environ if self._environ is None else self._environ
+        command = Command(
+            argv=tuple(asked.argv) if asked.argv is not None else _shell(asked.line),
+            line=asked.command,
+            cwd=cwd,
+            environ=without_secrets(environ, self._keep),
+            seconds=None if seconds == inf else seconds,
+            limit=self._limit,
+        )
+        try:
+            finished = await run_process(command, context.heard)
+        except OSError as error:
+            why = error.strerror or type(error).__name__
+            raise ToolFailedError(
+                f"{command.argv[0]!r} cannot be started: {why}", ended_by="not started"
+            ) from error
+        return _judged(finished, seconds)
+
+
+def _judged(finished: Finished, seconds: float) -> ToolOutput:
+    output = finished.output + (_LEFT_BEHIND if finished.left_behind else "")
+    code = finished.exit_code
+    if finished.timed_out:
+        raise ToolFailedError(
+            f"timed out after {seconds:g} s and was ended; ask for more with `timeout`",
+            output=output,
+            exit_code=code,
+            ended_by="timed out",
+        )
+    if code != 0:
+        told = told_exit(code)
+        raise ToolFailedError(f"failed: {told}", output=output, exit_code=code, ended_by=told)
+    return ToolOutput(output, exit_code=0)
+
+
+def _shell(line: str) -> tuple[str, ...]:
+    """How a POSIX system's shell is asked to run a command line."""
+    return (shutil.which("bash") or "/bin/sh", "-c", line)
+
+
+def _line(arguments: JsonObject) -> str | None:
+    """The command as typed, from arguments that nobody has checked yet."""
+    command, argv = arguments.get("command"), arguments.get("argv")
+    if isinstance(command, str):
+        return command
+    if isinstance(argv, list):
+        return shlex.join(str(word) for word in argv)
+    return None

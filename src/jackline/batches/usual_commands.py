@@ -1,0 +1,181 @@
+"""Know a few dozen commands: which change nothing, and which would be strange in silence.
+
+Laws: (1) pure; (2) what is not known here may change things; an option that lets a harmless program
+write or start another takes its harmlessness away; (3) silence is strange only where the exit code
+says that there was something to print.
+Not here: reading the command line (commands.py), running it again (batch.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import PurePosixPath
+
+from jackline.batches.commands import NotSimpleError, Stage, read_command
+
+_SYSTEM_FOLDERS = frozenset({"/bin", "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin"})
+
+
+def _names(told: str) -> frozenset[str]:
+    return frozenset(told.split())
+
+
+_HARMLESS = _names(
+    "[ arch b2sum base32 base64 basename cat cd cksum cmp column comm cut df diff dirname du echo "
+    "egrep expand expr false fgrep fmt fold grep groups head hexdump id jq locale ls md5sum nl "
+    "nproc od paste printenv ps pwd readlink realpath rev seq sha1sum sha224sum sha256sum "
+    "sha384sum sha512sum stat strings sum tac tail test tr true type uname unexpand uptime wc "
+    "which whoami"
+)
+
+_LOOKING = _names(
+    "blame cat-file cherry count-objects describe diff diff-tree grep log ls-files ls-tree "
+    "merge-base name-rev rev-list rev-parse shortlog show show-ref status version "
+    "whatchanged"
+)
+_VERSIONED = _names(
+    "bun cargo cmake deno docker gcc go java make node npm pip pip3 pnpm python python3 ruby rustc "
+    "ruff uv yarn"
+)
+
+
+def _operands(words: Sequence[str]) -> list[str]:
+    return [word for word in words if not word.startswith("-") or word == "-"]
+
+
+def _none_of(pattern: str) -> Callable[[Sequence[str]], bool]:
+    refused = re.compile(pattern)
+    return lambda words: not any(refused.match(word) for word in words)
+
+
+def _git_looks(words: Sequence[str]) -> bool:
+    rest = list(words)
+    while rest[:1] in (["-C"], ["--git-dir"], ["--work-tree"]):
+        rest = rest[2:]
+    if rest[:1] == ["--no-pager"]:
+        rest = rest[1:]
+    if not rest or any(
+        re.match(r"--output|--ext-diff|--textconv|--filters|-O|--open-files", word) for word in rest
+    ):
+        return False
+    if rest[0] in ("branch", "tag", "remote"):
+        return all(word in ("-a", "-r", "-v", "-vv", "--list", "-l", "--all") for word in rest[1:])
+    return rest[0] in _LOOKING
+
+
+_HARMLESS_WITH: dict[str, Callable[[Sequence[str]], bool]] = {
+    "command": lambda words: len(words) == 2 and words[0] in ("-v", "-V"),
+    "date": lambda words: all(re.match(r"\+|-u$|--utc|-R$|-I|--iso", word) for word in words),
+    "env": lambda words: not words,
+    "file": _none_of(r"-\w*C|--compile"),
+    "find": _none_of(r"-(exec|ok|delete|fprint|fls)"),
+    "git": _git_looks,
+    "hostname": lambda words: not words,
+    "printf": _none_of(r"-v"),
+    "rg": _none_of(r"--pre|--hostname-bin"),
+    "sed": lambda words: (
+        len(words) >= 2
+        and words[0] == "-n"
+        and bool(re.fullmatch(r"(\d+|\$)(,(\d+|\$))?p", words[1]))
+        and not any(word.startswith("-") for word in words[2:])
+    ),
+    "sort": _none_of(r"-[a-zA-Z]*[oT]|--o|--c|--t"),
+    "tree": _none_of(r"-[a-zA-Z]*[oR]|--output"),
+    "uniq": lambda words: len(_operands(words)) <= 1,
+    "xxd": lambda words: (
+        len(_operands(words)) <= 1 and not any("r" in w for w in words if w[:1] == "-")
+    ),
+}
+
+_ALWAYS_PRINT = _names(
+    "date df du env expr file hostname id ls md5sum nproc ps pwd printenv sha1sum sha256sum "
+    "sha512sum stat tree type uname uptime wc which whoami"
+)
+_PRINT_FILES = _names("cat head jq nl od sort tac tail uniq hexdump strings xxd")
+_PRINT_MATCHES = _names("grep egrep fgrep rg")
+_TEST_RUNNERS = _names("ctest jest mocha nox phpunit py.test pytest rspec tox vitest")
+_TESTED_BY = _names("bun cargo deno dotnet go gradle make mix mvn npm pnpm swift yarn")
+_GIT_PRINTS = _names("blame describe log rev-parse shortlog show status version")
+
+
+def changes_nothing(line: str, *, windows: bool = False) -> bool:
+    """Whether every program of a command line is known to leave things as they are."""
+    try:
+        stages = read_command(line, windows=windows)
+    except NotSimpleError:
+        return False
+    return not windows and all(_is_harmless(stage) for stage in stages)
+
+
+def usually_prints(line: str, *, windows: bool = False) -> bool:
+    """Whether success without any output would be strange."""
+    try:
+        stages = read_command(line, windows=windows)
+    except NotSimpleError:
+        return False
+    if any(stage.joint == "||" or stage.silenced for stage in stages):
+        return False
+    # Each pipe prints by its last program; in a sequence, any of them is heard.
+    ends = [
+        position
+        for position in range(len(stages))
+        if position + 1 == len(stages) or stages[position + 1].joint != "|"
+    ]
+    return any(_stage_prints(stages, end) for end in ends)
+
+
+def program(line: str) -> str:
+    """The name of the first program, for a person; the first word when the line is not simple."""
+    try:
+        first = read_command(line)[0].words[0].text
+    except NotSimpleError:
+        first = (line.split() or ["shell"])[0]
+    return PurePosixPath(first).name or first
+
+
+def _name(stage: Stage) -> str | None:
+    """The program by its bare name; None for one that only sounds like a known one."""
+    folder, slash, name = stage.words[0].text.rpartition("/")
+    return name if not slash or folder in _SYSTEM_FOLDERS else None
+
+
+def _is_harmless(stage: Stage) -> bool:
+    name, words = _name(stage), stage.texts[1:]
+    if name in _HARMLESS:
+        return True
+    if name in _VERSIONED:
+        return words in (("--version",), ("-V",), ("-v",), ("version",))
+    check = _HARMLESS_WITH.get(name or "")
+    # A file may be named like an option, and a pattern at the start of a word may give it.
+    hidden = any(word.globbed and word.text[:1] in "*?[" for word in stage.words[1:])
+    return check is not None and not hidden and check(words)
+
+
+def _stage_prints(stages: Sequence[Stage], at: int) -> bool:
+    stage = stages[at]
+    name, words = _name(stage), stage.texts[1:]
+    if name in _PRINT_MATCHES:
+        return not any(re.match(r"-[a-zA-Z]*q|--quiet|--silent", word) for word in words)
+    if name in _PRINT_FILES:
+        if stage.joint == "|":
+            before = _name(stages[at - 1])
+            return before not in _PRINT_MATCHES and _stage_prints(stages, at - 1)
+        return bool(_operands(words))
+    return name in _ALWAYS_PRINT or _speaks(name, words)
+
+
+def _speaks(name: str | None, words: Sequence[str]) -> bool:
+    """The programs that print depending on their first words."""
+    if name == "echo":
+        return any(words) and words[0] != "-n"
+    if name == "git":
+        quiet = any(re.match(r"-s$|-q|--quiet|--short|--porcelain|-z$", word) for word in words)
+        return bool(_GIT_PRINTS.intersection(words[:1])) and not quiet
+    if name in ("python", "python3") and words[:1] == ("-m",):
+        return words[1:2] in (("pytest",), ("unittest",))
+    if name in _VERSIONED and words[:1] in (("--version",), ("-V",), ("version",)):
+        return True
+    if name in _TESTED_BY:
+        return words[:1] == ("test",) or words[:2] == ("run", "test")
+    return name in _TEST_RUNNERS

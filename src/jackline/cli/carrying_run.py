@@ -1,0 +1,148 @@
+"""Carry a run in the foreground: progress, Ctrl-C, what comes out, the exit code.
+
+Laws: (1) the first Ctrl-C lets agents end their turns and saves, the second ends now: neither loses
+what is finished; (2) stdout holds the outcome alone; (3) exit codes: 0 ok, 1 failed, 3 some agents
+failed, 75 parked, 130 interrupted.
+Not here: the run (flows/), how it is shown (run_progress.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import Any, TypeAlias
+
+import click
+
+from jackline import event_loop
+from jackline.agents.outcome import Outcome
+from jackline.assembly.flow_host import open_flow_host
+from jackline.cli.run_progress import shown_progress
+from jackline.cli.system_steps import carry_out
+from jackline.cli.wake_timer import WakeBy, resume_command, wake_timer
+from jackline.clock import SystemClock
+from jackline.config import Config
+from jackline.control.run_view import until_words
+from jackline.flows.host import FlowHost
+from jackline.flows.orders import known_run
+from jackline.flows.progress import Listener
+from jackline.flows.records import RunRecord, RunState
+from jackline.flows.running import FlowRun
+
+SCHEMA = "jackline.run/1"
+EXIT_INTERRUPTED = 130
+Begin: TypeAlias = Callable[[FlowHost, Listener], Awaitable[FlowRun[Any] | Outcome[Any]]]
+
+
+def carry_in_foreground(
+    config: Config, begin: Begin, *, as_json: bool, quiet: bool, wake: WakeBy = "none"
+) -> int:
+    """The exit code of a run that `begin` starts or goes on with."""
+    return event_loop.run(_carry(config, begin, as_json=as_json, quiet=quiet, wake=wake))
+
+
+async def _carry(config: Config, begin: Begin, *, as_json: bool, quiet: bool, wake: WakeBy) -> int:
+    async with open_flow_host(config, in_background=True) as host:
+        with shown_progress(quiet=quiet) as listener:
+            begun = await begin(host, listener)
+            if isinstance(begun, Outcome):
+                outcome, run_id = begun, begun.task_id
+            else:
+                undo = _on_signals(begun)
+                try:
+                    outcome = await begun.carry()
+                finally:
+                    undo()
+                run_id = begun.run_id
+        record = await known_run(host, run_id)
+    _tell(outcome, record, as_json=as_json)
+    if record.state is RunState.PARKED and record.wake_at is not None:
+        _set_timer(wake, record, config)
+    return EXIT_INTERRUPTED if record.state is RunState.STOPPED else outcome.exit_code
+
+
+def _on_signals(run: FlowRun[Any]) -> Callable[[], None]:
+    """Let Ctrl-C stop the run; gives what undoes that."""
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        if not run.is_parked:
+            click.echo("stopping: agents end their turns. Ctrl-C again stops now", err=True)
+        run.stop("Ctrl-C.")
+
+    def from_handler(_number: int, _frame: object) -> None:
+        loop.call_soon_threadsafe(stop)
+
+    before = {}
+    for name in ("SIGINT", "SIGTERM", "SIGBREAK"):
+        number = getattr(signal, name, None)
+        if number is not None:
+            before[number] = signal.signal(number, from_handler)
+
+    def undo() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    return undo
+
+
+def _tell(outcome: Outcome[Any], record: RunRecord, *, as_json: bool) -> None:
+    # As it was kept: the value there is plain JSON, whatever the flow's own types are.
+    kept = {} if record.outcome is None else json.loads(record.outcome)
+    if as_json:
+        head = {
+            "schema": SCHEMA,
+            "run": record.run_id,
+            "state": record.state.value,
+            "retry_at": record.wake_at,
+            "exit_code": outcome.exit_code,
+        }
+        click.echo(json.dumps({**head, **kept}, indent=2, ensure_ascii=False))
+        return
+    value = kept.get("value")
+    if outcome.ok and value is not None:
+        whole = isinstance(value, str)
+        click.echo(value if whole else json.dumps(value, indent=2, ensure_ascii=False))
+    click.echo(summary(outcome, record), err=True)
+
+
+def summary(outcome: Outcome[Any], record: RunRecord) -> str:
+    """What became of a run, for a person, with the next step."""
+    run_id, state = record.run_id, record.state
+    tally = outcome.tally
+    failed = ", ".join(f"{count} {ending.value}" for ending, count in tally.endings)
+    counts = f"{tally.ok} of {tally.agents} agents ok"
+    counts += f", {tally.failed} failed: {failed}" if tally.failed else ""
+    counts += f" ({tally.replayed} kept from before)" if tally.replayed else ""
+    cost = "" if outcome.cost is None else f", ${outcome.cost:,.2f}"
+    figures = f"{counts}; {outcome.usage.total:,} tokens{cost}"
+    says = f": {outcome.evidence.says}" if outcome.evidence.says else ""
+    now = SystemClock().now()
+    if state is RunState.PARKED:
+        by_itself = (
+            "`jackline up` wakes it then, or now:" if record.wake_at else "it waits for you:"
+        )
+        first = f"run {run_id} is parked{until_words(record.wake_at, now)}{says}"
+        return "\n".join([first, figures, f"next:  {by_itself} jackline resume {run_id}"])
+    if state is RunState.STOPPED:
+        first = f"run {run_id} is stopped; everything that is finished is kept"
+        return "\n".join([first, figures, f"next:  jackline resume {run_id}"])
+    words = "finished" if outcome.ok else f"ended by {outcome.terminated_by.value}"
+    lines = [f"run {run_id} {words}{says}", figures]
+    if not outcome.ok and state is not RunState.CANCELLED:
+        lines.append(f"next:  jackline resume {run_id}   (what is finished is not run again)")
+    elif tally.failed:
+        lines.append(f"next:  jackline retry {run_id}   (runs the failed ones again, nothing else)")
+    return "\n".join(lines)
+
+
+def _set_timer(wake: WakeBy, record: RunRecord, config: Config) -> None:
+    if wake == "none" or record.wake_at is None:
+        return
+    at = datetime.fromtimestamp(record.wake_at, SystemClock().now().tzinfo)
+    command = resume_command(record.run_id, ["--state", str(config.state_dir)])
+    steps = wake_timer(wake, record.run_id, at, command).set
+    carry_out(steps, lambda words: click.echo(words, err=True))

@@ -1,0 +1,238 @@
+"""`jackline ls`, `show`, `logs`, `cancel` and `resources`: what runs there are, and orders to them.
+
+Laws: (1) the first line says it all; --json is one document with its schema's name, streams are a
+document a line; (2) prompts and answers are shown only when asked for; (3) reading makes nothing:
+without a store there are no runs.
+Not here: going on with a run (going_on.py).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import Any, TypeVar
+
+import click
+
+from jackline import event_loop
+from jackline.assembly import StateDir
+from jackline.assembly.flow_host import open_quiet_host
+from jackline.cli.carrying_run import summary
+from jackline.cli.gateway_flags import configured
+from jackline.cli.run import AS_JSON, STATE
+from jackline.cli.runs_telling import call_lines, note_line, resource_line, run_line, waking_line
+from jackline.clock import SystemClock
+from jackline.errors import NothingFoundError
+from jackline.flows.cleanup.reaper import reap
+from jackline.flows.host import FlowHost
+from jackline.flows.orders import cancel_run, known_run, module_of
+from jackline.flows.outcome_json import decode_outcome
+from jackline.flows.records import ENDED, RunRecord, RunState
+
+T = TypeVar("T")
+_FOLLOW_SECONDS = 0.5
+
+
+@click.command(name="ls")
+@click.option(
+    "--parked", is_flag=True, help="Only parked runs: what would wake, when, at what cost."
+)
+@click.option("-n", "--limit", type=click.IntRange(1), default=30, help="So many at most (30).")
+@AS_JSON
+@STATE
+def ls(parked: bool, limit: int, as_json: bool, state: str | None) -> int:
+    """List runs, the newest first."""
+
+    async def look(host: FlowHost) -> int:
+        states = (RunState.PARKED,) if parked else None
+        runs = await host.engine.runs(states=states, limit=limit)
+        now = SystemClock().now()
+        if as_json:
+            listed = [_as_json(run) for run in runs]
+            click.echo(json.dumps({"schema": "jackline.runs/1", "runs": listed}, indent=2))
+            return 0
+        for run in runs:
+            click.echo(run_line(run, now))
+            if parked:
+                click.echo("    " + waking_line(run, await host.engine.calls(run.run_id), now))
+        if not runs:
+            click.echo(
+                "no run is parked" if parked else "no runs yet: jackline run FLOW.py", err=True
+            )
+        return 0
+
+    return _with_store(state, look)
+
+
+@click.command()
+@click.argument("run_id", metavar="ID")
+@AS_JSON
+@STATE
+def show(run_id: str, as_json: bool, state: str | None) -> int:
+    """Show one run: how it stands, each agent's end, what it cost, what is still held."""
+
+    async def look(host: FlowHost) -> int:
+        run = await known_run(host, run_id)
+        calls = await host.engine.calls(run.run_id)
+        held = [each for each in await host.engine.resources() if each.run_id == run.run_id]
+        if as_json:
+            told = {
+                "schema": "jackline.run-shown/1",
+                **_as_json(run),
+                "calls": [_call_json(call) for call in calls],
+                "resources": [each.name for each in held],
+            }
+            click.echo(json.dumps(told, indent=2, ensure_ascii=False))
+            return 0
+        now = SystemClock().now()
+        click.echo(run_line(run, now))
+        if run.outcome is not None:
+            click.echo(summary(decode_outcome(run.outcome), run))
+        for line in call_lines(calls, now):
+            click.echo(line)
+        for each in held:
+            click.echo(resource_line(each, now))
+        return 0
+
+    return _with_store(state, look)
+
+
+@click.command()
+@click.argument("run_id", metavar="ID")
+@click.option("-f", "--follow", is_flag=True, help="Go on until the run has ended.")
+@AS_JSON
+@STATE
+def logs(run_id: str, follow: bool, as_json: bool, state: str | None) -> int:
+    """Print a run's log, a line for each thing that happened."""
+
+    async def look(host: FlowHost) -> int:
+        run = await known_run(host, run_id)
+        after = 0
+        while True:
+            ended = run.state in ENDED
+            for note in await host.engine.notes(run.run_id, after=after):
+                after = note.number
+                click.echo(note_line(note, as_json=as_json, zone=SystemClock().now().tzinfo))
+            if not follow or ended:
+                return 0
+            await SystemClock().sleep(_FOLLOW_SECONDS)
+            run = await known_run(host, run.run_id)
+
+    return _with_store(state, look)
+
+
+@click.command()
+@click.argument("run_id", metavar="ID")
+@AS_JSON
+@STATE
+def cancel(run_id: str, as_json: bool, state: str | None) -> int:
+    """End a run for good, with its clean-up; what is finished stays to be read."""
+
+    async def order(host: FlowHost) -> int:
+        run = await known_run(host, run_id)
+        now = await cancel_run(host, run.run_id)
+        if as_json:
+            click.echo(json.dumps({"run": run.run_id, "state": now.value}))
+        elif now in ENDED:
+            click.echo(f"run {run.run_id} is {now.value}", err=True)
+        else:
+            click.echo(f"run {run.run_id} was told: its process ends it in a moment", err=True)
+        return 0
+
+    return _with_store(state, order)
+
+
+@click.command()
+@click.option("--all", "everything", is_flag=True, help="Also what was given back.")
+@click.option(
+    "--retry", is_flag=True, help="Give back what is left over: try failed releases again."
+)
+@AS_JSON
+@STATE
+def resources(everything: bool, retry: bool, as_json: bool, state: str | None) -> int:
+    """List what runs have rented and still hold, and by whom.
+
+    Exit codes: 0 nothing needs you, 1 a release failed.
+    """
+
+    async def look(host: FlowHost) -> int:
+        if retry:
+            for done in await reap(host.engine, host.clock, module_of):
+                click.echo(f"{done.what}: {done.trouble or 'done'}", err=True)
+        found = await host.engine.resources(held_only=not everything)
+        if as_json:
+            listed = [
+                {
+                    "run": each.run_id,
+                    "name": each.name,
+                    "task": each.task_id or None,
+                    "state": each.state.value,
+                    "taken_at": each.taken_at,
+                    "lease_until": each.lease_until,
+                    "trouble": each.trouble or None,
+                }
+                for each in found
+            ]
+            click.echo(
+                json.dumps({"schema": "jackline.resources/1", "resources": listed}, indent=2)
+            )
+        else:
+            for each in found:
+                click.echo(resource_line(each, SystemClock().now()))
+            if not found:
+                click.echo("nothing is held", err=True)
+        return 1 if any(each.trouble for each in found) else 0
+
+    return _with_store(state, look)
+
+
+def _with_store(state: str | None, work: Callable[[FlowHost], Awaitable[T]]) -> T:
+    config = configured({"state": state}, with_secrets=False)
+    if not StateDir(config.state_dir).flows.exists():
+        raise NothingFoundError(
+            f"there are no runs in {config.state_dir}", next="start one: jackline run FLOW.py"
+        )
+
+    async def main() -> T:
+        async with open_quiet_host(config) as host:
+            return await work(host)
+
+    return event_loop.run(main())
+
+
+def _as_json(run: RunRecord) -> dict[str, Any]:
+    return {
+        "run": run.run_id,
+        "flow": run.flow,
+        "source": run.source,
+        "state": run.state.value,
+        "why": run.why or None,
+        "created_at": _iso(run.created_at),
+        "updated_at": _iso(run.updated_at),
+        "wake_at": None if run.wake_at is None else _iso(run.wake_at),
+        "tokens": run.tokens,
+        "cost": run.cost,
+        "forked_from": run.forked_from,
+        "outcome": None if run.outcome is None else json.loads(run.outcome),
+    }
+
+
+def _call_json(call: Any) -> dict[str, Any]:
+    return {
+        "kind": call.kind.value,
+        "label": call.label,
+        "phase": call.phase,
+        "task": call.task_id,
+        "state": call.state.value,
+        "terminated_by": call.terminated_by or None,
+        "attempts": call.attempts,
+        "tokens": call.tokens,
+        "cost": call.cost,
+        "outcome": None if call.outcome is None else json.loads(call.outcome),
+    }
+
+
+def _iso(moment: float) -> str:
+    zone = SystemClock().now().tzinfo
+    return datetime.fromtimestamp(moment, zone).isoformat(timespec="seconds")

@@ -1,0 +1,202 @@
+"""What a running flow looks like: phases, agents, waits, sums; folded from its events.
+
+Laws: (1) pure: events in, a picture out; (2) everything that waits says why and until when; (3) the
+words for states are those of every other face.
+Not here: drawing it (cli/run_progress.py, dashboard/).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from jackline.agents.outcome import Ending
+from jackline.failures.sentences import moment_in_words
+from jackline.flows.progress import (
+    AgentAnswered,
+    AgentBegan,
+    AgentEnded,
+    AgentReplayed,
+    AgentWaits,
+    BudgetNear,
+    CleanupEnded,
+    FlowEvent,
+    GuardTripped,
+    PhaseBegan,
+    RunEnded,
+    RunParked,
+    RunStarted,
+    RunStopping,
+    RunWoke,
+    StepBegan,
+    StepEnded,
+    Warned,
+)
+from jackline.flows.records import RunState
+
+_MOST_WARNINGS = 5
+
+
+@dataclass(slots=True)
+class AgentView:
+    """One agent that is under way."""
+
+    label: str
+    phase: str
+    since: float
+    why: str = ""
+    until: float | None = None
+    turns: int = 0
+    tokens: int = 0
+
+    @property
+    def state(self) -> str:
+        """One word for how it stands."""
+        return "waiting" if self.why else "working"
+
+
+@dataclass(slots=True)
+class PhaseView:
+    """How many agents and steps of a phase are where."""
+
+    name: str
+    running: int = 0
+    done: int = 0
+    failed: int = 0
+
+
+@dataclass(slots=True)
+class RunView:
+    """The whole run."""
+
+    run_id: str = ""
+    flow: str = ""
+    state: str = "starting"
+    why: str = ""
+    until: float | None = None
+    phases: dict[str, PhaseView] = field(default_factory=dict)
+    agents: dict[str, AgentView] = field(default_factory=dict)
+    ok: int = 0
+    failed: int = 0
+    kept: int = 0
+    tokens: int = 0
+    cost: float = 0.0
+    warnings: list[str] = field(default_factory=list)
+
+    def heard(self, event: FlowEvent) -> None:  # noqa: C901, PLR0912 -- one case an event
+        """Take one event in."""
+        match event:
+            case RunStarted():
+                self.run_id, self.flow = event.run_id, event.flow
+                self.state = "running"
+            case RunParked():
+                self.state, self.why, self.until = "parked", event.why, event.wake_at
+            case RunWoke():
+                self.state, self.why, self.until = "running", "", None
+            case RunStopping():
+                self.state, self.why, self.until = "stopping", event.why, None
+            case RunEnded():
+                self.state, self.why = event.state.value, event.why
+            case AgentBegan():
+                self._phase(event.phase).running += event.task_id not in self.agents
+                self.agents[event.task_id] = AgentView(event.label, event.phase, event.at)
+            case AgentReplayed():
+                self.kept += 1
+                self.ok += 1
+                self._phase(event.phase).done += 1
+            case AgentWaits():
+                if agent := self.agents.get(event.task_id):
+                    agent.why, agent.until = event.why, event.until
+            case AgentAnswered():
+                self.tokens, self.cost = event.run_tokens, event.run_cost
+                if agent := self.agents.get(event.task_id):
+                    agent.turns += 1
+                    agent.tokens += event.tokens
+            case AgentEnded():
+                self._ended(event)
+            case PhaseBegan():
+                self._phase(event.phase)
+            case StepBegan():
+                self._phase(event.phase).running += 1
+            case StepEnded():
+                phase = self._phase(event.phase)
+                phase.running -= phase.running > 0
+                phase.failed += bool(event.trouble)
+                phase.done += not event.trouble
+            case BudgetNear() | GuardTripped() | Warned():
+                self._warn(event.says)
+            case CleanupEnded() if event.trouble:
+                self._warn(f"clean-up {event.what} of {event.label} failed: {event.trouble}")
+
+    def _ended(self, event: AgentEnded) -> None:
+        known = self.agents.pop(event.task_id, None)
+        phase = self._phase(event.phase)
+        phase.running -= known is not None and phase.running > 0
+        if event.terminated_by is Ending.COMPLETION:
+            self.ok += 1
+            phase.done += 1
+        else:
+            self.failed += 1
+            phase.failed += 1
+
+    def _phase(self, name: str) -> PhaseView:
+        return self.phases.setdefault(name, PhaseView(name))
+
+    def _warn(self, words: str) -> None:
+        self.warnings = [*self.warnings, words][-_MOST_WARNINGS:]
+
+    def sentence(self, now: datetime) -> str:
+        """The run in one sentence."""
+        working = sum(not agent.why for agent in self.agents.values())
+        waiting = len(self.agents) - working
+        parts = [f"{working} working"] if working or not waiting else []
+        parts += [f"{waiting} waiting"] if waiting else []
+        parts.append(f"{self.ok} ok" + (f" ({self.kept} kept)" if self.kept else ""))
+        parts += [f"{self.failed} failed"] if self.failed else []
+        if self.state == RunState.PARKED.value:
+            return f"Parked{until_words(self.until, now)}: {self.why} {', '.join(parts)}."
+        return f"{self.state.capitalize()}: {', '.join(parts)}."
+
+
+def until_words(until: float | None, now: datetime) -> str:
+    """ " until 22:10 UTC", or nothing when the time is not known."""
+    if until is None:
+        return ""
+    return f" until {moment_in_words(datetime.fromtimestamp(round(until), now.tzinfo), now)}"
+
+
+def event_line(event: FlowEvent, now: datetime) -> str:  # noqa: C901, PLR0911, PLR0912 -- each its line
+    """The event in one line for a log on a terminal; empty for what is not worth a line."""
+    match event:
+        case RunStarted():
+            kept = f", {event.kept} calls kept" if event.kept else ""
+            verb = "resumed" if event.resumed else "started"
+            return f"{event.flow} {verb} as {event.run_id}{kept}"
+        case RunParked():
+            return f"parked{until_words(event.wake_at, now)}: {event.why}"
+        case RunWoke():
+            return "woke: one agent goes first, the others follow"
+        case RunStopping():
+            return f"stopping: {event.why}"
+        case RunEnded():
+            return f"{event.state.value}{': ' + event.why if event.why else ''}"
+        case PhaseBegan():
+            return f"phase {event.phase}"
+        case AgentBegan():
+            again = f" (attempt {event.attempt})" if event.attempt > 1 else ""
+            return f"{event.label} began{again}"
+        case AgentWaits() if event.why:
+            return f"{event.label} waits{until_words(event.until, now)}: {event.why}"
+        case AgentEnded():
+            how = "ok" if event.terminated_by is Ending.COMPLETION else event.terminated_by.value
+            says = f": {event.says}" if event.says else ""
+            return f"{event.label} {how}{says} ({event.turns} turns, {event.tokens:,} tokens)"
+        case StepEnded() if event.trouble:
+            return f"step {event.label} failed: {event.trouble}"
+        case BudgetNear() | GuardTripped() | Warned():
+            return event.says
+        case CleanupEnded():
+            how = f"failed: {event.trouble}" if event.trouble else "done"
+            return f"clean-up {event.what} of {event.label or 'the run'} {how}"
+        case _:
+            return ""

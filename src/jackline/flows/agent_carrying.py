@@ -1,0 +1,332 @@
+"""Carry one agent of a flow to its outcome: answered from the store, or begun, retried and kept.
+
+Laws: (1) a finished agent is never started again; (2) its end is kept before its hooks run, and
+those have run before the flow hears of it; (3) an agent that the flow's own code cancels ends as
+`cancelled`, and one that is interrupted with its run has not ended: it goes on later; (4) crashes,
+tool faults and outages are tried again, in the same notebook; what would end alike is not.
+Not here: the runner's work (agents/), leave to call (leave.py), what was asked for (agent_spec.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from jackline.agents.outcome import Ending, Evidence, Outcome
+from jackline.agents.ports import Runner, StopAgentError
+from jackline.agents.task import AgentTask
+from jackline.errors import BadArgumentError, JacklineError
+from jackline.flows.agent_spec import AgentSpec
+from jackline.flows.agent_tools import tools_for
+from jackline.flows.earlier import earlier_entries, what_happened
+from jackline.flows.gate import Ticket
+from jackline.flows.keys import session_id_of
+from jackline.flows.leave import AgentLeave
+from jackline.flows.notebook import KeptNotebook
+from jackline.flows.outcome_json import decode_outcome, encode_outcome
+from jackline.flows.progress import AgentBegan, AgentEnded, AgentReplayed, Warned
+from jackline.flows.records import CallKind, CallRecord, CallState
+from jackline.flows.scope import CURRENT, Scope
+from jackline.flows.spending import Account
+from jackline.flows.values import UnfitValueError, plain_json
+
+_TRIED_AGAIN = frozenset({Ending.CRASH, Ending.TOOL_ERROR, Ending.OUTAGE, Ending.RATE_LIMIT})
+_FIRST_WAIT = 5.0
+
+
+class AgentCarrying:
+    """One agent of one execution."""
+
+    def __init__(self, spec: AgentSpec, scope: Scope) -> None:
+        self._spec = spec
+        self._scope = scope
+        self._run = scope.run
+        run = self._run
+        self._runner = self._find_runner()
+        key = spec.key()
+        occurrence, self._known, task_id = run.identify(key)
+        if self._known is not None:
+            label = self._known.label
+        else:
+            label = spec.label or run.next_label(scope.phase, "agent")
+        self._call = CallRecord(
+            run.run_id,
+            key,
+            occurrence,
+            CallKind.AGENT,
+            label,
+            scope.phase,
+            task_id,
+            CallState.RUNNING,
+            attempts=1 if self._known is None else self._known.attempts + 1,
+            started_at=run.clock.wall(),
+        )
+        self._end_id = ""
+        self._began_at = run.clock.monotonic()
+
+    async def outcome(self) -> Outcome[Any]:
+        """How it ended; from the store, when it is there."""
+        if self._known is not None and self._run.answers_from_store(self._known):
+            return await self._replayed(self._known)
+        ticket = self._run.gate.ticket()
+        try:
+            with self._run.carried_here():
+                if self._scope.task_id:
+                    # A tool of an agent that holds a slot called it: waiting could be for ever.
+                    return await self._started(ticket)
+                async with self._run.slots:
+                    return await self._started(ticket)
+        finally:
+            self._run.gate.done(ticket)
+
+    # --- from the store -----------------------------------------------------------------------
+
+    async def _replayed(self, known: CallRecord) -> Outcome[Any]:
+        run = self._run
+        outcome = decode_outcome(known.outcome or b'{"terminated_by":"completion"}')
+        if known.state is CallState.DONE:
+            outcome = replace(outcome, value=self._spec.shape.decode(known.value or b"null"))
+        if self._spec.on_end:
+            # A crash after the end was kept may have left them due.
+            await run.hooks.run(run.hooks.last_end(known.task_id), self._spec.on_end, outcome)
+        run.count_agent(outcome, replayed=True)
+        run.tell(AgentReplayed(run.clock.wall(), known.task_id, known.label, self._scope.phase))
+        return outcome
+
+    # --- begun --------------------------------------------------------------------------------
+
+    async def _started(self, ticket: Ticket) -> Outcome[Any]:
+        run, spec = self._run, self._spec
+        account = Account(
+            f"The agent {self._call.label}",
+            () if spec.budget is None else (spec.budget,),
+            self._scope.account,
+            began=run.worked(),
+        )
+        try:
+            await run.gate.enter(ticket)
+        except StopAgentError as stop:
+            return self._never_began(stop.ending, stop.evidence)
+        refusal = self._scope.account.begin_agent()
+        if refusal is not None:
+            return self._never_began(refusal.ending, Evidence(says=refusal.says))
+        if spec.on_end:
+            self._end_id = await run.hooks.promise(self._call.task_id, spec.on_end)
+        await run.begin(self._call)
+        self._tell_began()
+        try:
+            outcome = await self._carried(ticket, account)
+        except asyncio.CancelledError:
+            if run.interruption is None or not run.interruption.keeps_agents:
+                evidence = Evidence(says="The flow, or its end, cancelled it.")
+                # Shielded: the cancellation has come, and the end must be kept nevertheless.
+                await asyncio.shield(self._ended(Outcome(Ending.CANCELLED, evidence=evidence)))
+            raise
+        return await asyncio.shield(self._ended(outcome))
+
+    async def _carried(self, ticket: Ticket, account: Account) -> Outcome[Any]:
+        run, call = self._run, self._call
+        notebook = KeptNotebook(run.engine, run.claim, call.task_id, run.clock)
+        run.notebooks[call.task_id] = notebook
+        try:
+            session_id = session_id_of(call.task_id)
+            await notebook.open(session_id)
+            earlier = await earlier_entries(run.engine, self._spec, self._runner.name)
+            notebook.follow(earlier.entries)
+            account.tokens, account.dollars = notebook.paid_tokens, notebook.paid_dollars
+            task = self._task(session_id, earlier.session_id)
+            leave = AgentLeave(
+                run, ticket, account, notebook, task_id=call.task_id, label=call.label
+            )
+            outcome = await self._attempts(task, notebook, leave)
+            await notebook.settle()
+        except StopAgentError as stop:
+            outcome = Outcome(stop.ending, evidence=stop.evidence)
+        except JacklineError as error:
+            if not isinstance(error, BadArgumentError):
+                run.lose(error)
+                raise
+            outcome = Outcome(Ending.REFUSED, evidence=Evidence(says=_in_words(error)))
+        return self._completed(outcome, notebook)
+
+    async def _attempts(
+        self, task: AgentTask, notebook: KeptNotebook, leave: AgentLeave
+    ) -> Outcome[Any]:
+        tries = 0
+        while True:
+            outcome = await self._once(task, notebook, leave)
+            if self._run.interruption is not None:
+                return outcome
+            evidence = outcome.evidence
+            if outcome.terminated_by is Ending.QUOTA:
+                resets = evidence.resets_at
+                await leave.met_quota(
+                    evidence,
+                    None if resets is None else resets.timestamp(),
+                    needs_person=evidence.failure == "billing",
+                )
+            elif outcome.terminated_by in _TRIED_AGAIN and tries < self._spec.retries:
+                tries += 1
+                wait = _FIRST_WAIT * 2.0**tries * (0.5 + self._run.host.draw())
+                leave.waits(f"{outcome.terminated_by}, tried again", self._run.clock.wall() + wait)
+                await self._run.clock.sleep(wait)
+                leave.waits("", None)
+            else:
+                return outcome
+            task = replace(task, what_happened=what_happened(outcome))
+
+    async def _once(
+        self, task: AgentTask, notebook: KeptNotebook, leave: AgentLeave
+    ) -> Outcome[Any]:
+        token = CURRENT.set(replace(self._scope, task_id=self._call.task_id))
+        try:
+            return await self._runner.carry(task, notebook, leave)
+        except JacklineError:
+            raise
+        except Exception as error:  # noqa: BLE001 -- the border of one agent: the others go on
+            says = f"The runner {self._runner.name} raised {type(error).__name__}."
+            return Outcome(Ending.CRASH, evidence=Evidence(says=says))
+        finally:
+            CURRENT.reset(token)
+
+    # --- ended --------------------------------------------------------------------------------
+
+    def _completed(self, outcome: Outcome[Any], notebook: KeptNotebook) -> Outcome[Any]:
+        """The outcome with ids and sums, its value as a replay would give it."""
+        run, call = self._run, self._call
+        run.notebooks.pop(call.task_id, None)
+        unpaid = outcome.usage.total - notebook.paid_tokens
+        if unpaid > 0:
+            # A runner that only tells at its end what it used.
+            dollars = max(0.0, (outcome.cost or 0.0) - notebook.paid_dollars)
+            run.charge(self._scope.account, unpaid, dollars)
+        return replace(
+            outcome,
+            label=call.label,
+            task_id=call.task_id,
+            session_id=outcome.session_id or session_id_of(call.task_id),
+            duration=outcome.duration or run.clock.monotonic() - self._began_at,
+        )
+
+    async def _ended(self, outcome: Outcome[Any]) -> Outcome[Any]:
+        """Keep the end, clean up, and only then let the flow know."""
+        run, call = self._run, self._call
+        outcome, data = self._fitting(replace(outcome, label=call.label, task_id=call.task_id))
+        record = replace(
+            call,
+            state=CallState.DONE if outcome.ok else CallState.FAILED,
+            value=data,
+            outcome=encode_outcome(outcome),
+            ended_at=run.clock.wall(),
+            tokens=outcome.usage.total,
+            cost=outcome.cost or 0.0,
+            terminated_by=outcome.terminated_by.value,
+        )
+        await run.end(record)
+        if self._end_id:
+            await run.hooks.run(self._end_id, self._spec.on_end, outcome)
+        await run.settle_registering()
+        await run.resources.release_of_agent(call.task_id)
+        self._tell_ended(outcome)
+        run.count_agent(outcome, replayed=False)
+        return outcome
+
+    def _fitting(self, outcome: Outcome[Any]) -> tuple[Outcome[Any], bytes | None]:
+        if not outcome.ok:
+            return replace(outcome, value=None), None
+        value = outcome.value
+        if value is None and self._spec.shape.json_schema is None:
+            value = outcome.text
+        try:
+            data = plain_json(value)
+            return replace(outcome, value=self._spec.shape.decode(data)), data
+        except UnfitValueError as error:
+            evidence = replace(outcome.evidence, says=error.message)
+            unfit = replace(outcome, terminated_by=Ending.SCHEMA, evidence=evidence, value=None)
+            return replace(unfit, text=outcome.text or str(value)), None
+
+    def _never_began(self, ending: Ending, evidence: Evidence) -> Outcome[Any]:
+        call = self._call
+        outcome: Outcome[Any] = Outcome(
+            ending, evidence=evidence, label=call.label, task_id=call.task_id
+        )
+        self._run.count_agent(outcome, replayed=False)
+        self._tell_ended(outcome)
+        return outcome
+
+    # --- small things -------------------------------------------------------------------------
+
+    def _find_runner(self) -> Runner:
+        name = self._spec.runner or self._run.settings.runner
+        runner = self._run.runners.get(name)
+        if runner is None:
+            known = ", ".join(sorted(self._run.runners)) or "none"
+            raise BadArgumentError(
+                f"There is no runner {name!r}.", next=f"Choose one of these: {known}."
+            )
+        return runner
+
+    def _task(self, session_id: str, resume_session: str | None) -> AgentTask:
+        spec, call, run = self._spec, self._call, self._run
+        budget = spec.budget
+        tools, names = tools_for(spec.toolbox, self._runner.name)
+        return AgentTask(
+            task_id=call.task_id,
+            session_id=session_id,
+            prompt=spec.prompt,
+            label=call.label,
+            schema=spec.shape.json_schema,
+            model=spec.model or run.settings.model,
+            system=spec.system,
+            tools=tools,
+            tool_names=names,
+            mcp_servers=spec.toolbox.servers,
+            cwd=Path(run.record.cwd or ".") / (spec.cwd or ""),
+            max_turns=None if budget is None else budget.turns,
+            max_dollars=None if budget is None or budget.window is not None else budget.dollars,
+            timeout=None if budget is None else budget.seconds,
+            resume_session=resume_session,
+            what_happened=what_happened(self._known),
+            class_=spec.class_,
+        )
+
+    def _tell_began(self) -> None:
+        run, call = self._run, self._call
+        model = self._spec.model or run.settings.model
+        run.tell(
+            AgentBegan(
+                call.started_at,
+                call.task_id,
+                call.label,
+                call.phase,
+                self._runner.name,
+                model,
+                call.attempts,
+            )
+        )
+
+    def _tell_ended(self, outcome: Outcome[Any]) -> None:
+        run, call = self._run, self._call
+        if outcome.ok and not outcome.text and outcome.value in ("", None):
+            says = f"The agent {call.label} completed with nothing to say."
+            run.tell(Warned(run.clock.wall(), says))
+        run.tell(
+            AgentEnded(
+                run.clock.wall(),
+                call.task_id,
+                call.label,
+                call.phase,
+                outcome.terminated_by,
+                outcome.evidence.says,
+                outcome.usage.total,
+                outcome.cost,
+                outcome.turns,
+                outcome.duration,
+            )
+        )
+
+
+def _in_words(error: JacklineError) -> str:
+    return " ".join(part for part in (error.message, error.next) if part)

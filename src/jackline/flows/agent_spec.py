@@ -1,0 +1,151 @@
+"""Say what an agent was asked to be: checked when it is written, and what of it makes its key.
+
+Laws: (1) the key is made of what changes the answer: prompt, schema, model, tools, system, runner,
+folder and the session gone on with; not of budgets, retries, hooks, class or phase; (2) what cannot
+be meant is a UsageError where `agent(…)` is written, not later.
+Not here: carrying it (agent_carrying.py).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from jackline.agents.outcome import Outcome
+from jackline.agents.task import JsonObject
+from jackline.batches.tool import Tool
+from jackline.errors import BadArgumentError
+from jackline.flows.cleanup.functions import action_words
+from jackline.flows.keys import call_key
+from jackline.flows.records import CallKind
+from jackline.flows.settings import Budget
+from jackline.flows.values import Shape
+
+ToolGiven: TypeAlias = str | Tool | Callable[..., object] | Mapping[str, Mapping[str, object]]
+"""A tool's name, a tool, a typed Python function, or MCP servers by name."""
+HookGiven: TypeAlias = str | Callable[..., object]
+"""A shell command, or a function at the top level of the flow's file."""
+Resumed: TypeAlias = Outcome[Any] | str
+"""An earlier agent: its outcome or its task id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Toolbox:
+    """The tools of an agent, sorted by how a runner gets them."""
+
+    tools: tuple[Tool, ...] = ()
+    names: tuple[str, ...] | None = None
+    servers: Mapping[str, JsonObject] = field(default_factory=dict)
+
+    def in_key(self) -> object:
+        """What a key knows of them."""
+        told = [[tool.name, tool.input_schema] for tool in self.tools]
+        return [told, self.names, self.servers] if told or self.names or self.servers else None
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSpec:
+    """One agent as it was written."""
+
+    prompt: str
+    shape: Shape
+    label: str = ""
+    model: str | None = None
+    toolbox: Toolbox = field(default_factory=Toolbox)
+    system: str | None = None
+    runner: str | None = None
+    cwd: str | None = None
+    budget: Budget | None = None
+    retries: int = 1
+    resume: str | None = None
+    continue_from: str | None = None
+    """The task id of the earlier agent."""
+    on_end: tuple[str, ...] = ()
+    class_: str | None = None
+
+    def key(self) -> str:
+        """What this agent is known by."""
+        arguments = {
+            "prompt": self.prompt,
+            "schema": self.shape.json_schema,
+            "model": self.model,
+            "tools": self.toolbox.in_key(),
+            "system": self.system,
+            "runner": self.runner,
+            "cwd": self.cwd,
+            "resume": self.resume,
+            "continue_from": self.continue_from,
+        }
+        # Left out where nothing was said, so that a later argument changes no old key.
+        said = {name: value for name, value in arguments.items() if value is not None}
+        return call_key(CallKind.AGENT, self.label, said)
+
+
+def toolbox(given: Iterable[ToolGiven] | None) -> Toolbox:
+    """The tools as given to `agent(tools=…)`."""
+    if given is None:
+        return Toolbox()
+    if isinstance(given, str | Mapping):
+        given = [given]
+    tools: list[Tool] = []
+    names: list[str] = []
+    servers: dict[str, JsonObject] = {}
+    for one in given:
+        if isinstance(one, str):
+            names.append(one)
+        elif isinstance(one, Mapping):
+            servers |= {str(name): dict(server) for name, server in one.items()}
+        else:
+            tools.append(_tool(one))
+    return Toolbox(tuple(tools), tuple(names), servers)
+
+
+def hooks(given: HookGiven | Iterable[HookGiven] | None, flow_module: str) -> tuple[str, ...]:
+    """The hooks as given to `agent(on_end=…)`, in words that the next process understands."""
+    if given is None:
+        return ()
+    if isinstance(given, str) or callable(given):
+        given = [given]
+    return tuple(action_words(one, flow_module) for one in given)
+
+
+def text(name: str, given: object) -> str:
+    """The text that an argument must be."""
+    if not isinstance(given, str):
+        raise BadArgumentError(
+            f"agent({name}=…) must be text, not {type(given).__name__}.",
+            next="Await the call that gives it first, or write it with str(…).",
+        )
+    return given
+
+
+def folder(given: str | os.PathLike[str] | None) -> str | None:
+    """The folder as it was written."""
+    return None if given is None else os.fspath(given)
+
+
+def continued(given: Resumed | None) -> str | None:
+    """The task id of the agent to go on from."""
+    if isinstance(given, Outcome):
+        if not given.task_id:
+            raise BadArgumentError(
+                "continue_from= needs the outcome of an agent, and this is none.",
+                next="Give what `await agent(…).outcome()` gave.",
+            )
+        return given.task_id
+    return given
+
+
+def _tool(given: object) -> Tool:
+    if all(hasattr(given, name) for name in ("name", "input_schema", "read_only", "run")):
+        return given  # type: ignore[return-value]
+    if not callable(given):
+        raise BadArgumentError(
+            f"agent(tools=…) cannot use a {type(given).__name__}.",
+            next="Give a name, a tool, a Python function with types, or a dict of MCP servers.",
+        )
+    from jackline.batches.functions import function_tool  # noqa: PLC0415 -- loads pydantic
+
+    return function_tool(given)

@@ -1,0 +1,196 @@
+"""The words a flow is written with: agent, step, phase.
+
+Laws: (1) what cannot be meant is said where it is written; (2) each word works only inside a run,
+and says so elsewhere.
+Not here: many at once (parallel.py), the flow itself (definition.py).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextvars import Token
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, ParamSpec, TypeVar, cast, overload
+
+from jackline.errors import BadArgumentError
+from jackline.flows.agent_spec import (
+    AgentSpec,
+    HookGiven,
+    Resumed,
+    ToolGiven,
+    continued,
+    folder,
+    hooks,
+    text,
+    toolbox,
+)
+from jackline.flows.calls import AgentCall, StepCall
+from jackline.flows.keys import call_key
+from jackline.flows.progress import PhaseBegan, PhaseEnded
+from jackline.flows.records import CallKind
+from jackline.flows.scope import CURRENT, Scope, scope_for
+from jackline.flows.settings import Budget
+from jackline.flows.step_carrying import step_name
+from jackline.flows.values import Shape, returned_type
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+@overload
+def agent(
+    prompt: str,
+    *,
+    schema: None = None,
+    model: str | None = None,
+    tools: Iterable[ToolGiven] | None = None,
+    system: str | None = None,
+    runner: str | None = None,
+    label: str = "",
+    cwd: str | os.PathLike[str] | None = None,
+    budget: Budget | None = None,
+    retries: int = 1,
+    resume: str | None = None,
+    continue_from: Resumed | None = None,
+    on_end: HookGiven | Iterable[HookGiven] | None = None,
+    class_: str | None = None,
+) -> AgentCall[str]: ...
+
+
+@overload
+def agent(
+    prompt: str,
+    *,
+    schema: type[T],
+    model: str | None = None,
+    tools: Iterable[ToolGiven] | None = None,
+    system: str | None = None,
+    runner: str | None = None,
+    label: str = "",
+    cwd: str | os.PathLike[str] | None = None,
+    budget: Budget | None = None,
+    retries: int = 1,
+    resume: str | None = None,
+    continue_from: Resumed | None = None,
+    on_end: HookGiven | Iterable[HookGiven] | None = None,
+    class_: str | None = None,
+) -> AgentCall[T]: ...
+
+
+@overload
+def agent(
+    prompt: str,
+    *,
+    schema: Mapping[str, object],
+    model: str | None = None,
+    tools: Iterable[ToolGiven] | None = None,
+    system: str | None = None,
+    runner: str | None = None,
+    label: str = "",
+    cwd: str | os.PathLike[str] | None = None,
+    budget: Budget | None = None,
+    retries: int = 1,
+    resume: str | None = None,
+    continue_from: Resumed | None = None,
+    on_end: HookGiven | Iterable[HookGiven] | None = None,
+    class_: str | None = None,
+) -> AgentCall[Any]: ...
+
+
+def agent(  # noqa: PLR0913 -- everything one can say of an agent, all by name and optional
+    prompt: str,
+    *,
+    schema: object = None,
+    model: str | None = None,
+    tools: Iterable[ToolGiven] | None = None,
+    system: str | None = None,
+    runner: str | None = None,
+    label: str = "",
+    cwd: str | os.PathLike[str] | None = None,
+    budget: Budget | None = None,
+    retries: int = 1,
+    resume: str | None = None,
+    continue_from: Resumed | None = None,
+    on_end: HookGiven | Iterable[HookGiven] | None = None,
+    class_: str | None = None,
+) -> AgentCall[Any]:
+    """An agent to await: gives text, or what `schema` (a type or a JSON Schema) describes.
+
+    Awaited, it raises `AgentFailedError` when it comes to no answer; `.outcome()` raises nothing.
+    `resume` goes on with a session by its id, `continue_from` with an earlier agent of a flow.
+    `on_end` runs at every end, with the outcome; `retries` counts crashes, tool faults and outages.
+    """
+    scope = scope_for("agent()")
+    if resume is not None and continue_from is not None:
+        raise BadArgumentError(
+            "An agent goes on from one place: resume= or continue_from=, not both.",
+            next="Leave one of them out.",
+        )
+    spec = AgentSpec(
+        text("prompt", prompt),
+        Shape(schema),
+        label=text("label", label),
+        model=model,
+        toolbox=toolbox(tools),
+        system=system,
+        runner=runner,
+        cwd=folder(cwd),
+        budget=budget,
+        retries=retries,
+        resume=resume,
+        continue_from=continued(continue_from),
+        on_end=hooks(on_end, scope.run.flow_module_name),
+        class_=class_,
+    )
+    return AgentCall(spec, scope)
+
+
+@overload
+def step(
+    function: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs
+) -> StepCall[T]: ...
+
+
+@overload
+def step(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> StepCall[T]: ...
+
+
+def step(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> StepCall[Any]:
+    """A durable call of any function: it runs once, and a replay gives what it gave.
+
+    Arguments must be plain data; the result what the function's annotation says, or plain data. A
+    blocking function runs in a thread. One that was cut off by a crash runs again.
+    """
+    scope = scope_for("step()")
+    name = step_name(function)
+    returned_type(function)
+    call_key(CallKind.STEP, name, [args, kwargs])
+    return StepCall(function, (args, kwargs), scope, name)
+
+
+class phase:  # noqa: N801 -- a word of the language, used like a function
+    """A named part of a flow, for people: `async with phase("search"): …`; may be nested."""
+
+    def __init__(self, name: str) -> None:
+        self._name = text("phase", name)
+        self._token: Token[Scope | None] | None = None
+        self._scope: Scope | None = None
+
+    async def __aenter__(self) -> None:
+        scope = scope_for("phase()")
+        path = f"{scope.phase}/{self._name}" if scope.phase else self._name
+        self._scope = replace(scope, phase=path)
+        self._token = CURRENT.set(self._scope)
+        scope.run.tell(PhaseBegan(scope.run.clock.wall(), path))
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        scope = cast("Scope", self._scope)
+        CURRENT.reset(cast("Token[Scope | None]", self._token))
+        scope.run.tell(PhaseEnded(scope.run.clock.wall(), scope.phase, kind is None))

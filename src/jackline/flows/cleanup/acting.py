@@ -1,0 +1,84 @@
+"""Do one act of clean-up: a command, a function, or the removal of a worktree.
+
+Laws: (1) it returns the trouble as a sentence and raises nothing but CancelledError; (2) nothing is
+waited for beyond the limit; a Python function in a thread cannot be ended, and is left.
+Not here: the ledger of what was done (hooks.py, resources.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import ModuleType
+
+from jackline.clock import Clock
+from jackline.errors import JacklineError
+from jackline.flows.cleanup.commands import run_command
+from jackline.flows.cleanup.functions import find_function, function_name
+from jackline.flows.cleanup.worktree import remove_if_clean, worktree_of
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """One thing to do: `told` is a command's standard input, `argument` what a function gets."""
+
+    action: str
+    told: bytes
+    argument: object
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who does it, and where."""
+
+    clock: Clock
+    limit: float
+    cwd: str
+    flow_module: Callable[[], ModuleType | None]
+    """The flow's module, loaded when a function of it is first needed."""
+
+    async def do(self, act: Act) -> str:
+        """Why it failed; empty when it did not."""
+        worktree = worktree_of(act.action)
+        if worktree is not None:
+            return await remove_if_clean(worktree)
+        name = function_name(act.action)
+        if name is not None:
+            return await self._call(name, act.argument)
+        return await run_command(
+            act.action,
+            told=act.told,
+            environment=act.environment,
+            cwd=self.cwd,
+            limit=self.limit,
+            clock=self.clock,
+        )
+
+    async def _call(self, name: str, argument: object) -> str:
+        try:
+            function = find_function(name, self.flow_module())
+        except JacklineError as error:
+            return error.message
+        calling = asyncio.ensure_future(_called(function, argument))
+        limiting = asyncio.ensure_future(self.clock.sleep(self.limit))
+        try:
+            await asyncio.wait({calling, limiting}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            limiting.cancel()
+            if not calling.done():
+                calling.cancel()
+        return calling.result() if calling.done() else f"it took longer than {self.limit:g} seconds"
+
+
+async def _called(function: Callable[..., object], argument: object) -> str:
+    try:
+        if inspect.iscoroutinefunction(function):
+            await function(argument)
+        else:
+            await asyncio.to_thread(function, argument)
+    except Exception as error:  # noqa: BLE001 -- a border: a hook's trouble is told, not raised
+        return f"{type(error).__name__}: {str(error)[:200]}"
+    return ""

@@ -1,0 +1,113 @@
+"""Run the `on_end` hooks of agents and runs: once per end, also when the process died in between.
+
+Laws: (1) a hook is kept as due before its agent begins, so that after a crash it is known; (2)
+the store decides who runs it, so two processes never both do; (3) a failed one is kept with its
+trouble and begun again only by a later process or an explicit order.
+Not here: what a hook does (acting.py), when an agent ends (agent_carrying.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from jackline.agents.outcome import Ending, Evidence, Outcome
+from jackline.flows.cleanup.acting import Act, Actor
+from jackline.flows.engine import Engine
+from jackline.flows.outcome_json import decode_outcome, encode_outcome
+from jackline.flows.records import CallRecord, CallState, HookRecord
+
+Told = Callable[[str, str, str], None]
+"""Hears what was done, the label, and the trouble (empty if there was none)."""
+
+
+class Hooks:
+    """The hooks of one run."""
+
+    def __init__(self, engine: Engine, run_id: str, actor: Actor, told: Told) -> None:
+        self._engine = engine
+        self._run_id = run_id
+        self._actor = actor
+        self._told = told
+        self._kept: dict[tuple[str, str], HookRecord] = {}
+        self._ends: dict[str, int] = {}
+
+    async def load(self) -> None:
+        """Read which hooks are due, ran or failed."""
+        rows = await self._engine.hooks(self._run_id)
+        for row in rows:
+            self._keep(row)
+
+    def last_end(self, whose: str) -> str:
+        """The id of the last end of `whose`; of the first when its hooks are due, or unknown."""
+        return f"{whose}/{max(1, self._ends.get(whose, 0))}"
+
+    async def promise(self, whose: str, hooks: Iterable[str]) -> str:
+        """Keep these hooks as due for the next end of `whose`; gives the id of that end."""
+        end_id = f"{whose}/{self._ends.get(whose, 0) + 1}"
+        for hook in hooks:
+            if (end_id, hook) not in self._kept:
+                due = HookRecord(self._run_id, end_id, hook, b"{}", at=self._actor.clock.wall())
+                await self._engine.end_hook(due)
+                self._kept[end_id, hook] = due
+        return end_id
+
+    async def run(self, end_id: str, hooks: Iterable[str], outcome: Outcome[Any]) -> None:
+        """Run those hooks of this end that have not run."""
+        told = encode_outcome(outcome)
+        for hook in hooks:
+            row = self._kept.get((end_id, hook))
+            if row is None or row.state == "due":
+                at = self._actor.clock.wall()
+                row = row or HookRecord(self._run_id, end_id, hook, told, at=at)
+                await self._do(replace(row, told=told), again=False)
+
+    async def recover(self, calls: Mapping[str, CallRecord], *, ending: Ending | None) -> None:
+        """Run what an earlier process left: failed, died under, or due at an end that was kept.
+
+        With `ending`, the whole run ends here: agents that were underway end like that.
+        """
+        for row in list(self._kept.values()):
+            if row.state in ("running", "failed"):
+                await self._do(row, again=True)
+            elif row.state == "due":
+                outcome = _ended(calls.get(row.end_id.rpartition("/")[0]), ending)
+                if outcome is not None:
+                    await self._do(replace(row, told=encode_outcome(outcome)), again=False)
+
+    def _keep(self, row: HookRecord) -> None:
+        self._kept[row.end_id, row.hook] = row
+        whose, _, number = row.end_id.rpartition("/")
+        if row.state != "due":
+            self._ends[whose] = max(self._ends.get(whose, 0), int(number))
+
+    async def _do(self, row: HookRecord, *, again: bool) -> None:
+        if not await self._engine.begin_hook(row, again=again):
+            return
+        outcome = decode_outcome(row.told)
+        label = outcome.label
+        act = Act(
+            row.hook,
+            row.told,
+            outcome,
+            {
+                "JACKLINE_RUN_ID": self._run_id,
+                "JACKLINE_TASK_ID": outcome.task_id,
+                "JACKLINE_TERMINATED_BY": outcome.terminated_by.value,
+            },
+        )
+        trouble = await self._actor.do(act)
+        ended = replace(row, state="failed" if trouble else "done", trouble=trouble)
+        await self._engine.end_hook(replace(ended, at=self._actor.clock.wall()))
+        self._keep(ended)
+        self._told(f"hook {row.hook}", label, trouble)
+
+
+def _ended(call: CallRecord | None, ending: Ending | None) -> Outcome[Any] | None:
+    if call is not None and call.state is not CallState.RUNNING:
+        return decode_outcome(call.outcome) if call.outcome else None
+    if ending is None or call is None:
+        return None
+    says = "Its run ended while it was underway."
+    return Outcome(ending, evidence=Evidence(says=says), task_id=call.task_id, label=call.label)

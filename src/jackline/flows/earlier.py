@@ -1,0 +1,79 @@
+"""Find what an agent goes on from: an earlier agent's session, and what cut the last attempt off.
+
+Laws: (1) an agent that goes on with another sees its lines before its own, and writes none of them;
+(2) what happened is told in words that hold no prompt and no answer.
+Not here: what a runner makes of it (agents/).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jackline.agents.outcome import Outcome
+from jackline.agents.ports import Entry
+from jackline.errors import BadArgumentError
+from jackline.flows.agent_spec import AgentSpec
+from jackline.flows.engine import Engine
+from jackline.flows.keys import session_id_of
+from jackline.flows.notebook import is_own_line
+from jackline.flows.outcome_json import decode_outcome
+from jackline.flows.records import CallRecord, CallState
+
+_KEEPS_NO_SESSIONS = "messages"
+"""Our own loop has no other memory than notebooks; other runners find sessions on disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """The session to go on with, and the lines that a runner needs for it."""
+
+    session_id: str | None = None
+    entries: Sequence[Entry] = ()
+
+
+async def earlier_entries(engine: Engine, spec: AgentSpec, runner: str) -> Earlier:
+    """What `resume=` or `continue_from=` names; BadArgumentError when it cannot be found."""
+    if spec.resume is None and spec.continue_from is None:
+        return Earlier()
+    session: str | None
+    if spec.resume is not None:
+        call, session = await engine.find_session(spec.resume), spec.resume
+    else:
+        call = await engine.find_task(spec.continue_from or "")
+        session = _session_of(call)
+    if call is None and (spec.resume is None or runner == _KEEPS_NO_SESSIONS):
+        raise BadArgumentError(
+            f"There is no earlier agent {spec.resume or spec.continue_from} to go on with.",
+            next="Give the session id or the outcome of an agent that `jackline show` lists.",
+        )
+    if call is None or runner != _KEEPS_NO_SESSIONS:
+        return Earlier(session)
+    lines = [
+        Entry(record.kind, json.loads(record.data), record.at)
+        for record in await engine.entries(call.task_id)
+    ]
+    return Earlier(session, [line for line in lines if not is_own_line(line)])
+
+
+def what_happened(before: CallRecord | Outcome[Any] | None) -> str:
+    """What cut the last attempt off, for the agent that goes on; empty when there was none."""
+    if before is None:
+        return ""
+    if isinstance(before, CallRecord):
+        if before.state is CallState.RUNNING:
+            return "The process that carried you ended before you were done."
+        if before.outcome is None:
+            return ""
+        before = decode_outcome(before.outcome)
+    says = before.evidence.says
+    return f"Your last attempt ended by {before.terminated_by.value}{': ' + says if says else '.'}"
+
+
+def _session_of(call: CallRecord | None) -> str | None:
+    if call is None:
+        return None
+    kept = decode_outcome(call.outcome).session_id if call.outcome else ""
+    return kept or session_id_of(call.task_id)

@@ -1,0 +1,107 @@
+"""Say how a run ended, from what its function gave and what interrupted it.
+
+Laws: (1) an ending is `completion` only when the result is what the flow promises; (2) a run that
+was told to fail or to cancel does so, whatever its function returns afterwards; one that was only
+told to stop, and finished meanwhile, is finished; (3) pure.
+Not here: keeping it (running.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jackline.agents.outcome import Ending, Evidence
+from jackline.errors import JacklineError
+from jackline.flows.calls import AgentFailedError
+from jackline.flows.definition import Flow
+from jackline.flows.execution import Interruption
+from jackline.flows.records import RunState
+from jackline.flows.values import UnfitValueError
+
+_SAID = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The end of a run: its state, its ending, and its result both decoded and as it is kept."""
+
+    state: RunState
+    ending: Ending
+    evidence: Evidence
+    value: object = None
+    data: bytes | None = None
+    text: str = ""
+    error: BaseException | None = None
+
+
+def how_it_ended(
+    flow: Flow[..., Any],
+    main: asyncio.Task[Any],
+    interruption: Interruption | None,
+    *,
+    parked: bool,
+) -> Ended:
+    """How it ended; `main` is the flow's own task, and done."""
+    error = None if main.cancelled() else main.exception()
+    if interruption is not None:
+        finished = not main.cancelled() and error is None
+        if interruption.state is not RunState.STOPPED or not finished:
+            state = interruption.state
+            if parked and state is RunState.STOPPED:
+                state = RunState.PARKED
+            shown = None if interruption.keeps_agents else error
+            return Ended(state, interruption.ending, interruption.evidence, error=shown)
+    if main.cancelled():
+        evidence = Evidence(says="The flow cancelled itself.")
+        return Ended(RunState.FAILED, Ending.CANCELLED, evidence)
+    if error is not None:
+        return _raised(error)
+    return _returned(flow, main.result())
+
+
+def _returned(flow: Flow[..., Any], value: object) -> Ended:
+    try:
+        data = flow.shape.encode(value)
+        decoded = flow.shape.decode(data)
+    except UnfitValueError as error:
+        if value is None:
+            promised = getattr(flow.promises, "__name__", str(flow.promises))
+            says = f"The flow returned nothing, though it promises {promised}."
+        else:
+            says = f"What the flow returned cannot be kept: {error.message}"
+        return Ended(RunState.FAILED, Ending.SCHEMA, Evidence(says=says), error=error)
+    return Ended(RunState.FINISHED, Ending.COMPLETION, Evidence(), decoded, data)
+
+
+def _raised(error: BaseException) -> Ended:
+    if isinstance(error, AgentFailedError):
+        outcome = error.outcome
+        evidence = Evidence(
+            status=outcome.evidence.status,
+            failure=outcome.evidence.failure,
+            sub=outcome.evidence.sub,
+            says=error.message,
+            attempts=outcome.evidence.attempts,
+            request_id=outcome.evidence.request_id,
+            resets_at=outcome.evidence.resets_at,
+        )
+        return Ended(
+            RunState.FAILED, outcome.terminated_by, evidence, text=outcome.text, error=error
+        )
+    if isinstance(error, JacklineError):
+        says = " ".join(part for part in (error.message, error.next) if part)
+    else:
+        said = str(error)[:_SAID]
+        says = f"{type(error).__name__}{': ' + said if said else ''}{_place(error)}"
+    return Ended(RunState.FAILED, Ending.CRASH, Evidence(says=says), error=error)
+
+
+def _place(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames:
+        return ""
+    return f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})"

@@ -1,0 +1,271 @@
+"""Hold what one process knows of the run that it carries: calls, gate, accounts, sums, endings.
+
+Laws: (1) calls are counted by key in the order they begin in this execution; (2) a process that
+lost the run stops at once, and nothing it does reaches the store; (3) an interruption is said once,
+and the first one said is the one that counts, except that losing the run beats all.
+Not here: carrying one call (agent_carrying.py, step_carrying.py), the run's life (running.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import ModuleType
+
+from jackline.agents.outcome import Ending, Evidence, Outcome, Tally, Usage
+from jackline.agents.ports import Runner, StopAgentError
+from jackline.errors import JacklineError
+from jackline.flows.cleanup.acting import Actor
+from jackline.flows.cleanup.hooks import Hooks
+from jackline.flows.cleanup.resources import Resources
+from jackline.flows.engine import Claim
+from jackline.flows.gate import Gate
+from jackline.flows.guard import Guard
+from jackline.flows.host import FlowHost
+from jackline.flows.keys import task_id_of
+from jackline.flows.notebook import KeptNotebook
+from jackline.flows.progress import BudgetNear, CleanupEnded, GuardTripped, Listener
+from jackline.flows.records import CallRecord, CallState, RunRecord, RunState
+from jackline.flows.settings import RunSettings
+from jackline.flows.spending import Account
+from jackline.flows.telling import Telling
+from jackline.flows.windows import RollingWindow
+
+
+@dataclass(frozen=True, slots=True)
+class Interruption:
+    """Why a run goes no further in this process, and what that makes of it."""
+
+    state: RunState
+    ending: Ending
+    evidence: Evidence
+    error: JacklineError | None = None
+    """Set when nothing may be written any more."""
+
+    @property
+    def keeps_agents(self) -> bool:
+        """Whether agents underway have not ended, and will go on in another process."""
+        return self.error is not None or self.state in (RunState.STOPPED, RunState.PARKED)
+
+
+class Execution:
+    """One process's hold on one run."""
+
+    def __init__(
+        self,
+        host: FlowHost,
+        claim: Claim,
+        record: RunRecord,
+        settings: RunSettings,
+        *,
+        listener: Listener,
+        flow_module: Callable[[], ModuleType | None],
+        flow_module_name: str,
+    ) -> None:
+        self.host = host
+        self.engine = host.engine
+        self.clock = host.clock
+        self.claim = claim
+        self.record = record
+        self.run_id = record.run_id
+        self.settings = settings
+        self.flow_module_name = flow_module_name
+        self.runners: Mapping[str, Runner] = host.runners(record.run_id)
+        self.telling = Telling(host.engine, record.run_id, listener)
+        self.tell = self.telling.tell
+        self.gate = Gate(host.clock, host.draw)
+        self.account = Account("The run", settings.budgets)
+        self.windows = [
+            RollingWindow(budget, host.engine, host.clock, self._underway)
+            for budget in settings.budgets
+            if budget.window is not None
+        ]
+        self.slots = asyncio.Semaphore(max(1, settings.at_once))
+        actor = Actor(host.clock, settings.hook_limit, record.cwd, flow_module)
+        self.hooks = Hooks(host.engine, record.run_id, actor, self._cleaned_up)
+        self.resources = Resources(host.engine, record.run_id, actor, self._cleaned_up)
+        self.known: dict[tuple[str, int], CallRecord] = {}
+        self.kept_failures: frozenset[tuple[str, int]] = frozenset()
+        """Failed calls that this execution answers with their failure instead of running them."""
+        self.interruption: Interruption | None = None
+        self.interrupted = asyncio.Event()
+        self.notebooks: dict[str, KeptNotebook] = {}
+        self.unawaited: dict[object, str] = {}
+        self.loop = asyncio.get_running_loop()
+        self.registering: set[asyncio.Task[None]] = set()
+        """Resources that are being put on the ledger."""
+        self.carriers: set[asyncio.Task[object]] = set()
+        """The tasks in which calls are underway."""
+        self.usage = Usage()
+        self.cost: float | None = None
+        self.turns = 0
+        self._guard = Guard(settings.guard)
+        self._occurrences: Counter[str] = Counter()
+        self._began = host.clock.monotonic()
+        self._worked_before = 0.0
+        self._replayed = 0
+        self._ok = 0
+        self._endings: Counter[Ending] = Counter()
+
+    async def load(self, *, worked: float = 0.0) -> None:
+        """Read what is kept of the run: its calls, sums, hooks and resources."""
+        calls = await self.engine.calls(self.run_id)
+        self.known = {(call.key, call.occurrence): call for call in calls}
+        self.account.tokens = max(self.record.tokens, sum(call.tokens for call in calls))
+        self.account.dollars = max(self.record.cost, sum(call.cost for call in calls))
+        self._worked_before = worked
+        await self.hooks.load()
+        await self.resources.load()
+
+    # --- calls --------------------------------------------------------------------------------
+
+    def identify(self, key: str) -> tuple[int, CallRecord | None, str]:
+        """Which occurrence of its key a call is, what is kept of it, and its task id."""
+        occurrence = self._occurrences[key]
+        self._occurrences[key] += 1
+        known = self.known.get((key, occurrence))
+        return (
+            occurrence,
+            known,
+            known.task_id if known else task_id_of(self.run_id, key, occurrence),
+        )
+
+    def answers_from_store(self, call: CallRecord | None) -> bool:
+        """Whether this call is not run (again) but answered with what is kept."""
+        if call is None:
+            return False
+        return call.state is CallState.DONE or (call.key, call.occurrence) in self.kept_failures
+
+    @contextmanager
+    def carried_here(self) -> Iterator[None]:
+        """Within this, the current task is known as one that carries a call."""
+        task = asyncio.current_task()
+        if task is None or task in self.carriers:
+            yield
+            return
+        self.carriers.add(task)
+        try:
+            yield
+        finally:
+            self.carriers.discard(task)
+
+    def next_label(self, phase: str, what: str) -> str:
+        """A name for a call that was given none: where it is, and which one."""
+        return f"{phase or what} {len(self.known) + 1}"
+
+    async def begin(self, call: CallRecord) -> None:
+        """Keep that a call begins."""
+        self.known[call.key, call.occurrence] = call
+        await self._kept(self.engine.begin_call, call)
+
+    async def end(self, call: CallRecord) -> None:
+        """Keep how a call ended."""
+        await self._kept(self.engine.end_call, call)
+        self.known[call.key, call.occurrence] = call
+
+    async def _kept(
+        self, write: Callable[[Claim, CallRecord], Awaitable[None]], call: CallRecord
+    ) -> None:
+        try:
+            await write(self.claim, call)
+        except JacklineError as error:
+            self.lose(error)
+            raise
+
+    async def settle_registering(self) -> None:
+        """Returns when every resource that was named so far is on the ledger."""
+        if self.registering:
+            await asyncio.wait(set(self.registering))
+
+    # --- sums ---------------------------------------------------------------------------------
+
+    def worked(self) -> float:
+        """Seconds at work so far, in this and earlier processes; parked time does not count."""
+        here = self.clock.monotonic() - self._began - self.gate.parked_for()
+        return self._worked_before + here
+
+    def charge(self, account: Account, tokens: int, dollars: float) -> None:
+        """Something was paid for; tells when a budget is nearly used."""
+        account.charge(tokens, dollars)
+        for window in self.windows:
+            window.charge(tokens, dollars)
+        near = account.nearly_used()
+        if near:
+            self.tell(BudgetNear(self.clock.wall(), near))
+
+    def count_agent(self, outcome: Outcome[object], *, replayed: bool) -> None:
+        """Count an agent that ended; stops the run when too many failed alike."""
+        self._replayed += replayed
+        self._ok += outcome.ok
+        if not outcome.ok:
+            self._endings[outcome.terminated_by] += 1
+        self.usage += outcome.usage
+        self.turns += outcome.turns
+        if outcome.cost is not None:
+            self.cost = (self.cost or 0.0) + outcome.cost
+        why = "" if replayed or self.interruption else self._guard.ended(outcome)
+        if why:
+            self.tell(GuardTripped(self.clock.wall(), why))
+            evidence = outcome.evidence
+            self.fail(
+                outcome.terminated_by,
+                Evidence(evidence.status, evidence.failure, evidence.sub, why),
+                Ending.CANCELLED,
+            )
+
+    def tally(self) -> Tally:
+        """How the agents ended so far."""
+        failed = sum(self._endings.values())
+        endings = tuple(self._endings.most_common())
+        return Tally(self._ok + failed, self._ok, failed, self._replayed, endings)
+
+    def _underway(self) -> tuple[int, float]:
+        books = self.notebooks.values()
+        return sum(b.paid_tokens for b in books), sum(b.paid_dollars for b in books)
+
+    # --- interruptions ------------------------------------------------------------------------
+
+    def stop(self, why: str) -> None:
+        """Let agents end their turns and go no further; another process can go on."""
+        self._interrupt(Interruption(RunState.STOPPED, Ending.CANCELLED, Evidence(says=why)))
+        self.gate.close()
+
+    def fail(self, ending: Ending, evidence: Evidence, others: Ending) -> None:
+        """End the run as failed; agents that wait or start end with `others`."""
+        self._interrupt(Interruption(RunState.FAILED, ending, evidence))
+        self.gate.close(StopAgentError(others, evidence))
+
+    def cancel(self, why: str) -> None:
+        """End the run and its agents as cancelled."""
+        evidence = Evidence(says=why)
+        self._interrupt(Interruption(RunState.CANCELLED, Ending.CANCELLED, evidence))
+        self.gate.close(StopAgentError(Ending.CANCELLED, evidence))
+
+    def lose(self, error: JacklineError) -> None:
+        """The run is not ours any more, or cannot be kept: write nothing, stop at once."""
+        if self.interruption is None or self.interruption.error is None:
+            evidence = Evidence(says=error.message)
+            self.interruption = None
+            lost = Interruption(RunState.RUNNING, Ending.CRASH, evidence, error)
+            self._interrupt(lost)
+            self.gate.close(StopAgentError(Ending.CRASH, evidence))
+
+    @property
+    def lost(self) -> bool:
+        """Whether nothing may be written any more."""
+        return self.interruption is not None and self.interruption.error is not None
+
+    def _interrupt(self, interruption: Interruption) -> None:
+        before = self.interruption
+        stronger = before is not None and (
+            before.state is RunState.STOPPED and interruption.state is not RunState.STOPPED
+        )
+        if before is None or stronger:
+            self.interruption = interruption
+            self.interrupted.set()
+
+    def _cleaned_up(self, what: str, label: str, trouble: str) -> None:
+        self.tell(CleanupEnded(self.clock.wall(), what, label, trouble))

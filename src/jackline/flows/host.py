@@ -1,0 +1,51 @@
+"""What flows need of the process they run in: a store, runners, time; and where to get it.
+
+Laws: (1) flows know no gateway and no configuration: whoever hosts them brings ready runners;
+(2) the usual host is found by name when it is first needed, so that this room depends on nothing
+above it.
+Not here: making one (assembly/flow_host.py, testing/).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import cast
+
+from jackline.agents.ports import Runner
+from jackline.agents.prices import Price
+from jackline.clock import Clock, SystemClock
+from jackline.flows.engine import Engine
+from jackline.flows.progress import Listener, nobody
+from jackline.flows.settings import RunSettings
+
+_USUAL = "jackline.assembly.flow_host"
+
+
+@dataclass(frozen=True, slots=True)
+class FlowHost:
+    """A process that can carry runs."""
+
+    engine: Engine
+    runners: Callable[[str], Mapping[str, Runner]]
+    """The runners for the run of this id, by the name that `agent(runner=…)` gives."""
+    clock: Clock = field(default_factory=SystemClock)
+    draw: Callable[[], float] = random.random
+    """A number from 0 to 1, for spreading things out."""
+    settings: RunSettings = field(default_factory=RunSettings)
+    """How runs behave that say nothing else."""
+    prices: Mapping[str, Price] = field(default_factory=dict)
+    """The user's own, by model name or pattern."""
+    listener: Listener = nobody
+
+
+def usual_host() -> AbstractAsyncContextManager[FlowHost]:
+    """The host of this machine: its store, its configuration, its gateway or one of our own.
+
+    `jackline.assembly.flow_host.open_flow_host()` gives it; entered, it is a `FlowHost`.
+    """
+    opener = import_module(_USUAL).open_flow_host
+    return cast("AbstractAsyncContextManager[FlowHost]", opener())

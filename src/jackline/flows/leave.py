@@ -1,0 +1,133 @@
+"""Give one agent leave to call the model, hear what it costs, and take note of walls.
+
+Laws: (1) the gate comes first, then the budgets: a call that is refused was never sent; (2) a quota
+parks the whole run or, if so ordered, ends it; (3) a spent rolling window is waited for alike.
+Not here: the gate's states (gate.py), counting (spending.py, windows.py).
+"""
+
+from __future__ import annotations
+
+from jackline.agents.endings import evidence_of
+from jackline.agents.outcome import Ending, Evidence, Usage
+from jackline.agents.ports import StopAgentError
+from jackline.agents.prices import dollars
+from jackline.failures import Failure, Kind
+from jackline.flows.execution import Execution
+from jackline.flows.gate import GateState, Ticket
+from jackline.flows.notebook import KeptNotebook
+from jackline.flows.progress import AgentAnswered, AgentWaits
+from jackline.flows.spending import Account
+
+
+class AgentLeave:
+    """The leave of one agent; implements `agents.ports.Leave`."""
+
+    def __init__(
+        self,
+        run: Execution,
+        ticket: Ticket,
+        account: Account,
+        notebook: KeptNotebook,
+        *,
+        task_id: str,
+        label: str,
+    ) -> None:
+        self._run = run
+        self._ticket = ticket
+        self._account = account
+        self._notebook = notebook
+        self._task_id = task_id
+        self._label = label
+
+    async def before_call(self) -> None:
+        """Returns when the next model call may be made; StopAgentError when it never may."""
+        await self._pass_gate()
+        while True:
+            refusal = self._account.refusal_above(self._run.worked())
+            if refusal is not None:
+                raise StopAgentError(refusal.ending, Evidence(says=refusal.says))
+            spent = await self._spent_window()
+            if spent is None:
+                break
+            await self._park(spent[1], spent[0], Ending.BUDGET, Evidence(says=spent[1]))
+        self._account.begin_turn()
+
+    def spent(self, model: str, usage: Usage, cost: float | None = None) -> None:
+        """A call was answered and paid for."""
+        run = self._run
+        if cost is None:
+            cost = dollars(model, usage, run.host.prices)
+        self._notebook.paid(model, usage, cost)
+        run.charge(self._account, usage.total, cost or 0.0)
+        run.gate.answered(self._ticket)
+        run.tell(
+            AgentAnswered(
+                run.clock.wall(),
+                self._task_id,
+                self._label,
+                model,
+                usage.total,
+                cost,
+                run.account.tokens,
+                run.account.dollars,
+            )
+        )
+
+    async def wall(self, failure: Failure, says: str) -> None:
+        """A quota was met: parks the whole run; returns when it is time to ask again."""
+        resets = self._run.clock.now() + failure.wait_from(self._run.clock.now())
+        known = failure.resets_at is not None or failure.retry_after is not None
+        await self.met_quota(
+            evidence_of(failure, says=says),
+            resets.timestamp() if known else None,
+            needs_person=failure.kind is Kind.BILLING,
+        )
+
+    async def met_quota(
+        self, evidence: Evidence, resets_at: float | None, *, needs_person: bool
+    ) -> None:
+        """The same for a runner that only tells at its end that it met a quota."""
+        await self._park(
+            evidence.says or "a quota is used up",
+            resets_at,
+            Ending.QUOTA,
+            evidence,
+            needs_person=needs_person,
+        )
+
+    def waits(self, why: str, until: float | None) -> None:
+        """Tell people what this agent waits for."""
+        at = self._run.clock.wall()
+        self._run.tell(AgentWaits(at, self._task_id, self._label, why, until))
+
+    async def _park(
+        self,
+        why: str,
+        until: float | None,
+        ending: Ending,
+        evidence: Evidence,
+        *,
+        needs_person: bool = False,
+    ) -> None:
+        run = self._run
+        if run.settings.on_quota == "abort":
+            run.fail(ending, evidence, ending)
+            raise StopAgentError(ending, evidence)
+        run.gate.wall(self._ticket, why, until, ask=needs_person)
+        await self._pass_gate()
+
+    async def _pass_gate(self) -> None:
+        gate = self._run.gate
+        waits = gate.state is GateState.PARKED
+        if waits:
+            self.waits(gate.why, gate.wake_at)
+        await gate.enter(self._ticket)
+        if waits:
+            self.waits("", None)
+
+    async def _spent_window(self) -> tuple[float, str] | None:
+        for window in self._run.windows:
+            spent = await window.spent_until()
+            if spent is not None:
+                return spent
+        return None

@@ -1,0 +1,124 @@
+"""Keep what was rented, and which clean-up has run.
+
+Laws: (1) a resource is kept by run and name, whoever tells of it; (2) of several that want to run
+one end's hook, one is let.
+Not here: running hooks and releasing (flows/cleanup/).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from jackline.flows import engine_rules
+from jackline.flows.local.writer import Transaction, Work
+from jackline.flows.records import HookRecord, ResourceRecord, ResourceState
+
+_RESOURCES = """SELECT run_id, name, task_id, release, release_on_park, lease_until, state,
+    taken_at, released_at, tries, trouble FROM resources"""
+_HOOKS = "SELECT run_id, end_id, hook, told, state, tries, trouble, at FROM hooks"
+_KEEP_HOOK = """INSERT OR REPLACE INTO hooks
+    (run_id, end_id, hook, told, state, tries, trouble, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
+
+
+def keep_resource(resource: ResourceRecord) -> Work[None]:
+    """Keep a resource's standing."""
+
+    def work(transaction: Transaction) -> None:
+        transaction.connection.execute(
+            """INSERT OR REPLACE INTO resources (run_id, name, task_id, release, release_on_park,
+            lease_until, state, taken_at, released_at, tries, trouble)
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+            (
+                *(resource.run_id, resource.name, resource.task_id, resource.release),
+                *(resource.release_on_park, resource.lease_until, resource.state),
+                *(resource.taken_at, resource.released_at, resource.tries, resource.trouble),
+            ),
+        )
+
+    return work
+
+
+def resources(*, held_only: bool) -> Callable[[sqlite3.Connection], list[ResourceRecord]]:
+    """What was rented, the oldest first."""
+
+    def look(connection: sqlite3.Connection) -> list[ResourceRecord]:
+        rows = connection.execute(
+            f"{_RESOURCES} WHERE NOT ? OR state <> ? ORDER BY taken_at, run_id, name",
+            (held_only, ResourceState.RELEASED),
+        ).fetchall()
+        return [_resource(*row) for row in rows]
+
+    return look
+
+
+def held_by(connection: sqlite3.Connection, run_id: str) -> list[ResourceRecord]:
+    """What this run has not given back."""
+    rows = connection.execute(
+        f"{_RESOURCES} WHERE run_id = ? AND state <> ?", (run_id, ResourceState.RELEASED)
+    ).fetchall()
+    return [_resource(*row) for row in rows]
+
+
+def begin_hook(hook: HookRecord, *, again: bool) -> Work[bool]:
+    """Mark a hook as running, if it is to run."""
+
+    def work(transaction: Transaction) -> bool:
+        kept = _hook(transaction.connection, hook)
+        if not engine_rules.may_begin_hook(kept, hook, again=again):
+            return False
+        tries = 0 if kept is None else kept.tries
+        _keep(transaction.connection, replace(hook, state="running", tries=tries + 1))
+        return True
+
+    return work
+
+
+def end_hook(hook: HookRecord) -> Work[None]:
+    """Keep how a hook ended."""
+
+    def work(transaction: Transaction) -> None:
+        kept = _hook(transaction.connection, hook)
+        tries = hook.tries if kept is None else kept.tries
+        _keep(transaction.connection, replace(hook, tries=tries))
+
+    return work
+
+
+def hooks(run_id: str) -> Callable[[sqlite3.Connection], list[HookRecord]]:
+    """All hooks of a run, the oldest first."""
+
+    def look(connection: sqlite3.Connection) -> list[HookRecord]:
+        rows = connection.execute(
+            f"{_HOOKS} WHERE run_id = ? ORDER BY at, end_id, hook", (run_id,)
+        ).fetchall()
+        return [HookRecord(*row) for row in rows]
+
+    return look
+
+
+def _hook(connection: sqlite3.Connection, hook: HookRecord) -> HookRecord | None:
+    row = connection.execute(
+        f"{_HOOKS} WHERE run_id = ? AND end_id = ? AND hook = ?",
+        (hook.run_id, hook.end_id, hook.hook),
+    ).fetchone()
+    return None if row is None else HookRecord(*row)
+
+
+def _keep(connection: sqlite3.Connection, hook: HookRecord) -> None:
+    connection.execute(
+        _KEEP_HOOK,
+        (
+            *(hook.run_id, hook.end_id, hook.hook, hook.told, hook.state),
+            *(hook.tries, hook.trouble, hook.at),
+        ),
+    )
+
+
+def _resource(*row: Any) -> ResourceRecord:
+    kept = ResourceRecord(*row)  # the columns stand in the fields' order
+    return replace(
+        kept, state=ResourceState(kept.state), release_on_park=bool(kept.release_on_park)
+    )

@@ -1,0 +1,181 @@
+"""Be the engine of one machine: the contract of ../engine.py over one SQLite file.
+
+Laws: (1) no logic: each method names the work and who does it, the writer's thread or the reader's;
+(2) the time of a lease is taken when it is asked for, so that waiting for the disk lengthens none.
+Not here: the work (runs.py, whole_runs.py, calls.py, notebooks.py, cleaning.py, log.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from jackline.clock import SystemClock
+from jackline.flows.engine import Claim
+from jackline.flows.local import calls as keyed_calls
+from jackline.flows.local import cleaning, log, notebooks, runs, whole_runs
+from jackline.flows.local.opening import LOCK_SECONDS, Connect, StoreFile, connect
+from jackline.flows.local.reader import Reader
+from jackline.flows.local.writer import Writer
+from jackline.flows.records import (
+    CallRecord,
+    EntryRecord,
+    HookRecord,
+    NoteRecord,
+    ResourceRecord,
+    RunRecord,
+    RunState,
+)
+
+
+class LocalEngine:
+    """Keeps runs in the file at `path`, which is made when it is first needed; `close` it.
+
+    Any number of engines, in any number of processes, may use one file. `wall` tells the time in
+    seconds since the epoch; another program's lock is waited for `lock_seconds`.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        wall: Callable[[], float] = SystemClock.wall,
+        connect: Connect = connect,
+        lock_seconds: float = LOCK_SECONDS,
+    ) -> None:
+        self.path = path
+        self._wall = wall
+        self._writer = Writer(StoreFile(path, connect, lock_seconds))
+        self._reader = Reader(StoreFile(path, connect, lock_seconds))
+
+    async def create(self, run: RunRecord, *, owner: str, lease: float) -> Claim:
+        """Keep a new run, claimed by `owner` for `lease` seconds."""
+        return await self._writer.write(runs.create(run, owner, lease, self._wall()))
+
+    async def claim(self, run_id: str, *, owner: str, lease: float) -> Claim | None:
+        """Take a run over; None while another owner's lease holds, or when it is unknown."""
+        return await self._writer.write(runs.claim(run_id, owner, lease, self._wall()))
+
+    async def renew(self, claim: Claim, *, lease: float) -> None:
+        """Hold the run for longer."""
+        await self._writer.write(runs.renew(claim, lease, self._wall()))
+
+    async def let_go(self, claim: Claim, run: RunRecord) -> None:
+        """Keep the run's new standing and give up the lease."""
+        await self._writer.write(runs.change(claim, run, let_go=True), len(run.outcome or b""))
+
+    async def change(self, claim: Claim, run: RunRecord) -> None:
+        """Keep the run's new standing and go on carrying it."""
+        await self._writer.write(runs.change(claim, run, let_go=False), len(run.outcome or b""))
+
+    async def allow_waking(self, run_id: str) -> None:
+        """A person confirms the next waking of a parked run."""
+        await self._writer.write(runs.allow_waking(run_id))
+
+    async def ask_to_stop(self, run_id: str, how: str) -> None:
+        """Leave word for the owner, who may be another process: `stop` or `cancel`."""
+        await self._writer.write(runs.ask_to_stop(run_id, how))
+
+    async def asked_to_stop(self, run_id: str) -> str:
+        """What was asked, or an empty string."""
+        return await self._reader.read(runs.asked_to_stop(run_id))
+
+    async def run(self, run_id: str) -> RunRecord | None:
+        """The run, by its id or an unambiguous beginning of it."""
+        return await self._reader.read(runs.find(run_id))
+
+    async def runs(
+        self, *, states: Collection[RunState] | None = None, limit: int = 200
+    ) -> Sequence[RunRecord]:
+        """Runs, the newest first."""
+        return await self._reader.read(runs.newest(states, limit))
+
+    async def fork(
+        self,
+        run_id: str,
+        new: RunRecord,
+        *,
+        owner: str,
+        lease: float,
+        without: Collection[tuple[str, int]],
+    ) -> Claim:
+        """A new run that begins with the other's done calls, except those named."""
+        owned = replace(new, owner=owner, lease_until=self._wall() + lease, epoch=1)
+        return await self._writer.write(whole_runs.fork(run_id, owned, lease, without))
+
+    async def delete_run(self, run_id: str) -> None:
+        """Drop an ended run and all that is kept of it."""
+        await self._writer.write(whole_runs.delete(run_id, self._wall()))
+
+    async def calls(self, run_id: str) -> Sequence[CallRecord]:
+        """All calls of a run, in the order they were begun; values included."""
+        return await self._reader.read(keyed_calls.of_run(run_id))
+
+    async def begin_call(self, claim: Claim, call: CallRecord) -> None:
+        """Keep that a call was begun (again)."""
+        await self._writer.write(keyed_calls.keep(claim, call, self._wall()))
+
+    async def end_call(self, claim: Claim, call: CallRecord) -> None:
+        """Keep how a call ended; done ones stay for good."""
+        size = len(call.value or b"") + len(call.outcome or b"")
+        await self._writer.write(keyed_calls.keep(claim, call, self._wall()), size)
+
+    async def forget_calls(self, claim: Claim, calls: Collection[tuple[str, int]]) -> None:
+        """Drop what these calls gave, so that they run again, with a new notebook."""
+        await self._writer.write(keyed_calls.forget(claim, calls))
+
+    async def entries(self, task_id: str) -> Sequence[EntryRecord]:
+        """An agent's notebook, the oldest line first."""
+        return await self._reader.read(notebooks.lines(task_id))
+
+    async def write_entry(self, claim: Claim, entry: EntryRecord) -> None:
+        """Add a line to a notebook; its number must be the next one."""
+        await self._writer.write(notebooks.write(claim, entry), len(entry.data))
+
+    async def find_session(self, session_id: str) -> CallRecord | None:
+        """The agent call that was the last to carry this session."""
+        return await self._reader.read(keyed_calls.of_session(session_id))
+
+    async def find_task(self, task_id: str) -> CallRecord | None:
+        """The agent call with this task id."""
+        return await self._reader.read(keyed_calls.of_task(task_id))
+
+    async def keep_resource(self, resource: ResourceRecord) -> None:
+        """Keep a resource's standing, by run and name."""
+        await self._writer.write(cleaning.keep_resource(resource))
+
+    async def resources(self, *, held_only: bool = True) -> Sequence[ResourceRecord]:
+        """What was rented, the oldest first."""
+        return await self._reader.read(cleaning.resources(held_only=held_only))
+
+    async def begin_hook(self, hook: HookRecord, *, again: bool = False) -> bool:
+        """Mark a hook as running; False when it is not to be run."""
+        return await self._writer.write(cleaning.begin_hook(hook, again=again))
+
+    async def end_hook(self, hook: HookRecord) -> None:
+        """Keep how it ended."""
+        await self._writer.write(cleaning.end_hook(hook))
+
+    async def hooks(self, run_id: str) -> Sequence[HookRecord]:
+        """All hooks of a run and how they ended."""
+        return await self._reader.read(cleaning.hooks(run_id))
+
+    async def note(
+        self, run_id: str, at: float, what: str, label: str, detail: dict[str, object]
+    ) -> None:
+        """Add a line to the run's log."""
+        await self._writer.write(log.note(run_id, at, what, label, detail))
+
+    async def notes(self, run_id: str, *, after: int = 0) -> Sequence[NoteRecord]:
+        """The run's log after the line of that number."""
+        return await self._reader.read(log.notes(run_id, after))
+
+    async def spent_since(self, at: float) -> tuple[int, float]:
+        """Tokens and dollars of all runs' calls since then."""
+        return await self._reader.read(log.spent_since(at))
+
+    async def close(self) -> None:
+        """Finish writing and let go of the file."""
+        await self._writer.close()
+        await self._reader.close()

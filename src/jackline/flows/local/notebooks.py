@@ -1,0 +1,100 @@
+"""Keep the notebooks of agents, line by line.
+
+Laws: (1) lines are numbered from 1 without a gap; (2) one run writes a notebook, and only that run
+can have it forgotten; (3) a notebook stays as long as some run has a call of its agent.
+Not here: what a line means (agents/), which call it belongs to (calls.py).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+
+from jackline.flows import engine_rules
+from jackline.flows.engine import Claim
+from jackline.flows.local.blobs import drop_unnamed, place
+from jackline.flows.local.writer import Transaction, Work
+from jackline.flows.records import EntryRecord
+
+_FIND = """SELECT id, run_id, (SELECT coalesce(max(number), 0) FROM entries WHERE notebook = id)
+    FROM notebooks WHERE task_id = ?"""
+_ENTRIES = """SELECT task_id, number, kind,
+    coalesce(data, (SELECT blobs.data FROM blobs WHERE sha = data_blob)), at
+    FROM entries JOIN notebooks ON notebooks.id = notebook WHERE task_id = ? ORDER BY number"""
+_UNNEEDED = """SELECT id FROM notebooks WHERE run_id = ? AND NOT EXISTS
+    (SELECT 1 FROM calls WHERE calls.task_id = notebooks.task_id AND calls.task_id <> '')"""
+
+
+def write(claim: Claim, entry: EntryRecord) -> Work[None]:
+    """Add a line."""
+    session_id = engine_rules.named_session(entry)
+
+    def work(transaction: Transaction) -> None:
+        transaction.must_own(claim)
+        connection = transaction.connection
+        notebook, run_id, last = connection.execute(_FIND, (entry.task_id,)).fetchone() or (
+            *(None, claim.run_id, 0),
+        )
+        if run_id != claim.run_id:
+            raise engine_rules.foreign_notebook(entry.task_id)
+        engine_rules.must_be_next(last, entry.number, entry.task_id)
+        if notebook is None:
+            notebook = connection.execute(
+                "INSERT INTO notebooks (task_id, run_id) VALUES (?, ?)", (entry.task_id, run_id)
+            ).lastrowid
+        connection.execute(
+            "INSERT INTO entries (notebook, number, kind, data, data_blob, at) "
+            "VALUES (?, ?, ?, ?, ?, ?)",
+            (notebook, entry.number, entry.kind, *place(connection, entry.data), entry.at),
+        )
+        if session_id:
+            connection.execute(
+                "INSERT OR REPLACE INTO sessions (session_id, notebook) VALUES (?, ?)",
+                (session_id, notebook),
+            )
+
+    return work
+
+
+def lines(task_id: str) -> Callable[[sqlite3.Connection], list[EntryRecord]]:
+    """The whole notebook, the oldest line first."""
+
+    def look(connection: sqlite3.Connection) -> list[EntryRecord]:
+        return [EntryRecord(*row) for row in connection.execute(_ENTRIES, (task_id,)).fetchall()]
+
+    return look
+
+
+def tasks_with(connection: sqlite3.Connection, session_id: str) -> list[str]:
+    """The agents that carried this session, the latest first."""
+    rows = connection.execute(
+        "SELECT task_id FROM sessions JOIN notebooks ON notebooks.id = notebook "
+        "WHERE session_id = ? ORDER BY sessions.id DESC",
+        (session_id,),
+    ).fetchall()
+    return [task_id for (task_id,) in rows]
+
+
+def drop(connection: sqlite3.Connection, run_id: str, task_id: str) -> None:
+    """Drop the notebook that this run has written for this agent, if there is one."""
+    row = connection.execute(
+        "SELECT id FROM notebooks WHERE task_id = ? AND run_id = ?", (task_id, run_id)
+    ).fetchone()
+    if row is not None:
+        _drop(connection, row[0])
+
+
+def drop_unneeded(connection: sqlite3.Connection, run_id: str) -> None:
+    """Drop the notebooks of a deleted run, except those that a fork of it still names."""
+    for (notebook,) in connection.execute(_UNNEEDED, (run_id,)).fetchall():
+        _drop(connection, notebook)
+
+
+def _drop(connection: sqlite3.Connection, notebook: int) -> None:
+    blobs = connection.execute(
+        "SELECT data_blob FROM entries WHERE notebook = ? AND data_blob IS NOT NULL", (notebook,)
+    ).fetchall()
+    connection.execute("DELETE FROM entries WHERE notebook = ?", (notebook,))
+    connection.execute("DELETE FROM sessions WHERE notebook = ?", (notebook,))
+    connection.execute("DELETE FROM notebooks WHERE id = ?", (notebook,))
+    drop_unnamed(connection, [sha for (sha,) in blobs])

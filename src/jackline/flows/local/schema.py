@@ -1,0 +1,114 @@
+"""Define the tables, version by version, and recognise a file that is ours.
+
+Laws: (1) a step of `MIGRATIONS` is never changed once released: a new version is a new step; (2) a
+step happens whole or not at all; (3) a file of a newer version or of another program is left alone.
+Not here: what goes into the tables (blobs.py, runs.py, calls.py, notebooks.py, …).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+from jackline.errors import JournalError
+
+# "JKLF": SQLite keeps it in the file's head for programs to know their own.
+APPLICATION = 0x4A4B4C46
+
+# A column `…_blob` names the row of `blobs` that holds what is too long for its own. The indexes on
+# them know only the few rows that have one. `spending` outlives the calls that it tells of: money
+# that is spent stays spent when a run is deleted.
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (
+        "CREATE TABLE blobs (sha BLOB NOT NULL PRIMARY KEY, data BLOB NOT NULL)",
+        """CREATE TABLE runs (
+            run_id TEXT NOT NULL PRIMARY KEY, flow TEXT NOT NULL, source TEXT NOT NULL,
+            arguments BLOB NOT NULL, settings BLOB NOT NULL, cwd TEXT NOT NULL, state TEXT NOT NULL,
+            created_at REAL NOT NULL, updated_at REAL NOT NULL, ended_at REAL, why TEXT NOT NULL,
+            wake_at REAL, outcome BLOB, outcome_blob BLOB, forked_from TEXT, owner TEXT NOT NULL,
+            lease_until REAL NOT NULL, lease_seconds REAL NOT NULL, epoch INTEGER NOT NULL,
+            tokens INTEGER NOT NULL, cost REAL NOT NULL, confirmed INTEGER NOT NULL,
+            asked TEXT NOT NULL)""",
+        "CREATE INDEX runs_created ON runs (created_at)",
+        "CREATE INDEX runs_outcome_blob ON runs (outcome_blob) WHERE outcome_blob IS NOT NULL",
+        """CREATE TABLE calls (
+            id INTEGER PRIMARY KEY, run_id TEXT NOT NULL, key TEXT NOT NULL,
+            occurrence INTEGER NOT NULL, kind TEXT NOT NULL, label TEXT NOT NULL,
+            phase TEXT NOT NULL, task_id TEXT NOT NULL, state TEXT NOT NULL, value BLOB,
+            value_blob BLOB, outcome BLOB, outcome_blob BLOB, attempts INTEGER NOT NULL,
+            started_at REAL NOT NULL, ended_at REAL, tokens INTEGER NOT NULL, cost REAL NOT NULL,
+            terminated_by TEXT NOT NULL, UNIQUE (run_id, key, occurrence))""",
+        "CREATE INDEX calls_task ON calls (task_id) WHERE task_id <> ''",
+        "CREATE INDEX calls_value_blob ON calls (value_blob) WHERE value_blob IS NOT NULL",
+        "CREATE INDEX calls_outcome_blob ON calls (outcome_blob) WHERE outcome_blob IS NOT NULL",
+        """CREATE TABLE notebooks (
+            id INTEGER PRIMARY KEY, task_id TEXT NOT NULL UNIQUE, run_id TEXT NOT NULL)""",
+        "CREATE INDEX notebooks_run ON notebooks (run_id)",
+        """CREATE TABLE entries (
+            notebook INTEGER NOT NULL, number INTEGER NOT NULL, kind TEXT NOT NULL,
+            data BLOB, data_blob BLOB, at REAL NOT NULL, PRIMARY KEY (notebook, number))""",
+        "CREATE INDEX entries_data_blob ON entries (data_blob) WHERE data_blob IS NOT NULL",
+        """CREATE TABLE sessions (
+            id INTEGER PRIMARY KEY, session_id TEXT NOT NULL, notebook INTEGER NOT NULL,
+            UNIQUE (session_id, notebook))""",
+        "CREATE INDEX sessions_notebook ON sessions (notebook)",
+        """CREATE TABLE resources (
+            run_id TEXT NOT NULL, name TEXT NOT NULL, task_id TEXT NOT NULL, release TEXT NOT NULL,
+            release_on_park INTEGER NOT NULL, lease_until REAL, state TEXT NOT NULL,
+            taken_at REAL NOT NULL, released_at REAL, tries INTEGER NOT NULL,
+            trouble TEXT NOT NULL, PRIMARY KEY (run_id, name))""",
+        """CREATE TABLE hooks (
+            run_id TEXT NOT NULL, end_id TEXT NOT NULL, hook TEXT NOT NULL, told BLOB NOT NULL,
+            state TEXT NOT NULL, tries INTEGER NOT NULL, trouble TEXT NOT NULL, at REAL NOT NULL,
+            PRIMARY KEY (run_id, end_id, hook))""",
+        """CREATE TABLE notes (
+            run_id TEXT NOT NULL, number INTEGER NOT NULL, at REAL NOT NULL, what TEXT NOT NULL,
+            label TEXT NOT NULL, detail TEXT NOT NULL, PRIMARY KEY (run_id, number))
+            WITHOUT ROWID""",
+        """CREATE TABLE spending (
+            at REAL NOT NULL, run_id TEXT NOT NULL, tokens INTEGER NOT NULL, cost REAL NOT NULL)""",
+        "CREATE INDEX spending_at ON spending (at, tokens, cost)",
+    ),
+)
+VERSION = len(MIGRATIONS)
+
+
+def version_of(connection: sqlite3.Connection, known: int = VERSION) -> int:
+    """The version of the open file, 0 for an empty one; `JournalError` if it is not for us."""
+    application = _number(connection, "PRAGMA application_id")
+    version = _number(connection, "PRAGMA user_version")
+    if application == APPLICATION:
+        if version > known:
+            raise JournalError(
+                f"The runs were kept by a newer Jackline (version {version}, known {known}).",
+                next="Update Jackline, or choose another state folder with --state.",
+            )
+        return version
+    if application or version or _number(connection, "SELECT count(*) FROM sqlite_master"):
+        raise JournalError(
+            "The file at the place of the runs belongs to another program.",
+            next="Move that file away, or choose another state folder with --state.",
+        )
+    return 0
+
+
+def migrate(connection: sqlite3.Connection, steps: Sequence[Sequence[str]] = MIGRATIONS) -> None:
+    """Bring the open file to the newest version."""
+    if version_of(connection, len(steps)) == len(steps):
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        # Another process may have done it while this one waited for the lock.
+        for step in steps[version_of(connection, len(steps)) :]:
+            for statement in step:
+                connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {APPLICATION}")
+        connection.execute(f"PRAGMA user_version = {len(steps)}")
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def _number(connection: sqlite3.Connection, question: str) -> int:
+    return int(connection.execute(question).fetchone()[0])

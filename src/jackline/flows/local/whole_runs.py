@@ -1,0 +1,77 @@
+"""Copy a run's finished work into a new run, and delete runs that ended.
+
+Laws: (1) a fork costs nothing twice: long values are shared, and what was paid stays with the
+first run; (2) nothing that another run still needs goes with a deleted one; (3) what was spent
+stays told.
+Not here: when to delete (whoever asks), single calls (calls.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from jackline.flows import engine_rules
+from jackline.flows.engine import Claim
+from jackline.flows.local import cleaning, notebooks, runs
+from jackline.flows.local.blobs import drop_unnamed
+from jackline.flows.local.writer import Transaction, Work
+from jackline.flows.records import RunRecord
+
+_COPY_DONE = """INSERT INTO calls (run_id, key, occurrence, kind, label, phase, task_id, state,
+    value, value_blob, outcome, outcome_blob, attempts, started_at, ended_at, tokens, cost,
+    terminated_by)
+    SELECT ?, key, occurrence, kind, label, phase, task_id, state, value, value_blob, outcome,
+    outcome_blob, attempts, started_at, ended_at, 0, 0, terminated_by
+    FROM calls WHERE run_id = ? AND state = 'done' ORDER BY id"""
+_BLOBS_OF_CALLS = "SELECT value_blob, outcome_blob FROM calls WHERE run_id = ?"
+# What a deletion gives back to the disk at once; the rest is used again by later runs.
+_PAGES_GIVEN_BACK = 10_000
+
+
+def fork(
+    run_id: str,
+    new: RunRecord,
+    lease: float,
+    without: Collection[tuple[str, int]],
+) -> Work[Claim]:
+    """A new run, owned and leased as its record says, with the other's done calls but those."""
+
+    def work(transaction: Transaction) -> Claim:
+        connection = transaction.connection
+        runs.must_have(connection, run_id)
+        if runs.exactly(connection, new.run_id) is not None:
+            raise engine_rules.taken_id(new.run_id)
+        runs.insert(transaction, replace(new, forked_from=run_id), lease)
+        connection.execute(_COPY_DONE, (new.run_id, run_id))
+        connection.executemany(
+            "DELETE FROM calls WHERE run_id = ? AND key = ? AND occurrence = ?",
+            ((new.run_id, key, occurrence) for key, occurrence in without),
+        )
+        return Claim(new.run_id, new.owner, new.epoch)
+
+    return work
+
+
+def delete(run_id: str, now: float) -> Work[None]:
+    """Drop an ended run and all that is kept of it."""
+
+    def work(transaction: Transaction) -> None:
+        connection = transaction.connection
+        engine_rules.must_be_deletable(
+            runs.must_have(connection, run_id),
+            carried=runs.is_carried(connection, run_id, now),
+            held=cleaning.held_by(connection, run_id),
+        )
+        blobs = [sha for row in connection.execute(_BLOBS_OF_CALLS, (run_id,)) for sha in row]
+        blobs += connection.execute(
+            "SELECT outcome_blob FROM runs WHERE run_id = ?", (run_id,)
+        ).fetchone()
+        for table in ("calls", "resources", "hooks", "notes", "runs"):
+            connection.execute(f"DELETE FROM {table} WHERE run_id = ?", (run_id,))  # noqa: S608
+        notebooks.drop_unneeded(connection, run_id)
+        drop_unnamed(connection, blobs)
+        transaction.owner_changed(run_id)
+        connection.execute(f"PRAGMA incremental_vacuum({_PAGES_GIVEN_BACK})").fetchall()
+
+    return work

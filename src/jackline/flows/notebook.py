@@ -1,0 +1,138 @@
+"""Keep one agent's notebook in the engine, with the run's own lines between the runner's.
+
+Laws: (1) lines are numbered and written in the order they were given; (2) a runner sees only its
+own lines; ours name the session and what was paid; (3) a line that was only jotted is written
+before the agent's end is kept.
+Not here: what a runner writes (agents/), the store (engine.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import Sequence
+
+from jackline.agents.outcome import Usage
+from jackline.agents.ports import Entry
+from jackline.agents.task import JsonObject
+from jackline.clock import Clock
+from jackline.errors import JacklineError
+from jackline.flows.engine import Claim, Engine
+from jackline.flows.records import EntryRecord
+
+_SESSION = "session"
+_PAID = "flow:paid"
+
+
+class KeptNotebook:
+    """The notebook of one task; implements `agents.ports.Notebook`."""
+
+    def __init__(self, engine: Engine, claim: Claim, task_id: str, clock: Clock) -> None:
+        self._engine = engine
+        self._claim = claim
+        self._task_id = task_id
+        self._clock = clock
+        self._entries: list[Entry] = []
+        self._next = 1
+        self._has_session = False
+        self._lines: deque[tuple[EntryRecord, asyncio.Future[None] | None]] = deque()
+        self._writer: asyncio.Task[None] | None = None
+        self._trouble: JacklineError | None = None
+        self.paid_tokens = 0
+        self.paid_dollars = 0.0
+
+    async def open(self, session_id: str) -> None:
+        """Read what is there, and name the session if nobody has."""
+        for record in await self._engine.entries(self._task_id):
+            self._next = record.number + 1
+            self._read(Entry(record.kind, json.loads(record.data), record.at))
+        if not self._has_session:
+            self._has_session = True
+            await self._give(_SESSION, {"session_id": session_id, "by": "flow"})
+
+    def follow(self, earlier: Sequence[Entry]) -> None:
+        """Let the lines of an earlier agent stand before this one's own."""
+        self._entries[:0] = earlier
+
+    @property
+    def entries(self) -> Sequence[Entry]:
+        """The runner's lines, the oldest first."""
+        return self._entries
+
+    async def write(self, kind: str, data: JsonObject) -> None:
+        """Add a line; it is durable when this returns."""
+        entry = Entry(kind, data, self._clock.wall())
+        await self._give(kind, data)
+        self._entries.append(entry)
+
+    def jot(self, kind: str, data: JsonObject) -> None:
+        """Add a line that need not be waited for."""
+        self._entries.append(Entry(kind, data, self._clock.wall()))
+        self._queue(kind, data, None)
+
+    def paid(self, model: str, usage: Usage, cost: float | None) -> None:
+        """Keep what a call took, so that budgets hold across a crash."""
+        tokens, dollars = usage.total, cost or 0.0
+        self.paid_tokens += tokens
+        self.paid_dollars += dollars
+        self._queue(_PAID, {"model": model, "tokens": tokens, "dollars": dollars}, None)
+
+    async def settle(self) -> None:
+        """Returns when every line is written; raises what went wrong with a jotted one."""
+        while self._writer is not None and not self._writer.done():
+            await asyncio.wait({self._writer})
+        if self._trouble is not None:
+            raise self._trouble
+
+    def _read(self, entry: Entry) -> None:
+        if not is_own_line(entry):
+            self._entries.append(entry)
+        elif entry.kind == _PAID:
+            self.paid_tokens += _whole(entry.data.get("tokens"))
+            self.paid_dollars += _amount(entry.data.get("dollars"))
+        else:
+            self._has_session = True
+
+    async def _give(self, kind: str, data: JsonObject) -> None:
+        written = asyncio.get_running_loop().create_future()
+        self._queue(kind, data, written)
+        await written
+
+    def _queue(self, kind: str, data: JsonObject, written: asyncio.Future[None] | None) -> None:
+        text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+        payload = text.encode("utf-8", "surrogatepass")
+        record = EntryRecord(self._task_id, self._next, kind, payload, self._clock.wall())
+        self._next += 1
+        self._lines.append((record, written))
+        if self._writer is None or self._writer.done():
+            self._writer = asyncio.create_task(self._write(), name=f"notebook {self._task_id}")
+
+    async def _write(self) -> None:
+        while self._lines:
+            record, written = self._lines.popleft()
+            if self._trouble is None:
+                try:
+                    await self._engine.write_entry(self._claim, record)
+                except JacklineError as error:
+                    # Numbers have no gap, so nothing after this one can be written either.
+                    self._trouble = error
+            if written is None or written.done():
+                continue
+            if self._trouble is None:
+                written.set_result(None)
+            else:
+                written.set_exception(self._trouble)
+
+
+def is_own_line(entry: Entry) -> bool:
+    """Whether a line is the run's, not the runner's."""
+    return entry.kind == _PAID or (entry.kind == _SESSION and entry.data.get("by") == "flow")
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _amount(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0

@@ -1,0 +1,278 @@
+"""Begin, resume, retry, fork and cancel runs: what Python code and the command line both use.
+
+Laws: (1) a finished run is not run again by `resume`: it says what came of it; (2) `retry` runs the
+failed calls, and nothing else, again; (3) `fork` leaves the old run as it is; (4) two processes
+never carry one run: who does not get the claim says who holds it.
+Not here: carrying (running.py), words and exit codes (cli/).
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import sys
+from collections.abc import Collection
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeVar
+
+from jackline.agents.outcome import Ending, Outcome
+from jackline.errors import BadArgumentError, JacklineError, UnreadableError, UsageError
+from jackline.flows.arguments import decode_arguments
+from jackline.flows.definition import Flow
+from jackline.flows.engine import Claim
+from jackline.flows.execution import Execution
+from jackline.flows.host import FlowHost
+from jackline.flows.loading import load_flow, load_module
+from jackline.flows.outcome_json import decode_outcome
+from jackline.flows.progress import Listener
+from jackline.flows.records import ENDED, CallKind, CallState, RunRecord, RunState
+from jackline.flows.running import FlowRun
+from jackline.flows.settings import RunSettings, decode_settings, encode_settings
+
+T = TypeVar("T")
+
+_BEGINS_ANEW = frozenset({Ending.SCHEMA, Ending.REFUSED, Ending.TOOL_ERROR})
+"""Going on in the same conversation would end alike; these get a new notebook."""
+
+
+async def begin_run(
+    host: FlowHost,
+    flow: Flow[..., T],
+    arguments: bytes,
+    *,
+    settings: RunSettings | None = None,
+    listener: Listener | None = None,
+    run_id: str = "",
+) -> FlowRun[T]:
+    """A new run, claimed and kept; `carry()` it."""
+    decode_arguments(flow.function, arguments)
+    settings = settings or host.settings
+    if flow.budget is not None:
+        settings = replace(settings, budgets=(*settings.budgets, flow.budget))
+    now = host.clock.wall()
+    record = RunRecord(
+        run_id or new_run_id(),
+        flow.function.__name__,
+        flow.source,
+        arguments,
+        encode_settings(settings),
+        cwd=str(Path.cwd()),
+        created_at=now,
+        updated_at=now,
+    )
+    claim = await host.engine.create(record, owner=new_owner(), lease=settings.lease)
+    execution = _execution(host, claim, record, settings, flow, listener)
+    await execution.load()
+    return FlowRun(execution, flow, resumed=False, probe_first=False)
+
+
+async def begin_resume(
+    host: FlowHost,
+    run_id: str,
+    *,
+    flow: Flow[..., Any] | None = None,
+    listener: Listener | None = None,
+) -> FlowRun[Any] | Outcome[Any]:
+    """The run to be carried on; or its outcome when it is finished already."""
+    record = await known_run(host, run_id)
+    if record.state in (RunState.FINISHED, RunState.CANCELLED):
+        if record.outcome is None:
+            raise UnreadableError(f"The run {record.run_id} has no outcome.")
+        return decode_outcome(record.outcome)
+    return await _taken_up(host, record, flow, listener)
+
+
+async def begin_retry(
+    host: FlowHost,
+    run_id: str,
+    *,
+    only: str | None = None,
+    flow: Flow[..., Any] | None = None,
+    listener: Listener | None = None,
+) -> FlowRun[Any]:
+    """An ended run whose failed calls (those with the label `only`, if given) run again."""
+    record = await known_run(host, run_id)
+    calls = await host.engine.calls(record.run_id)
+    failed = [call for call in calls if call.state is not CallState.DONE]
+    chosen = [call for call in failed if only is None or call.label == only]
+    if not chosen:
+        labels = ", ".join(sorted({call.label for call in failed})[:10]) or "none"
+        raise BadArgumentError(
+            f"Nothing failed in {record.run_id}" + (f" under {only!r}." if only else "."),
+            next=f"Failed calls: {labels}. `jackline fork` runs finished ones again.",
+        )
+    keep = frozenset((call.key, call.occurrence) for call in failed if call not in chosen)
+    return await _taken_up(host, record, flow, listener, keep_failures=keep)
+
+
+async def begin_fork(
+    host: FlowHost,
+    run_id: str,
+    from_label: str,
+    *,
+    flow: Flow[..., Any] | None = None,
+    listener: Listener | None = None,
+) -> FlowRun[Any]:
+    """A new run that keeps what the old one had finished before the first call of that label."""
+    record = await known_run(host, run_id)
+    flow = flow or flow_of(record)
+    calls = await host.engine.calls(record.run_id)
+    first = next((i for i, call in enumerate(calls) if call.label == from_label), None)
+    if first is None:
+        labels = ", ".join(dict.fromkeys(call.label for call in calls)) or "none"
+        raise BadArgumentError(
+            f"No call of {record.run_id} is labelled {from_label!r}.",
+            next=f"Its labels are: {labels[:300]}.",
+        )
+    settings = decode_settings(record.settings)
+    now = host.clock.wall()
+    new = RunRecord(
+        new_run_id(),
+        record.flow,
+        record.source,
+        record.arguments,
+        record.settings,
+        cwd=record.cwd,
+        created_at=now,
+        updated_at=now,
+        forked_from=record.run_id,
+    )
+    claim = await host.engine.fork(
+        record.run_id,
+        new,
+        owner=new_owner(),
+        lease=settings.lease,
+        without=[(call.key, call.occurrence) for call in calls[first:]],
+    )
+    execution = _execution(host, claim, new, settings, flow, listener)
+    await execution.load()
+    return FlowRun(execution, flow, resumed=True, probe_first=False)
+
+
+async def cancel_run(host: FlowHost, run_id: str) -> RunState:
+    """Cancel a run: by its owner if one lives (it takes a moment), else here and now."""
+    record = await known_run(host, run_id)
+    if record.state in ENDED:
+        return record.state
+    await host.engine.ask_to_stop(record.run_id, "cancel")
+    settings = decode_settings(record.settings)
+    claim = await host.engine.claim(record.run_id, owner=new_owner(), lease=settings.lease)
+    if claim is None:
+        return record.state
+    execution = _execution(host, claim, record, settings, None, None)
+    await execution.load(worked=_worked(record))
+    run: FlowRun[None] = FlowRun(execution, Flow(_nothing), resumed=True, probe_first=False)
+    run.cancel("It was cancelled while nobody carried it.")
+    await run.carry()
+    return run.state
+
+
+# --- finding and claiming ------------------------------------------------------------------------
+
+
+async def known_run(host: FlowHost, run_id: str) -> RunRecord:
+    """The run of that id, or of that beginning of an id; UnreadableError when there is none."""
+    record = await host.engine.run(run_id)
+    if record is None:
+        raise UnreadableError(f"There is no run {run_id}.", next="`jackline ls` lists them.")
+    return record
+
+
+def flow_of(record: RunRecord) -> Flow[..., Any]:
+    """The flow of a run, loaded again from its file."""
+    if not record.source:
+        raise UsageError(
+            f"The run {record.run_id} was begun from code that is in no file.",
+            next="Resume it from Python: jackline.resume(run_id, flow=…).",
+        )
+    return load_flow(f"{record.source}:{record.flow}")
+
+
+def module_of(record: RunRecord) -> ModuleType | None:
+    """The flow's module; None when its file is gone or cannot be loaded any more."""
+    try:
+        return load_module(Path(record.source)) if record.source else None
+    except JacklineError:
+        # Only its functions are missing then; whoever needs one says so by name.
+        return None
+
+
+def new_run_id() -> str:
+    """A short id that no other run has."""
+    return secrets.token_hex(5)
+
+
+def new_owner() -> str:
+    """Who carries a run: host, process, and a random part for the same process later."""
+    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
+
+
+async def _taken_up(
+    host: FlowHost,
+    record: RunRecord,
+    flow: Flow[..., Any] | None,
+    listener: Listener | None,
+    *,
+    keep_failures: Collection[tuple[str, int]] = (),
+) -> FlowRun[Any]:
+    flow = flow or flow_of(record)
+    settings = decode_settings(record.settings)
+    claim = await host.engine.claim(record.run_id, owner=new_owner(), lease=settings.lease)
+    if claim is None:
+        raise UsageError(
+            f"The run {record.run_id} is carried by {record.owner.rpartition(':')[0]} now.",
+            next=f"`jackline logs {record.run_id} -f` follows it; stop that process to take over.",
+        )
+    parked = record.state is RunState.PARKED
+    record = replace(record, state=RunState.RUNNING, why="", wake_at=None, ended_at=None)
+    await host.engine.change(claim, replace(record, updated_at=host.clock.wall()))
+    execution = _execution(host, claim, record, settings, flow, listener)
+    await execution.load(worked=_worked(record))
+    execution.kept_failures = frozenset(keep_failures)
+    await _forget_what_would_end_alike(execution)
+    return FlowRun(execution, flow, resumed=True, probe_first=parked)
+
+
+async def _forget_what_would_end_alike(execution: Execution) -> None:
+    anew = [
+        name
+        for name, call in execution.known.items()
+        if call.state is CallState.FAILED
+        and name not in execution.kept_failures
+        and (call.kind is not CallKind.AGENT or call.terminated_by in _BEGINS_ANEW)
+    ]
+    if anew:
+        await execution.engine.forget_calls(execution.claim, anew)
+        for name in anew:
+            del execution.known[name]
+
+
+def _execution(
+    host: FlowHost,
+    claim: Claim,
+    record: RunRecord,
+    settings: RunSettings,
+    flow: Flow[..., Any] | None,
+    listener: Listener | None,
+) -> Execution:
+    name = flow.function.__module__ if flow is not None else ""
+    return Execution(
+        host,
+        claim,
+        record,
+        settings,
+        listener=listener or host.listener,
+        flow_module=lambda: sys.modules.get(name) if name else module_of(record),
+        flow_module_name=name,
+    )
+
+
+def _worked(record: RunRecord) -> float:
+    return 0.0 if record.outcome is None else decode_outcome(record.outcome).duration
+
+
+async def _nothing() -> None:
+    """The body of a run that is only ended."""

@@ -1,0 +1,326 @@
+"""Carry one run in this process: its lease, its gate, its stops, its end.
+
+Laws: (1) whoever lost the lease writes nothing more; (2) a first stop lets agents end their turns,
+a second ends at once, and neither loses what was finished; (3) a parked run wakes only when its
+brakes allow it; (4) what is told of the end is what is kept of it.
+Not here: who starts it (orders.py), single calls (agent_carrying.py, step_carrying.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Coroutine
+from dataclasses import replace
+from typing import Any, Generic, TypeVar
+
+from jackline.agents.outcome import Ending, Evidence, Outcome
+from jackline.errors import JournalError, LeaseLostError
+from jackline.flows.arguments import decode_arguments
+from jackline.flows.definition import Flow
+from jackline.flows.ending import Ended, how_it_ended
+from jackline.flows.execution import Execution, Interruption
+from jackline.flows.gate import GateState
+from jackline.flows.outcome_json import encode_outcome
+from jackline.flows.progress import (
+    RunEnded,
+    RunParked,
+    RunStarted,
+    RunStopping,
+    RunWoke,
+    Warned,
+)
+from jackline.flows.records import ENDED, CallState, RunState
+from jackline.flows.scope import CURRENT, Scope
+from jackline.flows.waking import may_wake
+
+T = TypeVar("T")
+
+_RENEWALS = 3
+"""How often within a lease it is renewed."""
+_REAPING = 30.0
+_LAST_WAIT = 5.0
+
+
+class FlowRun(Generic[T]):
+    """One run as this process carries it: `carry()` it, and `stop()` or `cancel()` it meanwhile."""
+
+    def __init__(
+        self, execution: Execution, flow: Flow[..., T], *, resumed: bool, probe_first: bool
+    ) -> None:
+        self._x = execution
+        self._flow = flow
+        self._resumed = resumed
+        self._probe_first = probe_first
+        self._hurry = asyncio.Event()
+        self._renewed_at = execution.clock.monotonic()
+        self._reaped_at = execution.clock.monotonic()
+        self.error: BaseException | None = None
+        """What the flow raised, for a traceback; None when it raised nothing."""
+
+    @property
+    def run_id(self) -> str:
+        """The run's id."""
+        return self._x.run_id
+
+    @property
+    def state(self) -> RunState:
+        """Where the run stands."""
+        return self._x.record.state
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether it waits at a wall."""
+        return self._x.record.state is RunState.PARKED
+
+    def stop(self, why: str = "It was asked to stop.") -> None:
+        """First time: nothing new starts and agents end their turns. Second time: now."""
+        if self._x.interruption is not None:
+            self._hurry.set()
+        self._x.stop(why)
+        if self.is_parked:
+            self._hurry.set()
+
+    def stop_now(self, why: str = "It was asked to stop at once.") -> None:
+        """End at once; what is finished is kept."""
+        self._hurry.set()
+        self._x.stop(why)
+
+    def cancel(self, why: str = "It was cancelled.") -> None:
+        """End the run and its agents for good, with their clean-up."""
+        self._hurry.set()
+        self._x.cancel(why)
+
+    async def carry(self) -> Outcome[T]:
+        """How the run ended, or where it stands when it was stopped or stays parked.
+
+        Raises only LeaseLostError and JournalError: then nothing more could be kept.
+        """
+        x = self._x
+        kept = sum(call.state is CallState.DONE for call in x.known.values())
+        x.tell(RunStarted(x.clock.wall(), x.run_id, x.record.flow, self._resumed, kept))
+        if self._probe_first:
+            x.gate.probe()
+        scope = Scope(x, x.account)
+        CURRENT.set(scope)
+        main = asyncio.create_task(self._main(), name=f"flow {x.run_id}")
+        around = [
+            asyncio.create_task(self._keep(), name=f"keeper of {x.run_id}"),
+            asyncio.create_task(self._watch(main), name=f"watch over {x.run_id}"),
+        ]
+        CURRENT.set(None)
+        cancelled = None
+        try:
+            await asyncio.wait({main})
+        except asyncio.CancelledError as error:
+            cancelled = error
+            self.stop_now("The program that carried it was stopped.")
+            await asyncio.wait({main})
+        try:
+            outcome = await self._finish(main)
+        finally:
+            for task in around:
+                task.cancel()
+            await asyncio.gather(*around, return_exceptions=True)
+        if cancelled is not None:
+            raise cancelled
+        return outcome
+
+    async def _main(self) -> T:
+        x = self._x
+        calls = {call.task_id: call for call in x.known.values()}
+        await x.hooks.recover(calls, ending=None)
+        arguments = decode_arguments(self._flow.function, x.record.arguments)
+        return await self._flow.function(**arguments)
+
+    # --- around it ----------------------------------------------------------------------------
+
+    async def _watch(self, main: asyncio.Task[T]) -> None:
+        """Wait for an interruption, give agents their time, and end the flow."""
+        x = self._x
+        await x.interrupted.wait()
+        x.tell(RunStopping(x.clock.wall(), _why(x.interruption)))
+        if not x.lost:
+            await _first(
+                x.gate.came_to_rest.wait(), self._hurry.wait(), x.clock.sleep(x.settings.grace)
+            )
+        while not main.done():
+            main.cancel()
+            await _first(_ended(main), x.clock.sleep(_LAST_WAIT))
+
+    async def _keep(self) -> None:
+        """Hold the lease, listen for orders, and mind the gate."""
+        x = self._x
+        while True:
+            await _first(x.gate.changed.wait(), x.clock.sleep(x.settings.poll))
+            x.gate.changed.clear()
+            try:
+                await self._renew()
+                await self._obey()
+                await self._mind_gate()
+            except LeaseLostError as error:
+                x.lose(error)
+                return
+            except JournalError as error:
+                if x.clock.monotonic() - self._renewed_at > x.settings.lease:
+                    x.lose(error)
+                    return
+
+    async def _renew(self) -> None:
+        x = self._x
+        now = x.clock.monotonic()
+        if now - self._renewed_at >= x.settings.lease / _RENEWALS:
+            await x.engine.renew(x.claim, lease=x.settings.lease)
+            self._renewed_at = now
+            if x.record.tokens != x.account.tokens:
+                await self._change(x.record.state)
+        if now - self._reaped_at >= _REAPING:
+            self._reaped_at = now
+            await x.resources.release_overdue(x.clock.wall())
+
+    async def _obey(self) -> None:
+        asked = await self._x.engine.asked_to_stop(self._x.run_id)
+        if asked == "cancel":
+            self.cancel("It was cancelled from another process.")
+        elif asked == "stop" and self._x.interruption is None:
+            self.stop("Another process asked it to stop.")
+
+    async def _mind_gate(self) -> None:
+        x = self._x
+        if x.gate.state is not GateState.PARKED:
+            return
+        record = x.record
+        standing = (RunState.PARKED, x.gate.why, x.gate.wake_at)
+        if (record.state, record.why, record.wake_at) != standing:
+            newly = record.state is not RunState.PARKED
+            await self._change(RunState.PARKED, x.gate.why, x.gate.wake_at)
+            x.tell(RunParked(x.clock.wall(), x.gate.why, x.gate.wake_at))
+            if newly:
+                await x.resources.release_at_park()
+            return
+        fresh = await x.engine.run(x.run_id)
+        if fresh is not None and may_wake(x.clock.now(), fresh, x.settings.wake).now:
+            await self._change(RunState.RUNNING)
+            x.tell(RunWoke(x.clock.wall()))
+            x.gate.probe()
+
+    async def _change(self, state: RunState, why: str = "", wake_at: float | None = None) -> None:
+        x = self._x
+        x.record = replace(
+            x.record,
+            state=state,
+            why=why,
+            wake_at=wake_at,
+            updated_at=x.clock.wall(),
+            tokens=x.account.tokens,
+            cost=x.account.dollars,
+            outcome=encode_outcome(self._so_far(Ending.CANCELLED, Evidence(says=why))),
+        )
+        await x.engine.change(x.claim, x.record)
+
+    # --- the end ------------------------------------------------------------------------------
+
+    async def _finish(self, main: asyncio.Task[T]) -> Outcome[T]:
+        x = self._x
+        ended = how_it_ended(self._flow, main, x.interruption, parked=self.is_parked)
+        self.error = ended.error
+        if x.interruption is None:
+            self._warn_of_leftovers()
+        await self._end_leftovers()
+        if x.lost and x.interruption is not None and x.interruption.error is not None:
+            await x.telling.settle()
+            raise x.interruption.error
+        outcome: Outcome[Any] = replace(
+            self._so_far(ended.ending, ended.evidence),
+            text=ended.text,
+            parked=ended.state is RunState.PARKED,
+        )
+        await x.settle_registering()
+        if ended.state in ENDED:
+            await self._clean_up(outcome)
+        # Counted again: clean-up may have ended agents, too.
+        outcome = replace(outcome, tally=x.tally(), value=ended.value)
+        await self._let_go(ended, outcome)
+        return outcome
+
+    async def _clean_up(self, outcome: Outcome[Any]) -> None:
+        x = self._x
+        calls = {call.task_id: call for call in x.known.values()}
+        await x.hooks.recover(calls, ending=Ending.CANCELLED)
+        if self._flow.on_end:
+            end_id = await x.hooks.promise(x.run_id, self._flow.on_end)
+            await x.hooks.run(end_id, self._flow.on_end, outcome)
+        await x.resources.release_all()
+
+    async def _let_go(self, ended: Ended, outcome: Outcome[Any]) -> None:
+        x = self._x
+        now = x.clock.wall()
+        plain = None if ended.data is None else json.loads(ended.data)
+        parked = ended.state is RunState.PARKED
+        record = replace(
+            x.record,
+            state=ended.state,
+            why=ended.evidence.says,
+            wake_at=x.record.wake_at if parked else None,
+            updated_at=now,
+            ended_at=now if ended.state in ENDED else None,
+            outcome=encode_outcome(outcome, plain_value=plain),
+            tokens=x.account.tokens,
+            cost=x.account.dollars,
+        )
+        x.tell(RunEnded(now, ended.state, ended.evidence.says, replace(outcome, value=None)))
+        await x.telling.settle()
+        await x.engine.let_go(x.claim, record)
+        x.record = record
+
+    def _so_far(self, ending: Ending, evidence: Evidence) -> Outcome[Any]:
+        x = self._x
+        return Outcome(
+            ending,
+            evidence=evidence,
+            task_id=x.run_id,
+            label=x.record.flow,
+            usage=x.usage,
+            cost=x.cost,
+            turns=x.turns,
+            duration=x.worked(),
+            tally=x.tally(),
+        )
+
+    def _warn_of_leftovers(self) -> None:
+        x = self._x
+        for name in x.unawaited.values():
+            says = f"{name} was written but never awaited, so it did not run."
+            x.tell(Warned(x.clock.wall(), says))
+
+    async def _end_leftovers(self) -> None:
+        """End calls whose tasks the flow has left behind."""
+        x = self._x
+        left = set(x.carriers)
+        if left and x.interruption is None:
+            says = (
+                f"The flow returned while {len(left)} of its calls were underway; they are ended."
+            )
+            x.tell(Warned(x.clock.wall(), says))
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left)
+
+
+def _why(interruption: Interruption | None) -> str:
+    return "" if interruption is None else interruption.evidence.says
+
+
+async def _ended(task: asyncio.Task[Any]) -> None:
+    await asyncio.wait({task})
+
+
+async def _first(*waits: Coroutine[Any, Any, object]) -> None:
+    """Returns when the first of these does; the others are let go."""
+    tasks = [asyncio.create_task(wait) for wait in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()

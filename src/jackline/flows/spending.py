@@ -1,0 +1,160 @@
+"""Count what was used against what may be used; an account draws on the one above it.
+
+Laws: (1) the next call is refused, not the last one undone; (2) what an agent uses, its flow and
+its run have used too; (3) an unknown price counts as nothing, and is told once; (4) pure: time at
+work comes in.
+Not here: rolling windows over all runs (windows.py), waiting (leave.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from jackline.agents.outcome import Ending
+from jackline.flows.settings import Budget
+
+_NEAR = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why no further call may be made: the ending it means, and the sentence for a person."""
+
+    ending: Ending
+    says: str
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What is left of a budget; None: no limit."""
+
+    tokens: int | None = None
+    dollars: float | None = None
+    agents: int | None = None
+    turns: int | None = None
+    seconds: float | None = None
+
+
+class Account:
+    """What one run, child flow or agent has used, and may use."""
+
+    def __init__(
+        self,
+        whose: str,
+        budgets: tuple[Budget, ...] = (),
+        parent: Account | None = None,
+        *,
+        began: float = 0.0,
+    ) -> None:
+        self.whose = whose
+        self.budgets = budgets
+        self.parent = parent
+        self.tokens = 0
+        self.dollars = 0.0
+        self.agents = 0
+        self.turns = 0
+        self.seconds = 0.0
+        self.began = began
+        """How long the run had worked when this began."""
+        self.told_near: set[str] = set()
+
+    def begin_agent(self) -> Refusal | None:
+        """Count one more agent; the refusal instead when there may be no more."""
+        for account in self._chain():
+            for budget in account.budgets:
+                if budget.agents is not None and account.agents >= budget.agents:
+                    return Refusal(
+                        Ending.BUDGET,
+                        f"{account.whose} may start {budget.agents} agents, and has.",
+                    )
+        for account in self._chain():
+            account.agents += 1
+        return None
+
+    def refusal_above(self, worked: float) -> Refusal | None:
+        """Why no further call may be made, here or above; `worked`: the run's time at work."""
+        self._count_seconds(worked)
+        for account in self._chain():
+            refusal = account.refusal()
+            if refusal is not None:
+                return refusal
+        return None
+
+    def begin_turn(self) -> None:
+        """Count one more call."""
+        for account in self._chain():
+            account.turns += 1
+
+    def charge(self, tokens: int, dollars: float) -> None:
+        """A call was answered and paid for."""
+        for account in self._chain():
+            account.tokens += tokens
+            account.dollars += dollars
+
+    def nearly_used(self) -> str:
+        """A sentence when a budget has just passed four fifths; told once each."""
+        for account in self._chain():
+            for name, limit, used in account.limits():
+                if name in account.told_near or not limit or used < _NEAR * limit:
+                    continue
+                account.told_near.add(name)
+                return f"{account.whose} has used {_amount(name, used)} of {_amount(name, limit)}."
+        return ""
+
+    def left(self, worked: float) -> Left:
+        """The least that is left here and above."""
+        self._count_seconds(worked)
+        least: dict[str, float] = {}
+        for account in self._chain():
+            for name, limit, used in account.limits():
+                remaining = max(0.0, limit - used)
+                least[name] = min(remaining, least.get(name, remaining))
+        return Left(
+            tokens=_whole(least.get("tokens")),
+            dollars=least.get("dollars"),
+            agents=_whole(least.get("agents")),
+            turns=_whole(least.get("turns")),
+            seconds=least.get("seconds"),
+        )
+
+    def _count_seconds(self, worked: float) -> None:
+        for account in self._chain():
+            account.seconds = worked - account.began
+
+    def _chain(self) -> Iterator[Account]:
+        account: Account | None = self
+        while account is not None:
+            yield account
+            account = account.parent
+
+    def limits(self) -> Iterator[tuple[str, float, float]]:
+        """Name, limit and use of each budget that is this account's own."""
+        for budget in self.budgets:
+            rolling = budget.window is not None
+            for name in ("tokens", "dollars", "agents", "turns", "seconds"):
+                limit = getattr(budget, name)
+                if limit is not None and not (rolling and name in ("tokens", "dollars")):
+                    yield name, limit, getattr(self, name)
+
+    def refusal(self) -> Refusal | None:
+        """Why this account alone allows no further call."""
+        for name, limit, used in self.limits():
+            if name != "agents" and used >= limit:
+                ending = _ENDINGS.get(name, Ending.BUDGET)
+                may, has = _amount(name, limit), _amount(name, used)
+                return Refusal(ending, f"{self.whose} may use {may}, and has used {has}.")
+        return None
+
+
+_ENDINGS = {"turns": Ending.TURNS, "seconds": Ending.TIMEOUT}
+
+
+def _amount(name: str, amount: float) -> str:
+    if name == "dollars":
+        return f"${amount:,.2f}"
+    return f"{amount:,.0f} {name}"
+
+
+def _whole(amount: float | None) -> int | None:
+    return None if amount is None else int(amount)

@@ -1,0 +1,132 @@
+"""Find the lanes of a call: its ladder, kept to where its conversation is.
+
+Laws: (1) an order given by hand counts from the next attempt on, also in the middle of a turn; (2)
+otherwise no conversation changes its upstream in the middle of a turn, as long as the one that it
+is at takes calls; (3) one that has just recovered gets no more conversations than it can carry.
+Not here: the ladder (choosing.py), where conversations are (conversations.py), waiting (lanes/).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from jackline.calls import Dialect
+from jackline.dialects.anthropic_turns import in_the_middle_of_a_turn
+from jackline.dialects.openai_asked import in_the_middle_of_an_openai_turn
+from jackline.events import CallEnded
+from jackline.gateway.caller import Caller, caller_of
+from jackline.gateway.choosing import Chooser, Rung
+from jackline.gateway.conversations import Conversations
+from jackline.gateway.exchange import Exchange
+from jackline.gateway.lane_book import LaneBook
+from jackline.gateway.returning import Who
+from jackline.lanes import LaneController
+from jackline.lanes.states import FLOWING, State
+
+_LONGEST_ID = 128
+# Conversations for each call that a recovering lane takes at once. Their tools run between calls,
+# and a lane learns that it can take more only while it has as much to do as it can.
+_FOR_EACH_CALL = 2
+_TURNS: Mapping[Dialect, Callable[[bytes | bytearray], bool]] = {
+    "anthropic": in_the_middle_of_a_turn,
+    "openai-chat": in_the_middle_of_an_openai_turn,
+    "openai-responses": in_the_middle_of_an_openai_turn,
+}
+
+
+class Places(NamedTuple):
+    """The lanes that a call may take, and those that it may take only if all of them fail."""
+
+    lanes: tuple[str, ...]
+    last_resorts: tuple[str, ...]
+
+
+class Placing:
+    """Knows where each call may go."""
+
+    def __init__(self, chooser: Chooser, book: LaneBook, controller: LaneController) -> None:
+        self._chooser = chooser
+        self._book = book
+        self._known = controller.lanes
+        self._conversations = Conversations()
+
+    def answered(self, event: CallEnded) -> None:
+        """A call was answered, and so its conversation is there."""
+        if event.session is not None:
+            who = (event.session, event.agent)
+            self._conversations.answered(who, _upstream_of(event.lane), event.at)
+
+    def places(
+        self,
+        model: str,
+        caller: Caller,
+        body: bytes | bytearray,
+        now: float,
+        dialect: Dialect = "anthropic",
+    ) -> Places:
+        """Where a call may go; nowhere only when nobody speaks its dialect."""
+        book, chooser = self._book, self._chooser
+        rungs: Sequence[Rung] = chooser.ladder(model, caller.identity, now, dialect)
+        if len(rungs) == 1:
+            upstream, name, _ = rungs[0]
+            return Places(
+                (book.lane(upstream, name, book.account(upstream, caller, body), now),), ()
+            )
+        reader = _TURNS[dialect]
+        home = rungs[0].upstream.name if rungs else ""
+        if rungs and not chooser.is_ordered(home, model, caller.identity, now):
+            rungs = self._conversations.kept(caller.who, rungs, lambda: reader(body), now)
+        lanes: list[str] = []
+        last: list[str] = []
+        for upstream, name, degrades in rungs:
+            account = book.account(upstream, caller, body)
+            (last if degrades else lanes).append(book.lane(upstream, name, account, now))
+        if not lanes:
+            return Places(tuple(last), ())
+        if caller.who is not None and len(lanes) > 1 and self._any_recovers(lanes):
+            lanes = self._while_one_recovers(lanes, caller.who, lambda: reader(body), now)
+        return Places(tuple(lanes), tuple(last))
+
+    def _any_recovers(self, lanes: Sequence[str]) -> bool:
+        return any(self._known[name].state is State.PROBING for name in lanes)
+
+    def _while_one_recovers(
+        self, lanes: list[str], who: Who, is_in_turn: Callable[[], bool], now: float
+    ) -> list[str]:
+        """The lanes of a call while one of them is only taking up work again.
+
+        That one has little room at first, and whoever is in the middle of a turn would be sent on
+        for lack of it.
+        """
+        first = self._known[lanes[0]]
+        home = _upstream_of(lanes[0])
+        if self._conversations.is_at(who, home, now):
+            stays = first.state in FLOWING and not first.paused and is_in_turn()
+            return lanes[:1] if stays else lanes
+        room = _FOR_EACH_CALL * first.limit(now)
+        if first.state is not State.PROBING or self._conversations.at_work(home, now) < room:
+            return lanes
+        takes = [name for name in lanes[1:] if self._known[name].state in FLOWING]
+        return [*takes, *(name for name in lanes if name not in takes)]
+
+
+def openai_caller(exchange: Exchange, tag: str | None) -> Caller:
+    """The caller of a request in one of OpenAI's dialects; Codex tells its session and thread."""
+    caller = caller_of(exchange, tag)
+    session, thread = _id(exchange, b"session-id"), _id(exchange, b"thread-id")
+    if session is None:
+        return caller
+    agent = thread if thread != session else None
+    identity = replace(caller.identity, session=session, agent=agent)
+    return caller._replace(identity=identity, who=(session, agent))
+
+
+def _id(exchange: Exchange, name: bytes) -> str | None:
+    value = exchange.header(name)
+    return None if not value else value[:_LONGEST_ID].decode("latin-1")
+
+
+def _upstream_of(lane: str) -> str:
+    return lane.partition("/")[0]

@@ -1,0 +1,176 @@
+"""Ask Claude once more without thoughts whose signatures it refuses.
+
+Laws: (1) once for each attempt, never again; (2) it is told in a header of the answer and to
+whoever watches; (3) a signature that was refused is not sent again, so that the next turns need no
+second asking; (4) any other answer and error is told as it came.
+Not here: which thoughts are foreign at first sight (dialects/returning/), what a refusal means
+(failures/).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TypeAlias
+
+from jackline.clock import SystemClock
+from jackline.dialects.returning.fitting import fit_for_claude
+from jackline.failures import Observation, classify
+from jackline.providers.translating import NOTES, note_value
+from jackline.upstream.port import Attempt, Ear, Headers, Message
+
+# How a mended message is sent.
+Again: TypeAlias = Callable[[Message, Ear], Attempt]
+_SIGNED = re.compile(rb'"(?:signature|data)"\s*:\s*"([^"\\]+)"')
+_MOST_REFUSED = 20_000
+_LONGEST_REJECTION = 1 << 20
+
+
+class RefusedSignatures:
+    """The signatures that Claude has refused, as far as they are remembered."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[bytes, None] = OrderedDict()
+
+    def __bool__(self) -> bool:
+        return bool(self._known)
+
+    def __contains__(self, signature: object) -> bool:
+        return isinstance(signature, str) and _digest(signature.encode()) in self._known
+
+    def remember(self, body: bytes | bytearray) -> None:
+        """One of the signatures in this request was refused; which one is not told."""
+        for found in _SIGNED.finditer(body):
+            self._known[_digest(found[1])] = None
+        while len(self._known) > _MOST_REFUSED:
+            self._known.popitem(last=False)
+
+
+class Mending:
+    """One attempt as its caller knows it, and the ear of one or two as upstreams do."""
+
+    __slots__ = (
+        "_again",
+        "_body",
+        "_ear",
+        "_head",
+        "_is_mended",
+        "_message",
+        "_notes",
+        "_paused",
+        "_refused",
+        "ended",
+        "handle",
+        "heard",
+    )
+
+    def __init__(
+        self,
+        ear: Ear,
+        message: Message,
+        again: Again,
+        refused: Callable[[Message], None],
+        notes: tuple[str, ...] = (),
+    ) -> None:
+        self._ear: Ear | None = ear
+        self._message = message
+        self._again = again
+        self._refused = refused
+        self._notes = notes
+        self._is_mended = False
+        self._paused = False
+        self._head: tuple[int, Headers] = (0, ())
+        self._body = bytearray()
+        self.handle: Attempt | None = None
+        # Nothing stands between an answer and its ear.
+        self.heard: Callable[[bytes], None] = ear.heard
+        self.ended: Callable[[], None] = ear.ended
+
+    # --- for upstreams ----------------------------------------------------------------------------
+
+    def began(self, status: int, headers: Headers) -> None:
+        """The head of the answer; an error is kept until all of it can be read."""
+        if self._ear is None:
+            return
+        if self._is_mended or 200 <= status < 300:
+            self._ear.began(status, self._noted(headers))
+            return
+        self._head = status, headers
+        self.heard, self.ended = self._keep, self._judge
+
+    def broke(self, error: OSError) -> None:
+        """No answer came."""
+        if self._ear is not None:
+            self._ear.broke(error)
+
+    def _keep(self, data: bytes) -> None:
+        self._body += data[: max(0, _LONGEST_REJECTION - len(self._body))]
+
+    def _judge(self) -> None:
+        ear = self._ear
+        if ear is None:
+            return
+        self.heard, self.ended = ear.heard, ear.ended
+        if self._mend():
+            return
+        ear.began(*self._head)
+        if self._ear is not None:
+            ear.heard(bytes(self._body))
+        if self._ear is not None:
+            ear.ended()
+
+    def _mend(self) -> bool:
+        status, headers = self._head
+        told = {n.decode("latin-1").lower(): v.decode("latin-1") for n, v in headers}
+        seen = Observation.of_response(status, told, bytes(self._body))
+        if classify(seen, now=SystemClock().now()).sub != "thinking_signature":
+            return False
+        message = self._message
+        fitted = fit_for_claude(message.body, distrust_thinking=True)
+        if not fitted.notes or fitted.body == message.body:
+            return False
+        self._is_mended = True
+        self._notes = fitted.notes
+        self._refused(message)
+        self.handle = self._again(message._replace(body=fitted.body), self)
+        if self._paused:
+            self.handle.pause()
+        return True
+
+    def _noted(self, headers: Headers) -> Headers:
+        return [*headers, (NOTES, note_value(self._notes))] if self._notes else headers
+
+    # --- for the caller ---------------------------------------------------------------------------
+
+    def hang_up(self) -> None:
+        """Drop it."""
+        self._ear = None
+        self.heard, self.ended = _nothing_heard, _nothing_ended
+        if self.handle is not None:
+            self.handle.hang_up()
+
+    def pause(self) -> None:
+        """Stop reading."""
+        self._paused = True
+        if self.handle is not None:
+            self.handle.pause()
+
+    def resume(self) -> None:
+        """Go on reading."""
+        self._paused = False
+        if self.handle is not None:
+            self.handle.resume()
+
+
+def _nothing_heard(_data: bytes) -> None:
+    """Nobody listens any more."""
+
+
+def _nothing_ended() -> None:
+    """Nobody listens any more."""
+
+
+def _digest(signature: bytes) -> bytes:
+    return hashlib.blake2b(signature, digest_size=8).digest()

@@ -1,0 +1,22 @@
+"""Carry one agent in a process of its own, with its notebook in a file, so that it can be killed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+from jackline.simulator.mind import Say
+from tests.agents.process.doubles import FilePages, FreeLeave
+from tests.agents.process.world import World
+
+
+async def main(url: str, folder: str, program: str, schema: str) -> None:
+    world = World(Path(folder), Path(program), lambda _: Say("-"), url=url)
+    task = world.task(schema=json.loads(schema))
+    await world.runner().carry(task, FilePages(Path(folder) / "notebook.jsonl"), FreeLeave())
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

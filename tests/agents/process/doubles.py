@@ -1,0 +1,87 @@
+"""Notebooks in memory and in a file, and leave that is always given: one agent driven by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from jackline.agents.outcome import Usage
+from jackline.agents.ports import Entry, StopAgentError
+from jackline.agents.task import JsonObject
+from jackline.failures import Failure
+
+
+@dataclass
+class Pages:
+    """A notebook; `written` is called with each line once it is in."""
+
+    lines: list[Entry] = field(default_factory=list)
+    written: Callable[[Entry], None] = lambda _entry: None
+
+    @property
+    def entries(self) -> Sequence[Entry]:
+        return self.lines
+
+    async def write(self, kind: str, data: JsonObject) -> None:
+        await asyncio.sleep(0)
+        self.jot(kind, data)
+
+    def jot(self, kind: str, data: JsonObject) -> None:
+        self.lines.append(Entry(kind, data))
+        self.written(self.lines[-1])
+
+    def of(self, kind: str) -> list[JsonObject]:
+        return [entry.data for entry in self.lines if entry.kind == kind]
+
+
+class FilePages(Pages):
+    """A notebook that survives whoever wrote it."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__()
+        self._file = file
+        for line in file.read_text().splitlines() if file.exists() else ():
+            super().jot(*json.loads(line))
+
+    def jot(self, kind: str, data: JsonObject) -> None:
+        with self._file.open("a") as file:
+            file.write(json.dumps([kind, data]) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        super().jot(kind, data)
+
+
+async def nothing() -> None:
+    """What happens at a wall that nobody has built."""
+
+
+@dataclass
+class FreeLeave:
+    """Leave that is given, but `stop` after so many calls; at a wall `at_wall` is waited for."""
+
+    at_wall: Callable[[], Awaitable[None]] = nothing
+    asked: int = 0
+    usage: Usage = field(default_factory=Usage)
+    walls: list[tuple[Failure, str]] = field(default_factory=list)
+    stop: StopAgentError | None = None
+    stop_after: int = 1_000_000
+
+    async def before_call(self) -> None:
+        await asyncio.sleep(0)
+        self.asked += 1
+        if self.stop is not None and self.asked > self.stop_after:
+            raise self.stop
+
+    def spent(self, model: str, usage: Usage, cost: float | None = None) -> None:  # noqa: ARG002
+        self.usage = self.usage + usage
+
+    async def wall(self, failure: Failure, says: str) -> None:
+        self.walls.append((failure, says))
+        await self.at_wall()
+
+    def waits(self, why: str, until: float | None) -> None:
+        pass

@@ -1,0 +1,47 @@
+"""What calls cost: known prices by any spelling, the user's own first, and never a guess."""
+
+from __future__ import annotations
+
+import pytest
+
+from jackline.agents.messages.defaults import MessagesSettings
+from jackline.agents.outcome import Usage
+from jackline.agents.prices import Price, dollars, price_of
+
+MILLION = 1_000_000
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "claude-opus-4-8",
+        "claude-opus-4-8[1m]",
+        "anthropic/claude-opus-4.8",
+        "us.anthropic.claude-opus-4-8-v1:0",
+        "claude-opus-4-8@20260801",
+        "claude-opus-4-8-20260801",
+    ],
+)
+def test_a_model_is_recognised_as_vendors_clouds_and_routers_write_it(name: str) -> None:
+    assert price_of(name) == Price(5.0, 25.0, 0.5, 6.25)
+
+
+@pytest.mark.parametrize("name", ["gpt-5.5", "", "claude", "claude-opus-99", "claude-opus-4-88"])
+def test_an_unknown_model_has_no_price(name: str) -> None:
+    assert dollars(name, Usage(MILLION, MILLION)) is None
+
+
+def test_each_kind_of_token_has_its_own_price() -> None:
+    usage = Usage(MILLION, MILLION, MILLION, MILLION)
+    assert dollars("claude-haiku-4-5-20251001", usage) == pytest.approx(1.0 + 5.0 + 0.1 + 1.25)
+    assert dollars("claude-haiku-4-5", Usage()) == 0.0
+
+
+def test_the_users_own_prices_come_first_and_may_be_patterns() -> None:
+    own = {"gpt-*": Price(1.0, 2.0, 0.0, 0.0), "claude-opus-4-8": Price(9.0, 9.0, 9.0, 9.0)}
+    assert dollars("gpt-5.5", Usage(MILLION, MILLION), own) == pytest.approx(3.0)
+    assert dollars("claude-opus-4-8", Usage(MILLION), own) == pytest.approx(9.0)
+
+
+def test_the_default_model_has_a_price() -> None:
+    assert price_of(MessagesSettings().model) is not None

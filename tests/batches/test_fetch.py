@@ -1,0 +1,119 @@
+"""Laws of fetching: only what was allowed, never by a detour, always bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from jackline import event_loop
+from jackline.batches.batch import BatchCall, CallResult, run_batch
+from jackline.batches.fetch import FetchTool
+from jackline.batches.page_text import page_text
+from jackline.batches.tool import ToolContext
+
+PAGE = (
+    b"<!doctype html><title>T</title><style>p{}</style><p>Hello <b>you</b><script>x()</script></p>"
+)
+
+
+class Site(BaseHTTPRequestHandler):
+    """A small site with a way out."""
+
+    asked: list[str]
+    server: ThreadingHTTPServer
+
+    def do_GET(self) -> None:
+        self.asked.append(self.path)
+        redirects = {
+            "/away": f"http://localhost:{self.server.server_port}/page",
+            "/file": "file:///etc/passwd",
+            "/round": "/page",
+            "/loop": "/loop",
+        }
+        bodies = {"/page": PAGE, "/big": b"x" * 6_000_000, "/bin": b"\0\1"}
+        target = redirects.get(self.path)
+        body = bodies.get(self.path, b"none")
+        self.send_response(302 if target else 200 if self.path in bodies else 404)
+        if target:
+            self.send_header("Location", target)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 -- the library's word
+        """Say nothing."""
+
+
+@pytest.fixture
+def site() -> Iterator[str]:
+    Site.asked = []
+    with ThreadingHTTPServer(("127.0.0.1", 0), Site) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()
+
+
+def fetch(url: str, *allow: str) -> CallResult:
+    call = BatchCall("0", FetchTool(allow), {"url": url})
+    return event_loop.run(run_batch([call], context=ToolContext(Path())))["0"]
+
+
+def test_nothing_is_fetched_unless_it_was_allowed(site: str) -> None:
+    assert "is not allowed; allowed: nothing" in (fetch(f"{site}/page").error or "")
+    assert not fetch(f"{site}/page", f"{site}/other*").ok
+    assert not fetch(f"{site}/page", "https://*").ok
+    assert Site.asked == []
+
+
+def test_a_page_comes_as_its_words(site: str) -> None:
+    assert fetch(f"{site}/page", f"{site}/*").text == "T\nHello you"
+    assert fetch(f"{site}/round", f"{site}/*").text == "T\nHello you"
+    assert fetch(f"{site}/bin", f"{site}/*").text.endswith("2 bytes, not shown)")
+
+
+def test_a_redirect_leads_nowhere_else(site: str) -> None:
+    for path in ("/away", "/file"):
+        result = fetch(f"{site}{path}", f"{site}/*")
+        assert not result.ok
+        assert result.text == ""
+    assert Site.asked == ["/away", "/file"]
+    assert fetch(f"{site}/loop", f"{site}/*").ended_by == "HTTP 302"
+
+
+def test_this_machine_is_reached_only_when_allowed_by_name(site: str) -> None:
+    result = fetch(f"{site}/page", "http://*/*")
+    assert "on this machine or its network" in (result.error or "")
+    assert Site.asked == []
+
+
+def test_an_error_page_is_a_failure_that_keeps_its_text(site: str) -> None:
+    result = fetch(f"{site}/nothing", f"{site}/*")
+    assert (result.ended_by, result.text) == ("HTTP 404", "none")
+
+
+def test_a_large_page_is_cut(site: str) -> None:
+    assert "characters left out" in fetch(f"{site}/big", f"{site}/*").text
+
+
+@pytest.mark.parametrize(
+    "url", ["file:///etc/passwd", "ftp://x/y", "http://me:pw@x/", "http://", "nothing", "//x/y"]
+)
+def test_strange_addresses_are_refused(url: str) -> None:
+    assert fetch(url, "*://*/*", "*").ended_by == "bad address"
+
+
+def test_a_path_cannot_pass_for_a_host() -> None:
+    allow = "https://*.example.org/*"
+    for url in ("https://evil.test/a.example.org/x", "https://evil.test?.example.org/"):
+        assert fetch(url, allow).ended_by == "not allowed"
+
+
+def test_any_page_has_a_text() -> None:
+    assert page_text("<p>a<br>b</p><ul><li>c</ul>d &amp; e<svg><text>f") == "a\nb\nc\nd & e"
+    assert page_text("<<<>& <!-- x --") != "no error"

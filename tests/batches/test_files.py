@@ -1,0 +1,190 @@
+"""Laws of files: nothing leaves the folder, replacing is whole, searching is bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import stat
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from jackline import event_loop
+from jackline.batches.batch import BatchCall, CallResult, run_batch
+from jackline.batches.files import EditTool, ReadTool, WriteTool
+from jackline.batches.paths import inside
+from jackline.batches.search import SearchTool
+from jackline.batches.tool import JsonObject, Tool, ToolContext, ToolFailedError
+
+
+def use(tool: Tool, folder: Path, **arguments: object) -> CallResult:
+    call = BatchCall("0", tool, arguments)
+    return event_loop.run(run_batch([call], context=ToolContext(folder)))["0"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "secret.txt").write_text("secret")
+    inner = tmp_path / "project"
+    inner.mkdir()
+    (inner / "way-out").symlink_to(tmp_path)
+    (inner / "link").symlink_to(tmp_path / "secret.txt")
+    (inner / "a.txt").write_text("one\ntwo\nthree\n")
+    (inner / "inner-link").symlink_to(inner / "a.txt")
+    return inner
+
+
+ESCAPES = [
+    "../secret.txt",
+    "way-out/secret.txt",
+    "link",
+    "/etc/passwd",
+    "~/x",
+    "a/../../secret.txt",
+]
+
+
+@pytest.mark.parametrize("path", ESCAPES)
+@pytest.mark.parametrize(
+    ("tool", "more"),
+    [
+        (ReadTool(), {}),
+        (WriteTool(), {"content": "overwritten"}),
+        (EditTool(), {"old": "secret", "new": "overwritten"}),
+        (SearchTool(), {"pattern": "secret"}),
+    ],
+)
+def test_no_path_leads_out_of_the_folder(
+    folder: Path, tool: Tool, path: str, more: JsonObject
+) -> None:
+    result = use(tool, folder, path=path, **more)
+    assert not result.ok
+    assert "outside the working folder" in (result.error or "")
+    assert "secret" not in result.text
+    assert (folder.parent / "secret.txt").read_text() == "secret"
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.sampled_from(["..", ".", "way-out", "link", "a", "", "/", "~"]), max_size=6))
+def test_whatever_is_put_together_stays_inside_or_is_refused(
+    folder: Path, parts: list[str]
+) -> None:
+    try:
+        meant = inside(folder, "/".join(parts))
+    except ToolFailedError:
+        return
+    assert Path(os.path.realpath(meant)).is_relative_to(os.path.realpath(folder))
+
+
+def test_nul_and_endless_links_are_refused_as_paths(folder: Path) -> None:
+    (folder / "round").symlink_to(folder / "round")
+    for path in ("a\0b", "round"):
+        assert not use(ReadTool(), folder, path=path).ok
+
+
+def test_reading_gives_numbered_lines_and_says_how_to_go_on(folder: Path) -> None:
+    result = use(ReadTool(), folder, path="a.txt", offset=2, limit=1)
+    assert result.text == "     2\ttwo\n(lines 2 to 2 of 3; go on with offset=3)\n"
+    assert use(ReadTool(), folder, path="inner-link").text.startswith("     1\tone\n")
+
+
+def test_reading_what_is_no_text_says_what_it_is(folder: Path) -> None:
+    (folder / "empty").write_text("")
+    (folder / "binary").write_bytes(b"\0\1")
+    (folder / "dot.png").write_bytes(b"\x89PNG")
+    os.mkfifo(folder / "pipe")
+    assert use(ReadTool(), folder, path="empty").text == "(empty is empty)"
+    assert use(ReadTool(), folder, path="binary").text == "(binary is binary, 2 bytes, not shown)"
+    assert use(ReadTool(), folder, path="dot.png").blocks[0]["type"] == "image"
+    assert use(ReadTool(), folder, path="pipe").error == "'pipe' is not an ordinary file"
+    assert "is a folder; it holds" in (use(ReadTool(), folder, path=".").error or "")
+    assert (
+        use(ReadTool(), folder, path="no").error == "'no' cannot be read: No such file or directory"
+    )
+    assert use(ReadTool(), folder, path="a.txt", offset=9).error == "'a.txt' has only 3 lines"
+
+
+def test_writing_replaces_whole_keeps_permissions_and_leaves_no_other_file(folder: Path) -> None:
+    script = folder / "run.sh"
+    script.write_text("old")
+    script.chmod(0o750)
+    before = set(folder.iterdir())
+    assert (
+        use(WriteTool(), folder, path="run.sh", content="new\n").text == "replaced run.sh, 1 lines"
+    )
+    assert (script.read_text(), stat.S_IMODE(script.stat().st_mode)) == ("new\n", 0o750)
+    assert set(folder.iterdir()) == before
+    assert use(WriteTool(), folder, path="x/y/z.txt", content="").ok
+    assert (folder / "x" / "y" / "z.txt").read_text() == ""
+    assert use(WriteTool(), folder, path="x", content="").error == "'x' is a folder"
+
+
+def test_editing_wants_the_text_exactly_once(folder: Path) -> None:
+    path = folder / "b.txt"
+    path.write_bytes(b"one\r\ntwo\r\none\r\n\xff")
+    assert "is 2 times in 'b.txt'" in (
+        use(EditTool(), folder, path="b.txt", old="one", new="").error or ""
+    )
+    assert "is not in 'b.txt'" in (
+        use(EditTool(), folder, path="b.txt", old="four", new="").error or ""
+    )
+    assert use(EditTool(), folder, path="b.txt", old="two\none", new="2\n1").ok
+    assert path.read_bytes() == b"one\r\n2\r\n1\r\n\xff"
+    assert use(EditTool(), folder, path="b.txt", old="\n", new="", every=True).ok
+
+
+def test_edits_of_one_file_side_by_side_all_arrive(folder: Path) -> None:
+    (folder / "many").write_text("".join(f"<{number}>\n" for number in range(30)))
+    calls = [
+        BatchCall(str(n), EditTool(), {"path": "many", "old": f"<{n}>", "new": f"[{n}]"})
+        for n in range(30)
+    ]
+    report = event_loop.run(run_batch(calls, context=ToolContext(folder), limit=30))
+    assert report.ok
+    assert (folder / "many").read_text() == "".join(f"[{number}]\n" for number in range(30))
+
+
+def test_searching_gives_path_line_and_text_and_skips_what_is_not_asked(folder: Path) -> None:
+    (folder / "sub").mkdir()
+    (folder / "sub" / "b.py").write_text("x = 'TWO'\r\n")
+    (folder / ".git").mkdir()
+    (folder / ".git" / "c").write_text("two")
+    (folder / "bin").write_bytes(b"two\0")
+    assert use(SearchTool(), folder, pattern="two").text == "a.txt:2:two\n"
+    every = use(SearchTool(), folder, pattern="^t|TWO", any_case=True).text
+    assert every == "a.txt:2:two\na.txt:3:three\nsub/b.py:1:x = 'TWO'\n"
+    assert use(SearchTool(), folder, pattern="TWO", files="*.py").text == "sub/b.py:1:x = 'TWO'\n"
+    assert use(SearchTool(), folder, pattern="two", path="a.txt").text == "a.txt:2:two\n"
+    none = use(SearchTool(), folder, pattern="nowhere")
+    assert none.ok
+    assert re.fullmatch(r"\(no line of \d files matches\)\n", none.text)
+    first = use(SearchTool(), folder, pattern="t", most=1).text
+    assert first.startswith("a.txt:2:two\n(only the first 1;")
+    assert "no regular expression" in (use(SearchTool(), folder, pattern="(").error or "")
+
+
+def test_a_pattern_that_never_ends_is_ended_and_holds_up_nobody(folder: Path) -> None:
+    (folder / "evil.txt").write_text("a" * 5_000 + "!\n")
+    calls = [
+        BatchCall("evil", SearchTool(seconds=1), {"pattern": "(a+)+$"}),
+        BatchCall("good", SearchTool(), {"pattern": "three"}),
+    ]
+    report = event_loop.run(run_batch(calls, context=ToolContext(folder)))
+    assert report["evil"].ended_by == "timed out"
+    assert report["good"].text == "a.txt:3:three\n"
+
+
+def test_a_cancelled_read_of_many_leaves_the_loop_usable(folder: Path) -> None:
+    async def main() -> None:
+        calls = [BatchCall(str(n), ReadTool(), {"path": "a.txt"}) for n in range(50)]
+        batch = asyncio.ensure_future(run_batch(calls, context=ToolContext(folder), limit=50))
+        await asyncio.sleep(0)
+        batch.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await batch
+        assert (await run_batch(calls, context=ToolContext(folder))).ok
+
+    event_loop.run(main())

@@ -1,0 +1,126 @@
+"""Records for tests, and a world in which one story is told on any engine.
+
+Laws: (1) time stands still until a test moves it; (2) what is opened is closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+from jackline import event_loop
+from jackline.flows.engine import Engine
+from jackline.flows.local import LocalEngine
+from jackline.flows.records import (
+    CallKind,
+    CallRecord,
+    CallState,
+    EntryRecord,
+    HookRecord,
+    ResourceRecord,
+    ResourceState,
+    RunRecord,
+    RunState,
+)
+from jackline.testing import MemoryEngine
+
+T = TypeVar("T")
+
+NOON = 1_800_000_000.0
+LEASE = 30.0
+LONG = b'"' + b"long " * 20_000 + b'"'
+
+
+class World:
+    """A clock to set, and an engine that is opened for each story."""
+
+    def __init__(self, kind: str, folder: Path) -> None:
+        self.kind = kind
+        self.path = folder / "state" / "flows.db"
+        self.now = NOON
+        self._memory = MemoryEngine(wall=self.wall)
+
+    def wall(self) -> float:
+        """What the engines take for the time."""
+        return self.now
+
+    def engine(self) -> Engine:
+        """An engine over the same runs."""
+        if self.kind == "memory":
+            return self._memory
+        return LocalEngine(self.path, wall=self.wall, lock_seconds=5.0)
+
+    def run(self, story: Callable[[Engine], Awaitable[T]]) -> T:
+        """Tell a story on an engine of its own."""
+
+        async def told() -> T:
+            engine = self.engine()
+            try:
+                return await story(engine)
+            finally:
+                await engine.close()
+
+        return event_loop.run(told())
+
+
+def run(run_id: str = "run-1", state: RunState = RunState.RUNNING, **more: object) -> RunRecord:
+    """A run."""
+    whole: dict[str, object] = {"created_at": NOON, "updated_at": NOON, "state": state, **more}
+    return RunRecord(run_id, "research", "flow.py", b'{"q": 1}', **whole)  # type: ignore[arg-type]
+
+
+def call(
+    key: str = "a",
+    state: CallState = CallState.RUNNING,
+    *,
+    occurrence: int = 0,
+    run_id: str = "run-1",
+    **more: object,
+) -> CallRecord:
+    """A call; its agent is named after run, key and occurrence."""
+    task_id = f"{run_id}/{key}/{occurrence}"
+    whole: dict[str, object] = {"started_at": NOON, "task_id": task_id, "label": key, **more}
+    return CallRecord(
+        run_id=run_id,
+        key=key,
+        occurrence=occurrence,
+        kind=CallKind.AGENT,
+        phase="search",
+        state=state,
+        **whole,  # type: ignore[arg-type]
+    )
+
+
+def done(key: str = "a", value: bytes = b"1", **more: object) -> CallRecord:
+    """A call that is done."""
+    whole: dict[str, object] = {"value": value, "ended_at": NOON, **more}
+    return call(key, CallState.DONE, **whole)  # type: ignore[arg-type]
+
+
+def entry(number: int, task_id: str = "run-1/a/0", **more: object) -> EntryRecord:
+    """A notebook's line."""
+    whole: dict[str, object] = {"kind": "turn", "data": b'{"n": %d}' % number, "at": NOON, **more}
+    return EntryRecord(task_id, number, **whole)  # type: ignore[arg-type]
+
+
+def resource(
+    name: str = "gpu", state: ResourceState = ResourceState.HELD, **more: object
+) -> ResourceRecord:
+    """Something rented."""
+    whole: dict[str, object] = {
+        "run_id": "run-1",
+        "task_id": "run-1/a/0",
+        "release": "release it",
+        "release_on_park": True,
+        "lease_until": NOON + 7200,
+        "taken_at": NOON,
+        **more,
+    }
+    return ResourceRecord(name=name, state=state, **whole)  # type: ignore[arg-type]
+
+
+def hook(**more: object) -> HookRecord:
+    """A clean-up hook."""
+    whole: dict[str, object] = {"run_id": "run-1", "end_id": "run-1/a/0#1", "hook": "tidy", **more}
+    return HookRecord(told=b'{"terminated_by": "quota"}', **whole)  # type: ignore[arg-type]

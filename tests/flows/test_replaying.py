@@ -1,0 +1,443 @@
+"""What is finished stays finished, whatever kills the process, and however the flow is written."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jackline import agent, flow, parallel, step
+from jackline.agents.outcome import Ending, Outcome
+from jackline.agents.task import AgentTask
+from jackline.clock import VirtualClock
+from jackline.errors import LeaseLostError
+from jackline.flows.calls import AgentFailedError
+from jackline.flows.definition import Flow
+from jackline.flows.engine import Claim
+from jackline.flows.progress import AgentReplayed
+from jackline.flows.records import CallKind, CallRecord, CallState, RunRecord, RunState
+from jackline.flows.settings import RunSettings
+from jackline.testing.memory_engine import MemoryEngine
+from jackline.testing.scripted_runner import Play, ScriptedRunner
+from tests.flows.world import EPOCH, World, played, world
+
+# --- flows drawn at random ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One call: its label may be another's too, with the same or another prompt."""
+
+    kind: str
+    label: str
+    prompt: str
+    fails: bool
+    pause: float
+
+
+@dataclass(frozen=True)
+class Branch:
+    """Several parts, one after the other or side by side, in the words of asyncio."""
+
+    how: str
+    parts: tuple[Leaf | Branch, ...]
+    pause: float
+
+
+leaves = st.builds(
+    Leaf,
+    st.sampled_from(["agent", "step", "outcome"]),
+    st.sampled_from(["", "a", "b"]),
+    st.sampled_from(["p", "q", "r"]),
+    st.booleans(),
+    st.sampled_from([0.0, 0.3, 1.7]),
+)
+trees = st.recursive(
+    leaves,
+    lambda inner: st.builds(
+        Branch,
+        st.sampled_from(["sequence", "gather", "group", "parallel"]),
+        st.lists(inner, min_size=1, max_size=4).map(tuple),
+        st.sampled_from([0.0, 0.2, 1.1]),
+    ),
+    max_leaves=12,
+)
+
+
+@dataclass
+class Ledger:
+    """What really ran, counted outside the store."""
+
+    done: Counter[str] = field(default_factory=Counter)
+
+
+class MortalEngine:
+    """An engine whose owner loses it after so many writes, as a killed process would."""
+
+    def __init__(self, engine: MemoryEngine, writes: int) -> None:
+        self._engine = engine
+        self._left = writes
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._engine, name)
+        reads = {"run", "runs", "calls", "entries", "hooks", "resources", "notes", "asked_to_stop"}
+        reads |= {"find_session", "find_task", "spent_since"}
+        if name in reads:
+            return method
+
+        async def mortal(*args: Any, **kwargs: Any) -> Any:
+            self._left -= 1
+            if self._left < 0:
+                raise LeaseLostError("killed")
+            return await method(*args, **kwargs)
+
+        return mortal
+
+
+def flow_of(tree: Leaf | Branch, clock: VirtualClock) -> Flow[[], str]:
+    def work(prompt: str, fails: bool) -> str:
+        if fails:
+            raise ValueError(prompt)
+        return f"step {prompt}"
+
+    async def played_step(leaf: Leaf) -> str:
+        try:
+            return await step(work, leaf.prompt, leaf.fails)
+        except ValueError as error:
+            return f"failed {error}"
+
+    async def visit(node: Leaf | Branch) -> str:
+        await clock.sleep(node.pause)
+        if isinstance(node, Leaf):
+            if node.kind == "step":
+                return await played_step(node)
+            prompt = f"{'fail ' if node.fails else ''}{node.prompt}"
+            if node.kind == "outcome":
+                outcome = await agent(prompt, label=node.label, retries=0).outcome()
+                return outcome.value or outcome.terminated_by.value
+            try:
+                return await agent(prompt, label=node.label, retries=0)
+            except AgentFailedError as error:
+                return error.outcome.terminated_by.value
+        if node.how == "sequence":
+            return f"[{','.join([await visit(part) for part in node.parts])}]"
+        if node.how == "gather":
+            return f"({','.join(await asyncio.gather(*map(visit, node.parts)))})"
+        if node.how == "parallel":
+            return f"<{','.join((await parallel(map(visit, node.parts))).values)}>"
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(visit(part)) for part in node.parts]
+        return f"{{{','.join(task.result() for task in tasks)}}}"
+
+    @flow
+    async def drawn() -> str:
+        return await visit(tree)
+
+    return drawn
+
+
+def answer(task: AgentTask) -> Play:
+    if task.prompt.startswith("fail"):
+        return Play(ending=Ending.TURNS, seconds=0.4)
+    return Play(value=f"{task.label and task.prompt}!{task.prompt}", turns=2, seconds=0.7)
+
+
+def calm() -> RunSettings:
+    return RunSettings(poll=1000.0, lease=5000.0, guard=0, grace=0.0)
+
+
+@settings(max_examples=120, deadline=None)
+@given(tree=trees, kills=st.lists(st.integers(0, 40), max_size=4))
+def test_a_run_killed_anywhere_and_resumed_gives_the_same_and_repeats_nothing_finished(
+    tree: Leaf | Branch, kills: list[int]
+) -> None:
+    async def test() -> None:
+        undisturbed = await _undisturbed(tree)
+        clock = VirtualClock(EPOCH)
+        store = MemoryEngine(wall=clock.wall)
+        runner = ScriptedRunner(answer, clock=clock)
+        drawn = flow_of(tree, clock)
+        finished: dict[tuple[str, int], CallRecord] = {}
+        begun = False
+        for writes in [*kills, None]:
+            engine: Any = store if writes is None else MortalEngine(store, writes)
+            w = World(clock, engine, runner, settings=calm())
+            asked_before = Counter(runner.answered)
+            try:
+                outcome = await (w.resume(drawn) if begun else w.run(drawn))
+            except LeaseLostError:
+                outcome = None
+            begun = begun or await store.run("r1") is not None
+            await _nothing_finished_was_touched(store, finished, runner, asked_before)
+            if outcome is not None:
+                assert outcome.value == undisturbed.value
+                return
+            await clock.advance(10_000)  # the dead owner's lease ends
+
+    played(test)
+
+
+async def _undisturbed(tree: Leaf | Branch) -> Outcome[str]:
+    w = world(answer, settings=calm())
+    return await w.run(flow_of(tree, w.clock))
+
+
+async def _nothing_finished_was_touched(
+    store: MemoryEngine,
+    finished: dict[tuple[str, int], CallRecord],
+    runner: ScriptedRunner,
+    before: Counter[str],
+) -> None:
+    if await store.run("r1") is None:
+        return
+    now = {(c.key, c.occurrence): c for c in await store.calls("r1") if c.state is CallState.DONE}
+    for name, call in finished.items():
+        assert now[name] == call, "what was finished stays as it was"
+    done_labels = Counter(call.label for call in finished.values() if call.kind is CallKind.AGENT)
+    all_labels = Counter(c.label for c in await store.calls("r1") if c.kind is CallKind.AGENT)
+    asked = Counter(runner.answered) - before
+    for label, count in asked.items():
+        # At most two turns for each agent of this label that was not finished before.
+        assert count <= 2 * (all_labels[label] - done_labels[label])
+    finished.clear()
+    finished.update(now)
+
+
+def test_an_agent_that_was_underway_goes_on_at_its_last_whole_turn() -> None:
+    @flow
+    async def one() -> str:
+        return await agent("x", label="long")
+
+    async def test() -> None:
+        clock = VirtualClock(EPOCH)
+        store = MemoryEngine(wall=clock.wall)
+        runner = ScriptedRunner(lambda _task: Play(value="v", turns=10, seconds=1), clock=clock)
+        # create, begin, session line, then a turn and what it cost, twice each
+        w = World(clock, MortalEngine(store, 3 + 2 * 4 + 4), runner, settings=calm())  # type: ignore[arg-type]
+        with pytest.raises(LeaseLostError):
+            await w.run(one)
+        answered = len(runner.answered)
+        assert 0 < answered < 10
+        await clock.advance(10_000)
+        outcome = await World(clock, store, runner, settings=calm()).resume(one)
+        assert outcome.value == "v"
+        assert len(runner.answered) <= 10 + 1, "at most the turn in hand was lost"
+        assert runner.tasks[-1].what_happened == (
+            "The process that carried you ended before you were done."
+        )
+        assert runner.tasks[0].session_id == runner.tasks[-1].session_id
+
+    played(test)
+
+
+def test_editing_the_flow_and_resuming_runs_exactly_the_calls_whose_key_changed() -> None:
+    def version(prompts: list[str], fails: bool) -> Flow[[], list[str]]:
+        @flow
+        async def edited() -> list[str]:
+            found = await parallel(agent(p, label="one") for p in prompts)
+            if fails:
+                raise RuntimeError("a bug to be fixed")
+            return found.values
+
+        return edited
+
+    async def test() -> None:
+        w = world(lambda task: task.prompt.upper())
+        outcome = await w.run(version(["a", "b", "c"], fails=True))
+        assert outcome.exit_code == 1
+        outcome = await w.resume(version(["c", "x", "b"], fails=False))
+        assert outcome.value == ["C", "X", "B"]
+        assert len(w.runner.begun) == 4
+        assert outcome.tally.replayed == 2
+
+    played(test)
+
+
+def test_the_same_call_many_times_is_many_calls() -> None:
+    numbers = iter(range(100))
+
+    @flow
+    async def same() -> list[str]:
+        return (await parallel(agent("same") for _ in range(5))).values
+
+    @flow
+    async def again() -> list[str]:
+        return [*(await parallel(agent("same") for _ in range(5))).values, await agent("same")]
+
+    async def test() -> None:
+        w = world(lambda _task: str(next(numbers)))
+        first = await w.run(same)
+        assert first.value == ["0", "1", "2", "3", "4"]
+        record = await w.engine.run("r1")
+        assert record is not None
+        await _reopen(w, record)
+        assert (await w.resume(again)).value == ["0", "1", "2", "3", "4", "5"]
+
+    played(test)
+
+
+def test_a_failed_call_runs_again_on_resume_and_a_finished_run_does_not() -> None:
+    healthy = False
+
+    def script(task: AgentTask) -> Play:
+        return Play(value="ok") if healthy or task.label == "good" else Play(ending=Ending.TURNS)
+
+    @flow
+    async def two() -> list[str]:
+        return [await agent("x", label="good"), await agent("y", label="bad")]
+
+    async def test() -> None:
+        nonlocal healthy
+        w = world(script)
+        assert (await w.run(two)).terminated_by is Ending.TURNS
+        healthy = True
+        outcome = await w.resume(two)
+        assert outcome.value == ["ok", "ok"]
+        assert w.runner.begun == ["good", "bad", "bad"]
+        assert w.runner.tasks[-1].what_happened == "Your last attempt ended by turns."
+        again = await w.resume(two)
+        assert again.value == ["ok", "ok"]
+        assert len(w.runner.begun) == 3
+
+    played(test)
+
+
+def test_a_call_cancelled_by_the_flows_own_timeout_is_kept_as_cancelled_and_runs_again() -> None:
+    patience = 5.0
+
+    @flow
+    async def hasty() -> str:
+        work = asyncio.ensure_future(agent("x", label="slow"))
+        w.clock  # noqa: B018 -- the world's clock moves it
+        waiting = asyncio.ensure_future(w.clock.sleep(patience))
+        await asyncio.wait({work, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        if not work.done():
+            work.cancel()
+            raise TimeoutError("too slow")
+        return work.result()
+
+    w = world(lambda _task: Play(value="v", seconds=60))
+
+    async def test() -> None:
+        nonlocal patience
+        outcome = await w.run(hasty)
+        assert outcome.terminated_by is Ending.CRASH
+        [call] = await w.engine.calls("r1")
+        assert (call.state, call.terminated_by) == (CallState.FAILED, "cancelled")
+        patience = 100.0
+        assert (await w.resume(hasty)).value == "v"
+        assert w.runner.begun == ["slow", "slow"]
+
+    played(test)
+
+
+def test_ten_thousand_finished_calls_replay_without_running_anything() -> None:
+    @flow
+    async def many() -> int:
+        return len((await parallel(agent(str(n), label="n") for n in range(10_000))).values)
+
+    async def test() -> None:
+        w = world(settings=calm())
+        w.heard = _Nobody()
+        assert (await w.run(many)).value == 10_000
+        record = await w.engine.run("r1")
+        assert record is not None
+        await _reopen(w, record)
+        begun = len(w.runner.begun)
+        before = time.process_time()
+        outcome = await w.resume(many)
+        took = time.process_time() - before
+        assert outcome.tally.replayed == 10_000
+        assert len(w.runner.begun) == begun
+        # A guard against quadratic work, far above what it takes on any machine.
+        assert took < 60
+
+    played(test)
+
+
+class _Nobody(list[Any]):
+    def append(self, _event: Any) -> None:
+        return
+
+
+async def _reopen(w: World, record: RunRecord) -> None:
+    """Make a finished run one that was left by a crash, as its store would show it."""
+    claim = await w.engine.claim("r1", owner="test", lease=1)
+    assert isinstance(claim, Claim)
+    stopped = RunRecord(**{**_fields(record), "state": RunState.STOPPED, "outcome": None})
+    await w.engine.let_go(claim, stopped)
+
+
+def _fields(record: RunRecord) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in record.__dataclass_fields__}
+
+
+# --- the stored format -------------------------------------------------------------------------
+
+HISTORY: list[tuple[str, CallKind, str, bytes]] = [
+    # key, kind, label, value: as version 0.1.0 wrote them
+]
+
+
+@flow
+async def recorded() -> list[Any]:
+    """The flow whose history is stored below; it must not be changed."""
+    return [
+        await agent("plain"),
+        await agent("ünïcode\n", label="l", model="m", system="s", cwd="sub", runner="messages"),
+        await agent("typed", schema={"type": "object", "properties": {"a": {"type": "integer"}}}),
+        await agent("tools", tools=["read", "shell", {"srv": {"command": "x", "args": ["1"]}}]),
+        await step(_added, 1, b=2),
+        await step(_added, 1, b=2),
+    ]
+
+
+def _added(a: int, b: int) -> int:
+    return a + b
+
+
+def test_a_history_that_an_earlier_version_stored_still_answers() -> None:
+    async def test() -> None:
+        w = world(lambda _task: pytest.fail("nothing may run"))
+        claim = await w.engine.create(RunRecord("r1", "recorded", "", b"{}"), owner="old", lease=1)
+        for number, (key, kind, label, value) in enumerate(HISTORY):
+            call = CallRecord(
+                "r1",
+                key,
+                int(label == "_added" and number == len(HISTORY) - 1),
+                kind,
+                label,
+                "",
+                f"t-{number}",
+                CallState.DONE,
+                value=value,
+                outcome=b'{"terminated_by":"completion"}',
+            )
+            await w.engine.end_call(claim, call)
+        await w.engine.let_go(claim, RunRecord("r1", "recorded", "", b"{}", state=RunState.STOPPED))
+        outcome = await w.resume(recorded)
+        assert outcome.ok, outcome
+        assert outcome.value == [json.loads(value) for _, _, _, value in HISTORY]
+        assert len(w.of(AgentReplayed)) == 4
+
+    played(test)
+
+
+def record_history(write: Callable[[str], None]) -> None:
+    """Print what HISTORY must hold; for whoever changes the format on purpose."""
+
+    async def record() -> None:
+        w = world(lambda task: {"a": 1} if task.schema else f"<{task.prompt}>")
+        assert (await w.run(recorded)).ok
+        for call in await w.engine.calls("r1"):
+            write(f"({call.key!r}, CallKind.{call.kind.name}, {call.label!r}, {call.value!r}),")
+
+    played(record)

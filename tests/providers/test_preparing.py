@@ -1,0 +1,90 @@
+"""An upstream that fetches its login first delays its own attempts, and tells what fails."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+
+import pytest
+
+from jackline.errors import JacklineError, UsageError
+from jackline.event_loop import run
+from jackline.providers.anthropic import AnthropicProvider
+from jackline.providers.provided_upstream import ProvidedUpstream
+from jackline.providers.settings import UpstreamSettings
+from jackline.upstream import Message, Origin
+from tests.providers.asking import call
+from tests.upstream.loopback import Recorder
+
+LANE = "far/claude-opus-4-8#account"
+
+
+class SlowToPrepare(AnthropicProvider):
+    """A provider whose login takes a while, and which then cannot render."""
+
+    is_ready = False
+
+    def __init__(self, fails: Callable[[], Exception | None]) -> None:
+        url = "http://127.0.0.1:1"
+        super().__init__(UpstreamSettings("far", url), Origin(url))
+        self._fails = fails
+
+    async def prepare(self) -> None:
+        await asyncio.sleep(0)
+        error = self._fails()
+        if isinstance(error, OSError | JacklineError):
+            raise error
+
+    def render(self, message: Message, model: str) -> Message:
+        error = self._fails()
+        if error is not None:
+            raise error
+        return super().render(message, model)
+
+
+def heard(fails: Callable[[], Exception | None], *, hang_up: bool = False) -> Recorder:
+    async def main() -> Recorder:
+        upstream = ProvidedUpstream({"far": SlowToPrepare(fails)})
+        ear = Recorder()
+        attempt = upstream.start(call(), LANE, ear)
+        attempt.pause()
+        if hang_up:
+            attempt.hang_up()
+            await asyncio.sleep(0.01)
+        else:
+            attempt.resume()
+            await ear.last_word()
+        await upstream.close()
+        return ear
+
+    return run(main())
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "words"),
+    [
+        (ValueError("a header with a line end: sk-secret"), 400, "the request cannot be sent"),
+        (UsageError("The login has run out.", next="log in again"), 401, "log in again"),
+    ],
+)
+def test_a_request_that_cannot_be_sent_is_told_to_whoever_waits(
+    error: Exception, status: int, words: str
+) -> None:
+    ear = heard(lambda: error)
+    assert ear.status == status
+    told = json.loads(ear.body)["error"]["message"]
+    assert words in told
+    assert "sk-secret" not in told
+
+
+def test_a_login_that_cannot_be_reached_breaks_the_attempt() -> None:
+    assert heard(lambda: ConnectionRefusedError(111, "refused")).words == ["broke"]
+
+
+def test_once_it_is_prepared_the_attempt_is_made() -> None:
+    assert heard(lambda: None).words == ["broke"], "nobody listens there"
+
+
+def test_who_hangs_up_meanwhile_hears_nothing() -> None:
+    assert heard(lambda: None, hang_up=True).words == []

@@ -1,0 +1,58 @@
+"""Play the drills in another dialect, and demand the same of them.
+
+Laws: (1) faults, stand-ins and demands are those of the drill; only the crew, its models and the
+dialect are others; (2) what fails once may be a busy machine's fault, what fails twice is ours.
+Not here: the drills (jackline.drills), the crews (codex.py, sdk_fleets.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from jackline import event_loop
+from jackline.drills.catalogue import named
+from jackline.drills.crews import crew, mind_of_rounds
+from jackline.drills.drill import Part, StandIn
+from jackline.drills.gateway_side import gateway_before
+from jackline.drills.judging import Figures, judge
+from jackline.drills.running import FleetMaker, Means, Side, SideRun
+from jackline.providers.settings import UpstreamKind
+
+
+def part_of(
+    name: str, dialect: UpstreamKind, *, agents: int, rounds: int, models: tuple[str, ...]
+) -> Part:
+    """The drill's part with another crew, and its dialect spoken by all providers."""
+    (part,) = named(name).parts
+    plans = crew(agents, models, rounds=rounds)
+    stand_ins = tuple(
+        StandIn(
+            one.name, dialect, faults=one.faults, buckets=one.buckets, concurrency=one.concurrency
+        )
+        for one in part.stand_ins
+    )
+    return replace(
+        part,
+        crew=plans,
+        mind=mind_of_rounds(plans, turns=2, tokens=120),
+        stand_ins=part.stand_ins if dialect is UpstreamKind.ANTHROPIC else stand_ins,
+        strike_after=agents + 1,
+        dialect=dialect,
+    )
+
+
+def drilled(part: Part, fleet: FleetMaker, speed: float) -> Figures:
+    """Jackline's side of a part, once every demand is met."""
+    missed: list[object] = []
+    figures = None
+    for _ in range(2):
+        running = SideRun(part, Side.JACKLINE, Means("-", fleet, gateway_before, speed))
+        event_loop.run(running.run())
+        figures = running.figures()
+        missed = [one for one in judge(part, figures, figures, speed) if not one.held]
+        if not missed:
+            break
+    assert figures is not None
+    assert missed == [], figures.died_of
+    assert (figures.left_behind, figures.errors_seen, figures.misbound) == (0, 0, 0)
+    return figures
