@@ -48,7 +48,7 @@ def main() -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        "--quick", action="store_true", help="one short round of c1 and c32; installs nothing"
+        "--quick", action="store_true", help="three short rounds of c1 and c32; installs nothing"
     )
     parser.add_argument("--json", action="store_true", help="every figure as JSON, not as a table")
     parser.add_argument("--peers", nargs="+", choices=PEERS, help="only these beside `direct`")

@@ -1,7 +1,8 @@
 """What is asked of the load generator, what it reads off, and how readings become one figure.
 
-Laws: (1) a figure is the median over the rounds; (2) a percentile is a value that was measured,
-never one between two; (3) times are seconds here, microseconds only in the table.
+Laws: (1) a figure is the median over the rounds, and keeps what each round gave, so that two
+subjects can be compared round by round; (2) a percentile is a value that was measured, never one
+between two; (3) times are seconds here, microseconds only in the table.
 Not here: judging figures (targets.py).
 """
 
@@ -86,17 +87,30 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """The medians of one subject in one cell."""
+    """The medians of one subject in one cell; `rates` and `costs` are those of each round.
+
+    A cost is the processor time of one answer, of the process with all its children.
+    """
 
     subject: str
     cell: Cell
-    rounds: int
-    rps: float
-    cpu: float | None
+    rates: tuple[float, ...]
+    costs: tuple[float | None, ...]
     p50: float
     p99: float
     first: float
     errors: int
+
+    @property
+    def rps(self) -> float:
+        """Answers per second."""
+        return median(self.rates)
+
+    @property
+    def cpu(self) -> float | None:
+        """Processor time of one answer."""
+        known = [cost for cost in self.costs if cost is not None]
+        return median(known) if known else None
 
 
 def percentile(values: Sequence[float], part: float) -> float:
@@ -109,22 +123,22 @@ def percentile(values: Sequence[float], part: float) -> float:
 
 def figure(subject: str, cell: Cell, readings: Sequence[Reading]) -> Figure:
     """The rounds of one subject in one cell, as one."""
-    costs = [
-        reading.cpu_seconds / reading.answers
-        for reading in readings
-        if reading.cpu_seconds is not None and reading.answers
-    ]
     return Figure(
         subject=subject,
         cell=cell,
-        rounds=len(readings),
-        rps=median(reading.answers / reading.seconds for reading in readings),
-        cpu=median(costs) if costs else None,
+        rates=tuple(reading.answers / reading.seconds for reading in readings),
+        costs=tuple(map(_cost, readings)),
         p50=median(reading.p50 for reading in readings),
         p99=median(reading.p99 for reading in readings),
         first=median(reading.first_p50 for reading in readings),
         errors=sum(reading.errors for reading in readings),
     )
+
+
+def _cost(reading: Reading) -> float | None:
+    if reading.cpu_seconds is None or not reading.answers:
+        return None
+    return reading.cpu_seconds / reading.answers
 
 
 @dataclass(frozen=True, slots=True)

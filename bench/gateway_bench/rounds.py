@@ -46,7 +46,7 @@ class Pace:
         ]
 
 
-QUICK = Pace(rounds=1, seconds=0.5, warm_seconds=0.2, cap=6.0, connections=(1, 32))
+QUICK = Pace(rounds=3, seconds=0.5, warm_seconds=0.2, cap=6.0, connections=(1, 32))
 
 
 class Neighbours:
@@ -99,7 +99,8 @@ class Loads:
             warm_seconds=pace.warm_seconds,
             warm_answers=cell.connections,
             seconds=pace.seconds,
-            least_answers=cell.connections,
+            # Of fewer, too large a part would have begun before the window or ended behind it.
+            least_answers=2 * cell.connections,
             cap=pace.cap,
         )
 

@@ -12,7 +12,7 @@ from dataclasses import asdict
 
 from gateway_bench.measures import Cell, Figure, Reading, StreamReading
 from gateway_bench.subjects import Subject
-from gateway_bench.targets import GATEWAYS, Book, Verdict, ratio
+from gateway_bench.targets import GATEWAYS, Book, Verdict
 
 # More than this, and the figures say more about the neighbours.
 QUIET = 0.05
@@ -26,6 +26,7 @@ _HEADERS = (
     "first byte µs",
     "errors",
     "ours / this",
+    "CPU: this / ours",
 )
 
 
@@ -39,7 +40,7 @@ def markdown(figures: Sequence[Figure], subjects: Sequence[Subject], others: flo
             if found is not None:
                 lines.append(_row(book, cell, found))
     versions = ", ".join(f"{each.name} {each.version}" for each in subjects if each.version)
-    lines += ["", f"Medians over rounds; {versions or 'nothing but the upstream'}."]
+    lines += ["", f"Medians over rounds, ratios too; {versions or 'nothing but the upstream'}."]
     if others is not None:
         noisy = ": noisy, trust ratios only" if others > QUIET else ""
         lines.append(f"Other programs used {others:.0%} of the processors meanwhile{noisy}.")
@@ -47,9 +48,7 @@ def markdown(figures: Sequence[Figure], subjects: Sequence[Subject], others: flo
 
 
 def _row(book: Book, cell: Cell, found: Figure) -> str:
-    times = ratio(book.rps("jackline", cell), found.rps)
-    if found.subject == "nginx":
-        times = book.part_of_nginx(cell)
+    other = found.subject not in ("jackline", "direct")
     values = (
         str(cell),
         found.subject,
@@ -59,12 +58,15 @@ def _row(book: Book, cell: Cell, found: Figure) -> str:
         f"{found.p99 * 1e6:,.0f}",
         f"{found.first * 1e6:,.0f}" if cell.stream and cell.connections == 1 else "",
         str(found.errors),
-        "" if times is None or found.subject in ("jackline", "direct") else _times(times),
+        _times(book.times(found.subject, cell)) if other else "",
+        _times(book.times_cheaper(found.subject, cell)) if other else "",
     )
     return "| " + " | ".join(values) + " |"
 
 
-def _times(value: float) -> str:
+def _times(value: float | None) -> str:
+    if value is None:
+        return ""
     return f"{value:.2f}" if value < 10.0 else f"{value:,.0f}"
 
 
@@ -76,18 +78,20 @@ def as_json(
 ) -> str:
     """Everything as measured."""
     book = Book(figures)
+    others_measured = ("nginx", *GATEWAYS)
     ratios = [
         {
             **asdict(cell),
-            "nginx": book.part_of_nginx(cell),
-            **{name: ratio(book.rps("jackline", cell), book.rps(name, cell)) for name in GATEWAYS},
+            "part_of_nginx": book.part_of_nginx(cell),
+            "rate": {name: book.times(name, cell) for name in others_measured},
+            "processor_time": {name: book.times_cheaper(name, cell) for name in others_measured},
         }
         for cell in book.cells
     ]
     found = {
         "versions": {subject.name: subject.version for subject in subjects},
         "used_by_others": others,
-        "figures": [asdict(figure) for figure in figures],
+        "figures": [{**asdict(each), "rps": each.rps, "cpu": each.cpu} for each in figures],
         "ours_over": ratios,
         "verdicts": [asdict(verdict) for verdict in verdicts],
     }

@@ -2,24 +2,13 @@
 
 Laws: (1) importing this package loads no third-party module; (2) the names below are the whole
 public surface, and a test pins them.
-Not here: anything that does work; names are fetched from their rooms when first used.
+Not here: anything that does work; names are fetched from their rooms when first used. What they
+are, type checkers read in `__init__.pyi`: an import here, even for them only, would tie the rooms.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from jackline.agents.outcome import Outcome
-    from jackline.batches.door import batch
-    from jackline.errors import FlowError, JacklineError, UsageError
-    from jackline.flows.authoring import agent, phase, step
-    from jackline.flows.context import ctx
-    from jackline.flows.definition import flow
-    from jackline.flows.doors import resume, run
-    from jackline.flows.parallel import Batch, parallel
-    from jackline.flows.settings import Budget
 
 __version__ = "0.1.0"
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from jackline.agents.gateway_model import GatewayModel, credentials_from
 from jackline.agents.ports import Answer, Caller, ModelFailedError
 from jackline.agents.task import JsonObject
+from jackline.clock import VirtualClock
 from jackline.dialects import placeholder_start
 from jackline.failures import Kind
 from jackline.gateway.settings import HoldSettings
@@ -344,6 +346,49 @@ def test_a_cancelled_call_frees_its_connection_at_once() -> None:
             await gone.wait()
 
     run(main())
+
+
+def test_one_connection_serves_one_call_after_the_other(tmp_path: Path) -> None:
+    async def main() -> int:
+        with SimulatedProvider() as simulated:
+            simulated.says(Say("3"))
+            async with asked_through(tmp_path, simulated.url) as (model, _):
+                for _ in range(5):
+                    await model.ask(question(), CALLER)
+                return int(model._upstream.open_connections)
+
+    assert run(main()) == 1
+
+
+def test_a_gateway_lost_after_hours_of_holding_is_waited_for_as_long_as_any() -> None:
+    clock = VirtualClock(datetime(2026, 11, 15, tzinfo=UTC))
+    good = http(200, _stream("3"), STREAM)
+
+    async def main() -> Answer:
+        held = asyncio.Event()
+        asked = 0
+
+        async def serve(wire: Wire) -> None:
+            nonlocal asked
+            asked += 1
+            await wire.request()
+            if asked == 1:
+                held.set()
+                await clock.sleep(7200)
+                wire.reset()
+            else:
+                await wire.say(good)
+
+        async with Server(serve) as server, GatewayModel(server.url, clock=clock) as model:
+            asking = asyncio.ensure_future(model.ask(question(), CALLER))
+            await held.wait()
+            await clock.advance(7200)
+            while not asking.done():  # sockets are real, only time is not
+                await asyncio.sleep(0.01)
+                await clock.advance(1)
+            return await asking
+
+    assert run(main()).content[0]["text"] == "3"
 
 
 def test_rules_by_turn_fit_what_was_asked() -> None:

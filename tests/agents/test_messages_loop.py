@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from jackline.agents.answer_reading import CUT_CALL
 from jackline.agents.messages import MessagesRunner
 from jackline.agents.messages.defaults import MessagesSettings
-from jackline.agents.outcome import Ending, Evidence, Outcome
-from jackline.agents.ports import StopAgentError
+from jackline.agents.outcome import Ending, Evidence, Outcome, Usage
+from jackline.agents.ports import Answer, StopAgentError
 from jackline.agents.task import AgentTask, JsonObject
-from jackline.batches.tool import ToolContext
+from jackline.batches.tool import ToolContext, ToolOutput
 from jackline.clock import VirtualClock
 from jackline.errors import LeaseLostError
 from jackline.simulator.mind import Fail, Rule, Say, refusal, structured
 from jackline.testing.scripted_model import ScriptedModel
-from tests.agents.world import CAPITALS, Counter, MemoryNotebook, OpenLeave, run, task
+from tests.agents.world import CAPITALS, Answering, Counter, MemoryNotebook, OpenLeave, run, task
 
 PARIS: JsonObject = {"capital": "Paris", "people": 2_100_000}
 
@@ -82,16 +84,18 @@ def test_a_call_that_needs_a_failed_one_is_skipped_with_that_reason() -> None:
     calls = (
         ("add", {"a": 13, "b": 1}),
         ("add", {"a": 2, "b": 2, "needs_calls": [1]}),
-        ("add", {"a": 3, "b": 3, "needs_calls": [99]}),
+        ("add", {"a": 3, "b": 3, "needs_calls": []}),
+        ("add", {"a": 4, "b": 4, "needs_calls": [99]}),
     )
     tool = Counter()
     model = ScriptedModel.in_turn(Say("", calls), Say("done"))
     carry(model, task(tools=[tool]))
-    _, skipped, ran, summary = last_said(model)
-    assert "skipped" in skipped["content"]
+    _, skipped, ran, nonsense, summary = last_said(model)
+    assert skipped["content"].startswith("skipped: it needs call 1 of this turn")
     assert ran["content"].endswith("6")
+    assert "refused" in nonsense["content"]
     assert tool.runs == [{"a": 13, "b": 1}, {"a": 3, "b": 3}]
-    assert "1 of 3 failed" in summary["text"]
+    assert "2 of 4 failed" in summary["text"]
     assert "1 skipped" in summary["text"]
 
 
@@ -227,6 +231,62 @@ def test_an_answer_without_a_word_is_no_completion() -> None:
     outcome = carry(ScriptedModel(Say("")), task())
     assert outcome.terminated_by is Ending.SCHEMA
     assert outcome.turns == 3
+
+
+def said_to(model: Answering) -> list[dict[str, Any]]:
+    messages: Any = model.asked[-1]["messages"]
+    content: list[dict[str, Any]] = messages[-1]["content"]
+    return content
+
+
+def answers(*given: tuple[list[JsonObject], str]) -> Answering:
+    return Answering([Answer(content, stop, Usage(1, 1), "claude-x") for content, stop in given])
+
+
+END: tuple[list[JsonObject], str] = ([{"type": "text", "text": "The end."}], "end_turn")
+CALL: JsonObject = {"type": "tool_use", "id": "t1", "name": "add", "input": {"a": 1, "b": 1}}
+CUT: JsonObject = {"type": CUT_CALL, "name": "add"}
+
+
+def test_a_call_whose_input_was_cut_off_does_not_run_and_the_model_is_told() -> None:
+    for content, runs in ([CUT], 0), ([CALL, CUT], 1):
+        tool = Counter()
+        model = answers((content, "max_tokens"), END)
+        runner = MessagesRunner(model)
+        outcome = run(runner.carry(task(tools=[tool]), MemoryNotebook(), OpenLeave()))
+        assert outcome.value == "The end."
+        assert len(tool.runs) == runs
+        assert "your call of add was cut off" in said_to(model)[-1]["text"]
+        assert CUT_CALL not in json.dumps(model.asked)
+
+
+def test_calls_that_are_always_cut_off_do_not_go_on_for_ever() -> None:
+    model = answers(*[([CUT], "end_turn")] * 20)
+    outcome = run(MessagesRunner(model).carry(task(), MemoryNotebook(), OpenLeave()))
+    assert outcome.terminated_by is Ending.TURNS
+    assert outcome.turns == 6
+
+
+def test_a_paused_turn_is_sent_back_as_it_is_and_goes_on() -> None:
+    half: JsonObject = {"type": "text", "text": "First half, "}
+    model = answers(([half], "pause_turn"), END)
+    outcome = run(MessagesRunner(model).carry(task(), MemoryNotebook(), OpenLeave()))
+    assert outcome.value == "First half, The end."
+    messages: Any = model.asked[-1]["messages"]
+    assert [m["role"] for m in messages] == ["user", "assistant"]
+    assert messages[-1]["content"] == [half]
+
+
+def test_many_large_results_of_one_turn_share_the_room() -> None:
+    class Book(Counter):
+        async def run(self, arguments: JsonObject, context: ToolContext) -> ToolOutput:  # noqa: ARG002
+            return ToolOutput("word " * 100_000)
+
+    calls = tuple(("add", {"a": a, "b": 1}) for a in range(30))
+    model = ScriptedModel.in_turn(Say("", calls), Say("done"))
+    assert carry(model, task(tools=[Book()])).ok
+    assert len(model.ledger[-1].raw) < 200_000 * 4 * 0.5
+    assert "characters left out" in last_said(model)[0]["content"]
 
 
 # --- limits -----------------------------------------------------------------------------------

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import signal
 import subprocess
 import sys
 import time
 from collections import Counter as Count
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from jackline.agents.gateway_model import GatewayModel
 from jackline.agents.messages import MessagesRunner
@@ -139,7 +136,7 @@ class Killed:
                 assert time.monotonic() < until
                 time.sleep(0.005)
         finally:
-            process.send_signal(signal.SIGKILL)
+            process.kill()
             process.wait()
 
     def finish(self) -> dict[str, Any]:
@@ -163,7 +160,6 @@ class Killed:
         return marks.read_text().splitlines() if marks.exists() else []
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL")
 def test_killed_inside_a_tool_nothing_runs_twice_and_the_model_is_told(tmp_path: Path) -> None:
     with SimulatedProvider() as simulated:
         simulated.says(
@@ -190,7 +186,6 @@ def test_killed_inside_a_tool_nothing_runs_twice_and_the_model_is_told(tmp_path:
     assert "half way" in notebook
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL")
 def test_killed_inside_a_stream_only_the_answer_in_hand_is_paid_again(tmp_path: Path) -> None:
     with SimulatedProvider() as simulated:
         slow = long_answer(400, tokens_per_second=200)

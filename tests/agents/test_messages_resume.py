@@ -235,7 +235,9 @@ def test_another_agent_goes_on_with_a_session_and_pays_only_for_itself() -> None
     outcome = run(MessagesRunner(model).carry(given, notebook, OpenLeave()))
     assert outcome.value == "Trois."
     assert outcome.turns == 1
-    assert outcome.usage.total < 1000
+    answer = model.ledger[-1].answer
+    assert answer is not None
+    assert outcome.usage == answer.usage
     assert tool.runs == []
     assert len(model.ledger) == before + 1
     said: Any = model.ledger[-1].body["messages"]
@@ -246,6 +248,26 @@ def test_another_agent_goes_on_with_a_session_and_pays_only_for_itself() -> None
         "The first agent met a quota.",
         "Now say it in French.",
     ]
+
+
+def test_the_answer_with_which_an_earlier_agent_ended_counts_as_received() -> None:
+    notebook = MemoryNotebook()
+    model = ScriptedModel(structured({"capital": "Paris", "people": 1}))
+    run(MessagesRunner(model).carry(task(schema=CAPITALS), notebook, OpenLeave()))
+    model.says(Say("Because it is."))
+    given = task("Why?", task_id="task-2", session_id="session-2")
+    assert run(MessagesRunner(model).carry(given, notebook, OpenLeave())).value == "Because it is."
+    said: Any = model.ledger[-1].body["messages"]
+    assert said[-1]["content"][0]["content"] == "Received."
+    assert "is_error" not in said[-1]["content"][0]
+
+
+def test_what_is_finished_is_given_though_nothing_else_works_any_more() -> None:
+    notebook = MemoryNotebook()
+    model = ScriptedModel(Say("It is 3."))
+    run(MessagesRunner(model).carry(task(), notebook, OpenLeave()))
+    broken = task(mcp_servers={"gone": {"command": "no-such-program-anywhere"}})
+    assert run(MessagesRunner(model).carry(broken, notebook, OpenLeave())).value == "It is 3."
 
 
 def test_going_on_with_a_session_survives_a_death_at_any_line() -> None:

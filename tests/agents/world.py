@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from jackline import event_loop
 from jackline.agents.outcome import Usage
-from jackline.agents.ports import Entry
+from jackline.agents.ports import Answer, Caller, Entry
 from jackline.agents.task import AgentTask, JsonObject
 from jackline.batches.tool import Tool, ToolContext, ToolFailedError, ToolOutput
 from jackline.failures import Failure
@@ -116,6 +116,19 @@ class OpenLeave:
 
     def waits(self, why: str, until: float | None) -> None:
         """Nobody watches."""
+
+
+@dataclass
+class Answering:
+    """A model that gives these very answers, one after the other."""
+
+    answers: list[Answer]
+    asked: list[JsonObject] = field(default_factory=list)
+
+    async def ask(self, body: JsonObject, caller: Caller) -> Answer:
+        assert caller.session_id
+        self.asked.append(json.loads(json.dumps(body)))
+        return self.answers[len(self.asked) - 1]
 
 
 @dataclass

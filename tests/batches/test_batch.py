@@ -264,6 +264,22 @@ def test_what_cannot_be_recorded_ends_the_whole_batch_and_raises() -> None:
     event_loop.run(main())
 
 
+def test_a_callback_that_is_cancelled_cancels_the_batch_and_nobody_waits_for_ever() -> None:
+    async def began(_call: BatchCall) -> None:
+        raise asyncio.CancelledError
+
+    async def main() -> None:
+        calls = [
+            BatchCall("first", Scripted(), {}),
+            BatchCall("second", Scripted(), {}, needs=("first",)),
+        ]
+        async with asyncio.timeout(30):
+            with pytest.raises(asyncio.CancelledError):
+                await run_batch(calls, context=HERE, began=began)
+
+    event_loop.run(main())
+
+
 def test_output_is_told_as_it_comes_with_the_id_of_its_call() -> None:
     heard: list[tuple[str, str]] = []
     calls = [BatchCall(name, Scripted(), {}) for name in "ab"]

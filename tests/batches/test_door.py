@@ -62,6 +62,7 @@ def test_names_and_needs_order_a_batch_and_what_never_ran_is_closed(tmp_path: Pa
     }
     needs = {"test": ["build"], "never": ["bad"]}
     report = event_loop.run(batch(items, needs=needs, cwd=tmp_path))
+    assert report.summary == "2 of 4 ok, 1 failed: bad (exit 1), 1 skipped: never"
     assert report["test"].text == "ok\n"
     assert report["never"].skipped_because == "skipped: it needs 'bad', which failed (exit 1)"
 

@@ -16,6 +16,7 @@ from jackline import event_loop
 from jackline.batches.batch import BatchCall, BatchReport, run_batch
 from jackline.batches.environment import is_secret, without_secrets
 from jackline.batches.kept_output import KeptOutput
+from jackline.batches.orphan_guard import _SCRIPT
 from jackline.batches.shell import ShellTool
 from jackline.batches.tool import JsonObject, ToolContext
 from jackline.clock import VirtualClock
@@ -315,3 +316,38 @@ def test_a_command_that_is_empty_at_first_is_heard_the_second_time(tmp_path: Pat
     result = shell(tmp_path, "ls", tool=tool)["0"]
     assert (result.text, result.ran_again) == ("there it is\n", True)
     assert result.empty_noticed.startswith("was empty at first")
+
+
+PARENT_WITHOUT_GUARD = """
+import asyncio, os, sys
+from jackline.batches.door import batch
+from jackline.batches.orphan_guard import guard
+
+async def main():
+    unmarked = "echo $$ > before; exec env -i sleep 300"
+    before = asyncio.ensure_future(batch([unmarked], cwd=sys.argv[1]))
+    while not os.path.exists(sys.argv[1] + "/before"):
+        await asyncio.sleep(0.01)
+    guard._guard.kill()
+    guard._guard.wait()
+    await batch(["echo $$ > pid; sleep 300"], cwd=sys.argv[1])
+
+asyncio.run(main())
+"""
+
+
+@posix
+def test_a_guard_that_was_killed_is_replaced_with_the_next_command(tmp_path: Path) -> None:
+    argv = [sys.executable, "-c", PARENT_WITHOUT_GUARD, str(tmp_path)]
+    with subprocess.Popen(argv) as parent:
+        commands = [int(event_loop.run(written(tmp_path / name))) for name in ("before", "pid")]
+        parent.kill()
+    assert [event_loop.run(gone(command)) for command in commands] == [True, True]
+
+
+@posix
+def test_the_guards_list_holds_what_was_added_and_not_forgotten() -> None:
+    told = "+ 999999991\n+ 999999992\n+ 999999993\n- 999999992\n" + "- 5\n" * 16
+    argv = ["/bin/sh", "-c", f'{_SCRIPT}\necho "$groups"', "sh", "a mark that nobody carries"]
+    done = subprocess.run(argv, input=told, capture_output=True, text=True, check=True)
+    assert done.stdout == " 999999991 999999993 \n"

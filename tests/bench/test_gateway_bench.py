@@ -39,7 +39,7 @@ from gateway_bench.rounds import Loads, Pace
 from gateway_bench.streams import judge_streams
 from gateway_bench.subjects import Subject, ask, start_upstream
 from gateway_bench.table import as_json, endurance_markdown, markdown, streams_markdown
-from gateway_bench.targets import Verdict, judge
+from gateway_bench.targets import Book, Verdict, judge
 from gateway_bench.traffic import (
     COUNTER,
     LARGE,
@@ -65,7 +65,7 @@ def fed(data: bytes, cuts: list[int]) -> tuple[Message, list[bool]]:
 
 
 def rates(cell: Cell = C32, first: float = 0.0, **rps: float) -> list[Figure]:
-    return [Figure(name, cell, 1, rate, None, 0.0, 0.0, first, 0) for name, rate in rps.items()]
+    return [Figure(name, cell, (rate,), (None,), 0.0, 0.0, first, 0) for name, rate in rps.items()]
 
 
 def verdict(figures: list[Figure], words: str) -> Verdict:
@@ -136,7 +136,7 @@ def test_a_percentile_is_a_measured_value_that_enough_values_do_not_exceed(
 def test_a_figure_is_the_median_of_its_rounds_and_the_sum_of_its_errors() -> None:
     rounds = [dataclasses.replace(READING, answers=n, errors=1) for n in (10, 200, 1_000)]
     made = figure("jackline", C32, rounds)
-    assert (made.rps, made.errors, made.rounds) == (100.0, 3, 3)
+    assert (made.rps, made.errors, len(made.rates)) == (100.0, 3, 3)
     assert made.cpu == 0.5 / 200
 
 
@@ -156,9 +156,23 @@ def test_targets_are_judged_without_rounding(ours: float, met: bool) -> None:
     assert verdict(figures, "times LiteLLM").met is met
 
 
+def test_subjects_are_compared_round_by_round() -> None:
+    ours, theirs = rates(jackline=1.0, litellm=1.0)
+    # A neighbour took half of the machine in the first round and most of it in the last.
+    ours = dataclasses.replace(ours, rates=(500.0, 1_100.0, 120.0), costs=(1e-3, 1e-3, 2e-3))
+    theirs = dataclasses.replace(theirs, rates=(5.0, 10.0, 1.0), costs=(0.1, 0.1, 0.2))
+    book = Book([ours, theirs])
+    assert book.times("litellm", C32) == 110.0
+    assert book.times_cheaper("litellm", C32) == 100.0
+    assert "by processor time 100.0" in verdict([ours, theirs], "times LiteLLM").text
+
+
 def test_the_worse_of_rate_and_processor_time_counts_beside_nginx() -> None:
     ours, nginx = rates(jackline=5_000.0, nginx=10_000.0)
-    busy = [dataclasses.replace(ours, cpu=200e-6), dataclasses.replace(nginx, cpu=25e-6)]
+    busy = [
+        dataclasses.replace(ours, costs=(200e-6,)),
+        dataclasses.replace(nginx, costs=(25e-6,)),
+    ]
     assert verdict([ours, nginx], "part of nginx").met is True
     assert verdict(busy, "part of nginx").met is False
 

@@ -61,6 +61,7 @@ model_limits."*" = { parallel = 3 }
 models = { "claude-opus-*" = "team-large", "claude-*" = "team-small" }
 headers = { x-team = "blue", x-key = "env:TEAM" }
 cost_class = "low"
+longest_answer = 8192
 
 [hold]
 quota = "30m"
@@ -132,7 +133,7 @@ level = "debug"
     ]
     assert (upstream.credential, upstream.secret) == (Credential.BEARER, "a-key")
     assert (upstream.region, upstream.project) == ("unused", "unused")
-    assert upstream.cost_class is CostClass.LOW
+    assert (upstream.cost_class, upstream.longest_answer) == (CostClass.LOW, 8192)
     assert list(upstream.models.items()) == [
         ("claude-opus-*", "team-large"),
         ("claude-*", "team-small"),

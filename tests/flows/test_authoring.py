@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
@@ -248,11 +249,9 @@ def test_phases_nest_and_tell_how_they_were_left() -> None:
             async with phase("inner"):
                 await agent("x")
                 assert ctx.phase == "outer/inner"
-            try:
+            with pytest.raises(LookupError):
                 async with phase("bad"):
-                    raise ValueError
-            except ValueError:
-                pass
+                    broken()
         return ctx.phase
 
     async def test() -> None:
@@ -356,14 +355,14 @@ def test_words_outside_a_flow_say_so(work: object, says: str) -> None:
 
 @flow
 async def wrongly(what: str) -> None:
-    wrong = {
+    wrong: dict[str, Any] = {
         "lambda": lambda: step(lambda: 1),
-        "argument": lambda: step(doubled, object()),  # type: ignore[arg-type]
-        "hook": lambda: agent("x", on_end=lambda outcome: None),
+        "argument": lambda: step(doubled, object()),  # type: ignore[call-overload]
+        "hook": lambda: agent("x", on_end=lambda _outcome: None),
         "both": lambda: agent("x", resume="a", continue_from="b"),
         "tool": lambda: agent("x", tools=[3]),  # type: ignore[list-item]
-        "schema": lambda: agent("x", schema=lambda: 1),  # type: ignore[arg-type]
-        "prompt": lambda: agent(agent("x")),  # type: ignore[arg-type]
+        "schema": lambda: agent("x", schema=lambda: 1),  # type: ignore[call-overload]
+        "prompt": lambda: agent(agent("x")),  # type: ignore[call-overload]
         "runner": lambda: agent("x", runner="nobody"),
         "result": lambda: step(unkeepable),
     }
@@ -395,7 +394,7 @@ def test_what_cannot_be_meant_is_said_in_a_sentence(what: str, says: str) -> Non
 
 def test_a_flow_needs_an_async_function_with_parameters_that_have_names() -> None:
     with pytest.raises(UsageError, match="needs an async function"):
-        flow(doubled)  # type: ignore[type-var]
+        flow(doubled)  # type: ignore[arg-type]
 
     async def many(*args: int) -> None: ...
     async def taken(host: int) -> None: ...
@@ -415,11 +414,12 @@ def test_arguments_are_checked_before_anything_runs() -> None:
         given = Plan(angles=["a"])
         outcome: Outcome[int] = await w.through(run(typed, 3, plan=given, host=w.host))
         assert outcome.value == 4
-        for args, kwargs, says in (
+        wrong: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
             ((), {}, "missing a required argument: 'n'"),
             (("x", given), {}, "The argument n of typed"),
             ((1, given), {"more": 2}, "unexpected keyword argument 'more'"),
-        ):
+        ]
+        for args, kwargs, says in wrong:
             with pytest.raises(UsageError, match=says):
                 await run(typed, *args, host=w.host, **kwargs)
 

@@ -19,12 +19,14 @@ from jackline.agents.outcome import Ending, Outcome
 from jackline.agents.task import AgentTask
 from jackline.clock import VirtualClock
 from jackline.errors import LeaseLostError
+from jackline.flows.agent_spec import AgentSpec
 from jackline.flows.calls import AgentFailedError
 from jackline.flows.definition import Flow
 from jackline.flows.engine import Claim
 from jackline.flows.progress import AgentReplayed
 from jackline.flows.records import CallKind, CallRecord, CallState, RunRecord, RunState
 from jackline.flows.settings import RunSettings
+from jackline.flows.values import Shape
 from jackline.testing.memory_engine import MemoryEngine
 from jackline.testing.scripted_runner import Play, ScriptedRunner
 from tests.flows.world import EPOCH, World, played, world
@@ -102,31 +104,34 @@ class MortalEngine:
         return mortal
 
 
-def flow_of(tree: Leaf | Branch, clock: VirtualClock) -> Flow[[], str]:
-    def work(prompt: str, fails: bool) -> str:
-        if fails:
-            raise ValueError(prompt)
-        return f"step {prompt}"
+def work(prompt: str, fails: bool) -> str:
+    if fails:
+        raise ValueError(prompt)
+    return f"step {prompt}"
 
-    async def played_step(leaf: Leaf) -> str:
+
+async def call(leaf: Leaf) -> str:
+    """One call, its failure told in its answer."""
+    if leaf.kind == "step":
         try:
             return await step(work, leaf.prompt, leaf.fails)
         except ValueError as error:
             return f"failed {error}"
+    prompt = f"{'fail ' if leaf.fails else ''}{leaf.prompt}"
+    if leaf.kind == "outcome":
+        outcome = await agent(prompt, label=leaf.label, retries=0).outcome()
+        return outcome.value or outcome.terminated_by.value
+    try:
+        return await agent(prompt, label=leaf.label, retries=0)
+    except AgentFailedError as error:
+        return error.outcome.terminated_by.value
 
+
+def flow_of(tree: Leaf | Branch, clock: VirtualClock) -> Flow[[], str]:
     async def visit(node: Leaf | Branch) -> str:
         await clock.sleep(node.pause)
         if isinstance(node, Leaf):
-            if node.kind == "step":
-                return await played_step(node)
-            prompt = f"{'fail ' if node.fails else ''}{node.prompt}"
-            if node.kind == "outcome":
-                outcome = await agent(prompt, label=node.label, retries=0).outcome()
-                return outcome.value or outcome.terminated_by.value
-            try:
-                return await agent(prompt, label=node.label, retries=0)
-            except AgentFailedError as error:
-                return error.outcome.terminated_by.value
+            return await call(node)
         if node.how == "sequence":
             return f"[{','.join([await visit(part) for part in node.parts])}]"
         if node.how == "gather":
@@ -221,7 +226,7 @@ def test_an_agent_that_was_underway_goes_on_at_its_last_whole_turn() -> None:
         store = MemoryEngine(wall=clock.wall)
         runner = ScriptedRunner(lambda _task: Play(value="v", turns=10, seconds=1), clock=clock)
         # create, begin, session line, then a turn and what it cost, twice each
-        w = World(clock, MortalEngine(store, 3 + 2 * 4 + 4), runner, settings=calm())  # type: ignore[arg-type]
+        w = World(clock, MortalEngine(store, 3 + 2 * 4 + 4), runner, settings=calm())
         with pytest.raises(LeaseLostError):
             await w.run(one)
         answered = len(runner.answered)
@@ -316,7 +321,6 @@ def test_a_call_cancelled_by_the_flows_own_timeout_is_kept_as_cancelled_and_runs
     @flow
     async def hasty() -> str:
         work = asyncio.ensure_future(agent("x", label="slow"))
-        w.clock  # noqa: B018 -- the world's clock moves it
         waiting = asyncio.ensure_future(w.clock.sleep(patience))
         await asyncio.wait({work, waiting}, return_when=asyncio.FIRST_COMPLETED)
         if not work.done():
@@ -345,27 +349,38 @@ def test_ten_thousand_finished_calls_replay_without_running_anything() -> None:
         return len((await parallel(agent(str(n), label="n") for n in range(10_000))).values)
 
     async def test() -> None:
-        w = world(settings=calm())
-        w.heard = _Nobody()
-        assert (await w.run(many)).value == 10_000
-        record = await w.engine.run("r1")
-        assert record is not None
-        await _reopen(w, record)
-        begun = len(w.runner.begun)
+        w = world(lambda _task: pytest.fail("nothing may run"), settings=calm())
+        claim = await w.engine.create(RunRecord("r1", "many", "", b"{}"), owner="old", lease=1)
+        for n in range(10_000):
+            key = AgentSpec(str(n), Shape(None), label="n").key()
+            await w.engine.end_call(
+                claim, done_call(key, 0, CallKind.AGENT, "n", f'"{n}"'.encode())
+            )
+        await w.engine.let_go(claim, RunRecord("r1", "many", "", b"{}", state=RunState.STOPPED))
         before = time.process_time()
         outcome = await w.resume(many)
         took = time.process_time() - before
+        assert outcome.value == 10_000
         assert outcome.tally.replayed == 10_000
-        assert len(w.runner.begun) == begun
         # A guard against quadratic work, far above what it takes on any machine.
         assert took < 60
 
     played(test)
 
 
-class _Nobody(list[Any]):
-    def append(self, _event: Any) -> None:
-        return
+def done_call(key: str, occurrence: int, kind: CallKind, label: str, value: bytes) -> CallRecord:
+    return CallRecord(
+        "r1",
+        key,
+        occurrence,
+        kind,
+        label,
+        "",
+        f"t-{key[:10]}-{occurrence}",
+        CallState.DONE,
+        value=value,
+        outcome=b'{"terminated_by":"completion"}',
+    )
 
 
 async def _reopen(w: World, record: RunRecord) -> None:
@@ -384,6 +399,42 @@ def _fields(record: RunRecord) -> dict[str, Any]:
 
 HISTORY: list[tuple[str, CallKind, str, bytes]] = [
     # key, kind, label, value: as version 0.1.0 wrote them
+    (
+        "a10105ca1508536f5276d4feb975653fbbb50a56c2665523b4d3f2d9ea4613b8",
+        CallKind.AGENT,
+        "agent 1",
+        b'"<plain>"',
+    ),
+    (
+        "52eb4e05ad5b46e582bcfce827ebb6b51004e8b45cc1a13fcb04cfbfe5f5c222",
+        CallKind.AGENT,
+        "l",
+        b'"<\xc3\xbcn\xc3\xafcode\\n>"',
+    ),
+    (
+        "d936f860f81c18f8ae3e4ec2f21ede5c96e7f99f0a54a6cec5d33cb57d9e03e5",
+        CallKind.AGENT,
+        "agent 3",
+        b'{"a":1}',
+    ),
+    (
+        "cb15cffc3489575b3c7034b3ae7cc83ca9c3cbd071f0cb832a6d2d609383860e",
+        CallKind.AGENT,
+        "agent 4",
+        b'"<tools>"',
+    ),
+    (
+        "49d9ef9f6d6212cac0f9db92022be0a6f9ec6336441e932f4e5db2ee261679cd",
+        CallKind.STEP,
+        "_added",
+        b"3",
+    ),
+    (
+        "49d9ef9f6d6212cac0f9db92022be0a6f9ec6336441e932f4e5db2ee261679cd",
+        CallKind.STEP,
+        "_added",
+        b"3",
+    ),
 ]
 
 
@@ -409,19 +460,8 @@ def test_a_history_that_an_earlier_version_stored_still_answers() -> None:
         w = world(lambda _task: pytest.fail("nothing may run"))
         claim = await w.engine.create(RunRecord("r1", "recorded", "", b"{}"), owner="old", lease=1)
         for number, (key, kind, label, value) in enumerate(HISTORY):
-            call = CallRecord(
-                "r1",
-                key,
-                int(label == "_added" and number == len(HISTORY) - 1),
-                kind,
-                label,
-                "",
-                f"t-{number}",
-                CallState.DONE,
-                value=value,
-                outcome=b'{"terminated_by":"completion"}',
-            )
-            await w.engine.end_call(claim, call)
+            occurrence = int(label == "_added" and number == len(HISTORY) - 1)
+            await w.engine.end_call(claim, done_call(key, occurrence, kind, label, value))
         await w.engine.let_go(claim, RunRecord("r1", "recorded", "", b"{}", state=RunState.STOPPED))
         outcome = await w.resume(recorded)
         assert outcome.ok, outcome

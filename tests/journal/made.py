@@ -113,6 +113,8 @@ any_call = st.builds(
     output_tokens=_tokens,
     cache_read_tokens=_tokens,
     cache_write_tokens=_tokens,
+    wasted_input_tokens=_tokens,
+    wasted_output_tokens=_tokens,
 )
 any_attempt = st.builds(
     AttemptFailed,

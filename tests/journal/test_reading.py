@@ -61,6 +61,8 @@ def test_totals_count_outcomes_held_calls_and_tokens_since_a_moment(tmp_path: Pa
             output_tokens=140,
             cache_read_tokens=210,
             cache_write_tokens=280,
+            wasted_input_tokens=350,
+            wasted_output_tokens=420,
         )
         assert reader.totals(made.NOON + 1) == Totals()
 

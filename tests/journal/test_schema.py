@@ -42,7 +42,7 @@ def test_calls_of_the_first_version_have_wasted_nothing_that_is_known(tmp_path: 
     with closing(_file(path)) as file:
         migrate(file, MIGRATIONS[:1])
         file.execute(
-            "INSERT INTO calls VALUES (1.0, 'old', 'answered', 'l', 'm', NULL, NULL, NULL, NULL,"
+            "INSERT INTO calls VALUES (4e9, 'old', 'answered', 'l', 'm', NULL, NULL, NULL, NULL,"
             " 1, 200, 1, 0.0, 1.0, NULL, 1, 2, 3, 4)"
         )
     with pytest.raises(JournalError) as refused, JournalReader(path):
@@ -51,7 +51,7 @@ def test_calls_of_the_first_version_have_wasted_nothing_that_is_known(tmp_path: 
     with Journal(path):
         pass
     with JournalReader(path) as reader:
-        (call,) = reader.calls(0.0, 2.0, 9)
+        (call,) = reader.calls(0.0, made.FOREVER, 9)
     assert (call.call, call.wasted_input_tokens, call.wasted_output_tokens) == ("old", 0, 0)
 
 

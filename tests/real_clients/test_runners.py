@@ -104,12 +104,15 @@ def test_at_a_wall_it_waits_and_goes_on_in_the_same_session_with_nothing_done_tw
     fetched: FETCHED, tmp_path: Path
 ) -> None:
     lasts = 3.0
+    walls = [Fault(Effect.QUOTA_WALL, until=lasts)]
 
     def mind(asked: Asked) -> Reply:
         if asked.turn == 0:
-            assert world.server is not None
-            world.server.playing.add_fault(Fault(Effect.QUOTA_WALL, until=lasts))
             return shell("echo one >> steps")
+        if walls:
+            # It strikes the very request that is being answered here.
+            assert world.server is not None
+            world.server.playing.add_fault(walls.pop())
         return Say("All is done.")
 
     world = world_of(fetched, tmp_path, mind)
@@ -146,7 +149,7 @@ def test_a_client_that_is_killed_in_the_middle_of_a_tool_is_a_crash_and_then_goe
             return Say("I looked, and it is done.")
         if asked.turn == 0:
             return shell("echo one >> steps")
-        return shell("touch begun; read -t 50 < <(:); while true; do sleep 0.2; done # LOST-CALL")
+        return shell("touch begun; while true; do sleep 0.2; done # LOST-CALL")
 
     async def main() -> None:
         pages, leave = Pages(), FreeLeave()
@@ -164,7 +167,7 @@ def test_a_client_that_is_killed_in_the_middle_of_a_tool_is_a_crash_and_then_goe
             assert lines_of(world.project / "steps") == ["one"]
             told = world.heard[-1].latest
             assert "LOST-CALL" in told
-            assert "echo one" not in told
+            assert "echo one" not in told.partition("may or may not have run")[2]
             assert world.ledger.repeated == 0
 
     run(main())

@@ -11,6 +11,7 @@ Not here: reading the events (answer_reading.py), what to do about a failure (me
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -29,9 +30,6 @@ from jackline.failures.sentences import name_of
 from jackline.failures.wording import redact
 from jackline.upstream import Headers, HttpUpstream, Message, Origin
 
-TOKEN_HEADER = "x-jackline-token"  # noqa: S105 -- the header's name
-CLASS_HEADER = "x-jackline-class"
-
 _LANE = "gateway"
 _PATH = "/v1/messages"
 _VERSION = "2023-06-01"
@@ -41,8 +39,13 @@ _FIRST_WAIT = 0.2
 _LONGEST_WAIT = 5.0
 # A stream that the gateway had begun and could not end, though it has tried to.
 _MOST_BROKEN = 3
+# A call that was under way for so long had a gateway all that time.
+_ALIVE = 30.0
 _LONGEST_WORDS = 200
-_LARGEST_ERROR = 1 << 20
+_LARGEST_BODY = 64 << 20
+# What a gateway takes as a tag; another word would be taken for a path that it does not have.
+_NOT_IN_TAGS = re.compile(r"[^A-Za-z0-9._~-]")
+_LONGEST_TAG = 64
 
 
 def credentials_from(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -92,12 +95,13 @@ class GatewayModel:
     async def ask(self, body: JsonObject, caller: Caller) -> Answer:
         """The whole answer; ModelFailedError when there is none."""
         message = self._message(body, caller)
-        patience = _Patience(self._clock.monotonic() + self._patience)
+        patience = _Patience(self._patience)
         while True:
+            began = self._clock.monotonic()
             told = await self._try(message)
             if told.answer is not None:
                 return told.answer
-            wait = patience.wait(told, self._clock.monotonic())
+            wait = patience.wait(told, began, self._clock.monotonic())
             if wait is None:
                 raise self._failed(told)
             await self._clock.sleep(wait)
@@ -105,13 +109,18 @@ class GatewayModel:
     async def _try(self, message: Message) -> _Told:
         future: asyncio.Future[_Told] = asyncio.get_running_loop().create_future()
         attempt = self._upstream.start(message, _LANE, _Listener(future))
+        answered = False
         try:
-            return await future
+            told = await future
+            answered = told.answer is not None
         finally:
-            attempt.hang_up()
+            # After a whole answer the connection is about to be free for the next call.
+            if not answered:
+                attempt.hang_up()
+        return told
 
     def _message(self, body: JsonObject, caller: Caller) -> Message:
-        tag = f"/t/{caller.tag}" if caller.tag else ""
+        tag = f"/t/{_NOT_IN_TAGS.sub('-', caller.tag)[:_LONGEST_TAG]}" if caller.tag else ""
         pairs = [
             ("content-type", "application/json"),
             ("accept", "text/event-stream"),
@@ -119,20 +128,21 @@ class GatewayModel:
             ("user-agent", f"jackline/{__version__}"),
             ("x-claude-code-session-id", caller.session_id),
             ("x-claude-code-agent-id", caller.task_id),
-            *([(CLASS_HEADER, caller.class_)] if caller.class_ else ()),
+            *([("x-jackline-class", caller.class_)] if caller.class_ else ()),
             *self._headers,
             *caller.headers,
         ]
         return Message(
             b"POST",
             f"{tag}{_PATH}".encode("ascii"),
-            [(name.encode("latin-1"), value.encode("latin-1")) for name, value in pairs],
+            [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in pairs],
             msgspec.json.encode({**body, "stream": True}),
         )
 
     def _failed(self, told: _Told) -> ModelFailedError:
         failure = classify(told.seen, now=self._clock.now())
         if failure.resets_at is None and told.resets_at is not None:
+            # The gateway knows it from an earlier answer; this one's words do not say it.
             failure = replace(failure, resets_at=told.resets_at)
         return ModelFailedError(
             failure,
@@ -171,8 +181,11 @@ class _Told:
 
     @property
     def resets_at(self) -> datetime | None:
-        told = self.headers.get("x-jackline-resets-at")
-        return None if told is None else datetime.fromisoformat(told)
+        try:
+            told = datetime.fromisoformat(self.headers.get("x-jackline-resets-at", ""))
+        except ValueError:
+            return None
+        return None if told.tzinfo is None else told
 
     @property
     def comes_back(self) -> float | None:
@@ -186,28 +199,28 @@ class _Told:
 class _Patience:
     """How long this call goes on asking a gateway that gives no answer and no refusal."""
 
-    def __init__(self, until: float) -> None:
-        self._until = until
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._missed_since: float | None = None
         self._wait = _FIRST_WAIT
         self._broken = 0
         self._was_undecided = False
 
-    def wait(self, told: _Told, now: float) -> float | None:
-        """In how many seconds to ask again; None when what was told is final."""
+    def wait(self, told: _Told, began: float, now: float) -> float | None:
+        """In how many seconds to ask again after a try; None when what was told is final."""
         if told.undecided and not self._was_undecided:
             self._was_undecided = True
             return 0.0
-        if told.gone:
-            wait = self._wait
-            self._wait = min(2 * wait, _LONGEST_WAIT)
-        elif told.comes_back is not None:
-            wait = told.comes_back
-        elif told.cut and self._broken < _MOST_BROKEN - 1:
+        if told.cut and self._broken < _MOST_BROKEN - 1:
             self._broken += 1
             return 0.0
-        else:
+        if not told.gone and told.comes_back is None:
             return None
-        return wait if now + wait <= self._until else None
+        if self._missed_since is None or now - began > _ALIVE:
+            self._missed_since, self._wait = now, _FIRST_WAIT
+        wait = self._wait if told.comes_back is None else told.comes_back
+        self._wait = min(2 * self._wait, _LONGEST_WAIT)
+        return wait if now + wait - self._missed_since <= self._seconds else None
 
 
 class _Listener:
@@ -231,9 +244,7 @@ class _Listener:
         """Bytes of the answer."""
         reader = self._reader
         if reader is None:
-            # An answer in one piece may be large; an error is read only so far.
-            if len(self._body) < _LARGEST_ERROR or self._status == 200:
-                self._body += data
+            self._body += data[: _LARGEST_BODY - len(self._body)]
             return
         reader.feed(data)
         if reader.whole or reader.broken:

@@ -46,8 +46,10 @@ def _fault(place: list[int | str], kind: str, message: str) -> str:
 
 
 def schema_of(kind: type[BaseModel]) -> JsonObject:
-    """The JSON Schema of the arguments, without the titles that pydantic makes up."""
-    return cast(JsonObject, _without_titles(kind.model_json_schema(by_alias=True)))
+    """The JSON Schema of the arguments, without the titles and words that are not for a model."""
+    schema = cast(JsonObject, _without_titles(kind.model_json_schema(by_alias=True)))
+    schema.pop("description", None)
+    return schema
 
 
 def _without_titles(node: object) -> object:

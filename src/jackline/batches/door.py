@@ -74,9 +74,13 @@ async def batch(
     ]
     try:
         context = ToolContext(Path.cwd() if cwd is None else Path(cwd))
-        return await run_batch(calls, context=context, limit=limit, clock=clock)
+        report = await run_batch(calls, context=context, limit=limit, clock=clock)
     finally:
         _close_unrun(calls)
+    if not isinstance(items, Mapping):
+        return report
+    # Whoever gave names wants to read them in the summary.
+    return BatchReport(tuple(replace(result, name=result.id) for result in report))
 
 
 def _numbered(items: Iterable[Item]) -> Iterable[tuple[str, Item]]:

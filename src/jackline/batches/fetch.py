@@ -182,7 +182,11 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         newurl: str,
     ) -> urllib.request.Request | None:
         """The next request; refused like the first."""
-        self._refuse(newurl)
+        try:
+            self._refuse(newurl)
+        except ToolFailedError:
+            fp.close()
+            raise
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 

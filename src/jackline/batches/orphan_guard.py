@@ -24,7 +24,9 @@ groups=' '
 while read -r sign group; do
   case $sign in
     +) groups="$groups$group " ;;
-    -) groups="${groups%% $group *} ${groups#* $group }" ;;
+    -) case $groups in
+         *" $group "*) groups="${groups%% $group *} ${groups#* $group }" ;;
+       esac ;;
   esac
 done
 for group in $groups; do kill -s KILL -- "-$group" 2>/dev/null; done
@@ -44,20 +46,32 @@ class OrphanGuard:
         self._guard: subprocess.Popen[bytes] | None = None
         self._owner = 0
         self._token = ""
+        self._groups: set[int] = set()
 
     def mark(self) -> str:
         """A new mark for a command that is about to start; the guard knows it from now on."""
-        if self._guard is None or self._owner != os.getpid():
-            self._start()
+        self._be_there()
         return f"{self._token}.{uuid4().hex}"
 
     def watch(self, group: int) -> None:
         """From now on this group ends with us."""
+        self._be_there()
+        self._groups.add(group)
         self._tell(f"+ {group}\n")
 
     def forget(self, group: int) -> None:
         """The group has ended; its number may soon belong to somebody else."""
+        self._groups.discard(group)
         self._tell(f"- {group}\n")
+
+    def _be_there(self) -> None:
+        if self._guard is not None and self._owner == os.getpid():
+            if self._guard.poll() is None:
+                return
+            self._stop(self._owner)  # somebody ended it; the next one takes over its list
+        elif self._owner != os.getpid():
+            self._groups.clear()  # we are a fork; the commands are our parent's
+        self._start()
 
     def _start(self) -> None:
         self._token = uuid4().hex
@@ -78,6 +92,8 @@ class OrphanGuard:
             return  # a system without /bin/sh: law 3
         self._owner = os.getpid()
         atexit.register(self._stop, self._owner)
+        for group in self._groups:
+            self._tell(f"+ {group}\n")
 
     def _tell(self, line: str) -> None:
         if self._guard is None or self._guard.stdin is None or self._owner != os.getpid():
@@ -86,7 +102,7 @@ class OrphanGuard:
             self._guard.stdin.write(line.encode())
             self._guard.stdin.flush()
         except OSError:
-            # Somebody ended the guard; the next command starts a new one.
+            # Somebody ended it this very moment; the next command starts another.
             self._stop(self._owner)
 
     def _stop(self, owner: int) -> None:

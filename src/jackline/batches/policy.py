@@ -124,13 +124,19 @@ _HIDDEN_PARENT = re.compile(r"(?:^|/)\.[^/]*[*?\[]")
 """A pattern that begins with a dot may stand for `..` in some shells."""
 
 
+_GLUED = re.compile(r"-[A-Za-z]{1,4}((?:/|\\|~|\.\.(?:[/\\]|$)).*)")
+"""A path behind a few short options: `-xf/etc/passwd`, `-xf../x`."""
+
+
 def _paths_in(word: Word) -> list[str]:
     """The texts in a word that a program may take for a path: itself, and an option's value."""
     if word.globbed and _HIDDEN_PARENT.search(word.text):
         return [".."]
-    parts = [word.text, *re.split(r"[=:,;]", word.text)]
-    if re.match(r"-[A-Za-z].", word.text):
-        parts.append(word.text[2:])  # `-I/etc`, `-f../x`
+    parts = [word.text, *re.split(r"[=:,;@]", word.text)]
+    if word.text.startswith("-"):
+        parts.append(word.text[2:])  # `-f../x`
+        if glued := _GLUED.match(word.text):
+            parts.append(glued[1])
     return [part for part in parts if part]
 
 

@@ -18,7 +18,7 @@ import click
 from jackline.clock import SystemClock
 from jackline.control.run_view import AgentView, RunView, event_line, until_words
 from jackline.failures.sentences import duration_in_words
-from jackline.flows.progress import FlowEvent, Listener
+from jackline.flows.progress import AgentWaits, FlowEvent, Listener, RunWoke
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -36,15 +36,27 @@ def shown_progress(*, quiet: bool) -> Iterator[Listener]:
         with _live() as listener:
             yield listener
     else:
-        clock = SystemClock()
+        yield _Lines().heard
 
-        def heard(event: FlowEvent) -> None:
-            now = clock.now()
-            line = event_line(event, now)
-            if line:
-                click.echo(f"{now:%H:%M:%S} {line}", err=True)
 
-        yield heard
+class _Lines:
+    """A line for each event; what many agents wait for alike is told once."""
+
+    def __init__(self) -> None:
+        self._clock = SystemClock()
+        self._reasons: set[str] = set()
+
+    def heard(self, event: FlowEvent) -> None:
+        """Tell it."""
+        if isinstance(event, AgentWaits):
+            if event.why in self._reasons:
+                return
+            self._reasons.add(event.why)
+        elif isinstance(event, RunWoke):
+            self._reasons.clear()
+        now = self._clock.now()
+        if line := event_line(event, now):
+            click.echo(f"{now:%H:%M:%S} {line}", err=True)
 
 
 @contextmanager

@@ -246,6 +246,11 @@ class UpstreamTable(Table):
         default_factory=dict,
         description='Which model stands in here for which: "claude-opus-*" = "gpt-5.5".',
     )
+    longest_answer: Count = Field(
+        default=_NOT_SET,
+        description="Tokens that an answer may have, for models of OpenAI's dialects that refuse to"
+        " be asked for more.",
+    )
     headers: Annotated[dict[str, str], AfterValidator(_headers)] = Field(
         default_factory=dict, description="Headers to send along; values may be references."
     )

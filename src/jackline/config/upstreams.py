@@ -274,4 +274,5 @@ def _settings(one: _One) -> UpstreamSettings:
         cost_class=CostClass(one.get("cost_class")),
         status_page=one.get("status_page"),
         headers=merged.table("upstream", place, "headers"),
+        longest_answer=one.get("longest_answer"),
     )

@@ -61,10 +61,9 @@ class AgentCarrying:
             task_id,
             CallState.RUNNING,
             attempts=1 if self._known is None else self._known.attempts + 1,
-            started_at=run.clock.wall(),
         )
         self._end_id = ""
-        self._began_at = run.clock.monotonic()
+        self._began_at = 0.0
 
     async def outcome(self) -> Outcome[Any]:
         """How it ended; from the store, when it is there."""
@@ -112,6 +111,8 @@ class AgentCarrying:
         refusal = self._scope.account.begin_agent()
         if refusal is not None:
             return self._never_began(refusal.ending, Evidence(says=refusal.says))
+        self._call = replace(self._call, started_at=run.clock.wall())
+        self._began_at = run.clock.monotonic()
         if spec.on_end:
             self._end_id = await run.hooks.promise(self._call.task_id, spec.on_end)
         await run.begin(self._call)

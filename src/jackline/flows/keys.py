@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
@@ -66,6 +67,8 @@ def _plain(value: object) -> object:
         return sorted(value, key=canonical)
     if is_dataclass(value) and not isinstance(value, type):
         return {f.name: getattr(value, f.name) for f in fields(value)}
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
     if isinstance(value, Mapping):
         return dict(value)
     if hasattr(type(value), "model_fields"):

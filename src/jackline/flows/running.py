@@ -129,7 +129,8 @@ class FlowRun(Generic[T]):
     async def _main(self) -> T:
         x = self._x
         calls = {call.task_id: call for call in x.known.values()}
-        await x.hooks.recover(calls, ending=None)
+        await x.hooks.recover()
+        await x.hooks.run_due(calls, ending=None)
         arguments = decode_arguments(self._flow.function, x.record.arguments)
         return await self._flow.function(**arguments)
 
@@ -246,7 +247,7 @@ class FlowRun(Generic[T]):
     async def _clean_up(self, outcome: Outcome[Any]) -> None:
         x = self._x
         calls = {call.task_id: call for call in x.known.values()}
-        await x.hooks.recover(calls, ending=Ending.CANCELLED)
+        await x.hooks.run_due(calls, ending=Ending.CANCELLED)
         if self._flow.on_end:
             end_id = await x.hooks.promise(x.run_id, self._flow.on_end)
             await x.hooks.run(end_id, self._flow.on_end, outcome)

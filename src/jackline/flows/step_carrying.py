@@ -49,7 +49,6 @@ class StepCarrying:
             task_id,
             CallState.RUNNING,
             attempts=1 if self._known is None else self._known.attempts + 1,
-            started_at=run.clock.wall(),
         )
 
     async def value(self) -> object:
@@ -81,7 +80,8 @@ class StepCarrying:
         return self._shape.decode(known.value or b"null")
 
     async def _called(self) -> object:
-        run, call = self._run, self._call
+        run = self._run
+        call = self._call = replace(self._call, started_at=run.clock.wall())
         await run.begin(call)
         run.tell(StepBegan(call.started_at, call.label, call.phase))
         try:

@@ -12,7 +12,7 @@ import asyncio
 from dataclasses import asdict
 from datetime import UTC, datetime
 
-from jackline.errors import JournalError
+from jackline.errors import JacklineError
 from jackline.flows.engine import Engine
 from jackline.flows.progress import (
     AgentAnswered,
@@ -90,7 +90,7 @@ class Telling:
             at, what, label, detail = self._lines.get_nowait()
             try:
                 await self._engine.note(self._run_id, at, what, label, detail)
-            except JournalError:
+            except JacklineError:
                 # The store is in trouble; calls and records meet it too, and decide what follows.
                 continue
 

@@ -19,8 +19,8 @@ Row: TypeAlias = tuple[Any, ...]
 Rowed: TypeAlias = Callable[[Event], Row]
 
 # One statement for many rows: the interpreter's lock is given up and won back once for all of them
-# instead of once for each. 32 rows of 19 columns stay under the 999 variables of old SQLite.
-ROWS_AT_ONCE = 32
+# instead of once for each. 32 rows of 21 columns stay under the 999 variables of old SQLite.
+ROWS_AT_ONCE = (32, 16, 8, 4, 2, 1)
 
 
 class Table:
@@ -42,8 +42,9 @@ class Table:
         else:
             listed_for_insert = listed
         verb = "INSERT OR REPLACE" if only_latest else "INSERT"
-        self.insert_one = f"{verb} INTO {name} ({listed_for_insert}) VALUES {marks}"
-        self.insert_many = self.insert_one + f", {marks}" * (ROWS_AT_ONCE - 1)
+        one = f"{verb} INTO {name} ({listed_for_insert}) VALUES {marks}"
+        # By the number of rows.
+        self.insert = {rows: one + f", {marks}" * (rows - 1) for rows in ROWS_AT_ONCE}
         self.select = f"SELECT {listed} FROM {name}"  # noqa: S608 -- names from this file only
 
     def row(self, event: Event) -> Row:
@@ -51,7 +52,7 @@ class Table:
         return self._row(event)
 
     def rows_flat(self, events: Sequence[Event]) -> list[Any]:
-        """The values of many events one behind the other, as `insert_many` takes them."""
+        """The values of many events one behind the other, as `insert` takes them."""
         return list(chain.from_iterable(map(self._row, events)))
 
 

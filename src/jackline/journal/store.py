@@ -117,18 +117,19 @@ class Store:
         return unkept
 
     def _insert(self, table: Table, events: Sequence[Event]) -> int:
-        whole = len(events) - len(events) % ROWS_AT_ONCE
-        for start in range(0, whole, ROWS_AT_ONCE):
-            chunk = events[start : start + ROWS_AT_ONCE]
-            self._connection.execute(table.insert_many, table.rows_flat(chunk))
-        self._connection.executemany(table.insert_one, map(table.row, events[whole:]))
+        start = 0
+        for rows in ROWS_AT_ONCE:
+            while len(events) - start >= rows:
+                chunk = events[start : start + rows]
+                self._connection.execute(table.insert[rows], table.rows_flat(chunk))
+                start += rows
         return 0
 
     def _insert_what_can_be(self, table: Table, events: Sequence[Event]) -> int:
         unkept = 0
         for event in events:
             try:
-                self._connection.execute(table.insert_one, table.row(event))
+                self._connection.execute(table.insert[1], table.row(event))
             except UNSTORABLE:
                 unkept += 1
         return unkept

@@ -1,8 +1,8 @@
-"""Ask Claude once more without thoughts whose signatures it refuses.
+"""Ask once more without earlier thoughts that an upstream refuses because it did not make them.
 
 Laws: (1) once for each attempt, never again; (2) it is told in a header of the answer and to
-whoever watches; (3) a signature that was refused is not sent again, so that the next turns need no
-second asking; (4) any other answer and error is told as it came.
+whoever watches; (3) a signature that Claude has refused is not sent again, so that the next turns
+need no second asking; (4) any other answer and error is told as it came.
 Not here: which thoughts are foreign at first sight (dialects/returning/), what a refusal means
 (failures/).
 """
@@ -13,16 +13,36 @@ import hashlib
 import re
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TypeAlias
+from functools import partial
+from typing import NamedTuple, TypeAlias
 
 from jackline.clock import SystemClock
+from jackline.dialects.neutral.account import Translated
+from jackline.dialects.openai_responses.foreign_thoughts import without_reasoning
 from jackline.dialects.returning.fitting import fit_for_claude
-from jackline.failures import Observation, classify
+from jackline.failures import Failure, Kind, Observation, classify
 from jackline.providers.translating import NOTES, note_value
 from jackline.upstream.port import Attempt, Ear, Headers, Message
 
 # How a mended message is sent.
 Again: TypeAlias = Callable[[Message, Ear], Attempt]
+
+
+class Mend(NamedTuple):
+    """What can be done about a refusal: which ones it is for, and the request without the cause."""
+
+    helps: Callable[[Failure], bool]
+    fit: Callable[[bytes | bytearray], Translated]
+
+
+# Claude names the cause.
+FOR_CLAUDE = Mend(
+    lambda failure: failure.sub == "thinking_signature",
+    partial(fit_for_claude, distrust_thinking=True),
+)
+# Others refuse such a request in many words; without thoughts of another house it is worth a try.
+FOR_RESPONSES = Mend(lambda failure: failure.kind is Kind.INVALID_REQUEST, without_reasoning)
+
 _SIGNED = re.compile(rb'"(?:signature|data)"\s*:\s*"([^"\\]+)"')
 _MOST_REFUSED = 20_000
 _LONGEST_REJECTION = 1 << 20
@@ -57,6 +77,7 @@ class Mending:
         "_ear",
         "_head",
         "_is_mended",
+        "_means",
         "_message",
         "_notes",
         "_paused",
@@ -70,12 +91,14 @@ class Mending:
         self,
         ear: Ear,
         message: Message,
+        mend: Mend,
         again: Again,
         refused: Callable[[Message], None],
         notes: tuple[str, ...] = (),
     ) -> None:
         self._ear: Ear | None = ear
         self._message = message
+        self._means = mend
         self._again = again
         self._refused = refused
         self._notes = notes
@@ -125,10 +148,10 @@ class Mending:
         status, headers = self._head
         told = {n.decode("latin-1").lower(): v.decode("latin-1") for n, v in headers}
         seen = Observation.of_response(status, told, bytes(self._body))
-        if classify(seen, now=SystemClock().now()).sub != "thinking_signature":
+        if not self._means.helps(classify(seen, now=SystemClock().now())):
             return False
         message = self._message
-        fitted = fit_for_claude(message.body, distrust_thinking=True)
+        fitted = self._means.fit(message.body)
         if not fitted.notes or fitted.body == message.body:
             return False
         self._is_mended = True

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from jackline import __version__
@@ -18,6 +18,7 @@ from jackline.dialects import read_request
 from jackline.dialects.neutral.account import CannotSayError, Translated
 from jackline.dialects.neutral.following import StreamTranslator
 from jackline.dialects.neutral.foreign_error import to_anthropic_error
+from jackline.dialects.neutral.ids import digest
 from jackline.dialects.neutral.options import AnswerAs, Target
 from jackline.dialects.openai_chat.answer import from_chat
 from jackline.dialects.openai_chat.request import to_chat
@@ -25,6 +26,8 @@ from jackline.dialects.openai_chat.stream import ChatStreamTranslator
 from jackline.dialects.openai_responses.answer import from_responses
 from jackline.dialects.openai_responses.request import to_responses
 from jackline.dialects.openai_responses.stream import ResponsesStreamTranslator
+from jackline.providers.kept_reasoning import KeptReasoning
+from jackline.providers.openai_models import is_vendor, reasons, target_of
 from jackline.providers.provider import CannotCarryError
 from jackline.providers.sent_body import plain, stop_sequences_of, with_model
 from jackline.providers.sent_headers import (
@@ -47,8 +50,6 @@ _PACKED = frozenset({b"content-encoding"})
 _HOLDS_VERSION = re.compile(r"/(?:v\d[\w.]*|codex)$")
 _DEPLOYMENT = "/deployments/"
 _AZURE_VERSION = b"?api-version=2024-10-21"
-# These refuse temperature and top_p.
-_REASONING_MODEL = re.compile(r"(?:^|/)(?:o\d|gpt-5(?!-chat))")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,9 @@ class OpenAiProvider:
         self._own = _own_headers(settings, origin)
         self._at_deployment = _DEPLOYMENT in origin.path
         self._holds_version = bool(_HOLDS_VERSION.search(origin.path)) or self._at_deployment
-        self._is_vendor = _is_vendor(origin)
+        self._host = origin.address.host
+        self._longest = settings.longest_answer
+        self._kept = KeptReasoning()
         # What `render` has just translated; `listen` is called next, for the same message.
         self._translated: tuple[bytes | bytearray, str, Translated] | None = None
 
@@ -124,7 +127,15 @@ class OpenAiProvider:
             translated = self._translate(message, model)
         body = plain(message)
         asked = read_request(body)
-        face = AnswerAs(asked.model or model, translated.tool_names, stop_sequences_of(body))
+        remember = None
+        if self._keeps_reasoning(model):
+            remember = partial(self._kept.remember, self._whose(message, model))
+        face = AnswerAs(
+            asked.model or model,
+            translated.tool_names,
+            stop_sequences_of(body),
+            remember=remember,
+        )
         return TranslatingEar(
             ear,
             wants_stream=asked.stream,
@@ -168,17 +179,28 @@ class OpenAiProvider:
     # --- requests of Anthropic's dialect ---------------------------------------------------------
 
     def _translate(self, message: Message, model: str) -> Translated:
+        target = target_of(model, self._host, message.headers, self._longest)
+        if self._keeps_reasoning(model):
+            whose = self._whose(message, model)
+            target = replace(target, recall=partial(self._kept.recall, whose))
         try:
-            return self._dialect.ask(plain(message), model, self._target_of(model))
+            return self._dialect.ask(plain(message), model, target)
         except CannotSayError as error:
             raise CannotCarryError(str(error)) from error
 
-    def _target_of(self, model: str) -> Target:
-        if self._is_vendor:
-            return Target(sampling=not _REASONING_MODEL.search(model))
-        # Other servers know the older name of the limit, and their templates often want all
-        # system messages in front.
-        return Target(max_tokens_field="max_tokens", mid_system="user")
+    def _keeps_reasoning(self, model: str) -> bool:
+        # Other servers may not know how to ask for it.
+        is_responses = self._dialect is _DIALECTS[UpstreamKind.OPENAI_RESPONSES]
+        return is_responses and is_vendor(self._host) and reasons(model)
+
+    def _whose(self, message: Message, model: str) -> str:
+        """Who alone can have thoughts read again: an account, by its own key or the client's."""
+        key = (
+            b"".join(value for _, value in bearer_of(message.headers))
+            if self._passes_through
+            else b""
+        )
+        return digest(model, key.decode("latin-1"))
 
     def _target(self, target: bytes) -> bytes:
         if self._holds_version:
@@ -186,11 +208,6 @@ class OpenAiProvider:
         if self._at_deployment and b"?" not in target:
             target += _AZURE_VERSION
         return target
-
-
-def _is_vendor(origin: Origin) -> bool:
-    host = origin.address.host
-    return host == "api.openai.com" or host.endswith((".openai.azure.com", ".api.openai.com"))
 
 
 def _own_headers(settings: UpstreamSettings, origin: Origin) -> list[tuple[bytes, bytes]]:

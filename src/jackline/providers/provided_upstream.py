@@ -14,14 +14,21 @@ from collections.abc import Callable, Collection, Mapping
 
 from jackline.dialects.returning.fitting import fit_for_claude
 from jackline.errors import InternalError, JacklineError
-from jackline.providers.mending import Mending, RefusedSignatures
+from jackline.providers.mending import (
+    FOR_CLAUDE,
+    FOR_RESPONSES,
+    Mend,
+    Mending,
+    RefusedSignatures,
+)
 from jackline.providers.provider import CannotCarryError, Provider
 from jackline.upstream.http_upstream import HttpUpstream
 from jackline.upstream.port import Attempt, Ear, Message
 
 # Lanes that are no models: their bodies stay as they are.
 SIDE_LANES = frozenset(("count_tokens", "models", "other-models", "relay", "unknown-model"))
-_ASKED_AGAIN = "thoughts were refused as not signed by Claude; it was asked again without them"
+_ASKED_AGAIN = "earlier thoughts were refused as not its own; it was asked again without them"
+_ENCRYPTED = b'"encrypted_content"'
 _JSON = ((b"content-type", b"application/json"),)
 
 
@@ -81,10 +88,11 @@ class ProvidedUpstream:
         self, provider: Provider, message: Message, lane: str, model: str, ear: Ear
     ) -> Attempt:
         """Render for a provider that is ready, and send."""
-        if not model or len(self._providers) == 1 or lane.partition("/")[0] in self.foreign:
+        mend = self._mend_for(message, lane, model)
+        if mend is None:
             return self._send(provider, message, lane, model, ear)
         notes: tuple[str, ...] = ()
-        if self.foreign or self._refused:
+        if mend is FOR_CLAUDE and (self.foreign or self._refused):
             fitted = fit_for_claude(message.body, refused=self._refused)
             if fitted.notes:
                 message, notes = message._replace(body=fitted.body), fitted.notes
@@ -93,12 +101,21 @@ class ProvidedUpstream:
             return self._send(provider, mended, lane, model, listening)
 
         def refused(sent: Message) -> None:
-            self._refused.remember(sent.body)
+            if mend is FOR_CLAUDE:
+                self._refused.remember(sent.body)
             self._tell(lane, _ASKED_AGAIN)
 
-        mending = Mending(ear, message, again, refused, notes)
+        mending = Mending(ear, message, mend, again, refused, notes)
         mending.handle = self._send(provider, message, lane, model, mending)
         return mending
+
+    def _mend_for(self, message: Message, lane: str, model: str) -> Mend | None:
+        """What may have to be mended: nothing, where conversations have no other place to be."""
+        if not model or len(self._providers) == 1:
+            return None
+        if lane.partition("/")[0] not in self.foreign:
+            return FOR_CLAUDE
+        return FOR_RESPONSES if _ENCRYPTED in message.body else None
 
     def _send(
         self, provider: Provider, message: Message, lane: str, model: str, ear: Ear

@@ -77,3 +77,5 @@ class UpstreamSettings:
     # Where its vendor tells of incidents (Statuspage); looked at only while something is wrong.
     status_page: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    # Tokens of an answer at most, for models that refuse to be asked for more.
+    longest_answer: int | None = None

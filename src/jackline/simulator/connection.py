@@ -17,8 +17,9 @@ from jackline.simulator.exchange import NO_HEADERS, Accepted, Bytes, Rejected, S
 from jackline.simulator.faults import Effect, Fault
 from jackline.simulator.http_wire import ClientReader, HttpRequest, read_request, response
 from jackline.simulator.mind import Fail, Reply, Say, Vanish, as_asked, long_answer
+from jackline.simulator.openai_responses import seal_of, seals_in
 from jackline.simulator.playing import Playing
-from jackline.simulator.refusals import NO_CREDENTIAL, Refusal, error_body
+from jackline.simulator.refusals import NO_CREDENTIAL, STRANGE_SEAL, Refusal, error_body
 from jackline.simulator.routes import ANTHROPIC, Route, listing, route
 from jackline.simulator.wire import JSON, Answer, Dialect, Message
 
@@ -102,6 +103,7 @@ class Connection:
         say = as_asked(reply, asked) if isinstance(reply, Say) else _WORDS_TO_BREAK
         serial = playing.next_serial()
         message = Message(serial, asked, say)
+        playing.seals.add(seal_of(serial))
         answer = dialect.stream(message) if asked.stream else dialect.whole(message)
         answering = self._answering(asked, dialect, answer, serial)
         request = _request(asked, say, playing.settings.service.first_byte, dialect.name)
@@ -109,7 +111,9 @@ class Connection:
 
     def _doorkeeper(self, asked: Asked, found: Route) -> Refusal | None:
         demanded = self._playing.settings.demands_credential
-        return NO_CREDENTIAL if demanded and not found.has_credential(asked.headers) else None
+        if demanded and not found.has_credential(asked.headers):
+            return NO_CREDENTIAL
+        return None if self._playing.seals.issuperset(seals_in(asked)) else STRANGE_SEAL
 
     def _answering(
         self, asked: Asked, dialect: Dialect, answer: Answer, serial: int | None = None

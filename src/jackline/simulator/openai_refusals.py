@@ -130,6 +130,8 @@ def _error(
         kind, message = "server_error", _FAILED
     elif kind == "authentication_error":
         kind, code = "invalid_request_error", "invalid_api_key"
+    elif kind == "invalid_encrypted_content":
+        kind, code = "invalid_request_error", kind
     elif kind == "not_found_error":
         kind, code = "invalid_request_error", "model_not_found"
     return {"message": message, "type": kind, "param": None, "code": code}

@@ -9,9 +9,25 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from jackline.simulator.conversation import JsonObject
+from jackline.simulator.conversation import Asked, JsonObject
 from jackline.simulator.openai_refusals import CREATED, OpenAIWords, event_error
 from jackline.simulator.wire import JSON, SSE, Answer, Message, in_parts, sse
+
+ENCRYPTED = "reasoning.encrypted_content"
+_SEAL = "gAAAAsim"
+
+
+def seals_in(asked: Asked) -> Iterable[str]:
+    """The encrypted thoughts that a client brings back."""
+    given = asked.body.get("input")
+    for item in given if isinstance(given, list) else ():
+        if isinstance(item, dict) and item.get("type") == "reasoning":
+            yield str(item.get("encrypted_content") or "")
+
+
+def seal_of(serial: int) -> str:
+    """What a model thought in an answer, as only its own server can read it."""
+    return f"{_SEAL}{serial:05d}=="
 
 
 class OpenAIResponses(OpenAIWords):
@@ -84,6 +100,13 @@ def _document(message: Message) -> JsonObject:
 
 def _items(message: Message) -> Iterable[JsonObject]:
     say = message.say
+    if ENCRYPTED in (message.asked.body.get("include") or ()):
+        yield {
+            "type": "reasoning",
+            "id": f"rs_{message.id}",
+            "summary": [],
+            "encrypted_content": seal_of(message.serial),
+        }
     if say.text:
         part: JsonObject = {"type": "output_text", "text": say.text, "annotations": []}
         if say.stop_reason == "refusal":
@@ -108,6 +131,10 @@ def _items(message: Message) -> Iterable[JsonObject]:
 
 def _item_events(index: int, item: JsonObject) -> Iterable[JsonObject]:
     """The start, the parts and the end of an output item."""
+    if item["type"] == "reasoning":
+        for what in ("added", "done"):
+            yield {"type": f"response.output_item.{what}", "output_index": index, "item": item}
+        return
     spoken = item["type"] == "message"
     empty: JsonObject = {"content": []} if spoken else {"arguments": ""}
     begun = {**item, **empty, "status": "in_progress"}

@@ -55,6 +55,8 @@ class Playing:
         self.speed = speed
         self.heard: deque[Heard] = deque(maxlen=10_000)
         self._serial = 0
+        # The encrypted thoughts that this server has given out, and can read again.
+        self.seals: set[str] = set()
         self._seed = seed
         self._clock = SystemClock()
         self._began = self._clock.monotonic()

@@ -99,6 +99,14 @@ CAPTIVE_PORTAL = Refusal(
     edge=True,
 )
 NO_CREDENTIAL = Refusal(401, error_body("authentication_error", "x-api-key header is required"))
+STRANGE_SEAL = Refusal(
+    400,
+    error_body(
+        "invalid_encrypted_content",
+        "The encrypted content could not be verified. Reason: Encrypted content could not be"
+        " decrypted or parsed.",
+    ),
+)
 
 
 @lru_cache(maxsize=256)

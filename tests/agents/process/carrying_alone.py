@@ -1,4 +1,4 @@
-"""Carry one agent in a process of its own, with its notebook in a file, so that it can be killed."""
+"""Carry one agent in a process of its own that can be killed; its notebook is a file."""
 
 from __future__ import annotations
 

@@ -52,14 +52,13 @@ async def fight(path: Path, name: str, count: int, manner: str) -> None:
     """Claim, carry one call, let go, and again until all are done."""
     engine = LocalEngine(path, wall=clock(name, manner), lock_seconds=60.0)
     try:
-        await engine.let_go(
-            await engine.create(made.run(), owner=name, lease=made.LEASE), made.run()
-        )
+        claim: Claim | None = await engine.create(made.run(), owner=name, lease=made.LEASE)
     except BadArgumentError:
+        claim = None
         say("found it")
     more = True
     while more:
-        claim = await engine.claim("run-1", owner=name, lease=made.LEASE)
+        claim = claim or await engine.claim("run-1", owner=name, lease=made.LEASE)
         if claim is None:
             await asyncio.sleep(0.001)
             continue
@@ -68,6 +67,7 @@ async def fight(path: Path, name: str, count: int, manner: str) -> None:
             await engine.let_go(claim, made.run(state=RunState.STOPPED))
         except LeaseLostError:
             say("fenced")
+        claim = None
     await engine.close()
 
 

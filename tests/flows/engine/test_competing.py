@@ -28,10 +28,11 @@ def test_of_competing_processes_one_ends_each_call_whatever_their_clocks_say(
         )
         for name in names
     ]
-    said = {}
-    for name, process in zip(names, processes, strict=True):
-        said[name] = [tuple(line.split()) for line in process.communicate()[0].splitlines()]
-        assert process.returncode == 0
+    said = {
+        name: [tuple(line.split()) for line in process.communicate()[0].splitlines()]
+        for name, process in zip(names, processes, strict=True)
+    }
+    assert [process.returncode for process in processes] == [0] * PROCESSES
     all_said = Counter(words for lines in said.values() for words in lines)
     every_call = {str(number) for number in range(CALLS)}
     # The file was made by all at once, the run by one.

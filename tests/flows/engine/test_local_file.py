@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from jackline import event_loop
-from jackline.errors import JournalError
+from jackline.errors import JournalError, LeaseLostError
 from jackline.flows.engine import Claim, Engine
 from jackline.flows.local import LocalEngine, opening, schema
 from jackline.flows.local.blobs import INLINE_BYTES
@@ -128,6 +128,30 @@ def test_a_write_whose_caller_was_cancelled_is_made_in_its_order(disk: World) ->
         await asyncio.gather(*writes, return_exceptions=True)
         assert writes[1].cancelled()
         assert len(await engine.entries("run-1/a/0")) == 3
+
+    disk.run(story)
+
+
+def test_a_claim_fences_what_was_asked_for_after_it_in_the_same_commit(disk: World) -> None:
+    async def story(engine: Engine) -> None:
+        old = await _begun(engine)
+        disk.now += LEASE
+        with _held(disk.path):
+            asked = [
+                asyncio.ensure_future(work)
+                for work in (
+                    engine.note("run-1", disk.now, "wakes the thread", "", {}),
+                    engine.begin_call(old, made.call("a")),
+                    engine.claim("run-1", owner="other", lease=LEASE),
+                    engine.begin_call(old, made.call("b")),
+                    engine.begin_call(Claim("run-1", "other", 2), made.call("c")),
+                )
+            ]
+            await asyncio.sleep(0)
+        told = await asyncio.gather(*asked, return_exceptions=True)
+        assert told[:3] == [None, None, Claim("run-1", "other", 2)]
+        assert isinstance(told[3], LeaseLostError)
+        assert [call.key for call in await engine.calls("run-1")] == ["a", "c"]
 
     disk.run(story)
 
@@ -265,3 +289,27 @@ def test_a_migration_happens_whole_or_not_at_all(tmp_path: Path) -> None:
         names = {name for (name,) in file.execute("SELECT name FROM sqlite_master")}
     assert "news" in names
     assert "more" not in names
+
+
+@pytest.mark.parametrize("moment", [0, 1, 2])
+def test_a_file_that_another_process_makes_at_this_moment_is_no_foreign_one(
+    tmp_path: Path, moment: int
+) -> None:
+    path = tmp_path / "flows.db"
+    with (
+        closing(sqlite3.connect(path, isolation_level=None)) as one,
+        closing(sqlite3.connect(path, isolation_level=None)) as other,
+    ):
+        other.execute("PRAGMA journal_mode = WAL")
+        asked: list[str] = []
+
+        def make_it_now(question: str) -> None:
+            asked.append(question)
+            if len(asked) == moment + 1:
+                schema.migrate(other)
+
+        one.set_trace_callback(make_it_now)
+        assert schema.version_of(one) in (0, schema.VERSION)
+        schema.migrate(one)
+        assert len(asked) > moment
+        assert schema.version_of(one) == schema.VERSION

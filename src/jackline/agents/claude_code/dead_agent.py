@@ -12,13 +12,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from jackline.agents.claude_code.transcript import (
-    KEPT_LINES,
-    KeptBlock,
-    KeptLine,
-    blocks_of,
-    call_of,
-)
+from jackline.agents.claude_code.blocks import KeptBlock, blocks_of, call_of
+from jackline.agents.claude_code.transcript import KEPT_LINES, KeptLine
 from jackline.agents.process.going_on import ToolCall
 from jackline.autopsy.claude_code import read_transcript
 from jackline.autopsy.conversation import SYNTHETIC

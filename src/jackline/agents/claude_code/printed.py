@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from jackline.agents.claude_code.blocks import KeptBlock, blocks_of, call_of
 from jackline.agents.outcome import Usage
 from jackline.agents.process.lines import LineCutter
-from jackline.agents.process.program import Answered, Began, News
+from jackline.agents.process.program import Answered, Began, News, Resulted
 from jackline.autopsy.conversation import SYNTHETIC
 from jackline.autopsy.owed_answer import ANSWERING_TOOL
-from jackline.autopsy.records import Block, Message, QuotaLimits, blocks_of, decode, text_of
+from jackline.autopsy.records import Message, QuotaLimits, decode, text_of
 from jackline.autopsy.records import Usage as ToldUsage
 
 _STARTED_AGENTS = frozenset({"local_agent", "local_workflow", "remote_agent"})
@@ -152,6 +153,8 @@ class Printed:
             return self._take_notice(record)
         if record.type == "assistant" and record.message is not None:
             return self._take_answer(record, record.message)
+        if record.type == "user" and record.message is not None:
+            return self._take_results(record, record.message)
         if record.type == "result":
             self._take_result(record)
         elif record.type == "rate_limit_event" and record.rate_limit_info:
@@ -187,18 +190,27 @@ class Printed:
             self.error, self.retries = None, 0
         self.last_request_id = record.request_id or self.last_request_id
         self._note_stopping(message)
-        blocks = blocks_of(message.content)
+        blocks = blocks_of(message)
         return (
             Answered(
                 message.id,
                 message.model or self.model or "",
                 usage_of(message.usage),
                 "\n".join(block.text for block in blocks if block.type == "text" and block.text),
-                tuple(block.name or "" for block in blocks if _goes_on(block)),
+                tuple(call_of(block) for block in blocks if _goes_on(block)),
                 record.request_id,
                 record.parent_tool_use_id,
             ),
         )
+
+    def _take_results(self, record: StreamLine, message: Message) -> Sequence[News]:
+        if record.parent_tool_use_id is not None:
+            return ()
+        return [
+            Resulted(block.tool_use_id, text_of(block.content))
+            for block in blocks_of(message)
+            if block.type == "tool_result" and block.tool_use_id is not None
+        ]
 
     def _note_stopping(self, message: Message) -> None:
         for block in decode(_STOPPING, message.content) or ():
@@ -222,7 +234,7 @@ class Printed:
         )
 
 
-def _goes_on(block: Block) -> bool:
+def _goes_on(block: KeptBlock) -> bool:
     """Whether the model is asked again after this block: its answer itself is the end."""
     return block.type == "tool_use" and block.name != ANSWERING_TOOL
 

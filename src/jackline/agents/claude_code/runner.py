@@ -109,7 +109,14 @@ class ClaudeCode:
         if not kept.prompts and not kept.answers:
             return LeftBehind(transcript=str(path))
         holds = any(task.prompt.strip() == prompt.strip() for prompt in kept.prompts)
-        return LeftBehind(named, str(path), holds, tuple(kept.calls.values()))
+        return LeftBehind(
+            named,
+            str(path),
+            holds,
+            tuple(kept.calls.values()),
+            frozenset(kept.settled),
+            tuple(kept.prompts),
+        )
 
     def _transcript(self, session_id: str) -> Path | None:
         return transcript_of(session_id, self._place.environment)

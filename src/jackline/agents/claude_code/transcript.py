@@ -1,7 +1,8 @@
 """Read what Claude Code itself has written down of a session, to go on from it.
 
 Laws: (1) read only, and a half-written last line is passed over; (2) a tool call without a result
-after it is lost: it may or may not have run.
+after it is lost: it may or may not have run; (3) the client writes late: what it printed last may
+be missing here.
 Not here: sub-agents (dead_agent.py), why an agent died (autopsy/).
 """
 
@@ -11,17 +12,16 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
 
 import msgspec
 
+from jackline.agents.claude_code.blocks import blocks_of, call_of
 from jackline.agents.claude_code.printed import ModelUsage
 from jackline.agents.outcome import Usage
 from jackline.agents.process.going_on import ToolCall
-from jackline.agents.task import JsonObject
 from jackline.autopsy.conversation import SYNTHETIC
 from jackline.autopsy.lines import LineReader
-from jackline.autopsy.records import Message, decode, text_of
+from jackline.autopsy.records import Message, decode
 
 _NOTHING = msgspec.Raw(b"")
 
@@ -38,21 +38,7 @@ class KeptLine(msgspec.Struct, rename="camel"):
     model_usage: msgspec.Raw = _NOTHING
 
 
-class KeptBlock(msgspec.Struct):
-    """One piece of a message."""
-
-    type: str = ""
-    id: str | None = None
-    name: str | None = None
-    text: str | None = None
-    input: msgspec.Raw = _NOTHING
-    tool_use_id: str | None = None
-    content: msgspec.Raw = _NOTHING
-
-
 KEPT_LINES = msgspec.json.Decoder(KeptLine)
-_BLOCKS = msgspec.json.Decoder(list[KeptBlock])
-_OBJECTS = msgspec.json.Decoder(dict[str, object])
 _MODEL_USAGES = msgspec.json.Decoder(dict[str, ModelUsage])
 
 
@@ -71,6 +57,8 @@ class KeptSession:
     prompts: list[str] = field(default_factory=list)
     calls: dict[str, ToolCall] = field(default_factory=dict)
     """Those without a result, in their order."""
+    settled: set[str] = field(default_factory=set)
+    """The calls whose results it holds."""
     answers: int = 0
     cost: CostState = field(default_factory=CostState)
 
@@ -122,19 +110,8 @@ def _keep(session: KeptSession, record: KeptLine) -> None:
                 session.calls[block.id] = call_of(block)
     elif record.type == "user":
         for block in blocks:
-            if block.type == "tool_result":
-                session.calls.pop(block.tool_use_id or "", None)
+            if block.type == "tool_result" and block.tool_use_id is not None:
+                session.calls.pop(block.tool_use_id, None)
+                session.settled.add(block.tool_use_id)
             elif block.text and not record.is_meta:
                 session.prompts.append(block.text)
-
-
-def blocks_of(message: Message) -> list[KeptBlock]:
-    """The blocks of a message; a bare string is one text block."""
-    blocks = decode(_BLOCKS, message.content)
-    return [KeptBlock("text", text=text_of(message.content))] if blocks is None else blocks
-
-
-def call_of(block: KeptBlock) -> ToolCall:
-    """The call that a block makes."""
-    given = decode(_OBJECTS, block.input) if block.input else None
-    return ToolCall(block.id or "", block.name or "", cast("JsonObject", given or {}))

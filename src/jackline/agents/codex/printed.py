@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from jackline.agents.outcome import Usage
+from jackline.agents.process.going_on import ToolCall
 from jackline.agents.process.lines import LineCutter
 from jackline.agents.process.program import Answered, Began, News
 from jackline.autopsy.records import decode
@@ -120,5 +121,5 @@ class Printed:
             self.last_words = item.text or ""
             return (Answered(item.id, self.model, Usage(), self.last_words),)
         if kind == "item.started" and item.type in _CALLS:
-            return (Answered(item.id, self.model, Usage(), calls=(item.type,)),)
+            return (Answered(item.id, self.model, Usage(), calls=(ToolCall("", item.type, ""),)),)
         return ()

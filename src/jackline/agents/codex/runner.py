@@ -100,7 +100,13 @@ class Codex:
         kept = read_rollout(path)
         words = task_words(task).strip()
         holds = any(words in prompt for prompt in kept.prompts)
-        return LeftBehind(session_id, str(path), holds, tuple(kept.calls.values()))
+        return LeftBehind(
+            session_id,
+            str(path),
+            holds,
+            lost=tuple(kept.calls.values()),
+            prompts=tuple(kept.prompts),
+        )
 
     def _rollout(self, thread_id: str) -> Rollout | None:
         path = rollout_of(thread_id, self._place.environment)

@@ -14,6 +14,9 @@ from jackline.agents.prices import Price
 STRUCTURED_OUTPUT = "StructuredOutput"
 """The tool by which a structured answer is given; Claude Code's word for it."""
 
+CHARACTERS_PER_TOKEN = 4
+"""Roughly, where the vendor has not counted yet."""
+
 NEEDS_CALLS = "needs_calls"
 """What a tool call may name of the calls beside it; taken off before the tool runs."""
 
@@ -45,8 +48,15 @@ class MessagesSettings:
     most_reasks: int = 2
     # Cut off at the output limit, or paused by the vendor, so often in a row.
     most_continuations: int = 5
-    # Characters of one tool's result that a model is shown.
+    # Characters of one tool's result that a model is shown; all results of a turn together get
+    # no more than the share of the window that follows.
     longest_result: int = 60_000
+    results_share: float = 0.25
     # Tools of one turn that run at once.
     tools_at_once: int = 16
     prices: Mapping[str, Price] = field(default_factory=dict)
+
+    def room_for_result(self, calls: int) -> int:
+        """How many characters the result of one of so many calls may have."""
+        together = self.results_share * self.window * CHARACTERS_PER_TOKEN
+        return min(self.longest_result, int(together / max(1, calls)))

@@ -29,7 +29,7 @@ _NEEDS: JsonObject = {
     "type": "array",
     "items": {"type": "integer"},
     "description": (
-        "Optional. Positions (1 for the first) of other calls of this same turn that must have "
+        "Optional. Positions (1 for the first) of earlier calls of this same turn that must have "
         "succeeded before this one runs; it is skipped if one of them fails."
     ),
 }

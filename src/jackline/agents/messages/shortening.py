@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import msgspec
-
 from jackline.agents.task import JsonObject
 
 _KEPT_MESSAGES = 4
@@ -20,6 +18,9 @@ _KEPT_MESSAGES = 4
 
 _SHORT_RESULT = 300
 """Characters; a shorter result is not worth leaving out."""
+
+_PICTURE = 6_000
+"""Characters that a picture weighs, whatever its bytes: vendors count about 1,500 tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +48,7 @@ def shorten(
     messages: Sequence[JsonObject], now: Shortened, *, tokens: int, target: int
 ) -> Shortened | None:
     """What to leave out so that about `target` of `tokens` remain; None if nothing more can go."""
-    sizes = [len(msgspec.json.encode(each)) for each in rendered(messages, now)]
-    whole = sum(sizes) or 1
+    whole = sum(weight(each) for each in rendered(messages, now)) or 1
     surplus = whole * (tokens - target) / max(tokens, 1)
     spared = len(messages) - _KEPT_MESSAGES
     plan = now
@@ -78,11 +78,24 @@ def rendered(messages: Sequence[JsonObject], left_out: Shortened) -> list[JsonOb
     return kept
 
 
+def weight(value: object) -> int:
+    """About how many characters a model has to read for this."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        if value.get("type") == "base64":
+            return _PICTURE
+        return sum(len(str(key)) + weight(each) for key, each in value.items())
+    if isinstance(value, list):
+        return sum(weight(each) for each in value)
+    return len(str(value))
+
+
 def _fewer_turns(messages: Sequence[JsonObject], plan: Shortened, surplus: float) -> Shortened:
     """Leave out whole turns after the first message, up to where the model speaks."""
     spared = len(messages) - _KEPT_MESSAGES
     first = max(1, plan.turns_before)
-    shown = [len(msgspec.json.encode(_without_results(each))) for each in messages]
+    shown = [weight(_without_results(each)) for each in messages]
     best = plan.turns_before
     for index in range(first, spared + 1):
         if surplus <= 0 and best > plan.turns_before:
@@ -95,7 +108,7 @@ def _fewer_turns(messages: Sequence[JsonObject], plan: Shortened, surplus: float
 
 
 def _saved(message: JsonObject) -> int:
-    return len(msgspec.json.encode(message)) - len(msgspec.json.encode(_without_results(message)))
+    return weight(message) - weight(_without_results(message))
 
 
 def _without_results(message: JsonObject) -> JsonObject:
@@ -108,7 +121,7 @@ def _without_results(message: JsonObject) -> JsonObject:
 def _without_result(block: JsonObject) -> JsonObject:
     if block.get("type") != "tool_result":
         return block
-    size = len(msgspec.json.encode(block.get("content")))
+    size = weight(block.get("content"))
     if size <= _SHORT_RESULT:
         return block
     left_out = f"[left out to save room: {size:,} characters; call the tool again if you need them]"

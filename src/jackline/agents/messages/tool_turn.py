@@ -19,7 +19,7 @@ from jackline.agents.messages.conversation import (
     Conversation,
     ToolCall,
 )
-from jackline.agents.messages.defaults import NEEDS_CALLS, MessagesSettings
+from jackline.agents.messages.defaults import NEEDS_CALLS, STRUCTURED_OUTPUT, MessagesSettings
 from jackline.agents.messages.jotting import Jotter
 from jackline.agents.messages.log import Log
 from jackline.agents.messages.moves import cut_in_words
@@ -32,10 +32,10 @@ from jackline.batches.tool import Tool, ToolContext, ToolFailedError, ToolOutput
 from jackline.clock import Clock
 
 _UNSURE = (
-    "The process stopped while this call was running: it may or may not have run to its end. It "
-    "was not run again. Check what it has done before you repeat it."
+    "This call was cut off while it was running: it may or may not have run to its end. It was "
+    "not run again. Check what it has done before you repeat it."
 )
-_NEVER_RAN = "This call did not run: the process stopped before it began."
+_NEVER_RAN = "This call did not run: the agent was cut off before it began."
 
 
 @dataclass(slots=True)
@@ -59,19 +59,21 @@ class ToolTurn:
             if call.id in answers:
                 await self._end(call.id, answers[call.id])
             elif call.began:
-                await self._end(call.id, _unsure(call, self.settings.longest_result))
+                await self._end(call.id, _unsure(call, self._room))
         await self._run_the_rest(talk)
         await self._seal(talk)
 
     async def give_up_calls(self) -> None:
-        """Tell that what another agent had left over was not run."""
+        """Settle what an earlier agent of this conversation had left over, without running it."""
         left = [call for call in self.log.talk.calls if call.ended is None and not call.began]
-        told: JsonObject = {"ok": False, "content": _NEVER_RAN, "ended_by": "did not run"}
-        await self.resolve([(call.id, {**told, "name": call.name}) for call in left])
+        await self.resolve([(call.id, _left_over(call)) for call in left])
 
     async def _run_the_rest(self, talk: Conversation) -> None:
         needs = {call.id: _needs_of(call, talk.calls) for call in talk.calls}
-        for call in list(talk.calls):
+        for position, call in enumerate(talk.calls, 1):
+            if call.ended is None and _needs_nonsense(call, position):
+                await self._end(call.id, _refused(call, position))
+        for call in talk.calls:
             if call.ended is None and (unmet := _unmet(needs[call.id], talk.calls)):
                 await self._end(call.id, _skipped(call, unmet))
         fresh = [call for call in talk.calls if call.ended is None]
@@ -101,6 +103,10 @@ class ToolTurn:
         waits = tuple(need for need in needs if need in fresh)
         return BatchCall(call.id, tool, arguments, needs=waits)
 
+    @property
+    def _room(self) -> int:
+        return self.settings.room_for_result(len(self.log.talk.calls))
+
     async def _began(self, call: BatchCall) -> None:
         await self.log.write(TOOL_BEGAN, {"id": call.id, "name": call.tool.name})
 
@@ -112,7 +118,7 @@ class ToolTurn:
             unmet = _unmet(_needs_of(skipped, calls), calls) or "?"
             await self._end(call.id, _skipped(skipped, unmet))
             return
-        text = _clipped(result.for_model, self.settings.longest_result)
+        text = _clipped(result.for_model, self._room)
         content: object = text
         if result.blocks:
             content = [{"type": "text", "text": text}, *result.blocks]
@@ -159,15 +165,20 @@ class _NoSuchTool:
         )
 
 
-def _needs_of(call: ToolCall, calls: Sequence[ToolCall]) -> tuple[str, ...]:
-    """The ids of the calls that it names by their positions; positions that are none count not."""
+def _named(call: ToolCall) -> list[object]:
     named = call.arguments.get(NEEDS_CALLS)
-    positions = named if isinstance(named, list) else []
-    return tuple(
-        calls[position - 1].id
-        for position in positions
-        if isinstance(position, int) and 0 < position <= len(calls)
-    )
+    return named if isinstance(named, list) else []
+
+
+def _needs_nonsense(call: ToolCall, position: int) -> bool:
+    """Whether it names anything but calls before it; so nothing can wait for itself."""
+    return any(not isinstance(each, int) or not 0 < each < position for each in _named(call))
+
+
+def _needs_of(call: ToolCall, calls: Sequence[ToolCall]) -> tuple[str, ...]:
+    """The ids of the calls that it names by their positions."""
+    positions = [each for each in _named(call) if isinstance(each, int)]
+    return tuple(calls[each - 1].id for each in positions if 0 < each <= len(calls))
 
 
 def _unmet(needs: Sequence[str], calls: Sequence[ToolCall]) -> str | None:
@@ -178,9 +189,24 @@ def _unmet(needs: Sequence[str], calls: Sequence[ToolCall]) -> str | None:
     return None
 
 
+def _refused(call: ToolCall, position: int) -> JsonObject:
+    why = (
+        f"refused: {NEEDS_CALLS} may hold the positions of calls before this one, which is call "
+        f"{position} of its turn"
+    )
+    return {"ok": False, "content": why, "name": call.name, "ended_by": "refused"}
+
+
 def _skipped(call: ToolCall, unmet: str) -> JsonObject:
     why = f"skipped: it needs call {unmet} of this turn, which did not succeed"
     return {"ok": False, "content": why, "name": call.name, "ended_by": "", "skipped": why}
+
+
+def _left_over(call: ToolCall) -> JsonObject:
+    if call.name == STRUCTURED_OUTPUT:
+        # The answer with which the earlier agent ended.
+        return {"ok": True, "content": "Received.", "name": call.name}
+    return {"ok": False, "content": _NEVER_RAN, "name": call.name, "ended_by": "did not run"}
 
 
 def _unsure(call: ToolCall, longest: int) -> JsonObject:

@@ -20,17 +20,29 @@ from jackline.agents.process.history import (
     ANSWER,
     BEGAN,
     ENDED,
+    RESULT,
     STARTED,
     History,
     beyond,
     usage_to,
 )
-from jackline.agents.process.program import Answered, Began, Ear, Ended, News, Order, Program, Spent
+from jackline.agents.process.program import (
+    Answered,
+    Began,
+    Ear,
+    Ended,
+    News,
+    Order,
+    Program,
+    Resulted,
+    Spent,
+)
 from jackline.agents.process.verdict import Broken, Done, Incomplete, Verdict
 from jackline.agents.task import AgentTask, JsonObject
 from jackline.clock import Clock
 
 _KEPT_TEXT = 200_000
+_KEPT_RESULT = 4_000
 
 
 class Attempt:
@@ -132,6 +144,9 @@ class Attempt:
             if known != (news.session_id, news.model or known[1]):
                 await self._write(BEGAN, {"session": news.session_id, "model": news.model})
             return
+        if isinstance(news, Resulted):
+            await self._write(RESULT, {"id": news.call_id, "text": news.text[:_KEPT_RESULT]})
+            return
         await self._write(ANSWER, _as_entry(news))
         name = news.id or f"without id, {len(self._heard)}"
         if name not in self._heard:
@@ -168,7 +183,7 @@ def _as_entry(news: Answered) -> JsonObject:
         "model": news.model,
         "usage": usage_to(news.usage),
         "text": news.text[:_KEPT_TEXT],
-        "calls": list(news.calls),
+        "calls": [{"id": call.id, "name": call.name, "input": call.given} for call in news.calls],
         "request": news.request_id,
         "agent": news.agent,
     }

@@ -16,7 +16,7 @@ from jackline.agents.ports import Leave, Notebook, StopAgentError
 from jackline.agents.prices import dollars
 from jackline.agents.process.attempt import Attempt
 from jackline.agents.process.ending import end
-from jackline.agents.process.going_on import changed_files, going_on
+from jackline.agents.process.going_on import ToolCall, changed_files, going_on
 from jackline.agents.process.history import DONE, history_of
 from jackline.agents.process.program import LeftBehind, Order, Program
 from jackline.agents.process.verdict import Broken, Done, Failed, Incomplete
@@ -115,7 +115,7 @@ class _Carrying:
 
     async def _first_prompt(self) -> str:
         history, task = self._history, self._task
-        is_new = not (history.begun or self._left.holds_task or self._left.lost)
+        is_new = not (history.begun or self._left.holds_task or any(self._missing_calls()))
         if is_new and not task.what_happened:
             return self._program.task_words(task)
         if history.mark is not None or not history.last_end:
@@ -129,7 +129,26 @@ class _Carrying:
         holds = left.session_id is not None and left.holds_task
         on_disk = await changed_files(self._task.cwd)
         words = None if holds else self._program.task_words(self._task)
-        return going_on(what_happened, left.lost, on_disk, task=words)
+        lost, finished = self._missing_calls()
+        return going_on(what_happened, lost, on_disk, finished=finished, task=words)
+
+    def _missing_calls(self) -> tuple[list[ToolCall], list[tuple[ToolCall, str]]]:
+        """The calls that the conversation lacks: without a result, and with the one that came.
+
+        The program writes its records late, so a killed one may have done more than they hold.
+        """
+        left, results = self._left, self._history.results
+        told = "\n".join(left.prompts)
+        calls = {call.id: call for call in (*left.lost, *self._history.calls.values())}
+        missing = [
+            call
+            for call in calls.values()
+            if call.id not in left.settled and (not call.id or call.id not in told)
+        ]
+        return (
+            [call for call in missing if call.id not in results],
+            [(call, results[call.id]) for call in missing if call.id in results],
+        )
 
     def _refuse_what_is_used_up(self) -> None:
         task, cost = self._task, self._cost()

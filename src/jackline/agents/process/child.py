@@ -35,6 +35,7 @@ class _Pipes(asyncio.SubprocessProtocol):
         self.pieces: deque[bytes] = deque()
         self.errors = b""
         self.exited = asyncio.Event()
+        self.gone = asyncio.Event()
         self.closed = False
         self.news = asyncio.Event()
 
@@ -52,6 +53,11 @@ class _Pipes(asyncio.SubprocessProtocol):
 
     def process_exited(self) -> None:
         self.exited.set()
+        self.news.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self.exited.set()
+        self.gone.set()
         self.news.set()
 
 
@@ -127,7 +133,10 @@ async def started(
     finally:
         try:
             # Whoever cancels once more while it ends in good order does not get to leave it behind.
-            await asyncio.shield(asyncio.ensure_future(end(child.mark, clock)))
+            if child.exit_code is None or child.exit_code < 0:
+                await asyncio.shield(asyncio.ensure_future(end(child.mark, clock)))
         finally:
             guard.forget(pid)
             transport.close()
+            # The loop may be closed next, and would miss its end.
+            await asyncio.wait((asyncio.ensure_future(pipes.gone.wait()),), timeout=_DRAIN_S)

@@ -2,7 +2,7 @@
 
 Laws: (1) only a process that is known by its mark; (2) it may end by itself first, if the caller
 has the patience; then it is asked to, and after a grace made to; (3) what it started ends with it,
-also where that runs in a group of its own; (4) what ended by itself has its own left as they are.
+also where that runs in a group of its own.
 Not here: knowing processes again (marks.py), starting them (child.py).
 """
 
@@ -23,18 +23,16 @@ _LOOK_EVERY_S = 0.05
 _PATIENCE_S = 30.0
 
 
-async def end(mark: Mark, clock: Clock, *, wait_first: float = 0.0, grace: float = GRACE_S) -> bool:
-    """Whether it had to be ended; when this returns, it does not run."""
-    if await _gone(mark, clock, wait_first):
-        return False
-    _ask(mark)
-    if not await _gone(mark, clock, grace):
-        _force(mark)
-        await _gone(mark, clock, grace)
-    # A program that ends in good order has ended its own by now.
+async def end(mark: Mark, clock: Clock, *, wait_first: float = 0.0, grace: float = GRACE_S) -> None:
+    """When this returns, neither it nor what it started runs."""
+    if not await _gone(mark, clock, wait_first):
+        _ask(mark)
+        if not await _gone(mark, clock, grace):
+            _force(mark)
+            await _gone(mark, clock, grace)
+    # A program that ends in good order has ended its own by now; one that was killed has not.
     if mark.family:
         end_strays(mark.family)
-    return True
 
 
 async def _gone(mark: Mark, clock: Clock, within: float) -> bool:

@@ -17,6 +17,7 @@ from pathlib import Path
 from jackline.agents.task import JsonObject
 
 _SHOWN_INPUT = 600
+_SHOWN_RESULT = 2_000
 _SHOWN_FILES = 40
 _GIT_PATIENCE_S = 10.0
 
@@ -29,20 +30,41 @@ class ToolCall:
     name: str
     input: JsonObject | str
 
+    @property
+    def given(self) -> str:
+        """Its input, shortened."""
+        whole = self.input if isinstance(self.input, str) else _json(self.input)
+        return whole if len(whole) <= _SHOWN_INPUT else f"{whole[:_SHOWN_INPUT]}…"
+
     def __str__(self) -> str:
-        given = self.input if isinstance(self.input, str) else _short_json(self.input)
-        return f"{self.name} {given[:_SHOWN_INPUT]}".rstrip()
+        # By its id it is known again, should the agent be cut off once more.
+        return f"{self.name} {self.given} ({self.id})"
 
 
-def _short_json(value: JsonObject) -> str:
+def _json(value: JsonObject) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
 def going_on(
-    what_happened: str, lost: Sequence[ToolCall], on_disk: Sequence[str], *, task: str | None = None
+    what_happened: str,
+    lost: Sequence[ToolCall],
+    on_disk: Sequence[str],
+    *,
+    finished: Sequence[tuple[ToolCall, str]] = (),
+    task: str | None = None,
 ) -> str:
-    """The prompt with which an agent goes on."""
+    """The prompt with which an agent goes on.
+
+    `finished` are calls that ended and whose results the conversation does not hold; `task` is told
+    where it does not hold that either.
+    """
     parts = [what_happened.strip()]
+    if finished:
+        calls = "\n".join(f"- {call}: {result[:_SHOWN_RESULT]}" for call, result in finished)
+        parts.append(
+            "These tool calls had finished before that, though the conversation has lost them. Do "
+            f"not run them again; what each gave:\n{calls}"
+        )
     if lost:
         calls = "\n".join(f"- {call}" for call in lost)
         parts.append(
@@ -57,8 +79,8 @@ def going_on(
         parts.append(f"Changed on disk, as `git status --short` tells it now:\n{shown}{rest}")
     if task is None:
         parts.append(
-            "Everything before that stands in this conversation and is finished: do not do it "
-            "again. Go on with the task from there, to its end."
+            "Everything else stands in this conversation and is finished: do not do it again. Go "
+            "on with the task from there, to its end."
         )
     else:
         parts.append(f"The task, which this conversation does not hold yet:\n\n{task}")

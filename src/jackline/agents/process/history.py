@@ -13,12 +13,14 @@ from dataclasses import dataclass, field
 
 from jackline.agents.outcome import Usage
 from jackline.agents.ports import Entry
+from jackline.agents.process.going_on import ToolCall
 from jackline.agents.process.marks import Mark
 from jackline.agents.task import JsonObject
 
 STARTED = "process"
 BEGAN = "began"
 ANSWER = "answer"
+RESULT = "result"
 ENDED = "ended"
 DONE = "done"
 
@@ -43,6 +45,10 @@ class History:
     asked_again: int = 0
     last_end: str = ""
     text: str = ""
+    calls: dict[str, ToolCall] = field(default_factory=dict)
+    """What the agent itself has called, in its order."""
+    results: dict[str, str] = field(default_factory=dict)
+    """What came of it, by call id."""
     done: JsonObject | None = None
 
     @property
@@ -67,6 +73,8 @@ class History:
             self.model = _text(data.get("model")) or self.model
         elif kind == ANSWER:
             self._answered(data)
+        elif kind == RESULT:
+            self.results[_text(data.get("id")) or ""] = _text(data.get("text")) or ""
         elif kind == ENDED:
             self._ended(data)
         elif kind == DONE:
@@ -91,7 +99,15 @@ class History:
             self.turns += 1
         if is_main:
             self.text = _text(data.get("text")) or self.text
+            self._called(data.get("calls"))
         self.answers[name] = usage_from(data.get("usage"))
+
+    def _called(self, calls: object) -> None:
+        for call in calls if isinstance(calls, list) else ():
+            name = _text(call.get("id")) if isinstance(call, dict) else None
+            if name is not None:
+                given = _text(call.get("input")) or ""
+                self.calls[name] = ToolCall(name, _text(call.get("name")) or "", given)
 
     def _ended(self, data: JsonObject) -> None:
         self.mark = None

@@ -35,14 +35,22 @@ class Answered:
     model: str
     usage: Usage
     text: str = ""
-    calls: tuple[str, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
     """The tools whose results the model will be asked about next."""
     request_id: str | None = None
     agent: str | None = None
     """The call that started the sub-agent who heard it; None for the agent itself."""
 
 
-News: TypeAlias = Began | Answered
+@dataclass(frozen=True, slots=True)
+class Resulted:
+    """A tool that the agent itself had called has ended; what it gave."""
+
+    call_id: str
+    text: str
+
+
+News: TypeAlias = Began | Answered | Resulted
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +82,11 @@ class LeftBehind:
     holds_task: bool = False
     """Whether the conversation holds the prompt of this task."""
     lost: tuple[ToolCall, ...] = ()
+    """Calls that it holds without their results."""
+    settled: frozenset[str] = frozenset()
+    """Calls whose results it holds."""
+    prompts: tuple[str, ...] = ()
+    """What the agent was told in it."""
 
 
 class Ear(Protocol):

@@ -13,6 +13,7 @@ import msgspec
 from jackline.dialects.neutral.account import UNREADABLE, Notes, Translated
 from jackline.dialects.neutral.ids import ToolIds
 from jackline.dialects.neutral.options import AnswerAs
+from jackline.dialects.neutral.reasoning import ReasoningBinder
 from jackline.dialects.neutral.usage import told_usage
 from jackline.dialects.tokens_used import TokensUsed
 
@@ -32,12 +33,14 @@ class MessageBuilder:
         self._notes = notes
         self._ids = ToolIds(message_id)
         self._content: list[dict[str, object]] = []
+        self.thoughts = ReasoningBinder(face.remember)
         self.calls = False
         self.refused = False
 
     def text(self, words: str) -> None:
         """Plain words."""
         if words:
+            self.thoughts.words()
             self._content.append({"type": "text", "text": words})
 
     def refusal(self, words: str) -> None:
@@ -55,10 +58,12 @@ class MessageBuilder:
     def call(self, foreign_id: str, name: str, arguments: str, at: str) -> None:
         """A tool call."""
         self.calls = True
+        own = self._ids.of(foreign_id)
+        self.thoughts.call(own)
         self._content.append(
             {
                 "type": "tool_use",
-                "id": self._ids.of(foreign_id),
+                "id": own,
                 "name": self._face.tool_names.get(name, name),
                 "input": self._input(arguments, at),
             }

@@ -123,18 +123,20 @@ class MessageWriter:
             self._blocks[-1].ended = True
             self._advance()
 
-    def call(self, key: object, foreign_id: str, name: str) -> None:
-        """A tool is called; `key` tells it from other calls of this answer."""
+    def call(self, key: object, foreign_id: str, name: str) -> str:
+        """A tool is called; `key` tells it from other calls of this answer. Its own id."""
         if self._ids is None:
             raise UnfollowableError("a call before the answer")
+        own = self._ids.of(foreign_id)
         start: dict[str, object] = {
             "type": "tool_use",
-            "id": self._ids.of(foreign_id),
+            "id": own,
             "name": self._face.tool_names.get(name, name),
             "input": {},
         }
         self._calls[key] = self._open(start, is_text=False)
         self._advance()
+        return own
 
     def knows(self, key: object) -> bool:
         """Whether such a call has begun."""

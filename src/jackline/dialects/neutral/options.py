@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from jackline.dialects.neutral.reasoning import Recall, Remember
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -22,6 +24,8 @@ class Target:
     `reasoning_field` is where a chat server wants earlier reasoning back; `reasoning_items` is for
     Responses servers that take reasoning which they did not make. `user_field` tells the vendor who
     asks; by default nobody is told. `forgo` names request fields that may be left out with a note.
+    `recall` gives what a Responses server thought before a call, to be told to it again; with it,
+    encrypted thoughts are asked for.
     """
 
     max_tokens_field: Literal["max_completion_tokens", "max_tokens"] = "max_completion_tokens"
@@ -37,6 +41,7 @@ class Target:
     user_field: Literal["user", "safety_identifier"] | None = None
     prompt_cache_key: str | None = None
     forgo: frozenset[str] = frozenset()
+    recall: Recall | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +50,11 @@ class AnswerAs:
 
     `show_reasoning` turns reasoning into plain text; otherwise it is left out with a note, because
     a thinking block without Claude's own signature is refused when the conversation returns.
+    `remember` takes encrypted thoughts, by the id of the call that followed.
     """
 
     model: str
     tool_names: Mapping[str, str] = field(default_factory=dict)
     stop_sequences: tuple[str, ...] = ()
     show_reasoning: bool = False
+    remember: Remember | None = None

@@ -7,11 +7,13 @@ Not here: calls and results in the conversation (content.py).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from jackline.dialects.neutral.account import CannotSayError, Fields, Notes, shown
 from jackline.dialects.neutral.content import NO_CACHE_MARKS
-from jackline.dialects.neutral.conversation import Choice, Tool
+from jackline.dialects.neutral.conversation import Asked, Choice, Tool
 from jackline.dialects.neutral.ids import tool_name
 
 # OpenAI's dialects have no mark for a result that is an error.
@@ -90,3 +92,17 @@ class ToolNames:
             self.real[sent] = name
             self._notes.add(at, "the name is longer or odder than OpenAI allows and was changed")
         return sent
+
+
+def told_tools(
+    asked: Asked, tool: Callable[[Tool], object], choice: Callable[[Choice], object]
+) -> dict[str, object]:
+    """The fields about tools, which OpenAI's dialects have in common but for what is in them."""
+    if not asked.tools:
+        return {}
+    told: dict[str, object] = {"tools": [tool(each) for each in asked.tools]}
+    if asked.choice is not None:
+        told["tool_choice"] = choice(asked.choice)
+    if asked.one_call_at_a_time:
+        told["parallel_tool_calls"] = False
+    return told

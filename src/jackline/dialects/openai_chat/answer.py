@@ -14,17 +14,16 @@ from jackline.dialects.neutral.account import (
     Fields,
     Notes,
     Translated,
-    document,
     is_text,
     items_of,
     text_of,
 )
 from jackline.dialects.neutral.answer import NOT_TOLD, MessageBuilder
-from jackline.dialects.neutral.foreign_error import to_anthropic_error
 from jackline.dialects.neutral.ids import message_id
 from jackline.dialects.neutral.options import AnswerAs
 from jackline.dialects.neutral.stopping import stop_reason
 from jackline.dialects.neutral.usage import foreign_usage
+from jackline.dialects.neutral.whole import read_whole
 from jackline.dialects.tokens_used import TokensUsed
 
 # What says nothing that a client of Anthropic could use.
@@ -34,15 +33,7 @@ REASONING = ("reasoning_content", "reasoning")
 
 def from_chat(body: bytes, face: AnswerAs) -> Translated:
     """The message; with `is_error` when the body is an error, or no chat completion."""
-    notes = Notes()
-    try:
-        top = document(body, notes)
-        if "error" in top.names():
-            return Translated(to_anthropic_error(500, body), is_error=True)
-        return _read(top, body, face)
-    except CannotSayError as error:
-        told = f'{{"error": {{"message": "The answer is no chat completion ({error.at})."}}}}'
-        return Translated(to_anthropic_error(502, told.encode()), notes.told(), is_error=True)
+    return read_whole(body, face, _read, "chat completion")
 
 
 def _read(top: Fields, body: bytes, face: AnswerAs) -> Translated:

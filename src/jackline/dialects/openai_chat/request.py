@@ -7,6 +7,8 @@ Not here: reading the request (neutral/request.py), the way back (answer.py, str
 
 from __future__ import annotations
 
+from functools import partial
+
 import msgspec
 
 from jackline.dialects.neutral.account import CannotSayError, Notes, Translated
@@ -16,7 +18,7 @@ from jackline.dialects.neutral.identity import told_user
 from jackline.dialects.neutral.limits import longest_answer, sampling
 from jackline.dialects.neutral.options import Target
 from jackline.dialects.neutral.request import read_asked
-from jackline.dialects.neutral.tools import ToolNames
+from jackline.dialects.neutral.tools import ToolNames, told_tools
 from jackline.dialects.openai_chat.messages import ChatMessages
 
 _MOST_STOPS = 4
@@ -38,7 +40,7 @@ def to_chat(body: bytes | bytearray, model: str, options: Target = _VENDOR) -> T
         told[options.max_tokens_field] = limit
     told |= sampling(asked, options, notes)
     told |= _stops(asked)
-    told |= _tools(asked, names)
+    told |= told_tools(asked, partial(_tool, names), partial(_choice, names))
     effort = known_effort(asked.effort, options.efforts, notes)
     if effort is not None:
         told["reasoning_effort"] = effort
@@ -61,18 +63,7 @@ def _stops(asked: Asked) -> dict[str, object]:
     return {"stop": asked.stops}
 
 
-def _tools(asked: Asked, names: ToolNames) -> dict[str, object]:
-    if not asked.tools:
-        return {}
-    told: dict[str, object] = {"tools": [_tool(tool, names) for tool in asked.tools]}
-    if asked.choice is not None:
-        told["tool_choice"] = _choice(asked.choice, names)
-    if asked.one_call_at_a_time:
-        told["parallel_tool_calls"] = False
-    return told
-
-
-def _tool(tool: Tool, names: ToolNames) -> dict[str, object]:
+def _tool(names: ToolNames, tool: Tool) -> dict[str, object]:
     function: dict[str, object] = {"name": names.of(tool.name, f"{tool.at}.name")}
     if tool.description is not None:
         function["description"] = tool.description
@@ -82,7 +73,7 @@ def _tool(tool: Tool, names: ToolNames) -> dict[str, object]:
     return {"type": "function", "function": function}
 
 
-def _choice(choice: Choice, names: ToolNames) -> object:
+def _choice(names: ToolNames, choice: Choice) -> object:
     if choice.kind == "tool":
         name = names.of(choice.name, "tool_choice.name")
         return {"type": "function", "function": {"name": name}}

@@ -10,17 +10,15 @@ from __future__ import annotations
 from jackline.dialects.neutral.account import (
     CannotSayError,
     Fields,
-    Notes,
     Translated,
-    document,
     shown,
 )
 from jackline.dialects.neutral.answer import NOT_TOLD, MessageBuilder
-from jackline.dialects.neutral.foreign_error import to_anthropic_error
 from jackline.dialects.neutral.ids import message_id
 from jackline.dialects.neutral.options import AnswerAs
 from jackline.dialects.neutral.stopping import stop_reason
 from jackline.dialects.neutral.usage import foreign_usage
+from jackline.dialects.neutral.whole import read_whole
 from jackline.dialects.tokens_used import TokensUsed
 
 _ENDED = ("completed", "incomplete")
@@ -28,15 +26,7 @@ _ENDED = ("completed", "incomplete")
 
 def from_responses(body: bytes, face: AnswerAs) -> Translated:
     """The message; with `is_error` when the response failed, or the body is no response."""
-    notes = Notes()
-    try:
-        top = document(body, notes)
-        if "error" in top.names():
-            return Translated(to_anthropic_error(500, body), is_error=True)
-        return _read(top, body, face)
-    except CannotSayError as error:
-        told = f'{{"error": {{"message": "The answer is no whole response ({error.at})."}}}}'
-        return Translated(to_anthropic_error(502, told.encode()), notes.told(), is_error=True)
+    return read_whole(body, face, _read, "whole response")
 
 
 def _read(top: Fields, body: bytes, face: AnswerAs) -> Translated:
@@ -68,11 +58,14 @@ def _read_item(item: Fields, builder: MessageBuilder) -> None:
                 item.path("arguments"),
             )
         case "reasoning":
-            for name in ("summary", "content"):
-                for place, raw in enumerate(item.items(name)):
+            summary = item.items("summary")
+            for name, parts in (("summary", summary), ("content", item.items("content"))):
+                for place, raw in enumerate(parts):
                     part = Fields(raw, f"{item.at}.{name}[{place}]", item.notes)
                     builder.reasoning(part.text("text") or "", part.at)
-            item.let_go("encrypted_content", NOT_TOLD)
+            encrypted = item.text("encrypted_content")
+            if not builder.thoughts.thought(item.text("id"), summary, encrypted) and encrypted:
+                item.notes.add(item.path("encrypted_content"), NOT_TOLD)
         case other:
             item.notes.add(item.at, f"an item of type {shown(other or 'none')} {NOT_TOLD}")
 

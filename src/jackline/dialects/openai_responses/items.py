@@ -1,13 +1,15 @@
 """Write the turns of a conversation as input items of OpenAI's Responses.
 
 Laws: (1) items stand in the order in which things were said; (2) thoughts are told only to servers
-that take reasoning which they did not make.
+that take reasoning which they did not make, encrypted ones only to the server that made them.
 Not here: the fields around the items (request.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+
+import msgspec
 
 from jackline.dialects.neutral.account import CannotSayError, Notes
 from jackline.dialects.neutral.conversation import (
@@ -37,7 +39,7 @@ class InputItems:
         self._target = target
         self._notes = notes
         self._names = names
-        self.said: list[_Json] = []
+        self.said: list[_Json | msgspec.Raw] = []
 
     def say(self, turn: Turn) -> None:
         """The next turn."""
@@ -50,7 +52,9 @@ class InputItems:
                     f"{turn.at}.role", "told as the user's words, as the settings want it"
                 )
         together: list[Shown] = []
-        for part in turn.parts:
+        thoughts = self._thoughts_before(turn.parts)
+        for place, part in enumerate(turn.parts):
+            self.said += thoughts.get(place, ())
             if isinstance(part, Words | Picture | Paper) and turn.role != "assistant":
                 together.append(part)
                 continue
@@ -58,6 +62,20 @@ class InputItems:
             together = []
             self._say_item(part)
         self._say_shown(role, together)
+
+    def _thoughts_before(self, parts: Sequence[Part]) -> dict[int, list[msgspec.Raw]]:
+        """What this server thought before each of the parts, where that is still known."""
+        found: dict[int, list[msgspec.Raw]] = {}
+        recall = self._target.recall
+        for place, part in enumerate(parts):
+            if recall is None or not isinstance(part, ToolCall):
+                continue
+            for kept in recall(part.id):
+                at = place
+                while kept.before_words and at > 0 and isinstance(parts[at - 1], Words):
+                    at -= 1
+                found.setdefault(at, []).append(kept.item)
+        return found
 
     def _say_shown(self, role: str, shown: Sequence[Shown]) -> None:
         if shown:

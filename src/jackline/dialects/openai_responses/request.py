@@ -7,16 +7,18 @@ Not here: reading the request (neutral/request.py), the way back (answer.py, str
 
 from __future__ import annotations
 
+from functools import partial
+
 import msgspec
 
 from jackline.dialects.neutral.account import CannotSayError, Notes, Translated
-from jackline.dialects.neutral.conversation import Asked, Choice, Tool
+from jackline.dialects.neutral.conversation import Choice, Tool
 from jackline.dialects.neutral.effort import known_effort
 from jackline.dialects.neutral.identity import told_user
 from jackline.dialects.neutral.limits import longest_answer, sampling
 from jackline.dialects.neutral.options import Target
 from jackline.dialects.neutral.request import read_asked
-from jackline.dialects.neutral.tools import ToolNames
+from jackline.dialects.neutral.tools import ToolNames, told_tools
 from jackline.dialects.openai_responses.items import InputItems
 
 _VENDOR = Target()
@@ -39,7 +41,7 @@ def to_responses(body: bytes | bytearray, model: str, options: Target = _VENDOR)
     told |= sampling(asked, options, notes)
     if asked.stops:
         raise CannotSayError("stop_sequences", "OpenAI's Responses have none")
-    told |= _tools(asked, names)
+    told |= told_tools(asked, partial(_tool, names), partial(_choice, names))
     effort = known_effort(asked.effort, options.efforts, notes)
     if effort is not None:
         told["reasoning"] = {"effort": effort}
@@ -49,23 +51,14 @@ def to_responses(body: bytes | bytearray, model: str, options: Target = _VENDOR)
     told |= told_user(asked.user, options, notes)
     if options.prompt_cache_key is not None:
         told["prompt_cache_key"] = options.prompt_cache_key
+    if options.recall is not None:
+        told["include"] = ["reasoning.encrypted_content"]
     if asked.stream:
         told["stream"] = True
     return Translated(msgspec.json.encode(told), notes.told(), names.real)
 
 
-def _tools(asked: Asked, names: ToolNames) -> dict[str, object]:
-    if not asked.tools:
-        return {}
-    told: dict[str, object] = {"tools": [_tool(tool, names) for tool in asked.tools]}
-    if asked.choice is not None:
-        told["tool_choice"] = _choice(asked.choice, names)
-    if asked.one_call_at_a_time:
-        told["parallel_tool_calls"] = False
-    return told
-
-
-def _tool(tool: Tool, names: ToolNames) -> dict[str, object]:
+def _tool(names: ToolNames, tool: Tool) -> dict[str, object]:
     told: dict[str, object] = {
         "type": "function",
         "name": names.of(tool.name, f"{tool.at}.name"),
@@ -78,7 +71,7 @@ def _tool(tool: Tool, names: ToolNames) -> dict[str, object]:
     return told
 
 
-def _choice(choice: Choice, names: ToolNames) -> object:
+def _choice(names: ToolNames, choice: Choice) -> object:
     if choice.kind == "tool":
         return {"type": "function", "name": names.of(choice.name, "tool_choice.name")}
     return "required" if choice.kind == "any" else choice.kind

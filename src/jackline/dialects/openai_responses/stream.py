@@ -18,6 +18,7 @@ from jackline.dialects.neutral.answer import NOT_TOLD
 from jackline.dialects.neutral.following import StreamTranslator
 from jackline.dialects.neutral.ids import message_id
 from jackline.dialects.neutral.options import AnswerAs
+from jackline.dialects.neutral.reasoning import ReasoningBinder
 from jackline.dialects.neutral.stopping import stop_reason
 from jackline.dialects.neutral.usage import foreign_usage
 
@@ -37,6 +38,12 @@ class _Item(msgspec.Struct):
     name: str | None = None
     arguments: str | None = None
     content: list[_Part] | None = None
+
+
+class _Thought(msgspec.Struct):
+    id: str | None = None
+    summary: list[msgspec.Raw] | None = None
+    encrypted_content: str | None = None
 
 
 class _Kind(msgspec.Struct):
@@ -68,6 +75,7 @@ class _Event(msgspec.Struct):
 _event = msgspec.json.Decoder(_Event)
 _kind = msgspec.json.Decoder(_Kind)
 _item = msgspec.json.Decoder(_Item)
+_thought = msgspec.json.Decoder(_Thought)
 _string = msgspec.json.Decoder(str)
 # Events that only frame others, or repeat what was told.
 _FRAME = frozenset(
@@ -92,6 +100,7 @@ class ResponsesStreamTranslator(StreamTranslator):
     def __init__(self, face: AnswerAs) -> None:
         super().__init__(face)
         self._streamed: set[int] = set()
+        self._thoughts = ReasoningBinder(face.remember)
 
     def _take(self, _name: bytes, data: bytes) -> None:
         if data.strip() == b"[DONE]":
@@ -124,7 +133,8 @@ class ResponsesStreamTranslator(StreamTranslator):
 
     def _begin_call(self, place: int, item: _Item) -> None:
         if not self.writer.knows(place):
-            self.writer.call(place, item.call_id or item.id or "", item.name or "")
+            own = self.writer.call(place, item.call_id or item.id or "", item.name or "")
+            self._thoughts.call(own)
 
     def _take_item_done(self, event: _Event, data: bytes) -> None:
         self._begin(event, data)
@@ -138,6 +148,13 @@ class ResponsesStreamTranslator(StreamTranslator):
                 if place not in self._streamed:
                     self._say_whole(_item.decode(event.item))
                 self.writer.end_text()
+                self._thoughts.words()
+            case "reasoning":
+                item_done = _thought.decode(event.item)
+                encrypted = item_done.encrypted_content
+                kept = self._thoughts.thought(item_done.id, item_done.summary or [], encrypted)
+                if encrypted and not kept:
+                    self.notes.add("output[*].encrypted_content", NOT_TOLD)
 
     def _say_whole(self, item: _Item) -> None:
         for part in item.content or ():

@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
+from tempfile import TemporaryFile
 
 from jackline.clock import Clock
 
@@ -29,38 +30,47 @@ async def run_command(
     clock: Clock,
 ) -> str:
     """Why the command failed; empty when it did not. `told` is its standard input."""
-    try:
-        process = await asyncio.create_subprocess_shell(
-            command,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.PIPE,
-            cwd=cwd or None,
-            env={**os.environ, **environment},
-            # Its own group, so that a limit ends the children too, and Ctrl-C does not end it.
-            start_new_session=sys.platform != "win32",
-        )
-    except (OSError, ValueError) as error:
-        return f"it could not be started: {error}"
-    talking = asyncio.ensure_future(process.communicate(told))
+    # Files, not pipes: a command need not read what it is told, and a child that it leaves behind
+    # cannot keep us waiting for the end of its output.
+    with TemporaryFile() as told_file, TemporaryFile() as errors:
+        told_file.write(told)
+        told_file.seek(0)
+        try:
+            process = await asyncio.create_subprocess_shell(
+                command,
+                stdin=told_file,
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=errors,
+                cwd=cwd or None,
+                env={**os.environ, **environment},
+                # Its own group: a limit ends its children too, and Ctrl-C does not end it.
+                start_new_session=sys.platform != "win32",
+            )
+        except (OSError, ValueError) as error:
+            return f"it could not be started: {error}"
+        if not await _ended(process, clock, limit):
+            return f"it took longer than {limit:g} seconds and was ended"
+        if process.returncode == 0:
+            return ""
+        errors.seek(0)
+        said = errors.read().decode("utf-8", "replace").strip().splitlines()
+        last = said[-1][-_TOLD:] if said else "it said nothing"
+        return f"exit {process.returncode}: {last}"
+
+
+async def _ended(process: asyncio.subprocess.Process, clock: Clock, limit: float) -> bool:
+    """Whether it ended by itself within the limit; it has ended in any case."""
+    waiting = asyncio.ensure_future(process.wait())
     limiting = asyncio.ensure_future(clock.sleep(limit))
     try:
-        await asyncio.wait({talking, limiting}, return_when=asyncio.FIRST_COMPLETED)
-        if not talking.done():
-            _end(process)
-            await talking
-            return f"it took longer than {limit:g} seconds and was ended"
-        _, errors = await talking
-    except asyncio.CancelledError:
-        _end(process)
-        await asyncio.wait({talking})
-        raise
+        await asyncio.wait({waiting, limiting}, return_when=asyncio.FIRST_COMPLETED)
+        in_time = waiting.done()
     finally:
         limiting.cancel()
-    if process.returncode == 0:
-        return ""
-    last = errors.decode("utf-8", "replace").strip().splitlines()[-1:] or ["it said nothing"]
-    return f"exit {process.returncode}: {last[0][-_TOLD:]}"
+        if not waiting.done():
+            _end(process)
+            await asyncio.wait({waiting})
+    return in_time
 
 
 def _end(process: asyncio.subprocess.Process) -> None:

@@ -63,15 +63,19 @@ class Hooks:
                 row = row or HookRecord(self._run_id, end_id, hook, told, at=at)
                 await self._do(replace(row, told=told), again=False)
 
-    async def recover(self, calls: Mapping[str, CallRecord], *, ending: Ending | None) -> None:
-        """Run what an earlier process left: failed, died under, or due at an end that was kept.
+    async def recover(self) -> None:
+        """Run again what an earlier process failed at, or died under."""
+        for row in list(self._kept.values()):
+            if row.state in ("running", "failed"):
+                await self._do(row, again=True)
+
+    async def run_due(self, calls: Mapping[str, CallRecord], *, ending: Ending | None) -> None:
+        """Run what is due at an end that was kept, but not cleaned up after.
 
         With `ending`, the whole run ends here: agents that were underway end like that.
         """
         for row in list(self._kept.values()):
-            if row.state in ("running", "failed"):
-                await self._do(row, again=True)
-            elif row.state == "due":
+            if row.state == "due":
                 outcome = _ended(calls.get(row.end_id.rpartition("/")[0]), ending)
                 if outcome is not None:
                     await self._do(replace(row, told=encode_outcome(outcome)), again=False)

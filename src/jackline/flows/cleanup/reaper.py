@@ -51,7 +51,8 @@ async def reap(
         )
         await hooks.load()
         calls = {call.task_id: call for call in await engine.calls(run.run_id)}
-        await hooks.recover(calls, ending=Ending.CRASH)
+        await hooks.recover()
+        await hooks.run_due(calls, ending=Ending.CRASH)
     return done
 
 

@@ -75,8 +75,10 @@ VERSION = len(MIGRATIONS)
 
 def version_of(connection: sqlite3.Connection, known: int = VERSION) -> int:
     """The version of the open file, 0 for an empty one; `JournalError` if it is not for us."""
-    application = _number(connection, "PRAGMA application_id")
+    # The name comes last: what another process makes meanwhile must not look like a nameless file.
+    tables = _number(connection, "SELECT count(*) FROM sqlite_master")
     version = _number(connection, "PRAGMA user_version")
+    application = _number(connection, "PRAGMA application_id")
     if application == APPLICATION:
         if version > known:
             raise JournalError(
@@ -84,7 +86,7 @@ def version_of(connection: sqlite3.Connection, known: int = VERSION) -> int:
                 next="Update Jackline, or choose another state folder with --state.",
             )
         return version
-    if application or version or _number(connection, "SELECT count(*) FROM sqlite_master"):
+    if application or version or tables:
         raise JournalError(
             "The file at the place of the runs belongs to another program.",
             next="Move that file away, or choose another state folder with --state.",

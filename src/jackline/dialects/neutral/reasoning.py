@@ -1,0 +1,57 @@
+"""Bind a model's encrypted thoughts to the tool calls that they led to.
+
+A model of OpenAI's goes on better after a tool's result when it is given back what it thought
+before the call. Only its own server can read that, and Anthropic's dialect has no place for it, so
+it is kept here, under the id of the call, and never told to a client.
+
+Laws: (1) a thought belongs to the next call of the same answer; one that no call follows is not
+kept, because nobody asks for it again; (2) what is kept goes back as it came.
+Not here: where it is kept, and for whom (providers/kept_reasoning.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
+
+import msgspec
+
+
+class Kept(NamedTuple):
+    """A thought as an input item; `before_words` tells that words stood between it and the call."""
+
+    item: msgspec.Raw
+    before_words: bool
+
+
+Remember: TypeAlias = Callable[[str, Sequence[Kept]], None]
+Recall: TypeAlias = Callable[[str], Sequence[Kept]]
+
+
+class ReasoningBinder:
+    """Follows one answer."""
+
+    __slots__ = ("_remember", "_waiting")
+
+    def __init__(self, remember: Remember | None) -> None:
+        self._remember = remember
+        self._waiting: list[Kept] = []
+
+    def thought(self, id: str | None, summary: object, encrypted: str | None) -> bool:  # noqa: A002
+        """The model has thought; whether this will be kept."""
+        if self._remember is None or not encrypted:
+            return False
+        item = {"type": "reasoning", "id": id, "summary": summary, "encrypted_content": encrypted}
+        self._waiting.append(Kept(msgspec.Raw(msgspec.json.encode(item)), before_words=False))
+        return True
+
+    def words(self) -> None:
+        """The model has said something."""
+        if self._waiting:
+            self._waiting = [kept._replace(before_words=True) for kept in self._waiting]
+
+    def call(self, id: str) -> None:  # noqa: A002
+        """The model has called a tool; `id` is what Anthropic's clients know the call by."""
+        if self._waiting and self._remember is not None:
+            self._remember(id, self._waiting)
+            self._waiting = []

@@ -1,0 +1,386 @@
+"""The runner `claude-code` goes by what it sees, with a client that does as the test says."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jackline import event_loop
+from jackline.agents.claude_code.runner import ClaudeCodeRunner
+from jackline.agents.outcome import Ending, Evidence, Outcome
+from jackline.agents.ports import Entry, StopAgentError
+from jackline.agents.process.marks import Mark, is_alive, mark_of
+from jackline.agents.task import AgentTask
+from jackline.batches.tool import ToolContext, ToolOutput
+from tests.agents.claude_code import played_client
+from tests.agents.claude_code.streams import (
+    SESSION,
+    call,
+    init,
+    result,
+    resulted,
+    said,
+    synthetic,
+    text,
+)
+from tests.agents.process.doubles import FreeLeave, Pages
+from tests.agents.process.world import until
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="the played client is started by its #!")
+
+WALL = "You've hit your session limit · resets 8:02am (UTC)"
+AT_WALL = synthetic(WALL) + result(is_error=True, api_error_status=429, result=WALL) + b"EXIT 1\n"
+SCHEMA = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
+
+
+@dataclass
+class Client:
+    """A client in a folder; it plays these in turn."""
+
+    folder: Path
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(exist_ok=True)
+        source = Path(played_client.__file__).read_text()
+        self.program.write_text(f"#!{sys.executable}\n{source}")
+        self.program.chmod(0o755)
+
+    @property
+    def program(self) -> Path:
+        return self.folder / "claude"
+
+    def plays(self, *plays: bytes) -> None:
+        for number, play in enumerate(plays):
+            (self.folder / f"play-{number}").write_bytes(play)
+
+    @property
+    def starts(self) -> list[dict[str, Any]]:
+        log = self.folder / "starts.jsonl"
+        return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+
+    def kept(self, *lines: dict[str, Any]) -> Path:
+        """A transcript as the client would have written it."""
+        path = self.folder / ".claude" / "projects" / "-p" / f"{SESSION}.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        return path
+
+    def runner(self, **more: Any) -> ClaudeCodeRunner:
+        environment = {
+            "HOME": str(self.folder),
+            "PATH": os.environ["PATH"],
+            "CLAUDECODE": "1",
+            "ANTHROPIC_CUSTOM_HEADERS": "x-mine: 1",
+        }
+        program = str(self.program)
+        return ClaudeCodeRunner(
+            "http://127.0.0.1:1/", program=program, environment=environment, **more
+        )
+
+    def carry(
+        self, pages: Pages | None = None, leave: FreeLeave | None = None, **more: Any
+    ) -> Outcome[object]:
+        task = AgentTask("task", SESSION, **{"prompt": "THE TASK", "cwd": self.folder, **more})
+        return run(self.runner().carry(task, pages or Pages(), leave or FreeLeave()))
+
+
+def run(main: Coroutine[Any, Any, Outcome[object]]) -> Outcome[object]:
+    async def in_time() -> Outcome[object]:
+        async with asyncio.timeout(60):
+            return await main
+
+    return event_loop.run(in_time())
+
+
+def user(words: str) -> dict[str, Any]:
+    return {"type": "user", "sessionId": SESSION, "message": {"role": "user", "content": words}}
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Client:
+    return Client(tmp_path / "client")
+
+
+def test_neither_prompt_nor_system_nor_secret_stands_in_the_command_line(client: Client) -> None:
+    client.plays(init() + result())
+    servers = {"web": {"type": "http", "url": "http://x", "headers": {"Authorization": "SECRET"}}}
+    outcome = client.carry(system="SYSTEM", mcp_servers=servers, tool_names=("Read", "Bash(git *)"))
+    assert outcome.value == "The answer."
+    (start,) = client.starts
+    line = " ".join(start["arguments"])
+    assert not any(word in line for word in ("THE TASK", "SYSTEM", "SECRET"))
+    assert start["prompt"] == "THE TASK"
+    assert start["files"]["--append-system-prompt-file"] == "SYSTEM"
+    assert json.loads(start["files"]["--mcp-config"])["mcpServers"] == servers
+    assert "--tools Read,Bash --allowedTools Read,Bash(git *),mcp__web" in line
+    assert "--permission-mode dontAsk" in line
+
+
+def test_all_calls_go_to_the_gateway_under_the_runs_name_and_class(client: Client) -> None:
+    client.plays(result())
+    task = AgentTask("task", SESSION, "THE TASK", cwd=client.folder, class_="background")
+    runner = client.runner(tag="run-7", token="gateways-own")  # noqa: S106
+    run(runner.carry(task, Pages(), FreeLeave()))
+    environ = client.starts[0]["environ"]
+    assert environ["ANTHROPIC_BASE_URL"] == "http://127.0.0.1:1/t/run-7"
+    assert environ["CLAUDECODE"] is None, "it is no part of a client around us"
+    assert environ["API_TIMEOUT_MS"], "it can wait at the gateway"
+    assert environ["ANTHROPIC_CUSTOM_HEADERS"].splitlines() == [
+        "x-mine: 1",
+        "x-jackline-token: gateways-own",
+        "x-jackline-class: background",
+    ]
+    assert "gateways-own" not in repr(vars(runner))
+
+
+def test_a_wall_is_told_to_the_run_and_the_same_session_goes_on(client: Client) -> None:
+    client.kept(user("THE TASK"))
+    client.plays(init() + AT_WALL, AT_WALL, result())
+    leave = FreeLeave()
+    outcome = client.carry(leave=leave)
+    assert outcome.ok
+    assert [failure.sub for failure, _ in leave.walls] == ["session", "session"]
+    for start in client.starts:
+        assert start["arguments"][5:7] == ["--resume", SESSION]
+    assert "usage limit" in client.starts[2]["prompt"]
+    assert "THE TASK" not in client.starts[2]["prompt"]
+
+
+def test_a_resumed_session_keeps_the_models_context_option(client: Client) -> None:
+    client.kept(user("THE TASK"))
+    client.plays(init() + AT_WALL, result())
+    client.carry()
+    first, second = (start["arguments"] for start in client.starts)
+    assert "--model" not in first
+    assert second[second.index("--model") + 1] == "claude-opus-4-8[1m]"
+
+
+def test_a_run_that_is_to_be_aborted_at_a_wall_ends_with_the_quota(client: Client) -> None:
+    async def abort() -> None:
+        raise StopAgentError(Ending.QUOTA, Evidence(says="used up"))
+
+    client.plays(init() + AT_WALL)
+    outcome = client.carry(leave=FreeLeave(at_wall=abort))
+    assert (outcome.terminated_by, outcome.evidence.says) == (Ending.QUOTA, "used up")
+
+
+def test_an_invalid_answer_is_asked_for_again_with_the_validators_words(client: Client) -> None:
+    client.kept(user("THE TASK"))
+    client.plays(
+        result(structured_output={"x": "nine"}), result(), result(structured_output={"x": 9})
+    )
+    outcome = client.carry(schema=SCHEMA)
+    assert (outcome.terminated_by, outcome.value) == (Ending.COMPLETION, {"x": 9})
+    _, second, third = (start["prompt"] for start in client.starts)
+    assert "integer" in second
+    assert "without its answer" in third
+
+
+def test_a_failure_between_does_not_use_up_what_may_be_asked_again(client: Client) -> None:
+    client.kept(user("THE TASK"))
+    client.plays(result(), AT_WALL, result(), result(structured_output={"x": 9}))
+    assert client.carry(schema=SCHEMA).value == {"x": 9}
+
+
+def test_a_budget_that_is_used_up_ends_it_at_the_turn_and_all_that_came_is_kept(
+    client: Client,
+) -> None:
+    client.plays(init() + said("m1", text("One."), call("t1", command="ls")) + b"WAIT\n")
+    stop = StopAgentError(Ending.BUDGET, Evidence(says="5,000 tokens are used up"))
+    pages = Pages()
+    outcome = client.carry(pages, FreeLeave(stop=stop, stop_after=1))
+    assert (outcome.terminated_by, outcome.text) == (Ending.BUDGET, "One.")
+    assert outcome.evidence.says == "5,000 tokens are used up"
+    assert pages.of("ended")[-1]["says"] == "5,000 tokens are used up"
+    assert not _lives(pages)
+
+
+def test_an_agent_that_takes_too_long_is_ended(client: Client) -> None:
+    client.plays(init() + b"WAIT\n")
+    pages = Pages()
+    outcome = client.carry(pages, timeout=0.5)
+    assert outcome.terminated_by is Ending.TIMEOUT
+    assert not _lives(pages)
+
+
+def test_limits_count_what_earlier_processes_have_used(client: Client) -> None:
+    client.kept(user("THE TASK"))
+    client.plays(init() + said("m1", text("One.")) + AT_WALL, result(), result())
+    client.carry(max_turns=5, max_dollars=2.0)
+    first, second = (start["arguments"] for start in client.starts)
+    assert first[first.index("--max-turns") + 1] == "5"
+    assert second[second.index("--max-turns") + 1] == "4"
+    assert second[second.index("--max-budget-usd") + 1] == "1.500000"
+
+
+def test_what_the_conversation_lost_is_told_though_only_the_notebook_knows(client: Client) -> None:
+    client.kept(user("THE TASK"))
+    client.plays(
+        init()
+        + said("m1", call("t1", command="make one"))
+        + resulted("t1", "one is made")
+        + said("m2", call("t2", command="make two"))
+        + b"EXIT 9\n",
+        result(),
+    )
+    pages = Pages()
+    assert client.carry(pages).terminated_by is Ending.CRASH
+    assert client.carry(pages).ok
+    finished, lost = client.starts[1]["prompt"].split("may or may not have run")
+    assert "make one" in finished
+    assert "one is made" in finished
+    assert "make two" in lost
+
+
+def test_what_was_told_once_is_not_told_again(client: Client) -> None:
+    client.kept(user("THE TASK"))
+    client.plays(
+        init() + said("m2", call("t2", command="make two")) + b"EXIT 9\n", AT_WALL, result()
+    )
+    pages = Pages()
+    client.carry(pages)
+    told = user("…may or may not have run: - Bash (t2)")
+
+    async def written_down() -> None:
+        client.kept(user("THE TASK"), told)
+
+    assert client.carry(pages, FreeLeave(at_wall=written_down)).ok
+    assert "t2" in client.starts[1]["prompt"]
+    assert "t2" not in client.starts[2]["prompt"]
+
+
+def test_an_earlier_process_that_still_lives_is_ended_before_the_next_begins(
+    client: Client,
+) -> None:
+    client.kept(user("THE TASK"))
+    client.plays(init() + b"WAIT\n", result())
+    task = AgentTask("task", SESSION, "THE TASK", cwd=client.folder)
+    alone = Pages()
+
+    async def main() -> Outcome[object]:
+        first = asyncio.create_task(client.runner().carry(task, alone, FreeLeave()))
+        await until(lambda: alone.of("began"))
+        pages = Pages(list(alone.lines))
+        second = await client.runner().carry(task, pages, FreeLeave())
+        assert not _lives(alone)
+        await first
+        return second
+
+    assert run(main()).ok
+
+
+def test_a_process_that_wrote_no_word_is_not_waited_for_by_its_number_alone(
+    client: Client,
+) -> None:
+    client.plays(result())
+    ours = mark_of(os.getpid())
+    pages = Pages([Entry("process", {"pid": ours.pid, "began": "before the last boot"})])
+    assert client.carry(pages).ok
+
+
+def test_another_agents_session_is_gone_on_with_a_new_task(client: Client) -> None:
+    client.kept(user("THE FIRST TASK"))
+    client.plays(result())
+    task = AgentTask(
+        "task", "22222222-2222-4222-8222-222222222222", "THE TASK", resume_session=SESSION
+    )
+    outcome = run(client.runner().carry(task, Pages(), FreeLeave()))
+    assert outcome.session_id == SESSION
+    (start,) = client.starts
+    assert start["arguments"][5:7] == ["--resume", SESSION]
+    assert start["prompt"] == "THE TASK"
+
+
+def test_a_session_that_is_not_here_is_refused_before_anything_is_started(client: Client) -> None:
+    outcome = client.carry(resume_session="33333333-3333-4333-8333-333333333333")
+    assert outcome.terminated_by is Ending.REFUSED
+    assert not client.starts
+
+
+def test_who_goes_on_is_told_what_its_caller_says_happened(client: Client) -> None:
+    client.kept(user("THE TASK"))
+    client.plays(result())
+    client.carry(what_happened="The machine was restarted.")
+    assert client.starts[0]["prompt"].startswith("The machine was restarted.")
+
+
+def test_a_session_that_was_cut_off_before_its_first_line_is_begun_under_another_id(
+    client: Client,
+) -> None:
+    client.kept({"type": "queue-operation", "sessionId": SESSION})
+    client.plays(result())
+    assert client.carry().ok
+    arguments = client.starts[0]["arguments"]
+    assert arguments[5] == "--session-id"
+    assert arguments[6] != SESSION
+
+
+class Shout:
+    """A Python function as a tool."""
+
+    name = "shout"
+    description = "Shouts."
+    input_schema: dict[str, object] = {"type": "object"}
+
+    def read_only(self, _arguments: dict[str, object]) -> bool:
+        return True
+
+    async def run(self, _arguments: dict[str, object], _context: ToolContext) -> ToolOutput:
+        return ToolOutput("HEY")
+
+
+@pytest.mark.parametrize(
+    ("more", "ending", "words"),
+    [
+        ({"tools": (Shout(),)}, Ending.REFUSED, "Python functions"),
+        ({"schema": {"type": "nonsense"}}, Ending.REFUSED, "not valid JSON Schema"),
+        ({"cwd": Path("/nowhere/at/all")}, Ending.CRASH, "/nowhere/at/all"),
+    ],
+)
+def test_what_cannot_be_done_is_said_with_what_to_do_instead(
+    client: Client, more: dict[str, Any], ending: Ending, words: str
+) -> None:
+    outcome = client.carry(**more)
+    assert outcome.terminated_by is ending
+    assert words in outcome.evidence.says
+    assert not client.starts
+
+
+def test_a_program_that_is_not_installed_is_said_to_be_missing(client: Client) -> None:
+    client.program.unlink()
+    outcome = client.carry()
+    assert outcome.terminated_by is Ending.CRASH
+    assert "install it" in outcome.evidence.says
+
+
+def test_an_agent_that_had_ended_answers_from_its_notebook(client: Client) -> None:
+    client.plays(init() + result())
+    pages = Pages()
+    first = client.carry(pages)
+    shutil.rmtree(client.folder)
+    client.folder.mkdir()
+    again = client.carry(pages)
+    assert (again.value, again.usage, again.cost) == (first.value, first.usage, first.cost)
+
+
+def test_every_answer_is_written_down_before_the_next_is_heard(client: Client) -> None:
+    client.plays(init() + said("m1", text("One.")) + said("m2", text("Two.")) + result())
+    order: list[str] = []
+    leave = FreeLeave()
+    seen: Callable[[Entry], None] = lambda entry: order.append(entry.kind)  # noqa: E731
+    client.carry(Pages(written=seen), leave)
+    assert order == ["process", "began", "answer", "answer", "ended", "done"]
+
+
+def _lives(pages: Pages) -> bool:
+    told = pages.of("process")[-1]
+    return is_alive(Mark(int(str(told["pid"])), str(told["began"])))

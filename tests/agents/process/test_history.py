@@ -1,0 +1,72 @@
+"""A notebook tells what an agent has done, over all its processes."""
+
+from __future__ import annotations
+
+from jackline.agents.outcome import Usage
+from jackline.agents.ports import Entry
+from jackline.agents.process.going_on import ToolCall, going_on
+from jackline.agents.process.history import history_of
+from jackline.agents.task import JsonObject
+
+
+def started(**more: object) -> Entry:
+    return Entry("process", {"pid": 7, "began": "then", "family": "f", **more})
+
+
+def answer(name: str, tokens: int, **more: object) -> Entry:
+    usage: JsonObject = {"input": tokens}
+    return Entry("answer", {"id": name, "usage": usage, "agent": None, **more})
+
+
+def test_an_answer_in_pieces_is_one_turn_and_paid_for_once() -> None:
+    told = history_of([started(), answer("a", 5), answer("a", 5, text="hi"), answer("b", 2)])
+    assert (told.turns, told.usage, told.text) == (2, Usage(7), "hi")
+
+
+def test_what_a_process_told_of_itself_counts_instead_of_what_was_seen() -> None:
+    ended = Entry("ended", {"usage": {"input": 9, "output": 4}, "cost": 0.5, "verdict": "Done"})
+    told = history_of([started(), answer("a", 5), ended, started(), answer("b", 1), ended])
+    assert (told.usage, told.cost, told.mark) == (Usage(18, 8), 1.0, None)
+
+
+def test_what_was_seen_of_a_process_that_was_killed_still_counts() -> None:
+    ended = Entry("ended", {"usage": {"input": 9}, "cost": 0.5, "verdict": "Done"})
+    told = history_of([started(), answer("a", 5), started(), answer("b", 1), ended])
+    assert (told.usage, told.unpriced) == (Usage(14), Usage(5))
+
+
+def test_a_program_that_counts_by_itself_tells_what_a_killed_process_cost() -> None:
+    told = history_of([started(counted={"input": 100}), started(counted={"input": 130})])
+    assert told.usage == Usage(30)
+
+
+def test_a_sub_agents_answers_cost_but_are_no_turns() -> None:
+    told = history_of([started(), answer("a", 5), answer("s", 3, agent="toolu_1", text="no")])
+    assert (told.turns, told.usage, told.text) == (1, Usage(8), "")
+
+
+def test_lines_without_sense_are_passed_over() -> None:
+    entries = [
+        Entry("process", {"pid": "x"}),
+        Entry("answer", {"usage": 3, "calls": [1, {"id": 2}]}),
+        Entry("result", {}),
+        Entry("ended", {"usage": None, "turns": "x", "cost": "y"}),
+        Entry("unheard-of", {}),
+    ]
+    assert history_of(entries).mark is None
+
+
+def test_who_goes_on_is_told_what_happened_what_was_lost_and_what_is_on_disk() -> None:
+    lost, kept = ToolCall("t1", "Bash", {"command": "make"}), ToolCall("t2", "Read", "a.py")
+    told = going_on("A limit.", [lost], [" M a.py"], finished=[(kept, "print(1)")])
+    assert told.startswith("A limit.")
+    assert '- Bash {"command": "make"} (t1)' in told.partition("may or may not have run")[2]
+    assert "Read a.py (t2): print(1)" in told.partition("may or may not have run")[0]
+    assert " M a.py" in told
+    assert "do not do it again" in told
+
+
+def test_the_task_is_told_again_where_the_conversation_does_not_hold_it() -> None:
+    assert going_on("", [], [], task="THE TASK").endswith("THE TASK")
+    many = [f"?? {number}" for number in range(99)]
+    assert "(and 59 more)" in going_on("", [], many)

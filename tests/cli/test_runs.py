@@ -1,0 +1,196 @@
+"""Flows on the command line, with real processes: what is finished is never run again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jackline.simulator.ledger import Outcome
+from jackline.simulator.mind import Say, refusal
+from jackline.testing import Rule, SimulatedProvider
+
+FLOW = """
+from jackline import agent, flow, parallel, phase
+
+@flow
+async def many(count: int, word: str = "part") -> str:
+    async with phase("parts"):
+        parts = await parallel(agent(f"{word} {i}", label=f"{word} {i}") for i in range(count))
+    return f"{parts.summary}: {' '.join(sorted(parts.values))}"
+"""
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals are sent as POSIX knows them")
+
+
+@dataclass
+class World:
+    folder: Path
+    provider: SimulatedProvider
+
+    @property
+    def environ(self) -> dict[str, str]:
+        return {
+            **os.environ,
+            "JACKLINE_STATE": str(self.folder / "state"),
+            "JACKLINE_PORT": "0",
+            "JACKLINE_UPSTREAM": self.provider.url,
+            "ANTHROPIC_API_KEY": "sk-ant-simulated",
+            "JACKLINE_HOLD_QUOTA": "0s",
+        }
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "jackline", *words],
+            env=self.environ,
+            cwd=self.folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def jackline(self, *words: str) -> tuple[int, str, str]:
+        with self.start(*words) as process:
+            try:
+                out, err = process.communicate(timeout=60)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
+        return process.returncode, out, err
+
+    def json(self, *words: str) -> Any:
+        code, out, err = self.jackline(*words, "--json")
+        assert out, (code, err)
+        return json.loads(out)
+
+    def paid(self) -> Counter[str]:
+        """How often each conversation was answered, by the hash of what was asked."""
+        done = (each for each in self.provider.ledger if each.outcome is Outcome.COMPLETED)
+        return Counter(each.body_hash for each in done)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    (tmp_path / "flow.py").write_text(FLOW)
+    with SimulatedProvider() as provider:
+        provider.says(Rule(lambda asked: Say(asked.prompt.split()[-1])))
+        there = World(tmp_path, provider)
+        try:
+            yield there
+        finally:
+            there.jackline("down")
+
+
+def wait_for(process: subprocess.Popen[str], words: str) -> None:
+    assert process.stderr is not None
+    for line in process.stderr:
+        if words in line:
+            return
+    raise AssertionError(f"{words!r} was never said")
+
+
+def test_a_run_prints_its_value_and_can_be_looked_at(world: World) -> None:
+    code, out, err = world.jackline("run", "flow.py", "--count", "3")
+    assert (code, out.strip()) == (0, "3 of 3 ok: 0 1 2"), err
+    assert "3 of 3 agents ok" in err
+    (run,) = world.json("ls")["runs"]
+    assert run["state"] == "finished"
+    shown = world.json("show", run["run"][:4])
+    assert [call["label"] for call in shown["calls"]] == ["part 0", "part 1", "part 2"]
+    code, out, _ = world.jackline("logs", run["run"], "--json")
+    notes = [json.loads(line) for line in out.splitlines()]
+    assert {note["run"] for note in notes} == {run["run"]}
+    again = world.json("resume", run["run"])
+    assert (again["state"], again["value"]) == ("finished", "3 of 3 ok: 0 1 2")
+    assert set(world.paid().values()) == {1}
+
+
+def test_some_failed_is_exit_3_and_retry_runs_only_those(world: World) -> None:
+    world.provider.says(
+        Rule(refusal(), prompt="part 1"), Rule(lambda asked: Say(asked.prompt.split()[-1]))
+    )
+    code, out, err = world.jackline("run", "flow.py", '{"count": 3}')
+    assert code == 3
+    assert "2 of 3 ok, 1 failed: 1 refused" in out
+    assert "jackline retry" in err
+    world.provider.says(Rule(lambda asked: Say(asked.prompt.split()[-1])))
+    (run,) = world.json("ls")["runs"]
+    code, out, err = world.jackline("retry", run["run"], "--only", "part 1")
+    assert (code, out.strip()) == (0, "3 of 3 ok: 0 1 2"), err
+    assert sorted(world.paid().values()) == [1, 1, 2]
+
+
+def test_a_killed_run_goes_on_and_pays_for_nothing_twice(world: World) -> None:
+    slow = Rule(lambda asked: Say(asked.prompt.split()[-1], delay=60), prompt="part 2")
+    world.provider.says(slow, Rule(lambda asked: Say(asked.prompt.split()[-1])))
+    with world.start("run", "flow.py", "--count", "3") as process:
+        wait_for(process, " ok (")
+        wait_for(process, " ok (")
+        process.kill()
+    world.provider.says(Rule(lambda asked: Say(asked.prompt.split()[-1])))
+    (run,) = world.json("ls")["runs"]
+    code, out, err = world.jackline("resume", run["run"])
+    assert (code, out.strip()) == (0, "3 of 3 ok: 0 1 2"), err
+    assert max(world.paid().values()) == 1
+
+
+def test_a_wall_parks_the_run_and_resume_finishes_it(world: World) -> None:
+    world.provider.quota_wall(resets_in=12)
+    with world.start("run", "flow.py", "--count", "5") as process:
+        wait_for(process, "parked until")
+        sent = len(world.provider.ledger.entries)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 75
+    assert "jackline resume" in err
+    assert len(world.provider.ledger.entries) == sent
+    code, out, err = world.jackline("ls", "--parked")
+    assert "wakes" in out
+    (run,) = world.json("ls", "--parked")["runs"]
+    # Before the reset it parks again, by itself, and goes on at the reset.
+    code, out, err = world.jackline("resume", run["run"])
+    assert (code, out.strip()) == (0, "5 of 5 ok: 0 1 2 3 4"), err
+
+
+def test_ctrl_c_saves_and_resume_goes_on(world: World) -> None:
+    slow = Rule(lambda asked: Say(asked.prompt.split()[-1], delay=1), prompt="part")
+    world.provider.says(slow)
+    with world.start("run", "flow.py", "--count", "2") as process:
+        wait_for(process, "part 1 began")
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode in (0, 130), err
+    (run,) = world.json("ls")["runs"]
+    code, out, err = world.jackline("resume", run["run"])
+    assert (code, out.strip()) == (0, "2 of 2 ok: 0 1"), err
+    assert set(world.paid().values()) == {1}
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (("run", "nowhere.py"), 2, "There is no file"),
+        (("run", "flow.py"), 2, "count"),
+        (("run", "flow.py", "--count", "many"), 2, "count"),
+        (("run", "flow.py", "--count"), 2, "needs a value"),
+        (("run", "flow.py", "--count", "1", "--budget", "beer=1"), 2, "no budget"),
+        (("ls",), 1, "there are no runs"),
+        (("resume", "zzzz"), 2, "There is no run"),
+    ],
+)
+def test_what_cannot_be_meant_is_told_with_a_next_step(
+    words: tuple[str, ...], code: int, told: str, world: World
+) -> None:
+    got, out, err = world.jackline(*words)
+    assert (got, out) == (code, ""), err
+    assert told in err
+    assert "next:" in err

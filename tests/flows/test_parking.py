@@ -1,0 +1,262 @@
+"""A wall parks the whole run; it wakes by itself, one agent first, the others spread out."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from datetime import timedelta
+
+import pytest
+
+from jackline import Budget, agent, ctx, flow, parallel, step
+from jackline.agents.outcome import Ending, Evidence, Outcome
+from jackline.agents.ports import Leave, Notebook
+from jackline.agents.task import AgentTask
+from jackline.flows.definition import Flow
+from jackline.flows.progress import AgentBegan, AgentWaits, RunEnded, RunParked, RunWoke
+from jackline.flows.records import RunState
+from jackline.flows.settings import RunSettings, WakeSettings
+from jackline.testing.scripted_runner import Play
+from tests.flows.world import EPOCH, World, played, world
+
+HOURS = 3600.0
+
+
+def crew(size: int, *, limit: int | None = None) -> Flow[[], int]:
+    @flow
+    async def working() -> int:
+        calls = (agent(f"task {n}", label=f"a{n}") for n in range(size))
+        return len((await parallel(calls, limit=limit)).values)
+
+    return working
+
+
+def three_turns(_task: AgentTask) -> Play:
+    return Play(turns=3, seconds=10, tokens=1000)
+
+
+def walled(*, settings: RunSettings | None = None, hours: float = 5) -> World:
+    w = world(three_turns, settings=settings or RunSettings(poll=60.0, at_once=40))
+    w.runner.wall_until = EPOCH + timedelta(hours=hours)
+    return w
+
+
+def test_after_the_first_wall_nothing_starts_and_nobody_asks_until_the_reset() -> None:
+    async def test() -> None:
+        w = walled()
+        outcome = await w.run(crew(97))
+        assert outcome.value == 97
+        assert outcome.exit_code == 0
+        [parked] = w.of(RunParked)
+        assert parked.wake_at == (EPOCH + timedelta(hours=5)).timestamp()
+        assert parked.why == "You've hit your session limit"
+        began = [event.at for event in w.of(AgentBegan)]
+        during = [at for at in began if parked.at < at < parked.wake_at]
+        assert during == []
+        # Each of the forty that were underway met the wall once, and nothing was asked twice.
+        assert len(w.runner.asked) == 97 * 3 + 40
+        assert outcome.usage.total == 97 * 3 * 1000, "not a token more than without the wall"
+        assert outcome.duration < HOURS, "waiting is no work"
+
+    played(test)
+
+
+def test_one_agent_goes_first_and_the_others_follow_spread_out() -> None:
+    async def test() -> None:
+        w = walled(settings=RunSettings(poll=60.0))
+        begun = await w.begin(crew(20))
+        task = asyncio.create_task(begun.carry())
+        await w.until(lambda: bool(w.of(RunWoke)), task)
+        assert begun.state is RunState.RUNNING
+        assert (await w.through(_of(task))).value == 20
+        first, second, *_ = sorted(event.at for event in w.of(AgentWaits) if not event.why)
+        assert first == w.of(RunWoke)[0].at
+        assert second > first
+
+    played(test)
+
+
+def test_a_probe_that_meets_the_wall_parks_the_run_again() -> None:
+    async def test() -> None:
+        w = walled(settings=RunSettings(poll=60.0))
+        begun = await w.begin(crew(10))
+        task = asyncio.create_task(begun.carry())
+        await w.until(lambda: begun.is_parked, task)
+        asked = len(w.runner.asked)
+        w.runner.wall_until = EPOCH + timedelta(hours=9)  # the vendor meant something else
+        await w.until(lambda: len(w.of(RunParked)) == 2, task)
+        assert len(w.runner.asked) == asked + 1, "one probe, no more"
+        assert w.of(RunParked)[1].wake_at == (EPOCH + timedelta(hours=9)).timestamp()
+        assert (await w.through(_of(task))).value == 10
+
+    played(test)
+
+
+def test_a_wall_without_a_time_is_asked_again_ever_more_rarely() -> None:
+    ends = EPOCH + timedelta(hours=3)
+
+    asked: list[float] = []
+
+    class Silent:
+        name = "messages"
+
+        async def carry(
+            self, _task: AgentTask, _notebook: Notebook, leave: Leave
+        ) -> Outcome[object]:
+            await leave.before_call()
+            asked.append(w.clock.monotonic())
+            if w.clock.now() < ends:
+                # Only told at its end, and without a reset: as a process runner may.
+                return Outcome(Ending.QUOTA, evidence=Evidence(says="no more"))
+            return Outcome(Ending.COMPLETION, "v")
+
+    w = world()
+    w.runner = Silent()  # type: ignore[assignment]
+
+    async def test() -> None:
+        assert (await w.run(crew(1))).value == 1
+        waits = [b - a for a, b in itertools.pairwise(asked)]
+        assert [round(wait / 900) for wait in waits] == [1, 2, 4, 8]
+
+    played(test)
+
+
+def test_billing_waits_for_a_person() -> None:
+    async def test() -> None:
+        w = walled(settings=RunSettings(poll=60.0))
+        w.runner.wall_is_billing = True
+        begun = await w.begin(crew(3))
+        task = asyncio.create_task(begun.carry())
+        await w.until(lambda: begun.is_parked, task)
+        assert w.of(RunParked)[0].wake_at is None
+        await w.clock.advance(48 * HOURS)
+        assert begun.is_parked
+        w.runner.wall_until = None
+        await w.engine.allow_waking("r1")
+        assert (await w.through(_of(task))).value == 3
+
+    played(test)
+
+
+def test_brakes_delay_the_waking() -> None:
+    async def test() -> None:
+        wake = WakeSettings(hours="22:00-07:00", confirm=True)
+        w = walled(settings=RunSettings(poll=60.0, wake=wake), hours=1)
+        begun = await w.begin(crew(3))
+        task = asyncio.create_task(begun.carry())
+        await w.until(lambda: begun.is_parked, task)
+        await w.clock.advance(24 * HOURS)
+        assert begun.is_parked, "nobody has confirmed"
+        await w.engine.allow_waking("r1")
+        await w.clock.advance(5 * HOURS)  # 17:00 on the second day
+        assert begun.is_parked
+        await w.clock.advance(6 * HOURS)
+        assert (await w.through(_of(task))).value == 3
+        [woke] = w.of(RunWoke)
+        assert (EPOCH + timedelta(hours=34)).timestamp() <= woke.at < woke.at + 120
+
+    played(test)
+
+
+def test_abort_ends_the_run_keeps_what_is_finished_and_starts_nothing() -> None:
+    async def test() -> None:
+        w = walled(settings=RunSettings(poll=60.0, on_quota="abort", at_once=4))
+        w.runner.wall_until = None
+        begun = await w.begin(crew(50))
+        task = asyncio.create_task(begun.carry())
+        await w.until(lambda: len(w.runner.answered) >= 15, task)
+        w.runner.wall_until = EPOCH + timedelta(hours=5)
+        outcome = await w.through(_of(task))
+        assert outcome.terminated_by is Ending.QUOTA
+        assert outcome.exit_code == 1
+        assert outcome.evidence.resets_at == w.runner.wall_until
+        assert begun.state is RunState.FAILED
+        assert outcome.tally.ok >= 4
+        assert len(w.runner.begun) < 12
+        w.runner.wall_until = None
+        again = await w.resume(crew(50))
+        assert again.value == 50
+        assert len(w.runner.answered) == 150, "every turn was paid once"
+
+    played(test)
+
+
+def test_stopping_while_parked_leaves_it_parked_and_a_resume_goes_on_with_one_probe() -> None:
+    async def test() -> None:
+        w = walled(settings=RunSettings(poll=60.0))
+        begun = await w.begin(crew(10))
+        task = asyncio.create_task(begun.carry())
+        await w.until(lambda: begun.is_parked, task)
+        begun.stop()
+        outcome = await w.through(_of(task))
+        assert outcome.parked
+        assert outcome.exit_code == 75
+        record = await w.engine.run("r1")
+        assert record is not None
+        assert record.state is RunState.PARKED
+        assert record.wake_at == (EPOCH + timedelta(hours=5)).timestamp()
+        assert w.of(RunEnded)[0].state is RunState.PARKED
+        w.runner.asked.clear()
+        await w.clock.advance(60)
+        w.heard.clear()
+        # Resumed by hand before the reset: one probe asks, meets the wall, and it is parked again.
+        assert (await w.resume(crew(10))).value == 10
+        [parked] = w.of(RunParked)
+        assert len([at for at in w.of(AgentBegan) if at.at < parked.at]) <= 1
+        assert len(w.runner.asked) == 30 + 1
+
+    played(test)
+
+
+def test_steps_wait_while_parked_and_do_not_wait_for_a_probe() -> None:
+    ran: list[float] = []
+
+    async def noting() -> int:
+        ran.append(w.clock.monotonic())
+        return 1
+
+    @flow
+    async def mixed() -> int:
+        one = asyncio.ensure_future(agent("x", label="a"))
+        await w.clock.sleep(60)
+        await step(noting)
+        await one
+        return ctx.budget.tokens or 0
+
+    w = walled(settings=RunSettings(poll=60.0))
+
+    async def test() -> None:
+        assert (await w.run(mixed)).ok
+        assert ran[0] >= 5 * HOURS
+
+    played(test)
+
+
+def test_a_rolling_window_that_is_spent_is_waited_for() -> None:
+    async def test() -> None:
+        budget = Budget(tokens=10_000, window="2h")
+        w = world(three_turns, settings=RunSettings(poll=60.0, budgets=(budget,), at_once=2))
+        outcome = await w.run(crew(8))
+        assert outcome.value == 8
+        assert w.of(RunParked)[0].why.endswith("tokens in 2 h are used")
+        assert w.clock.monotonic() > 2 * HOURS
+
+    played(test)
+
+
+@pytest.mark.parametrize("size", [1, 2, 30])
+def test_a_run_of_any_size_gets_through_a_wall_that_comes_late(size: int) -> None:
+    async def test() -> None:
+        w = world(three_turns, settings=RunSettings(poll=60.0, at_once=3))
+        begun = await w.begin(crew(size))
+        task = asyncio.create_task(begun.carry())
+        await w.until(lambda: len(w.runner.answered) >= 2, task)
+        w.runner.wall_until = w.clock.now() + timedelta(hours=2)
+        assert (await w.through(_of(task))).value == size
+        assert len(w.runner.answered) == 3 * size
+
+    played(test)
+
+
+async def _of(task: asyncio.Task[Outcome[int]]) -> Outcome[int]:
+    return await task
