@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 
 from jackline.simulator.conversation import Asked, JsonObject
 from jackline.simulator.faults import Effect, Fault
+from jackline.simulator.obliging import filled, wanted_schema
 from jackline.simulator.refusals import Refusal, error_body
 
 Stop: TypeAlias = Literal["end_turn", "tool_use", "max_tokens", "refusal"]
@@ -115,12 +116,15 @@ class Mind:
 
     rules: Sequence[Rule] = ()
     fallback: Reply = UNDERSTOOD
+    obliging: bool = False
+    """Whether a structured answer that is asked for, and that no rule gives, is made up."""
 
     def reply(self, asked: Asked) -> Reply:
         """What the script says to this request."""
         rule = next((rule for rule in self.rules if rule.fits(asked)), None)
         if rule is None:
-            return self.fallback
+            schema = wanted_schema(asked, _STRUCTURED) if self.obliging else None
+            return self.fallback if schema is None else structured(filled(schema, asked.prompt))
         return rule.reply(asked) if callable(rule.reply) else rule.reply
 
 

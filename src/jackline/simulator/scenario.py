@@ -142,7 +142,7 @@ def from_document(name: str, document: Mapping[str, Any]) -> Scenario:
         demands_credential=table.demands_credential,
     )
     fallback = long_answer(table.answer_tokens) if table.answer_tokens else UNDERSTOOD
-    mind = Mind(tuple(_rule(one) for one in table.rule), fallback)
+    mind = Mind(tuple(_rule(one) for one in table.rule), fallback, obliging=True)
     return Scenario(name, table.description, settings, mind)
 
 
