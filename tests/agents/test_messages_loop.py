@@ -99,6 +99,24 @@ def test_a_call_that_needs_a_failed_one_is_skipped_with_that_reason() -> None:
     assert "1 skipped" in summary["text"]
 
 
+def test_pictures_of_a_tool_reach_the_model_behind_the_words_that_say_whose_they_are() -> None:
+    picture: JsonObject = {
+        "type": "image",
+        "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="},
+    }
+
+    class Camera(Counter):
+        async def run(self, arguments: JsonObject, context: ToolContext) -> ToolOutput:  # noqa: ARG002
+            return ToolOutput("a tree", (picture,))
+
+    model = ScriptedModel.in_turn(Say("", (("add", {}),)), Say("done"))
+    assert carry(model, task(tools=[Camera()])).ok
+    (result,) = last_said(model)
+    words, shown = result["content"]
+    assert words["text"].endswith("a tree")
+    assert shown == picture
+
+
 def test_a_tool_that_does_not_exist_is_told_with_those_that_do() -> None:
     model = ScriptedModel.in_turn(Say("", (("subtract", {}),)), Say("done"))
     assert carry(model, task(tools=[Counter()])).ok

@@ -197,3 +197,26 @@ def test_killed_inside_a_stream_only_the_answer_in_hand_is_paid_again(tmp_path: 
     assert told["value"] == slow.text
     assert killed.ran == ["1"]
     assert killed.kinds["answer"] == 2
+
+
+def test_killed_again_and_again_the_work_is_done_once_and_whole(tmp_path: Path) -> None:
+    turns, kills = 4, (3, 6, 9, 13, 16)
+    with SimulatedProvider() as simulated:
+        marks = [
+            Say("", (("mark", {"n": f"{turn}a"}), ("mark", {"n": f"{turn}b"})), delay=0.1)
+            for turn in range(turns)
+        ]
+        script = [Rule(say, turn=turn) for turn, say in enumerate(marks)]
+        simulated.says(*script, Say("The end.", delay=0.1))
+        killed = Killed(tmp_path, simulated.url)
+        for lines in kills:
+            killed.kill_when(lambda lines=lines: killed.kinds.total() >= lines)
+        told = killed.finish()
+        useful = simulated.ledger.useful
+    assert told["value"] == "The end."
+    assert len(set(killed.ran)) == len(killed.ran)
+    unsure = (tmp_path / "notebook").read_text().count('"ended_by": "may or may not have run"')
+    # What left no mark was cut off as it began, and the model was told so.
+    assert 2 * turns - unsure <= len(killed.ran) <= 2 * turns
+    assert killed.kinds["answer"] == turns + 1
+    assert useful <= turns + 1 + len(kills)

@@ -161,6 +161,28 @@ def test_a_wall_at_the_old_upstream_is_none_at_the_new_one(tmp_path: Path) -> No
         run(main(simulated))
 
 
+def test_new_limits_reach_lanes_that_are_open_and_calls_that_wait_for_them(tmp_path: Path) -> None:
+    async def main(simulated: SimulatedProvider) -> None:
+        text = file_for(simulated.url)
+        async with living_by_a_file(tmp_path, f"{text}limits.parallel = 1\n") as written:
+            url = written.service.url
+            simulated.hang()
+            first, second = (
+                asyncio.ensure_future(ask(url, request(body=question(f"call {n}"))))
+                for n in range(2)
+            )
+            await until(lambda: written.service.status()["calls_waiting"] == 1)
+            written.write(f"{text}limits.parallel = 2\n")
+            await until(lambda: written.service.status()["calls_in_flight"] == 2)
+            first.cancel()
+            second.cancel()
+            await asyncio.gather(first, second, return_exceptions=True)
+            await until(lambda: not written.service.desk.calls)
+
+    with SimulatedProvider() as simulated:
+        run(main(simulated))
+
+
 def test_an_upstream_that_cannot_be_made_changes_nothing_and_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

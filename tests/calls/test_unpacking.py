@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from jackline.calls.unpacking import unpacking_for
 from jackline.failures import Kind, Observation, classify
-from jackline.upstream.breaks import BadPackingError
 from jackline.testing import Step
+from jackline.upstream.breaks import BadPackingError
 from tests.calls.test_carrier import GOOD, START, World, play
 
 WORDS = b"What was packed. " * 50

@@ -46,9 +46,9 @@ def asked(*thoughts: dict[str, str]) -> Message:
 class World:
     """Claude with a script of answers, another family beside it, and what was told."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, kind: UpstreamKind) -> None:
         claude = UpstreamSettings("claude", url)
-        gpt = UpstreamSettings("gpt", url, UpstreamKind.OPENAI_CHAT, Credential.NONE)
+        gpt = UpstreamSettings("gpt", url, kind, Credential.NONE)
         made = {each.name: provider_for(each, {}) for each in (claude, gpt)}
         self.told: list[tuple[str, str]] = []
         self.upstream = ProvidedUpstream(made, {"gpt"}, lambda *each: self.told.append(each))
@@ -66,7 +66,11 @@ class World:
         return [block["type"] for block in content]
 
 
-def play(script: list[tuple[bytes, bytes]], scene: Callable[[World], Awaitable[None]]) -> World:
+def play(
+    script: list[tuple[bytes, bytes]],
+    scene: Callable[[World], Awaitable[None]],
+    kind: UpstreamKind = UpstreamKind.OPENAI_CHAT,
+) -> World:
     """Each request gets the next answer of the script: its status and its body."""
 
     async def main() -> World:
@@ -77,7 +81,7 @@ def play(script: list[tuple[bytes, bytes]], scene: Callable[[World], Awaitable[N
                 await wire.say(answer(body, JSON, status=status))
 
         async with Server(handler) as server:
-            world = World(server.url)
+            world = World(server.url, kind)
             try:
                 await scene(world)
             finally:
@@ -164,6 +168,32 @@ def test_a_conversation_that_was_fitted_says_so() -> None:
 
     world = play([YES], scene)
     assert world.sent(0) == ["text"]
+
+
+def test_thoughts_that_another_server_encrypted_are_left_out_once_they_are_refused() -> None:
+    foreign = error("The encrypted content could not be verified.")
+    items = [
+        {"type": "message", "role": "user", "content": "hi"},
+        {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAAA"},
+        {"type": "function_call_output", "call_id": "c", "output": "seen"},
+    ]
+    body = json.dumps({"model": "gpt-5.5", "input": items}).encode()
+    headers = ((b"content-type", b"application/json"),)
+
+    async def scene(world: World) -> None:
+        ear = Recorder()
+        message = Message(b"POST", b"/v1/responses", headers, body)
+        world.upstream.start(message, "gpt/gpt-5.5#account", ear)
+        await ear.last_word()
+        assert (ear.status, ear.body) == (200, GOOD)
+        assert b"x-jackline-translated" in dict(ear.headers)
+
+    world = play([(b"400 Bad Request", foreign), YES], scene, UpstreamKind.OPENAI_RESPONSES)
+    assert [item["type"] for item in world.requests[1]["input"]] == [
+        "message",
+        "function_call_output",
+    ]
+    assert len(world.told) == 1
 
 
 def test_refused_signatures_are_remembered_within_bounds_and_without_themselves() -> None:

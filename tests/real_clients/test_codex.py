@@ -108,6 +108,7 @@ def test_an_outage_moves_every_codex_elsewhere_and_back() -> None:
     ours = drilled(codex_part("outage-failover", agents=3, rounds=9), CodexFleet, SPEED)
     assert ours.wasted > 0, "the outage was met, and not by the client"
     assert ours.providers["second"]["useful"] >= 3
+    assert ours.reasons["400"] > 0, "the other house cannot read what this one has encrypted"
 
 
 def test_only_the_model_that_fails_moves() -> None:

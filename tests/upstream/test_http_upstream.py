@@ -108,7 +108,7 @@ def test_the_request_arrives_as_it_was_given_with_host_and_length(run: Run) -> N
     run(main())
 
 
-@pytest.mark.parametrize("size", [0, 65_536, 65_537, 150_000, 8_000_000])
+@pytest.mark.parametrize("size", [0, 65_536, 65_537, 150_000, 262_144, 262_145, 8_000_000])
 def test_a_body_of_any_size_arrives_whole(run: Run, size: int) -> None:
     body = bytearray(b"0123456789abcdef" * (size // 16 + 1))[:size]
 

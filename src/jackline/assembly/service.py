@@ -329,6 +329,8 @@ class Service:
                 self._upstream.use(name, provider)
             self._upstream.foreign = _foreign(new.upstreams)
             self._book.use(new.upstreams)
+            for given in self._book.open_lanes():
+                self.carrier.limit_lane(given)
         _log.setLevel(self.config.log_level.upper())
         words = str(reloaded)
         self._notes["configuration"] = f"configuration read: {words}"

@@ -30,7 +30,8 @@ def checked(kind: type[A], arguments: JsonObject) -> A:
     except ValidationError as error:
         faults = error.errors(include_url=False, include_context=False, include_input=False)
         told = "; ".join(_fault([*fault["loc"]], fault["type"], fault["msg"]) for fault in faults)
-        takes = ", ".join(f"`{name}`" for name in schema_of(kind).get("properties", {}))  # type: ignore[attr-defined]
+        fields = kind.model_fields.items()
+        takes = ", ".join(f"`{field.alias or name}`" for name, field in fields)
         says = f"the arguments do not fit: {told}. It takes {takes or 'no arguments'}."
         raise ToolFailedError(says, ended_by="bad arguments") from None
 

@@ -28,7 +28,7 @@ from jackline.clock import Clock
 from jackline.events import Announce, AttemptFailed, to_nobody
 from jackline.failures import Failure, Observation, classify
 from jackline.failures.sentences import explain, name_of
-from jackline.lanes import Call, Decision, LaneController, Send, Usage, Waiting
+from jackline.lanes import Call, Decision, LaneController, LaneSettings, Send, Usage, Waiting
 from jackline.lanes.reactions import Reaction, reaction_to
 from jackline.lanes.states import FLOWING
 from jackline.upstream.port import Message, Upstream
@@ -191,6 +191,10 @@ class Carrier:
         now = self._clock.wall()
         self._obey(self.controller.pause(now, name, paused=paused))
         self.review()
+
+    def limit_lane(self, given: LaneSettings) -> None:
+        """Somebody says something else of a lane's limits."""
+        self._obey(self.controller.limit_lane(self._clock.wall(), given))
 
     def _forget(self, carried: Carried) -> None:
         """Drop a call, whatever state it is in."""

@@ -18,7 +18,7 @@ from jackline.agents.outcome import Ending, Evidence, Outcome
 from jackline.agents.ports import Runner, StopAgentError
 from jackline.agents.task import AgentTask
 from jackline.errors import BadArgumentError, JacklineError
-from jackline.flows.agent_spec import AgentSpec
+from jackline.flows.agent_spec import OWN_LOOP, AgentSpec
 from jackline.flows.agent_tools import tools_for
 from jackline.flows.earlier import earlier_entries, what_happened
 from jackline.flows.gate import Ticket
@@ -68,28 +68,25 @@ class AgentCarrying:
     async def outcome(self) -> Outcome[Any]:
         """How it ended; from the store, when it is there."""
         if self._known is not None and self._run.answers_from_store(self._known):
-            return await self._replayed(self._known)
+            return self._replayed(self._known)
         ticket = self._run.gate.ticket()
         try:
             with self._run.carried_here():
                 if self._scope.task_id:
                     # A tool of an agent that holds a slot called it: waiting could be for ever.
                     return await self._started(ticket)
-                async with self._run.slots:
+                async with self._run.slot(process=self._runner.name != OWN_LOOP):
                     return await self._started(ticket)
         finally:
             self._run.gate.done(ticket)
 
     # --- from the store -----------------------------------------------------------------------
 
-    async def _replayed(self, known: CallRecord) -> Outcome[Any]:
+    def _replayed(self, known: CallRecord) -> Outcome[Any]:
         run = self._run
         outcome = decode_outcome(known.outcome or b'{"terminated_by":"completion"}')
         if known.state is CallState.DONE:
             outcome = replace(outcome, value=self._spec.shape.decode(known.value or b"null"))
-        if self._spec.on_end:
-            # A crash after the end was kept may have left them due.
-            await run.hooks.run(run.hooks.last_end(known.task_id), self._spec.on_end, outcome)
         run.count_agent(outcome, replayed=True)
         run.tell(AgentReplayed(run.clock.wall(), known.task_id, known.label, self._scope.phase))
         return outcome
@@ -136,7 +133,7 @@ class AgentCarrying:
             await notebook.open(session_id)
             earlier = await earlier_entries(run.engine, self._spec, self._runner.name)
             notebook.follow(earlier.entries)
-            account.tokens, account.dollars = notebook.paid_tokens, notebook.paid_dollars
+            account.tokens, account.dollars = notebook.paid.total, notebook.paid_dollars
             task = self._task(session_id, earlier.session_id)
             leave = AgentLeave(
                 run, ticket, account, notebook, task_id=call.task_id, label=call.label
@@ -150,7 +147,7 @@ class AgentCarrying:
                 run.lose(error)
                 raise
             outcome = Outcome(Ending.REFUSED, evidence=Evidence(says=_in_words(error)))
-        return self._completed(outcome, notebook)
+        return outcome
 
     async def _attempts(
         self, task: AgentTask, notebook: KeptNotebook, leave: AgentLeave
@@ -194,27 +191,33 @@ class AgentCarrying:
 
     # --- ended --------------------------------------------------------------------------------
 
-    def _completed(self, outcome: Outcome[Any], notebook: KeptNotebook) -> Outcome[Any]:
-        """The outcome with ids and sums, its value as a replay would give it."""
-        run, call = self._run, self._call
-        run.notebooks.pop(call.task_id, None)
-        unpaid = outcome.usage.total - notebook.paid_tokens
+    def _with_all_used(self, outcome: Outcome[Any], notebook: KeptNotebook) -> Outcome[Any]:
+        """The outcome with all that it used: what the runner says, or what was paid for if more."""
+        unpaid = outcome.usage.total - notebook.paid.total
         if unpaid > 0:
             # A runner that only tells at its end what it used.
             dollars = max(0.0, (outcome.cost or 0.0) - notebook.paid_dollars)
-            run.charge(self._scope.account, unpaid, dollars)
-        return replace(
+            self._run.charge(self._scope.account, unpaid, dollars)
+        elif unpaid < 0:
+            outcome = replace(outcome, usage=notebook.paid)
+        if outcome.cost is None and notebook.paid_dollars:
+            outcome = replace(outcome, cost=notebook.paid_dollars)
+        return outcome
+
+    async def _ended(self, outcome: Outcome[Any]) -> Outcome[Any]:
+        """Keep the end, clean up, and only then let the flow know."""
+        run, call = self._run, self._call
+        notebook = run.notebooks.pop(call.task_id, None)
+        if notebook is not None:
+            outcome = self._with_all_used(outcome, notebook)
+        outcome = replace(
             outcome,
             label=call.label,
             task_id=call.task_id,
             session_id=outcome.session_id or session_id_of(call.task_id),
             duration=outcome.duration or run.clock.monotonic() - self._began_at,
         )
-
-    async def _ended(self, outcome: Outcome[Any]) -> Outcome[Any]:
-        """Keep the end, clean up, and only then let the flow know."""
-        run, call = self._run, self._call
-        outcome, data = self._fitting(replace(outcome, label=call.label, task_id=call.task_id))
+        outcome, data = self._fitting(outcome)
         record = replace(
             call,
             state=CallState.DONE if outcome.ok else CallState.FAILED,

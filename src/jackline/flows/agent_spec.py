@@ -31,6 +31,10 @@ Resumed: TypeAlias = Outcome[Any] | str
 """An earlier agent: its outcome or its task id."""
 
 
+OWN_LOOP = "messages"
+"""The runner that is ours: it brings no tools, keeps sessions only in notebooks, and is light."""
+
+
 @dataclass(frozen=True, slots=True)
 class Toolbox:
     """The tools of an agent, sorted by how a runner gets them."""

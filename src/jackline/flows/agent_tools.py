@@ -12,9 +12,8 @@ from importlib import import_module
 
 from jackline.batches.tool import Tool
 from jackline.errors import BadArgumentError
-from jackline.flows.agent_spec import Toolbox
+from jackline.flows.agent_spec import OWN_LOOP, Toolbox
 
-_BRINGS_NONE = "messages"
 _READY: Mapping[str, tuple[str, str]] = {
     "shell": ("jackline.batches.shell", "ShellTool"),
     "read": ("jackline.batches.files", "ReadTool"),
@@ -27,7 +26,7 @@ _READY: Mapping[str, tuple[str, str]] = {
 
 def tools_for(box: Toolbox, runner: str) -> tuple[tuple[Tool, ...], tuple[str, ...] | None]:
     """The tools to hand over and the names to allow; BadArgumentError for an unknown name."""
-    if runner != _BRINGS_NONE:
+    if runner != OWN_LOOP:
         return box.tools, box.names
     return (*box.tools, *(_ready(name) for name in box.names or ())), None
 

@@ -49,30 +49,37 @@ async def run(
 async def resume(
     run_id: str,
     *,
+    settings: RunSettings | None = None,
     flow: Flow[..., Any] | None = None,
     host: FlowHost | None = None,
     listener: Listener | None = None,
 ) -> Outcome[Any]:
     """Go on with a run that was stopped, parked, failed or left by a crash.
 
-    What is finished answers from the store. A finished run gives its outcome again. `flow` is
-    needed only when the run was begun from code that is in no file.
+    What is finished answers from the store. A finished run gives its outcome again. `settings`
+    replace those that were kept with it, for a higher budget, say. `flow` is needed only when the
+    run was begun from code that is in no file.
     """
     async with _host(host) as found:
-        return await _carried(begin_resume(found, run_id, flow=flow, listener=listener))
+        return await _carried(
+            begin_resume(found, run_id, settings=settings, flow=flow, listener=listener)
+        )
 
 
 async def retry(
     run_id: str,
     *,
     only: str | None = None,
+    settings: RunSettings | None = None,
     flow: Flow[..., Any] | None = None,
     host: FlowHost | None = None,
     listener: Listener | None = None,
 ) -> Outcome[Any]:
     """Run an ended run's failed calls again, or only those with one label."""
     async with _host(host) as found:
-        return await _carried(begin_retry(found, run_id, only=only, flow=flow, listener=listener))
+        return await _carried(
+            begin_retry(found, run_id, only=only, settings=settings, flow=flow, listener=listener)
+        )
 
 
 async def fork(

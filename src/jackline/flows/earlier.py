@@ -15,15 +15,12 @@ from typing import Any
 from jackline.agents.outcome import Outcome
 from jackline.agents.ports import Entry
 from jackline.errors import BadArgumentError
-from jackline.flows.agent_spec import AgentSpec
+from jackline.flows.agent_spec import OWN_LOOP, AgentSpec
 from jackline.flows.engine import Engine
 from jackline.flows.keys import session_id_of
 from jackline.flows.notebook import is_own_line
 from jackline.flows.outcome_json import decode_outcome
 from jackline.flows.records import CallRecord, CallState
-
-_KEEPS_NO_SESSIONS = "messages"
-"""Our own loop has no other memory than notebooks; other runners find sessions on disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +41,12 @@ async def earlier_entries(engine: Engine, spec: AgentSpec, runner: str) -> Earli
     else:
         call = await engine.find_task(spec.continue_from or "")
         session = _session_of(call)
-    if call is None and (spec.resume is None or runner == _KEEPS_NO_SESSIONS):
+    if call is None and (spec.resume is None or runner == OWN_LOOP):
         raise BadArgumentError(
             f"There is no earlier agent {spec.resume or spec.continue_from} to go on with.",
             next="Give the session id or the outcome of an agent that `jackline show` lists.",
         )
-    if call is None or runner != _KEEPS_NO_SESSIONS:
+    if call is None or runner != OWN_LOOP:
         return Earlier(session)
     lines = [
         Entry(record.kind, json.loads(record.data), record.at)

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from types import ModuleType
 
@@ -83,7 +83,8 @@ class Execution:
             for budget in settings.budgets
             if budget.window is not None
         ]
-        self.slots = asyncio.Semaphore(max(1, settings.at_once))
+        self._slots = asyncio.Semaphore(max(1, settings.at_once))
+        self._process_slots = asyncio.Semaphore(max(1, settings.processes_at_once))
         actor = Actor(host.clock, settings.hook_limit, record.cwd, flow_module)
         self.hooks = Hooks(host.engine, record.run_id, actor, self._cleaned_up)
         self.resources = Resources(host.engine, record.run_id, actor, self._cleaned_up)
@@ -151,6 +152,17 @@ class Execution:
             yield
         finally:
             self.carriers.discard(task)
+
+    @asynccontextmanager
+    async def slot(self, *, process: bool) -> AsyncIterator[None]:
+        """Within this, an agent counts among those at work; returns when there is room."""
+        if not process:
+            async with self._slots:
+                yield
+            return
+        # The rarer one first, so that nobody holds the other while waiting for it.
+        async with self._process_slots, self._slots:
+            yield
 
     def next_label(self, phase: str, what: str) -> str:
         """A name for a call that was given none: where it is, and which one."""
@@ -224,7 +236,7 @@ class Execution:
 
     def _underway(self) -> tuple[int, float]:
         books = self.notebooks.values()
-        return sum(b.paid_tokens for b in books), sum(b.paid_dollars for b in books)
+        return sum(b.paid.total for b in books), sum(b.paid_dollars for b in books)
 
     # --- interruptions ------------------------------------------------------------------------
 

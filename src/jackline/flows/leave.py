@@ -57,7 +57,7 @@ class AgentLeave:
         run = self._run
         if cost is None:
             cost = dollars(model, usage, run.host.prices)
-        self._notebook.paid(model, usage, cost)
+        self._notebook.pay(model, usage, cost)
         run.charge(self._account, usage.total, cost or 0.0)
         run.gate.answered(self._ticket)
         run.tell(

@@ -29,7 +29,7 @@ def load_flow(reference: str) -> Flow[..., Any]:
     module = load_module(file)
     flows = flows_of(module)
     if name:
-        found = flows.get(name)
+        found = flows.get(name) or next((f for f in flows.values() if f.name == name), None)
         if found is None:
             raise BadArgumentError(
                 f"There is no flow {name} in {file.name}.",

@@ -12,6 +12,7 @@ import asyncio
 import json
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import asdict, fields
 
 from jackline.agents.outcome import Usage
 from jackline.agents.ports import Entry
@@ -23,6 +24,7 @@ from jackline.flows.records import EntryRecord
 
 _SESSION = "session"
 _PAID = "flow:paid"
+_COUNTS = tuple(field.name for field in fields(Usage))
 
 
 class KeptNotebook:
@@ -39,7 +41,7 @@ class KeptNotebook:
         self._lines: deque[tuple[EntryRecord, asyncio.Future[None] | None]] = deque()
         self._writer: asyncio.Task[None] | None = None
         self._trouble: JacklineError | None = None
-        self.paid_tokens = 0
+        self.paid = Usage()
         self.paid_dollars = 0.0
 
     async def open(self, session_id: str) -> None:
@@ -71,12 +73,11 @@ class KeptNotebook:
         self._entries.append(Entry(kind, data, self._clock.wall()))
         self._queue(kind, data, None)
 
-    def paid(self, model: str, usage: Usage, cost: float | None) -> None:
+    def pay(self, model: str, usage: Usage, cost: float | None) -> None:
         """Keep what a call took, so that budgets hold across a crash."""
-        tokens, dollars = usage.total, cost or 0.0
-        self.paid_tokens += tokens
-        self.paid_dollars += dollars
-        self._queue(_PAID, {"model": model, "tokens": tokens, "dollars": dollars}, None)
+        self.paid += usage
+        self.paid_dollars += cost or 0.0
+        self._queue(_PAID, {"model": model, "dollars": cost or 0.0, **asdict(usage)}, None)
 
     async def settle(self) -> None:
         """Returns when every line is written; raises what went wrong with a jotted one."""
@@ -89,7 +90,7 @@ class KeptNotebook:
         if not is_own_line(entry):
             self._entries.append(entry)
         elif entry.kind == _PAID:
-            self.paid_tokens += _whole(entry.data.get("tokens"))
+            self.paid += Usage(*(int(_amount(entry.data.get(name))) for name in _COUNTS))
             self.paid_dollars += _amount(entry.data.get("dollars"))
         else:
             self._has_session = True
@@ -128,10 +129,6 @@ class KeptNotebook:
 def is_own_line(entry: Entry) -> bool:
     """Whether a line is the run's, not the runner's."""
     return entry.kind == _PAID or (entry.kind == _SESSION and entry.data.get("by") == "flow")
-
-
-def _whole(value: object) -> int:
-    return value if isinstance(value, int) else 0
 
 
 def _amount(value: object) -> float:

@@ -55,7 +55,7 @@ async def begin_run(
     now = host.clock.wall()
     record = RunRecord(
         run_id or new_run_id(),
-        flow.function.__name__,
+        flow.name,
         flow.source,
         arguments,
         encode_settings(settings),
@@ -73,16 +73,17 @@ async def begin_resume(
     host: FlowHost,
     run_id: str,
     *,
+    settings: RunSettings | None = None,
     flow: Flow[..., Any] | None = None,
     listener: Listener | None = None,
 ) -> FlowRun[Any] | Outcome[Any]:
-    """The run to be carried on; or its outcome when it is finished already."""
+    """The run to be carried on, with new settings if given; its outcome when it is finished."""
     record = await known_run(host, run_id)
     if record.state in (RunState.FINISHED, RunState.CANCELLED):
         if record.outcome is None:
             raise UnreadableError(f"The run {record.run_id} has no outcome.")
         return decode_outcome(record.outcome)
-    return await _taken_up(host, record, flow, listener)
+    return await _taken_up(host, record, flow, listener, settings=settings)
 
 
 async def begin_retry(
@@ -90,6 +91,7 @@ async def begin_retry(
     run_id: str,
     *,
     only: str | None = None,
+    settings: RunSettings | None = None,
     flow: Flow[..., Any] | None = None,
     listener: Listener | None = None,
 ) -> FlowRun[Any]:
@@ -105,7 +107,7 @@ async def begin_retry(
             next=f"Failed calls: {labels}. `jackline fork` runs finished ones again.",
         )
     keep = frozenset((call.key, call.occurrence) for call in failed if call not in chosen)
-    return await _taken_up(host, record, flow, listener, keep_failures=keep)
+    return await _taken_up(host, record, flow, listener, keep_failures=keep, settings=settings)
 
 
 async def begin_fork(
@@ -217,9 +219,10 @@ async def _taken_up(
     listener: Listener | None,
     *,
     keep_failures: Collection[tuple[str, int]] = (),
+    settings: RunSettings | None = None,
 ) -> FlowRun[Any]:
     flow = flow or flow_of(record)
-    settings = decode_settings(record.settings)
+    settings = settings or decode_settings(record.settings)
     claim = await host.engine.claim(record.run_id, owner=new_owner(), lease=settings.lease)
     if claim is None:
         raise UsageError(
@@ -228,6 +231,7 @@ async def _taken_up(
         )
     parked = record.state is RunState.PARKED
     record = replace(record, state=RunState.RUNNING, why="", wake_at=None, ended_at=None)
+    record = replace(record, settings=encode_settings(settings))
     await host.engine.change(claim, replace(record, updated_at=host.clock.wall()))
     execution = _execution(host, claim, record, settings, flow, listener)
     await execution.load(worked=_worked(record))

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 from jackline.agents.outcome import Ending, Evidence, Outcome
-from jackline.errors import JournalError, LeaseLostError
+from jackline.errors import InternalError, JournalError, LeaseLostError
 from jackline.flows.arguments import decode_arguments
 from jackline.flows.definition import Flow
 from jackline.flows.ending import Ended, how_it_ended
@@ -109,6 +109,8 @@ class FlowRun(Generic[T]):
             asyncio.create_task(self._watch(main), name=f"watch over {x.run_id}"),
         ]
         CURRENT.set(None)
+        for task in around:
+            task.add_done_callback(self._mourn)
         cancelled = None
         try:
             await asyncio.wait({main})
@@ -133,6 +135,14 @@ class FlowRun(Generic[T]):
         await x.hooks.run_due(calls, ending=None)
         arguments = decode_arguments(self._flow.function, x.record.arguments)
         return await self._flow.function(**arguments)
+
+    def _mourn(self, task: asyncio.Task[None]) -> None:
+        """A run whose keeper died would lose its lease unseen: better to stop at once."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            bug = InternalError(f"The {task.get_name()} raised {type(error).__name__}.")
+            bug.__cause__ = error
+            self._x.lose(bug)
 
     # --- around it ----------------------------------------------------------------------------
 

@@ -84,6 +84,8 @@ class RunSettings:
     """So many agents in a row that fail the same way stop the run; 0: never."""
     at_once: int = 500
     """So many agents at a time; the others wait their turn."""
+    processes_at_once: int = 32
+    """So many of them at a time that are processes of their own: Claude Code, Codex."""
     grace: float = 30.0
     """How long a stop waits for agents to reach a turn's end."""
     hook_limit: float = 120.0

@@ -13,7 +13,6 @@ from itertools import count
 
 from jackline.upstream.port import Headers
 
-
 # Call ids are unique over restarts by their first part, and cheap by their second.
 _THIS_PROCESS = f"jl_{secrets.token_hex(4)}"
 _numbers = count(1)

@@ -70,17 +70,27 @@ class LaneBook:
 
     def open(self, name: str, now: float) -> None:
         """Open a lane by its name, as found in what was remembered over a restart."""
+        given = self._given(name)
+        if given is not None:
+            self._controller.open_lane(now, given)
+
+    def open_lanes(self) -> list[LaneSettings]:
+        """The lanes that are open, with what the upstreams in use say of their limits."""
+        found = [self._given(name) for name in self._controller.lanes]
+        return [given for given in found if given is not None]
+
+    def _given(self, name: str) -> LaneSettings | None:
         place, _, rest = name.partition("/")
         model, _, account = rest.rpartition("#")
         upstream = self._upstreams.get(place)
         if upstream is None:
-            return
+            return None
         limits = upstream.limits
         for pattern, given in upstream.model_limits.items():
             if fnmatchcase(model, pattern):
                 limits = given
                 break
-        self._controller.open_lane(now, LaneSettings(name, account, limits))
+        return LaneSettings(name, account, limits)
 
 
 def shown(name: str) -> str:

@@ -202,6 +202,14 @@ class LaneController:
         self._dispatch(list(self.lanes), now, decision)
         return self._done(decision)
 
+    def limit_lane(self, now: float, given: LaneSettings) -> Decision:
+        """The user says something else of a lane's limits; whoever waits for it may go now."""
+        now = self._clock(now)
+        decision = Decision()
+        self.lanes[given.name].take_limits(given.limits, now)
+        self._dispatch((given.name,), now, decision)
+        return self._done(decision)
+
     def tick(self, now: float) -> Decision:
         """Time has passed: give up the silent, probe, and send what has become possible."""
         now = self._clock(now)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import islice
 from typing import TypeAlias
 
@@ -19,7 +20,7 @@ from jackline.lanes.attempt import Attempt
 from jackline.lanes.bucket import Bucket
 from jackline.lanes.decision import Call, Usage, Waiting
 from jackline.lanes.limits_seen import read_limits
-from jackline.lanes.settings import LaneSettings, Settings
+from jackline.lanes.settings import KnownLimits, LaneSettings, Settings
 from jackline.lanes.states import FLOWING, Event, State, after
 from jackline.lanes.window import Window
 
@@ -87,13 +88,21 @@ class Lane:
         return f"<Lane {self.name}: {self.state}, {len(self.attempts)} in flight>"
 
     def _know_limits(self, now: float) -> None:
-        known = self._given.limits
-        told = {
-            "requests": known.requests_per_minute,
-            "input": known.input_tokens_per_minute,
-            "output": known.output_tokens_per_minute,
-        }
+        told = _told(self._given.limits)
         self.buckets = {d: Bucket.per_minute(v, now) for d, v in told.items() if v is not None}
+
+    def take_limits(self, limits: KnownLimits, now: float) -> None:
+        """What the user says of the lane's limits has changed; what was learned besides stays."""
+        before = _told(self._given.limits)
+        self._given = replace(self._given, limits=limits)
+        self._parallel = limits.parallel
+        for dimension, per_minute in _told(limits).items():
+            if per_minute == before[dimension]:
+                continue
+            if per_minute is None:
+                self.buckets.pop(dimension, None)
+            else:
+                self.buckets[dimension] = Bucket.per_minute(per_minute, now)
 
     # --- may a call be sent ---------------------------------------------------------------
 
@@ -524,3 +533,11 @@ class Lane:
         last_needed = next(islice(self.attempts.values(), enough - 1, None))
         due = max(self.heard_at, last_needed.sent_at) + patience.lane_silence
         return due if due > now else now + 1.0
+
+
+def _told(known: KnownLimits) -> dict[str, float | None]:
+    return {
+        "requests": known.requests_per_minute,
+        "input": known.input_tokens_per_minute,
+        "output": known.output_tokens_per_minute,
+    }

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -150,7 +150,7 @@ def test_a_wall_is_told_to_the_run_and_the_same_session_goes_on(client: Client) 
     assert outcome.ok
     assert [failure.sub for failure, _ in leave.walls] == ["session", "session"]
     for start in client.starts:
-        assert start["arguments"][5:7] == ["--resume", SESSION]
+        assert start["arguments"][4:6] == ["--resume", SESSION]
     assert "usage limit" in client.starts[2]["prompt"]
     assert "THE TASK" not in client.starts[2]["prompt"]
 
@@ -194,13 +194,15 @@ def test_a_failure_between_does_not_use_up_what_may_be_asked_again(client: Clien
 def test_a_budget_that_is_used_up_ends_it_at_the_turn_and_all_that_came_is_kept(
     client: Client,
 ) -> None:
-    client.plays(init() + said("m1", text("One."), call("t1", command="ls")) + b"WAIT\n")
+    turn = said("m1", text("One."), call("t1", command="ls")) + resulted("t1", "a.py")
+    client.plays(init() + turn + b"WAIT\n")
     stop = StopAgentError(Ending.BUDGET, Evidence(says="5,000 tokens are used up"))
     pages = Pages()
     outcome = client.carry(pages, FreeLeave(stop=stop, stop_after=1))
     assert (outcome.terminated_by, outcome.text) == (Ending.BUDGET, "One.")
     assert outcome.evidence.says == "5,000 tokens are used up"
     assert pages.of("ended")[-1]["says"] == "5,000 tokens are used up"
+    assert pages.of("result"), "what its turn had called was heard out"
     assert not _lives(pages)
 
 
@@ -296,7 +298,7 @@ def test_another_agents_session_is_gone_on_with_a_new_task(client: Client) -> No
     outcome = run(client.runner().carry(task, Pages(), FreeLeave()))
     assert outcome.session_id == SESSION
     (start,) = client.starts
-    assert start["arguments"][5:7] == ["--resume", SESSION]
+    assert start["arguments"][4:6] == ["--resume", SESSION]
     assert start["prompt"] == "THE TASK"
 
 
@@ -320,8 +322,8 @@ def test_a_session_that_was_cut_off_before_its_first_line_is_begun_under_another
     client.plays(result())
     assert client.carry().ok
     arguments = client.starts[0]["arguments"]
-    assert arguments[5] == "--session-id"
-    assert arguments[6] != SESSION
+    assert arguments[4] == "--session-id"
+    assert arguments[5] != SESSION
 
 
 class Shout:
@@ -329,7 +331,7 @@ class Shout:
 
     name = "shout"
     description = "Shouts."
-    input_schema: dict[str, object] = {"type": "object"}
+    input_schema: ClassVar[dict[str, object]] = {"type": "object"}
 
     def read_only(self, _arguments: dict[str, object]) -> bool:
         return True

@@ -1,15 +1,15 @@
 """Run one process of an agent program: what it says goes to the notebook, what it costs to the run.
 
 Laws: (1) its mark is durable before it is given its prompt; (2) after each answer that calls tools
-leave is asked for the call that follows, and a refusal ends the process there; (3) tokens are
-counted once, however often they are told.
+leave is asked for the call that follows, and a refusal ends the process there, once the tools of
+that answer are done; (3) tokens are counted once, however often they are told.
 Not here: what follows from the verdict (carrying.py).
 """
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import asdict, replace
 
 from jackline.agents.messages.structured import StructuredAnswer
@@ -43,6 +43,7 @@ from jackline.clock import Clock
 
 _KEPT_TEXT = 200_000
 _KEPT_RESULT = 4_000
+_TOOLS_MAY_TAKE_S = 30.0
 
 
 class Attempt:
@@ -65,12 +66,16 @@ class Attempt:
         self._answer = answer
         self._heard: dict[str, tuple[str, Usage]] = {}
         self._next_call = asyncio.Event()
+        self._under_way: set[str] = set()
+        self._idle = asyncio.Event()
+        self._idle.set()
 
     async def run(
         self, prompt: str, order: Order, time_left: float | None, clock: Clock
     ) -> Verdict:
         """What it came to."""
-        ear = self._program.ear(self._task, order.session_id)
+        # A long session's records take a while to read, and other agents share this loop.
+        ear = await asyncio.to_thread(self._program.ear, self._task, order.session_id)
         with self._program.start(self._task, order) as start:
             async with AsyncExitStack() as stack:
                 running = started(
@@ -91,7 +96,7 @@ class Attempt:
                     raise
                 ended = Ended(child.exit_code, child.last_errors)
         verdict = self._checked(ear.judge(ended, now=clock.now()))
-        await self._settle(verdict, ended, ear.spent())
+        await self._settle(verdict, ended, await asyncio.to_thread(ear.spent))
         return verdict
 
     def _checked(self, verdict: Verdict) -> Verdict:
@@ -136,7 +141,14 @@ class Attempt:
         while True:
             await self._next_call.wait()
             self._next_call.clear()
-            await self._leave.before_call()
+            try:
+                await self._leave.before_call()
+            except StopAgentError:
+                # What it has begun may end: half a tool is worse than a call that is cut at once.
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_TOOLS_MAY_TAKE_S):
+                        await self._idle.wait()
+                raise
 
     async def _take(self, news: News) -> None:
         if isinstance(news, Began):
@@ -146,6 +158,9 @@ class Attempt:
             return
         if isinstance(news, Resulted):
             await self._write(RESULT, {"id": news.call_id, "text": news.text[:_KEPT_RESULT]})
+            self._under_way.discard(news.call_id)
+            if not self._under_way:
+                self._idle.set()
             return
         await self._write(ANSWER, _as_entry(news))
         name = news.id or f"without id, {len(self._heard)}"
@@ -153,6 +168,9 @@ class Attempt:
             self._heard[name] = (news.model, news.usage)
             self._leave.spent(news.model, news.usage)
         if news.calls and news.agent is None:
+            self._under_way |= {call.id for call in news.calls if call.id}
+            if self._under_way:
+                self._idle.clear()
             self._next_call.set()
 
     async def _settle(self, verdict: Verdict, ended: Ended, spent: Spent) -> None:

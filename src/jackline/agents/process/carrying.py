@@ -9,6 +9,8 @@ Not here: one process (attempt.py), what the program prints and means (claude_co
 
 from __future__ import annotations
 
+import asyncio
+
 from jackline.agents.endings import ending_of, evidence_of
 from jackline.agents.messages.structured import StructuredAnswer
 from jackline.agents.outcome import Ending, Evidence, Outcome
@@ -18,6 +20,7 @@ from jackline.agents.process.attempt import Attempt
 from jackline.agents.process.ending import end
 from jackline.agents.process.going_on import ToolCall, changed_files, going_on
 from jackline.agents.process.history import DONE, history_of
+from jackline.agents.process.marks import is_alive
 from jackline.agents.process.program import LeftBehind, Order, Program
 from jackline.agents.process.verdict import Broken, Done, Failed, Incomplete
 from jackline.agents.task import AgentTask
@@ -57,7 +60,7 @@ class _Carrying:
         done = self._history.done
         if done is not None:
             # It had ended, and only the telling was cut off.
-            self._left = self._look_back()
+            self._left = await self._look_back()
             return self._outcome(Ending.COMPLETION, text=str(done["text"]), value=done["value"])
         why_not = self._program.why_not(self._task)
         if why_not is not None:
@@ -75,7 +78,7 @@ class _Carrying:
 
     async def _to_the_end(self) -> Outcome[object]:
         await self._end_leftover()
-        self._left = self._look_back()
+        self._left = await self._look_back()
         if self._task.resume_session and not self._history.begun and not self._left.session_id:
             says = (
                 f"there is no record of the session {self._task.resume_session} in the home and "
@@ -87,7 +90,7 @@ class _Carrying:
             self._refuse_what_is_used_up()
             await self._leave.before_call()
             verdict = await self._attempt(prompt)
-            self._left = self._look_back()
+            self._left = await self._look_back()
             if isinstance(verdict, Done):
                 return await self._done(verdict)
             if isinstance(verdict, Broken):
@@ -102,16 +105,19 @@ class _Carrying:
             if ending_of(verdict.failure) is not Ending.QUOTA:
                 return self._outcome(ending_of(verdict.failure), _evidence(verdict))
             await self._leave.wall(verdict.failure, verdict.says)
+            self._left = await self._look_back()
             prompt = await self._going_on(_LIMIT_OVER)
 
     async def _end_leftover(self) -> None:
         mark = self._history.mark
         if mark is not None:
+            if is_alive(mark):
+                self._leave.waits("an earlier process of this agent has to end first", None)
             await end(mark, self._clock, wait_first=_LEFTOVER_PATIENCE_S)
 
-    def _look_back(self) -> LeftBehind:
+    async def _look_back(self) -> LeftBehind:
         named = self._history.session_id or self._task.resume_session
-        return self._program.look_back(self._task, named)
+        return await asyncio.to_thread(self._program.look_back, self._task, named)
 
     async def _first_prompt(self) -> str:
         history, task = self._history, self._task

@@ -117,14 +117,21 @@ async def started(
 ) -> AsyncIterator[Child]:
     """The program for as long as the block runs; OSError when it cannot be started."""
     family = uuid4().hex
-    transport, pipes = await asyncio.get_running_loop().subprocess_exec(
-        _Pipes,
-        *command,
-        cwd=cwd,
-        env={**environment, MARK: family},
-        # A group of its own: the Ctrl-C of our terminal is ours to answer, and it ends as a whole.
-        start_new_session=os.name != "nt",
+    starting = asyncio.ensure_future(
+        asyncio.get_running_loop().subprocess_exec(
+            _Pipes,
+            *command,
+            cwd=cwd,
+            env={**environment, MARK: family},
+            # A group of its own: Ctrl-C in our terminal is ours to answer, and it ends as a whole.
+            start_new_session=os.name != "nt",
+        )
     )
+    try:
+        transport, pipes = await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        (await starting)[0].close()
+        raise
     pid = transport.get_pid()
     guard.watch(pid)
     child = Child(transport, pipes, mark_of(pid, family))

@@ -39,10 +39,6 @@ class Hooks:
         for row in rows:
             self._keep(row)
 
-    def last_end(self, whose: str) -> str:
-        """The id of the last end of `whose`; of the first when its hooks are due, or unknown."""
-        return f"{whose}/{max(1, self._ends.get(whose, 0))}"
-
     async def promise(self, whose: str, hooks: Iterable[str]) -> str:
         """Keep these hooks as due for the next end of `whose`; gives the id of that end."""
         end_id = f"{whose}/{self._ends.get(whose, 0) + 1}"

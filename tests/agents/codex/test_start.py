@@ -1,0 +1,161 @@
+"""Codex is started so that all calls go to the gateway, and nothing secret shows."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jackline.agents.codex.rollout import read_rollout, rollout_of
+from jackline.agents.codex.start import Place, start_for, task_words
+from jackline.agents.codex.strict_schema import strict_schema
+from jackline.agents.outcome import Usage
+from jackline.agents.process.program import Order, Start
+from jackline.agents.task import AgentTask
+
+LOOSE = {"type": "object", "properties": {"x": {"type": "integer"}}}
+STRICT = {**LOOSE, "required": ["x"], "additionalProperties": False}
+
+
+def start(task: AgentTask, order: Order | None = None, **more: Any) -> tuple[Start, dict[str, Any]]:
+    """How it is started, and the settings of its command line as Codex would read them."""
+    environment = {"HOME": "/nowhere", **more.pop("environment", {})}
+    place = Place("http://127.0.0.1:1", "codex", environment, **more)
+    with start_for(place, task, order or Order(None, "gpt-5.5")) as begun:
+        command = list(begun.command)
+        given = [command[n + 1] for n, word in enumerate(command) if word == "-c"]
+        return begun, tomllib.loads("\n".join(given))
+
+
+def test_all_calls_go_to_the_gateway_and_nothing_is_asked() -> None:
+    task = AgentTask("t", "s", "THE TASK", system="SYSTEM", class_="background")
+    begun, settings = start(task, tag="run-7", token="gateways-own")  # noqa: S106
+    provider = settings["model_providers"]["jackline"]
+    assert settings["model_provider"] == "jackline"
+    assert provider["base_url"] == "http://127.0.0.1:1/t/run-7/v1"
+    assert provider["wire_api"] == "responses"
+    assert "env_key" not in provider, "it has no credential: the gateway's upstream has its own"
+    assert provider["http_headers"] == {"x-jackline-class": "background"}
+    assert settings["approval_policy"] == "never"
+    variable = provider["env_http_headers"]["x-jackline-token"]
+    assert begun.environment[variable] == "gateways-own"
+    line = " ".join(begun.command)
+    assert not any(word in line for word in ("THE TASK", "SYSTEM", "gateways-own"))
+    assert begun.command[-1] == "-"
+    assert "gateways-own" not in repr(begun)
+
+
+def test_a_key_of_the_users_is_named_and_not_shown() -> None:
+    begun, settings = start(AgentTask("t", "s", "-"), environment={"OPENAI_API_KEY": "sk-mine"})
+    assert settings["model_providers"]["jackline"]["env_key"] == "OPENAI_API_KEY"
+    assert "sk-mine" not in " ".join(begun.command)
+
+
+def test_what_it_may_do_to_the_disk_follows_from_its_tools() -> None:
+    for names, sandbox in (
+        (None, "workspace-write"),
+        (("Read", "Bash(git *)"), "workspace-write"),
+        (("Read", "Grep"), "read-only"),
+        ((), "read-only"),
+    ):
+        assert start(AgentTask("t", "s", "-", tool_names=names))[1]["sandbox_mode"] == sandbox
+
+
+def test_servers_are_given_with_their_secrets_in_the_environment() -> None:
+    servers: dict[str, dict[str, Any]] = {
+        "my tools": {"command": "srv", "args": ["-v"], "env": {"TOKEN": "SECRET-1"}},
+        "web": {"type": "http", "url": "http://x", "headers": {"Authorization": "SECRET-2"}},
+    }
+    begun, settings = start(AgentTask("t", "s", "-", mcp_servers=servers))
+    told = settings["mcp_servers"]
+    assert told["my tools"] == {"command": "srv", "args": ["-v"], "env_vars": ["TOKEN"]}
+    assert begun.environment["TOKEN"] == servers["my tools"]["env"]["TOKEN"]
+    assert begun.environment[told["web"]["env_http_headers"]["Authorization"]] == "SECRET-2"
+    assert "SECRET" not in " ".join(begun.command)
+
+
+def test_a_thread_is_resumed_by_its_id() -> None:
+    begun, _ = start(AgentTask("t", "s", "-"), Order("01a1", None))
+    assert begun.command[1:3] == ["exec", "resume"]
+    assert begun.command[-2:] == ["01a1", "-"]
+
+
+def test_a_schema_is_enforced_where_it_can_be_and_else_asked_for_in_words() -> None:
+    strict = AgentTask("t", "s", "THE TASK", schema=dict(STRICT))
+    assert "--output-schema" in start(strict)[0].command
+    assert task_words(strict) == "THE TASK"
+    loose = AgentTask("t", "s", "THE TASK", schema=dict(LOOSE), system="SYSTEM")
+    assert "--output-schema" not in start(loose)[0].command
+    assert task_words(loose).startswith("SYSTEM\n\nTHE TASK\n\n")
+    assert json.dumps(LOOSE) in task_words(loose)
+
+
+SCHEMAS = st.recursive(
+    st.sampled_from(
+        [
+            {"type": "integer", "default": 3},
+            {"type": "string", "minLength": 2},
+            {"$ref": "#/$defs/a"},
+            {},
+        ]
+    ),
+    lambda inner: st.one_of(
+        inner.map(lambda one: {"type": "array", "items": one}),
+        st.lists(inner, min_size=1, max_size=2).map(lambda many: {"anyOf": many}),
+        st.tuples(inner, inner, st.booleans()).map(
+            lambda given: {
+                "type": "object",
+                "properties": {"a": given[0], "b": given[1]},
+                "required": ["a", "b"] if given[2] else ["a"],
+            }
+        ),
+    ),
+    max_leaves=6,
+)
+
+
+@given(SCHEMAS)
+def test_a_strict_schema_only_narrows_what_was_asked_for(schema: dict[str, object]) -> None:
+    strict = strict_schema(schema)
+    if strict is not None:
+        assert _without(strict, "additionalProperties") == _without(schema, "default")
+        assert strict_schema(strict) == strict
+
+
+def _without(schema: object, key: str) -> object:
+    if isinstance(schema, dict):
+        return {name: _without(each, key) for name, each in schema.items() if name != key}
+    return [_without(each, key) for each in schema] if isinstance(schema, list) else schema
+
+
+def test_a_rollout_tells_what_was_lost_and_what_every_call_cost(tmp_path: Path) -> None:
+    def item(**payload: Any) -> dict[str, Any]:
+        return {"type": "response_item", "payload": payload}
+
+    def cost(tokens: int) -> dict[str, Any]:
+        usage = {"input_tokens": tokens, "cached_input_tokens": 2, "output_tokens": 1}
+        return {"type": "token_usage_record", "payload": {"usage": usage}}
+
+    lines = [
+        {"type": "turn_context", "payload": {"model": "gpt-5.5"}},
+        item(type="message", role="user", content=[{"type": "input_text", "text": "THE TASK"}]),
+        item(type="function_call", call_id="c1", name="exec_command", arguments="{}"),
+        item(type="function_call_output", call_id="c1"),
+        cost(10),
+        item(type="custom_tool_call", call_id="c2", name="apply_patch", input="*** Begin"),
+        cost(20),
+    ]
+    folder = tmp_path / "sessions" / "2026" / "11" / "15"
+    folder.mkdir(parents=True)
+    path = folder / "rollout-2026-11-15T14-30-54-01a1.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"type": "resp')
+    assert rollout_of("01a1", {"CODEX_HOME": str(tmp_path)}) == path
+    assert rollout_of("*", {"CODEX_HOME": str(tmp_path)}) is None
+    rollout = read_rollout(path)
+    assert rollout.prompts == ["THE TASK"]
+    assert [str(call) for call in rollout.calls.values()] == ["apply_patch *** Begin (c2)"]
+    assert (rollout.usage, rollout.answers) == (Usage(26, 2, 4, 0), 2)

@@ -1,0 +1,118 @@
+"""The fleet's timeline holds what happened, is bounded, and says what each wait was for."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jackline.control.fleet import _MOST_AGENTS, Doing, Fleet, Live
+from jackline.events import AttemptFailed, CallEnded
+
+
+def ended(
+    at: float,
+    took: float,
+    waited: float = 0.0,
+    *,
+    call: str = "c",
+    outcome: str = "answered",
+    agent: str | None = None,
+    session: str = "s",
+) -> CallEnded:
+    return CallEnded(
+        at, call, outcome, "anthropic/opus", "opus", session, agent, None, None, True, 200, 1,
+        waited, took, None, 10, 5, 0, 0,
+    )  # fmt: skip
+
+
+def failed(call: str, kind: str) -> AttemptFailed:
+    return AttemptFailed(0.0, call, "anthropic/opus", kind, None, 429, None, 0.1, None, "told why")
+
+
+def stretches(fleet: Fleet, now: float, live: tuple[Live, ...] = ()) -> list[tuple[str, float]]:
+    (row,) = fleet.shown(now, live, since=0)
+    return [(doing, round(end - begin, 3)) for begin, end, doing in row.stretches]
+
+
+def test_a_call_is_its_wait_and_its_answer() -> None:
+    fleet = Fleet()
+    fleet.attempt_failed(failed("c", "server_throttle"))
+    fleet.call_ended(ended(100, took=30, waited=20))
+    fleet.call_ended(ended(115, took=10))
+    assert stretches(fleet, 120) == [
+        ("throttled", 20),
+        ("answering", 10),
+        ("between calls", 5),
+        ("answering", 10),
+        ("between calls", 5),
+    ]
+
+
+def test_what_is_waited_for_is_told_by_the_failure_before() -> None:
+    for kind, doing in (
+        ("account_quota", "parked"),
+        ("rate_limit", "throttled"),
+        ("upstream_5xx", "upstream down"),
+        ("network_edge", "upstream down"),
+    ):
+        fleet = Fleet()
+        fleet.attempt_failed(failed("c", kind))
+        fleet.call_ended(ended(100, took=30, waited=20))
+        assert stretches(fleet, 100)[0] == (doing, 20)
+    fleet = Fleet()
+    fleet.call_ended(ended(100, took=30, waited=20))
+    assert stretches(fleet, 100)[0] == ("queued", 20)
+
+
+def test_an_agent_that_was_refused_is_failed_and_says_why() -> None:
+    fleet = Fleet()
+    fleet.attempt_failed(failed("c", "invalid_request"))
+    fleet.call_ended(ended(100, took=1, outcome="refused"))
+    (row,) = fleet.shown(101, (), since=0)
+    assert (row.doing, row.why, row.failed) == (Doing.FAILED, "told why", 1)
+
+
+def test_a_call_under_way_shows_its_wait_and_until_when() -> None:
+    fleet = Fleet()
+    fleet.call_ended(ended(100, took=10))
+    live = Live("s", "", "", "opus", "anthropic/opus", 105, Doing.PARKED, "used up", 400.0)
+    (row,) = fleet.shown(120, (live,), since=0)
+    assert (row.doing, row.why, row.until) == (Doing.PARKED, "used up", 400.0)
+    assert row.stretches[-1] == (105, 120, "parked")
+
+
+def test_who_is_long_silent_is_finished_and_leaves_when_out_of_sight() -> None:
+    fleet = Fleet()
+    fleet.call_ended(ended(100, took=10))
+    (row,) = fleet.shown(2000, (), since=0)
+    assert row.doing is Doing.FINISHED
+    assert fleet.shown(9000, (), since=8000) == []
+
+
+def test_agents_of_a_session_stand_together_main_thread_first() -> None:
+    fleet = Fleet()
+    for session, agent in (("a", "x"), ("b", None), ("a", None), ("b", "y")):
+        fleet.call_ended(ended(100, took=1, session=session, agent=agent))
+    rows = fleet.shown(101, (), since=0)
+    assert [(row.session, row.agent) for row in rows] == [
+        ("a", ""), ("a", "x"), ("b", ""), ("b", "y"),
+    ]  # fmt: skip
+
+
+def test_memory_is_bounded() -> None:
+    fleet = Fleet()
+    for number in range(_MOST_AGENTS + 10):
+        fleet.call_ended(ended(number, took=0.5, agent=str(number)))
+    assert len(fleet) == _MOST_AGENTS
+
+
+@given(st.lists(st.tuples(st.floats(0.1, 50), st.floats(0, 60), st.floats(0.1, 100)), max_size=40))
+def test_stretches_never_overlap_and_are_in_order(calls: list[tuple[float, float, float]]) -> None:
+    fleet = Fleet()
+    at = 0.0
+    for took, waited, gap in calls:
+        at += gap + took
+        fleet.call_ended(ended(at, took=took, waited=min(waited, took)))
+    for row in fleet.shown(at + 1, (), since=0):
+        times = [moment for begin, end, _ in row.stretches for moment in (begin, end)]
+        assert times == sorted(times)

@@ -1,0 +1,175 @@
+"""What a Responses model thought before a call goes back to it with the call, to nobody else."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from jackline.dialects.neutral.reasoning import Kept
+from jackline.dialects.openai_responses.foreign_thoughts import without_reasoning
+from jackline.providers.kept_reasoning import KeptReasoning
+from jackline.providers.making import provider_for
+from jackline.providers.provider import Provider
+from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
+from jackline.upstream import Message
+from tests.providers.asking import CLIENT
+from tests.upstream.loopback import Recorder
+
+THOUGHT: dict[str, Any] = {
+    "type": "reasoning",
+    "id": "rs_1",
+    "summary": [],
+    "encrypted_content": "gAAAAsealed",
+}
+WORDS = {"type": "message", "id": "msg_1", "content": [{"type": "output_text", "text": "I look."}]}
+
+
+def call(number: int) -> dict[str, str]:
+    return {
+        "type": "function_call",
+        "id": f"fc_{number}",
+        "call_id": f"call_0123456789abcdef{number}",
+        "name": "look",
+        "arguments": "{}",
+    }
+
+
+def openai(model_host: str = "api.openai.com") -> Provider:
+    settings = UpstreamSettings(
+        "openai",
+        f"https://{model_host}/v1",
+        UpstreamKind.OPENAI_RESPONSES,
+        Credential.BEARER,
+        secret="sk-one",  # noqa: S106 -- nobody's
+    )
+    return provider_for(settings, {})
+
+
+def asked(turns: list[dict[str, Any]], *, stream: bool) -> Message:
+    body = {"model": "claude-opus-4-8", "max_tokens": 99, "messages": turns, "stream": stream}
+    return Message(b"POST", b"/v1/messages", CLIENT, json.dumps(body).encode())
+
+
+USER: list[dict[str, Any]] = [{"role": "user", "content": "Look."}]
+
+
+def answer_of(provider: Provider, output: list[Any], *, stream: bool, model: str) -> list[Any]:
+    """The blocks that a client gets for this output; what it is asked is seen by `sent`."""
+    message = asked(USER, stream=stream)
+    provider.render(message, model)
+    recorder = Recorder()
+    ear = provider.listen(recorder, message, model)
+    whole = {"id": "resp_1", "status": "completed", "output": output}
+    if not stream:
+        ear.began(200, [(b"content-type", b"application/json")])
+        ear.heard(json.dumps(whole).encode())
+        ear.ended()
+        blocks: list[Any] = json.loads(recorder.body)["content"]
+        return blocks
+    events: list[dict[str, Any]] = [{"type": "response.created", "response": {"id": "resp_1"}}]
+    for place, item in enumerate(output):
+        events.append({"type": "response.output_item.added", "output_index": place, "item": item})
+        events.append({"type": "response.output_item.done", "output_index": place, "item": item})
+    events.append({"type": "response.completed", "response": whole})
+    ear.began(200, [(b"content-type", b"text/event-stream")])
+    for event in events:
+        ear.heard(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
+    ear.ended()
+    told = [
+        json.loads(line[6:]) for line in recorder.body.splitlines() if line.startswith(b"data:")
+    ]
+    return [each["content_block"] for each in told if each["type"] == "content_block_start"]
+
+
+def sent(provider: Provider, blocks: list[Any], model: str) -> dict[str, Any]:
+    """What the upstream is asked when the results of these blocks' calls are there."""
+    calls = [block for block in blocks if block["type"] == "tool_use"]
+    results = [{"type": "tool_result", "tool_use_id": c["id"], "content": "seen"} for c in calls]
+    turns = [
+        *USER,
+        {"role": "assistant", "content": [b for b in blocks if b.get("text") != ""]},
+        {"role": "user", "content": results},
+    ]
+    rendered: dict[str, Any] = json.loads(provider.render(asked(turns, stream=True), model).body)
+    return rendered
+
+
+def kinds(request: dict[str, Any]) -> list[str]:
+    return [item["type"] for item in request["input"]]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(
+    ("output", "order"),
+    [
+        ([THOUGHT, call(1), call(2)], ["reasoning", "function_call", "function_call"]),
+        (
+            [call(1), {**THOUGHT, "id": "rs_2"}, call(2)],
+            ["function_call", "reasoning", "function_call"],
+        ),
+    ],
+)
+def test_a_thought_goes_back_in_front_of_its_call(
+    stream: bool, output: list[Any], order: list[str]
+) -> None:
+    provider = openai()
+    blocks = answer_of(provider, output, stream=stream, model="gpt-5.5")
+    assert {block["type"] for block in blocks} == {"tool_use"}, "the client sees nothing of it"
+    request = sent(provider, blocks, "gpt-5.5")
+    outputs = ["function_call_output"] * 2
+    assert kinds(request) == ["message", *order, *outputs]
+    assert request["include"] == ["reasoning.encrypted_content"]
+    thought = next(item for item in request["input"] if item["type"] == "reasoning")
+    assert thought["encrypted_content"] == "gAAAAsealed"
+
+
+def test_it_stands_before_the_words_that_were_said_after_it() -> None:
+    provider = openai()
+    blocks = answer_of(provider, [THOUGHT, WORDS, call(1)], stream=False, model="gpt-5.5")
+    assert kinds(sent(provider, blocks, "gpt-5.5"))[1:4] == [
+        "reasoning",
+        "message",
+        "function_call",
+    ]
+
+
+def test_another_model_account_or_server_is_not_told() -> None:
+    provider = openai()
+    blocks = answer_of(provider, [THOUGHT, call(1)], stream=True, model="gpt-5.5")
+    assert "reasoning" not in kinds(sent(provider, blocks, "gpt-5.4"))
+    assert "reasoning" not in kinds(sent(openai(), blocks, "gpt-5.5"))
+    elsewhere = openai("llm.example.com")
+    assert "include" not in sent(elsewhere, blocks, "gpt-5.5")
+    blocks = answer_of(elsewhere, [THOUGHT, call(1)], stream=True, model="gpt-5.5")
+    assert "reasoning" not in kinds(sent(elsewhere, blocks, "gpt-5.5"))
+
+
+def test_a_thought_that_no_call_follows_is_not_kept() -> None:
+    provider = openai()
+    blocks = answer_of(provider, [call(1), THOUGHT, WORDS], stream=False, model="gpt-5.5")
+    assert "reasoning" not in kinds(sent(provider, blocks, "gpt-5.5"))
+
+
+def test_what_is_kept_is_bounded() -> None:
+    kept = KeptReasoning(most=2, most_bytes=100)
+    small = Kept(msgspec.Raw(b'"x"'), before_words=False)
+    for name in "abc":
+        kept.remember("me", name, [small])
+    assert [bool(kept.recall("me", name)) for name in "abc"] == [False, True, True]
+    assert not kept.recall("you", "c")
+    kept.remember("me", "d", [Kept(msgspec.Raw(b'"' + b"y" * 98 + b'"'), before_words=False)])
+    assert [bool(kept.recall("me", name)) for name in "bcd"] == [False, False, True]
+
+
+def test_a_request_loses_its_thoughts_and_nothing_else() -> None:
+    body = (
+        b'{"model":"m","input":[{"type":"message"},{"type":"reasoning"},{"x":1.50}],"store":false}'
+    )
+    changed = without_reasoning(body)
+    assert changed.body == (b'{"model":"m","input":[{"type":"message"},{"x":1.50}],"store":false}')
+    assert len(changed.notes) == 1
+    for same in (b'{"input":"hi"}', b'{"input":[]}', b"{", b'{"messages":[]}'):
+        assert without_reasoning(same).body == same
