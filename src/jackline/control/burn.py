@@ -1,0 +1,116 @@
+"""Count what calls take: tokens and dollars by minute, lane and run.
+
+Laws: (1) pure: facts and `now` come in; (2) bounded: a day of minutes, and the most recent runs;
+(3) a model whose price is not known costs "unknown", never nothing.
+Not here: prices (agents/prices.py), drawing (dashboard/), limits (flows/spending.py).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from jackline.agents.outcome import Usage
+from jackline.events import CallEnded
+
+PriceOf: TypeAlias = Callable[[str, Usage], float | None]
+
+_MINUTES = 24 * 60
+_MOST_TAGS = 500
+_PACE_MINUTES = 15
+
+
+@dataclass(slots=True)
+class Sums:
+    """What a stretch of calls took."""
+
+    calls: int = 0
+    tokens: int = 0
+    dollars: float = 0.0
+    unpriced: int = 0
+    """Tokens of models whose price is not known."""
+
+    def add(self, tokens: int, dollars: float | None) -> None:
+        """One more call."""
+        self.calls += 1
+        self.tokens += tokens
+        if dollars is None:
+            self.unpriced += tokens
+        else:
+            self.dollars += dollars
+
+
+@dataclass(slots=True)
+class Minute:
+    """One minute, by lane."""
+
+    at: int
+    lanes: dict[str, Sums] = field(default_factory=dict)
+
+
+class Burn:
+    """Everything that was taken lately."""
+
+    def __init__(self, price_of: PriceOf) -> None:
+        self._price_of = price_of
+        self._minutes: OrderedDict[int, Minute] = OrderedDict()
+        self.by_tag: OrderedDict[str, Sums] = OrderedDict()
+        self.by_lane: dict[str, Sums] = {}
+        self.total = Sums()
+
+    def call_ended(self, event: CallEnded) -> None:
+        """A call came to its end; one that was never answered took nothing."""
+        usage = Usage(
+            event.input_tokens,
+            event.output_tokens,
+            event.cache_read_tokens,
+            event.cache_write_tokens,
+        )
+        if not usage.total:
+            return
+        dollars = self._price_of(event.model, usage)
+        minute = self._minute(int(event.at // 60))
+        for sums in (
+            self.total,
+            minute.lanes.setdefault(event.lane, Sums()),
+            self.by_lane.setdefault(event.lane, Sums()),
+        ):
+            sums.add(usage.total, dollars)
+        if event.tag:
+            self._tagged(event.tag).add(usage.total, dollars)
+
+    def series(self, now: float, minutes: int) -> list[Minute]:
+        """The last minutes, the oldest first, empty ones included."""
+        last = int(now // 60)
+        return [self._minutes.get(at, Minute(at)) for at in range(last - minutes + 1, last + 1)]
+
+    def dollars_since(self, at: float) -> float:
+        """What was spent since then, as far as prices are known."""
+        first = at // 60
+        return sum(
+            sums.dollars
+            for number, minute in self._minutes.items()
+            if number >= first
+            for sums in minute.lanes.values()
+        )
+
+    def dollars_per_hour(self, now: float) -> float:
+        """The present pace."""
+        return self.dollars_since(now - _PACE_MINUTES * 60) * 60 / _PACE_MINUTES
+
+    def _minute(self, number: int) -> Minute:
+        minute = self._minutes.get(number)
+        if minute is None:
+            minute = self._minutes[number] = Minute(number)
+            while len(self._minutes) > _MINUTES:
+                self._minutes.popitem(last=False)
+        return minute
+
+    def _tagged(self, tag: str) -> Sums:
+        sums = self.by_tag.setdefault(tag, Sums())
+        self.by_tag.move_to_end(tag)
+        while len(self.by_tag) > _MOST_TAGS:
+            self.by_tag.popitem(last=False)
+        return sums

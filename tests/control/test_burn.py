@@ -1,0 +1,51 @@
+"""What calls take is counted by minute, lane and run, and an unknown price is not nothing."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jackline.agents.outcome import Usage
+from jackline.control.burn import Burn
+from jackline.events import CallEnded
+
+
+def ended(
+    at: float, tokens: int, *, model: str = "opus", lane: str = "a/opus", tag: str = "r"
+) -> CallEnded:
+    return CallEnded(
+        at, "c", "answered", lane, model, "s", None, None, tag, True, 200, 1, 0.0, 1.0, None,
+        tokens, 0, 0, 0,
+    )  # fmt: skip
+
+
+def price(model: str, usage: Usage) -> float | None:
+    return usage.total / 1000 if model == "opus" else None
+
+
+def test_tokens_and_dollars_by_minute_lane_and_run() -> None:
+    burn = Burn(price)
+    burn.call_ended(ended(60, 1000))
+    burn.call_ended(ended(119, 500, lane="b/opus", tag="q"))
+    burn.call_ended(ended(130, 2000))
+    series = burn.series(150, 3)
+    assert [sum(s.tokens for s in minute.lanes.values()) for minute in series] == [0, 1500, 2000]
+    assert burn.by_lane["a/opus"].tokens == 3000
+    assert burn.by_tag["q"].dollars == 0.5
+    assert burn.dollars_since(120) == 2.0
+    assert burn.dollars_per_hour(150) == 3.5 * 4
+
+
+def test_an_unknown_price_is_told_as_unknown() -> None:
+    burn = Burn(price)
+    burn.call_ended(ended(60, 700, model="mystery"))
+    assert (burn.total.dollars, burn.total.unpriced) == (0.0, 700)
+
+
+@given(st.lists(st.tuples(st.floats(0, 1e6), st.integers(0, 10_000)), max_size=60))
+def test_the_sums_agree(calls: list[tuple[float, int]]) -> None:
+    burn = Burn(price)
+    for at, tokens in sorted(calls):
+        burn.call_ended(ended(at, tokens))
+    assert burn.total.tokens == sum(tokens for _, tokens in calls)
+    assert burn.total.tokens == sum(s.tokens for s in burn.by_lane.values())
