@@ -110,3 +110,13 @@ def test_a_tool_call_whose_input_was_cut_off_is_marked_and_can_not_run() -> None
     answer = reader.answer(request_id=None, lane=None)
     assert reader.whole
     assert answer.content == [{"type": CUT_CALL, "name": "write"}]
+
+
+def test_half_a_character_in_a_tools_input_does_not_break_the_answer() -> None:
+    content: list[Block] = [
+        {"type": "tool_use", "id": "t", "name": "add", "input": {"a": "y\ud83d"}},
+    ]
+    reader = AnswerReader()
+    reader.feed(streamed(content, pieces=1))
+    assert reader.whole
+    assert reader.answer(request_id=None, lane=None).content == content

@@ -348,6 +348,17 @@ def test_a_cancelled_call_frees_its_connection_at_once() -> None:
     run(main())
 
 
+def test_half_a_character_does_not_keep_a_call_from_being_sent() -> None:
+    with SimulatedProvider() as simulated:
+        simulated.says(Rule(Say("got it"), prompt="a ? b"), Say("not what was meant"))
+
+        async def main() -> Answer:
+            async with GatewayModel(simulated.url) as model:
+                return await model.ask(question("a \ud83d b"), Caller("s", "t"))
+
+        assert run(main()).content[0]["text"] == "got it"
+
+
 def test_one_connection_serves_one_call_after_the_other(tmp_path: Path) -> None:
     async def main() -> int:
         with SimulatedProvider() as simulated:

@@ -7,11 +7,14 @@ from dataclasses import replace
 
 import pytest
 
+from jackline.control import Picture
 from jackline.errors import BadArgumentError
 from jackline.gateway.choosing import Chooser, HandOrder
 from jackline.gateway.hand_orders import HandOrders
 from jackline.gateway.identity import Client, Identity
 from jackline.gateway.settings import GatewaySettings
+from jackline.gateway.telling import picture
+from jackline.journal import JournalHealth
 from jackline.providers.settings import CostClass, Credential, UpstreamKind, UpstreamSettings
 from jackline.testing import Step
 from tests.gateway.desk_world import MODEL, THROTTLED, World, play, wall
@@ -211,7 +214,7 @@ def test_an_order_moves_calls_that_wait_already_and_survives_a_restart() -> None
         assert not world.desk.chooser.orders, "it has ended"
 
     play({"first": [THROTTLED]}, scene, settings(FIRST, GPT, never=("claude-nothing",)))
-    assert json.loads(kept[0])[0]["upstream"] == "gpt"
+    assert json.loads(kept[0])["orders"][0]["upstream"] == "gpt"
 
 
 def test_an_order_counts_in_the_middle_of_a_turn_too() -> None:
@@ -243,7 +246,8 @@ def test_orders_that_make_no_sense_change_nothing() -> None:
         with pytest.raises(BadArgumentError):
             orders.pause({"lane": "nothing/*"})
         orders.recall(b"not json")
-        orders.recall(b'[{"odd": 1}]')
+        for strange in (b'[{"odd": 1}]', b'{"orders": [{"odd": 1}], "paused": []}', b"{}"):
+            orders.recall(strange)
         assert not world.desk.chooser.orders
 
     play({}, scene, settings(FIRST, GPT))
@@ -263,7 +267,49 @@ def test_a_paused_lane_gets_nothing_until_it_is_resumed() -> None:
         waiting = world.carrier.waiting(carried)
         assert waiting is not None
         assert "paused by hand" in waiting.why
+        (lane,) = told(world).lanes
+        assert "paused by hand" in lane.why
         orders.resume({"lane": f"first/{MODEL}"})
         await world.until_over(client, longest=5)
 
     play({}, scene, settings(FIRST))
+
+
+def test_a_pause_survives_a_restart() -> None:
+    kept: list[bytes] = []
+
+    async def before(world: World) -> None:
+        await world.until_over(world.ask())
+        HandOrders(world.desk, kept.append).pause({"lane": "first/*"})
+
+    async def after(world: World) -> None:
+        HandOrders(world.desk, kept.append).recall(kept[0])
+        client = world.ask()
+        await world.until_over(client)
+        assert client.headers["x-jackline-lane"] == f"second/{MODEL}"
+
+    play({}, before, settings(FIRST, SECOND))
+    play({}, after, settings(FIRST, SECOND))
+
+
+def test_orders_and_stand_ins_are_told() -> None:
+    async def scene(world: World) -> None:
+        for _ in range(2):
+            client = world.ask()
+            await world.until_over(client, longest=120)
+        assert client.headers["x-jackline-lane"] == "gpt/gpt-5.5"
+        orders = HandOrders(world.desk, lambda _: None)
+        orders.use({"upstream": "first", "model": "claude-haiku-*", "seconds": 1800})
+        ordered, stood_in = told(world).notes
+        assert ordered == "by hand, for 30 min: models claude-haiku-* to first"
+        assert stood_in.startswith(
+            f"another model stood in: gpt/gpt-5.5 for {MODEL}, 2 times, last "
+        )
+        await world.pass_time(3700)
+        assert told(world).notes == ()
+
+    play({"first": [BROKEN]}, scene, settings(FIRST, GPT))
+
+
+def told(world: World) -> Picture:
+    return picture(world.desk, JournalHealth(), url="", started=0.0, connections=0)

@@ -8,6 +8,7 @@ Not here: sockets (gateway_model.py), cutting bytes into events (dialects/sse.py
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 
 import msgspec
@@ -21,7 +22,6 @@ from jackline.dialects.sse import name_and_data
 CUT_CALL = "jackline_cut_call"
 """The type of the block that stands for a tool call which the output limit cut off."""
 
-_decode = msgspec.json.Decoder()
 # Where the pieces of each kind of delta belong in the block, and how they are called in it.
 _PIECES = {
     "text_delta": ("text", "text"),
@@ -46,8 +46,8 @@ class _Block:
         if not written:
             return self.start
         try:
-            given = _object(_decode.decode(written.encode()))
-        except (msgspec.DecodeError, TypeError, RecursionError):
+            given = _object(_decoded(written))
+        except (ValueError, TypeError, RecursionError):
             return {"type": CUT_CALL, "name": self.start.get("name", "")}
         return {**self.start, "input": given}
 
@@ -97,7 +97,7 @@ class AnswerReader:
         try:
             for event in self._splitter.feed(data):
                 self._take(event)
-        except (msgspec.DecodeError, ValueError, TypeError, KeyError, RecursionError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             # What cannot be followed is no answer, whatever it is.
             self._reader.give_up()
 
@@ -115,7 +115,7 @@ class AnswerReader:
     def _take(self, event: bytes) -> None:
         name, data = name_and_data(event)
         if name == b"message_start":
-            message = _object(_object(_decode.decode(data))["message"])
+            message = _object(_object(_decoded(data))["message"])
             if message.get("id") == HOLD_ID:
                 return  # a gateway's sign of life; the real one comes after it
             self._model = str(message.get("model", ""))
@@ -123,10 +123,10 @@ class AnswerReader:
         if self._reader.broken:
             return
         if name == b"content_block_start":
-            told = _object(_decode.decode(data))
+            told = _object(_decoded(data))
             self._blocks.append(_Block(dict(_object(told["content_block"]))))
         elif name == b"content_block_delta":
-            self._add(self._blocks[-1], _object(_object(_decode.decode(data))["delta"]))
+            self._add(self._blocks[-1], _object(_object(_decoded(data))["delta"]))
 
     def _add(self, block: _Block, delta: JsonObject) -> None:
         kind = str(delta.get("type"))
@@ -144,7 +144,7 @@ class AnswerReader:
 def whole_answer(body: bytes, *, request_id: str | None, lane: str | None) -> Answer | None:
     """An answer that came in one piece; None when the body is none."""
     try:
-        told = _object(_decode.decode(body))
+        told = _object(_decoded(body))
         content = told["content"]
         if told.get("type") != "message" or not isinstance(content, list):
             return None
@@ -162,13 +162,21 @@ def whole_answer(body: bytes, *, request_id: str | None, lane: str | None) -> An
             request_id=request_id,
             lane=lane,
         )
-    except (msgspec.DecodeError, ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return None
 
 
 def usage_of(tokens: TokensUsed) -> Usage:
     """The wire's count as an agent's."""
     return Usage(tokens.input, tokens.output, tokens.cache_read, tokens.cache_creation)
+
+
+def _decoded(data: bytes | str) -> object:
+    try:
+        return msgspec.json.decode(data)
+    except msgspec.DecodeError:
+        # Models now and then write half of a surrogate pair, which only the lenient reader takes.
+        return json.loads(data)
 
 
 def _object(value: object) -> JsonObject:

@@ -11,6 +11,7 @@ Not here: reading the events (answer_reading.py), what to do about a failure (me
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -136,7 +137,7 @@ class GatewayModel:
             b"POST",
             f"{tag}{_PATH}".encode("ascii"),
             [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in pairs],
-            msgspec.json.encode({**body, "stream": True}),
+            _encoded({**body, "stream": True}),
         )
 
     def _failed(self, told: _Told) -> ModelFailedError:
@@ -295,6 +296,14 @@ class _Listener:
     def _tell(self, told: _Told) -> None:
         if not self._future.done():
             self._future.set_result(told)
+
+
+def _encoded(body: JsonObject) -> bytes:
+    try:
+        return msgspec.json.encode(body)
+    except UnicodeEncodeError:
+        # Half of a surrogate pair, from a tool's output or a file's name: no API takes it.
+        return json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
 
 
 def _in_words(failure: Failure, told: _Told) -> str:

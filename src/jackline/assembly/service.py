@@ -23,6 +23,7 @@ from typing import Self
 from jackline import __version__
 from jackline.assembly.addresses import local_url
 from jackline.assembly.faces import make_faces
+from jackline.assembly.observing import Observatory
 from jackline.assembly.remembering import keep_remembering, recall, remember
 from jackline.assembly.state_dir import SALT_BYTES, Running, StateDir
 from jackline.assembly.waking import Waker
@@ -84,6 +85,7 @@ class Service:
         self._started = self._clock.wall()
         self._memory_due = False
         self._patient = True
+        self.observatory = Observatory(self._clock)
         # Requests that came before all was well.
         self._early: list[Exchange] = []
 
@@ -202,6 +204,7 @@ class Service:
         for work in self._faces.work:
             self._keep(work())
         self._keep(Waker(self._state.flows, self._clock).watch())
+        self._keep(self.observatory.keep_settling())
         self._keep(keep_remembering(self.carrier, self._clock, self._remember))
         if self._reload is not None:
             watcher = Watcher(
@@ -292,6 +295,7 @@ class Service:
 
     def _announce(self, event: Event) -> None:
         self._journal.announce(event)
+        self.observatory.announce(event)
         if isinstance(event, LaneChanged):
             until = "" if event.until is None else f" until {_hour(event.until, self._clock)}"
             why = event.why.replace(event.lane, shown(event.lane))

@@ -69,11 +69,7 @@ class Chooser:
         self, model: str, identity: Identity, now: float, dialect: Dialect = "anthropic"
     ) -> tuple[Rung, ...]:
         """Where the call may go, the preferred first; empty only when nobody speaks its dialect."""
-        rungs = self._ladders.get((dialect, model))
-        if rungs is None:
-            rungs = _rungs(model, self._upstreams, dialect)
-            if len(self._ladders) < 1024:
-                self._ladders[dialect, model] = rungs
+        rungs = self._written(model, dialect)
         if len(rungs) <= 1:
             return rungs
         if self._never and self._is_marked(model, identity):
@@ -85,6 +81,20 @@ class Chooser:
                 # What was chosen by hand is no last resort, whatever model it is.
                 return (*(rung._replace(degrades=False) for rung in chosen), *others)
         return rungs
+
+    def _written(self, model: str, dialect: Dialect) -> tuple[Rung, ...]:
+        """The ladder as the configuration has it."""
+        rungs = self._ladders.get((dialect, model))
+        if rungs is None:
+            rungs = _rungs(model, self._upstreams, dialect)
+            if len(self._ladders) < 1024:
+                self._ladders[dialect, model] = rungs
+        return rungs
+
+    def degrades(self, model: str, upstream: str, dialect: Dialect = "anthropic") -> bool:
+        """Whether another model answers for this one there."""
+        rungs = self._written(model, dialect)
+        return any(rung.degrades for rung in rungs if rung.upstream.name == upstream)
 
     def is_ordered(self, upstream: str, model: str, identity: Identity, now: float) -> bool:
         """Whether somebody has ordered by hand that such a call goes to this upstream."""

@@ -34,7 +34,7 @@ from jackline.gateway.exchange import Exchange
 from jackline.gateway.identity import Identity
 from jackline.gateway.lane_book import LaneBook
 from jackline.gateway.messages import MessagesCall
-from jackline.gateway.placing import Placing, openai_caller
+from jackline.gateway.placing import Placing, StoodIn, openai_caller
 from jackline.gateway.returning import Returning, Who
 from jackline.gateway.settings import CapSettings, GatewaySettings, StreamMode
 from jackline.gateway.vendor_words import No, in_our_words, no_by_vendor
@@ -90,6 +90,11 @@ class Desk:
         usual = HoldLimits(hold.quota, hold.other)
         self._usual_hold = self._until_reset if hold.until_reset else usual
         self._capped = settings.caps != CapSettings()
+
+    @property
+    def stand_ins(self) -> list[StoodIn]:
+        """Which models were answered by others lately."""
+        return self._placing.stand_ins(self.now())
 
     @property
     def calls(self) -> list[MessagesCall]:
@@ -197,6 +202,11 @@ class Desk:
             # Its fate was clear at once; the carrier has let it go already.
             self._forget(call)
 
+    def open_lane(self, name: str) -> bool:
+        """Open a lane that was known before a restart; False when its upstream is gone."""
+        self._lanes.open(name, self.now())
+        return name in self.carrier.controller.lanes
+
     def choose_again(self) -> None:
         """Somebody has ordered something: calls that wait are sent where it says."""
         now = self.now()
@@ -241,7 +251,7 @@ class Desk:
         if event.session is not None and call.request.hold is not _SIDE_CALL_HOLD:
             is_answered = event.outcome in ("answered", "shortened")
             if is_answered and len(self.settings.upstreams) > 1:
-                self._placing.answered(event)
+                self._placing.answered(event, call.request.dialect)
             if call.request.dialect == "anthropic":
                 self._count_work(event, event.session, is_answered=is_answered)
         self._announce(event)

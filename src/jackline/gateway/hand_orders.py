@@ -74,19 +74,24 @@ class HandOrders:
             raise BadArgumentError(f"no lane is called {pattern!r}", next=f"lanes: {shown_lanes}")
         for name in found:
             self._desk.carrier.pause_lane(name, paused=paused)
+        self._keep()
         return {"lanes": sorted(shown(name) for name in found), "paused": paused}
 
     # --- over a restart -------------------------------------------------------------------------
 
     def recall(self, memory: bytes) -> None:
-        """Take up the orders of an earlier gateway that are still in force."""
+        """Take up what was ordered of an earlier gateway, as far as it is still in force."""
         try:
             told = json.loads(memory)
-            orders = [HandOrder(**each) for each in told]
-        except (ValueError, TypeError):
+            orders = [HandOrder(**each) for each in told["orders"]]
+            paused = [str(name) for name in told["paused"]]
+        except (ValueError, TypeError, KeyError):
             return  # nothing that we wrote
         self._desk.chooser.orders = tuple(orders)
         self._desk.chooser.orders = tuple(self._living())
+        for name in paused:
+            if self._desk.open_lane(name):
+                self._desk.carrier.pause_lane(name, paused=True)
 
     def _living(self) -> list[HandOrder]:
         now = self._desk.now()
@@ -94,8 +99,16 @@ class HandOrders:
 
     def _set(self, orders: list[HandOrder]) -> None:
         self._desk.chooser.orders = tuple(orders)
-        self._save(json.dumps([asdict(each) for each in orders]).encode())
+        self._keep()
         self._desk.choose_again()
+
+    def _keep(self) -> None:
+        lanes = self._desk.carrier.controller.lanes
+        told = {
+            "orders": [asdict(each) for each in self._living()],
+            "paused": [name for name, lane in lanes.items() if lane.paused],
+        }
+        self._save(json.dumps(told).encode())
 
 
 def _text(asked: Mapping[str, object], name: str) -> str | None:

@@ -20,12 +20,14 @@ from jackline.gateway.caller import Caller, caller_of
 from jackline.gateway.choosing import Chooser, Rung
 from jackline.gateway.conversations import Conversations
 from jackline.gateway.exchange import Exchange
-from jackline.gateway.lane_book import LaneBook
+from jackline.gateway.lane_book import LaneBook, shown
 from jackline.gateway.returning import Who
 from jackline.lanes import LaneController
 from jackline.lanes.states import FLOWING, State
 
 _LONGEST_ID = 128
+_MOST_STAND_INS = 100
+_TOLD_FOR = 3600.0
 # Conversations for each call that a recovering lane takes at once. Their tools run between calls,
 # and a lane learns that it can take more only while it has as much to do as it can.
 _FOR_EACH_CALL = 2
@@ -43,6 +45,15 @@ class Places(NamedTuple):
     last_resorts: tuple[str, ...]
 
 
+class StoodIn(NamedTuple):
+    """Another model has answered in place of one, so many times, and last at that time."""
+
+    model: str
+    lane: str
+    times: int
+    last: float
+
+
 class Placing:
     """Knows where each call may go."""
 
@@ -51,12 +62,24 @@ class Placing:
         self._book = book
         self._known = controller.lanes
         self._conversations = Conversations()
+        self._stood_in: dict[tuple[str, str], StoodIn] = {}
 
-    def answered(self, event: CallEnded) -> None:
+    def answered(self, event: CallEnded, dialect: Dialect) -> None:
         """A call was answered, and so its conversation is there."""
+        upstream = _upstream_of(event.lane)
         if event.session is not None:
-            who = (event.session, event.agent)
-            self._conversations.answered(who, _upstream_of(event.lane), event.at)
+            self._conversations.answered((event.session, event.agent), upstream, event.at)
+        if self._chooser.degrades(event.model, upstream, dialect):
+            lane = shown(event.lane)
+            before = self._stood_in.pop((event.model, lane), None)
+            times = 1 if before is None else before.times + 1
+            self._stood_in[event.model, lane] = StoodIn(event.model, lane, times, event.at)
+            if len(self._stood_in) > _MOST_STAND_INS:
+                self._stood_in.pop(next(iter(self._stood_in)))
+
+    def stand_ins(self, now: float) -> list[StoodIn]:
+        """Which models were answered by others lately, the latest last."""
+        return [each for each in self._stood_in.values() if now - each.last <= _TOLD_FOR]
 
     def places(
         self,

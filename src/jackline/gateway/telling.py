@@ -6,8 +6,12 @@ Not here: the words of the verdict (control/).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from datetime import timedelta
+
 from jackline import __version__
 from jackline.control import CallShown, LaneShown, Picture
+from jackline.failures.sentences import duration_in_words
 from jackline.gateway.desk import Desk
 from jackline.gateway.lane_book import shown
 from jackline.gateway.messages import MessagesCall
@@ -57,12 +61,36 @@ def picture(
         output_tokens=counts.output_tokens,
         journal_ok=health.ok,
         journal_problem=health.problem,
-        notes=notes,
+        notes=(*notes, *_orders(desk, now), *_stand_ins(desk, now)),
     )
 
 
+def _orders(desk: Desk, now: float) -> Iterator[str]:
+    """What somebody has ordered by hand, and is in force."""
+    for order in desk.chooser.orders:
+        if order.until is not None and order.until <= now:
+            continue
+        named = (("models", order.model), ("session", order.session), ("agent", order.agent))
+        about = ", ".join(f"{what} {name}" for what, name in named if name)
+        end = "until told otherwise" if order.until is None else f"for {_left(order.until - now)}"
+        yield f"by hand, {end}: {about or 'all calls'} to {order.upstream}"
+
+
+def _stand_ins(desk: Desk, now: float) -> Iterator[str]:
+    """Where quality was given up for an answer."""
+    for stood in desk.stand_ins:
+        times = "once" if stood.times == 1 else f"{stood.times} times"
+        ago = _left(now - stood.last)
+        yield f"another model stood in: {stood.lane} for {stood.model}, {times}, last {ago} ago"
+
+
+def _left(seconds: float) -> str:
+    return duration_in_words(timedelta(seconds=max(1, round(seconds))))
+
+
 def _lane(lane: Lane, waiting: int, now: float) -> LaneShown:
-    told = None if lane.state in FLOWING else lane.waiting(_ANY_CALL, now)
+    flows = lane.state in FLOWING and not lane.paused
+    told = None if flows else lane.waiting(_ANY_CALL, now)
     return LaneShown(
         name=shown(lane.name),
         state=lane.state.value,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from jackline.agents.outcome import Usage
 from jackline.agents.ports import Entry
+from jackline.agents.process.attempt import _untold
 from jackline.agents.process.going_on import ToolCall, going_on
 from jackline.agents.process.history import history_of
 from jackline.agents.task import JsonObject
@@ -70,3 +71,11 @@ def test_the_task_is_told_again_where_the_conversation_does_not_hold_it() -> Non
     assert going_on("", [], [], task="THE TASK").endswith("THE TASK")
     many = [f"?? {number}" for number in range(99)]
     assert "(and 59 more)" in going_on("", [], many)
+
+
+def test_what_a_bill_holds_beyond_what_was_told_is_told_once() -> None:
+    heard = [("opus-4", Usage(10, 1)), ("opus-4", Usage(10, 1)), ("haiku-4-2025", Usage(5, 1))]
+    bill = [("opus-4[1m]", Usage(20, 50)), ("haiku-4", Usage(7, 9))]
+    rests = list(_untold(bill, heard))
+    assert sum((usage for _, usage in rests), Usage()) == Usage(2, 56)
+    assert {model for model, _ in rests} == {"opus-4[1m]", "haiku-4"}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -86,7 +87,8 @@ def transcript_of(session_id: str, environment: Mapping[str, str]) -> Path | Non
 def read_session(path: Path) -> KeptSession:
     """What a session's own transcript holds; nothing of its sub-agents."""
     session = KeptSession()
-    with path.open("rb", buffering=0) as file:
+    # It may be gone by now, or not ours to read: then nothing is known of it.
+    with suppress(OSError), path.open("rb", buffering=0) as file:
         for line in LineReader(file):
             record = decode(KEPT_LINES, line)
             if record is not None:

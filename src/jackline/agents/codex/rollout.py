@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -80,7 +81,8 @@ def rollout_of(thread_id: str, environment: Mapping[str, str]) -> Path | None:
 def read_rollout(path: Path) -> Rollout:
     """What a thread's own rollout holds."""
     rollout = Rollout()
-    with path.open("rb", buffering=0) as file:
+    # It may be gone by now, or not ours to read: then nothing is known of it.
+    with suppress(OSError), path.open("rb", buffering=0) as file:
         for line in LineReader(file):
             record = decode(_LINES, line)
             if record is not None:

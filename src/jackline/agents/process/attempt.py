@@ -9,6 +9,8 @@ Not here: what follows from the verdict (carrying.py).
 from __future__ import annotations
 
 import asyncio
+import errno
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import asdict, replace
 
@@ -183,11 +185,8 @@ class Attempt:
         }
         if spent.usage is not None:
             data["usage"] = usage_to(sum((usage for _, usage in spent.usage), Usage()))
-            for model, usage in spent.usage:
-                told = sum((u for m, u in self._heard.values() if m == model), Usage())
-                rest = beyond(usage, told)
-                if rest.total:
-                    self._leave.spent(model, rest)
+            for model, rest in _untold(spent.usage, self._heard.values()):
+                self._leave.spent(model, rest)
         await self._write(ENDED, data)
 
     async def _write(self, kind: str, data: JsonObject) -> None:
@@ -207,8 +206,32 @@ def _as_entry(news: Answered) -> JsonObject:
     }
 
 
+def _untold(
+    totals: Sequence[tuple[str, Usage]], heard: Iterable[tuple[str, Usage]]
+) -> Iterator[tuple[str, Usage]]:
+    """What each model cost beyond what was told as it came."""
+    told: dict[str, Usage] = {}
+    for model, usage in heard:
+        told[_plain(model)] = told.get(_plain(model), Usage()) + usage
+    known = {_plain(model) for model, _ in totals}
+    # An answer may name its model otherwise than the bill does; it is not to be paid for twice.
+    strange = sum((usage for model, usage in told.items() if model not in known), Usage())
+    for model, usage in totals:
+        rest = beyond(usage, told.get(_plain(model), Usage()))
+        unbilled, strange = beyond(rest, strange), beyond(strange, rest)
+        if unbilled.total:
+            yield model, unbilled
+
+
+def _plain(model: str) -> str:
+    """A model's name without its context option."""
+    return model.partition("[")[0]
+
+
 def _cannot_start(program: str, task: AgentTask, error: OSError) -> str:
     if not task.cwd.is_dir():
         return f"its folder {task.cwd} does not exist: create it, or name another `cwd`"
+    if error.errno == errno.E2BIG:
+        return "its schema is too long for a command line: ask for less at once"
     reason = error.strerror or type(error).__name__
     return f"{program} cannot be started ({reason}): install it, or put it on the PATH"

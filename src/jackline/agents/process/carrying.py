@@ -55,6 +55,7 @@ class _Carrying:
         self._left = LeftBehind()
         self._started_at = clock.monotonic()
         self._ran = 0.0
+        self._asked_again = 0
 
     async def run(self) -> Outcome[object]:
         done = self._history.done
@@ -73,8 +74,6 @@ class _Carrying:
             return self._outcome(stop.ending, stop.evidence)
         except BadArgumentError as error:
             return self._outcome(Ending.REFUSED, Evidence(says=f"{error.message} {error.next}"))
-        finally:
-            self._leave.waits("", None)
 
     async def _to_the_end(self) -> Outcome[object]:
         await self._end_leftover()
@@ -96,10 +95,10 @@ class _Carrying:
             if isinstance(verdict, Broken):
                 return self._outcome(Ending.CRASH, Evidence(says=verdict.says))
             if isinstance(verdict, Incomplete):
-                if self._history.asked_again > MOST_ASKED_AGAIN:
-                    asked = self._history.asked_again
-                    evidence = Evidence(says=verdict.says, attempts=asked)
+                if self._asked_again == MOST_ASKED_AGAIN:
+                    evidence = Evidence(says=verdict.says, attempts=self._asked_again + 1)
                     return self._outcome(verdict.ending, evidence)
+                self._asked_again += 1
                 prompt = verdict.ask
                 continue
             if ending_of(verdict.failure) is not Ending.QUOTA:
@@ -110,10 +109,14 @@ class _Carrying:
 
     async def _end_leftover(self) -> None:
         mark = self._history.mark
-        if mark is not None:
-            if is_alive(mark):
-                self._leave.waits("an earlier process of this agent has to end first", None)
-            await end(mark, self._clock, wait_first=_LEFTOVER_PATIENCE_S)
+        if mark is None:
+            return
+        lives = is_alive(mark)
+        if lives:
+            self._leave.waits("an earlier process of this agent has to end first", None)
+        await end(mark, self._clock, wait_first=_LEFTOVER_PATIENCE_S)
+        if lives:
+            self._leave.waits("", None)
 
     async def _look_back(self) -> LeftBehind:
         named = self._history.session_id or self._task.resume_session

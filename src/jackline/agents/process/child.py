@@ -12,7 +12,7 @@ import asyncio
 import os
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import cast
 from uuid import uuid4
@@ -130,7 +130,8 @@ async def started(
     try:
         transport, pipes = await asyncio.shield(starting)
     except asyncio.CancelledError:
-        (await starting)[0].close()
+        with suppress(OSError):
+            (await starting)[0].close()
         raise
     pid = transport.get_pid()
     guard.watch(pid)
@@ -146,4 +147,6 @@ async def started(
             guard.forget(pid)
             transport.close()
             # The loop may be closed next, and would miss its end.
-            await asyncio.wait((asyncio.ensure_future(pipes.gone.wait()),), timeout=_DRAIN_S)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_DRAIN_S):
+                    await pipes.gone.wait()

@@ -42,7 +42,6 @@ class History:
     counted: Usage | None = None
     """What the program's own count stood at when the last process was started."""
     cost: float | None = None
-    asked_again: int = 0
     last_end: str = ""
     text: str = ""
     calls: dict[str, ToolCall] = field(default_factory=dict)
@@ -112,7 +111,6 @@ class History:
     def _ended(self, data: JsonObject) -> None:
         self.mark = None
         self.last_end = _text(data.get("says")) or ""
-        self.asked_again += data.get("verdict") == "Incomplete"
         told = data.get("usage")
         if isinstance(told, dict):
             # Of the whole process: what was seen of it piece by piece is in it.

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Collection
-from dataclasses import replace
 from typing import Any
 
 from jackline.flows import engine_rules
@@ -119,5 +118,7 @@ def of_session(session_id: str) -> Callable[[sqlite3.Connection], CallRecord | N
 
 
 def _record(*row: Any) -> CallRecord:
-    call = CallRecord(*row)  # the columns stand in the fields' order
-    return replace(call, kind=CallKind(call.kind), state=CallState(call.state))
+    # The columns stand in the fields' order. Not `replace`: a replay reads ten thousand of these.
+    fields = list(row)
+    fields[3], fields[7] = CallKind(row[3]), CallState(row[7])
+    return CallRecord(*fields)

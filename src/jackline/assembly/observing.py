@@ -1,0 +1,67 @@
+"""Watch what the gateway announces, for whoever looks: the fleet, the burn, the forecast.
+
+Laws: (1) a call pays next to nothing for being watched: facts are put aside and counted later, in
+one go; (2) what is put aside is bounded; (3) calls without a session belong to nobody's timeline.
+Not here: keeping records (journal/), what is shown (control/).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from jackline.agents.prices import dollars
+from jackline.clock import Clock
+from jackline.control.burn import Burn
+from jackline.control.fleet import Fleet
+from jackline.control.forecast import WindowWatch
+from jackline.events import AttemptFailed, CallEnded, Event, LaneChanged, ServiceNoted
+
+_PUT_ASIDE = 100_000
+_SETTLE_SECONDS = 2.0
+_MOST_NEWS = 500
+
+
+class Observatory:
+    """Everything that is known beyond the present moment."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._aside: deque[Event] = deque(maxlen=_PUT_ASIDE)
+        self._fleet = Fleet()
+        self._burn = Burn(dollars)
+        self.windows = WindowWatch()
+        self.news: deque[Event] = deque(maxlen=_MOST_NEWS)
+        """What a person would want to hear of, the latest last."""
+        # Called for each event; bound once, since every call of the gateway comes here.
+        self.announce = self._aside.append
+
+    async def keep_settling(self) -> None:
+        """Count what was put aside, again and again, so that it never becomes much."""
+        while True:
+            await self._clock.sleep(_SETTLE_SECONDS)
+            self._settle()
+
+    @property
+    def fleet(self) -> Fleet:
+        """The fleet as of now."""
+        self._settle()
+        return self._fleet
+
+    @property
+    def burn(self) -> Burn:
+        """What was taken as of now."""
+        self._settle()
+        return self._burn
+
+    def _settle(self) -> None:
+        aside, fleet, burn = self._aside, self._fleet, self._burn
+        while aside:
+            event = aside.popleft()
+            if isinstance(event, CallEnded):
+                burn.call_ended(event)
+                if event.session or event.agent:
+                    fleet.call_ended(event)
+            elif isinstance(event, AttemptFailed):
+                fleet.attempt_failed(event)
+            elif isinstance(event, LaneChanged | ServiceNoted):
+                self.news.append(event)
