@@ -294,10 +294,10 @@ def test_a_pause_survives_a_restart() -> None:
 
 def test_orders_and_stand_ins_are_told() -> None:
     async def scene(world: World) -> None:
-        for _ in range(2):
-            client = world.ask()
+        for words in ("one", "two"):
+            client = world.ask(words)
             await world.until_over(client, longest=120)
-        assert client.headers["x-jackline-lane"] == "gpt/gpt-5.5"
+            assert client.headers["x-jackline-lane"] == "gpt/gpt-5.5"
         orders = HandOrders(world.desk, lambda _: None)
         orders.use({"upstream": "first", "model": "claude-haiku-*", "seconds": 1800})
         ordered, stood_in = told(world).notes
@@ -312,4 +312,6 @@ def test_orders_and_stand_ins_are_told() -> None:
 
 
 def told(world: World) -> Picture:
-    return picture(world.desk, JournalHealth(), url="", started=0.0, connections=0)
+    return picture(
+        world.desk, JournalHealth(True, "", 0, 0, None), url="", started=0.0, connections=0
+    )

@@ -46,8 +46,12 @@ class Engine(Protocol):
         """
         ...
 
-    async def claim(self, run_id: str, *, owner: str, lease: float) -> Claim | None:
+    async def claim(
+        self, run_id: str, *, owner: str, lease: float, instead_of: str = ""
+    ) -> Claim | None:
         """Take a run over; None while another owner's lease holds, or when it is unknown.
+
+        `instead_of` names an owner that is known to be dead: its lease counts for nothing.
 
         Its state stays what it was until `change`. A `stop` that was asked for is dropped, since
         somebody wants the run to go on; a `cancel` stays. An owner may claim again what it holds.

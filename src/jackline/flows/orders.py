@@ -161,7 +161,7 @@ async def cancel_run(host: FlowHost, run_id: str) -> RunState:
         return record.state
     await host.engine.ask_to_stop(record.run_id, "cancel")
     settings = decode_settings(record.settings)
-    claim = await host.engine.claim(record.run_id, owner=new_owner(), lease=settings.lease)
+    claim = await _claim(host, record, settings.lease)
     if claim is None:
         return record.state
     execution = _execution(host, claim, record, settings, None, None)
@@ -207,6 +207,28 @@ def new_run_id() -> str:
     return secrets.token_hex(5)
 
 
+async def _claim(host: FlowHost, record: RunRecord, lease: float) -> Claim | None:
+    dead = record.owner if is_dead(record.owner) else ""
+    return await host.engine.claim(record.run_id, owner=new_owner(), lease=lease, instead_of=dead)
+
+
+def is_dead(owner: str) -> bool:
+    """Whether an owner was a process of this machine that is no more.
+
+    Only a number that nobody has now tells: one that is in use may be another process's.
+    """
+    host, _, rest = owner.rpartition(":")[0].rpartition(":")
+    if os.name == "nt" or host != socket.gethostname() or not rest.isdecimal():
+        return False  # asking on Windows would end it; elsewhere's processes cannot be asked
+    try:
+        os.kill(int(rest), 0)
+    except ProcessLookupError:
+        return True
+    except (PermissionError, OverflowError):
+        return False
+    return False
+
+
 def new_owner() -> str:
     """Who carries a run: host, process, and a random part for the same process later."""
     return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
@@ -223,7 +245,7 @@ async def _taken_up(
 ) -> FlowRun[Any]:
     flow = flow or flow_of(record)
     settings = settings or decode_settings(record.settings)
-    claim = await host.engine.claim(record.run_id, owner=new_owner(), lease=settings.lease)
+    claim = await _claim(host, record, settings.lease)
     if claim is None:
         raise UsageError(
             f"The run {record.run_id} is carried by {record.owner.rpartition(':')[0]} now.",

@@ -66,10 +66,14 @@ class MemoryEngine:
         self._runs[run.run_id] = _Run(owned, lease)
         return Claim(run.run_id, owner, 1)
 
-    async def claim(self, run_id: str, *, owner: str, lease: float) -> Claim | None:
+    async def claim(
+        self, run_id: str, *, owner: str, lease: float, instead_of: str = ""
+    ) -> Claim | None:
         """Take a run over; None while another owner's lease holds, or when it is unknown."""
         run, now = self._runs.get(run_id), self._wall()
-        if run is None or (run.record.owner != owner and self._is_carried(run)):
+        if run is None:
+            return None
+        if run.record.owner not in (owner, instead_of) and self._is_carried(run):
             return None
         epoch = run.record.epoch + 1
         run.record = replace(run.record, owner=owner, lease_until=now + lease, epoch=epoch)

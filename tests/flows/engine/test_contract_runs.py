@@ -80,6 +80,19 @@ def test_a_held_run_cannot_be_claimed_by_another(world: World) -> None:
     world.run(story)
 
 
+def test_a_dead_owner_s_lease_counts_for_nothing_and_only_that_owner_s(world: World) -> None:
+    async def story(engine: Engine) -> None:
+        old = await _begun(engine)
+        stranger = engine.claim("run-1", owner="other", lease=LEASE, instead_of="somebody")
+        assert await stranger is None
+        new = await engine.claim("run-1", owner="other", lease=LEASE, instead_of="me")
+        assert new == Claim("run-1", "other", 2)
+        with pytest.raises(LeaseLostError):
+            await engine.begin_call(old, made.call())
+
+    world.run(story)
+
+
 def test_whoever_was_taken_over_can_write_nothing_more(world: World) -> None:
     async def story(engine: Engine) -> None:
         old = await _begun(engine)

@@ -53,9 +53,12 @@ class LocalEngine:
         """Keep a new run, claimed by `owner` for `lease` seconds."""
         return await self._writer.write(runs.create(run, owner, lease, self._wall()))
 
-    async def claim(self, run_id: str, *, owner: str, lease: float) -> Claim | None:
+    async def claim(
+        self, run_id: str, *, owner: str, lease: float, instead_of: str = ""
+    ) -> Claim | None:
         """Take a run over; None while another owner's lease holds, or when it is unknown."""
-        return await self._writer.write(runs.claim(run_id, owner, lease, self._wall()))
+        work = runs.claim(run_id, owner, lease, self._wall(), instead_of)
+        return await self._writer.write(work)
 
     async def renew(self, claim: Claim, *, lease: float) -> None:
         """Hold the run for longer."""

@@ -61,7 +61,9 @@ def insert(transaction: Transaction, run: RunRecord, lease: float) -> None:
     transaction.owner_changed(run.run_id)
 
 
-def claim(run_id: str, owner: str, lease: float, now: float) -> Work[Claim | None]:
+def claim(
+    run_id: str, owner: str, lease: float, now: float, instead_of: str = ""
+) -> Work[Claim | None]:
     """Take a run over, if nobody else holds it."""
 
     def work(transaction: Transaction) -> Claim | None:
@@ -72,7 +74,8 @@ def claim(run_id: str, owner: str, lease: float, now: float) -> Work[Claim | Non
         if row is None:
             return None
         held_by, until, seconds, epoch, asked = row
-        if held_by not in ("", owner) and engine_rules.lease_holds(until, seconds, now):
+        free = held_by in ("", owner, instead_of)
+        if not free and engine_rules.lease_holds(until, seconds, now):
             return None
         transaction.connection.execute(
             "UPDATE runs SET owner = ?, lease_until = ?, lease_seconds = ?, epoch = ?, asked = ? "
