@@ -60,16 +60,11 @@ async def carry(store: Path, size: int) -> Outcome[str]:
     runner = ScriptedRunner(script)
     engine = LocalEngine(store)
     try:
-        settings = RunSettings(lease=0.5, poll=0.1)
+        settings = RunSettings(lease=30.0, poll=0.1)
         host = FlowHost(engine, lambda _run_id: {"messages": runner}, settings=settings)
         if await engine.run("r1") is None:
             arguments = f'{{"size": {size}}}'.encode()
             return await (await begin_run(host, killed, arguments, run_id="r1")).carry()
-        while True:
-            known = await engine.run("r1")
-            if known is not None and known.lease_until < host.clock.wall():
-                break
-            await asyncio.sleep(0.05)
         begun = await begin_resume(host, "r1", flow=killed)
         return begun if isinstance(begun, Outcome) else await begun.carry()
     finally:

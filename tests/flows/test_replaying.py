@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import bisect
 import json
 import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jackline import agent, flow, parallel, step
+from jackline import Budget, agent, flow, parallel, step
 from jackline.agents.outcome import Ending, Outcome
 from jackline.agents.task import AgentTask
 from jackline.clock import VirtualClock
@@ -30,6 +31,8 @@ from jackline.flows.values import Shape
 from jackline.testing.memory_engine import MemoryEngine
 from jackline.testing.scripted_runner import Play, ScriptedRunner
 from tests.flows.world import EPOCH, World, played, world
+
+T = TypeVar("T")
 
 # --- flows drawn at random ---------------------------------------------------------------------
 
@@ -481,3 +484,85 @@ def record_history(write: Callable[[str], None]) -> None:
             write(f"({call.key!r}, CallKind.{call.kind.name}, {call.label!r}, {call.value!r}),")
 
     played(record)
+
+
+# --- going on with an earlier agent ------------------------------------------------------------
+
+
+def test_an_agent_goes_on_with_an_earlier_ones_session_and_notebook() -> None:
+    @flow
+    async def chain() -> list[str]:
+        first = await agent("begin", label="first").outcome()
+        second = await agent("go on", label="second", continue_from=first).outcome()
+        third = await agent("go on", label="third", resume=first.session_id).outcome()
+        fourth = await agent("go on", label="fourth", resume="unknown").outcome()
+        return [second.terminated_by.value, third.terminated_by.value, fourth.evidence.says]
+
+    async def test() -> None:
+        w = world(lambda task: Play(turns=2 if task.label == "first" else 3))
+        outcome = await w.run(chain)
+        assert outcome.value == [
+            "completion",
+            "completion",
+            "There is no earlier agent unknown to go on with. Give the session id or the outcome "
+            "of an agent that `jackline show` lists.",
+        ]
+        first, second, third = w.runner.tasks
+        assert first.resume_session is None
+        assert second.resume_session == third.resume_session == first.session_id
+        assert second.session_id != first.session_id
+        # The two turns of the first count as done: each of the others took one more.
+        assert w.runner.answered == ["first", "first", "second", "third"]
+        replayed = await _reopened(w, chain)
+        assert replayed.value == outcome.value
+        assert len(w.runner.answered) == 4
+
+    played(test)
+
+
+def test_a_replay_shows_the_flow_exactly_what_the_first_run_showed() -> None:
+    seen: list[list[Outcome[Any]]] = []
+
+    @flow
+    async def looking() -> int:
+        calls = [
+            agent("a", label="a", schema={"type": "object"}),
+            agent("b", label="b", budget=Budget(tokens=10_000)),
+        ]
+        seen.append([await call.outcome() for call in calls])
+        return 1
+
+    async def test() -> None:
+        w = world(lambda task: Play({"x": (1, 2)} if task.schema else "t", turns=2, dollars=0.1))
+        await w.run(looking)
+        await _reopened(w, looking)
+        assert seen[0] == seen[1]
+        assert seen[0][0].value == {"x": [1, 2]}
+
+    played(test)
+
+
+def test_functions_of_the_same_name_in_other_modules_are_other_steps() -> None:
+    @flow
+    async def two() -> list[int]:
+        return [await step(bisect.bisect, [1, 2, 3], 2), await step(_bisect_like(), [1, 2, 3], 2)]
+
+    async def test() -> None:
+        assert (await world().run(two)).value == [2, -1]
+
+    played(test)
+
+
+def _bisect_like() -> Callable[[list[int], int], int]:
+    def bisect_right(_numbers: list[int], _number: int) -> int:
+        return -1
+
+    bisect_right.__qualname__ = bisect.bisect.__qualname__
+    return bisect_right
+
+
+async def _reopened(w: World, drawn: Flow[[], T]) -> Outcome[T]:
+    record = await w.engine.run("r1")
+    assert record is not None
+    await _reopen(w, record)
+    return await w.resume(drawn)

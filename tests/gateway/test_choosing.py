@@ -41,6 +41,11 @@ GPT = UpstreamSettings(
 )
 ME = Identity("s1", None, None, None, Client(True, True))
 BROKEN = Step(status=500, body=b"{}", after=0.2)
+OVERLOADED = Step(
+    status=529,
+    body=b'{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}',
+    after=0.2,
+)
 REFUSED = Step(breaks=ConnectionRefusedError(111, "Connection refused"), after=0.1)
 
 
@@ -167,6 +172,29 @@ def test_a_throttle_is_no_reason_for_another_model() -> None:
         assert client.headers["x-jackline-lane"] == f"first/{MODEL}"
 
     play({"first": [THROTTLED, THROTTLED, Step()]}, scene, settings(FIRST, GPT))
+
+
+@pytest.mark.parametrize("agents", [1, 12])
+def test_an_overload_moves_calls_to_the_same_model_elsewhere_at_once(agents: int) -> None:
+    async def scene(world: World) -> None:
+        before = world.ask("all is well")
+        await world.until_over(before)
+        clients = [world.ask(agent=f"a{n}") for n in range(agents)]
+        await world.until_over(*clients, longest=10)
+        assert {each.lane.partition("/")[0] for each in world.ended[1:]} == {"second"}
+
+    play({"first": [Step(), OVERLOADED]}, scene, settings(FIRST, SECOND, GPT))
+
+
+def test_an_overload_that_passes_is_no_reason_for_another_model_and_one_that_lasts_is() -> None:
+    async def scene(world: World) -> None:
+        client = world.ask()
+        await world.until_over(client, longest=200)
+
+    world = play({"first": [*[OVERLOADED] * 4, Step()]}, scene, settings(FIRST, GPT))
+    assert world.ended[0].lane.startswith("first/")
+    world = play({"first": [OVERLOADED]}, scene, settings(FIRST, GPT))
+    assert world.ended[0].lane.startswith("gpt/")
 
 
 def test_never_degraded_means_waiting_instead() -> None:

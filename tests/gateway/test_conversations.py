@@ -118,6 +118,22 @@ def test_while_home_recovers_no_conversation_changes_its_place_in_the_middle_of_
     assert all(set(turn) == {"first"} for turn in turns[-12:]), "all are back in the end"
 
 
+def test_whoever_stays_with_what_breaks_again_goes_to_the_same_model_and_no_other() -> None:
+    async def scene(world: World) -> None:
+        first = say(world, "begin")
+        await world.until_over(first)
+        lanes = world.carrier.controller.lanes
+        home = next(lane for name, lane in lanes.items() if name.startswith("first/"))
+        # As after an outage.
+        home.state = State.PROBING
+        then = say(world, TOOL_RESULT)
+        await world.until_over(then, longest=20)
+        assert world.ended[-1].lane.startswith("second/")
+
+    world = play({"first": [Step(), BROKEN]}, scene, settings(FIRST, SECOND, GPT))
+    assert world.asked().count(f"first/{MODEL}") > 1, "it was tried where it was"
+
+
 def test_whoever_waits_too_long_where_its_conversation_is_may_go_elsewhere() -> None:
     async def scene(world: World) -> None:
         first = say(world, "begin")

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 
 from jackline.clock import Clock
 from jackline.control.face import Asked, Face
+from jackline.failures import Failure
+from jackline.hooks.asked import HookAsked
+from jackline.hooks.face import HooksFace
 from jackline.mcp_server.face import McpFace
 from jackline.mcp_server.tools.standing import standing_tools
 
@@ -24,9 +27,19 @@ class Faces:
     work: tuple[Callable[[], Coroutine[object, object, None]], ...]
 
 
-def make_faces(
-    status: Callable[[], Mapping[str, object]], trusts: Callable[[Asked], bool], clock: Clock
-) -> Faces:
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How the service can be asked how it stands."""
+
+    status: Callable[[], Mapping[str, object]]
+    line: Callable[[str], str]
+    """For a client's status line, given its session."""
+    session_stopped: Callable[[HookAsked, Failure], None]
+    """A client's session died of an API error."""
+
+
+def make_faces(standing: Standing, trusts: Callable[[Asked], bool], clock: Clock) -> Faces:
     """The faces of one service."""
-    models = McpFace(lambda: standing_tools(status, clock), trusts)
-    return Faces((models,), (models.serve,))
+    models = McpFace(lambda: standing_tools(standing.status, clock), trusts)
+    hooks = HooksFace(clock, trusts, standing.line, standing.session_stopped)
+    return Faces((models, hooks), (models.serve,))

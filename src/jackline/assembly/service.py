@@ -22,7 +22,7 @@ from typing import Self
 
 from jackline import __version__
 from jackline.assembly.addresses import local_url
-from jackline.assembly.faces import make_faces
+from jackline.assembly.faces import Standing, make_faces
 from jackline.assembly.observing import Observatory
 from jackline.assembly.remembering import keep_remembering, recall, remember
 from jackline.assembly.state_dir import SALT_BYTES, Running, StateDir
@@ -31,10 +31,13 @@ from jackline.calls import Carrier
 from jackline.clock import Clock, SystemClock
 from jackline.config import Config
 from jackline.config.watching import Reloaded, Watcher
-from jackline.control import verdict
+from jackline.control import Picture, verdict
+from jackline.control.forecast import foretold
+from jackline.control.statusline import status_line
 from jackline.errors import JournalError, UsageError
 from jackline.events import AttemptFailed, Event, LaneChanged, ServiceNoted
-from jackline.failures.sentences import moment_in_words
+from jackline.failures import Failure
+from jackline.failures.sentences import moment_in_words, name_of
 from jackline.gateway.control_paths import ControlPaths
 from jackline.gateway.desk import Desk
 from jackline.gateway.exchange import Exchange
@@ -45,6 +48,7 @@ from jackline.gateway.listening import Listener
 from jackline.gateway.routing import Router
 from jackline.gateway.status_pages import StatusPages
 from jackline.gateway.telling import picture
+from jackline.hooks.asked import HookAsked
 from jackline.journal import Journal, JournalReader
 from jackline.lanes import LaneController
 from jackline.lanes.states import State
@@ -182,7 +186,8 @@ class Service:
             b"/_jackline/resume": self._hand_orders.resume,
         }
         control = ControlPaths(readings, orders, self._token)
-        self._faces = make_faces(self.status, control.trusts, self._clock)
+        standing = Standing(self.status, self._line, self._session_stopped)
+        self._faces = make_faces(standing, control.trusts, self._clock)
         router = Router(self.desk, self._upstream, control, self._faces.shown)
         self._router = router
         self._listener = Listener(settings, self._early.append)
@@ -365,8 +370,19 @@ class Service:
         return list(dict.fromkeys(note for note in notes if note))
 
     def status(self) -> dict[str, object]:
-        """The picture of now, with its verdict."""
-        drawn = picture(
+        """The picture of now, with its verdict and what is to be expected."""
+        drawn, now = self._picture(), self._clock.now()
+        forecasts = self.observatory.windows.forecasts(self._clock.wall())
+        agents = sum(call.agent is not None for call in drawn.waiting) + drawn.calls_in_flight
+        told = foretold(forecasts, agents, now)
+        sentence = verdict(drawn, now)
+        return {
+            **drawn.to_json(f"{sentence} {told}" if told else sentence),
+            "forecast": [each.to_json() for each in forecasts],
+        }
+
+    def _picture(self) -> Picture:
+        return picture(
             self.desk,
             self._journal.health,
             url=self.url,
@@ -374,7 +390,15 @@ class Service:
             connections=self._listener.connections,
             notes=(*self._notes.values(), *self._reported()),
         )
-        return drawn.to_json(verdict(drawn, self._clock.now()))
+
+    def _line(self, _session: str) -> str:
+        forecasts = self.observatory.windows.forecasts(self._clock.wall())
+        return status_line(self._picture(), forecasts, self._clock.now())
+
+    def _session_stopped(self, told: HookAsked, failure: Failure) -> None:
+        words = f"session {told.session_id} stopped: {name_of(failure)}"
+        self._announce(ServiceNoted(self._clock.wall(), "session stopped", words))
+        _log.info("%s", words)
 
     def _hello(self) -> dict[str, object]:
         return {

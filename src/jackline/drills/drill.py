@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from jackline.drills.builtin_client import AgentPlan
 from jackline.providers.settings import UpstreamKind
@@ -18,6 +19,9 @@ from jackline.simulator.faults import Fault
 from jackline.simulator.limits import BucketSettings, ConcurrencySettings
 from jackline.simulator.mind import Mind
 from jackline.simulator.service import ServiceSettings
+
+if TYPE_CHECKING:
+    from jackline.drills.flow_part import FlowPart
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,4 +89,4 @@ class Drill:
 
     name: str
     about: str
-    parts: tuple[Part, ...]
+    parts: tuple[Part | FlowPart, ...]

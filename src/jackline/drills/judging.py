@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from jackline.drills.door import Door
 from jackline.drills.drill import Demand, Part
+from jackline.drills.flow_part import FlowFigures, FlowPart
 from jackline.drills.record import AgentRecord, End
 from jackline.drills.trips import (
     Book,
@@ -174,7 +175,12 @@ def figures(evidence: Evidence) -> Figures:
     )
 
 
-def judge(part: Part, bare: Figures, jackline: Figures, speed: float) -> list[Verdict]:
+def judge(
+    part: Part | FlowPart,
+    bare: Figures | FlowFigures,
+    jackline: Figures | FlowFigures,
+    speed: float,
+) -> list[Verdict]:
     """Every demand of a part against what was measured."""
     verdicts = []
     for demand in part.demands:

@@ -20,6 +20,7 @@ from jackline.drills.crews import MAIN, label_of
 from jackline.drills.door import Door
 from jackline.drills.drill import Drill, Part, StandIn
 from jackline.drills.fleet import Fleet
+from jackline.drills.flow_part import FlowFigures, FlowPart, FlowSide
 from jackline.drills.judging import Evidence, Figures, Verdict, figures, judge
 from jackline.drills.pace import Pace
 from jackline.drills.trips import Book
@@ -64,9 +65,9 @@ class Means:
 class PartResult:
     """Both sides of a part; a side that was never begun is None."""
 
-    part: Part
-    bare: Figures | None
-    jackline: Figures | None
+    part: Part | FlowPart
+    bare: Figures | FlowFigures | None
+    jackline: Figures | FlowFigures | None
     verdicts: tuple[Verdict, ...]
 
 
@@ -218,6 +219,10 @@ class SideRun:
             )
         )
 
+    def known(self) -> Figures | None:
+        """The figures, once there are any."""
+        return None if self.fleet is None else self.figures()
+
 
 class DrillRun:
     """A drill at work; `run` gives its result, `so_far` what an interrupted one has."""
@@ -226,14 +231,15 @@ class DrillRun:
         self._drill = drill
         self._means = means
         self._sides = {
-            (part.name, side): SideRun(part, side, means) for part in drill.parts for side in Side
+            (part.name, side): _side(part, side, means) for part in drill.parts for side in Side
         }
 
     async def run(self) -> DrillResult:
         """Run every part on both sides."""
         for part in self._drill.parts:
             bare, jackline = (self._sides[part.name, side] for side in Side)
-            if self._means.speed == 1.0:
+            # Two programs would only slow each other down; a crew's clients mostly wait.
+            if self._means.speed == 1.0 and isinstance(part, Part):
                 await _both(bare.run(), jackline.run())
             else:
                 await bare.run()
@@ -248,16 +254,19 @@ class DrillRun:
         parts = tuple(self._part_result(part) for part in self._drill.parts)
         return DrillResult(self._drill, self._means.client, self._means.speed, parts, complete)
 
-    def _part_result(self, part: Part) -> PartResult:
-        bare, jackline = (self._begun(part, side) for side in Side)
+    def _part_result(self, part: Part | FlowPart) -> PartResult:
+        bare, jackline = (self._sides[part.name, side].known() for side in Side)
         verdicts: tuple[Verdict, ...] = ()
         if bare and jackline:
             verdicts = tuple(judge(part, bare, jackline, self._means.speed))
         return PartResult(part, bare, jackline, verdicts)
 
-    def _begun(self, part: Part, side: Side) -> Figures | None:
-        run = self._sides[part.name, side]
-        return None if run.fleet is None else run.figures()
+
+def _side(part: Part | FlowPart, side: Side, means: Means) -> SideRun | FlowSide:
+    if isinstance(part, Part):
+        return SideRun(part, side, means)
+    play = part.bare if side is Side.BARE else part.jackline
+    return FlowSide(part, play, side, means.speed, means.tell)
 
 
 def _address(server: SimulatorServer, kind: UpstreamKind) -> str:

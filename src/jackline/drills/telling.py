@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 
+from jackline.drills.flow_part import FlowFigures, FlowPart
 from jackline.drills.judging import Figures, Verdict
 from jackline.drills.running import DrillResult, PartResult, Side
 
@@ -76,13 +77,14 @@ def as_text(result: DrillResult) -> Iterable[str]:
 
 def _part_lines(part: PartResult) -> Iterable[str]:
     yield f"  {part.part.name.replace('_', ' '):<34}{'bare':>10}{'jackline':>10}"
-    for label, figure, optional in _ROWS:
+    for label, figure, optional in _rows(part):
         values = [_shown(side, figure) for side in (part.bare, part.jackline)]
         if optional and all(value in ("0", "-") for value in values):
             continue
         yield f"    {label:<32}{values[0]:>10}{values[1]:>10}"
     for who, side in ((Side.BARE, part.bare), (Side.JACKLINE, part.jackline)):
-        for words, count in list((side.died_of if side else {}).items())[:2]:
+        died_of = side.died_of if isinstance(side, Figures) else {}
+        for words, count in list(died_of.items())[:2]:
             yield f"    {who}: {count} died of: {words}"
 
 
@@ -93,7 +95,14 @@ def _verdict_lines(part: PartResult) -> Iterable[str]:
         yield f"    {mark}  {verdict.demand.says}{told}"
 
 
-def _shown(side: Figures | None, figure: str) -> str:
+def _rows(part: PartResult) -> Iterable[tuple[str, str, bool]]:
+    if isinstance(part.part, FlowPart):
+        own = ((label, figure, False) for label, figure in part.part.rows)
+        return (*_ROWS[:1], *own, ("requests to the provider", "requests", False))
+    return _ROWS
+
+
+def _shown(side: Figures | FlowFigures | None, figure: str) -> str:
     if side is None:
         return "-"
     value = getattr(side, figure)

@@ -119,10 +119,10 @@ class AgentCarrying:
         except asyncio.CancelledError:
             if run.interruption is None or not run.interruption.keeps_agents:
                 evidence = Evidence(says="The flow, or its end, cancelled it.")
-                # Shielded: the cancellation has come, and the end must be kept nevertheless.
-                await asyncio.shield(self._ended(Outcome(Ending.CANCELLED, evidence=evidence)))
+                # The cancellation has come, and the end must be kept nevertheless.
+                await run.whole(self._ended(Outcome(Ending.CANCELLED, evidence=evidence)))
             raise
-        return await asyncio.shield(self._ended(outcome))
+        return await run.whole(self._ended(outcome))
 
     async def _carried(self, ticket: Ticket, account: Account) -> Outcome[Any]:
         run, call = self._run, self._call

@@ -27,12 +27,10 @@ from jackline.flows.agent_spec import (
     toolbox,
 )
 from jackline.flows.calls import AgentCall, StepCall
-from jackline.flows.keys import call_key
 from jackline.flows.progress import PhaseBegan, PhaseEnded
-from jackline.flows.records import CallKind
 from jackline.flows.scope import CURRENT, Scope, scope_for
 from jackline.flows.settings import Budget
-from jackline.flows.step_carrying import step_name
+from jackline.flows.step_carrying import step_key, step_name
 from jackline.flows.values import Shape, returned_type
 
 T = TypeVar("T")
@@ -166,7 +164,7 @@ def step(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> StepCall
     scope = scope_for("step()")
     name = step_name(function)
     returned_type(function)
-    call_key(CallKind.STEP, name, [args, kwargs])
+    step_key(function, (args, kwargs), scope.run.flow_module_name)
     return StepCall(function, (args, kwargs), scope, name)
 
 

@@ -37,6 +37,13 @@ class Ended:
     text: str = ""
     error: BaseException | None = None
 
+    @property
+    def brief(self) -> str:
+        """Why, for a log: without the words of the user's own exceptions, which may hold anything."""
+        if self.error is None or isinstance(self.error, JacklineError):
+            return self.evidence.says
+        return f"{type(self.error).__name__}{_place(self.error)}"
+
 
 def how_it_ended(
     flow: Flow[..., Any],

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from types import ModuleType
+from typing import Any, TypeVar
 
 from jackline.agents.outcome import Ending, Evidence, Outcome, Tally, Usage
 from jackline.agents.ports import Runner, StopAgentError
-from jackline.errors import JacklineError
+from jackline.errors import JacklineError, JournalError, LeaseLostError
 from jackline.flows.cleanup.acting import Actor
 from jackline.flows.cleanup.hooks import Hooks
 from jackline.flows.cleanup.resources import Resources
@@ -33,6 +34,9 @@ from jackline.flows.settings import RunSettings
 from jackline.flows.spending import Account
 from jackline.flows.telling import Telling
 from jackline.flows.windows import RollingWindow
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,7 @@ class Execution:
         self.loop = asyncio.get_running_loop()
         self.registering: set[asyncio.Task[None]] = set()
         """Resources that are being put on the ledger."""
+        self._aside: set[asyncio.Task[Any]] = set()
         self.carriers: set[asyncio.Task[object]] = set()
         """The tasks in which calls are underway."""
         self.usage = Usage()
@@ -191,6 +196,28 @@ class Execution:
         """Returns when every resource that was named so far is on the ledger."""
         if self.registering:
             await asyncio.wait(set(self.registering))
+
+    def aside(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Do something to its end, whoever is cancelled meanwhile; the run's end waits for it."""
+        task = asyncio.create_task(work)
+        self._aside.add(task)
+        task.add_done_callback(self._done_aside)
+        return task
+
+    async def whole(self, work: Coroutine[Any, Any, T]) -> T:
+        """What this work gives; being cancelled here leaves it going."""
+        return await asyncio.shield(self.aside(work))
+
+    async def settle(self) -> None:
+        """Returns when all that is done aside is done."""
+        while self._aside:
+            await asyncio.wait(set(self._aside))
+
+    def _done_aside(self, task: asyncio.Task[Any]) -> None:
+        self._aside.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, LeaseLostError | JournalError):
+            self.lose(error)
 
     # --- sums ---------------------------------------------------------------------------------
 

@@ -187,7 +187,8 @@ class FlowRun(Generic[T]):
                 await self._change(x.record.state)
         if now - self._reaped_at >= _REAPING:
             self._reaped_at = now
-            await x.resources.release_overdue(x.clock.wall())
+            # Aside: a slow release must not cost us the lease.
+            x.aside(x.resources.release_overdue(x.clock.wall()))
 
     async def _obey(self) -> None:
         asked = await self._x.engine.asked_to_stop(self._x.run_id)
@@ -207,7 +208,7 @@ class FlowRun(Generic[T]):
             await self._change(RunState.PARKED, x.gate.why, x.gate.wake_at)
             x.tell(RunParked(x.clock.wall(), x.gate.why, x.gate.wake_at))
             if newly:
-                await x.resources.release_at_park()
+                x.aside(x.resources.release_at_park())
             return
         fresh = await x.engine.run(x.run_id)
         if fresh is not None and may_wake(x.clock.now(), fresh, x.settings.wake).now:
@@ -238,6 +239,7 @@ class FlowRun(Generic[T]):
         if x.interruption is None:
             self._warn_of_leftovers()
         await self._end_leftovers()
+        await x.settle()
         if x.lost and x.interruption is not None and x.interruption.error is not None:
             await x.telling.settle()
             raise x.interruption.error
@@ -279,7 +281,7 @@ class FlowRun(Generic[T]):
             tokens=x.account.tokens,
             cost=x.account.dollars,
         )
-        x.tell(RunEnded(now, ended.state, ended.evidence.says, replace(outcome, value=None)))
+        x.tell(RunEnded(now, ended.state, ended.brief, replace(outcome, value=None)))
         await x.telling.settle()
         await x.engine.let_go(x.claim, record)
         x.record = record

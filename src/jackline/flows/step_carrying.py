@@ -37,7 +37,7 @@ class StepCarrying:
         self._run = run = scope.run
         self._shape = returned_shape(function)
         self._name = step_name(function)
-        key = call_key(CallKind.STEP, self._name, list(arguments))
+        key = step_key(function, arguments, run.flow_module_name)
         occurrence, self._known, task_id = run.identify(key)
         self._call = CallRecord(
             run.run_id,
@@ -95,7 +95,7 @@ class StepCarrying:
             self._tell_ended(name, replayed=False)
             raise
         done = replace(call, state=CallState.DONE, value=data, ended_at=run.clock.wall())
-        await asyncio.shield(run.end(done))
+        await run.whole(run.end(done))
         self._tell_ended("", replayed=False)
         return value
 
@@ -109,6 +109,20 @@ class StepCarrying:
     def _tell_ended(self, trouble: str, *, replayed: bool) -> None:
         call, at = self._call, self._run.clock.wall()
         self._run.tell(StepEnded(at, call.label, call.phase, trouble, replayed))
+
+
+def step_key(
+    function: Callable[..., object],
+    arguments: tuple[tuple[object, ...], dict[str, object]],
+    flow_module: str,
+) -> str:
+    """What a step is known by: its function and its arguments.
+
+    The flow's own module has another name each time its file is loaded, and counts as none.
+    """
+    module = getattr(function, "__module__", None)
+    place = "" if module in (None, flow_module) else f"{module}:"
+    return call_key(CallKind.STEP, f"{place}{step_name(function)}", list(arguments))
 
 
 def step_name(function: Callable[..., object]) -> str:

@@ -218,8 +218,8 @@ class Desk:
 
     def reconsider(self, call: MessagesCall, now: float) -> None:
         """A call has waited long where its conversation is: it may go anywhere now."""
-        asker = call.asker
-        if asker is not None and len(self.settings.upstreams) > 1:
+        asker, is_turn = call.asker, call.request.hold is not _SIDE_CALL_HOLD
+        if asker is not None and is_turn and len(self.settings.upstreams) > 1:
             self._choose_for(call, asker, now, sticks=False)
 
     def _choose_for(

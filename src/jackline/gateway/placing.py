@@ -108,31 +108,33 @@ class Placing:
             (last if degrades else lanes).append(book.lane(upstream, name, account, now))
         if not lanes:
             return Places(tuple(last), ())
+        places = Places(tuple(lanes), tuple(last))
         if caller.who is not None and len(lanes) > 1 and self._any_recovers(lanes):
-            lanes = self._while_one_recovers(lanes, caller.who, lambda: reader(body), now)
-        return Places(tuple(lanes), tuple(last))
+            return self._while_one_recovers(places, caller.who, lambda: reader(body), now)
+        return places
 
     def _any_recovers(self, lanes: Sequence[str]) -> bool:
         return any(self._known[name].state is State.PROBING for name in lanes)
 
     def _while_one_recovers(
-        self, lanes: list[str], who: Who, is_in_turn: Callable[[], bool], now: float
-    ) -> list[str]:
+        self, places: Places, who: Who, is_in_turn: Callable[[], bool], now: float
+    ) -> Places:
         """The lanes of a call while one of them is only taking up work again.
 
         That one has little room at first, and whoever is in the middle of a turn would be sent on
         for lack of it.
         """
-        first = self._known[lanes[0]]
-        home = _upstream_of(lanes[0])
+        lanes = places.lanes
+        first, home = self._known[lanes[0]], _upstream_of(lanes[0])
         if self._conversations.is_at(who, home, now):
             stays = first.state in FLOWING and not first.paused and is_in_turn()
-            return lanes[:1] if stays else lanes
+            return Places(lanes[:1], lanes[1:]) if stays else places
         room = _FOR_EACH_CALL * first.limit(now)
         if first.state is not State.PROBING or self._conversations.at_work(home, now) < room:
-            return lanes
+            return places
         takes = [name for name in lanes[1:] if self._known[name].state in FLOWING]
-        return [*takes, *(name for name in lanes if name not in takes)]
+        others = [name for name in lanes if name not in takes]
+        return places._replace(lanes=(*takes, *others))
 
 
 def openai_caller(exchange: Exchange, tag: str | None) -> Caller:

@@ -3,34 +3,29 @@
 Laws: (1) a parked or broken lane gets one probe at a time and nothing else; (2) nothing is sent
 before an announced reset; (3) one decrease of the window per throttle episode; (4) no clock and no
 randomness of its own: `now` and the draw come in.
-Not here: which call and which lane (controller.py), computing the window (window.py).
+Not here: which call and which lane (controller.py), how many at once (window.py), what per-minute
+limits allow (allowance.py), how calls fared lately (health.py).
 """
 
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from itertools import islice
 from typing import TypeAlias
 
 from jackline.failures import Failure
+from jackline.lanes.allowance import Allowance
 from jackline.lanes.attempt import Attempt
-from jackline.lanes.bucket import Bucket
 from jackline.lanes.decision import Call, Usage, Waiting
-from jackline.lanes.limits_seen import read_limits
+from jackline.lanes.health import Health
 from jackline.lanes.settings import KnownLimits, LaneSettings, Settings
 from jackline.lanes.states import FLOWING, Event, State, after
 from jackline.lanes.window import Window
 
 Draw: TypeAlias = Callable[[], float]
 
-_ERROR_MEMORY = 0.05
-_ERRORS_HALVE = 60.0
-_OUTPUT_MEMORY = 0.1
 _EPISODE_MEMORY = 0.3
-_RATE_MEMORY = 60.0
 # Looked at for every call: a global is found faster than a member of an Enum.
 _OPEN, _PROBING = State.OPEN, State.PROBING
 
@@ -41,7 +36,6 @@ class Lane:
     def __init__(self, given: LaneSettings, settings: Settings, draw: Draw, now: float) -> None:
         self.name = given.name
         self.account = given.account
-        self._given = given
         self._parallel = given.limits.parallel
         self._settings = settings
         self._draw = draw
@@ -49,7 +43,8 @@ class Lane:
         self.since = now
         self.cause: Failure | None = None
         self.window = Window(settings.window, now)
-        self.buckets: dict[str, Bucket] = {}
+        self.allowance = Allowance(given.limits, now)
+        self.health = Health(settings, now)
         self.attempts: dict[int, Attempt] = {}
         self.probe: int | None = None
         self.probe_at = math.inf
@@ -61,48 +56,20 @@ class Lane:
         self._episode_began = now
         self._episode_length = 5.0
         self._unconfirmed = 0
-        self._hard_in_a_row = 0
-        self._recent: deque[tuple[float, bool]] = deque()
-        self._errors = 0.0
-        self._errors_at = now
-        self._average_output = 500.0
-        self._average_service = 10.0
         # When bytes last came, on any attempt.
         self.heard_at = now
-        self._accepted_at = now
-        self._accept_rate = 0.0
-        self._rate_at = now
-        self._budget = settings.retry_budget
         self._carried = settings.window.start
         self._up_at = now
         self._ramp = settings.breaker.ramp
         self._trips = 0
-        self._sent_requests = 0
-        self._sent_input = 0
-        # The output that calls in flight are expected to have, and what was written so far.
-        self._promised = 0.0
-        self._written = 0.0
-        self._know_limits(now)
 
     def __repr__(self) -> str:
         return f"<Lane {self.name}: {self.state}, {len(self.attempts)} in flight>"
 
-    def _know_limits(self, now: float) -> None:
-        told = _told(self._given.limits)
-        self.buckets = {d: Bucket.per_minute(v, now) for d, v in told.items() if v is not None}
-
     def take_limits(self, limits: KnownLimits, now: float) -> None:
         """What the user says of the lane's limits has changed; what was learned besides stays."""
-        before = _told(self._given.limits)
-        self._given = replace(self._given, limits=limits)
         self._parallel = limits.parallel
-        for dimension, per_minute in _told(limits).items():
-            if per_minute == before[dimension]:
-                continue
-            if per_minute is None:
-                self.buckets.pop(dimension, None)
-            else:
-                self.buckets[dimension] = Bucket.per_minute(per_minute, now)
+        self.allowance.change_limits(limits, now)
 
     # --- may a call be sent ---------------------------------------------------------------
 
@@ -135,27 +102,13 @@ class Lane:
         at = self.closed_until(now)
         if at > now:
             return at
-        for dimension, bucket in self.buckets.items():
-            need = 1.0 if dimension == "requests" else self._need(dimension, bucket, call)
-            at = max(at, bucket.ready_at(need, now))
-        return at
+        return self.allowance.ready_at(call, now)
 
     def _next_ramp_step(self, now: float) -> float:
         if self.state is not State.PROBING or len(self.attempts) >= self.window.limit():
             return math.inf
         step = self._ramp * len(self.attempts) / max(1.0, self._carried)
         return max(self._up_at + step, now + 0.05)
-
-    def _need(self, dimension: str, bucket: Bucket, call: Call) -> float:
-        if dimension == "requests":
-            return 1.0
-        if dimension == "input":
-            return float(call.input_tokens)
-        # Output is debited when it is done, and meanwhile the bucket refills. Half of that may be
-        # promised (with all of it, calls come in bursts), but only while the bucket itself holds
-        # an answer's worth, or the provider refuses the next call.
-        coming = bucket.rate * self._average_service / 2
-        return self._average_output - min(self._promised, coming)
 
     def probe_due(self, now: float) -> bool:
         """Whether the lane wants a single call to find out how it stands."""
@@ -193,14 +146,8 @@ class Lane:
         attempts = self.attempts
         in_flight = len(attempts)
         self.window.load_changed(in_flight, now)
-        output = self._average_output
-        self._sent_requests += 1
-        self._sent_input += call.input_tokens
-        for dimension, bucket in self.buckets.items():
-            if dimension == "requests":
-                bucket.take(1.0, now)
-            else:
-                bucket.take(call.input_tokens if dimension == "input" else output, now)
+        allowance = self.allowance
+        output = allowance.sent(call, now)
         # By position: names would cost as much again, for every call.
         attempts[permit] = attempt = Attempt(
             permit,
@@ -208,15 +155,14 @@ class Lane:
             self.name,
             now,
             in_flight + 1,
-            self._sent_requests,
-            self._sent_input,
-            self._written,
+            allowance.requests,
+            allowance.input,
+            allowance.written,
             output,
             probe,
             now,
             stretch,
         )
-        self._promised += output
         self._unconfirmed += 1
         if probe:
             self.probe = permit
@@ -233,10 +179,9 @@ class Lane:
         if self.probe == attempt.permit:
             self.probe = None
         attempt.heard_at = self.heard_at = now
-        self._note(now, good=True)
-        self._hard_in_a_row = 0
-        self._count_accept(now)
-        self._believe(attempt, headers, now)
+        self.health.accepted(now)
+        if headers:
+            self.allowance.believe(attempt, headers, now)
         if self.throttles:
             length = now - self._episode_began
             self._episode_length += _EPISODE_MEMORY * (length - self._episode_length)
@@ -250,16 +195,6 @@ class Lane:
         if self.state is not _OPEN:
             self._settle(now)
 
-    def _count_accept(self, now: float) -> None:
-        weight = math.exp(-(now - self._rate_at) / _RATE_MEMORY)
-        self._accept_rate = self._accept_rate * weight + 1 / _RATE_MEMORY
-        self._rate_at = now
-        self._accepted_at = now
-
-    def accepts_per_second(self, now: float) -> float:
-        """How fast the lane takes calls, over the last minute or so."""
-        return self._accept_rate * math.exp(-(now - self._rate_at) / _RATE_MEMORY)
-
     def _wake_up(self, now: float) -> None:
         breaker = self._settings.breaker
         self._ramp = breaker.ramp if self.state is State.BROKEN else breaker.ramp_after_parking
@@ -267,7 +202,7 @@ class Lane:
         self._up_at = now
         self.cause = None
         self.reset_at = None
-        self._errors = 0.0
+        self.health.woke_up()
         self.window.restart(2.0, self._carried, now)
 
     def _settle(self, now: float) -> None:
@@ -285,17 +220,8 @@ class Lane:
         """The whole answer came."""
         self._close(attempt, now)
         self.heard_at = now
-        self._written += usage.output_tokens
-        self._average_output += _OUTPUT_MEMORY * (usage.output_tokens - self._average_output)
-        service = now - attempt.sent_at
-        self._average_service += _OUTPUT_MEMORY * (service - self._average_service)
-        if "output" in self.buckets:
-            self.buckets["output"].take(usage.output_tokens - attempt.expected_output, now)
-        if "input" in self.buckets and usage.input_tokens:
-            self.buckets["input"].take(usage.input_tokens - attempt.call.input_tokens, now)
-        settings = self._settings
-        if self._budget < settings.retry_budget:
-            self._budget = min(settings.retry_budget, self._budget + settings.retry_refill)
+        self.allowance.answered(attempt, usage, now)
+        self.health.answered()
 
     def dropped(self, attempt: Attempt, now: float) -> None:
         """The caller went away; this says nothing about the lane."""
@@ -306,7 +232,8 @@ class Lane:
     def _close(self, attempt: Attempt, now: float) -> None:
         self.window.load_changed(len(self.attempts), now)
         del self.attempts[attempt.permit]
-        self._promised = self._promised - attempt.expected_output if self.attempts else 0.0
+        allowance = self.allowance
+        allowance.promised = allowance.promised - attempt.expected_output if self.attempts else 0.0
         if not attempt.confirmed:
             self._unconfirmed -= 1
         if self.probe == attempt.permit:
@@ -319,8 +246,8 @@ class Lane:
     ) -> None:
         """The provider asked to slow down."""
         self._close(attempt, now)
-        self._refund(attempt, now)
-        self._believe(attempt, headers, now)
+        self.allowance.refund(attempt, now)
+        told = self.allowance.believe(attempt, headers, now)
         if self.state not in FLOWING:
             if attempt.probe:
                 self._schedule_probe(now)
@@ -328,13 +255,13 @@ class Lane:
         self.throttles += 1
         if self.throttles == 1:
             self._episode_began = now
-        wait = self._labelled_wait(failure, attempt.call, headers, now)
+        wait = self._labelled_wait(failure, attempt.call, now, told=told)
         if wait is None:
             self._unlabelled(attempt, now)
         else:
             stretch = min(16.0, 1.5 ** (self.throttles - 1)) * (1 + 0.1 * self._draw())
             self.hold_until = max(self.hold_until, now + wait * stretch)
-        silent_for = now - self._accepted_at
+        silent_for = now - self.health.accepted_at
         breaker = self._settings.breaker
         never = (
             self.throttles >= breaker.throttles_to_park_blind
@@ -346,16 +273,12 @@ class Lane:
             self._move(Event.THROTTLED, now)
 
     def _labelled_wait(
-        self, failure: Failure, call: Call, headers: Mapping[str, str], now: float
+        self, failure: Failure, call: Call, now: float, *, told: bool
     ) -> float | None:
         """How long the rejection itself says to wait, or None when it says nothing."""
         if failure.retry_after is not None:
             return failure.retry_after.total_seconds()
-        if not read_limits(headers):
-            return None
-        at = max(
-            (b.ready_at(self._need(d, b, call), now) for d, b in self.buckets.items()), default=now
-        )
+        at = self.allowance.ready_at(call, now) if told else now
         return at - now if at > now else None
 
     def _unlabelled(self, attempt: Attempt, now: float) -> None:
@@ -370,67 +293,28 @@ class Lane:
             pause = min(longest, 2.0 ** min(self.throttles - 1, 6))
         self.hold_until = max(self.hold_until, now + pause * (1 + 0.2 * self._draw()))
 
-    def _refund(self, attempt: Attempt, now: float) -> None:
-        # A rejected call has used no output; whether it used requests and input is the server's
-        # secret, so those stay spent.
-        if "output" in self.buckets:
-            self.buckets["output"].take(-attempt.expected_output, now)
-
     def failed_hard(self, attempt: Attempt, failure: Failure | None, now: float) -> None:
         """No answer, or a server error, before anything was accepted."""
         self._close(attempt, now)
-        self._refund(attempt, now)
-        self._note(now, good=False)
-        if self.state not in FLOWING:
+        self.allowance.refund(attempt, now)
+        flows = self.state in FLOWING
+        self.health.failed(now, refused=flows)
+        if not flows:
             if attempt.probe:
                 self._schedule_probe(now)
             return
-        self._hard_in_a_row += 1
-        self._spend_budget(now)
-        breaker = self._settings.breaker
-        patience = (
-            breaker.in_a_row_while_probing if self.state is State.PROBING else breaker.in_a_row
-        )
-        # With many calls in flight, failures in a row happen by chance; an outage is quiet too.
-        quiet = now - self._accepted_at >= breaker.quiet
-        enough = patience if quiet else breaker.in_a_row_unquiet
-        if self._hard_in_a_row >= enough or self._mostly_failing(now):
+        self._pause_for_budget(now)
+        if self.health.gone_down(now, probing=self.state is _PROBING):
             self.break_down(failure, now)
 
     def failed_soft(self, attempt: Attempt, now: float) -> None:
         """An accepted answer broke off."""
         self._close(attempt, now)
-        self._note(now, good=False)
-        self._spend_budget(now)
+        self.health.failed(now, refused=False)
+        self._pause_for_budget(now)
 
-    def _spend_budget(self, now: float) -> None:
-        self._budget = max(0.0, self._budget - 1)
-        if self._budget < 1:
-            # As long as one call takes to be accepted here, so that a fast lane is not stopped.
-            pause = 1 / max(1.0, self.accepts_per_second(now))
-            self.hold_until = max(self.hold_until, now + pause)
-
-    def _note(self, now: float, *, good: bool) -> None:
-        if self._errors or not good:
-            share = self.error_share(now)
-            self._errors = share + _ERROR_MEMORY * ((0.0 if good else 1.0) - share)
-        self._errors_at = now
-        recent = self._recent
-        recent.append((now, good))
-        too_old = now - self._settings.breaker.share_window
-        while recent[0][0] < too_old:
-            recent.popleft()
-
-    def error_share(self, now: float) -> float:
-        """How much of what was sent lately failed; it fades, or a shunned lane would never heal."""
-        return self._errors * math.pow(0.5, (now - self._errors_at) / _ERRORS_HALVE)
-
-    def _mostly_failing(self, now: float) -> bool:
-        breaker = self._settings.breaker
-        if len(self._recent) < breaker.share_of_at_least:
-            return False
-        bad = sum(not good for at, good in self._recent if now - at <= breaker.share_window)
-        return bad >= breaker.share * len(self._recent)
+    def _pause_for_budget(self, now: float) -> None:
+        self.hold_until = max(self.hold_until, self.health.spend_budget(now))
 
     def break_down(self, failure: Failure | None, now: float) -> None:
         """Leave the lane alone but for single probes."""
@@ -439,8 +323,7 @@ class Lane:
         self._trips += 1
         self.cause = failure
         self._move(Event.OUTAGE, now)
-        self._recent.clear()
-        self._hard_in_a_row = 0
+        self.health.broke_down()
         self._schedule_probe(now)
 
     def _carrying(self) -> float:
@@ -453,7 +336,7 @@ class Lane:
     def quota_refused(self, attempt: Attempt, now: float) -> None:
         """Close an attempt that met the wall; the controller parks every lane of the account."""
         self._close(attempt, now)
-        self._refund(attempt, now)
+        self.allowance.refund(attempt, now)
 
     def _park(
         self, failure: Failure | None, reset_at: float | None, now: float, event: Event
@@ -491,24 +374,7 @@ class Lane:
             self.since = now
         self.state = new
 
-    # --- headers and silence --------------------------------------------------------------
-
-    def _believe(self, attempt: Attempt, headers: Mapping[str, str], now: float) -> None:
-        """Correct the buckets by what the server counted when it took this attempt."""
-        for dimension, seen in read_limits(headers).items():
-            bucket = self.buckets.get(dimension)
-            if bucket is None:
-                bucket = self.buckets[dimension] = Bucket.per_minute(seen.limit, now)
-            elif seen.limit != bucket.cap:
-                bucket.resize(seen.limit, now)
-            level = seen.remaining + bucket.refill(now - attempt.sent_at)
-            if dimension == "output":
-                level -= self._promised + self._written - attempt.written_before
-            elif dimension == "input":
-                level -= self._sent_input - attempt.input_before
-            else:
-                level -= self._sent_requests - attempt.requests_before
-            bucket.correct(level, now)
+    # --- silence --------------------------------------------------------------------------
 
     def silent_attempts(self, now: float) -> list[Attempt]:
         """The attempts that prove the lane dead, if there are enough of them."""
@@ -534,10 +400,3 @@ class Lane:
         due = max(self.heard_at, last_needed.sent_at) + patience.lane_silence
         return due if due > now else now + 1.0
 
-
-def _told(known: KnownLimits) -> dict[str, float | None]:
-    return {
-        "requests": known.requests_per_minute,
-        "input": known.input_tokens_per_minute,
-        "output": known.output_tokens_per_minute,
-    }

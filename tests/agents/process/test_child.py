@@ -15,7 +15,7 @@ import pytest
 from jackline import event_loop
 from jackline.agents.process.child import Child, started
 from jackline.agents.process.ending import end
-from jackline.agents.process.marks import Mark, is_alive, mark_of
+from jackline.agents.process.marks import Mark, _began_by_ps, is_alive, mark_of
 from jackline.clock import SystemClock
 from tests.agents.process.world import lines_of, until
 
@@ -128,5 +128,18 @@ def test_a_program_that_is_not_there_says_so(tmp_path: Path) -> None:
         with pytest.raises(FileNotFoundError):
             async with started([str(tmp_path / "none")], cwd=tmp_path, environment={}, clock=CLOCK):
                 raise AssertionError("it cannot have started")
+
+    run(main())
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there is no ps")
+def test_where_there_is_no_proc_a_process_is_known_again_by_ps(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with python("import time; time.sleep(60)", tmp_path) as child:
+            began = _began_by_ps(child.mark.pid)
+            assert began
+            assert _began_by_ps(child.mark.pid) == began
+            await end(child.mark, CLOCK)
+        assert _began_by_ps(child.mark.pid) is None
 
     run(main())

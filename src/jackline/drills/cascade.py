@@ -1,0 +1,161 @@
+"""Fourteen calls in one turn, of which one fails: what of the others reaches the model.
+
+Laws: (1) the commands are real processes on both sides; (2) the witness is the model: what it is
+told in its next turn.
+Not here: running calls side by side (batches/).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from jackline.agents.outcome import Ending
+from jackline.drills.answer import Block
+from jackline.drills.crews import STEADY
+from jackline.drills.drill import Demand, Drill
+from jackline.drills.flow_part import FlowFigures, FlowPart, Scene
+from jackline.drills.flow_side import flow_host, provider_for
+from jackline.drills.pace import Pace
+from jackline.drills.plain_program import PlainAgent, result, tool
+from jackline.flows.authoring import agent
+from jackline.flows.definition import flow
+from jackline.flows.doors import run
+from jackline.simulator.conversation import Asked
+from jackline.simulator.mind import Reply, Say
+
+CALLS = 14
+FAILS = 9
+PROMPT = "PART-1: look at all fourteen places at once."
+LAST_WORDS = "All places are looked at."
+
+
+@dataclass(frozen=True, slots=True)
+class CascadeFigures(FlowFigures):
+    """What the model was told of its calls."""
+
+    whole: int
+    """Results that came whole, under the id of their call."""
+    lost: int
+    """Of the calls that do not fail, those whose output the model never saw."""
+    untold: int
+    """Whether the model was not told in one line how many failed."""
+
+
+@dataclass(slots=True)
+class Told:
+    """What the model was told, by its own account."""
+
+    results: list[Block] = field(default_factory=list)
+    words: str = ""
+
+    def reply(self, asked: Asked) -> Reply:
+        """Call all fourteen, hear the results, end."""
+        if not asked.turn:
+            return Say("Looking.", tuple(_call(place) for place in range(1, CALLS + 1)))
+        *_, calls, results = asked.body["messages"]
+        by_id = {block.get("tool_use_id"): block for block in results["content"]}
+        called = [block["id"] for block in calls["content"] if block["type"] == "tool_use"]
+        self.results = [by_id.get(id_, {}) for id_ in called]
+        self.words = asked.latest
+        return Say(LAST_WORDS)
+
+    def figures(self, *, finished: bool, requests: int) -> CascadeFigures:
+        """The figures of this side."""
+        whole = sum(_is_whole(place, block) for place, block in enumerate(self.results, 1))
+        return CascadeFigures(
+            agents=1,
+            finished=int(finished),
+            requests=requests,
+            whole=whole,
+            lost=CALLS - 1 - whole,
+            untold=int(f"1 of {CALLS} failed" not in self.words),
+        )
+
+
+def cascade() -> Drill:
+    """The drill."""
+    part = FlowPart(
+        name="cascade",
+        bare=_bare,
+        jackline=_as_a_flow,
+        demands=(
+            Demand("every other call's output reaches the model, under its id", "lost", most=0),
+            Demand(f'the model is told "1 of {CALLS} failed"', "untold", most=0),
+        ),
+        rows=(("calls of the turn that came whole", "whole"), ("lost with the one", "lost")),
+    )
+    about = f"{CALLS} parallel calls in one turn, one of which exits with 3"
+    return Drill("cascade", about, (part,))
+
+
+async def _bare(_scene: Scene) -> FlowFigures:
+    """The turn as a TaskGroup runs it: the first that fails cancels the others."""
+    told, pace = Told(), Pace()
+    async with provider_for(told.reply, STEADY) as provider:
+        plain = PlainAgent(provider.url, pace, random.Random(0))
+        said = await plain.work(PROMPT, [tool("shell", command="string")], _in_a_group)
+        return told.figures(finished=said == LAST_WORDS, requests=len(provider.ledger))
+
+
+async def _in_a_group(calls: Sequence[Block]) -> list[Block]:
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(_printed(call["input"]["command"])) for call in calls]
+    except ExceptionGroup as failed:
+        words = f"the calls failed: {failed.exceptions[0]}"
+        return [result(call, words, failed=True) for call in calls]
+    return [result(call, task.result()) for call, task in zip(calls, tasks, strict=True)]
+
+
+async def _printed(command: str) -> str:
+    process = await asyncio.create_subprocess_shell(
+        command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        out, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if process.returncode:
+        raise ChildProcessError(f"exit {process.returncode}")
+    return out.decode()
+
+
+async def _as_a_flow(scene: Scene) -> FlowFigures:
+    told, pace = Told(), Pace()
+
+    @flow
+    async def look_everywhere() -> str:
+        return await agent(PROMPT, tools=["shell"], cwd=str(scene.folder), label="PART-1")
+
+    async with (
+        provider_for(told.reply, STEADY) as provider,
+        flow_host(provider.url, scene.folder / "flows.db", pace) as host,
+    ):
+        outcome = await run(look_everywhere, host=host)
+        finished = outcome.terminated_by is Ending.COMPLETION and outcome.value == LAST_WORDS
+        return told.figures(finished=finished, requests=len(provider.ledger))
+
+
+def _call(place: int) -> tuple[str, dict[str, Any]]:
+    # The one that fails is the quickest: whoever cancels at the first failure loses all the others.
+    if place == FAILS:
+        return ("shell", {"command": "exit 3"})
+    code = f"import time; time.sleep(0.5); print('{_output(place)}')"
+    return ("shell", {"command": f'"{sys.executable}" -c "{code}"'})
+
+
+def _output(place: int) -> str:
+    return f"place {place} is in order"
+
+
+def _is_whole(place: int, block: Block) -> bool:
+    content = block.get("content", "")
+    text = content if isinstance(content, str) else " ".join(b.get("text", "") for b in content)
+    return not block.get("is_error") and _output(place) in text

@@ -1,0 +1,96 @@
+"""Open what a drill's program runs against: a provider, and for flows a gateway and a store.
+
+Laws: (1) the provider's ledger and what it heard are the witnesses; (2) all live by the drill's
+clock; (3) a store is a file, so that a second host finds what the first has left.
+Not here: what the programs do, faults (the parts of the drills).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from jackline.agents.gateway_model import GatewayModel
+from jackline.agents.messages.runner import MessagesRunner
+from jackline.drills.crews import label_of
+from jackline.drills.gateway_side import gateway
+from jackline.drills.pace import Pace
+from jackline.flows.host import FlowHost
+from jackline.flows.local import LocalEngine
+from jackline.flows.progress import Listener, nobody
+from jackline.flows.settings import RunSettings
+from jackline.simulator.conversation import Asked
+from jackline.simulator.ledger import Entry, Ledger, Outcome
+from jackline.simulator.mind import Mind, Reply, Rule
+from jackline.simulator.playing import Playing
+from jackline.simulator.server import SimulatorServer
+from jackline.simulator.service import ServiceSettings
+from jackline.simulator.settings import ProviderSettings
+
+CREDENTIALS = (("x-api-key", "simulated"),)
+
+
+@dataclass(slots=True)
+class Provider:
+    """A simulated provider at work, and whose requests it got."""
+
+    url: str
+    playing: Playing
+    labels: dict[str, str] = field(default_factory=dict)
+    """Whose conversation the body with this hash belongs to."""
+
+    @property
+    def ledger(self) -> Ledger:
+        """Every request so far."""
+        return self.playing.provider.ledger
+
+    def label(self, entry: Entry) -> str:
+        """Whose request this is; empty for one that the model never got to see."""
+        return self.labels.get(entry.body_hash, "")
+
+
+@asynccontextmanager
+async def provider_for(
+    reply: Callable[[Asked], Reply], service: ServiceSettings, speed: float = 1.0
+) -> AsyncIterator[Provider]:
+    """A provider whose model says what `reply` gives."""
+
+    def hear(asked: Asked) -> Reply:
+        there.labels[asked.body_hash] = label_of(asked)
+        return reply(asked)
+
+    mind = Mind((Rule(hear),))
+    server = SimulatorServer(ProviderSettings(service=service), mind, speed=speed,
+                             clients_hurry=True)
+    async with server:
+        there = Provider(server.url, server.playing)
+        yield there
+
+
+@asynccontextmanager
+async def flow_host(
+    upstream: str, store: Path, pace: Pace, *, listener: Listener = nobody
+) -> AsyncIterator[FlowHost]:
+    """A host of flows, with a gateway of its own before this upstream."""
+    async with gateway(upstream, pace) as url:
+        engine = LocalEngine(store, wall=pace.wall)
+        try:
+            async with GatewayModel(url, clock=pace, headers=CREDENTIALS) as model:
+                yield FlowHost(
+                    engine,
+                    lambda run_id: {"messages": MessagesRunner(model, clock=pace, tag=run_id)},
+                    pace,
+                    # A busy machine's second is minutes here: whose lease ends would be chance.
+                    settings=RunSettings(lease=3600.0),
+                    listener=listener,
+                )
+        finally:
+            await engine.close()
+
+
+def paid_tokens(ledger: Ledger) -> int:
+    """What whole answers have cost."""
+    done = (entry for entry in ledger if entry.outcome is Outcome.COMPLETED)
+    return sum(entry.input_tokens + entry.output_tokens for entry in done)

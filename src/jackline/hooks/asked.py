@@ -1,0 +1,47 @@
+"""What Claude Code tells its hooks, as far as it matters here.
+
+Laws: (1) unknown events and fields are passed over; (2) what makes no sense is None.
+Not here: what is answered (answering.py).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+
+class HookAsked(msgspec.Struct):
+    """One hook's input; `agent_id` is missing for the main thread."""
+
+    hook_event_name: str = ""
+    session_id: str = ""
+    transcript_path: str = ""
+    cwd: str = ""
+    agent_id: str | None = None
+    tool_name: str | None = None
+    tool_response: object = None
+    error: str | None = None
+    last_assistant_message: str | None = None
+    reason: str | None = None
+
+    @property
+    def sub_agent(self) -> str | None:
+        """The sub-agent that an `Agent` call was about, from what the call gave back."""
+        told = self.tool_response
+        found = told.get("agentId") if isinstance(told, dict) else None
+        return found if isinstance(found, str) and found else None
+
+    def transcript_of(self, agent: str) -> Path | None:
+        """Where that sub-agent's own transcript lies."""
+        if not self.transcript_path or not agent.replace("-", "").isalnum():
+            return None
+        return Path(self.transcript_path).with_suffix("") / "subagents" / f"agent-{agent}.jsonl"
+
+
+def read_asked(body: bytes) -> HookAsked | None:
+    """The hook's input; None when it is none."""
+    try:
+        return msgspec.json.decode(body, type=HookAsked)
+    except msgspec.MsgspecError:
+        return None

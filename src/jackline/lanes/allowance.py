@@ -1,0 +1,147 @@
+"""Know what a lane's per-minute limits still allow, while answers are being written.
+
+Laws: (1) requests and input are spent when a call is sent, output is promised then and spent when
+it is written; (2) what a header says is brought up to date with what was sent and written since;
+(3) limits that nobody told allow everything.
+Not here: one limit (bucket.py), reading headers (limits_seen.py), every other reason to wait
+(lane.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from jackline.lanes.attempt import Attempt
+from jackline.lanes.bucket import Bucket
+from jackline.lanes.decision import Call, Usage
+from jackline.lanes.limits_seen import read_limits
+from jackline.lanes.settings import KnownLimits
+
+_OUTPUT_MEMORY = 0.1
+
+
+class Allowance:
+    """The buckets of one lane, and what its calls in flight are expected to take from them.
+
+    `promised` is the output that calls in flight are expected to have, `written` all there was so
+    far; `requests` and `input` count what was ever sent.
+    """
+
+    __slots__ = (
+        "_limits",
+        "average_output",
+        "average_service",
+        "buckets",
+        "input",
+        "promised",
+        "requests",
+        "written",
+    )
+
+    def __init__(self, limits: KnownLimits, now: float) -> None:
+        self._limits = limits
+        self.buckets = {
+            dimension: Bucket.per_minute(limit, now)
+            for dimension, limit in _per_minute(limits).items()
+            if limit is not None
+        }
+        self.average_output = 500.0
+        self.average_service = 10.0
+        self.promised = 0.0
+        self.written = 0.0
+        self.requests = 0
+        self.input = 0
+
+    def change_limits(self, limits: KnownLimits, now: float) -> None:
+        """What the user says of the limits has changed; what was learned besides stays."""
+        before = _per_minute(self._limits)
+        self._limits = limits
+        for dimension, per_minute in _per_minute(limits).items():
+            if per_minute == before[dimension]:
+                continue
+            if per_minute is None:
+                self.buckets.pop(dimension, None)
+            else:
+                self.buckets[dimension] = Bucket.per_minute(per_minute, now)
+
+    def ready_at(self, call: Call, now: float) -> float:
+        """When the call can be paid for, at the earliest `now`."""
+        at = now
+        for dimension, bucket in self.buckets.items():
+            need = 1.0 if dimension == "requests" else self._need(dimension, bucket, call)
+            ready = bucket.ready_at(need, now)
+            if ready > at:
+                at = ready
+        return at
+
+    def _need(self, dimension: str, bucket: Bucket, call: Call) -> float:
+        if dimension == "input":
+            return float(call.input_tokens)
+        # Output is debited when it is done, and meanwhile the bucket refills. Half of that may be
+        # promised (with all of it, calls come in bursts), but only while the bucket itself holds
+        # an answer's worth, or the provider refuses the next call.
+        coming = bucket.rate * self.average_service / 2
+        return self.average_output - min(self.promised, coming)
+
+    def sent(self, call: Call, now: float) -> float:
+        """Spend what the call takes; the output that is promised to it."""
+        output = self.average_output
+        self.requests += 1
+        self.input += call.input_tokens
+        for dimension, bucket in self.buckets.items():
+            if dimension == "requests":
+                bucket.take(1.0, now)
+            else:
+                bucket.take(call.input_tokens if dimension == "input" else output, now)
+        self.promised += output
+        return output
+
+    def believe(self, attempt: Attempt, headers: Mapping[str, str], now: float) -> bool:
+        """Correct the buckets by what the server counted for this attempt; False if it told none.
+
+        The attempt's own output is no longer promised when it has ended.
+        """
+        told = read_limits(headers)
+        for dimension, seen in told.items():
+            bucket = self.buckets.get(dimension)
+            if bucket is None:
+                bucket = self.buckets[dimension] = Bucket.per_minute(seen.limit, now)
+            elif seen.limit != bucket.cap:
+                bucket.resize(seen.limit, now)
+            level = seen.remaining + bucket.refill(now - attempt.sent_at)
+            if dimension == "output":
+                level -= self.promised + self.written - attempt.written_before
+            elif dimension == "input":
+                level -= self.input - attempt.input_before
+            else:
+                level -= self.requests - attempt.requests_before
+            bucket.correct(level, now)
+        return bool(told)
+
+    def answered(self, attempt: Attempt, usage: Usage, now: float) -> None:
+        """Spend what the answer took instead of what was promised, and expect the like."""
+        self.written += usage.output_tokens
+        self.average_output += _OUTPUT_MEMORY * (usage.output_tokens - self.average_output)
+        service = now - attempt.sent_at
+        self.average_service += _OUTPUT_MEMORY * (service - self.average_service)
+        buckets = self.buckets
+        if "output" in buckets:
+            buckets["output"].take(usage.output_tokens - attempt.expected_output, now)
+        if "input" in buckets and usage.input_tokens:
+            buckets["input"].take(usage.input_tokens - attempt.call.input_tokens, now)
+
+    def refund(self, attempt: Attempt, now: float) -> None:
+        """A refused call has used no output.
+
+        Whether it used requests and input is the server's secret, so those stay spent.
+        """
+        if "output" in self.buckets:
+            self.buckets["output"].take(-attempt.expected_output, now)
+
+
+def _per_minute(known: KnownLimits) -> dict[str, float | None]:
+    return {
+        "requests": known.requests_per_minute,
+        "input": known.input_tokens_per_minute,
+        "output": known.output_tokens_per_minute,
+    }

@@ -1,0 +1,116 @@
+"""Remember how a lane's calls fared lately, and tell when it has failed too often.
+
+Laws: (1) evidence only: it changes no state of the lane; (2) old failures fade, or a lane that is
+shunned would never heal; (3) the retry budget delays and never refuses.
+Not here: leaving a lane alone and trying it again (lane.py), what a failure means (reactions.py).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+
+from jackline.lanes.settings import Settings
+
+_ERROR_MEMORY = 0.05
+_ERRORS_HALVE = 60.0
+_RATE_MEMORY = 60.0
+
+
+class Health:
+    """What was accepted, what failed, and how much may still be tried again without a pause."""
+
+    __slots__ = (
+        "_accept_rate",
+        "_budget",
+        "_errors",
+        "_errors_at",
+        "_hard_in_a_row",
+        "_rate_at",
+        "_recent",
+        "_settings",
+        "accepted_at",
+    )
+
+    def __init__(self, settings: Settings, now: float) -> None:
+        self._settings = settings
+        self._hard_in_a_row = 0
+        self._recent: deque[tuple[float, bool]] = deque()
+        self._errors = 0.0
+        self._errors_at = now
+        self.accepted_at = now
+        self._accept_rate = 0.0
+        self._rate_at = now
+        self._budget = settings.retry_budget
+
+    def accepted(self, now: float) -> None:
+        """The provider has taken a call."""
+        self._note(now, good=True)
+        self._hard_in_a_row = 0
+        weight = math.exp(-(now - self._rate_at) / _RATE_MEMORY)
+        self._accept_rate = self._accept_rate * weight + 1 / _RATE_MEMORY
+        self._rate_at = now
+        self.accepted_at = now
+
+    def answered(self) -> None:
+        """A whole answer came: a little more may be tried again."""
+        settings = self._settings
+        if self._budget < settings.retry_budget:
+            self._budget = min(settings.retry_budget, self._budget + settings.retry_refill)
+
+    def failed(self, now: float, *, refused: bool) -> None:
+        """A call failed; `refused` before anything of it was accepted."""
+        self._note(now, good=False)
+        self._hard_in_a_row += refused
+
+    def spend_budget(self, now: float) -> float:
+        """Pay for trying again: until when to pause for it, at the earliest `now`."""
+        self._budget = max(0.0, self._budget - 1)
+        if self._budget >= 1:
+            return now
+        # As long as one call takes to be accepted here, so that a fast lane is not stopped.
+        return now + 1 / max(1.0, self.accepts_per_second(now))
+
+    def gone_down(self, now: float, *, probing: bool) -> bool:
+        """Whether the failures so far are those of an outage."""
+        breaker = self._settings.breaker
+        patience = breaker.in_a_row_while_probing if probing else breaker.in_a_row
+        # With many calls in flight, failures in a row happen by chance; an outage is quiet too.
+        quiet = now - self.accepted_at >= breaker.quiet
+        enough = patience if quiet else breaker.in_a_row_unquiet
+        return self._hard_in_a_row >= enough or self._mostly_failing(now)
+
+    def broke_down(self) -> None:
+        """The outage is known: what led to it counts no longer."""
+        self._recent.clear()
+        self._hard_in_a_row = 0
+
+    def woke_up(self) -> None:
+        """The lane is back: what failed before counts no longer."""
+        self._errors = 0.0
+
+    def error_share(self, now: float) -> float:
+        """How much of what was sent lately failed."""
+        return self._errors * math.pow(0.5, (now - self._errors_at) / _ERRORS_HALVE)
+
+    def accepts_per_second(self, now: float) -> float:
+        """How fast calls are taken, over the last minute or so."""
+        return self._accept_rate * math.exp(-(now - self._rate_at) / _RATE_MEMORY)
+
+    def _note(self, now: float, *, good: bool) -> None:
+        if self._errors or not good:
+            share = self.error_share(now)
+            self._errors = share + _ERROR_MEMORY * ((0.0 if good else 1.0) - share)
+        self._errors_at = now
+        recent = self._recent
+        recent.append((now, good))
+        too_old = now - self._settings.breaker.share_window
+        while recent[0][0] < too_old:
+            recent.popleft()
+
+    def _mostly_failing(self, now: float) -> bool:
+        breaker = self._settings.breaker
+        if len(self._recent) < breaker.share_of_at_least:
+            return False
+        bad = sum(not good for at, good in self._recent if now - at <= breaker.share_window)
+        return bad >= breaker.share * len(self._recent)

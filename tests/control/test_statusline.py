@@ -1,0 +1,51 @@
+"""The status line is short when all is calm, and names the worst lane when it is not."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from jackline.control import LaneShown, Picture
+from jackline.control.forecast import Forecast
+from jackline.control.statusline import status_line
+
+NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
+AT = NOON.timestamp()
+
+
+def lane(name: str, state: str, until: float | None = None) -> LaneShown:
+    return LaneShown(name, state, "", until, 0, 4, 0, {})
+
+
+def picture(*lanes: LaneShown, waiting: int = 0) -> Picture:
+    return Picture(
+        AT, "0", "u", "up", AT, lanes, (), waiting, 0, 0, {}, 0, 0, 0, 0, True, "",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("shown", "told"),
+    [
+        (picture(), "jackline ● open"),
+        (picture(lane("a/opus", "open")), "jackline ● open"),
+        (picture(lane("a/opus", "limited"), waiting=3), "jackline ◐ a/opus throttled · 3 waiting"),
+        (
+            picture(lane("a/x", "limited"), lane("a/opus", "parked", AT + 7500), waiting=9),
+            "jackline ■ a/opus parked until 14:05 · 9 waiting",
+        ),
+        (picture(lane("a/x", "parked", AT + 86400)), "jackline ■ a/x parked until Mon 12:00"),
+        (picture(lane("a/x", "broken", AT + 5)), "jackline ✗ a/x down"),
+    ],
+)
+def test_the_line_says_what_stands_in_the_way(shown: Picture, told: str) -> None:
+    assert status_line(shown, (), NOON) == told
+
+
+def test_the_fullest_window_and_its_end_are_told() -> None:
+    near = Forecast("max", "5h", 0.82, AT + 9000, 0.3, AT + 2160)
+    calm = Forecast("max", "7d", 0.4, AT + 90000, 0.01, None)
+    assert status_line(picture(), (calm, near), NOON) == (
+        "jackline ● open · 5h window 82%, ends 12:36"
+    )
+    assert status_line(picture(), (calm,), NOON) == "jackline ● open"
