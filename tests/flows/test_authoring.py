@@ -265,6 +265,20 @@ def test_phases_nest_and_tell_how_they_were_left() -> None:
     played(test)
 
 
+def test_agents_without_a_label_get_names_of_their_own() -> None:
+    @flow
+    async def unnamed() -> int:
+        async with phase("search"):
+            return len((await parallel((agent(str(n)) for n in range(4)), limit=2)).values)
+
+    async def test() -> None:
+        w = world(lambda _task: Play(seconds=1))
+        assert (await w.run(unnamed)).value == 4
+        assert sorted(w.runner.begun) == ["search 1", "search 2", "search 3", "search 4"]
+
+    played(test)
+
+
 def test_a_child_flow_shares_the_run_and_draws_on_its_budget() -> None:
     @flow(budget=Budget(agents=2))
     async def child(n: int) -> int:

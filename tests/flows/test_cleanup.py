@@ -6,6 +6,7 @@ import asyncio
 import json
 import subprocess
 import sys
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -50,6 +51,13 @@ async def released(name: str) -> None:
     HEARD.append(("released", name))
     if TROUBLE:
         raise OSError(TROUBLE[0])
+
+
+RELEASES: list[Callable[[str], Awaitable[None]]] = []
+
+
+async def slow_release(name: str) -> None:
+    await RELEASES.pop()(name)
 
 
 def one(**said: Any) -> Flow[[], str]:
@@ -326,6 +334,27 @@ def test_parking_gives_back_what_was_taken_so_and_a_lease_ends_by_itself() -> No
         assert HEARD == [("released", "idle"), ("released", "short")]
         assert (await w.through(_of(task))).value == 3
         assert HEARD[-1] == ("released", "kept")
+
+    played(test)
+
+
+def test_a_slow_release_does_not_cost_the_lease() -> None:
+    async def slowly(name: str) -> None:
+        await w.clock.sleep(100)
+        HEARD.append(("released", name))
+
+    @flow
+    async def renting() -> str:
+        await ctx.resource("slow", release=slow_release, release_on_park=True)
+        return await agent("x")
+
+    w = world(settings=RunSettings(poll=5.0, lease=30.0))
+    RELEASES.append(slowly)
+
+    async def test() -> None:
+        w.runner.wall_until = EPOCH + timedelta(hours=1)
+        assert (await w.run(renting)).ok
+        assert HEARD == [("released", "slow")]
 
     played(test)
 

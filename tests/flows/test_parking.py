@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from datetime import timedelta
+from collections import Counter
+from datetime import datetime, timedelta
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from jackline import Budget, agent, ctx, flow, parallel, step
 from jackline.agents.outcome import Ending, Evidence, Outcome
@@ -16,7 +19,7 @@ from jackline.flows.definition import Flow
 from jackline.flows.progress import AgentBegan, AgentWaits, RunEnded, RunParked, RunWoke
 from jackline.flows.records import RunState
 from jackline.flows.settings import RunSettings, WakeSettings
-from jackline.testing.scripted_runner import Play
+from jackline.testing.scripted_runner import Play, ScriptedRunner
 from tests.flows.world import EPOCH, World, played, world
 
 HOURS = 3600.0
@@ -35,8 +38,8 @@ def three_turns(_task: AgentTask) -> Play:
     return Play(turns=3, seconds=10, tokens=1000)
 
 
-def walled(*, settings: RunSettings | None = None, hours: float = 5) -> World:
-    w = world(three_turns, settings=settings or RunSettings(poll=60.0, at_once=40))
+def walled(*, run_settings: RunSettings | None = None, hours: float = 5) -> World:
+    w = world(three_turns, settings=run_settings or RunSettings(poll=60.0, at_once=40))
     w.runner.wall_until = EPOCH + timedelta(hours=hours)
     return w
 
@@ -63,7 +66,7 @@ def test_after_the_first_wall_nothing_starts_and_nobody_asks_until_the_reset() -
 
 def test_one_agent_goes_first_and_the_others_follow_spread_out() -> None:
     async def test() -> None:
-        w = walled(settings=RunSettings(poll=60.0))
+        w = walled(run_settings=RunSettings(poll=60.0))
         begun = await w.begin(crew(20))
         task = asyncio.create_task(begun.carry())
         await w.until(lambda: bool(w.of(RunWoke)), task)
@@ -78,7 +81,7 @@ def test_one_agent_goes_first_and_the_others_follow_spread_out() -> None:
 
 def test_a_probe_that_meets_the_wall_parks_the_run_again() -> None:
     async def test() -> None:
-        w = walled(settings=RunSettings(poll=60.0))
+        w = walled(run_settings=RunSettings(poll=60.0))
         begun = await w.begin(crew(10))
         task = asyncio.create_task(begun.carry())
         await w.until(lambda: begun.is_parked, task)
@@ -123,7 +126,7 @@ def test_a_wall_without_a_time_is_asked_again_ever_more_rarely() -> None:
 
 def test_billing_waits_for_a_person() -> None:
     async def test() -> None:
-        w = walled(settings=RunSettings(poll=60.0))
+        w = walled(run_settings=RunSettings(poll=60.0))
         w.runner.wall_is_billing = True
         begun = await w.begin(crew(3))
         task = asyncio.create_task(begun.carry())
@@ -141,7 +144,7 @@ def test_billing_waits_for_a_person() -> None:
 def test_brakes_delay_the_waking() -> None:
     async def test() -> None:
         wake = WakeSettings(hours="22:00-07:00", confirm=True)
-        w = walled(settings=RunSettings(poll=60.0, wake=wake), hours=1)
+        w = walled(run_settings=RunSettings(poll=60.0, wake=wake), hours=1)
         begun = await w.begin(crew(3))
         task = asyncio.create_task(begun.carry())
         await w.until(lambda: begun.is_parked, task)
@@ -160,7 +163,7 @@ def test_brakes_delay_the_waking() -> None:
 
 def test_abort_ends_the_run_keeps_what_is_finished_and_starts_nothing() -> None:
     async def test() -> None:
-        w = walled(settings=RunSettings(poll=60.0, on_quota="abort", at_once=4))
+        w = walled(run_settings=RunSettings(poll=60.0, on_quota="abort", at_once=4))
         w.runner.wall_until = None
         begun = await w.begin(crew(50))
         task = asyncio.create_task(begun.carry())
@@ -183,7 +186,7 @@ def test_abort_ends_the_run_keeps_what_is_finished_and_starts_nothing() -> None:
 
 def test_stopping_while_parked_leaves_it_parked_and_a_resume_goes_on_with_one_probe() -> None:
     async def test() -> None:
-        w = walled(settings=RunSettings(poll=60.0))
+        w = walled(run_settings=RunSettings(poll=60.0))
         begun = await w.begin(crew(10))
         task = asyncio.create_task(begun.carry())
         await w.until(lambda: begun.is_parked, task)
@@ -223,7 +226,7 @@ def test_steps_wait_while_parked_and_do_not_wait_for_a_probe() -> None:
         await one
         return ctx.budget.tokens or 0
 
-    w = walled(settings=RunSettings(poll=60.0))
+    w = walled(run_settings=RunSettings(poll=60.0))
 
     async def test() -> None:
         assert (await w.run(mixed)).ok
@@ -254,6 +257,57 @@ def test_a_run_of_any_size_gets_through_a_wall_that_comes_late(size: int) -> Non
         w.runner.wall_until = w.clock.now() + timedelta(hours=2)
         assert (await w.through(_of(task))).value == size
         assert len(w.runner.answered) == 3 * size
+
+    played(test)
+
+
+class Windows(ScriptedRunner):
+    """An account whose limit is used up at certain times."""
+
+    closed: tuple[tuple[float, float], ...] = ()
+
+    @property
+    def wall_until(self) -> datetime | None:
+        now = self._clock.monotonic()
+        ends = [end for begin, end in self.closed if begin <= now < end]
+        return EPOCH + timedelta(seconds=max(ends)) if ends else None
+
+    @wall_until.setter
+    def wall_until(self, _value: datetime | None) -> None:
+        """The windows alone decide."""
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    size=st.integers(1, 25),
+    at_once=st.integers(1, 8),
+    walls=st.lists(st.tuples(st.floats(0, 400), st.floats(1, 5000)), max_size=4),
+    stop_at=st.none() | st.floats(1, 2000),
+)
+def test_whatever_walls_come_every_turn_is_paid_once_and_nothing_starts_while_parked(
+    size: int, at_once: int, walls: list[tuple[float, float]], stop_at: float | None
+) -> None:
+    async def test() -> None:
+        w = world(settings=RunSettings(poll=30.0, at_once=at_once))
+        w.runner = Windows(three_turns, clock=w.clock)
+        w.runner.closed = tuple((begin, begin + length) for begin, length in walls)
+        begun = await w.begin(crew(size))
+        task = asyncio.create_task(begun.carry())
+        while not task.done() and (stop_at is None or w.clock.monotonic() < stop_at):
+            await w.to_next_hour()
+        begun.stop()
+        outcome = await w.through(_of(task))
+        if begun.state is not RunState.FINISHED:
+            assert outcome.exit_code == (75 if outcome.parked else 1)
+            outcome = await w.resume(crew(size))
+        assert outcome.value == size
+        assert outcome.exit_code == 0
+        assert Counter(w.runner.answered) == {f"a{n}": 3 for n in range(size)}
+        parked = False
+        for event in w.heard:
+            if isinstance(event, RunParked | RunWoke | RunEnded):
+                parked = isinstance(event, RunParked)
+            assert not (parked and isinstance(event, AgentBegan)), "nothing starts while parked"
 
     played(test)
 

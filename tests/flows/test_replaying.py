@@ -331,7 +331,7 @@ def test_a_call_cancelled_by_the_flows_own_timeout_is_kept_as_cancelled_and_runs
             raise TimeoutError("too slow")
         return work.result()
 
-    w = world(lambda _task: Play(value="v", seconds=60))
+    w = world(lambda _task: Play(value="v", turns=2, seconds=4))
 
     async def test() -> None:
         nonlocal patience
@@ -339,6 +339,7 @@ def test_a_call_cancelled_by_the_flows_own_timeout_is_kept_as_cancelled_and_runs
         assert outcome.terminated_by is Ending.CRASH
         [call] = await w.engine.calls("r1")
         assert (call.state, call.terminated_by) == (CallState.FAILED, "cancelled")
+        assert call.tokens == 100, "what it had used is counted"
         patience = 100.0
         assert (await w.resume(hasty)).value == "v"
         assert w.runner.begun == ["slow", "slow"]
@@ -501,12 +502,9 @@ def test_an_agent_goes_on_with_an_earlier_ones_session_and_notebook() -> None:
     async def test() -> None:
         w = world(lambda task: Play(turns=2 if task.label == "first" else 3))
         outcome = await w.run(chain)
-        assert outcome.value == [
-            "completion",
-            "completion",
-            "There is no earlier agent unknown to go on with. Give the session id or the outcome "
-            "of an agent that `jackline show` lists.",
-        ]
+        assert outcome.value is not None
+        assert outcome.value[:2] == ["completion", "completion"]
+        assert outcome.value[2].startswith("There is no earlier agent unknown to go on with.")
         first, second, third = w.runner.tasks
         assert first.resume_session is None
         assert second.resume_session == third.resume_session == first.session_id

@@ -10,7 +10,7 @@ import pytest
 from jackline import agent, flow, parallel, step
 from jackline.agents.outcome import Ending, Outcome
 from jackline.agents.task import AgentTask
-from jackline.errors import LeaseLostError, UsageError
+from jackline.errors import InternalError, LeaseLostError, UsageError
 from jackline.flows.definition import Flow
 from jackline.flows.orders import begin_fork, begin_resume, begin_retry, cancel_run
 from jackline.flows.progress import AgentEnded, RunStopping
@@ -190,6 +190,22 @@ def test_who_loses_the_lease_stops_at_once_and_writes_nothing_more() -> None:
             await w.through(_of(task))
         assert await w.engine.calls("r1") == before
         assert len(await w.engine.notes("r1")) <= notes + 1
+
+    played(test)
+
+
+def test_a_keeper_that_dies_stops_the_run_instead_of_losing_it_unseen() -> None:
+    async def test() -> None:
+        w = world(five_turns)
+        begun, task = await started(w)
+
+        async def broken(_run_id: str) -> str:
+            raise RuntimeError("a bug")
+
+        w.engine.asked_to_stop = broken  # type: ignore[assignment,method-assign]
+        with pytest.raises(InternalError, match="keeper of r1 raised RuntimeError"):
+            await w.through(_of(task))
+        assert begun.state is RunState.RUNNING
 
     played(test)
 

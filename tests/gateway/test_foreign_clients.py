@@ -8,12 +8,16 @@ from dataclasses import replace
 import pytest
 
 from jackline.calls import Dialect
+from jackline.clock import VirtualClock
+from jackline.gateway.exchange import Exchange
 from jackline.gateway.hand_orders import HandOrders
+from jackline.gateway.placing import upstream_for
+from jackline.gateway.request_head import read_head
 from jackline.gateway.settings import GatewaySettings, HoldSettings
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
 from jackline.testing import Step
 from tests.calls.test_foreign_stitch import chat_events, responses_events
-from tests.gateway.desk_world import World, play, wall
+from tests.gateway.desk_world import START, ClientOnPaper, World, play, wall
 
 PATHS: dict[Dialect, str] = {
     "openai-chat": "/v1/chat/completions",
@@ -164,6 +168,28 @@ def test_after_the_headers_an_error_has_the_shape_of_the_dialect(dialect: Dialec
             assert told["response"]["error"]["code"] == "rate_limit_exceeded"
 
     play({"openai": [THROTTLED]}, scene, settings(dialect, HoldSettings(other=60)))
+
+
+BEARER = {"Authorization": "Bearer sk-openai"}
+
+
+@pytest.mark.parametrize(
+    ("headers", "name"),
+    [
+        (BEARER, "openai"),
+        ({**BEARER, "anthropic-version": "2023-06-01"}, "anthropic"),
+        ({**BEARER, "x-api-key": "sk-ant-one"}, "anthropic"),
+        ({"x-api-key": "sk-ant-one"}, "anthropic"),
+        ({}, "anthropic"),
+    ],
+)
+def test_a_key_for_one_vendor_is_not_shown_to_another(headers: dict[str, str], name: str) -> None:
+    lines = "".join(f"{each}: {value}\r\n" for each, value in headers.items())
+    head = read_head(f"GET /v1/models HTTP/1.1\r\nHost: x\r\n{lines}\r\n".encode())
+    exchange = Exchange(ClientOnPaper(VirtualClock(START)), head, b"")
+    upstreams = (UpstreamSettings(), *settings("openai-responses").upstreams)
+    assert upstream_for(exchange, upstreams).name == name
+    assert upstream_for(exchange, upstreams[:1]).name == "anthropic"
 
 
 def test_without_such_an_upstream_the_client_is_told_what_to_add() -> None:

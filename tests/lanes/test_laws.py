@@ -98,7 +98,7 @@ class Lanes(RuleBasedStateMachine):
         now = self.controller._now
         assert now >= lane.hold_until, "sent inside a hold"
         assert len(lane.attempts) <= lane.limit(now), "more in flight than the window allows"
-        if lane.throttles:
+        if lane.episode.refusals:
             assert lane._unconfirmed <= 1, "more than one unconfirmed send in a throttle episode"
 
     @rule(
@@ -155,9 +155,9 @@ class Lanes(RuleBasedStateMachine):
                 if each.account == account:
                     self.resets[each.name] = failure.resets_at.timestamp()
         known = self.controller.lanes[lane]
-        in_episode, size = known.throttles > 0, known.window.size
+        in_episode, size = known.episode.refusals > 0, known.window.size
         decision = self.controller.failed(self.now, permit, failure, headers)
-        if in_episode and known.throttles > 1:
+        if in_episode and known.episode.refusals > 1:
             assert known.window.size == size, "the window shrank twice in one episode"
         self.follow(decision)
 
@@ -200,7 +200,7 @@ class Lanes(RuleBasedStateMachine):
     def every_call_is_waiting_or_flying(self) -> None:
         assert self.controller.calls_in_flight == len(self.flying)
         assert self.controller.calls_waiting == len(self.alive) - len(self.flying)
-        queued = sum(queue.waiting for queue in self.controller._queues.values())
+        queued = sum(queue.waiting for queue in self.controller._room.queues.values())
         assert self.controller.calls_waiting == queued, "whoever is not in flight stands in a queue"
 
     @invariant()

@@ -178,10 +178,10 @@ def test_output_that_comes_in_while_answers_are_written_may_be_promised() -> Non
     world, permits = promising()
     lane = world.lanes["opus"]
     promised = sum(attempt.expected_output for attempt in lane.attempts.values())
-    refill = lane.buckets["output"].rate * lane._average_service
+    refill = lane.buckets["output"].rate * lane.allowance.average_service
     assert len(permits) > 1, "not only what the bucket holds"
     assert len(permits) < lane.window.limit(), "and not all that the window has room for"
-    assert promised <= 700 + refill + lane._average_output
+    assert promised <= 700 + refill + lane.allowance.average_output
 
 
 def test_nothing_is_sent_while_the_output_bucket_holds_less_than_an_answer() -> None:
@@ -210,7 +210,7 @@ def test_what_was_promised_is_what_is_in_flight(steps: list[tuple[int, int, floa
                 world.aborted(now, lane.attempts[permit].call.id)
         world.tick(now)
         expected = sum(attempt.expected_output for attempt in lane.attempts.values())
-        assert lane._promised == pytest.approx(expected)
+        assert lane.allowance.promised == pytest.approx(expected)
 
 
 def test_a_wall_of_the_account_parks_its_other_models_too() -> None:

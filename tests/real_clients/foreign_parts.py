@@ -19,11 +19,18 @@ from jackline.drills.running import FleetMaker, Means, Side, SideRun
 from jackline.providers.settings import UpstreamKind
 
 
+def part_named(name: str, place: int = 0, *, real_client: bool = False) -> Part:
+    """One of the parts of a drill that are played by a crew."""
+    part = named(name, real_client=real_client).parts[place]
+    assert isinstance(part, Part)
+    return part
+
+
 def part_of(
     name: str, dialect: UpstreamKind, *, agents: int, rounds: int, models: tuple[str, ...]
 ) -> Part:
     """The drill's part with another crew, and its dialect spoken by all providers."""
-    (part,) = named(name).parts
+    part = part_named(name)
     plans = crew(agents, models, rounds=rounds)
     stand_ins = tuple(
         StandIn(

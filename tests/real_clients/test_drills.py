@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from jackline import event_loop
-from jackline.drills.catalogue import named
 from jackline.drills.claude_fleet import ClaudeFleet
 from jackline.drills.crews import MAIN
 from jackline.drills.drill import Part
@@ -19,7 +18,7 @@ from jackline.drills.running import FIRST, Means, Side, SideRun
 from jackline.drills.trips import trips
 from jackline.errors import UnreadableError
 from tests.real_clients.clients import claude_binary
-from tests.real_clients.foreign_parts import drilled
+from tests.real_clients.foreign_parts import drilled, part_named
 from tests.real_clients.old_client import VERSION, old_claude_binary
 
 pytestmark = [pytest.mark.real_client, pytest.mark.xdist_group("real_client")]
@@ -46,7 +45,7 @@ def run(version: str, part: Part, side: Side = Side.JACKLINE) -> Figures:
 
 @pytest.mark.parametrize("version", [VERSION, NEW])
 def test_a_throttle_storm_is_not_noticed_by_any_sub_agent(version: str) -> None:
-    ours = run(version, named("throttle-storm").parts[0])
+    ours = run(version, part_named("throttle-storm"))
     assert (ours.finished, ours.errors_seen, ours.misled) == (8, 0, 0)
     assert ours.reasons["429"] > 0, "the storm was met, and not by the client"
     # Of the storm's 90 s the siblings on another model shall not have waited through.
@@ -54,15 +53,14 @@ def test_a_throttle_storm_is_not_noticed_by_any_sub_agent(version: str) -> None:
 
 
 def test_bare_the_older_client_loses_every_throttled_sub_agent() -> None:
-    bare = run(VERSION, named("throttle-storm").parts[0], Side.BARE)
+    bare = run(VERSION, part_named("throttle-storm"), Side.BARE)
     assert (bare.finished, bare.died) == (2, 6)
     assert all("not your usage limit" in words for words in bare.died_of)
 
 
 @pytest.mark.parametrize("version", [VERSION, NEW])
 def test_sub_agents_wait_for_a_near_reset_and_finish(version: str) -> None:
-    near, _ = named("session-limit", real_client=True).parts
-    ours = run(version, near)
+    ours = run(version, part_named("session-limit", 0, real_client=True))
     assert (ours.finished, ours.errors_seen) == (16, 0)
     assert ours.reasons["429"] > 0
     assert ours.sent_into_the_wall <= 1
@@ -70,15 +68,14 @@ def test_sub_agents_wait_for_a_near_reset_and_finish(version: str) -> None:
 
 @pytest.mark.parametrize("version", [VERSION, NEW])
 def test_a_reset_too_far_away_is_told_by_the_client_in_its_own_words(version: str) -> None:
-    _, far = named("session-limit", real_client=True).parts
-    ours = run(version, far)
+    ours = run(version, part_named("session-limit", 1, real_client=True))
     assert (ours.died, ours.unfinished, ours.stopped_otherwise) == (16, 0, 0)
     assert ours.sent_into_the_wall <= 1
 
 
 @pytest.mark.parametrize("version", [VERSION, NEW])
 def test_an_outage_is_outlived_by_every_sub_agent(version: str) -> None:
-    ours = run(version, named("outage-one-lane").parts[0])
+    ours = run(version, part_named("outage-one-lane"))
     assert (ours.finished, ours.misled, ours.died) == (12, 0, 0)
     assert ours.wasted > 0, "the outage was met, and not by the client"
 
@@ -90,7 +87,7 @@ def test_what_is_no_claude_code_is_told(tmp_path: Path) -> None:
 
 def there_and_back(name: str, away: str) -> Figures:
     """Jackline's side of a drill whose session moved away in one turn and came back in another."""
-    part = named(name, real_client=True).parts[0]
+    part = part_named(name, real_client=True)
     means = Means(NEW, partial(ClaudeFleet, client(NEW)), gateway_before, UNHURRIED)
     running = SideRun(part, Side.JACKLINE, means)
     event_loop.run(running.run())
@@ -117,7 +114,7 @@ def test_a_session_with_tools_goes_on_with_another_family_and_returns_to_claude(
 
 def come_through(name: str) -> Figures:
     """What became of a drill's crew as sub-agents of the older client, once all is as demanded."""
-    (part,) = named(name, real_client=True).parts
+    part = part_named(name, real_client=True)
     return drilled(part, partial(ClaudeFleet, client(VERSION)), SPEED)
 
 

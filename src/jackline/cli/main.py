@@ -23,6 +23,7 @@ _VERBS = {
     "fork": ("jackline.cli.going_on", "Begin a new run with a part of another's results."),
     "logs": ("jackline.cli.runs", "Print a run's log."),
     "ls": ("jackline.cli.runs", "List runs; --parked tells what would wake, and when."),
+    "plugin": ("jackline.cli.plugin", "Set up the plugin for Claude Code."),
     "resources": ("jackline.cli.runs", "List what runs have rented and still hold."),
     "resume": ("jackline.cli.going_on", "Go on with a run that was stopped, parked or cut off."),
     "retry": ("jackline.cli.going_on", "Run the failed calls of a run again, nothing else."),

@@ -17,8 +17,12 @@ from pathlib import Path
 
 def own_command(*arguments: str) -> str:
     """A command line for a shell of this system."""
+    words = [*own_words(), *arguments]
+    return subprocess.list2cmdline(words) if os.name == "nt" else shlex.join(words)
+
+
+def own_words() -> list[str]:
+    """The words of that command, one by one."""
     found = shutil.which("jackline")
     same = found is not None and Path(found).resolve().parent == Path(sys.executable).parent
-    words = ["jackline"] if same else [sys.executable, "-m", "jackline"]
-    words += arguments
-    return subprocess.list2cmdline(words) if os.name == "nt" else shlex.join(words)
+    return ["jackline"] if same else [sys.executable, "-m", "jackline"]

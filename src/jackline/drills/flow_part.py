@@ -52,6 +52,10 @@ class FlowPart:
     """What is shown: labels and figures."""
     least_speed: float = 1.0
 
+    def speed(self, asked: float) -> float:
+        """How fast it is played when this speed was asked for."""
+        return max(asked, self.least_speed)
+
 
 @dataclass(slots=True)
 class FlowSide:
@@ -68,7 +72,7 @@ class FlowSide:
         """Play this side to its end."""
         self.tell(f"{self.part.name}, {self.side}: the program begins")
         with TemporaryDirectory(prefix="jackline-drill-", ignore_cleanup_errors=True) as folder:
-            speed = max(self.speed, self.part.least_speed)
+            speed = self.part.speed(self.speed)
             scene = Scene(Path(folder), speed, thorough=self.speed == 1.0)
             found = await self.play(scene)
         self._figures.append(found)

@@ -258,7 +258,9 @@ class DrillRun:
         bare, jackline = (self._sides[part.name, side].known() for side in Side)
         verdicts: tuple[Verdict, ...] = ()
         if bare and jackline:
-            verdicts = tuple(judge(part, bare, jackline, self._means.speed))
+            speed = self._means.speed
+            speed = speed if isinstance(part, Part) else part.speed(speed)
+            verdicts = tuple(judge(part, bare, jackline, speed))
         return PartResult(part, bare, jackline, verdicts)
 
 

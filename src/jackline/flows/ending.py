@@ -39,7 +39,7 @@ class Ended:
 
     @property
     def brief(self) -> str:
-        """Why, for a log: without the words of the user's own exceptions, which may hold anything."""
+        """Why, for a log: without the words of a user's exception, which may hold anything."""
         if self.error is None or isinstance(self.error, JacklineError):
             return self.evidence.says
         return f"{type(self.error).__name__}{_place(self.error)}"

@@ -35,7 +35,6 @@ from jackline.flows.spending import Account
 from jackline.flows.telling import Telling
 from jackline.flows.windows import RollingWindow
 
-
 T = TypeVar("T")
 
 
@@ -110,6 +109,7 @@ class Execution:
         self.turns = 0
         self._guard = Guard(settings.guard)
         self._occurrences: Counter[str] = Counter()
+        self._unnamed = 0
         self._began = host.clock.monotonic()
         self._worked_before = 0.0
         self._replayed = 0
@@ -120,6 +120,8 @@ class Execution:
         """Read what is kept of the run: its calls, sums, hooks and resources."""
         calls = await self.engine.calls(self.run_id)
         self.known = {(call.key, call.occurrence): call for call in calls}
+        # Those that come are numbered after all that are kept, so that no two share a name.
+        self._unnamed = len(calls)
         self.account.tokens = max(self.record.tokens, sum(call.tokens for call in calls))
         self.account.dollars = max(self.record.cost, sum(call.cost for call in calls))
         self._worked_before = worked
@@ -171,7 +173,8 @@ class Execution:
 
     def next_label(self, phase: str, what: str) -> str:
         """A name for a call that was given none: where it is, and which one."""
-        return f"{phase or what} {len(self.known) + 1}"
+        self._unnamed += 1
+        return f"{phase or what} {self._unnamed}"
 
     async def begin(self, call: CallRecord) -> None:
         """Keep that a call begins."""
@@ -209,9 +212,14 @@ class Execution:
         return await asyncio.shield(self.aside(work))
 
     async def settle(self) -> None:
-        """Returns when all that is done aside is done."""
+        """Returns when all that is done aside is done, and every notebook is written."""
         while self._aside:
             await asyncio.wait(set(self._aside))
+        for notebook in list(self.notebooks.values()):
+            try:
+                await notebook.settle()
+            except JacklineError as error:
+                self.lose(error)
 
     def _done_aside(self, task: asyncio.Task[Any]) -> None:
         self._aside.discard(task)

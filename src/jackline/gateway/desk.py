@@ -34,7 +34,7 @@ from jackline.gateway.exchange import Exchange
 from jackline.gateway.identity import Identity
 from jackline.gateway.lane_book import LaneBook
 from jackline.gateway.messages import MessagesCall
-from jackline.gateway.placing import Placing, StoodIn, openai_caller
+from jackline.gateway.placing import Placing, StoodIn, openai_caller, upstream_for
 from jackline.gateway.returning import Returning, Who
 from jackline.gateway.settings import CapSettings, GatewaySettings, StreamMode
 from jackline.gateway.vendor_words import No, in_our_words, no_by_vendor
@@ -184,7 +184,7 @@ class Desk:
         """A call that is no turn of an agent: counting tokens, listing models."""
         now = self.now()
         caller = caller_of(exchange, tag)
-        upstream = self.settings.upstream
+        upstream = upstream_for(exchange, self.settings.upstreams)
         account = f"{self._lanes.account(upstream, caller, exchange.body)}-{name}"
         lane = self._lanes.lane(upstream, name, account, now)
         message = Message(exchange.method, target, caller.headers, exchange.body, caller.lines)

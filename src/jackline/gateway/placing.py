@@ -24,9 +24,11 @@ from jackline.gateway.lane_book import LaneBook, shown
 from jackline.gateway.returning import Who
 from jackline.lanes import LaneController
 from jackline.lanes.states import FLOWING, State
+from jackline.providers.settings import UpstreamSettings
 
 _LONGEST_ID = 128
 _MOST_STAND_INS = 100
+_OF_ANTHROPIC = (b"anthropic-version", b"anthropic-beta", b"x-api-key")
 _TOLD_FOR = 3600.0
 # Conversations for each call that a recovering lane takes at once. Their tools run between calls,
 # and a lane learns that it can take more only while it has as much to do as it can.
@@ -36,6 +38,7 @@ _TURNS: Mapping[Dialect, Callable[[bytes | bytearray], bool]] = {
     "openai-chat": in_the_middle_of_an_openai_turn,
     "openai-responses": in_the_middle_of_an_openai_turn,
 }
+_OPENAI = frozenset(name for name in _TURNS if name != "anthropic")
 
 
 class Places(NamedTuple):
@@ -146,6 +149,17 @@ def openai_caller(exchange: Exchange, tag: str | None) -> Caller:
     agent = thread if thread != session else None
     identity = replace(caller.identity, session=session, agent=agent)
     return caller._replace(identity=identity, who=(session, agent))
+
+
+def upstream_for(exchange: Exchange, upstreams: Sequence[UpstreamSettings]) -> UpstreamSettings:
+    """Whose business a request is that is no model call: the first upstream's of its own house.
+
+    A key for one vendor shall not be shown to another.
+    """
+    of_anthropic = any(exchange.header(name) is not None for name in _OF_ANTHROPIC)
+    if of_anthropic or exchange.header(b"authorization") is None:
+        return upstreams[0]
+    return next((each for each in upstreams if each.kind.value in _OPENAI), upstreams[0])
 
 
 def _id(exchange: Exchange, name: bytes) -> str | None:

@@ -19,6 +19,7 @@ from jackline.gateway.desk import Desk
 from jackline.gateway.doors import foreign, token_missing
 from jackline.gateway.exchange import Exchange
 from jackline.gateway.identity import without_tag
+from jackline.gateway.placing import upstream_for
 from jackline.gateway.relay import Relay
 from jackline.gateway.vendor_words import No, in_our_words
 from jackline.upstream.port import Upstream
@@ -101,8 +102,8 @@ class Router:
         elif path.endswith(_RESPONSES) and exchange.method == b"POST":
             self._desk.take_foreign(exchange, target, tag, "openai-responses")
         else:
-            lane = f"{self._desk.settings.upstream.name}/relay"
-            Relay(exchange, lane).start(self._upstream, target)
+            upstream = upstream_for(exchange, self._desk.settings.upstreams)
+            Relay(exchange, f"{upstream.name}/relay").start(self._upstream, target)
 
 
 def _say(exchange: Exchange, no: No) -> None:

@@ -70,8 +70,7 @@ class Allowance:
         for dimension, bucket in self.buckets.items():
             need = 1.0 if dimension == "requests" else self._need(dimension, bucket, call)
             ready = bucket.ready_at(need, now)
-            if ready > at:
-                at = ready
+            at = max(at, ready)
         return at
 
     def _need(self, dimension: str, bucket: Bucket, call: Call) -> float:
@@ -97,9 +96,9 @@ class Allowance:
         return output
 
     def believe(self, attempt: Attempt, headers: Mapping[str, str], now: float) -> bool:
-        """Correct the buckets by what the server counted for this attempt; False if it told none.
+        """Correct the buckets by what the server counted when it took this attempt.
 
-        The attempt's own output is no longer promised when it has ended.
+        False if it told nothing.
         """
         told = read_limits(headers)
         for dimension, seen in told.items():
@@ -129,6 +128,11 @@ class Allowance:
             buckets["output"].take(usage.output_tokens - attempt.expected_output, now)
         if "input" in buckets and usage.input_tokens:
             buckets["input"].take(usage.input_tokens - attempt.call.input_tokens, now)
+
+    def closed(self, attempt: Attempt, *, last: bool) -> None:
+        """The attempt has ended, the last one in flight or not: nothing is promised to it now."""
+        # From nothing again each time, so that rounding does not add up.
+        self.promised = 0.0 if last else self.promised - attempt.expected_output
 
     def refund(self, attempt: Attempt, now: float) -> None:
         """A refused call has used no output.

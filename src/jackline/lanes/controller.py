@@ -3,29 +3,30 @@
 Laws: (1) pure: driven by events with an explicit `now`, answering with decisions; (2) every permit
 is closed exactly once, and late or repeated reports about it are ignored; (3) a retryable failure
 is never surfaced: it makes the call wait; (4) time that jumps back is taken to stand still.
-Not here: sending, sleeping, reading bytes (calls/); what one lane has learned (lane.py).
+Not here: sending, sleeping, reading bytes (calls/); what one lane has learned (lane.py); whose turn
+it is (waiting_room.py), whether another lane is worth taking (detour.py), who is late
+(deadlines.py).
 """
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import math
 from collections.abc import Mapping, Sequence
 
 from jackline.failures import Failure
 from jackline.lanes.attempt import Attempt
+from jackline.lanes.deadlines import Deadlines
 from jackline.lanes.decision import Abort, Call, Decision, Refuse, Send, Usage, Waiting
+from jackline.lanes.detour import Detour
 from jackline.lanes.lane import Draw, Lane
-from jackline.lanes.queue import Entry, Queue
-from jackline.lanes.reactions import Reaction, parks_account, reaction_to
+from jackline.lanes.queue import Entry
+from jackline.lanes.reactions import Reaction, hopeless, parks_account, reaction_to
 from jackline.lanes.settings import LaneSettings, Settings
 from jackline.lanes.states import FLOWING
+from jackline.lanes.waiting_room import WaitingRoom
 
 _NO_HEADERS: Mapping[str, str] = {}
-# In seconds of cost: below this, two lanes are equally sound.
-_NOTICEABLE = 0.5
-_DEADLINES_SPARE = 64
 
 
 class LaneController:
@@ -44,13 +45,13 @@ class LaneController:
         self._now = now
         self._draw = draw
         self.lanes: dict[str, Lane] = {}
-        self._queues: dict[tuple[str, ...], Queue] = {}
-        self._queues_of: dict[str, list[Queue]] = {}
+        self._room = WaitingRoom()
+        self._detour = Detour(self.lanes, self._settings.routing)
         self._entries: dict[int, Entry] = {}
         self._attempts: dict[int, Attempt] = {}
         self._permit_of: dict[int, int] = {}
         self._permits = itertools.count(1)
-        self._deadlines: list[tuple[float, int]] = []
+        self._deadlines = Deadlines(self._attempts, self._settings.patience)
         self._wake: dict[str, float] = {}
         # Lanes that had room left when they were last looked at.
         self._roomy: set[str] = set()
@@ -62,7 +63,7 @@ class LaneController:
         lane = self.lanes.get(given.name)
         if lane is None:
             lane = self.lanes[given.name] = Lane(given, self._settings, self._draw, now)
-            self._queues_of[given.name] = []
+            self._room.open_lane(given.name)
             self._wake[given.name] = math.inf
             self._roomy.add(given.name)
         return lane
@@ -74,11 +75,11 @@ class LaneController:
         now = self._clock(now)
         if call.id in self._entries:
             raise ValueError(f"call {call.id} is already known")
-        queue = self._queues.get(call.lanes)
+        queue = self._room.queues.get(call.lanes)
         if queue is None:
             if not call.lanes or any(name not in self.lanes for name in call.lanes):
                 raise ValueError(f"call {call.id} names no lane, or one that does not exist")
-            queue = self._queue(call.lanes)
+            queue = self._room.queue(call.lanes)
         urgency = self._ageing * now - call.remaining
         entry = Entry(call, call.lanes, urgency)
         lane = self._at_once(call, now)
@@ -113,7 +114,7 @@ class LaneController:
         if attempt is not None:
             lane = self.lanes[attempt.lane]
             lane.accepted(attempt, headers, now)
-            self._watch(attempt)
+            self._deadlines.watch(attempt)
             self._room_changed(lane, now, decision)
         return self._done(decision)
 
@@ -165,7 +166,7 @@ class LaneController:
             return self._done(decision)
         permit = self._permit_of.get(call_id)
         if permit is None:
-            self._queue(entry.lanes).remove(entry)
+            self._room.queue(entry.lanes).remove(entry)
             self._dispatch(entry.lanes, now, decision)
             return self._done(decision)
         attempt = self._take(permit)
@@ -185,9 +186,9 @@ class LaneController:
             raise ValueError(f"call {call_id} is sent to no lane, or to one that does not exist")
         if entry.waiting:
             before = entry.lanes
-            self._queue(before).remove(entry)
+            self._room.queue(before).remove(entry)
             entry.lanes = lanes
-            self._queue(lanes).push(entry)
+            self._room.push(entry)
             self._dispatch(list(dict.fromkeys((*before, *lanes))), now, decision)
         else:
             entry.lanes = lanes
@@ -255,24 +256,18 @@ class LaneController:
         """The call's first lane, if it has room, is sound, and nobody waits: the usual case."""
         name = call.lanes[0]
         anyone_waits = len(self._entries) > len(self._attempts)
-        if anyone_waits and self._waited_for(name):
+        if anyone_waits and self._room.anyone_for(name):
             return None
         lane = self.lanes[name]
         if lane.ready_at(call, now) > now:
             return None
         # One that has failed lately is weighed against the others.
-        return lane if len(call.lanes) == 1 or not lane.error_share(now) else None
-
-    def _waited_for(self, name: str) -> bool:
-        for queue in self._queues_of[name]:  # noqa: SIM110 -- asked three times for every call
-            if queue.waiting:
-                return True
-        return False
+        return lane if len(call.lanes) == 1 or not lane.health.error_share(now) else None
 
     def _room_changed(self, lane: Lane, now: float, decision: Decision) -> None:
         """Fill the lane if anyone waits for it; else only look when to be woken."""
         anyone_waits = len(self._entries) > len(self._attempts)
-        if lane.state in FLOWING and not (anyone_waits and self._waited_for(lane.name)):
+        if lane.state in FLOWING and not (anyone_waits and self._room.anyone_for(lane.name)):
             self._note_room(lane, now)
         else:
             self._dispatch((lane.name,), now, decision)
@@ -304,71 +299,21 @@ class LaneController:
         """Send on this lane until it is full or nobody wants it."""
         blocked: set[int] = set()
         while lane.closed_until(now) <= now:
-            entry, queue = self._next_for(lane, blocked)
+            entry, queue = self._room.most_urgent(lane.name, blocked)
             if entry is None or queue is None:
                 return
-            if lane.ready_at(entry.call, now) > now or not self._worth_it(entry, lane, queue, now):
+            ready = lane.ready_at(entry.call, now) <= now
+            if not (ready and self._detour.is_worth_it(entry, lane, queue, now)):
                 blocked.add(id(queue))
                 continue
-            self._send(entry, queue, lane, now, decision, probe=False)
-
-    def _next_for(self, lane: Lane, blocked: set[int]) -> tuple[Entry | None, Queue | None]:
-        """The most urgent call that may go here, over all queues that know the lane."""
-        best: tuple[Entry | None, Queue | None] = (None, None)
-        for queue in self._queues_of[lane.name]:
-            if id(queue) in blocked or not queue.waiting:
-                continue
-            head = queue.most_urgent()
-            if head is not None and (best[0] is None or head.urgency < best[0].urgency):
-                best = (head, queue)
-        return best
-
-    def _worth_it(self, entry: Entry, lane: Lane, queue: Queue, now: float) -> bool:
-        """Whether the call should take this lane rather than wait for a preferred one."""
-        routing = self._settings.routing
-        detour = 0.0 if entry.lanes[0] == lane.name else routing.other_lane_cost
-        mine = self._cost(lane, detour, now)
-        if mine <= 0:
-            return True
-        # Only a lane that fails noticeably has to be compared with all others; a sound one is only
-        # worse than the preferred one.
-        rivals = entry.lanes if mine - detour >= _NOTICEABLE else entry.lanes[:1]
-        for position, name in enumerate(rivals):
-            other = self.lanes[name]
-            if other is lane or other.state not in FLOWING:
-                continue
-            cost = self._cost(other, routing.other_lane_cost if position else 0.0, now)
-            if cost < mine and cost + self._expected_wait(other, entry, queue, now) < mine:
-                return False
-        return True
-
-    def _expected_wait(self, lane: Lane, entry: Entry, queue: Queue, now: float) -> float:
-        """How long the call would wait for a lane; short waits are not worth a detour."""
-        if lane.ready_at(entry.call, now) <= now:
-            return 0.0
-        rate = lane.accepts_per_second(now)
-        wait = max(queue.waiting / rate if rate > 0 else math.inf, lane.hold_until - now)
-        return 0.0 if wait <= self._settings.routing.spill_after else wait
-
-    def _cost(self, lane: Lane, other_lane: float, now: float) -> float:
-        errors = min(lane.error_share(now), 0.95)
-        return other_lane + self._settings.routing.error_cost * errors / (1 - errors)
+            queue.remove(entry)
+            self._launch(entry, lane, now, decision, probe=False)
 
     def _send_probe(self, lane: Lane, now: float, decision: Decision) -> None:
-        candidates = [
-            (entry.urgency, entry, queue)
-            for queue in self._queues_of[lane.name]
-            if (entry := queue.least_urgent()) is not None
-        ]
-        if candidates:
-            _, entry, queue = max(candidates, key=lambda each: each[0])
-            self._send(entry, queue, lane, now, decision, probe=True)
-
-    def _send(
-        self, entry: Entry, queue: Queue, lane: Lane, now: float, decision: Decision, *, probe: bool
-    ) -> None:
-        queue.remove(entry)
-        self._launch(entry, lane, now, decision, probe=probe)
+        entry, queue = self._room.least_urgent(lane.name)
+        if entry is not None and queue is not None:
+            queue.remove(entry)
+            self._launch(entry, lane, now, decision, probe=True)
 
     def _launch(
         self, entry: Entry, lane: Lane, now: float, decision: Decision, *, probe: bool
@@ -383,7 +328,7 @@ class LaneController:
         attempt = lane.send(permit, call, now, probe=probe, stretch=stretch)
         self._attempts[permit] = attempt
         self._permit_of[call.id] = permit
-        self._watch(attempt)
+        self._deadlines.watch(attempt)
         decision.sends.append(Send(permit, call.id, lane.name, probe))
 
     # --- ending ---------------------------------------------------------------------------
@@ -428,41 +373,23 @@ class LaneController:
         )
         entry.alike = entry.alike + 1 if alike else 1
         entry.last_failure = failure
-        if self._hopeless(entry, attempt, failure):
+        if hopeless(entry, attempt.lane, failure, self._settings.routing):
             self._entries.pop(entry.call.id, None)
             decision.refusals.append(Refuse(entry.call.id, failure))
         else:
-            self._queue(entry.lanes).push(entry)
-
-    def _hopeless(self, entry: Entry, attempt: Attempt, failure: Failure) -> bool:
-        reaction = reaction_to(failure)
-        if reaction is Reaction.PARK:
-            return False
-        if reaction is Reaction.CALL:
-            entry.lanes = tuple(name for name in entry.lanes if name != attempt.lane)
-            return not (failure.failover_helps and entry.lanes)
-        return not failure.retry_same and entry.alike >= self._settings.routing.identical_failures
+            self._room.push(entry)
 
     def _give_up_late(self, now: float, decision: Decision) -> list[str]:
         """Abort attempts that have been silent for longer than they may."""
-        patience = self._settings.patience
         touched: list[str] = []
-        while self._deadlines and self._deadlines[0][0] <= now:
-            _, permit = heapq.heappop(self._deadlines)
-            attempt = self._attempts.get(permit)
-            if attempt is None:
-                continue
-            deadline = attempt.deadline(patience)
-            if deadline > now:
-                heapq.heappush(self._deadlines, (deadline, permit))
-                continue
+        while (attempt := self._deadlines.late(now)) is not None:
             self._abort(attempt, "it was silent for too long", now, decision)
             touched += attempt.call.lanes
         return touched
 
     def _give_up_silent_lane(self, lane: Lane, now: float, decision: Decision) -> list[str]:
         """Abort everything on a lane where nothing is heard; the lanes that may take it over."""
-        silent = lane.silent_attempts(now) if lane.state in FLOWING else []
+        silent = lane.silent_attempts(now)
         for attempt in silent:
             self._abort(attempt, f"nothing was heard on {lane.name}", now, decision)
         if silent and lane.state in FLOWING:
@@ -479,7 +406,7 @@ class LaneController:
         entry = self._entries.get(attempt.call.id)
         if entry is not None:
             entry.silences += 1
-            self._queue(entry.lanes).push(entry)
+            self._room.push(entry)
         decision.aborts.append(Abort(attempt.permit, attempt.call.id, why))
 
     # --- keeping books --------------------------------------------------------------------
@@ -490,42 +417,24 @@ class LaneController:
         self._now = now
         return now
 
-    def _queue(self, lanes: tuple[str, ...]) -> Queue:
-        queue = self._queues.get(lanes)
-        if queue is None:
-            queue = self._queues[lanes] = Queue()
-            for name in lanes:
-                self._queues_of[name].append(queue)
-        return queue
-
     def _take(self, permit: int) -> Attempt | None:
         attempt = self._attempts.pop(permit, None)
         if attempt is not None:
             self._permit_of.pop(attempt.call.id, None)
         return attempt
 
-    def _watch(self, attempt: Attempt) -> None:
-        if len(self._deadlines) > _DEADLINES_SPARE + 4 * len(self._attempts):
-            # Most belong to attempts that have ended: keep only what is still under way, so that
-            # a busy lane does not remember minutes of finished calls.
-            patience = self._settings.patience
-            self._deadlines = [(e.deadline(patience), e.permit) for e in self._attempts.values()]
-            heapq.heapify(self._deadlines)
-        deadline = attempt.heard_at + attempt.patience(self._settings.patience)
-        heapq.heappush(self._deadlines, (deadline, attempt.permit))
-
     def _wake_of(self, lane: Lane, now: float) -> float:
         wake = lane.silence_check_at(now)
         if lane.state not in FLOWING:
             self._roomy.discard(lane.name)
-            probes = lane.probe is None and self._waited_for(lane.name)
+            probes = lane.probe is None and self._room.anyone_for(lane.name)
             return min(wake, lane.probe_at) if probes else wake
         closed = lane.closed_until(now)
         if closed > now:
             self._roomy.discard(lane.name)
             return min(wake, closed)
         self._roomy.add(lane.name)
-        entry, _ = self._next_for(lane, set())
+        entry, _ = self._room.most_urgent(lane.name)
         if entry is not None:
             at = lane.ready_at(entry.call, now)
             wake = min(wake, at if at > now else now + self._settings.routing.spill_after)
@@ -533,8 +442,8 @@ class LaneController:
 
     def _done(self, decision: Decision) -> Decision:
         wake = min(self._wake.values())
-        if self._deadlines and self._deadlines[0][0] < wake:
-            wake = self._deadlines[0][0]
+        deadline = self._deadlines.next_at()
+        wake = min(wake, deadline)
         if wake != math.inf:
             decision.wake_at = max(self._now, wake)
         return decision

@@ -11,21 +11,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from itertools import islice
 from typing import TypeAlias
 
 from jackline.failures import Failure
 from jackline.lanes.allowance import Allowance
 from jackline.lanes.attempt import Attempt
 from jackline.lanes.decision import Call, Usage, Waiting
+from jackline.lanes.episode import Episode
 from jackline.lanes.health import Health
 from jackline.lanes.settings import KnownLimits, LaneSettings, Settings
+from jackline.lanes.silence import silence_check_at, silent_attempts
 from jackline.lanes.states import FLOWING, Event, State, after
 from jackline.lanes.window import Window
 
 Draw: TypeAlias = Callable[[], float]
 
-_EPISODE_MEMORY = 0.3
 # Looked at for every call: a global is found faster than a member of an Enum.
 _OPEN, _PROBING = State.OPEN, State.PROBING
 
@@ -44,6 +44,7 @@ class Lane:
         self.cause: Failure | None = None
         self.window = Window(settings.window, now)
         self.allowance = Allowance(given.limits, now)
+        self.buckets = self.allowance.buckets
         self.health = Health(settings, now)
         self.attempts: dict[int, Attempt] = {}
         self.probe: int | None = None
@@ -52,9 +53,7 @@ class Lane:
         self.hold_until = now
         # Closed by hand.
         self.paused = False
-        self.throttles = 0
-        self._episode_began = now
-        self._episode_length = 5.0
+        self.episode = Episode(now)
         self._unconfirmed = 0
         # When bytes last came, on any attempt.
         self.heard_at = now
@@ -93,7 +92,7 @@ class Lane:
             return self.hold_until
         if len(self.attempts) >= self.limit(now):
             return self._next_ramp_step(now)
-        if self.throttles and self._unconfirmed:
+        if self.episode.refusals and self._unconfirmed:
             return math.inf
         return now
 
@@ -102,7 +101,7 @@ class Lane:
         at = self.closed_until(now)
         if at > now:
             return at
-        return self.allowance.ready_at(call, now)
+        return self.allowance.ready_at(call, now) if self.buckets else now
 
     def _next_ramp_step(self, now: float) -> float:
         if self.state is not State.PROBING or len(self.attempts) >= self.window.limit():
@@ -128,7 +127,7 @@ class Lane:
             return Waiting(f"{self.name} asked to slow down", self.hold_until)
         if len(self.attempts) >= self.limit(now):
             return Waiting(f"{self.name} carries {len(self.attempts)} calls, its limit for now")
-        if self.throttles and self._unconfirmed:
+        if self.episode.refusals and self._unconfirmed:
             return Waiting(f"{self.name} throttles; one call is finding out whether it has ended")
         at = self.ready_at(call, now)
         return Waiting(f"{self.name} has used up this minute's allowance", at if at > now else None)
@@ -182,10 +181,8 @@ class Lane:
         self.health.accepted(now)
         if headers:
             self.allowance.believe(attempt, headers, now)
-        if self.throttles:
-            length = now - self._episode_began
-            self._episode_length += _EPISODE_MEMORY * (length - self._episode_length)
-            self.throttles = 0
+        if self.episode.refusals:
+            self.episode.ended(now)
         if self.state not in FLOWING:
             # An answer to something sent before the announced reset says nothing about after it.
             if attempt.probe and attempt.sent_at >= (self.reset_at or 0.0):
@@ -232,8 +229,7 @@ class Lane:
     def _close(self, attempt: Attempt, now: float) -> None:
         self.window.load_changed(len(self.attempts), now)
         del self.attempts[attempt.permit]
-        allowance = self.allowance
-        allowance.promised = allowance.promised - attempt.expected_output if self.attempts else 0.0
+        self.allowance.closed(attempt, last=not self.attempts)
         if not attempt.confirmed:
             self._unconfirmed -= 1
         if self.probe == attempt.permit:
@@ -252,19 +248,20 @@ class Lane:
             if attempt.probe:
                 self._schedule_probe(now)
             return
-        self.throttles += 1
-        if self.throttles == 1:
-            self._episode_began = now
+        episode = self.episode
+        episode.refused(now)
         wait = self._labelled_wait(failure, attempt.call, now, told=told)
         if wait is None:
-            self._unlabelled(attempt, now)
+            if episode.refusals == 1:
+                self.window.rejected(attempt.in_flight_at_send, now)
+            pause = episode.pause(self.window.size, len(self.attempts)) * (1 + 0.2 * self._draw())
         else:
-            stretch = min(16.0, 1.5 ** (self.throttles - 1)) * (1 + 0.1 * self._draw())
-            self.hold_until = max(self.hold_until, now + wait * stretch)
+            pause = wait * (episode.stretch() * (1 + 0.1 * self._draw()))
+        self.hold_until = max(self.hold_until, now + pause)
         silent_for = now - self.health.accepted_at
         breaker = self._settings.breaker
         never = (
-            self.throttles >= breaker.throttles_to_park_blind
+            episode.refusals >= breaker.throttles_to_park_blind
             and silent_for >= breaker.silence_to_park_blind
         )
         if never:
@@ -280,18 +277,6 @@ class Lane:
             return failure.retry_after.total_seconds()
         at = self.allowance.ready_at(call, now) if told else now
         return at - now if at > now else None
-
-    def _unlabelled(self, attempt: Attempt, now: float) -> None:
-        if self.throttles == 1:
-            self.window.rejected(attempt.in_flight_at_send, now)
-        if self.window.size < 2:
-            pause = max(1.0, 0.4 * self._episode_length) * 1.5 ** min(self.throttles - 1, 12)
-            pause = min(60.0, pause)
-        else:
-            # While calls are in flight their ends make room, so a long pause would leave it unused.
-            longest = 8.0 if self.attempts else 30.0
-            pause = min(longest, 2.0 ** min(self.throttles - 1, 6))
-        self.hold_until = max(self.hold_until, now + pause * (1 + 0.2 * self._draw()))
 
     def failed_hard(self, attempt: Attempt, failure: Failure | None, now: float) -> None:
         """No answer, or a server error, before anything was accepted."""
@@ -347,7 +332,7 @@ class Lane:
         self._move(event, now)
         self.since = since
         self.cause = failure
-        self.throttles = 0
+        self.episode.forgotten()
         self.hold_until = now
         # A later refusal that names no reset does not unsay one that did.
         ahead = [at for at in (self.reset_at, reset_at) if at is not None and at > now]
@@ -377,26 +362,13 @@ class Lane:
     # --- silence --------------------------------------------------------------------------
 
     def silent_attempts(self, now: float) -> list[Attempt]:
-        """The attempts that prove the lane dead, if there are enough of them."""
-        patience = self._settings.patience
-        if now - self.heard_at < patience.lane_silence:
+        """The attempts that prove the lane dead; none while it is left alone anyway."""
+        if self.state not in FLOWING:
             return []
-        silent = [
-            each
-            for each in self.attempts.values()
-            if each.call.stream
-            and now - each.heard_at >= patience.lane_silence
-            and (each.confirmed or now - each.sent_at >= 0.4 * each.patience(patience))
-        ]
-        return silent if len(silent) >= patience.lane_silence_calls else []
+        return silent_attempts(self.attempts, self.heard_at, self._settings.patience, now)
 
     def silence_check_at(self, now: float) -> float:
-        """When it is worth looking for silence; infinity while too few calls are in flight."""
-        patience = self._settings.patience
-        if len(self.attempts) < patience.lane_silence_calls or self.state not in FLOWING:
+        """When it is worth looking for silence, or infinity."""
+        if self.state not in FLOWING:
             return math.inf
-        enough = patience.lane_silence_calls
-        last_needed = next(islice(self.attempts.values(), enough - 1, None))
-        due = max(self.heard_at, last_needed.sent_at) + patience.lane_silence
-        return due if due > now else now + 1.0
-
+        return silence_check_at(self.attempts, self.heard_at, self._settings.patience, now)

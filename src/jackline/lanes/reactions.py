@@ -10,6 +10,8 @@ from __future__ import annotations
 from enum import Enum, auto
 
 from jackline.failures import Failure, Kind, Scope
+from jackline.lanes.queue import Entry
+from jackline.lanes.settings import RoutingSettings
 
 
 class Reaction(Enum):
@@ -58,3 +60,17 @@ def reaction_to(failure: Failure) -> Reaction:
 def parks_account(failure: Failure) -> bool:
     """Whether every lane of the account meets the same wall."""
     return failure.scope is Scope.ACCOUNT
+
+
+def hopeless(entry: Entry, lane: str, failure: Failure, routing: RoutingSettings) -> bool:
+    """Whether waiting cannot help a call that failed like this on this lane.
+
+    A lane that refused the call itself is taken from those it may go to.
+    """
+    reaction = reaction_to(failure)
+    if reaction is Reaction.PARK:
+        return False
+    if reaction is Reaction.CALL:
+        entry.lanes = tuple(name for name in entry.lanes if name != lane)
+        return not (failure.failover_helps and entry.lanes)
+    return not failure.retry_same and entry.alike >= routing.identical_failures

@@ -345,7 +345,7 @@ class Shout:
     [
         ({"tools": (Shout(),)}, Ending.REFUSED, "Python functions"),
         ({"schema": {"type": "nonsense"}}, Ending.REFUSED, "not valid JSON Schema"),
-        ({"cwd": Path("/nowhere/at/all")}, Ending.CRASH, "/nowhere/at/all"),
+        ({"cwd": Path("/nowhere/at/all")}, Ending.REFUSED, "/nowhere/at/all"),
     ],
 )
 def test_what_cannot_be_done_is_said_with_what_to_do_instead(
@@ -360,7 +360,7 @@ def test_what_cannot_be_done_is_said_with_what_to_do_instead(
 def test_a_program_that_is_not_installed_is_said_to_be_missing(client: Client) -> None:
     client.program.unlink()
     outcome = client.carry()
-    assert outcome.terminated_by is Ending.CRASH
+    assert outcome.terminated_by is Ending.REFUSED
     assert "install it" in outcome.evidence.says
 
 

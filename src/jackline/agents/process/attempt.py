@@ -46,6 +46,8 @@ from jackline.clock import Clock
 _KEPT_TEXT = 200_000
 _KEPT_RESULT = 4_000
 _TOOLS_MAY_TAKE_S = 30.0
+# What stays so until somebody acts; a machine that is short of something is another matter.
+_NOT_RUNNABLE = (errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR)
 
 
 class Attempt:
@@ -86,7 +88,7 @@ class Attempt:
                 try:
                     child = await stack.enter_async_context(running)
                 except OSError as error:
-                    return Broken(_cannot_start(start.command[0], self._task, error))
+                    return _cannot_start(start.command[0], self._task, error)
                 counted = None if ear.counted is None else usage_to(ear.counted)
                 await self._write(STARTED, {**asdict(child.mark), "counted": counted})
                 child.give(prompt)
@@ -228,10 +230,13 @@ def _plain(model: str) -> str:
     return model.partition("[")[0]
 
 
-def _cannot_start(program: str, task: AgentTask, error: OSError) -> str:
+def _cannot_start(program: str, task: AgentTask, error: OSError) -> Broken:
     if not task.cwd.is_dir():
-        return f"its folder {task.cwd} does not exist: create it, or name another `cwd`"
-    if error.errno == errno.E2BIG:
-        return "its schema is too long for a command line: ask for less at once"
-    reason = error.strerror or type(error).__name__
-    return f"{program} cannot be started ({reason}): install it, or put it on the PATH"
+        says = f"its folder {task.cwd} does not exist: create it, or name another `cwd`"
+    elif error.errno == errno.E2BIG:
+        says = "its schema is too long for a command line: ask for less at once"
+    elif error.errno in _NOT_RUNNABLE:
+        says = f"{program} cannot be run ({error.strerror}): install it, or put it on the PATH"
+    else:
+        return Broken(f"{program} could not be started: {error.strerror or type(error).__name__}")
+    return Broken(says, Ending.REFUSED)

@@ -93,7 +93,7 @@ class _Carrying:
             if isinstance(verdict, Done):
                 return await self._done(verdict)
             if isinstance(verdict, Broken):
-                return self._outcome(Ending.CRASH, Evidence(says=verdict.says))
+                return self._outcome(verdict.ending, Evidence(says=verdict.says))
             if isinstance(verdict, Incomplete):
                 if self._asked_again == MOST_ASKED_AGAIN:
                     evidence = Evidence(says=verdict.says, attempts=self._asked_again + 1)

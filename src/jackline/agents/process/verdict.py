@@ -45,9 +45,10 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """The program itself ended without a last word: killed, crashed, or misled."""
+    """The program itself ended without a last word: killed, crashed, or never started."""
 
     says: str
+    ending: Ending = Ending.CRASH
 
 
 Verdict: TypeAlias = Done | Incomplete | Failed | Broken

@@ -1,0 +1,112 @@
+"""The files of the Claude Code plugin, made for the command that starts this Jackline.
+
+Laws: (1) pure: words in, files out; (2) the copy in the repository is made by the same function for
+the plain command `jackline`, and a test compares the two; (3) every hook has a time limit, and none
+can block the client.
+Not here: installing it (cli/plugin.py), what hooks answer (hooks/).
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+
+from jackline import __version__
+
+PLUGIN = "jackline"
+MARKETPLACE = "jackline"
+FOLDER = "plugin"
+_HOOK_SECONDS = 5
+_DESCRIPTION = (
+    "Sub-agents that tell the truth when they die and can be resumed, batches that do not cascade,"
+    " and the verdict on limits and outages."
+)
+
+_WHY = (
+    "Call the Jackline tool `why` (with id `$ARGUMENTS` if one is given). Tell me in a few lines"
+    " what happened, what is finished, and the exact way to resume."
+)
+_STATUS = (
+    "Call the Jackline tool `status` and tell me its first sentence, then only what needs my"
+    " attention: what waits, for what, until when."
+)
+_RESUME = (
+    "Continue what was cut off. With an id (`$ARGUMENTS`), call the Jackline tool `agent` with"
+    " continue_from_task_id set to it (or resume, if it is a session id). Without one, call `why`"
+    " first, list what can be resumed, and ask me which. If a limit has not reset yet, say when it"
+    " will, and offer to run it in the background so that it goes on by itself."
+)
+_COMMANDS: Mapping[str, tuple[str, str, str]] = {
+    "why": ("Find out what stopped a session, workflow or sub-agent", "[id]", _WHY),
+    "status": ("How model calls get through: limits, walls, outages, forecast", "", _STATUS),
+    "resume": ("Continue a sub-agent or session that was cut off", "[id]", _RESUME),
+}
+_README = """\
+# Jackline for Claude Code
+
+Jackline keeps agents working through rate limits, quota walls and outages. This plugin brings it
+into Claude Code:
+
+- an `agent` tool whose results say `terminated_by`, and that goes on where it was cut off (`resume`,
+  `continue_from_task_id`);
+- a `batch` tool whose calls do not cancel each other;
+- hooks that tell a parent the truth when a sub-agent died of an API error;
+- `/jackline:why`, `/jackline:status` and `/jackline:resume`.
+
+It needs the `jackline` command: the tools and hooks ask its service on this machine, and start it
+when a tool is first used. When it does not run, Claude Code works as without the plugin.
+"""
+
+
+def plugin_files(command: Sequence[str]) -> dict[str, str]:
+    """Every file of the plugin by its path inside of the plugin's folder."""
+    manifest = {
+        "name": PLUGIN,
+        "version": __version__,
+        "description": _DESCRIPTION,
+        "author": {"name": "The Jackline authors"},
+        "license": "Apache-2.0",
+    }
+    files = {
+        "README.md": _README,
+        ".claude-plugin/plugin.json": _json(manifest),
+        ".mcp.json": _json(
+            {"mcpServers": {PLUGIN: {"command": command[0], "args": [*command[1:], "mcp"]}}}
+        ),
+        "hooks/hooks.json": _json(_hooks(shlex.join([*command, "hook"]))),
+    }
+    for name, (description, hint, words) in _COMMANDS.items():
+        head = [f"description: {description}"] + ([f'argument-hint: "{hint}"'] if hint else [])
+        files[f"commands/{name}.md"] = "\n".join(["---", *head, "---", "", words, ""])
+    return files
+
+
+def marketplace_files(command: Sequence[str]) -> dict[str, str]:
+    """A marketplace that holds the plugin, by paths inside of its folder."""
+    market = {
+        "name": MARKETPLACE,
+        "owner": {"name": "The Jackline authors"},
+        "metadata": {"description": "Jackline for Claude Code"},
+        "plugins": [{"name": PLUGIN, "source": f"./{FOLDER}", "description": _DESCRIPTION}],
+    }
+    inside = {f"{FOLDER}/{path}": text for path, text in plugin_files(command).items()}
+    return {".claude-plugin/marketplace.json": _json(market), **inside}
+
+
+def _hooks(command: str) -> dict[str, object]:
+    run = [{"type": "command", "command": command, "timeout": _HOOK_SECONDS}]
+    return {
+        "description": "Tells parents the truth about sub-agents that died of an API error.",
+        "hooks": {
+            # What an Agent call gave back may be an error text that looks like a result.
+            "PostToolUse": [{"matcher": "Agent|Task", "hooks": run}],
+            "StopFailure": [{"hooks": run}],
+            # Background agents die between turns; their parent hears of it here.
+            "UserPromptSubmit": [{"hooks": run}],
+        },
+    }
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"

@@ -1,0 +1,250 @@
+"""A quota wall in the middle of a flow of 97 agents: nothing starts into it, and it wakes by itself.
+
+Laws: (1) what was sent when is read in the provider's ledger, what was started also in the run's
+own events; (2) an undisturbed run of the same flow says what it should have cost; (3) the plain
+program is started again once the wall is gone, as its user would have to.
+Not here: the same wall for clients that are no flows (catalogue.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from jackline.drills.answer import Block
+from jackline.drills.crews import MINUTE, STEADY
+from jackline.drills.drill import Demand
+from jackline.drills.flow_part import FlowFigures, FlowPart, Scene
+from jackline.drills.flow_side import Provider, flow_host, paid_tokens, provider_for
+from jackline.drills.judging import IN_FLIGHT_S
+from jackline.drills.pace import Pace
+from jackline.drills.plain_program import GaveUpError, PlainAgent, each, tool
+from jackline.flows.authoring import agent
+from jackline.flows.definition import flow
+from jackline.flows.doors import run
+from jackline.flows.parallel import parallel
+from jackline.flows.progress import AgentBegan, FlowEvent, RunParked, RunWoke
+from jackline.simulator.conversation import Asked
+from jackline.simulator.faults import Effect, Fault
+from jackline.simulator.ledger import Entry, Outcome
+from jackline.simulator.mind import Reply, Say, long_answer
+
+AGENTS = 97
+AT_ONCE = 24
+LOOKS = 3
+STRIKE_AFTER = AGENTS + AGENTS // 8
+# Farther away than a gateway holds calls for, so that the run has to deal with it itself.
+RESETS_IN = 20 * MINUTE
+
+
+@dataclass(frozen=True, slots=True)
+class WallFigures(FlowFigures):
+    """One side at the wall; seconds are the drill's."""
+
+    left_behind: int
+    started_into_the_wall: int
+    """Agents that began between the first refusal and the reset."""
+    sent_into_the_wall: int
+    """Requests that came when the refusal of an earlier one was known."""
+    probes: int
+    """Requests from the reset to the first answer after it."""
+    woke_after: float
+    """Seconds from the reset to the first request that was answered."""
+    started_by_hand: int
+    """How often a person had to start it again."""
+    tokens: int
+    undisturbed_tokens: int
+    extra_percent: float
+    """What it has cost beyond an undisturbed run."""
+
+
+@dataclass(slots=True)
+class Watch:
+    """Counts requests, and lets the wall come down on cue."""
+
+    strike_after: int = STRIKE_AFTER
+    asked: int = 0
+    provider: Provider | None = None
+    resets_at: float = 0.0
+    began: list[float] = field(default_factory=list)
+    """When agents began, by the drill's clock, from the first parking to the waking."""
+    parked: bool = False
+
+    def reply(self, asked: Asked) -> Reply:
+        """What the model says; enough requests are the cue for the wall."""
+        self.asked += 1
+        if self.asked == self.strike_after and self.provider is not None:
+            playing = self.provider.playing
+            self.resets_at = playing.now() + RESETS_IN
+            playing.add_fault(Fault(Effect.QUOTA_WALL, until=RESETS_IN))
+        label = asked.prompt.partition(":")[0]
+        if asked.turn < LOOKS:
+            return Say(long_answer(300).text, (("look", {"part": label}),))
+        return Say(last_words(label))
+
+    def hear(self, event: FlowEvent) -> None:
+        """Listen to the run."""
+        if isinstance(event, RunParked):
+            self.parked = True
+        elif isinstance(event, RunWoke):
+            self.parked = False
+        elif isinstance(event, AgentBegan) and self.parked:
+            self.began.append(event.at)
+
+
+def as_a_flow() -> FlowPart:
+    """The part."""
+    return FlowPart(
+        name="as_a_flow",
+        bare=_bare,
+        jackline=_flow,
+        demands=(
+            Demand("every agent of the flow finishes", "left_behind", most=0),
+            Demand("after the first refusal no agent starts", "started_into_the_wall", most=0),
+            Demand(
+                "and nothing is sent but what was in flight", "sent_into_the_wall", most=0
+            ),
+            Demand("at the reset one goes first, as a probe", "probes", most=1),
+            Demand(
+                "it wakes by itself within two minutes", "woke_after", most=120, machine_slack=2.0
+            ),
+            Demand("nobody has to start it again", "started_by_hand", most=0),
+            Demand("it costs at most 2 % more than undisturbed", "extra_percent", most=2.0),
+        ),
+        rows=(
+            ("agents started into the wall", "started_into_the_wall"),
+            ("sent into a known wall", "sent_into_the_wall"),
+            ("started again by hand", "started_by_hand"),
+            ("tokens", "tokens"),
+            ("% beyond an undisturbed run", "extra_percent"),
+        ),
+        least_speed=30.0,
+    )
+
+
+def look(part: str) -> str:
+    """Look at a part."""
+    return f"{part} looks well."
+
+
+@flow
+async def review(agents: int, at_once: int) -> list[str]:
+    """Have every part reviewed."""
+    calls = (agent(prompt(n), tools=[look], label=f"PART-{n}") for n in range(1, agents + 1))
+    reviewed = await parallel(calls, limit=at_once)
+    return list(reviewed.values)
+
+
+async def _flow(scene: Scene) -> FlowFigures:
+    should_cost, _, _ = await _played(scene, Watch(strike_after=0), "undisturbed.db")
+    watch = Watch()
+    cost, said, provider = await _played(scene, watch, "flows.db")
+    figures = _figures(watch, provider, scene.speed, said)
+    return figures(cost, should_cost, started_by_hand=0)
+
+
+async def _played(scene: Scene, watch: Watch, store: str) -> tuple[int, list[str], Provider]:
+    pace = Pace(scene.speed)
+    async with provider_for(watch.reply, STEADY, scene.speed) as provider:
+        watch.provider = provider
+        path = scene.folder / store
+        async with flow_host(provider.url, path, pace, listener=watch.hear) as host:
+            outcome = await run(review, AGENTS, AT_ONCE, host=host)
+    return paid_tokens(provider.ledger), outcome.value or [], provider
+
+
+async def _bare(scene: Scene) -> FlowFigures:
+    watch, pace = Watch(), Pace(scene.speed)
+    async with provider_for(watch.reply, STEADY, scene.speed) as provider:
+        watch.provider = provider
+        await _plain_review(provider.url, pace)
+        lost = paid_tokens(provider.ledger)
+        # Its user comes back after the reset and starts the program again: it knows nothing.
+        provider.playing.clear_faults()
+        said = await _plain_review(provider.url, pace)
+    cost = paid_tokens(provider.ledger)
+    figures = _figures(watch, provider, scene.speed, said)
+    return figures(cost, cost - lost, started_by_hand=1)
+
+
+async def _plain_review(url: str, pace: Pace) -> list[str]:
+    slots, draw = asyncio.Semaphore(AT_ONCE), random.Random(0)
+
+    async def looked(call: Block) -> str:
+        return look(call["input"]["part"])
+
+    async def one(number: int) -> str:
+        async with slots:
+            plain = PlainAgent(url, pace, draw)
+            offered = [tool("look", part="string")]
+            return await plain.work(prompt(number), offered, lambda calls: each(calls, looked))
+
+    made = await asyncio.gather(*map(one, range(1, AGENTS + 1)), return_exceptions=True)
+    for lost in made:
+        if isinstance(lost, BaseException) and not isinstance(lost, GaveUpError):
+            raise lost
+    return [said for said in made if isinstance(said, str)]
+
+
+def prompt(number: int) -> str:
+    """What an agent is asked."""
+    return f"PART-{number}: review this part of the project."
+
+
+def last_words(label: str) -> str:
+    """What the model says at the end."""
+    return f"{label} is done."
+
+
+def _figures(
+    watch: Watch, provider: Provider, speed: float, said: list[str]
+) -> Callable[..., WallFigures]:
+    entries = list(provider.ledger)
+    told = [e.ended for e in entries if e.wall and e.ended is not None]
+    known = min(told, default=float("inf")) + IN_FLIGHT_S * speed
+    reset = watch.resets_at
+    right = {last_words(f"PART-{n}") for n in range(1, AGENTS + 1)}
+    finished = len(right & set(said)) if len(said) == len(set(said)) else 0
+
+    def made(cost: int, should_cost: int, *, started_by_hand: int) -> WallFigures:
+        return WallFigures(
+            agents=AGENTS,
+            finished=finished,
+            requests=len(entries),
+            left_behind=AGENTS - finished,
+            started_into_the_wall=len(watch.began) + _first_seen(provider, known, reset),
+            sent_into_the_wall=sum(e.wall and e.arrived > known for e in entries),
+            probes=_probes(entries, reset),
+            woke_after=round(_woke_after(entries, reset), 1),
+            started_by_hand=started_by_hand,
+            tokens=cost,
+            undisturbed_tokens=should_cost,
+            extra_percent=round(100 * (cost / should_cost - 1), 2),
+        )
+
+    return made
+
+
+def _first_seen(provider: Provider, since: float, until: float) -> int:
+    """How many agents made their first request in this time."""
+    first: dict[str, float] = {}
+    for entry in provider.ledger:
+        first.setdefault(provider.label(entry), entry.arrived)
+    return sum(since < at < until for at in first.values())
+
+
+def _answered_after(entries: list[Entry], reset: float) -> list[Entry]:
+    return [e for e in entries if e.arrived >= reset and e.outcome is Outcome.COMPLETED]
+
+
+def _probes(entries: list[Entry], reset: float) -> int:
+    answered = _answered_after(entries, reset)
+    first = min((e.first_byte or e.arrived for e in answered), default=reset)
+    return sum(reset <= e.arrived < first for e in entries)
+
+
+def _woke_after(entries: list[Entry], reset: float) -> float:
+    answered = _answered_after(entries, reset)
+    return min((e.arrived for e in answered), default=reset) - reset

@@ -1,0 +1,67 @@
+"""Keep the calls that wait, by the lanes they may go to, and say whose turn it is on a lane.
+
+Laws: (1) calls that may go to the same lanes in the same order share one queue; (2) on a lane the
+most urgent of all its queues comes first; (3) asking costs nothing per waiting call.
+Not here: the order within a queue (queue.py), whether a lane has room (lane.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from jackline.lanes.queue import Entry, Queue
+
+
+class WaitingRoom:
+    """All queues; a lane must be opened before calls can wait for it."""
+
+    def __init__(self) -> None:
+        self.queues: dict[tuple[str, ...], Queue] = {}
+        self._of_lane: dict[str, list[Queue]] = {}
+
+    def open_lane(self, name: str) -> None:
+        """Calls may wait for this lane from now on."""
+        self._of_lane[name] = []
+
+    def queue(self, lanes: tuple[str, ...]) -> Queue:
+        """The queue of the calls that may go to these lanes."""
+        queue = self.queues.get(lanes)
+        if queue is None:
+            queue = self.queues[lanes] = Queue()
+            for name in lanes:
+                self._of_lane[name].append(queue)
+        return queue
+
+    def push(self, entry: Entry) -> None:
+        """Let a call wait."""
+        self.queue(entry.lanes).push(entry)
+
+    def anyone_for(self, name: str) -> bool:
+        """Whether anyone waits for the lane."""
+        for queue in self._of_lane[name]:  # noqa: SIM110 -- asked three times for every call
+            if queue.waiting:
+                return True
+        return False
+
+    def most_urgent(
+        self, name: str, blocked: Container[int] = ()
+    ) -> tuple[Entry, Queue] | tuple[None, None]:
+        """Whose turn it is on the lane; queues whose `id` is blocked are passed over."""
+        first: Entry | None = None
+        its: Queue | None = None
+        for queue in self._of_lane[name]:
+            if not queue.waiting or id(queue) in blocked:
+                continue
+            head = queue.most_urgent()
+            if head is not None and (first is None or head.urgency < first.urgency):
+                first, its = head, queue
+        return (None, None) if first is None or its is None else (first, its)
+
+    def least_urgent(self, name: str) -> tuple[Entry, Queue] | tuple[None, None]:
+        """Who can best be spared for a probe of the lane."""
+        found = [
+            (entry, queue)
+            for queue in self._of_lane[name]
+            if (entry := queue.least_urgent()) is not None
+        ]
+        return max(found, key=lambda each: each[0].urgency) if found else (None, None)
