@@ -93,7 +93,10 @@ def test_claude_gets_its_arguments_as_they_are_and_a_gateway_that_was_not_there(
     clients.place.more |= {"ASK": "1", "CODE": "7"}
     answer = clients.place.jackline("claude", *ARGUMENTS)
     assert (answer.code, answer.out) == (7, "message\n")
-    assert clients.seen().argv == ARGUMENTS
+    flag, plugin, *argv = clients.seen().argv
+    assert argv == ARGUMENTS
+    assert flag == "--plugin-dir"
+    assert (Path(plugin) / ".claude-plugin" / "plugin.json").is_file()
     assert f"jackline: started a gateway at {clients.place.url}" in answer.err
     assert provider.ledger.useful == 1
     assert clients.place.answers(), "it goes on for the next client"
@@ -107,7 +110,7 @@ def test_the_client_is_given_what_waiting_needs(clients: Clients) -> None:
     with clients.place.up():
         assert clients.place.jackline("claude", "--afk", "-p", "x").code == 0
         seen = clients.seen()
-        assert seen.argv == ["-p", "x"]
+        assert seen.argv[2:] == ["-p", "x"]
         assert seen.env["ANTHROPIC_BASE_URL"] == clients.place.url
         assert seen.env["CLAUDE_ASYNC_AGENT_STALL_TIMEOUT_MS"] == "86400000"
         assert seen.env["ENABLE_TOOL_SEARCH"] == "true"

@@ -18,7 +18,7 @@ from jackline.errors import StepFailedError, UsageError
 from jackline.flows.calls import AgentFailedError
 from jackline.flows.doors import run
 from jackline.flows.parallel import Batch
-from jackline.flows.progress import AgentEnded, PhaseBegan, PhaseEnded, StepEnded, Warned
+from jackline.flows.progress import AgentEnded, PhaseBegan, PhaseEnded, RunEnded, StepEnded, Warned
 from jackline.flows.records import RunState
 from jackline.testing.scripted_runner import Play
 from tests.flows.world import played, world
@@ -444,6 +444,29 @@ def test_run_refuses_what_is_no_flow() -> None:
     async def test() -> None:
         with pytest.raises(UsageError, match="needs a flow, not a function"):
             await run(doubled)  # type: ignore[arg-type]
+
+    played(test)
+
+
+def test_no_prompt_and_no_answer_is_told_or_logged() -> None:
+    @flow
+    async def talkative(question: str) -> Plan:
+        async with phase("ask"):
+            answer = await agent(f"secret {question}", system="secret", label="a")
+            await agent("secret", schema=Plan, label="b").outcome()
+            await step(str.upper, answer)
+        raise ValueError(answer)
+
+    async def test() -> None:
+        w = world(lambda _task: Play(value="secret answer", text="secret text", turns=2))
+        outcome = await w.run(talkative, b'{"question": "secret question"}')
+        assert outcome.terminated_by is Ending.CRASH
+        notes = await w.engine.notes("r1")
+        assert [note.what for note in notes][-1] == "failed"
+        assert "secret" not in repr(notes)
+        told = [e for e in w.heard if not isinstance(e, RunEnded)]
+        assert "secret" not in repr(told)
+        assert "secret" not in w.of(RunEnded)[0].why
 
     played(test)
 

@@ -260,11 +260,12 @@ def test_agents_underway_when_the_guard_trips_end_at_their_next_turn() -> None:
 def test_only_what_may_end_otherwise_is_tried_again(ending: Ending, begun: int) -> None:
     @flow
     async def one() -> str:
-        return (await agent("x", label="a", retries=2).outcome()).terminated_by.value
+        outcome = await agent("x", label="a", retries=2).outcome()
+        return f"{outcome.terminated_by} after {outcome.evidence.attempts}"
 
     async def test() -> None:
         w = world(lambda _task: Play(ending=ending, turns=3))
-        assert (await w.run(one)).value == ending.value
+        assert (await w.run(one)).value == f"{ending} after {begun}"
         assert len(w.runner.begun) == begun
         assert len(w.runner.answered) == 3, "it goes on in the same notebook"
         waits = [event for event in w.of(AgentWaits) if event.why]

@@ -18,12 +18,14 @@ from hypothesis import strategies as st
 from jackline import Budget, agent, flow, parallel, step
 from jackline.agents.outcome import Ending, Outcome
 from jackline.agents.task import AgentTask
-from jackline.clock import VirtualClock
+from jackline.clock import SystemClock, VirtualClock
 from jackline.errors import LeaseLostError
 from jackline.flows.agent_spec import AgentSpec
 from jackline.flows.calls import AgentFailedError
 from jackline.flows.definition import Flow
 from jackline.flows.engine import Claim
+from jackline.flows.host import FlowHost
+from jackline.flows.orders import begin_run
 from jackline.flows.progress import AgentReplayed
 from jackline.flows.records import CallKind, CallRecord, CallState, RunRecord, RunState
 from jackline.flows.settings import RunSettings
@@ -343,6 +345,28 @@ def test_a_call_cancelled_by_the_flows_own_timeout_is_kept_as_cancelled_and_runs
         patience = 100.0
         assert (await w.resume(hasty)).value == "v"
         assert w.runner.begun == ["slow", "slow"]
+
+    played(test)
+
+
+def test_asyncios_own_timeout_ends_an_agent_as_cancelled() -> None:
+    @flow
+    async def hasty() -> str:
+        try:
+            async with asyncio.timeout(0.01):
+                return await agent("x", label="slow")
+        except TimeoutError:
+            return "late"
+
+    async def test() -> None:
+        clock = SystemClock()
+        store = MemoryEngine(wall=clock.wall)
+        runner = ScriptedRunner(lambda _task: Play(seconds=3600), clock=clock)
+        host = FlowHost(store, lambda _run_id: {"messages": runner}, clock=clock)
+        outcome = await (await begin_run(host, hasty, b"{}", run_id="r1")).carry()
+        assert outcome.value == "late"
+        assert outcome.tally.endings == ((Ending.CANCELLED, 1),)
+        assert outcome.exit_code == 3
 
     played(test)
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from jackline import agent, flow, parallel, step
-from jackline.agents.outcome import Ending, Outcome
+from jackline.agents.outcome import Ending, Evidence, Outcome
+from jackline.agents.ports import Leave, Notebook
 from jackline.agents.task import AgentTask
 from jackline.errors import InternalError, LeaseLostError, UsageError
 from jackline.flows.definition import Flow
@@ -17,7 +18,7 @@ from jackline.flows.progress import AgentEnded, RunStopping
 from jackline.flows.records import CallState, RunState
 from jackline.flows.running import FlowRun
 from jackline.flows.settings import RunSettings
-from jackline.testing.scripted_runner import Play
+from jackline.testing.scripted_runner import Play, ScriptedRunner
 from tests.flows.world import World, played, world
 
 
@@ -88,6 +89,35 @@ def test_a_stop_waits_no_longer_than_the_grace_time() -> None:
         begun.stop()
         await w.through(_of(task))
         assert 30 <= w.clock.monotonic() < 60
+
+    played(test)
+
+
+def test_an_agent_that_the_stop_itself_broke_has_not_ended() -> None:
+    stopping = False
+
+    class Interrupted(ScriptedRunner):
+        async def carry(self, task: AgentTask, notebook: Notebook, leave: Leave) -> Outcome[object]:
+            if stopping:
+                return await super().carry(task, notebook, leave)
+            await leave.before_call()
+            await w.clock.sleep(10)
+            # What Ctrl-C does to a child process of the same terminal.
+            return Outcome(Ending.CRASH, evidence=Evidence(says="exit 130"))
+
+    w = world()
+    w.runner = Interrupted(clock=w.clock)
+
+    async def test() -> None:
+        nonlocal stopping
+        begun = await w.begin(crew(2))
+        task = asyncio.create_task(begun.carry())
+        await w.clock.advance(5)
+        begun.stop()
+        await w.through(_of(task))
+        assert {call.state for call in await w.engine.calls("r1")} == {CallState.RUNNING}
+        stopping = True
+        assert (await w.resume(crew(2))).value == 2
 
     played(test)
 

@@ -105,6 +105,27 @@ class World:
             await self.clock.pass_by(2.0)
 
 
+def test_other_pages_can_be_named_while_it_runs() -> None:
+    world = World(ON_OPUS)
+
+    async def story(pages: StatusPages) -> None:
+        await world.next_look()
+        await until(lambda: pages.note("main") is not None)
+        known = dict(pages.addresses)
+        pages.use({})
+        assert pages.note("main") is None
+        asked = world.asked
+        await world.passes(300)
+        assert world.asked == asked
+        pages.use(known)
+        await world.next_look()
+        await until(lambda: pages.note("main") is not None)
+        pages.use(known)
+        assert pages.note("main") is not None, "one that stays keeps what it said"
+
+    world.run(story)
+
+
 def test_nothing_is_asked_while_all_is_well() -> None:
     world = World(ON_OPUS)
     world.troubled = False

@@ -168,7 +168,7 @@ class Service:
             ticks,
             self._upstream.native_error,
         )
-        pages = {each.name: each.status_page for each in settings.upstreams if each.status_page}
+        pages = _status_pages(settings.upstreams)
         self._pages = StatusPages(pages, self._is_troubled, self._clock, draw, os.environ)
         self._token = secrets.token_urlsafe(24)
         readings = {
@@ -338,6 +338,7 @@ class Service:
                 self._upstream.use(name, provider)
             self._upstream.foreign = _foreign(new.upstreams)
             self._book.use(new.upstreams)
+            self._pages.use(_status_pages(new.upstreams))
             for given in self._book.open_lanes():
                 self.carrier.limit_lane(given)
         _log.setLevel(self.config.log_level.upper())
@@ -418,6 +419,10 @@ class Service:
     def _stop(self, _asked: Mapping[str, object]) -> dict[str, object]:
         self.stop_asked.set()
         return {"stopping": True}
+
+
+def _status_pages(upstreams: Sequence[UpstreamSettings]) -> dict[str, str]:
+    return {each.name: each.status_page for each in upstreams if each.status_page}
 
 
 def _foreign(upstreams: Sequence[UpstreamSettings]) -> frozenset[str]:

@@ -48,8 +48,8 @@ _README = """\
 Jackline keeps agents working through rate limits, quota walls and outages. This plugin brings it
 into Claude Code:
 
-- an `agent` tool whose results say `terminated_by`, and that goes on where it was cut off (`resume`,
-  `continue_from_task_id`);
+- an `agent` tool whose results say `terminated_by`, and that goes on where it was cut off
+  (`resume`, `continue_from_task_id`);
 - a `batch` tool whose calls do not cancel each other;
 - hooks that tell a parent the truth when a sub-agent died of an API error;
 - `/jackline:why`, `/jackline:status` and `/jackline:resume`.

@@ -2,7 +2,8 @@
 
 Laws: (1) pure: facts and `now` come in; (2) bounded: the longest silent agents and the oldest
 stretches go first; (3) a stretch has one state, and the words are those of every other face; (4)
-nothing is guessed: between two calls an agent is "between calls", whatever it does there.
+nothing is guessed: between two calls an agent is "between calls", whatever it does there; (5) who
+looks again and again need look only at the agents that have changed.
 Not here: flows' own agents (flows/), drawing (dashboard/, cli/top.py).
 """
 
@@ -12,6 +13,8 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import islice
+from typing import TypeAlias
 
 from jackline.events import AttemptFailed, CallEnded
 
@@ -47,6 +50,14 @@ _WAITED_FOR = {
 }
 _LOST = ("refused", "broken")
 
+Key: TypeAlias = tuple[str, str]
+"""An agent's session, and its own id there; empty for the session's main thread."""
+
+
+def waited_for(kind: str) -> Doing:
+    """What a call waits for whose last attempt failed with a failure of this kind."""
+    return _WAITED_FOR.get(kind, Doing.DOWN)
+
 
 @dataclass(slots=True)
 class Stretch:
@@ -67,6 +78,8 @@ class Member:
     model: str = ""
     lane: str = ""
     stretches: deque[Stretch] = field(default_factory=lambda: deque(maxlen=_MOST_STRETCHES))
+    kept: int = 0
+    """How many stretches there have ever been: the number of the next one."""
     last_end: float = 0.0
     calls: int = 0
     failed: int = 0
@@ -83,6 +96,12 @@ class Member:
             last.ends = max(last.ends, ends)
         else:
             self.stretches.append(Stretch(begins, ends, doing))
+            self.kept += 1
+
+    def stretches_from(self, number: int) -> tuple[int, list[Stretch]]:
+        """The stretches from that number on, as far as they are kept, and the first's number."""
+        first = max(number, self.kept - len(self.stretches))
+        return first, list(islice(self.stretches, first - self.kept + len(self.stretches), None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +117,8 @@ class Live:
     doing: Doing
     why: str
     until: float | None
+    waited: tuple[float, Doing] | None = None
+    """Since when it waited before, and for what, if it did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +145,9 @@ class Fleet:
     """All agents that were heard of lately."""
 
     def __init__(self) -> None:
-        self._members: OrderedDict[tuple[str, str], Member] = OrderedDict()
+        self._members: OrderedDict[Key, Member] = OrderedDict()
         self._failures: OrderedDict[str, AttemptFailed] = OrderedDict()
+        self._changed: dict[Key, None] = {}
 
     def __len__(self) -> int:
         return len(self._members)
@@ -146,10 +168,8 @@ class Fleet:
             gap = begins - member.last_end
             member.add(member.last_end, begins, Doing.BETWEEN if gap < _SILENT else Doing.FINISHED)
         sent = min(event.at, begins + event.waited)
-        waited_for = Doing.QUEUED
-        if failure is not None:
-            waited_for = _WAITED_FOR.get(failure.kind, Doing.DOWN)
-        member.add(begins, sent, waited_for)
+        cause = Doing.QUEUED if failure is None else waited_for(failure.kind)
+        member.add(begins, sent, cause)
         lost = event.outcome in _LOST
         member.add(sent, event.at, Doing.FAILED if lost else Doing.ANSWERING)
         member.last_end = max(member.last_end, event.at)
@@ -160,8 +180,27 @@ class Fleet:
         member.tokens += event.input_tokens + event.output_tokens
         member.why = failure.why if lost and failure is not None else ""
 
+    def take_changed(self) -> list[Key]:
+        """The agents about which something was heard since this was last asked."""
+        changed, self._changed = self._changed, {}
+        return list(changed)
+
+    def known(self) -> list[Key]:
+        """All agents, those first that have been silent for longest."""
+        return list(self._members)
+
+    def member(self, key: Key) -> Member | None:
+        """What is known of one agent."""
+        return self._members.get(key)
+
+    def meet(self, call: Live) -> Member:
+        """The agent of a call that is under way, though none of its calls may have ended yet."""
+        key = (call.session, call.agent)
+        return self._members.get(key) or self._member(call.session, call.agent, call.tag)
+
     def shown(self, now: float, live: Iterable[Live], *, since: float) -> list[Shown]:
         """Every agent with its stretches from `since` on, those of one session together."""
+        live = list(live)
         for call in live:
             # Calls that never ended yet make their agents known, too.
             self._member(call.session, call.agent, call.tag)
@@ -174,9 +213,7 @@ class Fleet:
         first = {row.session: n for n, row in reversed(list(enumerate(rows)))}
         return sorted(rows, key=lambda row: (first[row.session], row.agent != "", row.agent))
 
-    def _row(
-        self, key: tuple[str, str], member: Member, call: Live | None, now: float, since: float
-    ) -> Shown:
+    def _row(self, key: Key, member: Member, call: Live | None, now: float, since: float) -> Shown:
         stretches = [
             (max(each.begins, since), each.ends, each.doing.value)
             for each in member.stretches
@@ -187,7 +224,7 @@ class Fleet:
             stretches.append((begins, now, call.doing.value))
             doing, why, at, until = call.doing, call.why, call.since, call.until
         else:
-            doing, at, until = _resting(member, now), member.last_end, None
+            doing, at, until = resting(member, now), member.last_end, None
             why = member.why if doing is Doing.FAILED else ""
             if doing is Doing.BETWEEN:
                 stretches.append((max(at, since), now, doing.value))
@@ -214,13 +251,15 @@ class Fleet:
         if member is None:
             member = self._members[key] = Member(session, agent, tag)
             while len(self._members) > _MOST_AGENTS:
-                self._members.popitem(last=False)
+                gone, _ = self._members.popitem(last=False)
+                self._changed.pop(gone, None)
         member.tag = tag or member.tag
         self._members.move_to_end(key)
+        self._changed[key] = None
         return member
 
 
-def _resting(member: Member, now: float) -> Doing:
+def resting(member: Member, now: float) -> Doing:
     """What an agent does that has no call under way."""
     if member.stretches and member.stretches[-1].doing is Doing.FAILED:
         return Doing.FAILED

@@ -17,7 +17,13 @@ from typing import Any
 from jackline.agents.outcome import Ending, Evidence, Outcome
 from jackline.agents.ports import Runner, StopAgentError
 from jackline.agents.task import AgentTask
-from jackline.errors import BadArgumentError, JacklineError
+from jackline.errors import (
+    BadArgumentError,
+    JacklineError,
+    JournalError,
+    LeaseLostError,
+    UsageError,
+)
 from jackline.flows.agent_spec import OWN_LOOP, AgentSpec
 from jackline.flows.agent_tools import tools_for
 from jackline.flows.earlier import earlier_entries, what_happened
@@ -33,6 +39,7 @@ from jackline.flows.spending import Account
 from jackline.flows.values import UnfitValueError, plain_json
 
 _TRIED_AGAIN = frozenset({Ending.CRASH, Ending.TOOL_ERROR, Ending.OUTAGE, Ending.RATE_LIMIT})
+_CUT_OFF = frozenset({Ending.CRASH, Ending.CANCELLED})
 _FIRST_WAIT = 5.0
 
 
@@ -138,26 +145,29 @@ class AgentCarrying:
             leave = AgentLeave(
                 run, ticket, account, notebook, task_id=call.task_id, label=call.label
             )
-            outcome = await self._attempts(task, notebook, leave)
-            await notebook.settle()
+            return await self._attempts(task, notebook, leave, ticket)
         except StopAgentError as stop:
-            outcome = Outcome(stop.ending, evidence=stop.evidence)
+            return Outcome(stop.ending, evidence=stop.evidence)
+        except UsageError as error:
+            return Outcome(Ending.REFUSED, evidence=Evidence(says=_in_words(error)))
         except JacklineError as error:
-            if not isinstance(error, BadArgumentError):
-                run.lose(error)
-                raise
-            outcome = Outcome(Ending.REFUSED, evidence=Evidence(says=_in_words(error)))
-        return outcome
+            run.lose(error)
+            raise
 
     async def _attempts(
-        self, task: AgentTask, notebook: KeptNotebook, leave: AgentLeave
+        self, task: AgentTask, notebook: KeptNotebook, leave: AgentLeave, ticket: Ticket
     ) -> Outcome[Any]:
         tries = 0
         while True:
             outcome = await self._once(task, notebook, leave)
-            if self._run.interruption is not None:
-                return outcome
             evidence = outcome.evidence
+            interruption = self._run.interruption
+            if interruption is not None:
+                if interruption.keeps_agents and outcome.terminated_by in _CUT_OFF:
+                    # The stop itself cut it off (Ctrl-C reaches child processes, too): it has not
+                    # ended. Before the closed gate it waits until the run lets go of it.
+                    await self._run.gate.enter(ticket)
+                return outcome
             if outcome.terminated_by is Ending.QUOTA:
                 resets = evidence.resets_at
                 await leave.met_quota(
@@ -171,8 +181,11 @@ class AgentCarrying:
                 leave.waits(f"{outcome.terminated_by}, tried again", self._run.clock.wall() + wait)
                 await self._run.clock.sleep(wait)
                 leave.waits("", None)
-            else:
+            elif outcome.ok:
                 return outcome
+            else:
+                attempts = max(evidence.attempts, tries + 1)
+                return replace(outcome, evidence=replace(evidence, attempts=attempts))
             task = replace(task, what_happened=what_happened(outcome))
 
     async def _once(
@@ -180,14 +193,17 @@ class AgentCarrying:
     ) -> Outcome[Any]:
         token = CURRENT.set(replace(self._scope, task_id=self._call.task_id))
         try:
-            return await self._runner.carry(task, notebook, leave)
-        except JacklineError:
+            outcome = await self._runner.carry(task, notebook, leave)
+            # A runner may take a line that could not be written for its own trouble; it is ours.
+            await notebook.settle()
+        except (LeaseLostError, JournalError):
             raise
         except Exception as error:  # noqa: BLE001 -- the border of one agent: the others go on
             says = f"The runner {self._runner.name} raised {type(error).__name__}."
             return Outcome(Ending.CRASH, evidence=Evidence(says=says))
         finally:
             CURRENT.reset(token)
+        return outcome
 
     # --- ended --------------------------------------------------------------------------------
 

@@ -73,18 +73,27 @@ class StatusPages:
         *,
         patience: float = _PATIENCE,
     ) -> None:
-        addresses = {name: url.removesuffix(_SUMMARY) for name, url in pages.items()}
-        self._upstream = HttpUpstream(
-            {
-                name: Origin(url, proxy=proxy_from_environment(url, environ))
-                for name, url in addresses.items()
-            }
-        )
-        self._watched = {name: _Watched(vendor_of(url)) for name, url in addresses.items()}
+        self._environ = environ
+        self._upstream = HttpUpstream({})
+        self.addresses: dict[str, str] = {}
+        self._watched: dict[str, _Watched] = {}
+        self.use(pages)
         self._troubled = troubled
         self._clock = clock
         self._draw = draw
         self._patience = patience
+
+    def use(self, pages: Mapping[str, str]) -> None:
+        """Look at these pages from now on; what others said is forgotten."""
+        addresses = {name: url.removesuffix(_SUMMARY) for name, url in pages.items()}
+        for name, url in addresses.items():
+            if self.addresses.get(name) != url:
+                origin = Origin(url, proxy=proxy_from_environment(url, self._environ))
+                self._upstream.use(name, origin)
+                self._watched[name] = _Watched(vendor_of(url))
+        for name in self._watched.keys() - addresses.keys():
+            del self._watched[name]
+        self.addresses = addresses
 
     def note(self, upstream: str, model: str = "") -> str | None:
         """What the vendor says about this model now, while something is wrong there."""
@@ -110,7 +119,7 @@ class StatusPages:
 
     async def watch(self) -> None:
         """Look at pages whenever there is a reason to, until cancelled."""
-        while self._watched:
+        while True:
             await asyncio.gather(*map(self._look, [*self._watched]))
             await self._clock.sleep(_LOOK_EVERY)
 

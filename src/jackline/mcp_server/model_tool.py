@@ -10,11 +10,38 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeAlias
 
 JsonObject: TypeAlias = dict[str, object]
 Progress: TypeAlias = Callable[[str], Awaitable[None]]
 """Tells the client, while it waits, what is going on."""
+
+
+async def _unheard(_words: str) -> None:
+    """Nobody listens."""
+
+
+def _never() -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Whoever calls a tool, as far as the tool needs to know."""
+
+    progress: Progress = _unheard
+    say: Progress = _unheard
+    """Tells the client something later, unasked, where the protocol allows it."""
+    client: str = ""
+    """The program's name, as it gave it."""
+    folder: Path | None = None
+    """Where the client works; None when it did not tell."""
+    patience: float | None = None
+    """Seconds that the client gives a call, where it told."""
+    hears_progress: bool = False
+    took_back: Callable[[], bool] = _never
+    """Whether the client itself cancelled this call; a lost connection is no cancelling."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,5 +60,5 @@ class ModelTool:
     name: str
     description: str
     input_schema: JsonObject
-    run: Callable[[JsonObject, Progress], Awaitable[Told]]
+    run: Callable[[JsonObject, Caller], Awaitable[Told]]
     read_only: bool = False

@@ -73,27 +73,11 @@ class StreamLine(msgspec.Struct):
     description: str | None = None
 
 
-class StoppingInput(msgspec.Struct):
-    """Whom a call of a stopping tool means."""
-
-    task_id: str | None = None
-    shell_id: str | None = None
-
-
-class StoppingBlock(msgspec.Struct):
-    """A tool call whose input matters."""
-
-    type: str = ""
-    name: str | None = None
-    input: StoppingInput | None = None
-
-
 _LINES = msgspec.json.Decoder(StreamLine)
 _WORDS = msgspec.json.Decoder(str)
 _WORD_LISTS = msgspec.json.Decoder(list[str])
 _QUOTAS = msgspec.json.Decoder(QuotaLimits)
 _MODEL_USAGES = msgspec.json.Decoder(dict[str, ModelUsage])
-_STOPPING = msgspec.json.Decoder(list[StoppingBlock])
 _ANY = msgspec.json.Decoder()
 
 
@@ -189,15 +173,19 @@ class Printed:
         if is_main:
             self.error, self.retries = None, 0
         self.last_request_id = record.request_id or self.last_request_id
-        self._note_stopping(message)
         blocks = blocks_of(message)
+        calls = tuple(call_of(block) for block in blocks if _goes_on(block))
+        for call in calls:
+            if call.name in _STOPPING_TOOLS and isinstance(call.input, dict):
+                named = call.input.values()
+                self._stopped_by_hand |= {each for each in named if isinstance(each, str)}
         return (
             Answered(
                 message.id,
                 message.model or self.model or "",
                 usage_of(message.usage),
                 "\n".join(block.text for block in blocks if block.type == "text" and block.text),
-                tuple(call_of(block) for block in blocks if _goes_on(block)),
+                calls,
                 record.request_id,
                 record.parent_tool_use_id,
             ),
@@ -211,12 +199,6 @@ class Printed:
             for block in blocks_of(message)
             if block.type == "tool_result" and block.tool_use_id is not None
         ]
-
-    def _note_stopping(self, message: Message) -> None:
-        for block in decode(_STOPPING, message.content) or ():
-            if block.name in _STOPPING_TOOLS and block.input is not None:
-                named = (block.input.task_id, block.input.shell_id)
-                self._stopped_by_hand |= {each for each in named if each}
 
     def _take_result(self, record: StreamLine) -> None:
         said = decode(_WORDS, record.result) if record.result else None

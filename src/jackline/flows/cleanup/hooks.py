@@ -39,6 +39,11 @@ class Hooks:
         for row in rows:
             self._keep(row)
 
+    @property
+    def owing(self) -> bool:
+        """Whether any hook has still to run, or to run again."""
+        return any(row.state != "done" for row in self._kept.values())
+
     async def promise(self, whose: str, hooks: Iterable[str]) -> str:
         """Keep these hooks as due for the next end of `whose`; gives the id of that end."""
         end_id = f"{whose}/{self._ends.get(whose, 0) + 1}"

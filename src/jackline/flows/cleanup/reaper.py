@@ -50,6 +50,8 @@ async def reap(
             engine, run.run_id, _actor(run, clock, module_of, limit), _collector(done, run)
         )
         await hooks.load()
+        if not hooks.owing:
+            continue
         calls = {call.task_id: call for call in await engine.calls(run.run_id)}
         await hooks.recover()
         await hooks.run_due(calls, ending=Ending.CRASH)

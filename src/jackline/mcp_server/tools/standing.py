@@ -18,7 +18,7 @@ import msgspec
 from jackline.autopsy import json_face, reading, report, sources, text_face
 from jackline.autopsy.stores import Stores
 from jackline.clock import Clock
-from jackline.mcp_server.model_tool import JsonObject, ModelTool, Progress, Told
+from jackline.mcp_server.model_tool import Caller, JsonObject, ModelTool, Told
 
 _WIDTH = 100
 _MOST_WAITING = 10
@@ -30,7 +30,7 @@ def standing_tools(status: Callable[[], Mapping[str, object]], clock: Clock) -> 
 
 
 def _status_tool(status: Callable[[], Mapping[str, object]]) -> ModelTool:
-    async def run(_arguments: JsonObject, _progress: Progress) -> Told:
+    async def run(_arguments: JsonObject, _caller: Caller) -> Told:
         told = status()
         lines = [str(told["verdict"])]
         for lane in cast("list[dict[str, object]]", told["lanes"]):
@@ -55,7 +55,7 @@ def _status_tool(status: Callable[[], Mapping[str, object]]) -> ModelTool:
 
 
 def _why_tool(clock: Clock) -> ModelTool:
-    async def run(arguments: JsonObject, _progress: Progress) -> Told:
+    async def run(arguments: JsonObject, _caller: Caller) -> Told:
         target = arguments.get("id")
         return await asyncio.to_thread(_autopsy, [str(target)] if target else [], clock)
 

@@ -1,0 +1,126 @@
+"""Tell every open page what has changed, about once a second, over one event stream each.
+
+Laws: (1) a stream begins with all there is, then come changes; (2) while nobody watches nothing is
+gathered; the work of a second is done once, however many watch; (3) a watcher that is behind misses
+changes, and gets all there is when it has caught up; (4) the number of watchers is bounded.
+Not here: what is told (control/board.py), the request's door (gateway/).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from jackline.clock import Clock
+from jackline.control.board import Board, Facts, Flows
+from jackline.control.face import Asked
+from jackline.dashboard.flow_book import FlowBook
+
+MOST_WATCHERS = 64
+_EVERY = 1.0
+# Proxies and sleeping laptops: a stream that says nothing for longer may be dead.
+_SIGN_OF_LIFE = 10
+_HEAD = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),
+]
+_AGAIN_AFTER = b"retry: 1000\n\n"
+
+
+class _Watcher:
+    """One open page; `pieces` is what it has still to be told before it may hear of changes."""
+
+    def __init__(self, asked: Asked) -> None:
+        self.asked = asked
+        self.pieces: Iterator[dict[str, object]] | None = None
+        self.new = True
+
+
+class Feed:
+    """All open pages; `serve` must run for as long as the service does."""
+
+    def __init__(self, facts: Callable[[Flows], Facts], flows: FlowBook, clock: Clock) -> None:
+        self._facts = facts
+        self._flows = flows
+        self._clock = clock
+        self._board = Board(float(round(clock.wall())))
+        self._watchers: dict[int, _Watcher] = {}
+        self._somebody = asyncio.Event()
+        self._quiet = 0
+        self.looks = 0
+        """How often the facts were gathered."""
+
+    @property
+    def watchers(self) -> int:
+        """How many pages are open."""
+        return len(self._watchers)
+
+    def open(self, asked: Asked) -> None:
+        """One more page."""
+        if len(self._watchers) >= MOST_WATCHERS:
+            words = b"as many pages are open as this service keeps up to date; close one\n"
+            asked.respond(503, [(b"content-type", b"text/plain"), (b"retry-after", b"30")], words)
+            return
+        watcher = _Watcher(asked)
+        name = id(watcher)
+        self._watchers[name] = watcher
+        asked.on_gone = lambda: self._left(name)
+        asked.begin(200, _HEAD)
+        asked.send(_AGAIN_AFTER)
+        self._somebody.set()
+
+    def _left(self, name: int) -> None:
+        self._watchers.pop(name, None)
+        if not self._watchers:
+            self._somebody.clear()
+
+    async def serve(self) -> None:
+        """Tell all pages, again and again, while there are any."""
+        try:
+            while True:
+                await self._somebody.wait()
+                await self._tell()
+                await self._clock.sleep(_EVERY)
+        finally:
+            for watcher in list(self._watchers.values()):
+                watcher.asked.finish()
+            self._watchers.clear()
+            await self._flows.close()
+
+    async def _tell(self) -> None:
+        flows = await self._flows.look()
+        change = self._board.update(self._facts(flows))
+        self.looks += 1
+        # The time alone is no news, but the page must know that somebody is there.
+        self._quiet = 0 if len(change) > 1 else self._quiet + 1
+        told = None
+        if self._quiet % _SIGN_OF_LIFE == 0:
+            told = message(change)
+        for watcher in list(self._watchers.values()):
+            if watcher.asked.paused:
+                watcher.new = True
+            elif watcher.new:
+                watcher.new = False
+                watcher.pieces = self._board.pieces()
+            elif told is not None:
+                watcher.asked.send(told)
+        await self._tell_all_there_is()
+
+    async def _tell_all_there_is(self) -> None:
+        """Bring new watchers up to date, a piece each turn, so that no call waits for it."""
+        while beginners := [each for each in self._watchers.values() if each.pieces is not None]:
+            for watcher in beginners:
+                piece = None if watcher.pieces is None else next(watcher.pieces, None)
+                if piece is None:
+                    watcher.pieces = None
+                else:
+                    watcher.asked.send(message(piece))
+            await asyncio.sleep(0)
+
+
+def message(told: object) -> bytes:
+    """One event of the stream."""
+    return b"data: " + msgspec.json.encode(told) + b"\n\n"
