@@ -18,6 +18,7 @@ from jackline.agents.task import AgentTask
 from jackline.flows.definition import Flow
 from jackline.flows.progress import AgentBegan, AgentWaits, RunEnded, RunParked, RunWoke
 from jackline.flows.records import RunState
+from jackline.flows.running import FlowRun
 from jackline.flows.settings import RunSettings, WakeSettings
 from jackline.testing.scripted_runner import Play, ScriptedRunner
 from tests.flows.world import EPOCH, World, played, world
@@ -194,9 +195,12 @@ def test_stopping_while_parked_leaves_it_parked_and_a_resume_goes_on_with_one_pr
         outcome = await w.through(_of(task))
         assert outcome.parked
         assert outcome.exit_code == 75
+        assert outcome.terminated_by is Ending.QUOTA
+        assert outcome.evidence.resets_at == EPOCH + timedelta(hours=5)
         record = await w.engine.run("r1")
         assert record is not None
         assert record.state is RunState.PARKED
+        assert record.why == "You've hit your session limit"
         assert record.wake_at == (EPOCH + timedelta(hours=5)).timestamp()
         assert w.of(RunEnded)[0].state is RunState.PARKED
         w.runner.asked.clear()
@@ -207,6 +211,28 @@ def test_stopping_while_parked_leaves_it_parked_and_a_resume_goes_on_with_one_pr
         [parked] = w.of(RunParked)
         assert len([at for at in w.of(AgentBegan) if at.at < parked.at]) <= 1
         assert len(w.runner.asked) == 30 + 1
+
+    played(test)
+
+
+def test_a_stop_in_the_moment_of_the_wall_leaves_it_parked() -> None:
+    class Stopping(ScriptedRunner):
+        async def carry(self, task: AgentTask, notebook: Notebook, leave: Leave) -> Outcome[object]:
+            asyncio.get_running_loop().call_soon(runs[0].stop)
+            return await super().carry(task, notebook, leave)
+
+    runs: list[FlowRun[int]] = []
+
+    async def test() -> None:
+        w = world()
+        w.runner = Stopping(clock=w.clock)
+        w.runner.wall_until = EPOCH + timedelta(hours=5)
+        runs.append(await w.begin(crew(1)))
+        outcome = await w.through(runs[0].carry())
+        assert outcome.parked
+        record = await w.engine.run("r1")
+        assert record is not None
+        assert record.wake_at == (EPOCH + timedelta(hours=5)).timestamp()
 
     played(test)
 

@@ -227,14 +227,16 @@ def test_the_well_known_pages_are_told_by_their_vendors_names() -> None:
     assert vendor_of("https://status.example") == ""
 
 
-def test_without_pages_there_is_nothing_to_watch() -> None:
-    async def main() -> None:
-        pages = StatusPages({}, lambda _name: True, VirtualClock(NOW), lambda: 0.5, {})
-        await pages.watch()
-        assert pages.note("main", OPUS) is None
-        await pages.close()
+def test_without_pages_nothing_is_asked_or_told() -> None:
+    world = World(ON_OPUS)
 
-    event_loop.run(main())
+    async def story(pages: StatusPages) -> None:
+        pages.use({})
+        await world.passes(120)
+        assert pages.note("main", OPUS) is None
+
+    world.run(story)
+    assert world.asked == 0
 
 
 # --- reading ------------------------------------------------------------------------------

@@ -9,9 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from jackline.clock import Clock
+from jackline.control.board import Facts, Flows
 from jackline.control.face import Asked, Face
+from jackline.dashboard.details import Details
+from jackline.dashboard.face import CarryOut, DashboardFace, Doors
+from jackline.dashboard.feed import Feed
+from jackline.dashboard.flow_book import FlowBook
 from jackline.failures import Failure
 from jackline.hooks.asked import HookAsked
 from jackline.hooks.face import HooksFace
@@ -38,8 +44,28 @@ class Standing:
     """A client's session died of an API error."""
 
 
-def make_faces(standing: Standing, trusts: Callable[[Asked], bool], clock: Clock) -> Faces:
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What the page in the browser shows, and who carries out what it orders."""
+
+    facts: Callable[[Flows], Facts]
+    flows: Path
+    journal: Path
+    carry_out: CarryOut
+    read_only: Callable[[], bool]
+
+
+def make_faces(
+    standing: Standing, watched: Watched, trusts: Callable[[Asked], bool], clock: Clock
+) -> Faces:
     """The faces of one service."""
+    flows = FlowBook(watched.flows, clock)
+    page = DashboardFace(
+        Feed(watched.facts, flows, clock),
+        flows,
+        Details(flows, watched.journal, clock),
+        Doors(trusts, watched.read_only, watched.carry_out),
+    )
     models = McpFace(lambda: standing_tools(standing.status, clock), trusts)
     hooks = HooksFace(clock, trusts, standing.line, standing.session_stopped)
-    return Faces((models, hooks), (models.serve,))
+    return Faces((models, hooks, page), (models.serve, page.serve))

@@ -22,11 +22,13 @@ from typing import Self
 
 from jackline import __version__
 from jackline.assembly.addresses import local_url
-from jackline.assembly.faces import Standing, make_faces
+from jackline.assembly.faces import Standing, Watched, make_faces
 from jackline.assembly.observing import Observatory
 from jackline.assembly.remembering import keep_remembering, recall, remember
+from jackline.assembly.run_orders import RunOrders
 from jackline.assembly.state_dir import SALT_BYTES, Running, StateDir
 from jackline.assembly.waking import Waker
+from jackline.assembly.watching import Watching
 from jackline.calls import Carrier
 from jackline.clock import Clock, SystemClock
 from jackline.config import Config
@@ -187,7 +189,15 @@ class Service:
         }
         control = ControlPaths(readings, orders, self._token)
         standing = Standing(self.status, self._line, self._session_stopped)
-        self._faces = make_faces(standing, control.trusts, self._clock)
+        watching = Watching(self.desk, self.observatory, self.status, self._pages.note, self._clock)
+        watched = Watched(
+            watching.facts,
+            self._state.flows,
+            self._state.journal,
+            RunOrders(self._state.folder).carry_out,
+            lambda: self.config.gateway.listen.read_only,
+        )
+        self._faces = make_faces(standing, watched, control.trusts, self._clock)
         router = Router(self.desk, self._upstream, control, self._faces.shown)
         self._router = router
         self._listener = Listener(settings, self._early.append)

@@ -41,7 +41,7 @@ def as_arguments(flags: Mapping[str, object]) -> list[str]:
     given: list[str] = []
     for name, value in flags.items():
         if value is True:
-            given.append(f"--{name}")
+            given.append(f"--{name.replace('_', '-')}")
         elif value is not None and value is not False:
-            given += [f"--{name}", str(value)]
+            given += [f"--{name.replace('_', '-')}", str(value)]
     return given

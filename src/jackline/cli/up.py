@@ -21,6 +21,7 @@ from jackline.cli.system_steps import carry_out
 @click.command()
 @gateway_flags
 @click.option("--afk", is_flag=True, help="Hold calls until any quota reset, however far away.")
+@click.option("--read-only", is_flag=True, help="Take no orders from the page in the browser.")
 @click.option("-d", "--detach", is_flag=True, help="Run in the background; end it with down.")
 @click.option("--install", is_flag=True, help="Start it at every login.")
 @click.option("--uninstall", is_flag=True, help="Do not start it at login any more.")
@@ -31,6 +32,7 @@ def up(  # noqa: PLR0913, PLR0917 -- one per flag
     state: str | None,
     config: str | None,
     afk: bool,
+    read_only: bool,
     detach: bool,
     install: bool,
     uninstall: bool,
@@ -51,6 +53,7 @@ def up(  # noqa: PLR0913, PLR0917 -- one per flag
     Exit codes: 0 stopped in good order, or one runs already; 1 failed; 2 usage; 130 Ctrl-C twice.
     """
     flags = {"port": port, "upstream": upstream, "state": state, "config": config, "afk": afk}
+    flags["read_only"] = read_only
     given = {
         name: value for name, value in flags.items() if value is not None and value is not False
     }

@@ -171,6 +171,10 @@ class ListenTable(Table):
         default=_NOT_SET,
         description="Where the token is that clients must send: env:NAME, file:PATH, cmd:COMMAND.",
     )
+    read_only: bool = Field(
+        default=_DEFAULT.listen.read_only,
+        description="Take no orders from the page in the browser (`--read-only`).",
+    )
 
 
 class LimitsTable(Table):

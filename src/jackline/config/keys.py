@@ -31,6 +31,7 @@ SHORT_FLAGS: dict[str, tuple[str, ...]] = {
     "state": ("state",),
     "stream": ("stream",),
     "afk": ("hold", "until_reset"),
+    "read_only": ("listen", "read_only"),
     "log_level": ("log", "level"),
 }
 # Names the file to read, so it is no setting itself.

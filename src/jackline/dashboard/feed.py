@@ -20,6 +20,8 @@ from jackline.dashboard.flow_book import FlowBook
 
 MOST_WATCHERS = 64
 _EVERY = 1.0
+# Many pages that come back at once, after a restart say, are served together.
+_LEAST = 0.1
 # Proxies and sleeping laptops: a stream that says nothing for longer may be dead.
 _SIGN_OF_LIFE = 10
 _HEAD = [
@@ -49,6 +51,7 @@ class Feed:
         self._board = Board(float(round(clock.wall())))
         self._watchers: dict[int, _Watcher] = {}
         self._somebody = asyncio.Event()
+        self._new = asyncio.Event()
         self._quiet = 0
         self.looks = 0
         """How often the facts were gathered."""
@@ -71,6 +74,7 @@ class Feed:
         asked.begin(200, _HEAD)
         asked.send(_AGAIN_AFTER)
         self._somebody.set()
+        self._new.set()
 
     def _left(self, name: int) -> None:
         self._watchers.pop(name, None)
@@ -83,12 +87,27 @@ class Feed:
             while True:
                 await self._somebody.wait()
                 await self._tell()
-                await self._clock.sleep(_EVERY)
+                await self._pause()
         finally:
             for watcher in list(self._watchers.values()):
                 watcher.asked.finish()
             self._watchers.clear()
             await self._flows.close()
+
+    async def _pause(self) -> None:
+        """Until the next look is due, or somebody new has come."""
+        await self._clock.sleep(_LEAST)
+        self._new.clear()
+        if any(watcher.new and not watcher.asked.paused for watcher in self._watchers.values()):
+            return
+        due = asyncio.ensure_future(self._clock.sleep(_EVERY - _LEAST))
+        new = asyncio.ensure_future(self._new.wait())
+        try:
+            await asyncio.wait((due, new), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            due.cancel()
+            new.cancel()
+            await asyncio.gather(due, new, return_exceptions=True)
 
     async def _tell(self) -> None:
         flows = await self._flows.look()

@@ -23,6 +23,25 @@ _PING = b"ping"
 _EVENT = re.compile(rb'(?<![^\n])event: (\w+)\ndata: (\{"type": ?"\1"[^\n]*)\n\n')
 
 
+# The usual answer, of one block, in one go. What decides is written out here or decoded below; of
+# the deltas the first is decoded, as those that begin with the same bytes need not be read.
+_ONE_BLOCK = re.compile(
+    (
+        rb'event: message_start\ndata: (\{"type": ?"message_start"[^\n]*+)\n\n'
+        rb"(?:PING)*+"
+        rb'event: content_block_start\ndata: (\{"type": ?"content_block_start"[^\n]*+)\n\n'
+        rb"(?:PING)*+"
+        rb"event: content_block_delta\ndata: "
+        rb'((\{"type": ?"content_block_delta", ?"index": ?0,)[^\n]*+)\n\n'
+        rb"(?:event: content_block_delta\ndata: \4[^\n]*+\n\n|PING)*+"
+        rb'event: content_block_stop\ndata: \{"type": ?"content_block_stop", ?"index": ?0 ?\}\n\n'
+        rb"(?:PING)*+"
+        rb'event: message_delta\ndata: (\{"type": ?"message_delta"[^\n]*+)\n\n'
+        rb'event: message_stop\ndata: \{"type": ?"message_stop" ?\}\n\n'
+    ).replace(b"PING", rb'event: ping\ndata: \{"type": ?"ping" ?\}\n\n')
+)
+
+
 class WholeStream(NamedTuple):
     """What a whole answer cost."""
 
@@ -82,6 +101,9 @@ def read_whole(data: bytes) -> WholeStream | None:
     """The facts of a stream that `data` is all of; None if it is not, or not plainly so."""
     if not data.endswith(END) or len(data) > _LONGEST or b"\r" in data:
         return None
+    usual = _ONE_BLOCK.fullmatch(data)
+    if usual is not None:
+        return _read_one_block(usual)
     events = _EVENT.findall(data)
     if len(events) < 3 or data.count(b"\n") != 3 * len(events):
         return None
@@ -94,6 +116,26 @@ def read_whole(data: bytes) -> WholeStream | None:
     except (msgspec.DecodeError, ValueError, RecursionError):
         return None
     return None if usage is None else WholeStream(usage)
+
+
+def _read_one_block(found: re.Match[bytes]) -> WholeStream | None:
+    start, block, delta, _, end = found.groups()
+    decode = _event.decode
+    try:
+        began, opened, first, ended = decode(start), decode(block), decode(delta), decode(end)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return None
+    if not isinstance(began, _MessageStart) or not isinstance(ended, _MessageDelta):
+        return None
+    if not isinstance(opened, _BlockStart) or not isinstance(first, _BlockDelta):
+        return None
+    if opened.index or first.index or not ended.delta.stop_reason:
+        return None
+    usage = _NOTHING_USED
+    for told in (began.message.usage, ended.usage):
+        if told is not None:
+            usage = updated_by(usage, told)
+    return WholeStream(usage)
 
 
 def _cost(events: list[_Event]) -> TokensUsed | None:

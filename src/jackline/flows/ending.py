@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import traceback
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from jackline.errors import JacklineError
 from jackline.flows.calls import AgentFailedError
 from jackline.flows.definition import Flow
 from jackline.flows.execution import Interruption
-from jackline.flows.records import RunState
+from jackline.flows.records import RunRecord, RunState
 from jackline.flows.values import UnfitValueError
 
 _SAID = 300
@@ -49,25 +50,32 @@ def how_it_ended(
     flow: Flow[..., Any],
     main: asyncio.Task[Any],
     interruption: Interruption | None,
-    *,
-    parked: bool,
+    record: RunRecord,
 ) -> Ended:
-    """How it ended; `main` is the flow's own task, and done."""
+    """How it ended; `main` is the flow's own task, and done; `record` tells if it was parked."""
     error = None if main.cancelled() else main.exception()
     if interruption is not None:
         finished = not main.cancelled() and error is None
         if interruption.state is not RunState.STOPPED or not finished:
-            state = interruption.state
-            if parked and state is RunState.STOPPED:
-                state = RunState.PARKED
+            if interruption.state is RunState.STOPPED and record.state is RunState.PARKED:
+                return _parked(record)
             shown = None if interruption.keeps_agents else error
-            return Ended(state, interruption.ending, interruption.evidence, error=shown)
+            return Ended(
+                interruption.state, interruption.ending, interruption.evidence, error=shown
+            )
     if main.cancelled():
         evidence = Evidence(says="The flow cancelled itself.")
         return Ended(RunState.FAILED, Ending.CANCELLED, evidence)
     if error is not None:
         return _raised(error)
     return _returned(flow, main.result())
+
+
+def _parked(record: RunRecord) -> Ended:
+    wake_at = record.wake_at
+    resets_at = None if wake_at is None else datetime.fromtimestamp(wake_at, UTC)
+    evidence = Evidence(says=record.why, resets_at=resets_at)
+    return Ended(RunState.PARKED, Ending.QUOTA, evidence)
 
 
 def _returned(flow: Flow[..., Any], value: object) -> Ended:

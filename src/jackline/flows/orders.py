@@ -46,8 +46,9 @@ async def begin_run(
     settings: RunSettings | None = None,
     listener: Listener | None = None,
     run_id: str = "",
+    cwd: str = "",
 ) -> FlowRun[T]:
-    """A new run, claimed and kept; `carry()` it."""
+    """A new run, claimed and kept; `carry()` it. Its agents work in `cwd`, else where we do."""
     decode_arguments(flow.function, arguments)
     settings = settings or host.settings
     if flow.budget is not None:
@@ -59,7 +60,7 @@ async def begin_run(
         flow.source,
         arguments,
         encode_settings(settings),
-        cwd=str(Path.cwd()),
+        cwd=cwd or str(Path.cwd()),
         created_at=now,
         updated_at=now,
     )

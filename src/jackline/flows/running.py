@@ -75,16 +75,23 @@ class FlowRun(Generic[T]):
 
     def stop(self, why: str = "It was asked to stop.") -> None:
         """First time: nothing new starts and agents end their turns. Second time: now."""
-        if self._x.interruption is not None:
+        if self._x.interruption is not None or self._x.gate.state is GateState.PARKED:
             self._hurry.set()
-        self._x.stop(why)
-        if self.is_parked:
-            self._hurry.set()
+        self._stop(why)
 
     def stop_now(self, why: str = "It was asked to stop at once.") -> None:
         """End at once; what is finished is kept."""
         self._hurry.set()
-        self._x.stop(why)
+        self._stop(why)
+
+    def _stop(self, why: str) -> None:
+        x = self._x
+        if x.gate.state is GateState.PARKED:
+            # It stays parked, even if the keeper has not come to keep that yet.
+            x.record = replace(
+                x.record, state=RunState.PARKED, why=x.gate.why, wake_at=x.gate.wake_at
+            )
+        x.stop(why)
 
     def cancel(self, why: str = "It was cancelled.") -> None:
         """End the run and its agents for good, with their clean-up."""
@@ -234,7 +241,7 @@ class FlowRun(Generic[T]):
 
     async def _finish(self, main: asyncio.Task[T]) -> Outcome[T]:
         x = self._x
-        ended = how_it_ended(self._flow, main, x.interruption, parked=self.is_parked)
+        ended = how_it_ended(self._flow, main, x.interruption, x.record)
         self.error = ended.error
         if x.interruption is None:
             self._warn_of_leftovers()

@@ -29,6 +29,8 @@ class ListenSettings:
     host: str = "127.0.0.1"
     port: int = 8766
     token: str | None = field(default=None, repr=False)
+    # The page in the browser shows everything and may change nothing.
+    read_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,14 +53,14 @@ def rewritten(asked: HookAsked, words: str) -> dict[str, object]:
     """The answer that replaces what the sub-agent's call gave back."""
     told = asked.tool_response
     new = dict(told) if isinstance(told, dict) else {}
+    # Nothing else: the client throws away what is not of its tool's own shape, status included.
     new["content"] = [{"type": "text", "text": words}]
-    if "status" in new:
-        new["status"] = "failed"
     return {
         "hookSpecificOutput": {
             "hookEventName": asked.hook_event_name,
             "updatedToolOutput": new,
-            "additionalContext": words,
+            # Also reaches a client that did not take the new output.
+            "additionalContext": words.partition(". ")[0] + ".",
         }
     }
 

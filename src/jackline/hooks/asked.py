@@ -6,9 +6,13 @@ Not here: what is answered (answering.py).
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import msgspec
+
+_NOTIFICATION = "<task-notification>"
+_TASK = re.compile(r"<task-id>([A-Za-z0-9-]{1,64})</task-id>")
 
 
 class HookAsked(msgspec.Struct):
@@ -23,7 +27,7 @@ class HookAsked(msgspec.Struct):
     tool_response: object = None
     error: str | None = None
     last_assistant_message: str | None = None
-    reason: str | None = None
+    prompt: str | None = None
 
     @property
     def sub_agent(self) -> str | None:
@@ -31,6 +35,12 @@ class HookAsked(msgspec.Struct):
         told = self.tool_response
         found = told.get("agentId") if isinstance(told, dict) else None
         return found if isinstance(found, str) and found else None
+
+    @property
+    def notified(self) -> list[str]:
+        """The background agents that the client itself now tells of, by their ids."""
+        words = (self.prompt or "").lstrip()
+        return _TASK.findall(words) if words.startswith(_NOTIFICATION) else []
 
     def transcript_of(self, agent: str) -> Path | None:
         """Where that sub-agent's own transcript lies."""

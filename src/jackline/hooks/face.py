@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 from jackline.agents.claude_code.dead_agent import DeadAgent, read_dead_agent
 from jackline.autopsy.story import Ending as StoryEnding
@@ -85,12 +85,17 @@ class HooksFace:
             return await self._agent_came_back(told)
         if told.agent_id is not None:
             return _NOTHING  # sub-agents are not the parents of their siblings
-        now = self._clock.now()
-        words = []
-        for death in self._deaths.tell_all(told.session_id):
-            left = await asyncio.to_thread(_left, told, death.agent)
-            words.append(death_words(death, left, now))
-        return added(told, words)
+        return added(told, [words async for words in self._untold(told)])
+
+    async def _untold(self, told: HookAsked) -> AsyncIterator[str]:
+        """Words on each death that this parent does not know of yet."""
+        heard = {death.agent: death for death in self._deaths.tell_all(told.session_id)}
+        # What the client tells itself may come before the hook of that death has reached us.
+        for agent in dict.fromkeys([*heard, *told.notified]):
+            left = await asyncio.to_thread(_left, told, agent)
+            death = heard.get(agent) or _by_transcript(told, left)
+            if death is not None:
+                yield death_words(death, left, self._clock.now())
 
     def _stop_failed(self, told: HookAsked) -> None:
         text = told.last_assistant_message or told.error or ""

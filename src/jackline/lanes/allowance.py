@@ -17,7 +17,12 @@ from jackline.lanes.decision import Call, Usage
 from jackline.lanes.limits_seen import read_limits
 from jackline.lanes.settings import KnownLimits
 
-_OUTPUT_MEMORY = 0.1
+# What an answer takes is the mean of the last so many; a belief counts as a few at the beginning.
+_ANSWERS_REMEMBERED = 33
+_BELIEF_COUNTS_AS = 9
+# The part of what comes in while answers are written that may be promised; with all of it, calls
+# come in bursts.
+_PROMISED_OF_COMING = 0.75
 
 
 class Allowance:
@@ -28,6 +33,7 @@ class Allowance:
     """
 
     __slots__ = (
+        "_answers",
         "_limits",
         "average_output",
         "average_service",
@@ -45,6 +51,7 @@ class Allowance:
             for dimension, limit in _per_minute(limits).items()
             if limit is not None
         }
+        self._answers = _BELIEF_COUNTS_AS
         self.average_output = 500.0
         self.average_service = 10.0
         self.promised = 0.0
@@ -76,10 +83,10 @@ class Allowance:
     def _need(self, dimension: str, bucket: Bucket, call: Call) -> float:
         if dimension == "input":
             return float(call.input_tokens)
-        # Output is debited when it is done, and meanwhile the bucket refills. Half of that may be
-        # promised (with all of it, calls come in bursts), but only while the bucket itself holds
-        # an answer's worth, or the provider refuses the next call.
-        coming = bucket.rate * self.average_service / 2
+        # Output is debited when it is done, and meanwhile the bucket refills. Some of that may be
+        # promised, but only while the bucket itself holds an answer's worth, or the provider
+        # refuses the next call.
+        coming = bucket.rate * self.average_service * _PROMISED_OF_COMING
         return self.average_output - min(self.promised, coming)
 
     def sent(self, call: Call, now: float) -> float:
@@ -120,9 +127,10 @@ class Allowance:
     def answered(self, attempt: Attempt, usage: Usage, now: float) -> None:
         """Spend what the answer took instead of what was promised, and expect the like."""
         self.written += usage.output_tokens
-        self.average_output += _OUTPUT_MEMORY * (usage.output_tokens - self.average_output)
-        service = now - attempt.sent_at
-        self.average_service += _OUTPUT_MEMORY * (service - self.average_service)
+        if self._answers < _ANSWERS_REMEMBERED:
+            self._answers += 1
+        self.average_output += (usage.output_tokens - self.average_output) / self._answers
+        self.average_service += (now - attempt.sent_at - self.average_service) / self._answers
         buckets = self.buckets
         if "output" in buckets:
             buckets["output"].take(usage.output_tokens - attempt.expected_output, now)

@@ -16,12 +16,12 @@ from collections.abc import Mapping, Sequence
 
 from jackline.failures import Failure
 from jackline.lanes.attempt import Attempt
+from jackline.lanes.consequences import hopeless, teach
 from jackline.lanes.deadlines import Deadlines
 from jackline.lanes.decision import Abort, Call, Decision, Refuse, Send, Usage, Waiting
 from jackline.lanes.detour import Detour
 from jackline.lanes.lane import Draw, Lane
 from jackline.lanes.queue import Entry
-from jackline.lanes.reactions import Reaction, hopeless, parks_account, reaction_to
 from jackline.lanes.settings import LaneSettings, Settings
 from jackline.lanes.states import FLOWING
 from jackline.lanes.waiting_room import WaitingRoom
@@ -152,7 +152,7 @@ class LaneController:
         attempt = self._take(permit)
         decision = Decision()
         if attempt is not None:
-            touched = self._react(attempt, failure, headers, now)
+            touched = teach(self.lanes, attempt, failure, headers, now)
             self._resume_or_refuse(attempt, failure, decision)
             self._dispatch(touched, now, decision)
         return self._done(decision)
@@ -333,47 +333,11 @@ class LaneController:
 
     # --- ending ---------------------------------------------------------------------------
 
-    def _react(
-        self, attempt: Attempt, failure: Failure, headers: Mapping[str, str], now: float
-    ) -> list[str]:
-        """Teach the lane; the names of all lanes that have changed."""
-        lane = self.lanes[attempt.lane]
-        match reaction_to(failure):
-            case Reaction.PARK:
-                lane.quota_refused(attempt, now)
-                return self._park(lane, failure, now)
-            case Reaction.THROTTLE:
-                lane.throttled(attempt, failure, headers, now)
-            case Reaction.OUTAGE:
-                lane.failed_hard(attempt, failure, now)
-            case Reaction.BROKEN_ANSWER:
-                lane.failed_soft(attempt, now)
-            case Reaction.CALL:
-                lane.dropped(attempt, now)
-        return list(attempt.call.lanes)
-
-    def _park(self, lane: Lane, failure: Failure, now: float) -> list[str]:
-        reset_at = None if failure.resets_at is None else failure.resets_at.timestamp()
-        parked = [
-            each
-            for each in self.lanes.values()
-            if each is lane or (parks_account(failure) and each.account == lane.account)
-        ]
-        for each in parked:
-            each.park(failure, reset_at, now)
-        # Whoever waited for these lanes may now go elsewhere.
-        return list(self.lanes)
-
     def _resume_or_refuse(self, attempt: Attempt, failure: Failure, decision: Decision) -> None:
         entry = self._entries.get(attempt.call.id)
         if entry is None:
             return
-        alike = entry.last_failure is not None and (
-            (entry.last_failure.kind, entry.last_failure.sub) == (failure.kind, failure.sub)
-        )
-        entry.alike = entry.alike + 1 if alike else 1
-        entry.last_failure = failure
-        if hopeless(entry, attempt.lane, failure, self._settings.routing):
+        if hopeless(entry, attempt.lane, failure, self._settings.routing.identical_failures):
             self._entries.pop(entry.call.id, None)
             decision.refusals.append(Refuse(entry.call.id, failure))
         else:

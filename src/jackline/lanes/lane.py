@@ -195,12 +195,15 @@ class Lane:
     def _wake_up(self, now: float) -> None:
         breaker = self._settings.breaker
         self._ramp = breaker.ramp if self.state is State.BROKEN else breaker.ramp_after_parking
+        # A reset that came as announced says that the lane was never ill: it bears as many calls
+        # at once as before, and only the ramp keeps a herd from it.
+        first = 2.0 if self.reset_at is None else self._carried
         self._move(Event.PROBE_ACCEPTED, now)
         self._up_at = now
         self.cause = None
         self.reset_at = None
         self.health.woke_up()
-        self.window.restart(2.0, self._carried, now)
+        self.window.restart(first, self._carried, now)
 
     def _settle(self, now: float) -> None:
         if self.state is State.PROBING:

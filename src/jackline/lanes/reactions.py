@@ -2,7 +2,7 @@
 
 Laws: (1) every kind has exactly one reaction; (2) only what more waiting or another lane can heal
 makes a call wait.
-Not here: carrying it out (controller.py).
+Not here: carrying it out (consequences.py).
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ from __future__ import annotations
 from enum import Enum, auto
 
 from jackline.failures import Failure, Kind, Scope
-from jackline.lanes.queue import Entry
-from jackline.lanes.settings import RoutingSettings
 
 
 class Reaction(Enum):
@@ -60,17 +58,3 @@ def reaction_to(failure: Failure) -> Reaction:
 def parks_account(failure: Failure) -> bool:
     """Whether every lane of the account meets the same wall."""
     return failure.scope is Scope.ACCOUNT
-
-
-def hopeless(entry: Entry, lane: str, failure: Failure, routing: RoutingSettings) -> bool:
-    """Whether waiting cannot help a call that failed like this on this lane.
-
-    A lane that refused the call itself is taken from those it may go to.
-    """
-    reaction = reaction_to(failure)
-    if reaction is Reaction.PARK:
-        return False
-    if reaction is Reaction.CALL:
-        entry.lanes = tuple(name for name in entry.lanes if name != lane)
-        return not (failure.failover_helps and entry.lanes)
-    return not failure.retry_same and entry.alike >= routing.identical_failures

@@ -9,26 +9,28 @@ Not here: what the orders mean (agent_orders.py), carrying the run (agent_desk.p
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from jackline.agents.outcome import Ending, Evidence, Outcome
 from jackline.flows.authoring import agent
+from jackline.flows.calls import AgentCall, AgentFailedError
 from jackline.flows.context import ctx
 from jackline.flows.definition import flow
 from jackline.flows.parallel import parallel
-from jackline.flows.calls import AgentCall
 from jackline.flows.scope import scope_for
 from jackline.flows.settings import Budget
 
 CANCELLED_ALONE = "agent cancelled"
 """The line of a run's log by which one agent of a group is told to end."""
-_LOOK_EVERY = 2.0
+_LISTEN_EVERY = 2.0
 
 
 @flow
 async def started_agents(
-    orders: list[dict[str, Any]], folder: str = "", background: bool = False
+    orders: list[dict[str, Any]],
+    folder: str = "",
+    background: bool = False,  # noqa: FBT001, FBT002 -- kept by name, as all arguments of a flow
 ) -> list[dict[str, Any]]:
     """Carry all orders; `folder` is where their client works, for whoever asks later."""
     for order in orders:
@@ -41,18 +43,15 @@ async def started_agents(
             )
     if len(orders) == 1:
         return [{"label": orders[0]["label"], "value": await _agent(orders[0])}]
-    cancelled = _Cancelled()
-    looking = asyncio.create_task(cancelled.look())
+    group = _Group()
+    await group.heed()
+    listening = asyncio.create_task(group.listen())
     try:
-        batch = await parallel(cancelled.unless(order["label"], order) for order in orders)
+        batch = await parallel(group.member(order) for order in orders)
     finally:
-        looking.cancel()
+        listening.cancel()
     return [
-        {
-            "label": order["label"],
-            "terminated_by": outcome.terminated_by.value,
-            "value": outcome.value,
-        }
+        {"label": order["label"], "terminated_by": outcome.terminated_by.value}
         for order, outcome in zip(orders, batch, strict=True)
     ]
 
@@ -69,12 +68,52 @@ def _agent(order: Mapping[str, Any]) -> AgentCall[Any]:
         label=order["label"],
         cwd=order["cwd"],
         budget=Budget(**budget) if budget else None,
-        retries=order.get("retries", 1),
         resume=order.get("resume"),
         continue_from=order.get("continue_from"),
-        on_end=order.get("release") or None,
+        on_end=order.get("release"),
     )
 
 
-class _Cancelled:
-    """The agents of this run that were cancelled by themselves, by label."""
+class _Group:
+    """The agents of one run, each of which may be cancelled by itself."""
+
+    def __init__(self) -> None:
+        self._run = scope_for("started_agents()").run
+        self._tasks: dict[str, asyncio.Task[Any]] = {}
+        self._cancelled: set[str] = set()
+        self._heard = 0
+
+    async def member(self, order: Mapping[str, Any]) -> Any:
+        """The agent's answer; AgentFailedError when it comes to none, or was cancelled."""
+        label = order["label"]
+        task = asyncio.current_task()
+        if label in self._cancelled or task is None:
+            raise AgentFailedError(_cancelled(label))
+        self._tasks[label] = task
+        try:
+            return await _agent(order)
+        except asyncio.CancelledError:
+            if label in self._cancelled and self._run.interruption is None:
+                raise AgentFailedError(_cancelled(label)) from None
+            raise
+        finally:
+            del self._tasks[label]
+
+    async def listen(self) -> None:
+        """Heed what is said while the agents work."""
+        while True:
+            await self._run.clock.sleep(_LISTEN_EVERY)
+            await self.heed()
+
+    async def heed(self) -> None:
+        """Cancel the agents of which the log says so."""
+        for note in await self._run.engine.notes(self._run.run_id, after=self._heard):
+            self._heard = note.number
+            if note.what == CANCELLED_ALONE:
+                self._cancelled.add(note.label)
+                if note.label in self._tasks:
+                    self._tasks[note.label].cancel()
+
+
+def _cancelled(label: str) -> Outcome[Any]:
+    return Outcome(Ending.CANCELLED, label=label, evidence=Evidence(says="It was cancelled."))

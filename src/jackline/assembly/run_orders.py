@@ -1,0 +1,97 @@
+"""Carry out what the page orders of runs: go on, run again what failed, cancel, give back.
+
+Laws: (1) each order is a process of its own, since it may run the user's code: the same command
+that a person would type; (2) an order that ends soon tells how it ended, one that goes on tells
+where to look; (3) nothing of an order is read as an option of that command.
+Not here: who may give orders (dashboard/face.py), what they mean (cli/, flows/).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from jackline.errors import BadArgumentError, UsageError
+from jackline.flows.engine import Engine
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_TELLS_SOON = {"resume": 3.0, "retry": 3.0, "cancel": 30.0, "release": 30.0}
+_LOOK_EVERY = 0.1
+_MOST_WORDS = 2000
+# On Windows alone; elsewhere a session of its own does the same.
+_DETACHED = sum(
+    getattr(subprocess, name, 0) for name in ("DETACHED_PROCESS", "CREATE_NEW_PROCESS_GROUP")
+)
+
+
+class RunOrders:
+    """Orders to the runs that are kept in one state folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        # Kept until they have ended, so that the system can forget them.
+        self._started: list[subprocess.Popen[bytes]] = []
+
+    async def carry_out(
+        self, verb: str, asked: Mapping[str, object], engine: Engine | None
+    ) -> dict[str, object]:
+        """What came of it, in words."""
+        arguments, cwd = ["resources", "--retry"], ""
+        if verb != "release":
+            run_id = asked.get("run")
+            if not isinstance(run_id, str) or not _ID.fullmatch(run_id):
+                raise BadArgumentError("an order names its run", next="`jackline ls` lists them")
+            run = None if engine is None else await engine.run(run_id)
+            if run is None:
+                raise BadArgumentError(f"there is no run {run_id}", next="`jackline ls` lists them")
+            arguments, cwd = [verb, run.run_id], run.cwd
+            only = asked.get("only")
+            if verb == "retry" and isinstance(only, str) and only:
+                arguments.append(f"--only={only}")
+        self._started = [process for process in self._started if process.poll() is None]
+        log = self._folder / "ordered-runs.log"
+        process, begins = await asyncio.to_thread(self._start, arguments, cwd, log)
+        self._started.append(process)
+        code = await _ended(process, _TELLS_SOON[verb])
+        words = await asyncio.to_thread(_written, log, begins)
+        if code is None:
+            return {"says": f"jackline {' '.join(arguments)} goes on, process {process.pid}."}
+        if code not in (0, 3, 75):
+            raise UsageError(f"jackline {' '.join(arguments)} failed: {words}")
+        return {"says": words or f"jackline {' '.join(arguments)} is done."}
+
+    def _start(
+        self, arguments: list[str], cwd: str, log: Path
+    ) -> tuple[subprocess.Popen[bytes], int]:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
+        with os.fdopen(os.open(log, flags, 0o600), "ab") as file:
+            begins = file.seek(0, os.SEEK_END)
+            process = subprocess.Popen(  # noqa: S603 -- ourselves
+                [sys.executable, "-m", "jackline", *arguments, "--state", str(self._folder)],
+                cwd=cwd if cwd and Path(cwd).is_dir() else None,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                creationflags=_DETACHED,
+                start_new_session=os.name != "nt",
+            )
+        return process, begins
+
+
+async def _ended(process: subprocess.Popen[bytes], within: float) -> int | None:
+    for _ in range(round(within / _LOOK_EVERY)):
+        if process.poll() is not None:
+            break
+        await asyncio.sleep(_LOOK_EVERY)
+    return process.returncode
+
+
+def _written(log: Path, begins: int) -> str:
+    with log.open("rb") as file:
+        file.seek(begins)
+        return file.read(_MOST_WORDS).decode(errors="replace").strip()

@@ -1,0 +1,159 @@
+"""Read how runs of flows stand, off the event loop, and only when their file has changed.
+
+Laws: (1) nothing is written, and without a store nothing is made; (2) what is read is bounded: the
+newest runs, and of a large run the calls that matter; (3) no argument, prompt or answer is told;
+(4) a store that cannot be read is no reason to show nothing: what was known stays.
+Not here: orders to runs (assembly/run_orders.py), words for one run's page (run_told.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from jackline.clock import Clock
+from jackline.control.board import NO_FLOWS, Flows
+from jackline.dashboard.run_told import call_told, resource_told, run_told
+from jackline.errors import JacklineError
+from jackline.flows.engine import Engine
+from jackline.flows.local import LocalEngine
+from jackline.flows.records import CallRecord, CallState, NoteRecord, RunRecord, RunState
+
+_log = logging.getLogger(__name__)
+_MOST_RUNS = 30
+_MOST_DONE = 40
+_MOST_CALLS = 400
+_MOST_NOTES = 60
+# A file that is written all the time is read so often at most.
+_EVERY = 2.0
+_WORTH_TELLING = frozenset(
+    ("started", "woke", "stopping", "budget near", "guard", "clean-up", "warning", *RunState)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One run as it was read last."""
+
+    record: RunRecord
+    told: dict[str, object]
+    labels: dict[str, object]
+    notes: list[NoteRecord]
+
+
+class FlowBook:
+    """The runs of one store; `close` it."""
+
+    def __init__(self, store: Path, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._engine: LocalEngine | None = None
+        self._seen: tuple[object, ...] = ()
+        self._read_at = float("-inf")
+        self._runs: dict[str, _Run] = {}
+        self._flows = NO_FLOWS
+        self.reads = 0
+        """How often the file was read."""
+
+    async def look(self) -> Flows:
+        """How the runs stand; the same value as before when nothing was written."""
+        now = self._clock.monotonic()
+        if now - self._read_at < _EVERY:
+            return self._flows
+        seen = await asyncio.to_thread(_traces, self._store)
+        if not seen or seen == self._seen:
+            return self._flows
+        self._read_at = now
+        try:
+            self._flows = await self._read()
+            self._seen = seen
+        except JacklineError as error:
+            _log.warning("the page does not show how runs stand: %s", error.message)
+        return self._flows
+
+    def engine(self) -> Engine | None:
+        """The store to ask more of; None where there is none."""
+        if self._engine is None and self._store.exists():
+            self._engine = LocalEngine(self._store)
+        return self._engine
+
+    async def close(self) -> None:
+        """Let go of the file."""
+        if self._engine is not None:
+            await self._engine.close()
+
+    async def _read(self) -> Flows:
+        engine = self.engine()
+        if engine is None:
+            return NO_FLOWS
+        self.reads += 1
+        records = await engine.runs(limit=_MOST_RUNS)
+        held = await engine.resources()
+        self._runs = {each.run_id: await self._run(engine, each) for each in records}
+        by_id = {each.run_id: each for each in records}
+        now = self._clock.wall()
+        resources = {
+            f"{each.run_id}|{each.name}": resource_told(each, by_id.get(each.run_id), now)
+            for each in held
+        }
+        labels: dict[str, object] = {}
+        notes: list[tuple[float, str, str]] = []
+        for name, run in self._runs.items():
+            labels |= run.labels
+            notes += [(n.at, f"{run.record.flow} {name}", _words(n)) for n in run.notes]
+        return Flows({name: run.told for name, run in self._runs.items()}, resources, labels, notes)
+
+    async def _run(self, engine: Engine, record: RunRecord) -> _Run:
+        known = self._runs.get(record.run_id)
+        if known is not None and known.record == record and record.state is not RunState.RUNNING:
+            return known
+        calls = await engine.calls(record.run_id)
+        notes = [] if known is None else known.notes
+        after = notes[-1].number if notes else 0
+        fresh = await engine.notes(record.run_id, after=after)
+        notes = [*notes, *(each for each in fresh if _is_news(each))][-_MOST_NOTES:]
+        told = run_told(record, calls, self._clock.wall())
+        chosen = worth_showing(calls)
+        told["calls"] = [call_told(call) for call in chosen]
+        told["more"] = len(calls) - len(chosen)
+        labels: dict[str, object] = {call.task_id: call.label for call in calls if call.task_id}
+        return _Run(record, told, labels, notes)
+
+
+def worth_showing(calls: Sequence[CallRecord]) -> list[CallRecord]:
+    """What fails or is under way, and the latest of what is done; in the order of the run."""
+    done = [call for call in calls if call.state is CallState.DONE]
+    latest = {id(call) for call in done[-_MOST_DONE:]}
+    chosen = [call for call in calls if call.state is not CallState.DONE or id(call) in latest]
+    return chosen[-_MOST_CALLS:]
+
+
+def _is_news(note: NoteRecord) -> bool:
+    failed = note.what in ("agent ended", "step ended") and (
+        note.detail.get("terminated_by", "completion") != "completion" or note.detail.get("trouble")
+    )
+    return note.what in _WORTH_TELLING or bool(failed)
+
+
+def _words(note: NoteRecord) -> str:
+    detail = note.detail
+    says = detail.get("says") or detail.get("trouble") or detail.get("why") or ""
+    ending = detail.get("terminated_by")
+    label = f"{note.label}: " if note.label else ""
+    words = f"{label}{note.what}" + (f", {ending}" if ending else "")
+    return f"{words}. {says}" if says else words
+
+
+def _traces(store: Path) -> tuple[object, ...]:
+    """What changes whenever the store is written; empty while there is none."""
+    found: list[object] = []
+    for path in (store, store.with_name(f"{store.name}-wal")):
+        try:
+            stat = path.stat()
+        except OSError:
+            continue  # there is no log beside it, or no store yet
+        found += [stat.st_mtime_ns, stat.st_size, stat.st_ino]
+    return tuple(found)

@@ -1,0 +1,41 @@
+"""The same work as in power_cut_flow.py, as people write it without a harness; a program to start.
+
+Laws: (1) the last line on stdout is the result; (2) what it knows dies with its process.
+Not here: the cuts (power_cut.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+
+from jackline import event_loop
+from jackline.drills.answer import Block
+from jackline.drills.pace import Pace
+from jackline.drills.plain_program import PlainAgent, each, tool
+from jackline.drills.power_cut_flow import look, prompt, set_up, summing_up
+
+_LOOK = tool("look", folder="string", part="string", turn="integer")
+
+
+async def review(url: str, folder: str, parts: int, at_once: int) -> str:
+    """Review all parts and sum up."""
+    slots, pace, draw = asyncio.Semaphore(at_once), Pace(), random.Random(0)
+
+    async def looked(call: Block) -> str:
+        return look(**call["input"])
+
+    async def one(asked: str) -> str:
+        async with slots:
+            plain = PlainAgent(url, pace, draw)
+            return await plain.work(asked, [_LOOK], lambda calls: each(calls, looked))
+
+    labels = set_up(folder, parts)
+    reviewed = await asyncio.gather(*(one(prompt(label, folder)) for label in labels))
+    return await one(summing_up(list(reviewed)))
+
+
+if __name__ == "__main__":
+    url, folder, parts, at_once = sys.argv[1:]
+    print(event_loop.run(review(url, folder, int(parts), int(at_once))))  # noqa: T201 -- a program
