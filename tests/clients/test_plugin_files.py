@@ -34,4 +34,4 @@ def test_every_hook_has_a_time_limit() -> None:
 def test_each_command_says_what_it_is_for() -> None:
     files = plugin_files(["jackline"])
     for name in ("why", "status", "resume"):
-        assert files[f"commands/{name}.md"].startswith("---\ndescription: ")
+        assert files[f"commands/{name}.md"].startswith('---\ndescription: "')

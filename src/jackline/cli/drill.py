@@ -50,6 +50,7 @@ def drill(name: str, fast: bool, client: str, program: Path | None, as_json: boo
 
     NAME is throttle-storm, session-limit, outage-one-lane, outage-failover, outage-family,
     model-degraded, edge-down, bridge-limits, or all. No key and no network is needed.
+    cascade, lost-subagent and power-cut play a program without a harness against a flow.
 
     \b
     Examples:

@@ -77,7 +77,9 @@ def plugin_files(command: Sequence[str]) -> dict[str, str]:
         "hooks/hooks.json": _json(_hooks(shlex.join([*command, "hook"]))),
     }
     for name, (description, hint, words) in _COMMANDS.items():
-        head = [f"description: {description}"] + ([f'argument-hint: "{hint}"'] if hint else [])
+        head = [f"description: {json.dumps(description)}"] + (
+            [f'argument-hint: "{hint}"'] if hint else []
+        )
         files[f"commands/{name}.md"] = "\n".join(["---", *head, "---", "", words, ""])
     return files
 
@@ -101,6 +103,7 @@ def _hooks(command: str) -> dict[str, object]:
         "hooks": {
             # What an Agent call gave back may be an error text that looks like a result.
             "PostToolUse": [{"matcher": "Agent|Task", "hooks": run}],
+            "PostToolUseFailure": [{"matcher": "Agent|Task", "hooks": run}],
             "StopFailure": [{"hooks": run}],
             # Background agents die between turns; their parent hears of it here.
             "UserPromptSubmit": [{"hooks": run}],

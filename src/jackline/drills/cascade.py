@@ -8,7 +8,6 @@ Not here: running calls side by side (batches/).
 from __future__ import annotations
 
 import asyncio
-import random
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,8 +16,7 @@ from typing import Any
 from jackline.agents.outcome import Ending
 from jackline.drills.answer import Block
 from jackline.drills.crews import STEADY
-from jackline.drills.drill import Demand, Drill
-from jackline.drills.flow_part import FlowFigures, FlowPart, Scene
+from jackline.drills.drill import Demand, Drill, FlowFigures, FlowPart, Scene
 from jackline.drills.flow_side import flow_host, provider_for
 from jackline.drills.pace import Pace
 from jackline.drills.plain_program import PlainAgent, result, tool
@@ -26,6 +24,7 @@ from jackline.flows.authoring import agent
 from jackline.flows.definition import flow
 from jackline.flows.doors import run
 from jackline.simulator.conversation import Asked
+from jackline.simulator.lots import from_seed
 from jackline.simulator.mind import Reply, Say
 
 CALLS = 14
@@ -97,7 +96,7 @@ async def _bare(_scene: Scene) -> FlowFigures:
     """The turn as a TaskGroup runs it: the first that fails cancels the others."""
     told, pace = Told(), Pace()
     async with provider_for(told.reply, STEADY) as provider:
-        plain = PlainAgent(provider.url, pace, random.Random(0))
+        plain = PlainAgent(provider.url, pace, from_seed(0))
         said = await plain.work(PROMPT, [tool("shell", command="string")], _in_a_group)
         return told.figures(finished=said == LAST_WORDS, requests=len(provider.ledger))
 

@@ -8,8 +8,12 @@ Not here: how they are run (running.py) and judged (judging.py).
 from __future__ import annotations
 
 from jackline.drills import other_upstreams
+from jackline.drills.cascade import cascade
 from jackline.drills.crews import HAIKU, MINUTE, SONNET, STEADY, crew, mind_for
 from jackline.drills.drill import Demand, Drill, Part
+from jackline.drills.lost_subagent import lost_subagent
+from jackline.drills.power_cut import power_cut
+from jackline.drills.session_limit_flow import as_a_flow
 from jackline.drills.usual_demands import ALL_FINISH, NO_ERROR_SEEN, NOBODY_MISLED
 from jackline.errors import BadArgumentError
 from jackline.simulator.faults import Effect, Fault
@@ -28,6 +32,9 @@ def all_drills(*, real_client: bool = False) -> tuple[Drill, ...]:
         session_limit(many),
         outage_one_lane(),
         *other_upstreams.all_drills(real_client=real_client),
+        cascade(),
+        lost_subagent(),
+        power_cut(),
     )
 
 
@@ -108,8 +115,8 @@ def session_limit(count: int) -> Drill:
             no_more,
         ),
     )
-    about = f"{count} agents meet the session limit: a reset in two minutes, then one in five hours"
-    return Drill("session-limit", about, (near, far))
+    about = f"{count} agents meet the session limit, reset in two minutes, in five hours, in a flow"
+    return Drill("session-limit", about, (near, far, as_a_flow()))
 
 
 def outage_one_lane() -> Drill:

@@ -9,9 +9,10 @@ Not here: the drills themselves (catalogue.py), running them (running.py), the f
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TypeAlias
 
 from jackline.drills.builtin_client import AgentPlan
 from jackline.providers.settings import UpstreamKind
@@ -19,9 +20,6 @@ from jackline.simulator.faults import Fault
 from jackline.simulator.limits import BucketSettings, ConcurrencySettings
 from jackline.simulator.mind import Mind
 from jackline.simulator.service import ServiceSettings
-
-if TYPE_CHECKING:
-    from jackline.drills.flow_part import FlowPart
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +79,50 @@ class Part:
         """How long after they strike the last fault of the first provider ends, if ever."""
         ends = [fault.until for fault in self.faults]
         return max(ends) if ends and math.isfinite(max(ends)) else None
+
+
+# --- parts whose crew is a program ---------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FlowFigures:
+    """What every program's side is known by; each such part has more of its own."""
+
+    agents: int
+    finished: int
+    requests: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What one side of such a part is played with."""
+
+    folder: Path
+    """Its own, gone when the drill is over."""
+    speed: float
+    thorough: bool
+    """Whether nobody asked to hurry."""
+
+
+Play: TypeAlias = Callable[[Scene], Awaitable[FlowFigures]]
+
+
+@dataclass(frozen=True, slots=True)
+class FlowPart:
+    """One piece of work, done twice: by a program in plain asyncio, and by a flow."""
+
+    name: str
+    bare: Play
+    jackline: Play
+    demands: tuple[Demand, ...]
+    rows: tuple[tuple[str, str], ...]
+    """What is shown: labels and figures."""
+    least_speed: float = 1.0
+    """Hours pass at least so fast: walls are farther away than anyone watches a drill."""
+
+    def speed(self, asked: float) -> float:
+        """How fast it is played when this speed was asked for."""
+        return max(asked, self.least_speed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,8 +62,9 @@ async def provider_for(
         return reply(asked)
 
     mind = Mind((Rule(hear),))
-    server = SimulatorServer(ProviderSettings(service=service), mind, speed=speed,
-                             clients_hurry=True)
+    server = SimulatorServer(
+        ProviderSettings(service=service), mind, speed=speed, clients_hurry=True
+    )
     async with server:
         there = Provider(server.url, server.playing)
         yield there
@@ -90,7 +91,9 @@ async def flow_host(
             await engine.close()
 
 
-def paid_tokens(ledger: Ledger) -> int:
-    """What whole answers have cost."""
-    done = (entry for entry in ledger if entry.outcome is Outcome.COMPLETED)
+def paid_tokens(ledger: Ledger, *, once: bool = False) -> int:
+    """What whole answers have cost; with `once`, those to the same question count once."""
+    done = [entry for entry in ledger if entry.outcome is Outcome.COMPLETED]
+    if once:
+        done = list({entry.body_hash: entry for entry in done}.values())
     return sum(entry.input_tokens + entry.output_tokens for entry in done)

@@ -13,8 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jackline.drills.door import Door
-from jackline.drills.drill import Demand, Part
-from jackline.drills.flow_part import FlowFigures, FlowPart
+from jackline.drills.drill import Demand, FlowFigures, FlowPart, Part
 from jackline.drills.record import AgentRecord, End
 from jackline.drills.trips import (
     Book,

@@ -129,9 +129,7 @@ async def killed(start: Started, counter: Counter, draw: random.Random) -> None:
 
     waits = [asyncio.create_task(process.wait()), asyncio.create_task(moment())]
     try:
-        done, _ = await asyncio.wait(
-            waits, timeout=_STUCK, return_when=asyncio.FIRST_COMPLETED
-        )
+        done, _ = await asyncio.wait(waits, timeout=_STUCK, return_when=asyncio.FIRST_COMPLETED)
     finally:
         waits[1].cancel()
         if process.returncode is None:

@@ -8,20 +8,16 @@ Not here: the wall for a whole fleet (session_limit_flow.py).
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from jackline.agents.outcome import Ending, Outcome
 from jackline.drills.answer import Block
 from jackline.drills.crews import MINUTE, STEADY
-from jackline.drills.drill import Demand, Drill
-from jackline.drills.flow_part import FlowFigures, FlowPart, Scene
+from jackline.drills.drill import Demand, Drill, FlowFigures, FlowPart, Scene
 from jackline.drills.flow_side import Provider, flow_host, provider_for
 from jackline.drills.pace import Pace
 from jackline.drills.plain_program import GaveUpError, PlainAgent, each, tool
-from jackline.errors import InternalError
 from jackline.flows.arguments import encode_arguments
 from jackline.flows.authoring import agent, step
 from jackline.flows.context import ctx
@@ -32,6 +28,7 @@ from jackline.flows.progress import FlowEvent, RunParked
 from jackline.flows.running import FlowRun
 from jackline.simulator.conversation import Asked
 from jackline.simulator.faults import Effect, Fault
+from jackline.simulator.lots import from_seed
 from jackline.simulator.mind import Reply, Say
 
 TURNS = 12
@@ -157,7 +154,7 @@ async def _bare(scene: Scene) -> FlowFigures:
 async def _plain_training(url: str, machine: Machine) -> str:
     machine.set_up()
     name = machine.rent()
-    plain = PlainAgent(url, machine.pace, random.Random(0))
+    plain = PlainAgent(url, machine.pace, from_seed(0))
 
     async def worked(call: Block) -> str:
         return await machine.work(call["input"]["hour"])

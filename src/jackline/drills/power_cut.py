@@ -8,21 +8,23 @@ Not here: the work (power_cut_flow.py, power_cut_plain.py), the processes (killi
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 from collections import Counter as Counts
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
-from jackline.drills.drill import Demand, Drill
-from jackline.drills.flow_part import FlowFigures, FlowPart, Scene
+from jackline.drills.drill import Demand, Drill, FlowFigures, FlowPart, Scene
 from jackline.drills.flow_side import Provider, provider_for
 from jackline.drills.killing import Counter, Programs, kept_in, killed, programs_of
 from jackline.drills.power_cut_flow import SET_UP, USED
 from jackline.simulator.conversation import Asked
 from jackline.simulator.ledger import Outcome
+from jackline.simulator.lots import from_seed
 from jackline.simulator.mind import Reply, Say
 from jackline.simulator.service import ServiceSettings
 
@@ -71,7 +73,7 @@ class Stage:
     counter: Counter
     programs: Programs
     cuts: list[Cut] = field(default_factory=list)
-    draw: random.Random = field(default_factory=lambda: random.Random(SEED))
+    draw: random.Random = field(default_factory=lambda: from_seed(SEED))
 
     def lines(self, name: str) -> list[str]:
         """What was written to one of the files."""
@@ -124,7 +126,7 @@ async def _bare(scene: Scene) -> FlowFigures:
         words += [str(PARTS_PER_CUT * count), str(AT_ONCE)]
         should_be = await _undisturbed_plain(scene, words)
         for _ in range(count):
-            await killed(lambda: stage.programs.start(*words), stage.counter, stage.draw)
+            await killed(partial(stage.programs.start, *words), stage.counter, stage.draw)
             stage.cuts.append(Cut(len(stage.provider.ledger)))
         return _figures(stage, count, await stage.programs.output(*words), should_be)
 
@@ -143,8 +145,8 @@ async def _as_a_flow(scene: Scene) -> FlowFigures:
     async with _stage(scene.folder) as stage:
         words = _begin(stage, count)
         for _ in range(count):
-            start = ("-m", "jackline", *words, "--quiet")
-            await killed(lambda start=start: stage.programs.start(*start), stage.counter, stage.draw)
+            start = partial(stage.programs.start, "-m", "jackline", *words, "--quiet")
+            await killed(start, stage.counter, stage.draw)
             requests = len(stage.provider.ledger)
             run_id, finished = await kept_in(stage.folder)
             stage.cuts.append(Cut(requests, finished))
@@ -164,7 +166,7 @@ async def _value(stage: Stage, words: Sequence[str]) -> str:
 
 @asynccontextmanager
 async def _stage(folder: Path) -> AsyncIterator[Stage]:
-    folder.mkdir(exist_ok=True)
+    await asyncio.to_thread(folder.mkdir, exist_ok=True)
     counter = Counter(reply)
     async with provider_for(counter.hear, _QUICK) as provider:
         programs = programs_of(folder, provider.url)
@@ -254,6 +256,5 @@ def _was_in_hand(
 ) -> bool:
     between = [cut for cut in cuts if before.place < cut <= again.place]
     return any(
-        max(answer.place for answer in got if answer.place < cut) == before.place
-        for cut in between
+        max(answer.place for answer in got if answer.place < cut) == before.place for cut in between
     )

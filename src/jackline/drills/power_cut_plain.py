@@ -7,7 +7,6 @@ Not here: the cuts (power_cut.py).
 from __future__ import annotations
 
 import asyncio
-import random
 import sys
 
 from jackline import event_loop
@@ -15,13 +14,14 @@ from jackline.drills.answer import Block
 from jackline.drills.pace import Pace
 from jackline.drills.plain_program import PlainAgent, each, tool
 from jackline.drills.power_cut_flow import look, prompt, set_up, summing_up
+from jackline.simulator.lots import from_seed
 
 _LOOK = tool("look", folder="string", part="string", turn="integer")
 
 
 async def review(url: str, folder: str, parts: int, at_once: int) -> str:
     """Review all parts and sum up."""
-    slots, pace, draw = asyncio.Semaphore(at_once), Pace(), random.Random(0)
+    slots, pace, draw = asyncio.Semaphore(at_once), Pace(), from_seed(0)
 
     async def looked(call: Block) -> str:
         return look(**call["input"])

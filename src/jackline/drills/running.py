@@ -18,11 +18,11 @@ from typing import TypeAlias
 from jackline.drills.binding import misbound
 from jackline.drills.crews import MAIN, label_of
 from jackline.drills.door import Door
-from jackline.drills.drill import Drill, Part, StandIn
+from jackline.drills.drill import Drill, FlowFigures, FlowPart, Part, StandIn
 from jackline.drills.fleet import Fleet
-from jackline.drills.flow_part import FlowFigures, FlowPart, FlowSide
 from jackline.drills.judging import Evidence, Figures, Verdict, figures, judge
 from jackline.drills.pace import Pace
+from jackline.drills.program_side import ProgramSide
 from jackline.drills.trips import Book
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
 from jackline.simulator.conversation import Asked
@@ -264,11 +264,11 @@ class DrillRun:
         return PartResult(part, bare, jackline, verdicts)
 
 
-def _side(part: Part | FlowPart, side: Side, means: Means) -> SideRun | FlowSide:
+def _side(part: Part | FlowPart, side: Side, means: Means) -> SideRun | ProgramSide:
     if isinstance(part, Part):
         return SideRun(part, side, means)
     play = part.bare if side is Side.BARE else part.jackline
-    return FlowSide(part, play, side, means.speed, means.tell)
+    return ProgramSide(part, play, side, means.speed, means.tell)
 
 
 def _address(server: SimulatorServer, kind: UpstreamKind) -> str:

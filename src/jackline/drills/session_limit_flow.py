@@ -1,4 +1,4 @@
-"""A quota wall in the middle of a flow of 97 agents: nothing starts into it, and it wakes by itself.
+"""A quota wall in the middle of a flow of 97 agents: nothing starts into it, and it wakes again.
 
 Laws: (1) what was sent when is read in the provider's ledger, what was started also in the run's
 own events; (2) an undisturbed run of the same flow says what it should have cost; (3) the plain
@@ -9,14 +9,12 @@ Not here: the same wall for clients that are no flows (catalogue.py).
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from jackline.drills.answer import Block
 from jackline.drills.crews import MINUTE, STEADY
-from jackline.drills.drill import Demand
-from jackline.drills.flow_part import FlowFigures, FlowPart, Scene
+from jackline.drills.drill import Demand, FlowFigures, FlowPart, Scene
 from jackline.drills.flow_side import Provider, flow_host, paid_tokens, provider_for
 from jackline.drills.judging import IN_FLIGHT_S
 from jackline.drills.pace import Pace
@@ -29,11 +27,13 @@ from jackline.flows.progress import AgentBegan, FlowEvent, RunParked, RunWoke
 from jackline.simulator.conversation import Asked
 from jackline.simulator.faults import Effect, Fault
 from jackline.simulator.ledger import Entry, Outcome
+from jackline.simulator.lots import from_seed
 from jackline.simulator.mind import Reply, Say, long_answer
 
 AGENTS = 97
 AT_ONCE = 24
 LOOKS = 3
+TOKENS = 900
 STRIKE_AFTER = AGENTS + AGENTS // 8
 # Farther away than a gateway holds calls for, so that the run has to deal with it itself.
 RESETS_IN = 20 * MINUTE
@@ -81,7 +81,7 @@ class Watch:
             playing.add_fault(Fault(Effect.QUOTA_WALL, until=RESETS_IN))
         label = asked.prompt.partition(":")[0]
         if asked.turn < LOOKS:
-            return Say(long_answer(300).text, (("look", {"part": label}),))
+            return Say(long_answer(TOKENS).text, (("look", {"part": label}),))
         return Say(last_words(label))
 
     def hear(self, event: FlowEvent) -> None:
@@ -103,9 +103,7 @@ def as_a_flow() -> FlowPart:
         demands=(
             Demand("every agent of the flow finishes", "left_behind", most=0),
             Demand("after the first refusal no agent starts", "started_into_the_wall", most=0),
-            Demand(
-                "and nothing is sent but what was in flight", "sent_into_the_wall", most=0
-            ),
+            Demand("and nothing is sent but what was in flight", "sent_into_the_wall", most=0),
             Demand("at the reset one goes first, as a probe", "probes", most=1),
             Demand(
                 "it wakes by itself within two minutes", "woke_after", most=120, machine_slack=2.0
@@ -138,21 +136,23 @@ async def review(agents: int, at_once: int) -> list[str]:
 
 
 async def _flow(scene: Scene) -> FlowFigures:
-    should_cost, _, _ = await _played(scene, Watch(strike_after=0), "undisturbed.db")
+    _, undisturbed = await _played(scene, Watch(strike_after=0), "undisturbed.db")
     watch = Watch()
-    cost, said, provider = await _played(scene, watch, "flows.db")
+    said, provider = await _played(scene, watch, "flows.db")
     figures = _figures(watch, provider, scene.speed, said)
-    return figures(cost, should_cost, started_by_hand=0)
+    cost = paid_tokens(provider.ledger)
+    # Each answer once: what a busy machine makes a gateway ask again is no part of it.
+    return figures(cost, paid_tokens(undisturbed.ledger, once=True), started_by_hand=0)
 
 
-async def _played(scene: Scene, watch: Watch, store: str) -> tuple[int, list[str], Provider]:
+async def _played(scene: Scene, watch: Watch, store: str) -> tuple[list[str], Provider]:
     pace = Pace(scene.speed)
     async with provider_for(watch.reply, STEADY, scene.speed) as provider:
         watch.provider = provider
         path = scene.folder / store
         async with flow_host(provider.url, path, pace, listener=watch.hear) as host:
             outcome = await run(review, AGENTS, AT_ONCE, host=host)
-    return paid_tokens(provider.ledger), outcome.value or [], provider
+    return outcome.value or [], provider
 
 
 async def _bare(scene: Scene) -> FlowFigures:
@@ -170,7 +170,7 @@ async def _bare(scene: Scene) -> FlowFigures:
 
 
 async def _plain_review(url: str, pace: Pace) -> list[str]:
-    slots, draw = asyncio.Semaphore(AT_ONCE), random.Random(0)
+    slots, draw = asyncio.Semaphore(AT_ONCE), from_seed(0)
 
     async def looked(call: Block) -> str:
         return look(call["input"]["part"])

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 
-from jackline.drills.flow_part import FlowFigures, FlowPart
+from jackline.drills.drill import FlowFigures, FlowPart
 from jackline.drills.judging import Figures, Verdict
 from jackline.drills.running import DrillResult, PartResult, Side
 

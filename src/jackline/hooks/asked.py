@@ -24,6 +24,7 @@ class HookAsked(msgspec.Struct):
     cwd: str = ""
     agent_id: str | None = None
     tool_name: str | None = None
+    tool_use_id: str | None = None
     tool_response: object = None
     error: str | None = None
     last_assistant_message: str | None = None
@@ -42,11 +43,28 @@ class HookAsked(msgspec.Struct):
         words = (self.prompt or "").lstrip()
         return _TASK.findall(words) if words.startswith(_NOTIFICATION) else []
 
+    def started_agent(self) -> str | None:
+        """The sub-agent that this very call started, by what the client wrote beside it."""
+        if not self.transcript_path or not self.tool_use_id:
+            return None
+        mark = f'"{self.tool_use_id}"'
+        for meta in self._sub_agents.glob("agent-*.meta.json"):
+            try:
+                if mark in meta.read_text("utf-8", "replace"):
+                    return meta.name.removeprefix("agent-").removesuffix(".meta.json")
+            except OSError:
+                continue  # gone since
+        return None
+
+    @property
+    def _sub_agents(self) -> Path:
+        return Path(self.transcript_path).with_suffix("") / "subagents"
+
     def transcript_of(self, agent: str) -> Path | None:
         """Where that sub-agent's own transcript lies."""
         if not self.transcript_path or not agent.replace("-", "").isalnum():
             return None
-        return Path(self.transcript_path).with_suffix("") / "subagents" / f"agent-{agent}.jsonl"
+        return self._sub_agents / f"agent-{agent}.jsonl"
 
 
 def read_asked(body: bytes) -> HookAsked | None:

@@ -91,7 +91,11 @@ class HooksFace:
         """Words on each death that this parent does not know of yet."""
         heard = {death.agent: death for death in self._deaths.tell_all(told.session_id)}
         # What the client tells itself may come before the hook of that death has reached us.
-        for agent in dict.fromkeys([*heard, *told.notified]):
+        known = [*heard, *told.notified]
+        if told.hook_event_name == "PostToolUseFailure":
+            started = await asyncio.to_thread(told.started_agent)
+            known += [started] if started else []
+        for agent in dict.fromkeys(known):
             left = await asyncio.to_thread(_left, told, agent)
             death = heard.get(agent) or _by_transcript(told, left)
             if death is not None:

@@ -171,7 +171,7 @@ def _not_ended(look: Look, who: str, ids: str, now: datetime) -> str:
             return f"{who} is parked ({ids}) until a person acts: {record.why}. Nothing is lost."
         at = moment_in_words(_moment(record.wake_at, now), now)
         return (
-            f"{who} is parked ({ids}): {record.why}. It goes on by itself {at}, with"
+            f"{who} is parked ({ids}): {record.why}. It goes on by itself at {at}, with"
             f" nothing lost; do something else meanwhile, or {ask} then."
         )
     if record.state is RunState.STOPPED:
@@ -206,7 +206,7 @@ def _line(look: Look, now: datetime) -> str:
     labels = ", ".join(str(agent["label"]) for agent in _agents(look))
     words = f"{record.run_id} {record.state.value}: {summary(look)} ({labels})"
     if record.state is RunState.PARKED and record.wake_at is not None:
-        words += f", goes on {moment_in_words(_moment(record.wake_at, now), now)}"
+        words += f", goes on at {moment_in_words(_moment(record.wake_at, now), now)}"
     return words[:_LONGEST_LINE]
 
 

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, cast
 
 from jackline.control.face import Asked
 from jackline.mcp_server.asgi_face import Application, AsgiAnswer
-from jackline.mcp_server.model_tool import ModelTool
+from jackline.mcp_server.model_tool import Caller, ModelTool
+from jackline.mcp_server.taken_back import TakenBack
 
 if TYPE_CHECKING:
     from jackline.mcp_server.server import ToolServer
@@ -32,10 +33,15 @@ class McpFace:
     """The tools, over streamable HTTP; `serve` must run for as long as the service does."""
 
     def __init__(
-        self, tools: Callable[[], Sequence[ModelTool]], trusts: Callable[[Asked], bool]
+        self,
+        tools: Callable[[], Sequence[ModelTool]],
+        trusts: Callable[[Asked], bool],
+        news: Callable[[Caller], Sequence[str]],
     ) -> None:
         self._tools = tools
         self._trusts = trusts
+        self._news = news
+        self._taken_back = TakenBack()
         self._wanted = asyncio.Event()
         self._ready: asyncio.Future[Application] = asyncio.get_running_loop().create_future()
         self._answers: set[asyncio.Task[None]] = set()
@@ -50,6 +56,7 @@ class McpFace:
             _refuse(asked, 401, "the tools need the control token", "use the bridge: jackline mcp")
             return
         self._wanted.set()
+        self._taken_back.hear(asked)
         task = asyncio.get_running_loop().create_task(self._answer(asked))
         self._answers.add(task)
         task.add_done_callback(self._answers.discard)
@@ -66,7 +73,7 @@ class McpFace:
             return
         make = cast("type[ToolServer]", module.ToolServer)
         async with AsyncExitStack() as stack:
-            sessions = make(self._tools()).sessions()
+            sessions = make(self._tools(), self._taken_back, self._news).sessions()
             await stack.enter_async_context(sessions.run())
             stack.push_async_callback(self._end_answers)
             self._ready.set_result(cast("Application", sessions.handle_request))

@@ -10,23 +10,31 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from urllib.parse import unquote
 
 import mcp_types as types
 from jsonschema_rs import validator_for
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from jackline import __version__
 from jackline.errors import InternalError, JacklineError
-from jackline.mcp_server.model_tool import ModelTool, Told
+from jackline.mcp_server.model_tool import Caller, ModelTool, Told
+from jackline.mcp_server.taken_back import TakenBack
 
 INSTRUCTIONS = (
     "Jackline keeps agents working through rate limits, quota walls and outages. Ask `status`"
     " before starting much work: it tells which limits stand and when they reset. A result whose"
     " `terminated_by` is not `completion` is no result: resume it with the id it carries."
 )
+FOLDER_HEADER = "x-jackline-folder"
+"""Where the client works, percent-encoded; the bridge sends it."""
+PATIENCE_HEADER = "x-jackline-patience-ms"
+SESSION_HEADER = "mcp-session-id"
 _MOST_FAULTS = 3
 
 _log = logging.getLogger(__name__)
@@ -35,7 +43,14 @@ _log = logging.getLogger(__name__)
 class ToolServer:
     """The protocol around a set of tools."""
 
-    def __init__(self, tools: Sequence[ModelTool]) -> None:
+    def __init__(
+        self,
+        tools: Sequence[ModelTool],
+        taken_back: TakenBack,
+        news: Callable[[Caller], Sequence[str]],
+    ) -> None:
+        self._taken_back = taken_back
+        self._news = news
         self._tools = {tool.name: tool for tool in tools}
         self._checks = {tool.name: validator_for(tool.input_schema) for tool in tools}
         self._server = Server(
@@ -80,28 +95,57 @@ class ToolServer:
         if faults:
             more = f" (and {len(faults) - _MOST_FAULTS} more)" if len(faults) > _MOST_FAULTS else ""
             return _failed(f"{'; '.join(faults[:_MOST_FAULTS])}{more}. Nothing was done.")
-        step = 0
-
-        async def progress(words: str) -> None:
-            nonlocal step
-            step += 1
-            await context.session.report_progress(step, None, words)
-
+        caller = self._caller(context)
         try:
-            told = await tool.run(arguments, progress)
+            told = await tool.run(arguments, caller)
         except JacklineError as error:
             return _failed(error.message, error.next, error.to_json())
         except Exception as error:  # noqa: BLE001 -- the border of one tool call: others go on
             _log.error("a bug in Jackline in the tool %s", tool.name, exc_info=error)
             bug = InternalError(f"a bug in Jackline: {type(error).__name__}")
             return _failed(bug.message, "report it with the service's log", bug.to_json())
-        return _result(told)
+        return _result(told, self._news(caller))
+
+    def _caller(self, context: ServerRequestContext) -> Caller:
+        headers = {} if context.request is None else context.request.headers
+        session, params = context.session, context.session.client_params
+        folder = unquote(headers.get(FOLDER_HEADER, ""))
+        given = headers.get(PATIENCE_HEADER, "")
+        step = 0
+
+        async def progress(words: str) -> None:
+            nonlocal step
+            step += 1
+            await session.report_progress(step, None, words)
+
+        async def say(words: str) -> None:
+            # Never raises: a client that has gone is told nothing.
+            note = types.LoggingMessageNotificationParams(level="info", data=words)
+            await session.send_notification(types.LoggingMessageNotification(params=note))
+
+        return Caller(
+            progress,
+            say if session.protocol_version not in MODERN_PROTOCOL_VERSIONS else _not_at_all,
+            "" if params is None else params.client_info.name,
+            Path(folder) if folder else None,
+            int(given) / 1000 if given.isdecimal() else None,
+            hears_progress=bool(context.meta and context.meta.get("progress_token") is not None),
+            took_back=self._taken_back.asker(headers.get(SESSION_HEADER, ""), context.request_id),
+        )
 
 
-def _result(told: Told) -> types.CallToolResult:
+async def _not_at_all(_words: str) -> None:
+    """This protocol carries nothing unasked outside of a request."""
+
+
+def _result(told: Told, news: Sequence[str]) -> types.CallToolResult:
+    text, data = told.text, told.data
+    if news:
+        words = f"{len(news)} background agent{'s'[: len(news) > 1]} finished: {'; '.join(news)}."
+        text, data = f"{text}\n\n{words}", {**data, "finished_meanwhile": list(news)}
     return types.CallToolResult(
-        content=[types.TextContent(type="text", text=told.text)],
-        structured_content=told.data,
+        content=[types.TextContent(type="text", text=text)],
+        structured_content=data,
         is_error=told.failed,
     )
 

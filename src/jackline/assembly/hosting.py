@@ -1,0 +1,67 @@
+"""Make a host of flows out of a store and a gateway's address.
+
+Laws: (1) credentials come from the environment, and go nowhere but into the calls; (2) what is
+opened is closed with the stack that was given.
+Not here: finding or starting a gateway (flow_host.py, service.py).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+
+from jackline.agents.claude_code.environment import TOKEN_HEADER
+from jackline.agents.claude_code.runner import ClaudeCodeRunner
+from jackline.agents.codex.runner import CodexRunner
+from jackline.agents.gateway_model import GatewayModel, credentials_from
+from jackline.agents.messages.runner import MessagesRunner
+from jackline.agents.ports import Runner
+from jackline.assembly.state_dir import StateDir
+from jackline.clock import Clock
+from jackline.config import Config
+from jackline.errors import JournalError
+from jackline.flows.engine import Engine
+from jackline.flows.host import FlowHost
+from jackline.flows.local import LocalEngine
+from jackline.flows.progress import Listener, nobody
+
+
+async def host_through(
+    url: str,
+    config: Config,
+    engine: Engine,
+    clock: Clock,
+    stack: AsyncExitStack,
+    listener: Listener = nobody,
+) -> FlowHost:
+    """A host whose agents call through the gateway at `url`."""
+    token = config.gateway.listen.token
+    headers = credentials_from(os.environ)
+    if token is not None:
+        headers = (*headers, (TOKEN_HEADER, token))
+    model = await stack.enter_async_context(GatewayModel(url, clock=clock, headers=headers))
+
+    def runners(run_id: str) -> Mapping[str, Runner]:
+        # Each run marks its calls in the gateway's records.
+        made: tuple[Runner, ...] = (
+            MessagesRunner(model, clock=clock, tag=run_id),
+            ClaudeCodeRunner(url, clock=clock, tag=run_id, token=token),
+            CodexRunner(url, clock=clock, tag=run_id, token=token),
+        )
+        return {runner.name: runner for runner in made}
+
+    return FlowHost(engine, runners, clock, settings=config.runs, listener=listener)
+
+
+def open_store(config: Config) -> LocalEngine:
+    """Where runs are kept."""
+    state = StateDir(config.state_dir)
+    try:
+        state.make()
+    except OSError as error:
+        raise JournalError(
+            f"runs cannot be kept: {state.folder} cannot be made ({error.strerror})",
+            next="name another folder with --state or JACKLINE_STATE",
+        ) from error
+    return LocalEngine(state.flows)

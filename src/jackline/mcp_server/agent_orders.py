@@ -1,0 +1,255 @@
+"""Turn what a model asks for into orders that any process can carry out.
+
+Laws: (1) what cannot be meant, found or allowed is said before anything starts; (2) whoever goes on
+with an earlier agent does so once: one that is at work, or that was gone on with, is named instead;
+(3) an order is plain data: whatever its meaning depends on is looked up now.
+Not here: the schema of the arguments (tools/agents.py), carrying orders (agent_desk.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from jsonschema_rs import ValidationError, validator_for
+
+from jackline.agents.claude_code.transcript import config_folder
+from jackline.batches.policy import Denied, Policy
+from jackline.batches.results import BatchCall
+from jackline.batches.shell import ShellTool
+from jackline.clock import Clock
+from jackline.errors import BadArgumentError, RefusedError, UnreadableError, UsageError
+from jackline.flows.records import ENDED, CallState, RunState
+from jackline.mcp_server.agent_definitions import (
+    AgentDefinition,
+    definition_folders,
+    definition_of,
+)
+from jackline.mcp_server.agent_desk import AgentDesk, Look
+from jackline.mcp_server.dead_agents import Remains, remains_of_agent, remains_of_session
+from jackline.mcp_server.model_tool import Caller, JsonObject
+from jackline.mcp_server.offered_tools import offered
+from jackline.mcp_server.places import working_folder
+from jackline.mcp_server.settings import ToolSettings
+
+_CLAUDE = "claude-code"
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """An order for a new run, or an earlier run to be taken up as it is."""
+
+    order: JsonObject | None
+    folder: Path
+    earlier: Look | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _From:
+    """What an order takes over from an earlier agent."""
+
+    order: JsonObject
+    look: Look | None = None
+
+
+class OrderDesk:
+    """Takes orders."""
+
+    def __init__(
+        self,
+        desk: AgentDesk,
+        settings: Callable[[], ToolSettings],
+        environ: Mapping[str, str],
+        clock: Clock,
+    ) -> None:
+        self._desk = desk
+        self._settings = settings
+        self._environ = environ
+        self._clock = clock
+
+    async def take(self, given: Mapping[str, Any], caller: Caller, label: str = "") -> Ordered:
+        """The order, checked; `label` is for one that was given none."""
+        resume, continued = given.get("resume"), given.get("continue_from_task_id")
+        if resume and continued:
+            raise BadArgumentError(
+                "An agent goes on from one place.",
+                next="Give resume or continue_from_task_id, not both.",
+            )
+        if not given.get("prompt") and not (resume or continued):
+            raise BadArgumentError("An agent needs a prompt.", next="Say what it is to do.")
+        settings = self._settings().agents
+        before = _From({})
+        if resume or continued:
+            before = await self._earlier(given)
+        if before.look is not None:
+            return Ordered(None, Path(before.look.record.cwd), before.look)
+        asked = given.get("cwd") or before.order.get("cwd")
+        folder = working_folder(cast("str | None", asked), caller.folder, settings)
+        definition = await self._definition(given, before.order, caller.folder or folder)
+        order: dict[str, Any] = {**before.order, "cwd": str(folder)}
+        order["prompt"] = given.get("prompt") or order["prompt"]
+        order["label"] = given.get("label") or label or definition.name or "agent"
+        order["runner"] = given.get("runner") or order.get("runner") or settings.runner
+        named = given.get("tools") or definition.tools
+        chosen: dict[str, Any] = {
+            "model": given.get("model") or definition.model or order.get("model") or settings.model,
+            "system": definition.system or order.get("system"),
+            "tools": offered(named, order["runner"], settings),
+            "schema": self._schema(given.get("schema")),
+            "budget": _budget(given.get("budget")),
+            "release": self._allowed(given.get("release"), folder),
+            "resources": [self._resource(each, folder) for each in given.get("resources", ())],
+        }
+        order |= {name: value for name, value in chosen.items() if value}
+        return Ordered(order, folder)
+
+    # --- going on -------------------------------------------------------------------------------
+
+    async def _earlier(self, given: Mapping[str, Any]) -> _From:
+        named = str(given.get("resume") or given.get("continue_from_task_id"))
+        try:
+            look: Look | None = await self._desk.look(named)
+        except UnreadableError:
+            look = None
+        if look is not None:
+            return self._from_ours(look, has_prompt=bool(given.get("prompt")))
+        now = self._clock.wall()
+        if given.get("resume"):
+            if given.get("runner", _CLAUDE) != _CLAUDE:
+                return _From({"resume": named, "prompt": "Go on from where you were cut off."})
+            remains = await asyncio.to_thread(remains_of_session, named, self._environ, now)
+            more: JsonObject = {"resume": named}
+        else:
+            remains = await asyncio.to_thread(remains_of_agent, named, self._environ, now)
+            more = {"continues": named}
+        if remains is None:
+            raise UnreadableError(
+                f"No agent, sub-agent or session on this machine has the id {named!r}.",
+                next="agent_status lists ours; `why` finds those of Claude Code.",
+            )
+        await self._check_first(named)
+        return _From(_order_of(remains) | more)
+
+    def _from_ours(self, look: Look, *, has_prompt: bool) -> _From:
+        record = look.record
+        named = record.run_id
+        if not look.settled and self._desk.is_carried(look):
+            if record.state is not RunState.PARKED:
+                raise UsageError(
+                    f"The run {named} is at work: going on with it now would do its work twice.",
+                    next=f'agent_wait(ids=["{named}"]) waits for it, agent_cancel ends it.',
+                )
+            raise UsageError(
+                f"The run {named} is parked ({record.why}) and goes on by itself.",
+                next=f'agent_wait(ids=["{named}"]) waits for it, agent_cancel ends it.',
+            )
+        calls = look.chosen
+        completed = bool(calls) and all(call.state is CallState.DONE for call in calls)
+        if not has_prompt:
+            if completed:
+                raise BadArgumentError(
+                    f"It has completed (run {named}).",
+                    next="Give a prompt that says what it is to do next.",
+                )
+            return _From({}, look)
+        if record.state not in ENDED:
+            raise UsageError(
+                f"The run {named} has not ended: it is {record.state.value}.",
+                next="Leave the prompt out to go on with its own task, or agent_cancel it first.",
+            )
+        if len(calls) != 1:
+            raise BadArgumentError(
+                f"The run {named} has {len(calls)} agents.",
+                next="Give the task id of the one to go on with; agent_status tells them.",
+            )
+        theirs = [order for order in look.orders if order["label"] == calls[0].label]
+        kept = ("runner", "cwd", "model", "system")
+        order = {name: one[name] for one in theirs for name in kept if name in one}
+        return _From(order | {"continue_from": calls[0].task_id})
+
+    async def _check_first(self, named: str) -> None:
+        """Nobody else must be at the same work, or have done it."""
+        for look in await self._desk.latest():
+            for order in look.orders:
+                if named in (order.get("continues"), order.get("resume")):
+                    state = look.record.state
+                    if state in (RunState.FAILED, RunState.CANCELLED):
+                        continue
+                    raise UsageError(
+                        f"{named} was gone on with already, by the run {look.record.run_id}, which"
+                        f" is {state.value}.",
+                        next=f'agent_status(ids=["{look.record.run_id}"]) tells how it stands.',
+                    )
+
+    async def _definition(
+        self, given: Mapping[str, Any], before: JsonObject, project: Path
+    ) -> AgentDefinition:
+        folders = definition_folders(project, config_folder(self._environ))
+        if name := given.get("subagent_type"):
+            return await asyncio.to_thread(definition_of, str(name), folders)
+        earlier = before.pop("agent_type", None)
+        if earlier is None:
+            return AgentDefinition("")
+        try:
+            return await asyncio.to_thread(definition_of, str(earlier), folders)
+        except BadArgumentError:
+            # A plugin's, or gone since: its conversation tells enough to go on.
+            return AgentDefinition("")
+
+    # --- single arguments -----------------------------------------------------------------------
+
+    def _schema(self, schema: object) -> object:
+        if schema is not None:
+            try:
+                validator_for(schema)
+            except (ValidationError, ValueError) as error:
+                raise BadArgumentError(
+                    f"`schema` is no JSON Schema: {str(error)[:200]}", next="Mend it, or leave it out."
+                ) from None
+        return schema
+
+    def _resource(self, given: Mapping[str, Any], folder: Path) -> JsonObject:
+        self._allowed(given.get("release"), folder)
+        return dict(given)
+
+    def _allowed(self, command: str | None, folder: Path) -> str | None:
+        """The command, if the user allowed it to run unasked."""
+        if not command:
+            return None
+        policy = Policy(folder, self._settings().batch.allow)
+        said = policy.judge(BatchCall("release", ShellTool(), {"command": command}))
+        if isinstance(said, Denied):
+            raise RefusedError(
+                f"The release command may not run: {said.why}.",
+                next=f"{said.next}: batch.allow in jackline.toml.",
+            )
+        return command
+
+
+def unique_labels(orders: Sequence[JsonObject]) -> None:
+    """Make the labels of a group tell its agents apart."""
+    seen: dict[str, int] = {}
+    for order in orders:
+        label = str(order["label"])
+        seen[label] = seen.get(label, 0) + 1
+        if seen[label] > 1:
+            order["label"] = f"{label} {seen[label]}"
+
+
+def _order_of(remains: Remains) -> JsonObject:
+    order: JsonObject = {"prompt": remains.prompt, "runner": _CLAUDE}
+    found = {"cwd": remains.cwd, "model": remains.model, "agent_type": remains.agent_type}
+    return order | {name: value for name, value in found.items() if value}
+
+
+def _budget(given: Mapping[str, Any] | None) -> JsonObject | None:
+    if not given:
+        return None
+    budget = {name: value for name, value in given.items() if name != "minutes"}
+    if "minutes" in given:
+        budget["seconds"] = given["minutes"] * 60.0
+    return budget
+

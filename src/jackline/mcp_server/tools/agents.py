@@ -1,0 +1,238 @@
+"""`agent` and `agents`: start agents that survive limits, walls, and the end of whoever started them.
+
+Laws: (1) the answer comes before the client's patience ends, with an id if the work goes on; (2)
+a call that the client takes back cancels its agents, unless they are in the background; a client
+that is lost cancels nothing.
+Not here: what orders mean (agent_orders.py), words (agent_words.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+from jackline.clock import Clock
+from jackline.errors import BadArgumentError
+from jackline.mcp_server.agent_desk import AgentDesk
+from jackline.mcp_server.agent_orders import OrderDesk, unique_labels
+from jackline.mcp_server.agent_words import told_run
+from jackline.mcp_server.model_tool import Caller, JsonObject, ModelTool, Told
+from jackline.mcp_server.settings import AgentSettings
+
+MOST_AGENTS = 200
+_TEXT: JsonObject = {"type": "string", "minLength": 1}
+_QUIET_PATIENCE = 240.0
+"""Claude Code's patience for servers of which it hears nothing, less a minute."""
+_SHARE_OF_PATIENCE = 0.8
+
+
+def text(description: str) -> JsonObject:
+    """The schema of an argument that is text."""
+    return {**_TEXT, "description": description}
+
+
+_ORDER: dict[str, JsonObject] = {
+    "prompt": text("What the agent is to do, with all it needs to know: it sees nothing else."),
+    "subagent_type": text(
+        "One of the user's or the project's agent definitions (.claude/agents/NAME.md)."
+    ),
+    "schema": {
+        "type": "object",
+        "description": "JSON Schema that the answer must fit; without one the answer is text.",
+    },
+    "model": text("The model; by default the definition's, or the configured one."),
+    "runner": {
+        "enum": ["claude-code", "codex", "messages"],
+        "description": "Who carries it: Claude Code or Codex with their tools, or a bare"
+        " conversation (messages).",
+    },
+    "cwd": text("Where it works: a folder at or below the project's."),
+    "tools": {
+        "type": "array",
+        "items": _TEXT,
+        "description": "The only tools it is offered, by Claude Code's names. What the user did not"
+        " allow is asked of the user's own settings, and else denied.",
+    },
+    "budget": {
+        "type": "object",
+        "description": "What it may use; the next call is refused, not the last one undone.",
+        "properties": {
+            "tokens": {"type": "integer", "minimum": 1},
+            "dollars": {"type": "number", "minimum": 0},
+            "turns": {"type": "integer", "minimum": 1},
+            "minutes": {"type": "number", "exclusiveMinimum": 0},
+        },
+        "additionalProperties": False,
+    },
+    "label": text("A short name for it in lists."),
+    "resume": text(
+        "Go on with this session, by its session id: of an earlier agent, or of a session of"
+        " Claude Code that died. The prompt may be left out."
+    ),
+    "continue_from_task_id": text(
+        "Go on with an agent that was cut off, by its task id or run id; also by the agent id of"
+        " one of Claude Code's own sub-agents that died: it is continued from its transcript, and"
+        " told what was finished. Leave the prompt out to go on with its own task."
+    ),
+    "release": text(
+        "A command that gives back what the agent rented; run at every end of it, whatever ended"
+        " it, with the outcome on its standard input. Only commands that the user allowed."
+    ),
+    "resources": {
+        "type": "array",
+        "description": "What is rented for it, and how each is given back when it has ended.",
+        "items": {
+            "type": "object",
+            "properties": {
+                "name": text("Such as an instance's id."),
+                "release": text("The command that gives it back."),
+                "lease": text('How long it may be held at most, such as "2h".'),
+                "release_on_park": {"type": "boolean"},
+            },
+            "required": ["name"],
+            "additionalProperties": False,
+        },
+    },
+}
+_BACKGROUND: JsonObject = {
+    "type": "boolean",
+    "description": "Answer at once with an id, and go on; its end is told in a later answer.",
+}
+
+
+def starting_tools(
+    desk: AgentDesk, orders: OrderDesk, settings: Callable[[], AgentSettings], clock: Clock
+) -> list[ModelTool]:
+    """Both tools."""
+    starting = _Starting(desk, orders, settings, clock)
+    return [
+        ModelTool(
+            "agent",
+            "Starts an agent that is not lost at a rate limit, a quota wall, an outage or a crash:"
+            " it waits where waiting helps, is kept turn by turn, and can be gone on with by its"
+            " id. Gives its answer, or says truly what ended it (`terminated_by`), until when, and"
+            " how to go on; if it takes longer than this call may last, an id for agent_wait. Use"
+            " it instead of a built-in sub-agent for work that must not be lost, and to go on with"
+            " one that died (`resume`, `continue_from_task_id`).",
+            _object({**_ORDER, "background": _BACKGROUND}),
+            starting.one,
+        ),
+        ModelTool(
+            "agents",
+            "Starts many such agents at once, each with its own result; one's failure touches no"
+            ' other. Gives a summary such as "17 of 20 ok, 3 failed: 2 quota, 1 schema" and each'
+            " agent's answer or what ended it, with its task id.",
+            _object(
+                {
+                    "orders": {
+                        "type": "array",
+                        "minItems": 1,
+                        "maxItems": MOST_AGENTS,
+                        "items": _object(_ORDER),
+                        "description": "One for each agent, with the arguments of `agent`.",
+                    },
+                    "background": _BACKGROUND,
+                },
+                "orders",
+            ),
+            starting.many,
+        ),
+    ]
+
+
+class _Starting:
+    """Starts agents and waits for them as long as their client does."""
+
+    def __init__(
+        self,
+        desk: AgentDesk,
+        orders: OrderDesk,
+        settings: Callable[[], AgentSettings],
+        clock: Clock,
+    ) -> None:
+        self._desk = desk
+        self._orders = orders
+        self._settings = settings
+        self._clock = clock
+
+    async def one(self, given: JsonObject, caller: Caller) -> Told:
+        """The agent's result, or how to get it."""
+        background = bool(given.get("background"))
+        ordered = await self._orders.take(given, caller)
+        if ordered.order is None and ordered.earlier is not None:
+            run_id = await self._desk.go_on(
+                ordered.earlier, say=caller.say, background=background
+            )
+        else:
+            run_id = await self._desk.begin(
+                [cast("JsonObject", ordered.order)],
+                folder=str(caller.folder or ordered.folder),
+                background=background,
+                say=caller.say,
+            )
+        return await self._result(run_id, caller, background=background)
+
+    async def many(self, given: JsonObject, caller: Caller) -> Told:
+        """All results, or how to get them."""
+        background = bool(given.get("background"))
+        orders: list[JsonObject] = []
+        wanted = cast("list[dict[str, Any]]", given["orders"])
+        for number, each in enumerate(wanted, 1):
+            ordered = await self._orders.take(each, caller, label=f"agent {number}")
+            if ordered.order is None:
+                raise BadArgumentError(
+                    f"Agent {number} would go on with an earlier run as it is.",
+                    next="Do that with `agent`, or give it a prompt.",
+                )
+            orders.append(ordered.order)
+        unique_labels(orders)
+        run_id = await self._desk.begin(
+            orders,
+            folder=str(caller.folder or orders[0]["cwd"]),
+            background=background,
+            say=caller.say,
+        )
+        return await self._result(run_id, caller, background=background)
+
+    async def _result(self, run_id: str, caller: Caller, *, background: bool) -> Told:
+        await caller.progress(f"run {run_id} has begun; agent_wait waits for it by this id")
+        if background:
+            look = await self._desk.look(run_id)
+            return told_run(look, self._clock.now())
+        try:
+            (look,) = await self._desk.wait(
+                [run_id],
+                seconds=longest_wait(caller, self._settings()),
+                all_of_them=True,
+                progress=caller.progress,
+            )
+        except asyncio.CancelledError:
+            if caller.took_back():
+                look = await asyncio.shield(self._desk.look(run_id))
+                await asyncio.shield(self._desk.cancel(look, "Its client cancelled the call."))
+            else:
+                self._desk.leave(run_id)
+            raise
+        if not look.settled:
+            self._desk.leave(run_id)
+        return told_run(look, self._clock.now())
+
+
+def longest_wait(caller: Caller, settings: AgentSettings) -> float:
+    """How long this client may be kept waiting for an answer."""
+    seconds = settings.wait
+    if caller.client == "claude-code":
+        seconds = settings.long_wait if caller.hears_progress else _QUIET_PATIENCE
+    if caller.patience is not None:
+        seconds = min(seconds, caller.patience * _SHARE_OF_PATIENCE)
+    return seconds
+
+
+def _object(properties: dict[str, JsonObject], *required: str) -> JsonObject:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
