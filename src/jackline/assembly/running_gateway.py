@@ -28,7 +28,8 @@ from jackline.gateway.settings import ListenSettings
 _ASK_SECONDS = 5.0
 # Who answers at an address that nobody left word of may be anyone, and silent.
 _KNOCK_SECONDS = 1.0
-_START_SECONDS = 20.0
+# A machine that is busy with a fleet takes its time; one that fails ends at once and says why.
+_START_SECONDS = 60.0
 _STOP_SECONDS = 60.0
 _LOOK_EVERY = 0.05
 _UNTRUSTED = 401
