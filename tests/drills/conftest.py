@@ -1,4 +1,4 @@
-"""Keep drills in real time apart: they run with `-m soak`, and the first of them in CI."""
+"""Keep long drills apart: they run with `-m soak`, and two of them in CI."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-# Three minutes, mostly waiting; the others take up to a quarter of an hour.
-_ALSO_IN_CI = "throttle-storm"
+# Three minutes each, mostly waiting; the others take up to a quarter of an hour.
+_ALSO_IN_CI = ("throttle-storm", "power-cut")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -17,7 +17,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     apart = [
         item
         for item in items
-        if item.get_closest_marker("soak") and not (in_ci and _ALSO_IN_CI in item.name)
+        if item.get_closest_marker("soak")
+        and not (in_ci and any(name in item.name for name in _ALSO_IN_CI))
     ]
     if apart:
         config.hook.pytest_deselected(items=apart)

@@ -7,6 +7,7 @@ Not here: the faces (mcp_server/, dashboard/), the gateway's own control paths.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,14 @@ from jackline.dashboard.flow_book import FlowBook
 from jackline.failures import Failure
 from jackline.hooks.asked import HookAsked
 from jackline.hooks.face import HooksFace
+from jackline.mcp_server.agent_desk import AgentDesk
+from jackline.mcp_server.agent_orders import OrderDesk
 from jackline.mcp_server.face import McpFace
+from jackline.mcp_server.model_tool import Caller, ModelTool
+from jackline.mcp_server.settings import AgentSettings, ToolSettings
+from jackline.mcp_server.tools.agents import starting_tools
+from jackline.mcp_server.tools.batch import batch_tools
+from jackline.mcp_server.tools.following import following_tools
 from jackline.mcp_server.tools.standing import standing_tools
 
 
@@ -55,8 +63,37 @@ class Watched:
     read_only: Callable[[], bool]
 
 
+@dataclass(frozen=True, slots=True)
+class Working:
+    """What models may have done for them."""
+
+    desk: AgentDesk
+    settings: Callable[[], ToolSettings]
+
+    def tools(self, clock: Clock) -> list[ModelTool]:
+        """The tools that start work."""
+
+        def agents() -> AgentSettings:
+            return self.settings().agents
+
+        orders = OrderDesk(self.desk, self.settings, os.environ, clock)
+        return [
+            *starting_tools(self.desk, orders, agents, clock),
+            *following_tools(self.desk, agents, clock),
+            *batch_tools(self.settings),
+        ]
+
+    def news(self, caller: Caller) -> list[str]:
+        """What finished since for this client."""
+        return self.desk.news_for("" if caller.folder is None else str(caller.folder))
+
+
 def make_faces(
-    standing: Standing, watched: Watched, trusts: Callable[[Asked], bool], clock: Clock
+    standing: Standing,
+    watched: Watched,
+    working: Working,
+    trusts: Callable[[Asked], bool],
+    clock: Clock,
 ) -> Faces:
     """The faces of one service."""
     flows = FlowBook(watched.flows, clock)
@@ -66,6 +103,10 @@ def make_faces(
         Details(flows, watched.journal, clock),
         Doors(trusts, watched.read_only, watched.carry_out),
     )
-    models = McpFace(lambda: standing_tools(standing.status, clock), trusts)
+    models = McpFace(
+        lambda: [*standing_tools(standing.status, clock), *working.tools(clock)],
+        trusts,
+        working.news,
+    )
     hooks = HooksFace(clock, trusts, standing.line, standing.session_stopped)
     return Faces((models, hooks, page), (models.serve, page.serve))

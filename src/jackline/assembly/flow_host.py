@@ -11,26 +11,19 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from jackline.agents.claude_code.environment import TOKEN_HEADER
-from jackline.agents.claude_code.runner import ClaudeCodeRunner
-from jackline.agents.codex.runner import CodexRunner
-from jackline.agents.gateway_model import GatewayModel, credentials_from
-from jackline.agents.messages.runner import MessagesRunner
-from jackline.agents.ports import Runner
+from jackline.assembly.hosting import host_through, open_store
 from jackline.assembly.running_gateway import find_lasting, start_in_background
 from jackline.assembly.service import Service
 from jackline.assembly.state_dir import StateDir
 from jackline.clock import Clock, SystemClock
 from jackline.config import Config, load
-from jackline.errors import JournalError
 from jackline.flows.host import FlowHost
-from jackline.flows.local import LocalEngine
 from jackline.flows.progress import Listener, nobody
 
 
@@ -49,22 +42,7 @@ async def open_flow_host(
         engine = open_store(config)
         stack.push_async_callback(engine.close)
         url = await _gateway(config, stack, in_background=in_background)
-        token = config.gateway.listen.token
-        headers = credentials_from(os.environ)
-        if token is not None:
-            headers = (*headers, (TOKEN_HEADER, token))
-        model = await stack.enter_async_context(GatewayModel(url, clock=clock, headers=headers))
-
-        def runners(run_id: str) -> Mapping[str, Runner]:
-            # Each run marks its calls in the gateway's records.
-            made: tuple[Runner, ...] = (
-                MessagesRunner(model, clock=clock, tag=run_id),
-                ClaudeCodeRunner(url, clock=clock, tag=run_id, token=token),
-                CodexRunner(url, clock=clock, tag=run_id, token=token),
-            )
-            return {runner.name: runner for runner in made}
-
-        yield FlowHost(engine, runners, clock, settings=config.runs, listener=listener)
+        yield await host_through(url, config, engine, clock, stack, listener)
 
 
 @asynccontextmanager
@@ -75,19 +53,6 @@ async def open_quiet_host(config: Config) -> AsyncIterator[FlowHost]:
         yield FlowHost(engine, lambda _run_id: {}, settings=config.runs)
     finally:
         await engine.close()
-
-
-def open_store(config: Config) -> LocalEngine:
-    """Where runs are kept."""
-    state = StateDir(config.state_dir)
-    try:
-        state.make()
-    except OSError as error:
-        raise JournalError(
-            f"runs cannot be kept: {state.folder} cannot be made ({error.strerror})",
-            next="name another folder with --state or JACKLINE_STATE",
-        ) from error
-    return LocalEngine(state.flows)
 
 
 async def _gateway(config: Config, stack: AsyncExitStack, *, in_background: bool) -> str:

@@ -15,6 +15,7 @@ from jackline.control.burn import Burn
 from jackline.control.fleet import Fleet
 from jackline.control.forecast import WindowWatch
 from jackline.events import AttemptFailed, CallEnded, Event, LaneChanged, ServiceNoted
+from jackline.telemetry.tally import Tally
 
 _PUT_ASIDE = 100_000
 _SETTLE_SECONDS = 2.0
@@ -29,6 +30,7 @@ class Observatory:
         self._aside: deque[Event] = deque(maxlen=_PUT_ASIDE)
         self._fleet = Fleet()
         self._burn = Burn(dollars)
+        self._tally = Tally()
         self.windows = WindowWatch()
         self.news: deque[Event] = deque(maxlen=_MOST_NEWS)
         """What a person would want to hear of, the latest last."""
@@ -53,15 +55,23 @@ class Observatory:
         self._settle()
         return self._burn
 
+    @property
+    def tally(self) -> Tally:
+        """What became of calls and attempts, as of now."""
+        self._settle()
+        return self._tally
+
     def _settle(self) -> None:
-        aside, fleet, burn = self._aside, self._fleet, self._burn
+        aside, fleet, burn, tally = self._aside, self._fleet, self._burn, self._tally
         while aside:
             event = aside.popleft()
             if isinstance(event, CallEnded):
                 burn.call_ended(event)
+                tally.call_ended(event)
                 if event.session or event.agent:
                     fleet.call_ended(event)
             elif isinstance(event, AttemptFailed):
                 fleet.attempt_failed(event)
+                tally.attempt_failed(event)
             elif isinstance(event, LaneChanged | ServiceNoted):
                 self.news.append(event)

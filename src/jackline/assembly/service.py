@@ -22,7 +22,9 @@ from typing import Self
 
 from jackline import __version__
 from jackline.assembly.addresses import local_url
-from jackline.assembly.faces import Standing, Watched, make_faces
+from jackline.assembly.background_agents import BackgroundAgents
+from jackline.assembly.faces import Standing, Watched, Working, make_faces
+from jackline.assembly.measuring import Measuring
 from jackline.assembly.observing import Observatory
 from jackline.assembly.remembering import keep_remembering, recall, remember
 from jackline.assembly.run_orders import RunOrders
@@ -122,6 +124,8 @@ class Service:
         trace: TracebackType | None,
     ) -> None:
         self._announce(ServiceNoted(self._clock.wall(), "stopping"))
+        # Before their calls are turned away: agents that wait at a turn's end lose nothing.
+        self._agents.desk.ask_to_stop()
         left = 0.0 if kind is not None else await self._finish_calls()
         await self._listener.close(left)
         await self._stack.aclose()
@@ -197,8 +201,16 @@ class Service:
             RunOrders(self._state.folder).carry_out,
             lambda: self.config.gateway.listen.read_only,
         )
-        self._faces = make_faces(standing, watched, control.trusts, self._clock)
-        router = Router(self.desk, self._upstream, control, self._faces.shown)
+        self._agents = BackgroundAgents(
+            lambda: self.config, lambda: self.url, self._state.flows, self._clock
+        )
+        working = Working(self._agents.desk, lambda: self.config.tools)
+        self._faces = make_faces(standing, watched, working, control.trusts, self._clock)
+        self._measuring = Measuring(
+            watching.facts, self.observatory, self._journal, self._state.flows, self._clock
+        )
+        faces = (*self._faces.shown, self._measuring.face)
+        router = Router(self.desk, self._upstream, control, faces)
         self._router = router
         self._listener = Listener(settings, self._early.append)
         router.stopping = self._listener
@@ -216,9 +228,11 @@ class Service:
         self._keep(look_after(self.desk, self._clock))
         self._stack.push_async_callback(self._pages.close)
         self._keep(self._pages.watch())
-        for work in self._faces.work:
+        for work in (*self._faces.work, *self._measuring.work):
             self._keep(work())
-        self._keep(Waker(self._state.flows, self._clock).watch())
+        self._stack.push_async_callback(self._agents.close)
+        self._keep(self._agents.serve())
+        self._keep(Waker(self._state.flows, self._clock, here=self._agents.wakes).watch())
         self._keep(self.observatory.keep_settling())
         self._keep(keep_remembering(self.carrier, self._clock, self._remember))
         if self._reload is not None:

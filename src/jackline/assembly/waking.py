@@ -39,8 +39,14 @@ class Waker:
     """Looks after parked runs; `watch` must run for as long as the service does."""
 
     def __init__(
-        self, store: Path, clock: Clock, start: Callable[[RunRecord], None] | None = None
+        self,
+        store: Path,
+        clock: Clock,
+        start: Callable[[RunRecord], None] | None = None,
+        here: Callable[[RunRecord], bool] = lambda _run: False,
     ) -> None:
+        """`here` may take a run up in this process, if it needs no code of a user."""
+        self._here = here
         self._store = store
         self._clock = clock
         self._start = start or self._start_process
@@ -79,7 +85,8 @@ class Waker:
             if may_wake(self._clock.now(), run, decode_settings(run.settings).wake).now:
                 self._not_before[run.run_id] = now + _PAUSE
                 _log.info("waking run %s (%s): its limit has reset", run.run_id, run.flow)
-                self._start(run)
+                if not self._here(run):
+                    self._start(run)
                 woken.append(run.run_id)
         return woken
 

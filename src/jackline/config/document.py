@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
@@ -30,12 +31,14 @@ from jackline.flows.settings import RunSettings
 from jackline.flows.waking import read_hours
 from jackline.gateway.settings import GatewaySettings
 from jackline.journal.settings import JournalSettings
+from jackline.mcp_server.settings import AgentSettings
 from jackline.providers.presets import PRESETS
 from jackline.providers.settings import Credential
 
 _DEFAULT = GatewaySettings()
 _JOURNAL = JournalSettings()
 _RUNS = RunSettings()
+_AGENTS = AgentSettings()
 _LOG_LEVEL: Literal["info"] = "info"
 # Never seen by whoever reads a document: only what was written is taken from it.
 _NOT_SET: Any = None
@@ -61,6 +64,12 @@ def _proxy(text: str) -> str:
         raise ValueError(f"must not hold a password; {INSTEAD}")
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("must be an address like http://proxy.example:3128, or a reference")
+    return text
+
+
+def _absolute(text: str) -> str:
+    if not Path(text).expanduser().is_absolute():
+        raise ValueError("must be a whole path, such as /srv/work or ~/work")
     return text
 
 
@@ -409,6 +418,45 @@ class BudgetTable(Table):
     rolling: RollingTable = Field(default_factory=RollingTable)
 
 
+class AgentsTable(Table):
+    """Agents that models start through the tools of `jackline mcp`."""
+
+    runner: Literal["messages", "claude-code", "codex"] = Field(
+        default="claude-code", description="Who carries them when they name no runner."
+    )
+    model: Text = Field(
+        default=_NOT_SET, description="For agents that name no model; else the runner's own."
+    )
+    tools: list[Text] = Field(
+        default=list(_AGENTS.tools),
+        description="Tools that they use without asking, beside reading and editing in their"
+        ' folder, by Claude Code\'s names: "Bash(pytest *)", "WebFetch". With any named here, they'
+        " are offered these and no others.",
+    )
+    folders: list[Annotated[str, AfterValidator(_absolute)]] = Field(
+        default=[],
+        description="Where agents and batches may work, beside the folder of their client.",
+    )
+    wait: Annotated[Duration, _between(1, 86400)] = Field(
+        default=_AGENTS.wait,
+        description="A call is answered after this at the latest, with an id if its agent works on.",
+    )
+    long_wait: Annotated[Duration, _between(1, 86400)] = Field(
+        default=_AGENTS.long_wait,
+        description="The same for Claude Code, which waits longer while it hears of progress.",
+    )
+
+
+class BatchTable(Table):
+    """What models may run without asking, through the tool `batch` and as release commands."""
+
+    allow: list[Text] = Field(
+        default=[],
+        description='Commands such as "pytest *" or "git log *", and addresses such as'
+        ' "fetch:https://docs.python.org/*". Reading and searching in the project always may.',
+    )
+
+
 class Document(Table):
     """The whole of `jackline.toml`, or of `[tool.jackline]` in `pyproject.toml`."""
 
@@ -435,6 +483,8 @@ class Document(Table):
     run: RunTable = Field(default_factory=RunTable)
     resume: ResumeTable = Field(default_factory=ResumeTable)
     budget: BudgetTable = Field(default_factory=BudgetTable)
+    agents: AgentsTable = Field(default_factory=AgentsTable)
+    batch: BatchTable = Field(default_factory=BatchTable)
 
 
 def written(table: Table, under: Key = ()) -> Iterator[tuple[Key, Any]]:

@@ -38,6 +38,7 @@ from jackline.gateway.settings import (
     StreamMode,
 )
 from jackline.journal.settings import JournalSettings
+from jackline.mcp_server.settings import AgentSettings, BatchSettings, ToolSettings
 
 # Keys of `[limits]` to the names of their settings.
 _TAKEN = {
@@ -109,6 +110,7 @@ def _finished(
             keep_bytes=merged.values["journal", "size"],
         ),
         runs=_runs(merged),
+        tools=_tools(merged),
         log_level=merged.values["log", "level"],
         origins={dotted(key): origin for key, origin in merged.origins.items()},
         files=tuple(file.path for file in files),
@@ -212,3 +214,11 @@ def _runs(merged: Merged) -> RunSettings:
         budgets.append(Budget(window=rolling.pop("per"), **rolling))
     wake = WakeSettings(**merged.table("resume"))
     return RunSettings(budgets=tuple(budgets), wake=wake, **merged.table("run"))
+
+
+def _tools(merged: Merged) -> ToolSettings:
+    agents = merged.table("agents")
+    agents["tools"] = tuple(agents["tools"])
+    agents["folders"] = tuple(Path(each).expanduser() for each in agents["folders"])
+    allow = tuple(merged.values["batch", "allow"])
+    return ToolSettings(AgentSettings(**agents), BatchSettings(allow))

@@ -15,6 +15,7 @@ from jackline.config.keys import Key
 from jackline.flows.settings import RunSettings
 from jackline.gateway.settings import GatewaySettings
 from jackline.journal.settings import JournalSettings
+from jackline.mcp_server.settings import ToolSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,8 @@ class Config:
     warnings: tuple[str, ...] = ()
     # How flows run that say nothing else.
     runs: RunSettings = field(default_factory=RunSettings)
+    # What models may have done for them.
+    tools: ToolSettings = field(default_factory=ToolSettings)
     # Every key with its value as one would write it, None where nothing is set.
     shown: Mapping[Key, object] = field(default_factory=dict, repr=False)
     # Files whose change, coming or going would give another configuration.

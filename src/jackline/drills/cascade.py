@@ -87,6 +87,7 @@ def cascade() -> Drill:
             Demand(f'the model is told "1 of {CALLS} failed"', "untold", most=0),
         ),
         rows=(("calls of the turn that came whole", "whole"), ("lost with the one", "lost")),
+        in_real_time=True,
     )
     about = f"{CALLS} parallel calls in one turn, one of which exits with 3"
     return Drill("cascade", about, (part,))

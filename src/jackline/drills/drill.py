@@ -120,9 +120,12 @@ class FlowPart:
     least_speed: float = 1.0
     """Hours pass at least so fast: walls are farther away than anyone watches a drill."""
 
+    in_real_time: bool = False
+    """Whether its processes live by the machine's own clock, whatever was asked for."""
+
     def speed(self, asked: float) -> float:
         """How fast it is played when this speed was asked for."""
-        return max(asked, self.least_speed)
+        return 1.0 if self.in_real_time else max(asked, self.least_speed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,6 +100,7 @@ def power_cut() -> Drill:
             ("turns in hand paid for twice", "in_hand_paid_twice"),
             ("uses of a tool that ran twice", "used_twice"),
         ),
+        in_real_time=True,
     )
     about = f"SIGKILL at random moments, {CUTS} times ({CUTS_IN_A_HURRY} with --fast)"
     return Drill("power-cut", about, (part,))

@@ -41,6 +41,8 @@ Teller: TypeAlias = Callable[[str], None]
 # The provider that both sides know.
 FIRST = "anthropic"
 IDS_APART = 10_000
+# What drills are run with that no client takes part in.
+PROGRAMS = "a program in plain asyncio, and a flow"
 
 
 class Side(StrEnum):
@@ -252,7 +254,11 @@ class DrillRun:
 
     def _result(self, *, complete: bool) -> DrillResult:
         parts = tuple(self._part_result(part) for part in self._drill.parts)
-        return DrillResult(self._drill, self._means.client, self._means.speed, parts, complete)
+        client, speed = self._means.client, self._means.speed
+        programs = [part for part in self._drill.parts if isinstance(part, FlowPart)]
+        if len(programs) == len(parts):
+            client, speed = PROGRAMS, max(part.speed(speed) for part in programs)
+        return DrillResult(self._drill, client, speed, parts, complete)
 
     def _part_result(self, part: Part | FlowPart) -> PartResult:
         bare, jackline = (self._sides[part.name, side].known() for side in Side)

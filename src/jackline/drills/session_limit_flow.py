@@ -36,7 +36,7 @@ LOOKS = 3
 TOKENS = 900
 STRIKE_AFTER = AGENTS + AGENTS // 8
 # Farther away than a gateway holds calls for, so that the run has to deal with it itself.
-RESETS_IN = 20 * MINUTE
+RESETS_IN = 16 * MINUTE
 
 
 @dataclass(frozen=True, slots=True)

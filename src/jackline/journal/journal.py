@@ -15,6 +15,7 @@ from typing import Self
 
 from jackline.clock import SystemClock
 from jackline.events import Announce
+from jackline.journal.commit_times import CommitTimes
 from jackline.journal.settings import JournalSettings
 from jackline.journal.store import Connect, connect
 from jackline.journal.trouble import JournalHealth, told
@@ -87,6 +88,11 @@ class Journal:
         running = self._closed or self._thread.is_alive()
         problem = "" if running else "its writer is not running"
         return JournalHealth(running, problem, lost, waiting, None, writer.notice)
+
+    @property
+    def commit_times(self) -> CommitTimes:
+        """How long commits took since the start."""
+        return self._writer.times
 
     def __enter__(self) -> Self:
         self.open()

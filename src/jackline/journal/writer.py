@@ -15,14 +15,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from jackline.clock import SystemClock
 from jackline.errors import JournalError
 from jackline.events import Event, ServiceNoted
+from jackline.journal.commit_times import CommitTimes
 from jackline.journal.files import put_aside
 from jackline.journal.records import LANE_MEMORY, NOTES, Table
 from jackline.journal.settings import JournalSettings
 from jackline.journal.store import Batch, Connect, Store
 from jackline.journal.trouble import Stumble, cause_of, clock_time, counted, is_damage
 from jackline.journal.waiting import Waiting
+
+_monotonic = SystemClock().monotonic
 
 
 @dataclass(slots=True)
@@ -60,6 +64,7 @@ class Writer:
         # Taken out of the queues and not yet committed.
         self.held: dict[Table, list[Event]] = {}
         self.tried_once = threading.Event()
+        self.times = CommitTimes()
         self._path = path
         self._waiting = waiting
         self._settings = settings
@@ -161,7 +166,9 @@ class Writer:
     def _commit(self, batch: Batch) -> int:
         while True:
             store = self._opened()
+            began = _monotonic()
             unkept = store.write(batch)
+            self.times.took(_monotonic() - began)
             # Looked at afterwards: a file can be taken away at any moment before.
             if not store.is_gone():
                 return unkept

@@ -4,7 +4,7 @@ Laws: (1) what is told of an agent is what is kept of it; (2) nobody's leaving e
 an order to cancel does; (3) an agent that ended while nobody waited is announced once; (4) a run
 that another process carries is left to it; (5) nothing is taken up again past its brakes, and
 nothing for ever: what has been begun too often waits for a person.
-Not here: what is asked for (agent_orders.py), words (agent_words.py), opening the store (assembly/).
+Not here: what is asked for (agent_orders.py), words (agent_words.py), the store (assembly/).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from jackline.agents.outcome import Outcome
@@ -112,7 +112,7 @@ class AgentDesk:
     ) -> str:
         """A new run of these orders; its id. It is kept when this returns."""
         host = await self._host()
-        given = {"orders": list(orders), "folder": folder, "background": background}
+        given = {"orders": list(orders)}
         hearing = RunHearing()
         run = await begin_run(
             host,
@@ -219,9 +219,7 @@ class AgentDesk:
                 changed.clear()
                 looks = [await self.look(each) for each in ids]
                 now = clock.monotonic()
-                if now >= until or self._is_enough(
-                    looks, all_of_them, clock.wall() + until - now
-                ):
+                if now >= until or self._is_enough(looks, all_of_them, clock.wall() + until - now):
                     return looks
                 here = [self._carried.get(look.record.run_id) for look in looks]
                 for carried in here:
@@ -237,7 +235,7 @@ class AgentDesk:
                     words = [each.hearing.words for each in here if each is not None]
                     await progress("; ".join(words) or "carried by another process")
 
-    def _is_enough(self, looks: Sequence[Look], all_of_them: bool, until: float) -> bool:  # noqa: FBT001
+    def _is_enough(self, looks: Sequence[Look], all_of_them: bool, until: float) -> bool:
         settled = [look.settled for look in looks]
         if all(settled) or (any(settled) and not all_of_them):
             return True

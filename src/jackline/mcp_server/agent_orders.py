@@ -201,13 +201,14 @@ class OrderDesk:
 
     # --- single arguments -----------------------------------------------------------------------
 
-    def _schema(self, schema: object) -> object:
+    def _schema(self, schema: dict[str, Any] | None) -> dict[str, Any] | None:
         if schema is not None:
             try:
                 validator_for(schema)
             except (ValidationError, ValueError) as error:
                 raise BadArgumentError(
-                    f"`schema` is no JSON Schema: {str(error)[:200]}", next="Mend it, or leave it out."
+                    f"`schema` is no JSON Schema: {str(error)[:200]}",
+                    next="Mend it, or leave it out.",
                 ) from None
         return schema
 
@@ -252,4 +253,3 @@ def _budget(given: Mapping[str, Any] | None) -> JsonObject | None:
     if "minutes" in given:
         budget["seconds"] = given["minutes"] * 60.0
     return budget
-

@@ -144,14 +144,16 @@ def _one(look: Look, agent: Mapping[str, object], now: datetime) -> tuple[str, b
     if agent["state"] == "done":
         answer = agent["answer"]
         shown = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
-        return f"[agent {label} completed; {ids}, session {agent['session_id']}]\n{shown}", False
+        session = agent["session_id"]
+        return f'["{label}" completed; {ids}, session {session}]\n{shown}', False
     if agent["state"] == "failed":
-        lines = [f"The agent {label} did not complete: {agent['terminated_by']}. {_says(agent)}"]
+        ending = agent["terminated_by"]
+        lines = [f'The agent "{label}" did not complete: {ending}. {_says(agent)}']
         if agent.get("said_before"):
             lines.append(f"What it had said before (no result): {agent['said_before']}")
         lines.append(_how_to_resume(agent, ids))
         return "\n".join(lines), True
-    return _not_ended(look, f"The agent {label}", ids, now), False
+    return _not_ended(look, f'The agent "{label}"', ids, now), False
 
 
 def _many(look: Look, agents: Sequence[JsonObject], now: datetime) -> tuple[str, bool]:

@@ -16,9 +16,7 @@ from jackline.mcp_server.settings import USUAL_TOOLS, AgentSettings
 _NO_CALL = "nothing-by-jackline"
 
 
-def offered(
-    names: Sequence[str] | None, runner: str, settings: AgentSettings
-) -> list[str] | None:
+def offered(names: Sequence[str] | None, runner: str, settings: AgentSettings) -> list[str] | None:
     """The tools for `flows.agent(tools=…)`; None leaves it to the runner and its own settings."""
     if runner == "messages":
         return _ours(names, settings)

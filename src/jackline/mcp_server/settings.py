@@ -37,7 +37,7 @@ class AgentSettings:
 
 @dataclass(frozen=True, slots=True)
 class BatchSettings:
-    """`[batch]`: commands, addresses and files that models may use, as `batches.Policy` reads it."""
+    """`[batch]`: commands and addresses that models may use, as `batches.Policy` reads them."""
 
     allow: tuple[str, ...] = ()
 

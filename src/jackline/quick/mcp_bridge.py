@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import subprocess
 import sys
 import threading
 import time
 from contextlib import suppress
 from typing import Any
+from urllib.parse import quote
 
 from jackline.quick.finding import Word, word_of_service
 
@@ -193,7 +195,11 @@ class Link:
             "content-type": "application/json",
             "accept": "application/json, text/event-stream",
             "x-jackline-control": word.token,
+            # The service runs elsewhere: where the client works is told by where this was started.
+            "x-jackline-folder": quote(os.environ.get("CLAUDE_PROJECT_DIR") or os.getcwd()),  # noqa: PTH109 -- pathlib would take time to load
         }
+        if patience := os.environ.get("MCP_TOOL_TIMEOUT"):
+            headers["x-jackline-patience-ms"] = patience
         if self._session:
             headers["mcp-session-id"] = self._session
         if self._version:

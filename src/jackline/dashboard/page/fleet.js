@@ -15,6 +15,7 @@ const STEPS = [60, 120, 300, 600, 900, 1800];
 const MOST_MEASURES = 500;
 
 const view = { rows: [], height: 0, shown: 0, colours: {}, toggled: new Set(), waiting: false, dirty: true, span: 3600, ahead: 1200, x0: 130 };
+const order = new Intl.Collator([], { numeric: true });
 let parts = null;
 let measures = 0;
 let go = () => {};
@@ -95,6 +96,7 @@ export function refresh(filter) {
     const single = group.agents.length === 1;
     group.folded = !single && folds !== view.toggled.has(group.id);
     if (!single) push({ group, height: GROUP });
+    if (!group.folded && group.agents.length < 200) group.agents.sort((one, other) => order.compare(one.name, other.name));
     if (!group.folded) for (const each of group.agents) push({ ...each, name: single && !group.run ? group.label : each.name, height: ROW });
   }
   span(filter);
@@ -279,7 +281,8 @@ function lines({ x, at, until, width }, tall) {
   const resets = new Map();
   for (const lane of Object.values(state.lanes)) if (lane.until > at && lane.state === "parked") resets.set(lane.until, lane);
   for (const time of resets.keys()) {
-    if (time < until) mark(time, view.colours.parked, `reset ${hour(time)}`, x(time) > width - 80 ? "right" : "left");
+    const room = width - x(time);
+    if (time < until) mark(time, view.colours.parked, room > 76 ? `reset ${hour(time)}` : room > 40 ? hour(time) : "", "left");
     else {
       pen.fillStyle = view.colours.parked;
       pen.textAlign = "right";

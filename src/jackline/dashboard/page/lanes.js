@@ -21,7 +21,7 @@ function card([key, lane]) {
   const left = lane.until == null ? null : lane.until - now();
   return h("li", { class: `card ${colour}`, key, "data-lane": lane.name },
     h("div", { class: "row" }, h("h3", null, lane.model), h("span", { class: `state ${colour}` }, `${glyph} ${word}`)),
-    h("p", { class: "dim" }, `${lane.upstream} · ${lane.sort}`),
+    h("p", { class: "dim" }, [lane.upstream, lane.sort].filter(Boolean).join(" · ")),
     left != null && left > 0 && h("p", null, h("b", { class: `big ${colour}` }, countdown(left)),
       ` to ${lane.state === "parked" ? "reset" : "the next try"}, ${moment(lane.until, now())}`),
     Object.entries(lane.limits).map(([name, share]) => bar(NAMES[name] || name, 1 - share)),

@@ -27,12 +27,8 @@ _LISTEN_EVERY = 2.0
 
 
 @flow
-async def started_agents(
-    orders: list[dict[str, Any]],
-    folder: str = "",
-    background: bool = False,  # noqa: FBT001, FBT002 -- kept by name, as all arguments of a flow
-) -> list[dict[str, Any]]:
-    """Carry all orders; `folder` is where their client works, for whoever asks later."""
+async def started_agents(orders: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Carry all orders."""
     for order in orders:
         for resource in order.get("resources", ()):
             await ctx.resource(

@@ -1,4 +1,4 @@
-"""`agent` and `agents`: start agents that survive limits, walls, and the end of whoever started them.
+"""`agent` and `agents`: start agents that outlive limits, walls, and whoever started them.
 
 Laws: (1) the answer comes before the client's patience ends, with an id if the work goes on; (2)
 a call that the client takes back cancels its agents, unless they are in the background; a client
@@ -161,9 +161,7 @@ class _Starting:
         background = bool(given.get("background"))
         ordered = await self._orders.take(given, caller)
         if ordered.order is None and ordered.earlier is not None:
-            run_id = await self._desk.go_on(
-                ordered.earlier, say=caller.say, background=background
-            )
+            run_id = await self._desk.go_on(ordered.earlier, say=caller.say, background=background)
         else:
             run_id = await self._desk.begin(
                 [cast("JsonObject", ordered.order)],

@@ -1,0 +1,182 @@
+"""`batch`: many small calls at once, each with its own result.
+
+Laws: (1) one call's failure touches no other, and every result bears its call's id; (2) nothing
+runs that the user did not allow, and nothing outside the folder; what is refused says what the user
+would have to write; (3) a call that is taken back ends everything that it started.
+Not here: running (batches/batch.py), judging (batches/policy.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from jackline.batches.batch import BatchCall, BatchReport, run_batch
+from jackline.batches.fetch import FetchTool
+from jackline.batches.files import ReadTool
+from jackline.batches.policy import Denied, Policy
+from jackline.batches.printing import Printing
+from jackline.batches.results import CallResult
+from jackline.batches.search import SearchTool
+from jackline.batches.shell import ShellTool
+from jackline.batches.tool import (
+    CallWords,
+    SpeaksOfCalls,
+    Tool,
+    ToolContext,
+    ToolFailedError,
+    ToolOutput,
+)
+from jackline.batches.tool import JsonObject as ToolInput
+from jackline.mcp_server.model_tool import Caller, JsonObject, ModelTool, Told
+from jackline.mcp_server.places import working_folder
+from jackline.mcp_server.settings import ToolSettings
+from jackline.mcp_server.tools.agents import longest_wait, text
+
+_MOST_CALLS = 200
+_FETCH = "fetch:"
+
+
+def batch_tools(settings: Callable[[], ToolSettings]) -> list[ModelTool]:
+    """The tool."""
+    # Kept over all batches, so that silence is noticed where there were words before.
+    printing = Printing()
+
+    async def run(given: JsonObject, caller: Caller) -> Told:
+        allowed = settings()
+        asked = cast("str | None", given.get("cwd"))
+        folder = working_folder(asked, caller.folder, allowed.agents)
+        policy = Policy(folder, allowed.batch.allow)
+        tools = _tools(allowed.batch.allow)
+        longest = longest_wait(caller, allowed.agents)
+        calls = [
+            _call(each, tools, policy, longest)
+            for each in cast("list[dict[str, Any]]", given["calls"])
+        ]
+        done = 0
+
+        async def ended(_call: BatchCall, _result: CallResult) -> None:
+            nonlocal done
+            done += 1
+            await caller.progress(f"{done} of {len(calls)} calls have ended")
+
+        context = ToolContext(folder)
+        report = await run_batch(calls, context=context, printing=printing, ended=ended)
+        return _told(report, folder)
+
+    return [
+        ModelTool(
+            "batch",
+            "Runs many shell, read, search and fetch calls in parallel and gives every result under"
+            ' its own id, with a headline such as "1 of 14 failed: grep (exit 3)". A failure stops'
+            " no other call, except those that need it. Output that is strangely empty is noticed."
+            " Only commands and addresses that the user allowed run; reading and searching in the"
+            " project always do. One simple command a call: no pipes into shells, no `&&`.",
+            {
+                "type": "object",
+                "properties": {
+                    "calls": {
+                        "type": "array",
+                        "minItems": 1,
+                        "maxItems": _MOST_CALLS,
+                        "items": _CALL,
+                    },
+                    "cwd": text("Where they run: a folder at or below the project's."),
+                },
+                "required": ["calls"],
+                "additionalProperties": False,
+            },
+            run,
+        )
+    ]
+
+
+_CALL: JsonObject = {
+    "type": "object",
+    "properties": {
+        "id": text("Your name for the call; its result bears it."),
+        "tool": {"enum": ["shell", "read", "search", "fetch"]},
+        "input": {
+            "type": "object",
+            "description": "shell: {command or argv, cwd, timeout}; read: {path, offset, limit};"
+            " search: {pattern, path, glob}; fetch: {url}.",
+        },
+        "needs": {
+            "type": "array",
+            "items": {"type": "string"},
+            "description": "Ids of calls that must have succeeded before this one runs.",
+        },
+    },
+    "required": ["id", "tool", "input"],
+    "additionalProperties": False,
+}
+
+
+class _Judged:
+    """A tool behind the user's permission."""
+
+    def __init__(self, tool: Tool, policy: Policy) -> None:
+        self.name = tool.name
+        self.description = tool.description
+        self.input_schema = tool.input_schema
+        self.read_only = tool.read_only
+        self._tool = tool
+        self._policy = policy
+
+    def words(self, arguments: ToolInput) -> CallWords:
+        """The tool's own words."""
+        if isinstance(self._tool, SpeaksOfCalls):
+            return self._tool.words(arguments)
+        return CallWords(self.name, self.name)
+
+    async def run(self, arguments: ToolInput, context: ToolContext) -> ToolOutput:
+        """What the tool gave, if it may run."""
+        said = self._policy.judge(BatchCall(context.call_id, self._tool, arguments))
+        if isinstance(said, Denied):
+            raise ToolFailedError(
+                f"not allowed: {said.why}; {said.next} (batch.allow in jackline.toml)",
+                ended_by="not allowed",
+            )
+        return await self._tool.run(arguments, context)
+
+
+def _tools(allow: tuple[str, ...]) -> dict[str, Tool]:
+    addresses = [item.removeprefix(_FETCH) for item in allow if item.startswith(_FETCH)]
+    tools: tuple[Tool, ...] = (ShellTool(), ReadTool(), SearchTool(), FetchTool(addresses))
+    return {tool.name: tool for tool in tools}
+
+
+def _call(
+    each: Mapping[str, Any], tools: Mapping[str, Tool], policy: Policy, longest: float
+) -> BatchCall:
+    return BatchCall(
+        each["id"],
+        _Judged(tools[each["tool"]], policy),
+        each["input"],
+        tuple(each.get("needs", ())),
+        timeout=longest,
+    )
+
+
+def _told(report: BatchReport, folder: Path) -> Told:
+    lines = [report.headline, *(f"{result.id}: {result.for_model}" for result in report)]
+    data: JsonObject = {
+        "headline": report.headline,
+        "folder": str(folder),
+        "results": [_result(result) for result in report],
+    }
+    return Told("\n\n".join(lines), data, failed=not any(result.ok for result in report))
+
+
+def _result(result: CallResult) -> JsonObject:
+    data: JsonObject = {"id": result.id, "ok": result.ok, "text": result.text}
+    more = {
+        "error": result.error,
+        "exit_code": result.exit_code,
+        "skipped_because": result.skipped_because,
+        "noticed": result.empty_noticed,
+        "blocks": list(result.blocks),
+    }
+    data["seconds"] = round(result.seconds, 3)
+    return data | {name: value for name, value in more.items() if value not in (None, "", [])}
