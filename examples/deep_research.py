@@ -1,6 +1,6 @@
 """Research a question over a folder of texts: scope, search, fetch, verify, write.
 
-More than sixty agents, each of them durable: kill this at any moment and resume it.
+About a hundred agents, each of them durable: kill this at any moment and resume it.
 
     jackline run examples/deep_research.py --question "What keeps a crew on board?"
 
@@ -20,6 +20,7 @@ from pydantic import BaseModel, Field
 from jackline import agent, flow, parallel, phase, step
 
 CORPUS = Path(__file__).parent.parent / "docs"
+MOST_CLAIMS = 60
 
 
 class Plan(BaseModel):
@@ -29,7 +30,7 @@ class Plan(BaseModel):
 
 
 class Hits(BaseModel):
-    """What a search found: places in the corpus, and why they matter."""
+    """What was found, each finding with the place where it stands."""
 
     findings: list[str] = Field(max_length=6)
 
@@ -50,7 +51,10 @@ class Report(BaseModel):
 
 def texts(folder: str) -> list[str]:
     """The names of all texts in the corpus; a step, so that a resumed run sees the same list."""
-    return sorted(str(path.relative_to(folder)) for path in Path(folder).rglob("*.md"))
+    found = sorted(str(path.relative_to(folder)) for path in Path(folder).rglob("*.md"))
+    if not found:
+        raise FileNotFoundError(f"there is no .md file in {folder}")
+    return found
 
 
 @flow
@@ -71,25 +75,33 @@ async def research(question: str, corpus: str = str(CORPUS), readers: int = 40) 
             for angle in plan.angles
         )
     async with phase("fetch"):
-        chosen = [names[i % len(names)] for i in range(readers)]
         notes = await parallel(
             agent(
-                f"Read {name} and note what it says about: {question} (part {place})",
+                f"Read {names[place % len(names)]}, and note what part {place // len(names) + 1} "
+                f"of it says about: {question}",
                 schema=Hits,
                 tools=["read"],
                 cwd=corpus,
-                label=f"read: {name} {place}",
+                label=f"read {place}: {names[place % len(names)]}",
             )
-            for place, name in enumerate(chosen)
+            for place in range(readers)
         )
-    claims = [each for hits in (*found.values, *notes.values) for each in hits.findings]
+    claims = [claim for hits in (*found.values, *notes.values) for claim in hits.findings]
+    claims = list(dict.fromkeys(claims))[:MOST_CLAIMS]
     async with phase("verify"):
         checked = await parallel(
             agent(f"Does this hold? {claim}", schema=Verdict, label=f"verify {number}")
-            for number, claim in enumerate(dict.fromkeys(claims[:60]))
+            for number, claim in enumerate(claims)
         )
     async with phase("write"):
-        standing = [c for c, v in zip(claims, checked.values, strict=False) if v.holds]
+        # One outcome for each claim, in their order; a check that failed counts as no support.
+        standing = [
+            claim
+            for claim, check in zip(claims, checked, strict=True)
+            if check.value is not None and check.value.holds
+        ]
         return await agent(
-            f"Answer {question!r} from these findings: {standing}", schema=Report, label="write"
+            f"Answer {question!r} from these findings: {standing}. Checks: {checked.summary}.",
+            schema=Report,
+            label="write",
         )

@@ -1,15 +1,16 @@
 """Migrate modules one by one in git worktrees of their own, with tests and clean-up.
 
-    jackline run examples/migrate.py --modules '["parser", "printer"]' --repo .
+    jackline run examples/migrate.py --modules '["parser", "printer"]' --repo ../my-project
 
-Each agent works in its own worktree. A worktree with uncommitted work is never deleted, whatever
-ends the agent; `jackline resources` lists what is still there.
+Each agent works in its own worktree beside the repository, on a branch of its own. When the run has
+ended, by whatever way, clean worktrees are removed; one with uncommitted work is never deleted, and
+`jackline resources` lists it.
 """
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
+import sys
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -26,29 +27,34 @@ class Migrated(BaseModel):
 
 def worktree(repo: str, name: str) -> str:
     """A worktree for one module; made once, also when the run is resumed."""
-    path = Path(repo).resolve().parent / f"{Path(repo).resolve().name}-migrate-{name}"
+    root, branch = Path(repo).resolve(), f"migrate-{name}"
+    path = root.with_name(f"{root.name}-{branch}")
     if not path.exists():
-        subprocess.run(
-            ["git", "-C", repo, "worktree", "add", "-b", f"migrate-{name}", str(path)],
-            check=True,
-            capture_output=True,
-        )
+        known = git(root, "branch", "--list", branch)
+        git(root, "worktree", "add", *([str(path), branch] if known else ["-b", branch, str(path)]))
     return str(path)
 
 
+def git(root: Path, *words: str) -> str:
+    """What git prints; an error when it fails."""
+    command = ["git", "-C", str(root), *words]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout  # noqa: S603
+
+
 def told(outcome: Outcome[object]) -> None:
-    """Runs at every end of every agent, also after a crash."""
-    print(f"{outcome.label}: {outcome.terminated_by.value}")  # noqa: T201 -- an example
+    """Runs at every end of every agent, also when its process had died."""
+    sys.stderr.write(f"{outcome.label} ended by {outcome.terminated_by.value}\n")
 
 
 async def migrate_one(repo: str, name: str, goal: str) -> Migrated:
     """One module, in its own worktree."""
     path = await step(worktree, repo, name)
-    await ctx.resource(f"worktree/{name}", worktree=path)
+    # A release of these words removes a git worktree, but only one with nothing left to lose.
+    await ctx.resource(f"worktree/{name}", release=f"worktree {path}")
     return await agent(
         f"Migrate the module {name}: {goal}. Run its tests. Commit what works.",
         schema=Migrated,
-        tools=["shell", "read", "write", "search"],
+        tools=["shell", "read", "write", "edit", "search"],
         cwd=path,
         label=name,
         on_end=told,
@@ -59,7 +65,9 @@ async def migrate_one(repo: str, name: str, goal: str) -> Migrated:
 async def migrate(modules: list[str], repo: str = ".", goal: str = "type annotations") -> list[str]:
     """Migrate all modules, and say which are done."""
     async with phase("migrate"):
-        # Plain asyncio is safe in a flow; parallel() also takes coroutines.
-        await asyncio.sleep(0)
-        done = await parallel(migrate_one(repo, name, goal) for name in modules)
-    return [f"{name}: {done.summary}" for name in modules]
+        # Any awaitable will do for parallel(), this one with steps and agents of its own.
+        batch = await parallel(migrate_one(repo, name, goal) for name in modules)
+    return [
+        f"{name}: {outcome.value.summary if outcome.value else outcome.evidence.says}"
+        for name, outcome in zip(modules, batch, strict=True)
+    ]

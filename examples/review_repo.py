@@ -1,6 +1,6 @@
 """Review every Python file of a repository, then judge the findings together.
 
-    jackline run examples/review_repo.py --folder src/jackline/failures
+jackline run examples/review_repo.py --folder src/jackline/failures
 """
 
 from __future__ import annotations

@@ -19,6 +19,9 @@ from jackline.lanes import KnownLimits
 from jackline.providers.settings import CostClass, Credential
 from tests.config.places import Machine
 
+# A project's file may not say where messages go.
+_ONLY_THE_USERS = ("notify.webhook", "notify.secret", "notify.apprise")
+
 
 def test_without_anything_the_defaults_of_the_settings_hold(machine: Machine) -> None:
     config = machine.load()
@@ -103,6 +106,7 @@ grace = "5s"
 hours = "22:00-07:00 Europe/Kiev"
 spend = 12.5
 confirm = true
+sessions = true
 
 [budget]
 tokens = 1000000
@@ -114,6 +118,12 @@ time = "2h"
 per = "5h"
 tokens = 5000000
 dollars = 20
+
+[notify]
+on = ["needs-you"]
+desktop = true
+quiet = "22:00-07:00"
+budget_share = 0.5
 
 [log]
 level = "debug"
@@ -165,11 +175,12 @@ level = "debug"
         at_once=7,
         grace=5.0,
     )
+    assert config.continue_sessions
     assert config.files == (path,)
     assert "default" not in {
         origin
         for key, origin in config.origins.items()
-        if not key.endswith((".token", "limits.output_tokens_per_minute"))
+        if not key.endswith((".token", "limits.output_tokens_per_minute", *_ONLY_THE_USERS))
     }
 
 

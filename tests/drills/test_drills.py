@@ -97,7 +97,7 @@ def drilled(name: str, *, both_sides: bool = False) -> dict[str, Any]:
         assert answer.code == 0, told(answer)
         ours: dict[str, Any] = document_of(answer)["jackline"]
     else:
-        (part,) = named(name).parts
+        (part,) = named(name).crews
         missed: list[object] = []
         figures = None
         for _ in range(2):  # as in hurried_drill

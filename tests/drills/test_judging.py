@@ -19,7 +19,7 @@ from jackline.simulator.ledger import Ledger, Outcome
 from jackline.simulator.refusals import QUOTA_MESSAGE
 
 RESET = 1_794_751_200.0  # 2026-11-15T14:00:00Z
-PART = named("session-limit").parts[0]
+PART = named("session-limit").crews[0]
 HEARD = SeenError(429, f"API Error: 429 {QUOTA_MESSAGE}", 0.4, RESET)
 
 
@@ -90,7 +90,7 @@ def test_everyone_who_did_not_finish_is_left_behind() -> None:
 
 
 def test_siblings_are_timed_from_their_first_request_to_their_last_answer() -> None:
-    storm = named("throttle-storm").parts[0]
+    storm = named("throttle-storm").crews[0]
     ledger = ledger_of((2.0, 8.0, False), (9.0, 15.5, False), model="claude-haiku-4-5")
     assert seen(ledger=ledger, part=storm).bystanders_took == 13.5
     assert seen(ledger=ledger_of((2.0, 8.0, False)), part=storm).bystanders_took == 0
@@ -123,7 +123,7 @@ def test_a_bound_is_held_if_and_only_if_the_figure_is_within_it(
 def test_every_demand_names_a_figure_and_every_crew_can_be_started(real_client: bool) -> None:
     fields = set(Figures.__dataclass_fields__)
     for drill in all_drills(real_client=real_client):
-        for part in drill.parts:
+        for part in drill.crews:
             assert {demand.figure for demand in part.demands} <= fields
             assert len({plan.agent for plan in part.crew}) == len(part.crew)
             assert len(part.crew) <= (16 if real_client else 97) * part.waves

@@ -123,7 +123,7 @@ def test_strangers_are_not_answered_and_the_line_is_the_services() -> None:
             VirtualClock(NOON),
             lambda _asked: trusted[0],
             lambda session: f"line of {session}",
-            lambda _told, _failure: None,
+            lambda _told, _failure, _processes: None,
         )
         stranger = Answered(b"/_jackline/hook", {})
         face.answer(stranger)
@@ -144,7 +144,9 @@ def test_a_main_thread_that_stopped_is_reported_with_its_failure() -> None:
             VirtualClock(NOON),
             lambda _asked: True,
             lambda _session: "",
-            lambda told, failure: stopped.append(f"{told.session_id} {failure.kind.value}"),
+            lambda told, failure, _processes: stopped.append(
+                f"{told.session_id} {failure.kind.value}"
+            ),
         )
         told = {
             "hook_event_name": "StopFailure",

@@ -229,6 +229,36 @@ def test_a_wall_of_the_account_parks_its_other_models_too() -> None:
     assert waiting.until is not None
 
 
+def sent_after_a_wall(resets_in: float | None, seconds: float) -> int:
+    """How many of 40 waiting calls go within so many seconds of the probe that was accepted."""
+    world = controller()
+    lane = world.lanes["opus"]
+    lane.window.size = 30.0
+    (first,) = world.submit(NOW, Call(0, ("opus",))).sends
+    world.failed(NOW, first.permit, made.wall(NOW, resets_in))
+    for number in range(1, 40):
+        world.submit(NOW, Call(number, ("opus",)))
+    now = NOW
+    while not (decision := world.tick(now)).sends:
+        now = max(now + 1, decision.wake_at or now)
+    up, probe = now, decision.sends[0].permit
+    sends = list(world.first_byte(now, probe).sends)
+    while now < up + seconds:
+        now += 0.1
+        world.heard(now, probe)
+        sends += world.tick(now).sends
+    return len(sends)
+
+
+def test_after_a_reset_that_was_told_only_the_ramp_holds_calls_back() -> None:
+    assert sent_after_a_wall(3600, 3) < 15, "not all at once"
+    assert sent_after_a_wall(3600, 11) >= 28, "as many at once as before the wall"
+
+
+def test_after_a_wall_that_told_no_reset_the_window_has_to_grow_again() -> None:
+    assert sent_after_a_wall(None, 11) < 5, "nothing but the probe was accepted yet"
+
+
 def test_same_seed_same_trace() -> None:
     def trace() -> list[tuple[float, int, str]]:
         world = controller("a", "b")
@@ -250,14 +280,16 @@ def test_same_seed_same_trace() -> None:
     assert trace() == trace()
 
 
-def test_a_call_that_was_given_up_for_silence_may_be_silent_for_twice_as_long() -> None:
-    """A slow upstream must not be asked, and paid, for the same answer again and again."""
+def silent_waits(*, freezes: bool) -> list[float]:
+    """How long each of four attempts of a call was borne; `freezes` after its first byte."""
     lanes = controller()
     now, waits = NOW, []
     decision = lanes.submit(now, Call(1, ("opus",)))
     for _ in range(4):
         assert len(decision.sends) == 1
         sent = now
+        if freezes:
+            decision = lanes.first_byte(now, decision.sends[0].permit)
         while True:
             now = max(now + 0.5, decision.wake_at or now)
             decision = lanes.tick(now)
@@ -267,5 +299,18 @@ def test_a_call_that_was_given_up_for_silence_may_be_silent_for_twice_as_long() 
         while not decision.sends:
             now = max(now + 0.5, decision.wake_at or now)
             decision = lanes.tick(now)
+    return waits
+
+
+def test_a_call_that_was_given_up_for_silence_may_be_silent_for_twice_as_long() -> None:
+    """A slow upstream must not be asked, and paid, for the same answer again and again."""
+    waits = silent_waits(freezes=False)
     longer = [later / earlier for earlier, later in pairwise(waits)]
+    assert all(1.9 < ratio < 2.2 for ratio in longer), waits
+
+
+def test_a_stream_that_froze_once_froze_by_chance_and_one_that_freezes_again_is_slow() -> None:
+    waits = silent_waits(freezes=True)
+    first, *longer = [later / earlier for earlier, later in pairwise(waits)]
+    assert 0.9 < first < 1.1, waits
     assert all(1.9 < ratio < 2.2 for ratio in longer), waits

@@ -60,6 +60,6 @@ def drilled(part: Part, fleet: FleetMaker, speed: float) -> Figures:
         if not missed:
             break
     assert figures is not None
-    assert missed == [], figures.died_of
+    assert missed == [], (figures.providers, figures.reasons, figures.died_of)
     assert (figures.left_behind, figures.errors_seen, figures.misbound) == (0, 0, 0)
     return figures

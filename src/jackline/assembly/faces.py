@@ -19,9 +19,7 @@ from jackline.dashboard.details import Details
 from jackline.dashboard.face import CarryOut, DashboardFace, Doors
 from jackline.dashboard.feed import Feed
 from jackline.dashboard.flow_book import FlowBook
-from jackline.failures import Failure
-from jackline.hooks.asked import HookAsked
-from jackline.hooks.face import HooksFace
+from jackline.hooks.face import HooksFace, SessionStopped
 from jackline.mcp_server.agent_desk import AgentDesk
 from jackline.mcp_server.agent_orders import OrderDesk
 from jackline.mcp_server.face import McpFace
@@ -48,7 +46,7 @@ class Standing:
     status: Callable[[], Mapping[str, object]]
     line: Callable[[str], str]
     """For a client's status line, given its session."""
-    session_stopped: Callable[[HookAsked, Failure], None]
+    session_stopped: SessionStopped
     """A client's session died of an API error."""
 
 

@@ -28,6 +28,7 @@ from jackline.assembly.measuring import Measuring
 from jackline.assembly.observing import Observatory
 from jackline.assembly.remembering import keep_remembering, recall, remember
 from jackline.assembly.run_orders import RunOrders
+from jackline.assembly.session_continuing import SessionContinuing
 from jackline.assembly.state_dir import SALT_BYTES, Running, StateDir
 from jackline.assembly.waking import Waker
 from jackline.assembly.watching import Watching
@@ -203,6 +204,9 @@ class Service:
         )
         self._agents = BackgroundAgents(
             lambda: self.config, lambda: self.url, self._state.flows, self._clock
+        )
+        self._continuing = SessionContinuing(
+            lambda: self.config.continue_sessions, self._agents.host, self._clock, draw
         )
         working = Working(self._agents.desk, lambda: self.config.tools)
         self._faces = make_faces(standing, watched, working, control.trusts, self._clock)
@@ -420,10 +424,13 @@ class Service:
         forecasts = self.observatory.windows.forecasts(self._clock.wall())
         return status_line(self._picture(), forecasts, self._clock.now())
 
-    def _session_stopped(self, told: HookAsked, failure: Failure) -> None:
+    def _session_stopped(
+        self, told: HookAsked, failure: Failure, processes: tuple[int, ...]
+    ) -> None:
         words = f"session {told.session_id} stopped: {name_of(failure)}"
         self._announce(ServiceNoted(self._clock.wall(), "session stopped", words))
         _log.info("%s", words)
+        self._continuing.stopped(told, failure, processes)
 
     def _hello(self) -> dict[str, object]:
         return {

@@ -32,12 +32,14 @@ from jackline.flows.waking import read_hours
 from jackline.gateway.settings import GatewaySettings
 from jackline.journal.settings import JournalSettings
 from jackline.mcp_server.settings import AgentSettings
+from jackline.notifications.settings import NotifySettings
 from jackline.providers.presets import PRESETS
 from jackline.providers.settings import Credential
 
 _DEFAULT = GatewaySettings()
 _JOURNAL = JournalSettings()
 _RUNS = RunSettings()
+_NOTIFY = NotifySettings()
 _AGENTS = AgentSettings()
 _LOG_LEVEL: Literal["info"] = "info"
 # Never seen by whoever reads a document: only what was written is taken from it.
@@ -90,6 +92,17 @@ def _credential(text: str) -> str:
 def _preset(text: str) -> str:
     if text not in PRESETS:
         raise ValueError(f"must be one of {', '.join(PRESETS)}")
+    return text
+
+
+def _webhook(text: str) -> str:
+    if is_reference(text):
+        return text
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("must be an address like https://hooks.example/jackline, or a reference")
+    if parts.username or parts.password or parts.query:
+        raise ValueError(f"must not hold a secret; {INSTEAD}")
     return text
 
 
@@ -391,6 +404,11 @@ class ResumeTable(Table):
     confirm: bool = Field(
         default=_RUNS.wake.confirm, description="Wake only after a person said yes."
     )
+    sessions: bool = Field(
+        default=False,
+        description="A session of Claude Code that a quota wall has ended is continued at the"
+        " reset, by a process of its own (needs the plugin).",
+    )
 
 
 class RollingTable(Table):
@@ -439,7 +457,7 @@ class AgentsTable(Table):
     )
     wait: Annotated[Duration, _between(1, 86400)] = Field(
         default=_AGENTS.wait,
-        description="A call is answered after this at the latest, with an id if its agent works on.",
+        description="A call is answered by then, with an id if its agent works on.",
     )
     long_wait: Annotated[Duration, _between(1, 86400)] = Field(
         default=_AGENTS.long_wait,
@@ -454,6 +472,39 @@ class BatchTable(Table):
         default=[],
         description='Commands such as "pytest *" or "git log *", and addresses such as'
         ' "fetch:https://docs.python.org/*". Reading and searching in the project always may.',
+    )
+
+
+class NotifyTable(Table):
+    """Who is told what goes on, without looking: one message an incident, not one an agent."""
+
+    on: list[Literal["parked", "needs-you", "run-finished", "budget-near", "upstream-moved"]] = (
+        Field(
+            default=[about.value for about in _NOTIFY.on],
+            description="What is worth a message.",
+        )
+    )
+    desktop: bool = Field(
+        default=_NOTIFY.desktop, description="Show messages on the desktop of the gateway's user."
+    )
+    webhook: Annotated[str, AfterValidator(_webhook)] = Field(
+        default=_NOT_SET,
+        description="Address that messages are posted to as JSON, or a reference to it.",
+    )
+    secret: Annotated[str, AfterValidator(_reference)] = Field(
+        default=_NOT_SET,
+        description="Where the secret is that signs them: env:NAME, file:PATH, cmd:COMMAND.",
+    )
+    apprise: Annotated[str, AfterValidator(_reference)] = Field(
+        default=_NOT_SET,
+        description="Where addresses for Apprise are, one a line (extra: jackline[notify]).",
+    )
+    quiet: Annotated[str, AfterValidator(_hours)] = Field(
+        default=_NOT_SET,
+        description='Send nothing then, such as "22:00-07:00"; what still counts is told after.',
+    )
+    budget_share: Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)] = Field(
+        default=_NOTIFY.budget_share, description="A budget is nearly used from this share on."
     )
 
 
@@ -483,6 +534,7 @@ class Document(Table):
     run: RunTable = Field(default_factory=RunTable)
     resume: ResumeTable = Field(default_factory=ResumeTable)
     budget: BudgetTable = Field(default_factory=BudgetTable)
+    notify: NotifyTable = Field(default_factory=NotifyTable)
     agents: AgentsTable = Field(default_factory=AgentsTable)
     batch: BatchTable = Field(default_factory=BatchTable)
 

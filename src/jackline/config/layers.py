@@ -24,7 +24,14 @@ from jackline.config.lines import KeyLines, Place
 from jackline.config.places import FileText
 from jackline.config.references import anchored, file_of, path_from
 
-_SECRETS = (("listen", "token"), ("upstream", "proxy"), ("upstream", "credential"))
+_SECRETS = (
+    ("listen", "token"),
+    ("upstream", "proxy"),
+    ("upstream", "credential"),
+    ("notify", "webhook"),
+    ("notify", "secret"),
+    ("notify", "apprise"),
+)
 _SECRET_TABLE = ("upstream", "headers")
 _PATHS = (("state",), ("upstream", "ca_file"))
 # Whoever names one of these names the upstream anew.
@@ -82,6 +89,8 @@ _INSTEAD = (
 
 def _refused_to_projects(key: Key, reference: str, folder: Path) -> str | None:
     """What a cloned repository may not have done, if this is such a thing."""
+    if key[0] == "notify":
+        return "where messages about your work are sent is not for a project's file to say"
     if reference.startswith("cmd:"):
         return "a command is not run for a project's file"
     path = file_of(reference)

@@ -39,6 +39,7 @@ from jackline.gateway.settings import (
 )
 from jackline.journal.settings import JournalSettings
 from jackline.mcp_server.settings import AgentSettings, BatchSettings, ToolSettings
+from jackline.notifications.settings import About, NotifySettings
 
 # Keys of `[limits]` to the names of their settings.
 _TAKEN = {
@@ -110,7 +111,9 @@ def _finished(
             keep_bytes=merged.values["journal", "size"],
         ),
         runs=_runs(merged),
+        continue_sessions=merged.values["resume", "sessions"],
         tools=_tools(merged),
+        notify=_notify(merged),
         log_level=merged.values["log", "level"],
         origins={dotted(key): origin for key, origin in merged.origins.items()},
         files=tuple(file.path for file in files),
@@ -212,8 +215,16 @@ def _runs(merged: Merged) -> RunSettings:
         budgets.append(Budget(seconds=limits.pop("time", None), **limits))
     if rolling:
         budgets.append(Budget(window=rolling.pop("per"), **rolling))
-    wake = WakeSettings(**merged.table("resume"))
+    brakes = merged.table("resume")
+    brakes.pop("sessions")
+    wake = WakeSettings(**brakes)
     return RunSettings(budgets=tuple(budgets), wake=wake, **merged.table("run"))
+
+
+def _notify(merged: Merged) -> NotifySettings:
+    table = merged.table("notify")
+    table["on"] = tuple(About(each) for each in table["on"])
+    return NotifySettings(**table)
 
 
 def _tools(merged: Merged) -> ToolSettings:

@@ -16,6 +16,7 @@ from jackline.flows.settings import RunSettings
 from jackline.gateway.settings import GatewaySettings
 from jackline.journal.settings import JournalSettings
 from jackline.mcp_server.settings import ToolSettings
+from jackline.notifications.settings import NotifySettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +53,12 @@ class Config:
     warnings: tuple[str, ...] = ()
     # How flows run that say nothing else.
     runs: RunSettings = field(default_factory=RunSettings)
+    # Whether sessions of Claude Code that a wall has ended go on by themselves at its reset.
+    continue_sessions: bool = False
     # What models may have done for them.
     tools: ToolSettings = field(default_factory=ToolSettings)
+    # Who is told what goes on, without looking.
+    notify: NotifySettings = field(default_factory=NotifySettings)
     # Every key with its value as one would write it, None where nothing is set.
     shown: Mapping[Key, object] = field(default_factory=dict, repr=False)
     # Files whose change, coming or going would give another configuration.

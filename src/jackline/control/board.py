@@ -41,11 +41,13 @@ class Flows:
     runs: Part
     resources: Part
     labels: Part
+    ended: Mapping[str, Doing]
+    """Agents that flows know to have ended, by task: finished or failed."""
     notes: Sequence[tuple[float, str, str]] = ()
     """When, who, what: the latest last."""
 
 
-NO_FLOWS = Flows({}, {}, {})
+NO_FLOWS = Flows({}, {}, {}, {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,7 @@ class Board:
         # How many stretches of each agent have been told.
         self._told: dict[Key, int] = {}
         self._fleet = Fleet()
+        self._ended: Mapping[str, Doing] = {}
 
     def update(self, facts: Facts) -> dict[str, object]:
         """Take the facts in; what has changed since the last time."""
@@ -158,6 +161,14 @@ class Board:
         dirty |= {key: None for key, call in live.items() if self._live.get(key) != call}
         dirty |= {key: None for key in self._live if key not in live}
         self._live = live
+        if self._ended is not facts.flows.ended:
+            before, self._ended = self._ended, facts.flows.ended
+            changed = {
+                task
+                for task in before.keys() | self._ended
+                if before.get(task) != self._ended.get(task)
+            }
+            dirty |= {key: None for key in self._agents if key[1] in changed}
         if facts.at - self._swept_at >= _SWEEP_SECONDS:
             self._swept_at = facts.at
             dirty |= dict.fromkeys(self._fallen_silent(facts))
@@ -184,19 +195,21 @@ class Board:
             member, row = facts.fleet.member(key), self._agents.get(key)
             if key in self._live or member is None or row is None:
                 continue
-            if self._is_past(key, member) or row["doing"] != resting(member, facts.at).value:
+            if self._is_past(key, member) or row["doing"] != self._resting(member):
                 gone.append(key)
         return gone
 
     def _is_past(self, key: Key, member: Member) -> bool:
         return key not in self._live and member.last_end < self._at - PAST
 
+    def _resting(self, member: Member) -> Doing:
+        return self._ended.get(member.agent) or resting(member, self._at)
+
     def _row(self, member: Member, call: Live | None) -> dict[str, object]:
-        now = self._at
         if call is not None:
             doing, why, since, until = call.doing, call.why, call.since, call.until
         else:
-            doing, since, until = resting(member, now), member.last_end, None
+            doing, since, until = self._resting(member), member.last_end, None
             why = member.why if doing is Doing.FAILED else ""
         return {
             "session": member.session,

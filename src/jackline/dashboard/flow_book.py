@@ -16,6 +16,7 @@ from pathlib import Path
 
 from jackline.clock import Clock
 from jackline.control.board import NO_FLOWS, Flows
+from jackline.control.fleet import Doing
 from jackline.dashboard.run_told import call_told, resource_told, run_told
 from jackline.errors import JacklineError
 from jackline.flows.engine import Engine
@@ -23,6 +24,7 @@ from jackline.flows.local import LocalEngine
 from jackline.flows.records import CallRecord, CallState, NoteRecord, RunRecord, RunState
 
 _log = logging.getLogger(__name__)
+_ENDED = {CallState.DONE: Doing.FINISHED, CallState.FAILED: Doing.FAILED}
 _MOST_RUNS = 30
 _MOST_DONE = 40
 _MOST_CALLS = 400
@@ -41,6 +43,7 @@ class _Run:
     record: RunRecord
     told: dict[str, object]
     labels: dict[str, object]
+    ended: dict[str, Doing]
     notes: list[NoteRecord]
 
 
@@ -64,7 +67,7 @@ class FlowBook:
         if now - self._read_at < _EVERY:
             return self._flows
         seen = await asyncio.to_thread(_traces, self._store)
-        if not seen or seen == self._seen:
+        if not seen or (seen == self._seen and not self._cut_off()):
             return self._flows
         self._read_at = now
         try:
@@ -85,6 +88,14 @@ class FlowBook:
         if self._engine is not None:
             await self._engine.close()
 
+    def _cut_off(self) -> bool:
+        """Whether the lease of a run has ended that was running: nobody writes that down."""
+        now = self._clock.wall()
+        return any(
+            run.told["state"] == RunState.RUNNING and run.record.lease_until < now
+            for run in self._runs.values()
+        )
+
     async def _read(self) -> Flows:
         engine = self.engine()
         if engine is None:
@@ -100,11 +111,14 @@ class FlowBook:
             for each in held
         }
         labels: dict[str, object] = {}
+        ended: dict[str, Doing] = {}
         notes: list[tuple[float, str, str]] = []
         for name, run in self._runs.items():
             labels |= run.labels
+            ended |= run.ended
             notes += [(n.at, f"{run.record.flow} {name}", _words(n)) for n in run.notes]
-        return Flows({name: run.told for name, run in self._runs.items()}, resources, labels, notes)
+        runs = {name: run.told for name, run in self._runs.items()}
+        return Flows(runs, resources, labels, ended, notes)
 
     async def _run(self, engine: Engine, record: RunRecord) -> _Run:
         known = self._runs.get(record.run_id)
@@ -120,7 +134,12 @@ class FlowBook:
         told["calls"] = [call_told(call) for call in chosen]
         told["more"] = len(calls) - len(chosen)
         labels: dict[str, object] = {call.task_id: call.label for call in calls if call.task_id}
-        return _Run(record, told, labels, notes)
+        ended = {
+            call.task_id: _ENDED[call.state]
+            for call in calls
+            if call.task_id and call.state in _ENDED
+        }
+        return _Run(record, told, labels, ended, notes)
 
 
 def worth_showing(calls: Sequence[CallRecord]) -> list[CallRecord]:

@@ -135,3 +135,13 @@ class Drill:
     name: str
     about: str
     parts: tuple[Part | FlowPart, ...]
+
+    @property
+    def crews(self) -> tuple[Part, ...]:
+        """The parts that are played by clients."""
+        return tuple(part for part in self.parts if isinstance(part, Part))
+
+    @property
+    def programs(self) -> tuple[FlowPart, ...]:
+        """The parts that are played by programs."""
+        return tuple(part for part in self.parts if isinstance(part, FlowPart))

@@ -29,7 +29,7 @@ _AT_THE_START = 0.2
 """The share of cuts that come while the process starts."""
 _LONGEST_START = 1.5
 _LONGEST_DELAY = 0.15
-_MOST_REQUESTS = 6
+_MOST_REQUESTS = 20
 # Whoever gets nowhere for so long is stuck, and that is worse than what the drill looks for.
 _STUCK = 180.0
 

@@ -255,7 +255,7 @@ class DrillRun:
     def _result(self, *, complete: bool) -> DrillResult:
         parts = tuple(self._part_result(part) for part in self._drill.parts)
         client, speed = self._means.client, self._means.speed
-        programs = [part for part in self._drill.parts if isinstance(part, FlowPart)]
+        programs = self._drill.programs
         if len(programs) == len(parts):
             client, speed = PROGRAMS, max(part.speed(speed) for part in programs)
         return DrillResult(self._drill, client, speed, parts, complete)

@@ -11,6 +11,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator, Callable
+from typing import TypeAlias
 
 from jackline.agents.claude_code.dead_agent import DeadAgent, read_dead_agent
 from jackline.autopsy.story import Ending as StoryEnding
@@ -24,6 +25,9 @@ from jackline.hooks.deaths import Death, Deaths
 
 HOOK = b"/_jackline/hook"
 LINE = b"/_jackline/statusline"
+PROCESSES = b"x-jackline-processes"
+SessionStopped: TypeAlias = Callable[[HookAsked, Failure, tuple[int, ...]], None]
+"""Hears of a session that died of an API error, with the processes in which it lived."""
 _NOTHING: dict[str, object] = {}
 _log = logging.getLogger(__name__)
 
@@ -36,7 +40,7 @@ class HooksFace:
         clock: Clock,
         trusts: Callable[[Asked], bool],
         line: Callable[[str], str],
-        session_stopped: Callable[[HookAsked, Failure], None],
+        session_stopped: SessionStopped,
     ) -> None:
         self._clock = clock
         self._trusts = trusts
@@ -69,14 +73,14 @@ class HooksFace:
     async def _hook(self, asked: Asked, told: HookAsked) -> None:
         answer = _NOTHING
         try:
-            answer = await self._decided(told)
+            answer = await self._decided(told, _processes(asked))
         finally:
             _tell(asked, answer)
 
-    async def _decided(self, told: HookAsked) -> dict[str, object]:
+    async def _decided(self, told: HookAsked, processes: tuple[int, ...]) -> dict[str, object]:
         event = told.hook_event_name
         if event == "StopFailure":
-            self._stop_failed(told)
+            self._stop_failed(told, processes)
             return _NOTHING
         if event == "SubagentStart" and told.agent_id is not None:
             self._deaths.revived(told.session_id, told.agent_id)
@@ -101,13 +105,13 @@ class HooksFace:
             if death is not None:
                 yield death_words(death, left, self._clock.now())
 
-    def _stop_failed(self, told: HookAsked) -> None:
+    def _stop_failed(self, told: HookAsked, processes: tuple[int, ...]) -> None:
         text = told.last_assistant_message or told.error or ""
         failure = classify(Observation(Where.CLI_TEXT, text=text), now=self._clock.now())
         if told.agent_id is not None:
             self._deaths.heard(Death(told.session_id, told.agent_id, failure))
         else:
-            self._session_stopped(told, failure)
+            self._session_stopped(told, failure, processes)
 
     async def _agent_came_back(self, told: HookAsked) -> dict[str, object]:
         agent = told.sub_agent
@@ -135,6 +139,11 @@ def _by_transcript(told: HookAsked, left: DeadAgent | None) -> Death | None:
         return None
     fatal = [each for each in left.story.sightings if each.fatal]
     return Death(told.session_id, left.agent_id, fatal[-1].failure) if fatal else None
+
+
+def _processes(asked: Asked) -> tuple[int, ...]:
+    told = (asked.header(PROCESSES) or b"").split(b",")
+    return tuple(int(each) for each in told if each.isdigit() and len(each) < 10)
 
 
 def _tell(asked: Asked, answer: dict[str, object]) -> None:

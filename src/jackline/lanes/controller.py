@@ -369,7 +369,9 @@ class LaneController:
             lane.failed_hard(attempt, None, now)
         entry = self._entries.get(attempt.call.id)
         if entry is not None:
-            entry.silences += 1
+            # Silent from the start, it may be slow; a stream that froze may have done so by chance.
+            entry.silences += entry.froze or not attempt.confirmed
+            entry.froze = entry.froze or attempt.confirmed
             self._room.push(entry)
         decision.aborts.append(Abort(attempt.permit, attempt.call.id, why))
 

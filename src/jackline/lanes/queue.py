@@ -32,6 +32,7 @@ class Entry(msgspec.Struct):
     last_failure: Failure | None = None
     alike: int = 0
     silences: int = 0
+    froze: bool = False
 
 
 _Place: TypeAlias = tuple[float, int, int, Entry]

@@ -41,7 +41,8 @@ class Patience:
     # Without a stream nothing is heard until the whole answer is there.
     whole_answer: float = 300.0
     whole_answer_per_token: float = 0.03
-    # Each time a call was given up for silence it may be silent for twice as long, up to so much.
+    # Each time a call was given up for silence it may be silent for twice as long, up to so much;
+    # but a stream that froze for the first time froze by chance.
     longest_stretch: float = 32.0
     # A lane on which several calls hear nothing at all is down, not slow.
     lane_silence: float = 8.0

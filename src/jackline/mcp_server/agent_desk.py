@@ -64,7 +64,9 @@ class Look:
     @property
     def settled(self) -> bool:
         """Whether there is nothing to wait for."""
-        if self.record.state in (*ENDED, RunState.STOPPED):
+        record = self.record
+        # What the service itself stopped, it takes up again.
+        if record.state in ENDED or (record.state is RunState.STOPPED and record.why != STOPPED):
             return True
         ended = [call for call in self.chosen if call.state is not CallState.RUNNING]
         return self.label is not None and len(ended) == len(self.chosen) == 1
@@ -257,6 +259,12 @@ class AgentDesk:
         return [news.words for news in theirs]
 
     # --- cancelling -----------------------------------------------------------------------------
+
+    def take_back(self, run_id: str) -> None:
+        """Whoever started this run wants it no more; it ends soon."""
+        if run_id in self._carried:
+            self._carried[run_id].unheard = False
+            self._carried[run_id].run.cancel("Its client cancelled the call.")
 
     async def cancel(self, look: Look, why: str = "A model cancelled it.") -> None:
         """End a run for good, or one agent of a group."""

@@ -1,7 +1,7 @@
 """Ask once more without earlier thoughts that an upstream refuses because it did not make them.
 
 Laws: (1) once for each attempt, never again; (2) it is told in a header of the answer and to
-whoever watches; (3) a signature that Claude has refused is not sent again, so that the next turns
+whoever watches; (3) what an upstream has refused is not sent to it again, so that the next turns
 need no second asking; (4) any other answer and error is told as it came.
 Not here: which thoughts are foreign at first sight (dialects/returning/), what a refusal means
 (failures/).
@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
@@ -29,27 +29,35 @@ Again: TypeAlias = Callable[[Message, Ear], Attempt]
 
 
 class Mend(NamedTuple):
-    """What can be done about a refusal: which ones it is for, and the request without the cause."""
+    """What can be done about a refusal.
+
+    `helps` tells which refusals it is for, `fit` takes out every thought, `fit_known` those that
+    are known to be refused.
+    """
 
     helps: Callable[[Failure], bool]
     fit: Callable[[bytes | bytearray], Translated]
+    fit_known: Callable[[bytes | bytearray, Container[str]], Translated]
 
 
 # Claude names the cause.
 FOR_CLAUDE = Mend(
     lambda failure: failure.sub == "thinking_signature",
     partial(fit_for_claude, distrust_thinking=True),
+    lambda body, refused: fit_for_claude(body, refused=refused),
 )
 # Others refuse such a request in many words; without thoughts of another house it is worth a try.
-FOR_RESPONSES = Mend(lambda failure: failure.kind is Kind.INVALID_REQUEST, without_reasoning)
+FOR_RESPONSES = Mend(
+    lambda failure: failure.kind is Kind.INVALID_REQUEST, without_reasoning, without_reasoning
+)
 
-_SIGNED = re.compile(rb'"(?:signature|data)"\s*:\s*"([^"\\]+)"')
+_SIGNED = re.compile(rb'"(?:signature|data|encrypted_content)"\s*:\s*"([^"\\]+)"')
 _MOST_REFUSED = 20_000
 _LONGEST_REJECTION = 1 << 20
 
 
 class RefusedSignatures:
-    """The signatures that Claude has refused, as far as they are remembered."""
+    """The signatures and seals that were refused somewhere, as far as they are remembered."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[bytes, None] = OrderedDict()
@@ -77,14 +85,13 @@ class Mending:
         "_ear",
         "_head",
         "_is_mended",
+        "_keeps",
         "_means",
         "_message",
         "_notes",
         "_paused",
         "_refused",
-        "ended",
         "handle",
-        "heard",
     )
 
     def __init__(
@@ -107,9 +114,8 @@ class Mending:
         self._head: tuple[int, Headers] = (0, ())
         self._body = bytearray()
         self.handle: Attempt | None = None
-        # Nothing stands between an answer and its ear.
-        self.heard: Callable[[bytes], None] = ear.heard
-        self.ended: Callable[[], None] = ear.ended
+        # An error is being kept until all of it can be read.
+        self._keeps = False
 
     # --- for upstreams ----------------------------------------------------------------------------
 
@@ -121,21 +127,32 @@ class Mending:
             self._ear.began(status, self._noted(headers))
             return
         self._head = status, headers
-        self.heard, self.ended = self._keep, self._judge
+        self._keeps = True
+
+    def heard(self, data: bytes) -> None:
+        """Bytes of it."""
+        if self._keeps:
+            self._body += data[: max(0, _LONGEST_REJECTION - len(self._body))]
+        elif self._ear is not None:
+            self._ear.heard(data)
+
+    def ended(self) -> None:
+        """The end of it, in order."""
+        if self._keeps:
+            self._keeps = False
+            self._judge()
+        elif self._ear is not None:
+            self._ear.ended()
 
     def broke(self, error: OSError) -> None:
         """No answer came."""
         if self._ear is not None:
             self._ear.broke(error)
 
-    def _keep(self, data: bytes) -> None:
-        self._body += data[: max(0, _LONGEST_REJECTION - len(self._body))]
-
     def _judge(self) -> None:
         ear = self._ear
         if ear is None:
             return
-        self.heard, self.ended = ear.heard, ear.ended
         if self._mend():
             return
         ear.began(*self._head)
@@ -170,7 +187,6 @@ class Mending:
     def hang_up(self) -> None:
         """Drop it."""
         self._ear = None
-        self.heard, self.ended = _nothing_heard, _nothing_ended
         if self.handle is not None:
             self.handle.hang_up()
 
@@ -185,14 +201,6 @@ class Mending:
         self._paused = False
         if self.handle is not None:
             self.handle.resume()
-
-
-def _nothing_heard(_data: bytes) -> None:
-    """Nobody listens any more."""
-
-
-def _nothing_ended() -> None:
-    """Nobody listens any more."""
 
 
 def _digest(signature: bytes) -> bytes:

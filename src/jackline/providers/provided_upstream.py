@@ -12,7 +12,6 @@ import asyncio
 import json
 from collections.abc import Callable, Collection, Mapping
 
-from jackline.dialects.returning.fitting import fit_for_claude
 from jackline.errors import InternalError, JacklineError
 from jackline.providers.mending import (
     FOR_CLAUDE,
@@ -28,6 +27,8 @@ from jackline.upstream.port import Attempt, Ear, Message
 # Lanes that are no models: their bodies stay as they are.
 SIDE_LANES = frozenset(("count_tokens", "models", "other-models", "relay", "unknown-model"))
 _ASKED_AGAIN = "earlier thoughts were refused as not its own; it was asked again without them"
+# No upstream is called so.
+_CLAUDE = ""
 _ENCRYPTED = b'"encrypted_content"'
 _JSON = ((b"content-type", b"application/json"),)
 
@@ -47,7 +48,8 @@ class ProvidedUpstream:
     ) -> None:
         self._providers = dict(providers)
         self._tell = tell
-        self._refused = RefusedSignatures()
+        # By upstream, and once for all that serve Claude: they sign alike.
+        self._refused: dict[str, RefusedSignatures] = {}
         # Upstreams of another family: a conversation may come back from them with turns that
         # Claude would refuse.
         self.foreign = frozenset(foreign)
@@ -91,9 +93,11 @@ class ProvidedUpstream:
         mend = self._mend_for(message, lane, model)
         if mend is None:
             return self._send(provider, message, lane, model, ear)
+        place = _CLAUDE if mend is FOR_CLAUDE else lane.partition("/")[0]
+        known = self._refused.get(place)
         notes: tuple[str, ...] = ()
-        if mend is FOR_CLAUDE and (self.foreign or self._refused):
-            fitted = fit_for_claude(message.body, refused=self._refused)
+        if known is not None or (mend is FOR_CLAUDE and self.foreign):
+            fitted = mend.fit_known(message.body, known or ())
             if fitted.notes:
                 message, notes = message._replace(body=fitted.body), fitted.notes
 
@@ -101,8 +105,7 @@ class ProvidedUpstream:
             return self._send(provider, mended, lane, model, listening)
 
         def refused(sent: Message) -> None:
-            if mend is FOR_CLAUDE:
-                self._refused.remember(sent.body)
+            self._refused.setdefault(place, RefusedSignatures()).remember(sent.body)
             self._tell(lane, _ASKED_AGAIN)
 
         mending = Mending(ear, message, mend, again, refused, notes)

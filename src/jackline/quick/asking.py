@@ -15,12 +15,18 @@ from jackline.quick.finding import Word
 _MOST = 4 << 20
 
 
-def ask(word: Word, path: str, body: bytes | None = None, *, seconds: float) -> bytes | None:
-    """What the service answers to this path; None if it does not, in time and in order."""
+def ask(
+    word: Word, path: str, body: bytes | None = None, *, seconds: float, processes: str = ""
+) -> bytes | None:
+    """What the service answers to this path; None if it does not, in time and in order.
+
+    `processes` are the numbers of those that asked us, the nearest first.
+    """
     until = time.monotonic() + seconds
     method = "GET" if body is None else "POST"
     head = (
         f"{method} {path} HTTP/1.1\r\nhost: {_host(word)}\r\nx-jackline-control: {word.token}\r\n"
+        f"x-jackline-processes: {processes}\r\n"
         f"connection: close\r\ncontent-type: application/json\r\n"
         f"content-length: {len(body or b'')}\r\n\r\n"
     )

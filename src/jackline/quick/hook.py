@@ -26,11 +26,24 @@ def hook(arguments: list[str]) -> int:
     """Answer one hook."""
     asked = sys.stdin.buffer.read()
     word = word_of_service(arguments)
-    told = None if word is None else ask(word, "/_jackline/hook", asked, seconds=_SECONDS)
+    told = None
+    if word is not None:
+        told = ask(word, "/_jackline/hook", asked, seconds=_SECONDS, processes=_above())
     if told is None:
         told = _down_notice(state_folder(arguments))
     sys.stdout.buffer.write(told)
     return 0
+
+
+def _above() -> str:
+    """The processes above this one: the client, and the shell by which it may have called us."""
+    above = [os.getppid()]
+    try:
+        with open(f"/proc/{above[0]}/stat", "rb") as file:  # noqa: PTH123
+            above.append(int(file.read().rpartition(b")")[2].split()[1]))
+    except (OSError, ValueError, IndexError):
+        pass  # a system that does not tell: then only the nearest is known
+    return ",".join(str(pid) for pid in above if pid > 1)
 
 
 def _down_notice(folder: str) -> bytes:

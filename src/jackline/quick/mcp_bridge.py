@@ -131,11 +131,16 @@ class Link:
     def _send(self, line: bytes, message: dict[str, Any]) -> None:
         generation = self._generation
         try:
-            self._exchange("POST", line, printing=True)
+            try:
+                answered = self._exchange("POST", line, printing=True)
+            except UnsentError:
+                self._reopen(generation)
+                answered = self._exchange("POST", line, printing=True)
         except UnsentError:
-            self._reopen(generation)
-            self._exchange("POST", line, printing=True)
+            raise
         except ServiceGoneError:
+            answered = set()
+        if "id" in message and message["id"] not in answered:
             # The next message finds the service again; this one may have been acted upon.
             self._fail(message, _GONE)
 
@@ -169,8 +174,11 @@ class Link:
 
     # --- HTTP -----------------------------------------------------------------------------------
 
-    def _exchange(self, method: str, body: bytes, *, printing: bool) -> None:
-        """One request and all that comes back; UnsentError when the service never took it."""
+    def _exchange(self, method: str, body: bytes, *, printing: bool) -> set[object]:
+        """One request and all that comes back; UnsentError when the service never took it.
+
+        Gives the ids that were answered: a stream that breaks off looks like one that ended.
+        """
         word = self._word
         if word is None:
             raise UnsentError(_NOT_STARTED)
@@ -184,7 +192,7 @@ class Link:
             except _FAILURES as error:
                 raise UnsentError(_GONE) from error
             try:
-                self._read(line.getresponse(), printing=printing)
+                return self._read(line.getresponse(), printing=printing)
             except _FAILURES as error:
                 raise ServiceGoneError(_GONE) from error
         finally:
@@ -206,29 +214,33 @@ class Link:
             headers["mcp-protocol-version"] = self._version
         return headers
 
-    def _read(self, answer: http.client.HTTPResponse, *, printing: bool) -> None:
+    def _read(self, answer: http.client.HTTPResponse, *, printing: bool) -> set[object]:
         if answer.status in (401, 404):
             # A service that was started anew: it took nothing.
             raise UnsentError(_GONE)
         self._session = answer.headers.get("mcp-session-id") or self._session
+        answered: set[object] = set()
         if answer.headers.get("content-type", "").startswith("text/event-stream"):
             data: list[bytes] = []
             for line in answer:
                 if line.startswith(b"data:"):
                     data.append(line[5:].strip())
                 elif not line.strip() and data:
-                    self._hand_over(b"\n".join(data), printing=printing)
+                    answered.add(self._hand_over(b"\n".join(data), printing=printing))
                     data = []
         elif body := answer.read():
-            self._hand_over(body, printing=printing)
+            answered.add(self._hand_over(body, printing=printing))
+        return answered
 
-    def _hand_over(self, message: bytes, *, printing: bool) -> None:
+    def _hand_over(self, message: bytes, *, printing: bool) -> object:
+        """The id that this message answers, if it answers any."""
         told = _parsed(message)
         result = told.get("result")
         if not self._version and isinstance(result, dict):
             self._version = str(result.get("protocolVersion", ""))
         if printing and told:
             self._print(told)
+        return None if "method" in told else told.get("id")
 
     def _fail(self, message: dict[str, Any], words: str) -> None:
         if "id" in message and "method" in message:

@@ -131,7 +131,7 @@ RUNS_NEED_YOU = Metric(
 OVERHEAD = Metric(
     "jackline_gateway_overhead_seconds",
     Kind.SUMMARY,
-    "Computing time of the service over the calls that have ended.",
+    "Computing time of the event loop, over the calls that have ended.",
 )
 LOOP_DELAY = Metric(
     "jackline_loop_delay_seconds",

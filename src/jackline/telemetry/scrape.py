@@ -40,6 +40,8 @@ class ProcessTold:
     """What the process itself has used; `memory` is None where that cannot be told."""
 
     cpu_seconds: float
+    loop_seconds: float
+    """Computing time of the event loop's thread since the service started."""
     memory: int | None
     loop_delay: Histogram
 
@@ -228,7 +230,7 @@ def _own(seen: Seen) -> dict[Metric, Samples]:
     journal, process = seen.journal, seen.process
     calls = sum(x for tally in seen.tally.lanes.values() for x in tally.outcomes.values())
     return {
-        c.OVERHEAD: {(): Mean(process.cpu_seconds, calls)},
+        c.OVERHEAD: {(): Mean(process.loop_seconds, calls)},
         c.LOOP_DELAY: {(): process.loop_delay},
         c.JOURNAL_COMMIT: {(): journal.commits},
         c.JOURNAL_OK: {(): float(journal.ok)},

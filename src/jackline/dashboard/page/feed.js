@@ -1,9 +1,9 @@
 // Keep what the service tells: all there is when the stream begins, then what changes.
 
 export const state = {
-  at: 0, epoch: 0, past: 3600, doings: [], version: "", live: false, heard: 0, changes: 0,
-  head: {}, lanes: {}, burn: {}, spend: {}, runs: {}, resources: {}, labels: {}, events: {},
-  agents: new Map(), stretches: new Map(),
+	at: 0, epoch: 0, past: 3600, doings: [], version: "", live: false, heard: 0, changes: 0,
+	head: {}, lanes: {}, burn: {}, spend: {}, runs: {}, resources: {}, labels: {}, events: {},
+	agents: new Map(), stretches: new Map(),
 };
 
 const PLAIN = ["head", "lanes", "burn", "spend", "runs", "resources", "labels", "events"];
@@ -17,85 +17,85 @@ export const now = () => (Date.now() + skew) / 1000;
 
 /** Listen, and call `heard` with the names of the parts that have changed. */
 export function listen(heard) {
-  tell = heard;
-  open();
-  // A stream that says nothing is dead, whatever the browser believes of it.
-  setInterval(() => {
-    if (Date.now() - state.heard > SILENCE || source.readyState === EventSource.CLOSED) open();
-  }, 3000);
+	tell = heard;
+	open();
+	// A stream that says nothing is dead, whatever the browser believes of it.
+	setInterval(() => {
+		if (Date.now() - state.heard > SILENCE || source.readyState === EventSource.CLOSED) open();
+	}, 3000);
 }
 
 function open() {
-  if (source) source.close();
-  state.heard = Date.now();
-  source = new EventSource("/_jackline/feed");
-  source.onmessage = (event) => take(JSON.parse(event.data));
-  source.onerror = () => {
-    if (state.live) {
-      state.live = false;
-      tell(new Set(["live"]));
-    }
-  };
+	if (source) source.close();
+	state.heard = Date.now();
+	source = new EventSource("/_jackline/feed");
+	source.onmessage = (event) => take(JSON.parse(event.data));
+	source.onerror = () => {
+		if (state.live) {
+			state.live = false;
+			tell(new Set(["live"]));
+		}
+	};
 }
 
 function take(told) {
-  const changed = new Set();
-  state.heard = Date.now();
-  if (told.schema) begin(told);
-  if (!state.live) changed.add("live");
-  state.live = true;
-  state.at = told.at;
-  skew = told.at * 1000 - Date.now();
-  for (const name of PLAIN) if (told[name]) {
-    merge(state[name], told[name]);
-    changed.add(name);
-  }
-  if (told.agents) {
-    for (const [key, row] of Object.entries(told.agents)) {
-      if (row) state.agents.set(key, row);
-      else {
-        state.agents.delete(key);
-        state.stretches.delete(key);
-      }
-    }
-    changed.add("agents");
-  }
-  if (told.stretches) for (const [key, news] of Object.entries(told.stretches)) extend(key, news);
-  state.changes += 1;
-  tell(changed);
+	const changed = new Set();
+	state.heard = Date.now();
+	if (told.schema) begin(told);
+	if (!state.live) changed.add("live");
+	state.live = true;
+	state.at = told.at;
+	skew = told.at * 1000 - Date.now();
+	for (const name of PLAIN) if (told[name]) {
+		merge(state[name], told[name]);
+		changed.add(name);
+	}
+	if (told.agents) {
+		for (const [key, row] of Object.entries(told.agents)) {
+			if (row) state.agents.set(key, row);
+			else {
+				state.agents.delete(key);
+				state.stretches.delete(key);
+			}
+		}
+		changed.add("agents");
+	}
+	if (told.stretches) for (const [key, news] of Object.entries(told.stretches)) extend(key, news);
+	state.changes += 1;
+	tell(changed);
 }
 
 function begin(told) {
-  const version = told.head.version;
-  // Another service may need another page.
-  if (state.version && state.version !== version) location.reload();
-  Object.assign(state, { version, epoch: told.epoch, past: told.past, doings: told.doings });
-  for (const name of PLAIN) state[name] = {};
-  state.agents.clear();
-  state.stretches.clear();
+	const version = told.head.version;
+	// Another service may need another page.
+	if (state.version && state.version !== version) location.reload();
+	Object.assign(state, { version, epoch: told.epoch, past: told.past, doings: told.doings });
+	for (const name of PLAIN) state[name] = {};
+	state.agents.clear();
+	state.stretches.clear();
 }
 
 function merge(part, news) {
-  for (const [key, value] of Object.entries(news)) {
-    if (value === null) delete part[key];
-    else part[key] = value;
-  }
+	for (const [key, value] of Object.entries(news)) {
+		if (value === null) delete part[key];
+		else part[key] = value;
+	}
 }
 
 /** Stretches are numbered: what comes replaces everything from its first number on. */
 function extend(key, [first, flat]) {
-  const known = state.stretches.get(key);
-  if (!known || first < known.first || first > known.first + known.flat.length / 3) {
-    state.stretches.set(key, { first, flat });
-    return;
-  }
-  known.flat.length = (first - known.first) * 3;
-  for (const value of flat) known.flat.push(value);
-  const past = (state.at - state.epoch - state.past) * 10;
-  let old = 0;
-  while (old < known.flat.length && known.flat[old + 1] < past) old += 3;
-  if (old) {
-    known.flat.splice(0, old);
-    known.first += old / 3;
-  }
+	const known = state.stretches.get(key);
+	if (!known || first < known.first || first > known.first + known.flat.length / 3) {
+		state.stretches.set(key, { first, flat });
+		return;
+	}
+	known.flat.length = (first - known.first) * 3;
+	for (const value of flat) known.flat.push(value);
+	const past = (state.at - state.epoch - state.past) * 10;
+	let old = 0;
+	while (old < known.flat.length && known.flat[old + 1] < past) old += 3;
+	if (old) {
+		known.flat.splice(0, old);
+		known.first += old / 3;
+	}
 }

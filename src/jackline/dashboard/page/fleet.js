@@ -1,7 +1,7 @@
 // The fleet's timeline, past and future. Only rows in sight are drawn or have elements, so that
 // five thousand agents cost what fifty do; nothing is drawn unless something has changed.
 
-import { fill, h } from "./dom.js";
+import { agentAt, beside, fill, h, panel, runAt } from "./dom.js";
 import { now, state } from "./feed.js";
 import { hour, length, look, moment, number, plural, short } from "./words.js";
 
@@ -14,7 +14,7 @@ const SPANS = [300, 900, 3600];
 const STEPS = [60, 120, 300, 600, 900, 1800];
 const MOST_MEASURES = 500;
 
-const view = { rows: [], height: 0, shown: 0, colours: {}, toggled: new Set(), waiting: false, dirty: true, span: 3600, ahead: 1200, x0: 130 };
+const view = { rows: [], height: 0, shown: 0, colours: {}, toggled: new Set(), waiting: false, counts: {}, made: "", span: 3600, ahead: 1200, x0: 130 };
 const order = new Intl.Collator([], { numeric: true });
 let parts = null;
 let measures = 0;
@@ -22,319 +22,309 @@ let go = () => {};
 
 /** The panel, made once; its counts and rows are brought up to date by `refresh`. */
 export function fleetPanel(filter, setFilter, open) {
-  go = open;
-  const counts = {};
-  for (const agent of state.agents.values()) counts[agent.doing] = (counts[agent.doing] || 0) + 1;
-  const legend = state.doings.filter((doing) => counts[doing]).map((doing) => {
-    const [glyph, colour] = look(doing);
-    const on = filter.doing === doing;
-    return h("button", { key: doing, type: "button", class: `key ${colour}`, "aria-pressed": String(on), onclick: () => setFilter({ doing: on ? "" : doing }) },
-      h("i", { "aria-hidden": "true" }, glyph), ` ${doing} ${number(counts[doing])}`);
-  });
-  return h("section", { class: "panel fleet", "aria-label": "Fleet", key: "fleet" },
-    h("div", { class: "caption" }, h("h2", null, "Fleet"), h("div", { class: "legend" }, legend),
-      h("span", { class: "dim" }, `last ${length(view.span)} · next ${length(view.ahead)}`), h("code", { class: "twin" }, "jackline top")),
-    h("div", { class: "filters" },
-      h("label", null, "find ", h("input", { type: "search", value: filter.q, placeholder: "agent, session, run, model", oninput: (event) => setFilter({ q: event.target.value }) })),
-      h("label", null, "span ", h("select", { value: filter.span, onchange: (event) => setFilter({ span: event.target.value }) },
-        [["", "fits"], ["300", "5 min"], ["900", "15 min"], ["3600", "1 h"]].map(([value, word]) => h("option", { value }, word)))),
-      h("span", { class: "dim" }, view.shown === state.agents.size ? plural(view.shown, "agent") : `${number(view.shown)} of ${plural(state.agents.size, "agent")}`)),
-    h("div", { class: "timeline", own: true, key: "timeline" }),
-    h("p", { class: "dim tip", "aria-hidden": "true", own: true }));
+	go = open;
+	const { counts } = view;
+	const legend = state.doings.filter((doing) => counts[doing]).map((doing) => {
+		const [glyph, colour] = look(doing);
+		const on = filter.doing === doing;
+		return h("button", { key: doing, type: "button", class: `key ${colour}`, "aria-pressed": String(on), onclick: () => setFilter({ doing: on ? "" : doing }) },
+			h("i", { "aria-hidden": "true" }, glyph), ` ${doing} ${number(counts[doing])}`);
+	});
+	return panel("Fleet", "status", [h("div", { class: "legend" }, legend), beside(`last ${length(view.span)} · next ${length(view.ahead)}`)],
+		h("div", { class: "filters" },
+			h("label", null, "find ", h("input", { type: "search", value: filter.q, placeholder: "agent, session, run, model", oninput: (event) => setFilter({ q: event.target.value }) })),
+			h("label", null, "span ", h("select", { value: filter.span, onchange: (event) => setFilter({ span: event.target.value }) },
+				[["", "fits"], ["300", "5 min"], ["900", "15 min"], ["3600", "1 h"]].map(([value, word]) => h("option", { value }, word)))),
+			beside(view.shown === state.agents.size ? plural(view.shown, "agent") : `${number(view.shown)} of ${plural(state.agents.size, "agent")}`)),
+		h("div", { class: "timeline", own: true, key: "timeline" }),
+		h("p", { class: "dim tip", "aria-hidden": "true", own: true }));
 }
 
 /** Draw into the panel that `fleetPanel` has described. */
 export function attach(section) {
-  const box = section.querySelector(".timeline");
-  if (!box || (parts && parts.box === box)) return;
-  const canvas = document.createElement("canvas");
-  canvas.setAttribute("aria-hidden", "true");
-  const scroller = document.createElement("div");
-  scroller.className = "scroller";
-  scroller.tabIndex = 0;
-  scroller.setAttribute("role", "region");
-  scroller.setAttribute("aria-label", "Agents, one in a row");
-  const size = document.createElement("div");
-  const names = document.createElement("ul");
-  names.className = "names";
-  scroller.append(names, size);
-  box.append(canvas, scroller);
-  parts = { box, canvas, scroller, size, names, tip: section.querySelector(".tip"), pen: canvas.getContext("2d") };
-  scroller.onscroll = schedule;
-  scroller.onclick = (event) => { const row = rowAt(event); if (row && !event.target.closest("a,button")) choose(row); };
-  scroller.onmousemove = (event) => { parts.tip.textContent = tip(rowAt(event), event); };
-  scroller.onmouseleave = () => { parts.tip.textContent = ""; };
-  new ResizeObserver(schedule).observe(box);
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-  dark.onchange = () => { readColours(); schedule(); };
-  readColours();
-  schedule();
+	const box = section.querySelector(".timeline");
+	if (!box || (parts && parts.box === box)) return;
+	fill(box, [h("canvas", { "aria-hidden": "true" }), h("div", { class: "scroller", tabindex: 0, role: "region", "aria-label": "Agents, one in a row" }, h("ul", { class: "names", own: true }), h("div", { own: true }))]);
+	const [canvas, scroller] = box.children;
+	const [names, size] = scroller.children;
+	parts = { box, canvas, scroller, size, names, tip: section.querySelector(".tip"), pen: canvas.getContext("2d") };
+	scroller.onscroll = schedule;
+	scroller.onclick = (event) => { const row = rowAt(event); if (row && !event.target.closest("a,button")) choose(row); };
+	scroller.onmousemove = (event) => { parts.tip.textContent = tip(rowAt(event)); };
+	scroller.onmouseleave = () => { parts.tip.textContent = ""; };
+	new ResizeObserver(schedule).observe(box);
+	matchMedia("(prefers-color-scheme: dark)").onchange = recolour;
+	recolour();
 }
 
 export function detach() { parts = null; }
 
-/** Agents or the filter have changed: which rows are there? */
+/** Something about agents has changed since the rows were made. */
+export const outdated = () => { view.made = ""; };
+export const counted = () => view.counts;
+
+/** Which rows are there? Looked at anew only when agents or the filter have changed. */
 export function refresh(filter) {
-  const query = filter.q.trim().toLowerCase();
-  const groups = new Map();
-  view.shown = 0;
-  for (const [key, agent] of state.agents) {
-    if (filter.doing && agent.doing !== filter.doing) continue;
-    const name = label(agent);
-    if (query && !`${name} ${key} ${agent.tag} ${agent.model} ${agent.lane} ${agent.doing} ${groupLabel(agent)}`.toLowerCase().includes(query)) continue;
-    view.shown += 1;
-    const id = agent.tag || agent.session;
-    let group = groups.get(id);
-    if (!group) groups.set(id, (group = { id, label: groupLabel(agent), run: state.runs[agent.tag] ? agent.tag : "", agents: [], counts: {} }));
-    group.agents.push({ key, agent, name });
-    group.counts[agent.doing] = (group.counts[agent.doing] || 0) + 1;
-  }
-  view.rows = [];
-  view.height = 0;
-  const folds = view.shown > FOLD_ABOVE;
-  for (const group of groups.values()) {
-    const single = group.agents.length === 1;
-    group.folded = !single && folds !== view.toggled.has(group.id);
-    if (!single) push({ group, height: GROUP });
-    if (!group.folded && group.agents.length < 200) group.agents.sort((one, other) => order.compare(one.name, other.name));
-    if (!group.folded) for (const each of group.agents) push({ ...each, name: single && !group.run ? group.label : each.name, height: ROW });
-  }
-  span(filter);
-  schedule();
+	const wanted = JSON.stringify(filter);
+	if (view.made === wanted) return;
+	view.made = wanted;
+	view.counts = {};
+	const query = filter.q.trim().toLowerCase();
+	const groups = new Map();
+	view.shown = 0;
+	for (const [key, agent] of state.agents) {
+		view.counts[agent.doing] = (view.counts[agent.doing] || 0) + 1;
+		if (filter.doing && agent.doing !== filter.doing) continue;
+		const name = label(agent);
+		if (query && !`${name} ${key} ${agent.tag} ${agent.model} ${agent.lane} ${agent.doing} ${groupLabel(agent)}`.toLowerCase().includes(query)) continue;
+		view.shown += 1;
+		const id = agent.tag || agent.session;
+		let group = groups.get(id);
+		if (!group) groups.set(id, (group = { id, label: groupLabel(agent), run: state.runs[agent.tag] ? agent.tag : "", agents: [], counts: {} }));
+		group.agents.push({ key, agent, name });
+		group.counts[agent.doing] = (group.counts[agent.doing] || 0) + 1;
+	}
+	view.rows = [];
+	view.height = 0;
+	const folds = view.shown > FOLD_ABOVE;
+	for (const group of groups.values()) {
+		const single = group.agents.length === 1;
+		group.folded = !single && folds !== view.toggled.has(group.id);
+		if (!single) push({ group, height: GROUP });
+		if (!group.folded && group.agents.length < 200) group.agents.sort((one, other) => order.compare(one.name, other.name));
+		if (!group.folded) for (const each of group.agents) push({ ...each, name: single && !group.run ? group.label : each.name, height: ROW });
+	}
+	span(filter);
+	schedule();
 }
 
 function push(row) {
-  row.y = view.height;
-  view.height += row.height;
-  view.rows.push(row);
+	row.y = view.height;
+	view.height += row.height;
+	view.rows.push(row);
 }
 
 function span(filter) {
-  const at = now();
-  let oldest = at;
-  for (const each of state.stretches.values()) if (each.flat.length) oldest = Math.min(oldest, state.epoch + each.flat[0] / 10);
-  view.span = Number(filter.span) || SPANS.find((each) => at - oldest <= each) || 3600;
-  const resets = Object.values(state.lanes).map((lane) => lane.until - at).filter((left) => left > 0 && left < view.span);
-  view.ahead = Math.max(view.span / 3, ...resets.map((left) => left * 1.1));
+	const at = now();
+	let oldest = at;
+	for (const each of state.stretches.values()) if (each.flat.length) oldest = Math.min(oldest, state.epoch + each.flat[0] / 10);
+	view.span = Number(filter.span) || SPANS.find((each) => at - oldest <= each) || 3600;
+	const resets = Object.values(state.lanes).map((lane) => lane.until - at).filter((left) => left > 0 && left < view.span);
+	view.ahead = Math.max(view.span / 3, ...resets.map((left) => left * 1.1));
 }
 
 export const label = (agent) => state.labels[agent.agent] || (agent.agent ? short(agent.agent) : "main");
 
 export function groupLabel(agent) {
-  const run = state.runs[agent.tag];
-  if (run) return `${run.flow} ${run.run}`;
-  return agent.tag ? `tag ${agent.tag}` : `session ${short(agent.session)}`;
+	const run = state.runs[agent.tag];
+	if (run) return `${run.flow} ${run.run}`;
+	return agent.tag ? `tag ${agent.tag}` : `session ${short(agent.session)}`;
 }
 
-function schedule() {
-  if (view.waiting || !parts) return;
-  view.waiting = true;
-  requestAnimationFrame(() => {
-    view.waiting = false;
-    if (parts) frame();
-  });
+export function schedule() {
+	if (view.waiting || !parts) return;
+	view.waiting = true;
+	requestAnimationFrame(() => {
+		view.waiting = false;
+		if (parts) frame();
+	});
 }
-
-export const tick = schedule;
 
 /** One frame: everything that is touched here is in sight. */
 function frame() {
-  const begins = performance.now();
-  const { box, canvas, scroller, size, pen } = parts;
-  const width = box.clientWidth;
-  view.x0 = width < 560 ? 96 : 150;
-  const most = Math.max(240, Math.min(620, Math.round(innerHeight * 0.6)));
-  const tall = Math.max(3 * ROW, Math.min(view.height, most));
-  if (box.jlTall !== tall) { box.jlTall = tall; box.style.height = `${tall + TOP + FOOT}px`; }
-  if (size.jlHeight !== view.height) { size.jlHeight = view.height; size.style.height = `${view.height}px`; }
-  const sharp = devicePixelRatio || 1;
-  if (canvas.width !== Math.round(width * sharp) || canvas.height !== Math.round((tall + TOP + FOOT) * sharp)) {
-    canvas.width = Math.round(width * sharp);
-    canvas.height = Math.round((tall + TOP + FOOT) * sharp);
-  }
-  pen.setTransform(sharp, 0, 0, sharp, 0, 0);
-  pen.clearRect(0, 0, width, tall + TOP + FOOT);
-  const top = scroller.scrollTop;
-  const seen = inSight(top, top + tall);
-  const scale = axis(width, tall);
-  pen.save();
-  pen.beginPath();
-  pen.rect(0, TOP, width, tall);
-  pen.clip();
-  for (const row of seen) row.group ? drawGroup(row, top, scale) : drawAgent(row, top, scale);
-  pen.restore();
-  lines(scale, tall);
-  name(seen, top);
-  measure(begins, seen.length);
+	const begins = performance.now();
+	const { box, canvas, scroller, size, pen } = parts;
+	const width = box.clientWidth;
+	view.x0 = width < 560 ? 96 : 150;
+	const most = Math.max(240, Math.min(620, Math.round(innerHeight * 0.6)));
+	const tall = Math.max(3 * ROW, Math.min(view.height, most));
+	box.style.height = `${tall + TOP + FOOT}px`;
+	size.style.height = `${view.height}px`;
+	const sharp = devicePixelRatio || 1;
+	const wanted = [width, tall + TOP + FOOT].map((each) => Math.round(each * sharp));
+	if (canvas.width !== wanted[0] || canvas.height !== wanted[1]) [canvas.width, canvas.height] = wanted;
+	pen.setTransform(sharp, 0, 0, sharp, 0, 0);
+	pen.clearRect(0, 0, width, tall + TOP + FOOT);
+	const top = scroller.scrollTop;
+	const seen = inSight(top, top + tall);
+	const scale = axis(width, tall);
+	pen.save();
+	pen.beginPath();
+	pen.rect(0, TOP, width, tall);
+	pen.clip();
+	for (const row of seen) row.group ? drawGroup(row, top, scale) : drawAgent(row, top, scale);
+	pen.restore();
+	lines(scale, tall);
+	name(seen, top);
+	measure(begins, seen.length);
 }
 
 function measure(begins, rows) {
-  if ((measures += 1) > MOST_MEASURES) {
-    performance.clearMeasures("fleet-frame");
-    measures = 1;
-  }
-  performance.measure("fleet-frame", { start: begins, end: performance.now(), detail: { rows, agents: state.agents.size } });
+	if ((measures += 1) > MOST_MEASURES) {
+		performance.clearMeasures("fleet-frame");
+		measures = 1;
+	}
+	performance.measure("fleet-frame", { start: begins, end: performance.now(), detail: { rows, agents: state.agents.size } });
 }
 
 function inSight(from, until) {
-  let low = 0;
-  let high = view.rows.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (view.rows[middle].y + view.rows[middle].height <= from) low = middle + 1;
-    else high = middle;
-  }
-  let end = low;
-  while (end < view.rows.length && view.rows[end].y < until) end += 1;
-  return view.rows.slice(low, end);
+	let low = 0;
+	let high = view.rows.length;
+	while (low < high) {
+		const middle = (low + high) >> 1;
+		if (view.rows[middle].y + view.rows[middle].height <= from) low = middle + 1;
+		else high = middle;
+	}
+	let end = low;
+	while (end < view.rows.length && view.rows[end].y < until) end += 1;
+	return view.rows.slice(low, end);
 }
 
+const paint = (name) => { parts.pen.fillStyle = view.colours[name]; };
+
 function axis(width, tall) {
-  const { pen } = parts;
-  const at = now();
-  const x0 = view.x0;
-  const from = at - view.span;
-  const perSecond = (width - x0) / (view.span + view.ahead);
-  const x = (time) => x0 + (time - from) * perSecond;
-  pen.fillStyle = view.colours.ahead;
-  pen.fillRect(x(at), TOP, width - x(at), tall);
-  const step = STEPS.find((each) => each * perSecond > 64) || 3600;
-  pen.font = view.colours.font;
-  pen.textAlign = "center";
-  const first = Math.ceil(from / step) * step;
-  for (let time = first; time < at + view.ahead; time += step) {
-    pen.fillStyle = view.colours.line;
-    pen.fillRect(Math.round(x(time)), TOP, 1, tall);
-    pen.fillStyle = view.colours.dim;
-    if (x(time) > x0 + 16 && x(time) < width - 16) pen.fillText(hour(time), x(time), tall + TOP + 14);
-  }
-  return { x, from, at, until: at + view.ahead, width };
+	const { pen } = parts;
+	const at = now();
+	const x0 = view.x0;
+	const from = at - view.span;
+	const perSecond = (width - x0) / (view.span + view.ahead);
+	const x = (time) => x0 + (time - from) * perSecond;
+	paint("ahead");
+	pen.fillRect(x(at), TOP, width - x(at), tall);
+	const step = STEPS.find((each) => each * perSecond > 64) || 3600;
+	pen.font = view.colours.font;
+	pen.textAlign = "center";
+	const first = Math.ceil(from / step) * step;
+	for (let time = first; time < at + view.ahead; time += step) {
+		paint("line");
+		pen.fillRect(Math.round(x(time)), TOP, 1, tall);
+		paint("dim");
+		if (x(time) > x0 + 16 && x(time) < width - 16) pen.fillText(hour(time), x(time), tall + TOP + 14);
+	}
+	return { x, from, at, until: at + view.ahead, width };
 }
 
 function drawAgent(row, top, { x, from, at, until }) {
-  const { pen } = parts;
-  const y = row.y - top + TOP + 2;
-  const bar = (begins, ends, doing) => {
-    if (ends <= from) return;
-    const thin = doing === "queued" || doing === "finished";
-    const left = x(Math.max(begins, from));
-    pen.fillStyle = view.colours[doing];
-    pen.fillRect(left, thin ? y + 4 : y, Math.max(1, x(ends) - left - 0.5), thin ? 4 : ROW - 4);
-    if (doing === "failed") {
-      // Not by colour alone: what failed has a line through it.
-      pen.fillStyle = view.colours.ground;
-      pen.fillRect(left, y + 5, Math.max(1, x(ends) - left), 1.5);
-    }
-  };
-  const known = state.stretches.get(row.key);
-  const flat = known ? known.flat : [];
-  for (let i = 0; i < flat.length; i += 3) bar(state.epoch + flat[i] / 10, state.epoch + flat[i + 1] / 10, state.doings[flat[i + 2]]);
-  for (const [begins, ends, doing] of row.agent.open) bar(state.epoch + begins / 10, ends == null ? at : state.epoch + ends / 10, state.doings[doing]);
-  if (row.agent.until > at) {
-    const ends = x(Math.min(row.agent.until, until));
-    pen.strokeStyle = view.colours[row.agent.doing];
-    pen.setLineDash([2, 3]);
-    pen.beginPath();
-    pen.moveTo(x(at), y + 6);
-    pen.lineTo(ends, y + 6);
-    pen.stroke();
-    pen.setLineDash([]);
-    if (row.agent.until < until) {
-      pen.globalAlpha = 0.3;
-      pen.fillStyle = view.colours.answering;
-      pen.fillRect(ends, y, x(until) - ends, ROW - 4);
-      pen.globalAlpha = 1;
-    }
-  }
+	const { pen } = parts;
+	const y = row.y - top + TOP + 2;
+	const bar = (begins, ends, doing) => {
+		if (ends <= from) return;
+		const thin = doing === "queued" || doing === "finished";
+		const left = x(Math.max(begins, from));
+		paint(doing);
+		pen.fillRect(left, thin ? y + 4 : y, Math.max(1, x(ends) - left - 0.5), thin ? 4 : ROW - 4);
+		if (doing === "failed") {
+			// Not by colour alone: what failed has a line through it.
+			paint("ground");
+			pen.fillRect(left, y + 5, Math.max(1, x(ends) - left), 1.5);
+		}
+	};
+	const known = state.stretches.get(row.key);
+	const flat = known ? known.flat : [];
+	for (let i = 0; i < flat.length; i += 3) bar(state.epoch + flat[i] / 10, state.epoch + flat[i + 1] / 10, state.doings[flat[i + 2]]);
+	for (const [begins, ends, doing] of row.agent.open) bar(state.epoch + begins / 10, ends == null ? at : state.epoch + ends / 10, state.doings[doing]);
+	if (row.agent.until > at) {
+		const ends = x(Math.min(row.agent.until, until));
+		pen.strokeStyle = view.colours[row.agent.doing];
+		pen.setLineDash([2, 3]);
+		pen.beginPath();
+		pen.moveTo(x(at), y + 6);
+		pen.lineTo(ends, y + 6);
+		pen.stroke();
+		pen.setLineDash([]);
+		if (row.agent.until < until) {
+			pen.globalAlpha = 0.3;
+			paint("answering");
+			pen.fillRect(ends, y, x(until) - ends, ROW - 4);
+			pen.globalAlpha = 1;
+		}
+	}
 }
 
-/** A folded group is the shares of what its agents do now. */
+/** A folded group is what its agents do now, in words and as shares: no times. */
 function drawGroup(row, top, { x, at, from }) {
-  if (!row.group.folded) return;
-  const { pen } = parts;
-  const y = row.y - top + TOP + 5;
-  const wide = (x(at) - x(from)) / row.group.agents.length;
-  let left = x(from);
-  for (const doing of state.doings) {
-    const many = row.group.counts[doing] || 0;
-    if (!many) continue;
-    pen.fillStyle = view.colours[doing];
-    pen.fillRect(left, y, many * wide - 1, GROUP - 10);
-    if (many * wide > 90) {
-      pen.fillStyle = view.colours.ground;
-      pen.textAlign = "left";
-      pen.fillText(`${number(many)} ${doing}`, left + 6, y + 10);
-    }
-    left += many * wide;
-  }
+	if (!row.group.folded) return;
+	const { pen } = parts;
+	const y = row.y - top + TOP + 4;
+	const wide = (x(at) - x(from)) / row.group.agents.length;
+	let left = x(from);
+	pen.textAlign = "left";
+	paint("dim");
+	pen.fillText(words(row.group.counts), left, y + 8, x(at) - left);
+	for (const doing of state.doings) {
+		const many = row.group.counts[doing] || 0;
+		paint(doing);
+		if (many) pen.fillRect(left, y + 12, Math.max(1, many * wide - 1), 3);
+		left += many * wide;
+	}
 }
+
+const words = (counts) => state.doings.filter((doing) => counts[doing]).map((doing) => `${number(counts[doing])} ${doing}`).join(", ");
 
 function lines({ x, at, until, width }, tall) {
-  const { pen } = parts;
-  const mark = (time, colour, words, align) => {
-    pen.fillStyle = colour;
-    pen.fillRect(Math.round(x(time)), TOP - 4, 1.5, tall + 4);
-    pen.textAlign = align;
-    pen.fillText(words, x(time) + (align === "right" ? -5 : 5), 12);
-  };
-  mark(at, view.colours.ink, "now", "right");
-  const resets = new Map();
-  for (const lane of Object.values(state.lanes)) if (lane.until > at && lane.state === "parked") resets.set(lane.until, lane);
-  for (const time of resets.keys()) {
-    const room = width - x(time);
-    if (time < until) mark(time, view.colours.parked, room > 76 ? `reset ${hour(time)}` : room > 40 ? hour(time) : "", "left");
-    else {
-      pen.fillStyle = view.colours.parked;
-      pen.textAlign = "right";
-      pen.fillText(`reset ${moment(time, at)} →`, width - 4, 12);
-    }
-  }
+	const { pen } = parts;
+	const mark = (time, colour, words, align) => {
+		pen.fillStyle = colour;
+		pen.fillRect(Math.round(x(time)), TOP - 4, 1.5, tall + 4);
+		pen.textAlign = align;
+		pen.fillText(words, x(time) + (align === "right" ? -5 : 5), 12);
+	};
+	mark(at, view.colours.ink, "now", "right");
+	const resets = new Map();
+	for (const lane of Object.values(state.lanes)) if (lane.until > at && lane.state === "parked") resets.set(lane.until, lane);
+	for (const time of resets.keys()) {
+		const room = width - x(time);
+		if (time < until) mark(time, view.colours.parked, room > 76 ? `reset ${hour(time)}` : room > 40 ? hour(time) : "", "left");
+		else {
+			paint("parked");
+			pen.textAlign = "right";
+			pen.fillText(`reset ${moment(time, at)} →`, width - 4, 12);
+		}
+	}
 }
 
 /** The names of the rows in sight are real links: for the keyboard, and for screen readers. */
 function name(seen, top) {
-  parts.names.style.setProperty("--top", `${top}px`);
-  parts.names.style.setProperty("--wide", `${view.x0 - 6}px`);
-  fill(parts.names, seen.map((row) => {
-    const props = { key: row.group ? `g ${row.group.id}` : row.key, "--y": `${row.y - top}px`, class: row.group ? "group" : "" };
-    if (row.group) {
-      const words = Object.entries(row.group.counts).map(([doing, many]) => `${many} ${doing}`).join(", ");
-      return h("li", props, h("button", { type: "button", "aria-expanded": String(!row.group.folded), "aria-label": `${row.group.label}: ${words}`, onclick: () => choose(row) },
-        `${row.group.folded ? "▸" : "▾"} ${row.group.label}`), row.group.run && h("a", { href: `#/run/${encodeURIComponent(row.group.run)}`, "aria-label": `run ${row.group.run}` }, "↗"));
-    }
-    const { agent } = row;
-    const until = agent.until ? ` until ${hour(agent.until)}` : "";
-    const [glyph, colour] = look(agent.doing);
-    return h("li", props, h("a", { href: agentAddress(agent), "aria-label": `${row.name}: ${agent.doing}${until}${agent.why ? `, ${agent.why}` : ""}` },
-      h("span", { class: `glyph ${colour}`, "aria-hidden": "true" }, glyph), row.name));
-  }));
+	parts.names.style.setProperty("--top", `${top}px`);
+	parts.names.style.setProperty("--wide", `${view.x0 - 6}px`);
+	fill(parts.names, seen.map((row) => {
+		const props = { key: row.group ? `g ${row.group.id}` : row.key, "--y": `${row.y - top}px`, class: row.group ? "group" : "" };
+		if (row.group) {
+			return h("li", props, h("button", { type: "button", "aria-expanded": String(!row.group.folded), "aria-label": `${row.group.label}: ${words(row.group.counts)}`, onclick: () => choose(row) },
+				`${row.group.folded ? "▸" : "▾"} ${row.group.label}`), row.group.run && h("a", { href: runAt(row.group.run), "aria-label": `run ${row.group.run}` }, "↗"));
+		}
+		const { agent } = row;
+		const until = agent.until ? ` until ${hour(agent.until)}` : "";
+		const [glyph, colour] = look(agent.doing);
+		return h("li", props, h("a", { href: agentAt(agent.session, agent.agent), "aria-label": `${row.name}: ${agent.doing}${until}${agent.why ? `, ${agent.why}` : ""}` },
+			h("span", { class: `glyph ${colour}`, "aria-hidden": "true" }, glyph), row.name));
+	}));
 }
 
-export const agentAddress = (agent) => `#/agent/${encodeURIComponent(agent.session)}/${encodeURIComponent(agent.agent)}`;
-
 function choose(row) {
-  if (!row.group) return go(agentAddress(row.agent));
-  view.toggled.has(row.group.id) ? view.toggled.delete(row.group.id) : view.toggled.add(row.group.id);
-  return go(null);
+	if (!row.group) return go(agentAt(row.agent.session, row.agent.agent));
+	view.toggled.has(row.group.id) ? view.toggled.delete(row.group.id) : view.toggled.add(row.group.id);
+	outdated();
+	return go(null);
 }
 
 function rowAt(event) {
-  const y = event.clientY - parts.scroller.getBoundingClientRect().top + parts.scroller.scrollTop;
-  return inSight(y, y + 1)[0];
+	const y = event.clientY - parts.scroller.getBoundingClientRect().top + parts.scroller.scrollTop;
+	return inSight(y, y + 1)[0];
 }
 
-function tip(row, event) {
-  if (!row) return "";
-  if (row.group) return `${row.group.label}: ${Object.entries(row.group.counts).map(([doing, many]) => `${many} ${doing}`).join(", ")}`;
-  const { agent } = row;
-  const until = agent.until ? `, until ${moment(agent.until, now())}` : "";
-  return `${row.name}: ${agent.doing} for ${length(Math.max(0, now() - agent.since))}${until}${agent.why ? ` (${agent.why})` : ""} · ${agent.model} on ${agent.lane} · ${plural(agent.calls, "call")}`;
+function tip(row) {
+	if (!row) return "";
+	if (row.group) return `${row.group.label}: ${words(row.group.counts)}`;
+	const { agent } = row;
+	const until = agent.until ? `, until ${moment(agent.until, now())}` : "";
+	return `${row.name}: ${agent.doing} for ${length(Math.max(0, now() - agent.since))}${until}${agent.why ? ` (${agent.why})` : ""} · ${agent.model} on ${agent.lane} · ${plural(agent.calls, "call")}`;
 }
 
-function readColours() {
-  const style = getComputedStyle(document.documentElement);
-  const take = (name) => style.getPropertyValue(`--${name}`).trim();
-  for (const doing of state.doings) view.colours[doing] = take(`t-${look(doing)[1]}`) || take(look(doing)[1]);
-  Object.assign(view.colours, { ink: take("ink"), dim: take("dim"), line: take("line"), ground: take("panel"), ahead: take("ahead"), font: `11px ${take("font")}` });
+export function recolour() {
+	const style = getComputedStyle(document.documentElement);
+	const take = (name) => style.getPropertyValue(`--${name}`).trim();
+	for (const doing of state.doings) view.colours[doing] = take(`t-${look(doing)[1]}`) || take(look(doing)[1]);
+	Object.assign(view.colours, { ink: take("ink"), dim: take("dim"), line: take("line"), ground: take("panel"), ahead: take("ahead"), font: `11px ${take("font")}` });
+	schedule();
 }
-export const recolour = readColours;

@@ -1,6 +1,6 @@
 // A card for each lane: its state, why and until when, what its headers allow, its slots.
 
-import { h } from "./dom.js";
+import { dim, h, panel } from "./dom.js";
 import { now, state } from "./feed.js";
 import { orderButton } from "./orders.js";
 import { countdown, look, moment, percent } from "./words.js";
@@ -9,65 +9,64 @@ const NAMES = { requests: "req/min", input: "in tok/min", output: "out tok/min",
 const MOST_SLOTS = 48;
 
 export function lanes() {
-  const all = Object.entries(state.lanes);
-  return h("section", { class: "lanes", "aria-label": "Lanes", key: "lanes" },
-    h("div", { class: "caption" }, h("h2", null, "Lanes"), h("code", { class: "twin" }, "jackline status")),
-    all.length ? h("ul", { class: "cards" }, all.map(card)) : h("p", { class: "dim" }, "No lane is open yet: the first call through the gateway opens one."));
+	const all = Object.entries(state.lanes);
+	return panel("Lanes", "status", null,
+		all.length ? h("ul", { class: "cards" }, all.map(card)) : dim("No lane is open yet: the first call through the gateway opens one."));
 }
 
 function card([key, lane]) {
-  const word = lane.paused ? "paused" : lane.state;
-  const [glyph, colour] = look(word);
-  const left = lane.until == null ? null : lane.until - now();
-  return h("li", { class: `card ${colour}`, key, "data-lane": lane.name },
-    h("div", { class: "row" }, h("h3", null, lane.model), h("span", { class: `state ${colour}` }, `${glyph} ${word}`)),
-    h("p", { class: "dim" }, [lane.upstream, lane.sort].filter(Boolean).join(" · ")),
-    left != null && left > 0 && h("p", null, h("b", { class: `big ${colour}` }, countdown(left)),
-      ` to ${lane.state === "parked" ? "reset" : "the next try"}, ${moment(lane.until, now())}`),
-    Object.entries(lane.limits).map(([name, share]) => bar(NAMES[name] || name, 1 - share)),
-    slots(lane),
-    h("p", { class: "figures" }, `${lane.in_flight} of ${lane.window} in flight · ${lane.waiting} held`),
-    lane.why && h("p", { class: colour }, lane.why),
-    lane.reported && h("p", { class: "dim" }, lane.reported),
-    h("div", { class: "orders" }, lane.paused ? resumeButton(lane) : pauseButton(lane), useButton(lane)));
+	const word = lane.paused ? "paused" : lane.state;
+	const [glyph, colour] = look(word);
+	const left = lane.until == null ? null : lane.until - now();
+	return h("li", { class: `card ${colour}`, key, "data-lane": lane.name },
+		h("div", { class: "row" }, h("h3", null, lane.model), h("span", { class: `state ${colour}` }, `${glyph} ${word}`)),
+		dim([lane.upstream, lane.sort].filter(Boolean).join(" · ")),
+		left != null && left > 0 && h("p", null, h("b", { class: `big ${colour}` }, countdown(left)),
+			` to ${lane.state === "parked" ? "reset" : "the next try"}, ${moment(lane.until, now())}`),
+		Object.entries(lane.limits).map(([name, share]) => bar(NAMES[name] || name, 1 - share)),
+		slots(lane),
+		h("p", { class: "figures" }, `${lane.in_flight} of ${lane.window} in flight · ${lane.waiting} held`),
+		lane.why && h("p", { class: colour }, lane.why),
+		lane.reported && dim(lane.reported),
+		h("div", { class: "orders" }, lane.paused ? resumeButton(lane) : pauseButton(lane), useButton(lane)));
 }
 
 function bar(name, used) {
-  const share = Math.min(1, Math.max(0, used));
-  const colour = share > 0.95 ? "bad" : share > 0.8 ? "slow" : "go";
-  return h("div", { class: "limit", key: name }, h("span", null, name),
-    h("span", { class: `bar ${colour}`, "--share": share, role: "img", "aria-label": `${percent(share)} of ${name} used` }),
-    h("span", { class: "figure" }, percent(share)));
+	const share = Math.min(1, Math.max(0, used));
+	const colour = share > 0.95 ? "bad" : share > 0.8 ? "slow" : "go";
+	return h("div", { class: "limit", key: name }, h("span", null, name),
+		h("span", { class: `bar ${colour}`, "--share": share, role: "img", "aria-label": `${percent(share)} of ${name} used` }),
+		h("span", { class: "figure" }, percent(share)));
 }
 
 /** In flight, free in the window, held: throttling looks like control. */
 function slots(lane) {
-  const total = Math.max(lane.window, lane.in_flight) + lane.waiting;
-  if (!total || total > MOST_SLOTS) return total ? bar("slots", lane.in_flight / Math.max(1, lane.window)) : null;
-  const kinds = [...Array(lane.in_flight).fill("busy"), ...Array(Math.max(0, lane.window - lane.in_flight)).fill("free"), ...Array(lane.waiting).fill("held")];
-  return h("div", { class: "slots", "aria-hidden": "true" }, kinds.map((kind) => h("i", { class: kind })));
+	const total = Math.max(lane.window, lane.in_flight) + lane.waiting;
+	if (!total || total > MOST_SLOTS) return total ? bar("slots", lane.in_flight / Math.max(1, lane.window)) : null;
+	const kinds = [...Array(lane.in_flight).fill("busy"), ...Array(Math.max(0, lane.window - lane.in_flight)).fill("free"), ...Array(lane.waiting).fill("held")];
+	return h("div", { class: "slots", "aria-hidden": "true" }, kinds.map((kind) => h("i", { class: kind })));
 }
 
 function pauseButton(lane) {
-  const undo = { path: "resume", body: { lane: lane.name } };
-  const says = `Nothing more is sent on ${lane.name}. The ${lane.in_flight} calls in flight finish (it drains); new ones wait, or go to another upstream where one is written.`;
-  return orderButton("pause", () => ({ title: `Pause ${lane.name}`, says, verb: "Pause it", path: "pause", body: { lane: lane.name }, undo, twin: "" }), `pause ${lane.name}`);
+	const undo = { path: "resume", body: { lane: lane.name } };
+	const says = `Nothing more is sent on ${lane.name}. The ${lane.in_flight} calls in flight finish (it drains); new ones wait, or go to another upstream where one is written.`;
+	return orderButton("pause", () => ({ title: `Pause ${lane.name}`, says, verb: "Pause it", path: "pause", body: { lane: lane.name }, undo }), `pause ${lane.name}`);
 }
 
 function resumeButton(lane) {
-  const undo = { path: "pause", body: { lane: lane.name } };
-  const says = `${lane.name} takes calls again; ${lane.waiting} wait for it.`;
-  return orderButton("resume", () => ({ title: `Resume ${lane.name}`, says, verb: "Resume it", path: "resume", body: { lane: lane.name }, undo, twin: "" }), `resume ${lane.name}`);
+	const undo = { path: "pause", body: { lane: lane.name } };
+	const says = `${lane.name} takes calls again; ${lane.waiting} wait for it.`;
+	return orderButton("resume", () => ({ title: `Resume ${lane.name}`, says, verb: "Resume it", path: "resume", body: { lane: lane.name }, undo }), `resume ${lane.name}`);
 }
 
 function useButton(lane) {
-  const others = (state.head.upstreams || []).filter((each) => each !== lane.upstream);
-  if ((state.head.orders || []).some((order) => order.model === lane.model)) {
-    const says = `Calls for ${lane.model} go by the written order of upstreams again.`;
-    return orderButton("back", () => ({ title: "Back to the written order", says, verb: "Go back", path: "back", body: {}, twin: "jackline upstream use --back" }), `end the orders about ${lane.model}`);
-  }
-  if (!others.length) return null;
-  const says = `Calls for ${lane.model}, those that wait too, go to the upstream you choose, until you go back.`;
-  return orderButton("use…", () => ({ title: `Another upstream for ${lane.model}`, says, choosing: "upstream", choices: others, verb: "Use it", path: "use",
-    body: (upstream) => ({ upstream, model: lane.model }), undo: { path: "back", body: {} }, twin: "jackline upstream use" }), `use another upstream for ${lane.model}`);
+	const others = (state.head.upstreams || []).filter((each) => each !== lane.upstream);
+	if ((state.head.orders || []).some((order) => order.model === lane.model)) {
+		const says = `Calls for ${lane.model} go by the written order of upstreams again.`;
+		return orderButton("back", () => ({ title: "Back to the written order", says, verb: "Go back", path: "back", body: {}, twin: "jackline upstream use --back" }), `end the orders about ${lane.model}`);
+	}
+	if (!others.length) return null;
+	const says = `Calls for ${lane.model}, those that wait too, go to the upstream you choose, until you go back.`;
+	return orderButton("use…", () => ({ title: `Another upstream for ${lane.model}`, says, choosing: "upstream", choices: others, verb: "Use it", path: "use",
+		body: (upstream) => ({ upstream, model: lane.model }), undo: { path: "back", body: {} }, twin: "jackline upstream use" }), `use another upstream for ${lane.model}`);
 }

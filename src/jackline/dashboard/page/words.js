@@ -7,12 +7,12 @@ const count = new Intl.NumberFormat("en");
 
 /** How a state is drawn: a glyph, a colour, and its word is always beside it. */
 export const LOOKS = {
-  open: ["●", "go"], limited: ["◐", "slow"], parked: ["■", "park"], broken: ["✕", "down"],
-  probing: ["◌", "try"], paused: ["‖", "calm"],
-  answering: ["●", "go"], "between calls": ["◍", "tool"], queued: ["○", "calm"], throttled: ["◐", "slow"],
-  "upstream down": ["✕", "down"], failed: ["▲", "bad"], finished: ["✓", "done"],
-  running: ["●", "go"], done: ["✓", "done"], stopped: ["‖", "calm"], cancelled: ["–", "calm"],
-  "cut off": ["▲", "bad"], held: ["●", "calm"], releasing: ["◌", "try"],
+	open: ["●", "go"], limited: ["◐", "slow"], parked: ["■", "park"], broken: ["✕", "down"],
+	probing: ["◌", "try"], paused: ["‖", "calm"],
+	answering: ["●", "go"], "between calls": ["◍", "tool"], queued: ["○", "calm"], throttled: ["◐", "slow"],
+	"upstream down": ["✕", "down"], failed: ["▲", "bad"], finished: ["✓", "done"],
+	running: ["●", "go"], done: ["✓", "done"], stopped: ["‖", "calm"], cancelled: ["–", "calm"],
+	"cut off": ["▲", "bad"], held: ["●", "calm"], releasing: ["◌", "try"],
 };
 export const look = (state) => LOOKS[state] || ["·", "calm"];
 
@@ -25,30 +25,30 @@ export const percent = (share) => `${Math.round(share * 100)} %`;
 
 /** A moment: the hour today, else the day too. */
 export function moment(at, now) {
-  const sameDay = new Date(at * 1000).toDateString() === new Date(now * 1000).toDateString();
-  return sameDay ? hour(at) : `${day.format(at * 1000)} ${hour(at)}`;
+	const sameDay = new Date(at * 1000).toDateString() === new Date(now * 1000).toDateString();
+	return sameDay ? hour(at) : `${day.format(at * 1000)} ${hour(at)}`;
 }
 
 /** What is left, as a clock that runs down: 13:34, 2:05:00. */
 export function countdown(left) {
-  const total = Math.max(0, Math.round(left));
-  const two = (value) => String(value).padStart(2, "0");
-  const hours = Math.floor(total / 3600);
-  const rest = `${two(Math.floor((total % 3600) / 60))}:${two(total % 60)}`;
-  return hours ? `${hours}:${rest}` : rest;
+	const total = Math.max(0, Math.round(left));
+	const two = (value) => String(value).padStart(2, "0");
+	const hours = Math.floor(total / 3600);
+	const rest = `${two(Math.floor((total % 3600) / 60))}:${two(total % 60)}`;
+	return hours ? `${hours}:${rest}` : rest;
 }
 
 /** A length of time for reading: 45 s, 12 min, 3 h 5 min. */
 export function length(time) {
-  if (time < 1) return `${time.toFixed(1)} s`;
-  if (time < 90) return `${Math.round(time)} s`;
-  const minutes = Math.round(time / 60);
-  return minutes < 90 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+	if (time < 1) return `${time.toFixed(1)} s`;
+	if (time < 90) return `${Math.round(time)} s`;
+	const minutes = Math.round(time / 60);
+	return minutes < 90 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
 export function tokens(value) {
-  if (value < 10_000) return number(value);
-  return value < 1e6 ? `${Math.round(value / 1000)} k` : `${(value / 1e6).toFixed(1)} M`;
+	if (value < 10_000) return number(value);
+	return value < 1e6 ? `${Math.round(value / 1000)} k` : `${(value / 1e6).toFixed(1)} M`;
 }
 
 /** An id short enough for a line. */

@@ -7,6 +7,8 @@ Not here: when that is needed (providers/mending.py).
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 import msgspec
 
 from jackline.dialects.neutral.account import UNREADABLE, Notes, Translated
@@ -14,6 +16,7 @@ from jackline.dialects.neutral.account import UNREADABLE, Notes, Translated
 
 class _Item(msgspec.Struct):
     type: str | None = None
+    encrypted_content: str | None = None
 
 
 _top = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -21,15 +24,17 @@ _items = msgspec.json.Decoder(list[msgspec.Raw])
 _item = msgspec.json.Decoder(_Item)
 
 
-def without_reasoning(body: bytes | bytearray) -> Translated:
-    """The request without the items of type reasoning."""
+def without_reasoning(body: bytes | bytearray, refused: Container[str] | None = None) -> Translated:
+    """The request without its thoughts, or without those that are known to be `refused`."""
     whole = bytes(body)
     notes = Notes()
     kept: list[msgspec.Raw] = []
     try:
         top = _top.decode(whole)
         for place, raw in enumerate(_items.decode(top["input"])):
-            if _item.decode(raw).type == "reasoning":
+            item = _item.decode(raw)
+            known = refused is None or (item.encrypted_content or "") in refused
+            if item.type == "reasoning" and known:
                 notes.add(f"input[{place}]", "a thought that another server has encrypted")
             else:
                 kept.append(raw)

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from jackline.agents.outcome import Ending, Evidence, Outcome
+from jackline.agents.process.marks import Mark, is_alive
+from jackline.errors import UsageError
 from jackline.flows.authoring import agent
 from jackline.flows.calls import AgentCall, AgentFailedError
 from jackline.flows.context import ctx
@@ -53,6 +55,11 @@ async def started_agents(orders: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _agent(order: Mapping[str, Any]) -> AgentCall[Any]:
+    if any(is_alive(Mark(*each)) for each in order.get("lived_in", ())):
+        raise UsageError(
+            f"The session {order['resume']} is still open in a process of this machine.",
+            next="Go on there; or end it, and `jackline resume` this run.",
+        )
     budget = order.get("budget")
     return agent(
         order["prompt"],

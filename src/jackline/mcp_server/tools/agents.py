@@ -206,9 +206,9 @@ class _Starting:
                 progress=caller.progress,
             )
         except asyncio.CancelledError:
+            # Nothing can be awaited any more: the SDK's scopes cancel every further wait, too.
             if caller.took_back():
-                look = await asyncio.shield(self._desk.look(run_id))
-                await asyncio.shield(self._desk.cancel(look, "Its client cancelled the call."))
+                self._desk.take_back(run_id)
             else:
                 self._desk.leave(run_id)
             raise

@@ -1,0 +1,176 @@
+"""Write the reference pages that are made from code: verbs and events.
+
+    python docs/make_reference.py            # writes docs/reference/cli.md and events.md
+    python docs/make_reference.py --check    # only says whether they are up to date
+
+Laws: (1) nothing on these pages is written by hand; (2) the same code makes the same bytes,
+whatever the width of the terminal; (3) `--check` writes nothing.
+Not here: settings (docs/configuration.md), errors (docs/errors.md), HTTP (docs/reference/http.md):
+they are written by hand and compared with the code by tests.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import get_args, get_type_hints
+
+import click
+
+from jackline import events
+from jackline.cli.main import jackline
+from jackline.flows import progress
+
+FOLDER = Path(__file__).parent / "reference"
+_MADE = "<!-- Made by docs/make_reference.py: change the code and run it again, not this file. -->"
+
+
+def main(arguments: list[str]) -> int:
+    """Write the pages, or compare them; 1 when one is not as it should be."""
+    old = [name for name, text in pages().items() if _on_disk(name) != text]
+    if "--check" in arguments:
+        for name in old:
+            sys.stderr.write(f"docs/reference/{name} is old; next: python docs/make_reference.py\n")
+        return 1 if old else 0
+    for name in old:
+        (FOLDER / name).write_text(pages()[name], "utf-8", newline="\n")
+        sys.stderr.write(f"written: docs/reference/{name}\n")
+    return 0
+
+
+def pages() -> dict[str, str]:
+    """Every page that is made from code, by its file's name."""
+    return {"cli.md": cli_page(), "events.md": events_page()}
+
+
+def _on_disk(name: str) -> str:
+    path = FOLDER / name
+    return path.read_text("utf-8") if path.exists() else ""
+
+
+# --- verbs ----------------------------------------------------------------------------------------
+
+
+def cli_page() -> str:
+    """`jackline VERB`, every one with its arguments and flags."""
+    lines = [
+        _MADE,
+        "",
+        "# Verbs and flags",
+        "",
+        "`jackline VERB --help` says the same. Exit codes: [errors.md](../errors.md).",
+        "",
+    ]
+    context = click.Context(jackline, info_name="jackline")
+    for name, command in _verbs(jackline, context):
+        lines += _verb(name, command)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _verbs(group: click.Group, context: click.Context) -> Iterator[tuple[str, click.Command]]:
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if command is None or command.hidden:
+            continue
+        path = f"{context.command_path} {name}"
+        yield path, command
+        if isinstance(command, click.Group):
+            yield from _verbs(command, click.Context(command, info_name=name, parent=context))
+
+
+def _verb(path: str, command: click.Command) -> list[str]:
+    arguments = [each for each in command.params if isinstance(each, click.Argument)]
+    words = " ".join(_argument(each) for each in arguments)
+    lines = [f"## {path}", "", f"`{path}{' ' if words else ''}{words}`", ""]
+    lines += _paragraphs(command.help or "")
+    options = [each for each in command.params if isinstance(each, click.Option)]
+    shown = [each for each in options if not each.hidden]
+    if shown:
+        lines += ["| flag | meaning |", "|---|---|"]
+        lines += [f"| {_flag(each)} | {_meaning(each)} |" for each in shown]
+        lines.append("")
+    return lines
+
+
+def _argument(argument: click.Argument) -> str:
+    name = argument.make_metavar(click.Context(click.Command("x")))
+    return name if name.startswith("[") or argument.required else f"[{name}]"
+
+
+def _flag(option: click.Option) -> str:
+    names = ", ".join(f"`{name}`" for name in sorted(option.opts, key=len))
+    if option.is_flag:
+        return names
+    if isinstance(option.type, click.Choice):
+        taken = " / ".join(f"`{each}`" for each in option.type.choices)
+        return f"{names} {taken}"
+    return f"{names} {option.metavar or option.type.name.upper()}"
+
+
+def _meaning(option: click.Option) -> str:
+    words = (option.help or "").replace("|", "\\|")
+    return f"{words} Required." if option.required else words
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    """The help text as Markdown: what click keeps as it is becomes a block."""
+    for part in inspect.cleandoc(text).split("\n\n"):
+        if part.startswith("\b\n"):
+            head, *rest = part.removeprefix("\b\n").split("\n")
+            yield from (head, "", "```", *(line.removeprefix("  ") for line in rest), "```", "")
+        else:
+            yield from (" ".join(part.split()), "")
+
+
+# --- events ---------------------------------------------------------------------------------------
+
+
+def events_page() -> str:
+    """What is announced, with the fields of each."""
+    lines = [
+        _MADE,
+        "",
+        "# Events",
+        "",
+        "Facts in the past tense, announced as they happen. None holds a prompt, an answer or a",
+        "secret. Times are seconds since the epoch, durations are seconds.",
+        "",
+        "## Of the gateway",
+        "",
+        "From `jackline.events`; the journal and the dashboard listen.",
+        "",
+    ]
+    for kind in get_args(events.Event):
+        lines += _event(kind)
+    lines += [
+        "## Of a run",
+        "",
+        "From `jackline.flows.progress`; `jackline run`, `logs` and the dashboard show them.",
+        "",
+    ]
+    for kind in get_args(progress.FlowEvent):
+        lines += _event(kind)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _event(kind: type) -> list[str]:
+    told = [" ".join(part.split()) for part in (kind.__doc__ or "").split("\n\n")]
+    lines = [f"### {kind.__name__}", ""]
+    for part in told:
+        lines += [part, ""]
+    lines += ["| field | type |", "|---|---|"]
+    hints = get_type_hints(kind)
+    lines += [f"| `{name}` | {_type(hints[name])} |" for name in kind.__annotations__]
+    return [*lines, ""]
+
+
+def _type(hint: object) -> str:
+    if isinstance(hint, type) and not get_args(hint):
+        return hint.__name__
+    return str(hint).replace("jackline.agents.outcome.", "").replace(" | None", ", or nothing")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

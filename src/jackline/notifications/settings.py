@@ -1,0 +1,41 @@
+"""What is told, by which ways, and when not.
+
+Laws: (1) frozen; (2) what may hold a secret is not shown by `repr`.
+Not here: reading it from files (config/).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class About(StrEnum):
+    """What an incident is about."""
+
+    PARKED = "parked"
+    NEEDS_YOU = "needs-you"
+    RUN_FINISHED = "run-finished"
+    BUDGET_NEAR = "budget-near"
+    UPSTREAM_MOVED = "upstream-moved"
+
+
+@dataclass(frozen=True, slots=True)
+class NotifySettings:
+    """Nothing is sent while no way is set."""
+
+    on: tuple[About, ...] = tuple(About)
+    desktop: bool = False
+    webhook: str | None = field(default=None, repr=False)
+    secret: str | None = field(default=None, repr=False)
+    """Signs what the webhook gets."""
+    apprise: str | None = field(default=None, repr=False)
+    """Addresses for Apprise, a line or a blank between them."""
+    quiet: str | None = None
+    """Hours in which nothing is sent, as "22:00-07:00"; what came up is told after them."""
+    budget_share: float = 0.8
+
+    @property
+    def has_ways(self) -> bool:
+        """Whether anybody would hear anything."""
+        return self.desktop or self.webhook is not None or self.apprise is not None

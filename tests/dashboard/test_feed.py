@@ -1,0 +1,216 @@
+"""Watching costs nothing while nobody watches, and the same for one as for many."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from jackline import event_loop
+from jackline.agents.prices import dollars
+from jackline.clock import VirtualClock
+from jackline.control.board import Facts, Flows
+from jackline.control.burn import Burn
+from jackline.control.fleet import Fleet
+from jackline.dashboard.feed import Feed
+from jackline.dashboard.flow_book import FlowBook
+from jackline.flows.local import LocalEngine
+from jackline.flows.records import RunRecord, RunState
+from tests.assembly.world import until
+
+START = datetime(2026, 11, 15, 12, tzinfo=UTC)
+Headers = Sequence[tuple[bytes, bytes]]
+
+
+class PageOnPaper:
+    """A request for the stream that keeps what it is told."""
+
+    method, path, query = b"GET", b"/_jackline/feed", b""
+    headers: list[tuple[bytes, bytes]]
+    body: bytes | bytearray = b""
+
+    def __init__(self) -> None:
+        self.headers = []
+        self.gone = False
+        self.on_gone: Callable[[], None] | None = None
+        self.on_resume: Callable[[], None] | None = None
+        self.paused = False
+        self.heads: list[object] = []
+        self.told: list[dict[str, Any]] = []
+        self.finished = False
+
+    def header(self, lowercase_name: bytes) -> bytes | None:
+        return dict(self.headers).get(lowercase_name)
+
+    def respond(
+        self, status: int, headers: Headers = (), body: bytes = b"", notes: bytes = b""
+    ) -> None:
+        self.heads.append((status, headers, body, notes))
+
+    def begin(self, status: int, headers: Headers = (), notes: bytes = b"") -> None:
+        self.heads.append((status, headers, notes))
+
+    def send(self, data: bytes) -> None:
+        for line in data.split(b"\n"):
+            if line.startswith(b"data: "):
+                self.told.append(json.loads(line[6:]))
+
+    def finish(self) -> None:
+        self.finished = True
+
+    def reset(self) -> None:
+        self.gone = True
+
+    def leave(self) -> None:
+        self.gone = True
+        if self.on_gone is not None:
+            self.on_gone()
+
+
+class World:
+    """A feed in virtual time."""
+
+    def __init__(self, folder: Path) -> None:
+        self.clock = VirtualClock(START)
+        self.verdict = "Nothing is under way."
+        self.flows = FlowBook(folder / "flows.db", self.clock)
+        self.feed = Feed(self._facts, self.flows, self.clock)
+        self._fleet, self._burn = Fleet(), Burn(dollars)
+
+    def _facts(self, flows: Flows) -> Facts:
+        head = {"verdict": self.verdict}
+        at = self.clock.wall()
+        return Facts(at, head, {}, [], self._fleet, self._burn, at, (), flows)
+
+    def open(self) -> PageOnPaper:
+        page = PageOnPaper()
+        self.feed.open(page)
+        return page
+
+    async def look(self) -> None:
+        """Let the next look happen, however its threads are scheduled."""
+        looks = self.feed.looks
+        async with asyncio.timeout(30):
+            while self.feed.looks == looks:
+                await self.clock.advance(0.5)
+                await asyncio.sleep(0.001)
+
+
+def playing(folder: Path, play: Callable[[World], Coroutine[Any, Any, None]]) -> None:
+    async def main() -> None:
+        world = World(folder)
+        serving = asyncio.ensure_future(world.feed.serve())
+        try:
+            await play(world)
+        finally:
+            serving.cancel()
+            await asyncio.gather(serving, return_exceptions=True)
+
+    event_loop.run(main())
+
+
+def test_while_nobody_watches_nothing_is_gathered(tmp_path: Path) -> None:
+    async def play(world: World) -> None:
+        await world.clock.advance(3600)
+        assert world.feed.looks == 0
+        page = world.open()
+        await until(lambda: len(page.told) == 1)
+        page.leave()
+        assert world.feed.watchers == 0
+        looks = world.feed.looks
+        await world.clock.advance(3600)
+        assert world.feed.looks == looks
+
+    playing(tmp_path, play)
+
+
+def test_what_one_look_finds_is_told_to_all(tmp_path: Path) -> None:
+    async def play(world: World) -> None:
+        pages = [world.open() for _ in range(5)]
+        await until(lambda: all(page.told for page in pages))
+        looks = world.feed.looks
+        world.verdict = "1 call running, none waiting."
+        await world.look()
+        await until(lambda: all(len(page.told) == 2 for page in pages))
+        assert world.feed.looks == looks + 1
+        assert {page.told[-1]["head"]["verdict"] for page in pages} == {world.verdict}
+
+    playing(tmp_path, play)
+
+
+def test_quiet_is_not_told_but_every_tenth_time_as_a_sign_of_life(tmp_path: Path) -> None:
+    async def play(world: World) -> None:
+        page = world.open()
+        await until(lambda: bool(page.told))
+        for _ in range(10):
+            await world.look()
+        await until(lambda: len(page.told) == 2)
+        assert set(page.told[1]) == {"at"}
+
+    playing(tmp_path, play)
+
+
+def test_who_is_behind_gets_all_there_is_when_it_has_caught_up(tmp_path: Path) -> None:
+    async def play(world: World) -> None:
+        page = world.open()
+        await until(lambda: len(page.told) == 1)
+        page.paused = True
+        world.verdict = "first"
+        await world.look()
+        world.verdict = "second"
+        await world.look()
+        assert len(page.told) == 1
+        page.paused = False
+        await world.look()
+        await until(lambda: len(page.told) == 2)
+        assert page.told[1]["schema"]
+        assert page.told[1]["head"]["verdict"] == "second"
+
+    playing(tmp_path, play)
+
+
+def test_when_the_service_stops_every_stream_ends_cleanly(tmp_path: Path) -> None:
+    pages: list[PageOnPaper] = []
+
+    async def play(world: World) -> None:
+        pages.append(world.open())
+        await until(lambda: bool(pages[0].told))
+
+    playing(tmp_path, play)
+    assert pages[0].finished
+
+
+def test_the_store_of_runs_is_read_only_when_it_was_written(tmp_path: Path) -> None:
+    async def main() -> None:
+        clock = VirtualClock(START)
+        book = FlowBook(tmp_path / "flows.db", clock)
+        assert (await book.look()).runs == {}
+        assert not (tmp_path / "flows.db").exists()
+        engine = LocalEngine(tmp_path / "flows.db", wall=clock.wall)
+        claim = await engine.create(RunRecord("r1", "f", "f.py", b"{}"), owner="x", lease=60)
+        known = await book.look()
+        assert set(known.runs) == {"r1"}
+        for _ in range(5):
+            await clock.advance(5)
+            assert await book.look() is known
+        assert book.reads == 1
+        # Its owner died: nobody writes that down, and yet it is told.
+        await clock.advance(60)
+        cut = (await book.look()).runs["r1"]
+        assert isinstance(cut, dict)
+        assert (cut["state"], cut["can"]) == ("cut off", ["resume", "cancel"])
+        record = await engine.run("r1")
+        assert record is not None
+        await engine.let_go(claim, replace(record, state=RunState.PARKED, wake_at=9.0, why="quota"))
+        await clock.advance(5)
+        parked = (await book.look()).runs["r1"]
+        assert isinstance(parked, dict)
+        assert (parked["state"], parked["wake_at"], parked["why"]) == ("parked", 9.0, "quota")
+        await engine.close()
+        await book.close()
+
+    event_loop.run(main())

@@ -1,0 +1,305 @@
+"""The page's files, its stream and its questions, over real sockets of a real gateway."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jackline.assembly import Service
+from jackline.dashboard.face import DashboardFace
+from jackline.dashboard.feed import MOST_WATCHERS
+from jackline.dashboard.page_files import PageFiles
+from jackline.flows.local import LocalEngine
+from jackline.flows.records import (
+    CallKind,
+    CallRecord,
+    CallState,
+    ResourceRecord,
+    ResourceState,
+    RunRecord,
+)
+from tests.assembly.world import answered as answer_of_provider
+from tests.assembly.world import (
+    ask,
+    config_for,
+    gateway,
+    port_of,
+    question,
+    request,
+    run,
+    until,
+)
+from tests.assembly.world import provider as scripted
+from tests.planted import ANSWER, KEY, PROMPT
+
+HTML = (b"Accept", b"text/html,application/xhtml+xml")
+SESSION = (b"x-claude-code-session-id", b"session-1")
+FROM_PAGE = (b"Sec-Fetch-Site", b"same-origin")
+
+
+class Stream:
+    """One open page, as far as the server sees it."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def heard(self) -> dict[str, Any]:
+        """The next thing that is told."""
+        while True:
+            line = await asyncio.wait_for(self._reader.readline(), 30)
+            assert line, "the stream has ended"
+            if line.startswith(b"data: "):
+                told: dict[str, Any] = json.loads(line[6:])
+                return told
+
+    def leave(self) -> None:
+        self._writer.transport.abort()
+
+
+@asynccontextmanager
+async def watching(url: str) -> AsyncIterator[Stream]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port_of(url), limit=1 << 26)
+    try:
+        writer.write(request(b"GET", b"/_jackline/feed", key=None))
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert b" 200 " in head
+        assert b"text/event-stream" in head
+        yield Stream(reader, writer)
+    finally:
+        writer.transport.abort()
+
+
+def face(service: Service) -> DashboardFace:
+    return next(each for each in service._faces.shown if isinstance(each, DashboardFace))
+
+
+def order(path: bytes, body: object, token: str | None, *more: tuple[bytes, bytes]) -> bytes:
+    headers = [*more] if token is None else [(b"x-jackline-control", token.encode()), *more]
+    return request(b"POST", path, json.dumps(body).encode(), *headers, key=None)
+
+
+def test_browsers_get_the_page_and_all_others_what_they_got_before(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with gateway(tmp_path, "http://127.0.0.1:9") as service:
+            page = await ask(service.url, request(b"GET", b"/", b"", HTML, key=None))
+            assert page.status == 200
+            assert page.body.startswith(b"<!doctype html>")
+            hello = await ask(service.url, request(b"GET", b"/", key=None))
+            assert "jackline" in hello.json
+
+    run(main())
+
+
+def test_the_page_may_load_and_run_nothing_but_its_own(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with gateway(tmp_path, "http://127.0.0.1:9") as service:
+            page = await ask(service.url, request(b"GET", b"/", b"", HTML, key=None))
+            policy = page.header(b"content-security-policy") or b""
+            assert policy.startswith(b"default-src 'self';")
+            assert b"unsafe" not in policy
+            assert b"http" not in policy
+            for name in (b"app.js", b"style.css", b"mark.svg"):
+                path = b"/_jackline/page/" + name
+                file = await ask(service.url, request(b"GET", path, key=None))
+                assert file.status == 200, name
+                assert file.header(b"x-content-type-options") == b"nosniff"
+            for path in (b"/_jackline/page/../face.py", b"/_jackline/page/", b"/_jackline/page/x"):
+                got = await ask(service.url, request(b"GET", path, key=None))
+                assert got.status in (400, 404), path
+
+    run(main())
+
+
+def test_the_whole_page_is_at_most_60_kb_and_names_no_other_place() -> None:
+    files = PageFiles()
+    assert files.size <= 60_000
+    for name, file in files._files.items():
+        text = file.read_text()
+        text = text.replace("http://www.w3.org/2000/svg", "")
+        assert "http://" not in text, name
+        assert "https://" not in text, name
+        assert "innerHTML" not in text, name
+
+
+def test_other_sites_and_other_names_see_nothing(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with gateway(tmp_path, "http://127.0.0.1:9") as service:
+            for headers, host in (
+                ([(b"Origin", b"http://evil.test")], b"127.0.0.1"),
+                ([(b"Sec-Fetch-Site", b"cross-site")], b"127.0.0.1"),
+                ([], b"evil.test"),
+            ):
+                raw = request(b"GET", b"/_jackline/feed", b"", *headers, key=None, host=host)
+                assert (await ask(service.url, raw)).status == 403
+
+    run(main())
+
+
+def test_a_stream_begins_with_all_there_is_then_tells_what_changes(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with (
+            scripted(answer_of_provider()) as (_, upstream),
+            gateway(tmp_path, upstream) as service,
+        ):
+            async with watching(service.url) as stream:
+                first = await stream.heard()
+                assert first["schema"] == "jackline.board/1"
+                assert first["head"]["verdict"] == service.status()["verdict"]
+                await ask(service.url, request(b"POST", b"/v1/messages", question(), SESSION))
+                told = await stream.heard()
+                while "agents" not in told:
+                    assert "schema" not in told
+                    told = await stream.heard()
+                assert told["agents"]["session-1|"]["calls"] == 1
+            async with watching(service.url) as other:
+                assert (await other.heard())["schema"]
+                assert "session-1|" in (await other.heard())["agents"]
+
+    run(main())
+
+
+def test_nothing_secret_is_told(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with (
+            scripted(answer_of_provider()) as (_, upstream),
+            gateway(tmp_path, upstream) as service,
+        ):
+            await ask(service.url, request(b"POST", b"/v1/messages", question(), SESSION))
+            async with watching(service.url) as stream:
+                told = json.dumps([await stream.heard(), await stream.heard()])
+            agent = request(b"GET", b"/_jackline/agent?session=session-1&agent=", key=None)
+            await until(lambda: service.desk.counts.outcomes.get("answered", 0) == 1)
+            told += (await ask(service.url, agent)).body.decode()
+            for secret in (KEY, PROMPT, ANSWER, service._token):
+                assert secret not in told
+
+    run(main())
+
+
+def test_more_pages_than_can_be_kept_are_refused_in_words(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with gateway(tmp_path, "http://127.0.0.1:9") as service:
+            streams = []
+            for _ in range(MOST_WATCHERS):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port_of(service.url))
+                writer.write(request(b"GET", b"/_jackline/feed", key=None))
+                await reader.readuntil(b"\r\n\r\n")
+                streams.append(writer)
+            more = await ask(service.url, request(b"GET", b"/_jackline/feed", key=None))
+            assert more.status == 503
+            assert b"close one" in more.body
+            for writer in streams:
+                writer.transport.abort()
+            await until(lambda: face(service)._feed.watchers == 0)
+
+    run(main())
+
+
+def test_orders_to_runs_need_the_token(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with gateway(tmp_path, "http://127.0.0.1:9") as service:
+            path = b"/_jackline/run/cancel"
+            for token in (None, "wrong"):
+                got = await ask(service.url, order(path, {"run": "x"}, token))
+                assert got.status == 401
+            known = await ask(service.url, order(path, {"run": "x"}, service._token))
+            assert known.status == 400
+            assert known.json["error"]["next"] == "`jackline ls` lists them"
+            for run_id in ("--help", "", 7, "a b"):
+                got = await ask(service.url, order(path, {"run": run_id}, service._token))
+                assert got.status == 400
+            assert (await ask(service.url, request(b"GET", path, key=None))).status == 405
+
+    run(main())
+
+
+@pytest.mark.parametrize("path", [b"/_jackline/pause", b"/_jackline/run/cancel", b"/_jackline/use"])
+def test_a_read_only_service_takes_no_order_from_a_page_even_with_the_token(
+    tmp_path: Path, path: bytes
+) -> None:
+    async def main() -> None:
+        config = config_for(tmp_path, "http://127.0.0.1:9")
+        listen = replace(config.gateway.listen, read_only=True)
+        config = replace(config, gateway=replace(config.gateway, listen=listen))
+        async with Service(config) as service:
+            got = await ask(service.url, order(path, {"lane": "*"}, service._token, FROM_PAGE))
+            assert got.status == 403
+            assert "--read-only" in got.json["error"]["message"]
+            # A command is no page.
+            got = await ask(service.url, order(path, {"lane": "*"}, service._token))
+            assert got.status == 400
+            async with watching(service.url) as stream:
+                assert (await stream.heard())["head"]["read_only"] is True
+
+    run(main())
+
+
+async def kept_run(folder: Path) -> None:
+    engine = LocalEngine(folder / "state" / "flows.db")
+    record = RunRecord("run1", "review", "", b'{"question": "asked-words"}', tokens=120)
+    claim = await engine.create(record, owner="here:1:a", lease=60)
+    done = CallRecord("run1", "k1", 0, CallKind.AGENT, "plan", "scope", "task-1", CallState.DONE)
+    await engine.begin_call(claim, replace(done, state=CallState.RUNNING))
+    await engine.end_call(claim, replace(done, value=b'"answered-words"', tokens=120))
+    await engine.note("run1", 5.0, "warning", "", {"says": "four fifths are used"})
+    await engine.keep_resource(
+        ResourceRecord("run1", "vm-1", "", "true", False, None, ResourceState.HELD, 5.0)
+    )
+    await engine.close()
+
+
+def test_runs_are_told_without_arguments_and_answers(
+    tmp_path: Path,
+) -> None:
+    async def main() -> None:
+        async with gateway(tmp_path, "http://127.0.0.1:9") as service:
+            await kept_run(tmp_path)
+            async with watching(service.url) as stream:
+                first = await stream.heard()
+                told = first["runs"]["run1"]
+                assert (told["flow"], told["done"], told["tokens"]) == ("review", 1, 120)
+                assert [call["label"] for call in told["calls"]] == ["plan"]
+                assert first["labels"] == {"task-1": "plan"}
+                assert first["resources"]["run1|vm-1"]["state"] == "held"
+                assert any("four fifths" in each["what"] for each in first["events"].values())
+            page = await ask(service.url, request(b"GET", b"/_jackline/run?id=run1", key=None))
+            assert page.json["calls"][0]["label"] == "plan"
+            assert page.json["notes"][-1]["says"] == "four fifths are used"
+            for words in ("asked-words", "answered-words"):
+                assert words not in json.dumps([first, page.json])
+            none = await ask(service.url, request(b"GET", b"/_jackline/run?id=no", key=None))
+            assert none.status == 404
+            assert "jackline ls" in none.json["error"]["next"]
+
+    run(main())
+
+
+def test_a_run_is_cancelled_by_order_and_the_page_hears_of_it(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with gateway(tmp_path, "http://127.0.0.1:9") as service:
+            engine = LocalEngine(tmp_path / "state" / "flows.db")
+            claim = await engine.create(RunRecord("run1", "f", "", b"{}"), owner="x", lease=60)
+            record = await engine.run("run1")
+            assert record is not None
+            await engine.let_go(claim, record)
+            await engine.close()
+            async with watching(service.url) as stream:
+                assert (await stream.heard())["runs"]["run1"]["can"] == ["cancel"]
+                got = await ask(
+                    service.url, order(b"/_jackline/run/cancel", {"run": "run1"}, service._token)
+                )
+                assert got.status == 200, got.body
+                assert "cancelled" in got.json["says"]
+                told = await stream.heard()
+                while told.get("runs", {}).get("run1", {}).get("state") != "cancelled":
+                    told = await stream.heard()
+
+    run(main())

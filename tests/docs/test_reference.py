@@ -1,0 +1,104 @@
+"""The reference says what the code has, and nothing that it has not."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import get_args
+
+import click
+import pytest
+
+from jackline import events
+from jackline.agents.outcome import Ending
+from jackline.cli.main import jackline
+from jackline.errors import JacklineError
+from jackline.flows import progress
+from tests.docs.pages import ROOT, SOURCES, text_of
+
+CODE = "\n".join(path.read_text("utf-8") for path in sorted(SOURCES.rglob("*.py")))
+
+
+def verbs(group: click.Group, path: str = "jackline") -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(group, info_name=path)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        yield f"{path} {name}", command
+        if isinstance(command, click.Group):
+            yield from verbs(command, f"{path} {name}")
+
+
+def section(page: str, heading: str) -> str:
+    found = re.search(rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", page, re.DOTALL | re.MULTILINE)
+    assert found is not None, f"the page has no section {heading}"
+    return found[1]
+
+
+def test_pages_that_are_made_from_code_are_up_to_date() -> None:
+    made = [sys.executable, "docs/make_reference.py", "--check"]
+    done = subprocess.run(made, cwd=ROOT, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+
+
+def test_every_verb_has_a_section_and_every_section_is_a_verb() -> None:
+    headings = re.findall(r"^## (.+)$", text_of("reference/cli.md"), re.MULTILINE)
+    assert headings == [path for path, command in verbs(jackline) if not command.hidden]
+
+
+@pytest.mark.parametrize(
+    ("path", "command"), list(verbs(jackline)), ids=lambda given: given if isinstance(given, str) else ""
+)
+def test_every_flag_of_a_verb_is_told_and_no_other(path: str, command: click.Command) -> None:
+    told = section(text_of("reference/cli.md"), path)
+    rows = re.findall(r"^\| (`.+?) \|", told, re.MULTILINE)
+    flags = {flag for row in rows for flag in re.findall(r"`(-[\w-]+)`", row)}
+    options = [each for each in command.params if isinstance(each, click.Option)]
+    assert flags == {name for each in options if not each.hidden for name in each.opts}
+
+
+def test_every_event_is_told_and_no_other() -> None:
+    kinds = [*get_args(events.Event), *get_args(progress.FlowEvent)]
+    headings = re.findall(r"^### (.+)$", text_of("reference/events.md"), re.MULTILINE)
+    assert headings == [kind.__name__ for kind in kinds]
+
+
+def test_every_path_about_jackline_itself_is_told_and_no_other() -> None:
+    page = section(text_of("reference/http.md"), "Paths about Jackline itself")
+    told = set(re.findall(r"^\| `(?:GET|POST) (/\S*)`", page, re.MULTILINE))
+    known = set(re.findall(r'"(/_jackline/[a-z/]*[a-z])"', CODE))
+    assert told == known | {"/", "/healthz", "/readyz", "/metrics", "/mcp"}
+
+
+def test_every_header_of_ours_is_told_and_no_other() -> None:
+    told = set(re.findall(r"`(x-jackline-[a-z-]+)`", text_of("reference/http.md")))
+    known = set(re.findall(r"x-jackline-[a-z]+(?:-[a-z]+)*", CODE))
+    assert told == known
+
+
+def test_every_exit_code_is_told_and_no_other() -> None:
+    page = section(text_of("errors.md"), "Exit codes of the command line")
+    told = {int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)}
+    of_errors = {kind.exit_code for kind in _errors()}
+    helps = " ".join(command.help or "" for _, command in verbs(jackline))
+    sentences = re.findall(r"Exit codes: (.*?)\.(?:\s|$)", " ".join(helps.split()))
+    of_verbs = {int(code) for each in sentences for code in re.findall(r"(?:^|[,;] )(\d+) ", each)}
+    assert told == {0, 130} | of_errors | of_verbs
+
+
+def _errors(kind: type[JacklineError] = JacklineError) -> Iterator[type[JacklineError]]:
+    yield kind
+    for each in kind.__subclasses__():
+        yield from _errors(each)
+
+
+def test_every_error_on_the_page_is_an_error_of_the_code() -> None:
+    named = set(re.findall(r"^`(\w+Error)`", text_of("errors.md"), re.MULTILINE))
+    assert named == {kind.__name__ for kind in _errors() if kind.__module__ == "jackline.errors"}
+
+
+def test_every_ending_of_an_agent_is_explained_in_the_glossary() -> None:
+    told = set(re.findall(r"^\| `(\w+)` \|", section(text_of("glossary.md"), "How an agent ended"), re.MULTILINE))
+    assert told == {ending.value for ending in Ending}

@@ -1,0 +1,144 @@
+"""A simulated provider, a service before it, and clients that speak with its tools.
+
+Laws: (1) real sockets, a real store, the SDK's own client; (2) nothing is waited for by sleeping
+for luck: tests wait for what was heard or is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import httpx2
+from mcp import ClientSession
+from mcp.client.streamable_http import streamable_http_client
+
+from jackline.assembly import Service, StateDir
+from jackline.gateway.settings import HoldSettings
+from jackline.mcp_server.settings import AgentSettings, BatchSettings, ToolSettings
+from jackline.simulator.conversation import Asked
+from jackline.simulator.ledger import Ledger
+from jackline.simulator.mind import Mind, Reply, Rule, Say
+from jackline.simulator.server import SimulatorServer
+from jackline.simulator.service import AT_ONCE
+from jackline.simulator.settings import ProviderSettings
+from tests.assembly.world import config_for
+
+
+def agreeing(asked: Asked) -> Reply:
+    """A model that repeats what it was asked."""
+    return Say(f"done: {asked.prompt}")
+
+
+@dataclass
+class AgentsWorld:
+    """Everything around the tools; `mind` answers, and `heard` is what it was asked."""
+
+    folder: Path
+    mind: Callable[[Asked], Reply] = agreeing
+    allow: tuple[str, ...] = ()
+    wait: float = 30.0
+    heard: list[Asked] = field(default_factory=list)
+    server: SimulatorServer | None = None
+
+    @property
+    def project(self) -> Path:
+        return self.folder / "project"
+
+    @property
+    def ledger(self) -> Ledger:
+        assert self.server is not None
+        return self.server.playing.provider.ledger
+
+    def prompts(self) -> list[str]:
+        """What was asked so far, in order."""
+        return [asked.prompt for asked in self.heard]
+
+    def _answer(self, asked: Asked) -> Reply:
+        self.heard.append(asked)
+        return self.mind(asked)
+
+    @asynccontextmanager
+    async def provider(self) -> AsyncIterator[SimulatorServer]:
+        self.project.mkdir(exist_ok=True)
+        settings = ProviderSettings(service=AT_ONCE)
+        async with SimulatorServer(settings, Mind((Rule(self._answer),))) as self.server:
+            yield self.server
+
+    @asynccontextmanager
+    async def service(self) -> AsyncIterator[Service]:
+        assert self.server is not None
+        config = config_for(self.folder, self.server.url, hold=HoldSettings(quota=0.2, other=0.5))
+        agents = AgentSettings(runner="messages", wait=self.wait)
+        tools = ToolSettings(agents, BatchSettings(self.allow))
+        async with Service(replace(config, tools=tools)) as service:
+            yield service
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[ClientSession]:
+        """All of it, and one client."""
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self.provider())
+            service = await stack.enter_async_context(self.service())
+            yield await stack.enter_async_context(self.client(service))
+
+    @asynccontextmanager
+    async def client(self, service: Service, logging: Any = None) -> AsyncIterator[ClientSession]:
+        running = StateDir(service.config.state_dir).running()
+        assert running is not None
+        headers = {
+            "x-jackline-control": running.token,
+            "x-jackline-folder": quote(str(self.project)),
+        }
+        async with (
+            httpx2.AsyncClient(headers=headers, timeout=60) as http,
+            streamable_http_client(f"{service.url}/mcp", http_client=http) as streams,
+            ClientSession(streams[0], streams[1], logging_callback=logging) as client,
+        ):
+            await client.initialize()
+            yield client
+
+
+async def call(client: ClientSession, tool: str, **given: Any) -> tuple[str, dict[str, Any]]:
+    """A call that must succeed: its text and its data."""
+    told = await client.call_tool(tool, given)
+    assert not told.is_error, told.content
+    return _both(told)
+
+
+async def refused(client: ClientSession, tool: str, **given: Any) -> tuple[str, dict[str, Any]]:
+    """A call that must fail: its text and its data."""
+    told = await client.call_tool(tool, given)
+    assert told.is_error, told.content
+    return _both(told)
+
+
+def _both(told: Any) -> tuple[str, dict[str, Any]]:
+    (content,) = told.content
+    json.dumps(told.structured_content)
+    return content.text, told.structured_content
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Return as soon as it holds."""
+    async with asyncio.timeout(30):
+        while not condition():  # noqa: ASYNC110 -- what is awaited happens in the service
+            await asyncio.sleep(0.01)
+
+
+class Working:
+    """A mind whose agents read on and on until they are let go."""
+
+    def __init__(self) -> None:
+        self.may_end = False
+
+    def __call__(self, asked: Asked) -> Reply:
+        if self.may_end:
+            return Say(f"done: {asked.prompt}")
+        return Say("I read.", (("read", {"path": "notes.txt"}),), delay=0.05)
