@@ -13,7 +13,8 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -60,13 +61,15 @@ def main() -> int:
     parser.add_argument("--engines", nargs="+", choices=ENGINES, help="only these")
     parser.add_argument("--rounds", type=int, help="rounds of everything (default: 3)")
     arguments = parser.parse_args()
-    sizes = QUICK if arguments.quick else Sizes(rounds=arguments.rounds or Sizes.rounds)
+    sizes = QUICK if arguments.quick else Sizes()
+    if arguments.rounds:
+        sizes = replace(sizes, rounds=arguments.rounds)
     engines = list(_there(arguments.engines or list(ENGINES), quick=arguments.quick))
     figures = measure(engines, sizes)
     if arguments.json:
         print(json.dumps(as_json(figures), indent=1))
     else:
-        print(markdown(figures, sizes.calls, sizes.replayed, sizes.killed))
+        print(markdown(figures, sizes.calls, sizes.replayed))
     return 0
 
 
@@ -77,10 +80,10 @@ def measure(engines: list[Engine], sizes: Sizes) -> dict[str, Figures]:
         for engine in engines:
             _tell(f"round {number} of {sizes.rounds}: {engine.name}")
             one = figures[engine.name]
-            _take(one, "cost", one.cost, lambda e=engine: cost(e, sizes.fan()))
+            _take(one, "cost", one.cost, partial(cost, engine, sizes.fan()))
             if engine.name != BASE:
-                _take(one, "replay", one.replay, lambda e=engine: replay(e, sizes.finished()))
-            _take(one, "kill", one.killed, lambda e=engine: kill_in_the_middle(e, sizes.struck()))
+                _take(one, "replay", one.replay, partial(replay, engine, sizes.finished()))
+            _take(one, "kill", one.killed, partial(kill_in_the_middle, engine, sizes.struck()))
     return figures
 
 
@@ -99,15 +102,21 @@ def _there(names: list[str], *, quick: bool) -> list[Engine]:
     for name in names:
         engine = ENGINES[name]
         try:
-            if not engine.installed():
-                if quick:
-                    raise MissingError("not installed; a run without --quick installs it")
-                _tell(f"installing {name} (once)")
-                engine.install()
-            found.append(engine)
+            _make_sure_of(engine, quick=quick)
         except MissingError as missing:
             _tell(f"left out: {name}: {missing}")
+        else:
+            found.append(engine)
     return found
+
+
+def _make_sure_of(engine: Engine, *, quick: bool) -> None:
+    if engine.installed():
+        return
+    if quick:
+        raise MissingError("not installed; a run without --quick installs it")
+    _tell(f"installing {engine.name} (once)")
+    engine.install()
 
 
 def _tell(text: str) -> None:

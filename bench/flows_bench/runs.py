@@ -53,7 +53,7 @@ def replay(engine: Engine, order: Order) -> Took:
     """Kill the process when all calls are finished but the last, and take it up again."""
     with _folder(order) as own:
         (own.folder / HOLD).touch()
-        _killed_when(engine, own, lambda: (own.folder / REACHED).exists())
+        _killed_when(engine, own, (own.folder / REACHED).exists)
         (own.folder / HOLD).unlink()
         before = _worked(own)
         took = _through(engine, own)

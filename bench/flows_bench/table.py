@@ -37,13 +37,17 @@ class Figures:
         """Seconds until the last call of a finished fan runs again, the median of the rounds."""
         return _median([one.wall for one in self.replay])
 
-    def again_percent(self) -> float | None:
-        """Of the calls that were done at the kill, the share that was done again; the worst."""
-        shares = [100 * one.again / one.done_before for one in self.killed if one.done_before]
-        return max(shares) if shares else None
+    def done_again(self) -> str:
+        """Of the calls that were done at the kill, how many were done again, over all rounds."""
+        if not self.killed:
+            return "-"
+        again, done = (
+            sum(getattr(one, it) for one in self.killed) for it in ("again", "done_before")
+        )
+        return f"{again:,} of {done:,} ({100 * again / max(done, 1):.0f} %)"
 
 
-def markdown(figures: Mapping[str, Figures], calls: int, replayed: int, killed: int) -> str:
+def markdown(figures: Mapping[str, Figures], calls: int, replayed: int) -> str:
     """The table for people."""
     head = (
         "engine",
@@ -51,12 +55,11 @@ def markdown(figures: Mapping[str, Figures], calls: int, replayed: int, killed: 
         "CPU ms per call",
         "CPU beside asyncio",
         f"replay of {replayed:,} finished calls, s",
-        f"done again after kill -9 in the middle ({killed:,} calls)",
+        "finished work done again after a kill -9 in the middle",
     )
     base = figures[BASE].cpu_per_call() if BASE in figures else None
     rows = [head, tuple("---" for _ in head)]
     for name, one in figures.items():
-        again = one.again_percent()
         rows.append(
             (
                 name,
@@ -64,7 +67,7 @@ def markdown(figures: Mapping[str, Figures], calls: int, replayed: int, killed: 
                 _shown(one.cpu_per_call()),
                 _ratio(one.cpu_per_call(), base),
                 "starts anew" if name == BASE else _shown(one.replay_seconds()),
-                "-" if again is None else f"{again:.0f} %",
+                one.done_again(),
             )
         )
     lines = ["| " + " | ".join(row) + " |" for row in rows]

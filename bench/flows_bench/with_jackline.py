@@ -36,7 +36,7 @@ class FakeModel:
         asked = content[0]["content"]
         text = asked if isinstance(asked, str) else asked[0]["text"]
         answer = await ask(ORDER, int(text.removeprefix("call ")))
-        said = [{"type": "text", "text": f"{answer['place']} {answer['text']}"}]
+        said: list[JsonObject] = [{"type": "text", "text": f"{answer['place']} {answer['text']}"}]
         return Answer(said, "end_turn", Usage(20, 250), "claude-haiku-4-5")
 
 

@@ -1,7 +1,7 @@
 """The work that every engine is given: a fake model of some milliseconds, and a line for each call.
 
-Laws: (1) no package is needed: it runs inside each engine's own Python; (2) a line is written when a
-call's work is done, so that lines beyond the number of calls are work done again; (3) time counts
+Laws: (1) no package is needed: it runs inside each engine's own Python; (2) a line is written when
+a call's work is done, so that lines beyond the number of calls are work done again; (3) time counts
 from the moment at which the engine is asked, imports left out.
 Not here: the engines (with_*.py), starting them (runs.py).
 """
@@ -24,7 +24,7 @@ ANSWER = "What a model says in about a kilobyte, as an agent of a fan-out would 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What to do: so many calls, so many at once, each so many seconds long."""
+    """What to do: so many calls, so many at once, each about so many seconds long."""
 
     folder: Path
     count: int
@@ -45,7 +45,8 @@ def order_of(words: Sequence[str]) -> Order:
 async def ask(order: Order, place: int) -> dict[str, Any]:
     """What the fake model answers to one call."""
     if order.delay:
-        await asyncio.sleep(order.delay)
+        # From half to one and a half of it: calls that all end at once are nobody's daily life.
+        await asyncio.sleep(order.delay * (0.5 + place * 37 % 100 / 100))
     note_work(order, place)
     return {"place": place, "text": ANSWER}
 

@@ -91,6 +91,18 @@ class LanesLearned:
 
 
 @dataclass(frozen=True, slots=True)
+class WindowsTold:
+    """An answer told how much of its subscription's windows is used; each as (name, share, reset).
+
+    Told with every answer, so it is for whoever counts, not for a journal.
+    """
+
+    at: float
+    lane: str
+    windows: tuple[tuple[str, float, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ServiceNoted:
     """Something about the service itself: started, stopped, configuration read or rejected."""
 
@@ -100,7 +112,13 @@ class ServiceNoted:
 
 
 Event: TypeAlias = (
-    TranscriptsRead | CallEnded | AttemptFailed | LaneChanged | LanesLearned | ServiceNoted
+    TranscriptsRead
+    | CallEnded
+    | AttemptFailed
+    | LaneChanged
+    | LanesLearned
+    | WindowsTold
+    | ServiceNoted
 )
 Announce: TypeAlias = Callable[[Event], None]
 

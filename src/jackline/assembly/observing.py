@@ -14,7 +14,15 @@ from jackline.clock import Clock
 from jackline.control.burn import Burn
 from jackline.control.fleet import Fleet
 from jackline.control.forecast import WindowWatch
-from jackline.events import AttemptFailed, CallEnded, Event, LaneChanged, ServiceNoted
+from jackline.events import (
+    AttemptFailed,
+    CallEnded,
+    Event,
+    LaneChanged,
+    ServiceNoted,
+    WindowsTold,
+)
+from jackline.lanes.windows_seen import SeenWindow
 from jackline.telemetry.tally import Tally
 
 _PUT_ASIDE = 100_000
@@ -31,7 +39,7 @@ class Observatory:
         self._fleet = Fleet()
         self._burn = Burn(dollars)
         self._tally = Tally()
-        self.windows = WindowWatch()
+        self._windows = WindowWatch()
         self.news: deque[Event] = deque(maxlen=_MOST_NEWS)
         """What a person would want to hear of, the latest last."""
         # Called for each event; bound once, since every call of the gateway comes here.
@@ -42,6 +50,12 @@ class Observatory:
         while True:
             await self._clock.sleep(_SETTLE_SECONDS)
             self._settle()
+
+    @property
+    def windows(self) -> WindowWatch:
+        """What subscriptions' windows hold as of now."""
+        self._settle()
+        return self._windows
 
     @property
     def fleet(self) -> Fleet:
@@ -73,5 +87,11 @@ class Observatory:
             elif isinstance(event, AttemptFailed):
                 fleet.attempt_failed(event)
                 tally.attempt_failed(event)
+            elif isinstance(event, WindowsTold):
+                # One account's lanes share their windows; the model is not theirs.
+                upstream, _, account = event.lane.partition("/")
+                name = f"{upstream}#{account.rpartition('#')[2]}"
+                windows = (SeenWindow(*each) for each in event.windows)
+                self._windows.heard(event.at, name, windows)
             elif isinstance(event, LaneChanged | ServiceNoted):
                 self.news.append(event)

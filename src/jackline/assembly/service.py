@@ -25,6 +25,7 @@ from jackline.assembly.addresses import local_url
 from jackline.assembly.background_agents import BackgroundAgents
 from jackline.assembly.faces import Standing, Watched, Working, make_faces
 from jackline.assembly.measuring import Measuring
+from jackline.assembly.notifying import Notifying
 from jackline.assembly.observing import Observatory
 from jackline.assembly.remembering import keep_remembering, recall, remember
 from jackline.assembly.run_orders import RunOrders
@@ -40,7 +41,7 @@ from jackline.control import Picture, verdict
 from jackline.control.forecast import foretold
 from jackline.control.statusline import status_line
 from jackline.errors import JournalError, UsageError
-from jackline.events import AttemptFailed, Event, LaneChanged, ServiceNoted
+from jackline.events import AttemptFailed, Event, LaneChanged, ServiceNoted, WindowsTold
 from jackline.failures import Failure
 from jackline.failures.sentences import moment_in_words, name_of
 from jackline.gateway.control_paths import ControlPaths
@@ -213,6 +214,13 @@ class Service:
         self._measuring = Measuring(
             watching.facts, self.observatory, self._journal, self._state.flows, self._clock
         )
+        self._notifying = Notifying(
+            lambda: self.config.notify,
+            watching.facts,
+            self.observatory,
+            self._state.flows,
+            self._clock,
+        )
         faces = (*self._faces.shown, self._measuring.face)
         router = Router(self.desk, self._upstream, control, faces)
         self._router = router
@@ -232,7 +240,7 @@ class Service:
         self._keep(look_after(self.desk, self._clock))
         self._stack.push_async_callback(self._pages.close)
         self._keep(self._pages.watch())
-        for work in (*self._faces.work, *self._measuring.work):
+        for work in (*self._faces.work, *self._measuring.work, self._notifying.watch):
             self._keep(work())
         self._stack.push_async_callback(self._agents.close)
         self._keep(self._agents.serve())
@@ -327,8 +335,10 @@ class Service:
         return " ".join(each.url for each in self.config.gateway.upstreams)
 
     def _announce(self, event: Event) -> None:
-        self._journal.announce(event)
         self.observatory.announce(event)
+        if isinstance(event, WindowsTold):
+            return  # news of the moment, with every answer: not for the records
+        self._journal.announce(event)
         if isinstance(event, LaneChanged):
             until = "" if event.until is None else f" until {_hour(event.until, self._clock)}"
             why = event.why.replace(event.lane, shown(event.lane))

@@ -25,12 +25,13 @@ from jackline.calls.stitching import BreakOff, Close, Continue, Repair
 from jackline.calls.story import AttemptTold
 from jackline.calls.walls import Walls
 from jackline.clock import Clock
-from jackline.events import Announce, AttemptFailed, to_nobody
+from jackline.events import Announce, AttemptFailed, WindowsTold, to_nobody
 from jackline.failures import Failure, Observation, classify
 from jackline.failures.sentences import explain, name_of
 from jackline.lanes import Call, Decision, LaneController, LaneSettings, Send, Usage, Waiting
 from jackline.lanes.reactions import Reaction, reaction_to
 from jackline.lanes.states import FLOWING
+from jackline.lanes.windows_seen import has_windows, read_windows
 from jackline.upstream.port import Message, Upstream
 
 _log = logging.getLogger(__name__)
@@ -290,6 +291,9 @@ class Carrier:
         now = self._clock.wall()
         self._obey(self.controller.finished(now, hearing.permit, usage, hearing.lowered))
         self.lane_news.look(now, (hearing.lane,))
+        if has_windows(hearing.lowered):
+            windows = read_windows(hearing.lowered)
+            self._announce(WindowsTold(now, hearing.lane, windows))
         if carried.request.caps:
             self._free(carried)
 

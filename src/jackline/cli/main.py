@@ -40,6 +40,7 @@ _VERBS = {
     "exec": ("jackline.cli.exec", "Run any client through the gateway."),
     "hook": ("jackline.cli.quick_verbs", "Answer a hook of Claude Code; the plugin calls it."),
     "explain": ("jackline.cli.explain", "Say what one error means and what helps."),
+    "notify": ("jackline.cli.notify", "Messages to you; `notify test` sends one."),
     "open": ("jackline.cli.open", "Show the fleet in the browser."),
     "mcp": ("jackline.cli.quick_verbs", "Connect a client's MCP over stdio with the service."),
     "statusline": ("jackline.cli.quick_verbs", "Print one line for Claude Code's status line."),

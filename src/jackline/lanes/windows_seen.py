@@ -30,6 +30,11 @@ class SeenWindow(NamedTuple):
     """Seconds since the epoch."""
 
 
+def has_windows(headers: Mapping[str, str]) -> bool:
+    """Whether an account with windows has answered."""
+    return _ANY in headers
+
+
 def read_windows(headers: Mapping[str, str]) -> tuple[SeenWindow, ...]:
     """The windows that lower-case `headers` tell of."""
     if _ANY not in headers:

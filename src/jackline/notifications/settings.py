@@ -6,7 +6,8 @@ Not here: reading it from files (config/).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 
@@ -39,3 +40,12 @@ class NotifySettings:
     def has_ways(self) -> bool:
         """Whether anybody would hear anything."""
         return self.desktop or self.webhook is not None or self.apprise is not None
+
+    def only(self, ways: Collection[str]) -> NotifySettings:
+        """The same with no other ways than these."""
+        return replace(
+            self,
+            desktop=self.desktop and "desktop" in ways,
+            webhook=self.webhook if "webhook" in ways else None,
+            apprise=self.apprise if "apprise" in ways else None,
+        )

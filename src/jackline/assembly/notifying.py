@@ -1,0 +1,94 @@
+"""Look again and again whether a person should be told something, and have it sent.
+
+Laws: (1) while no way is set nothing is looked at; (2) sending happens in a thread: nothing waits
+for it, and what fails is logged and tried no more than a few times.
+Not here: what is worth telling (notifications/).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from jackline.assembly.observing import Observatory
+from jackline.clock import Clock
+from jackline.control.board import Facts, Flows
+from jackline.dashboard.flow_book import FlowBook
+from jackline.flows.waking import read_hours
+from jackline.notifications.incidents import Incidents, Message
+from jackline.notifications.noticing import Noticing
+from jackline.notifications.settings import NotifySettings
+from jackline.notifications.ways import Sent, send
+
+_log = logging.getLogger(__name__)
+_EVERY = 5.0
+_TRIES = 3
+_BETWEEN_TRIES = 30.0
+
+
+class Notifying:
+    """The messages of one service; `watch` must run for as long as it does."""
+
+    def __init__(
+        self,
+        settings: Callable[[], NotifySettings],
+        facts: Callable[[Flows], Facts],
+        observatory: Observatory,
+        flows: Path,
+        clock: Clock,
+        send: Callable[[Message, NotifySettings], Sequence[Sent]] = send,
+    ) -> None:
+        self._settings = settings
+        self._facts = facts
+        self._observatory = observatory
+        self._book = FlowBook(flows, clock)
+        self._clock = clock
+        self._send = send
+        self._noticing = Noticing()
+        self._incidents = Incidents()
+        self._sending: set[asyncio.Task[None]] = set()
+
+    async def watch(self) -> None:
+        """Look, and have told what is due, until cancelled."""
+        try:
+            while True:
+                await self.look()
+                await self._clock.sleep(_EVERY)
+        finally:
+            for task in self._sending:
+                task.cancel()
+            await asyncio.gather(*self._sending, return_exceptions=True)
+            await self._book.close()
+
+    async def look(self) -> list[Message]:
+        """The messages that are due now; they are being sent."""
+        settings = self._settings()
+        if not settings.has_ways:
+            return []
+        self._noticing.budget_share = settings.budget_share
+        facts = self._facts(await self._book.look())
+        now = self._clock.now()
+        holding = self._noticing.look(facts, self._observatory.tally.lanes, now)
+        wanted = [each for each in holding if each.about in settings.on]
+        quiet = settings.quiet is not None and read_hours(settings.quiet).next_from(now) == now
+        due = self._incidents.look(now.timestamp(), wanted, quiet=quiet)
+        for message in due:
+            task = asyncio.get_running_loop().create_task(self._tell(message, settings))
+            self._sending.add(task)
+            task.add_done_callback(self._sending.discard)
+        return due
+
+    async def _tell(self, message: Message, settings: NotifySettings) -> None:
+        for tries_left in range(_TRIES - 1, -1, -1):
+            sent = await asyncio.to_thread(self._send, message, settings)
+            failed = [each for each in sent if each.trouble]
+            if not failed:
+                return
+            for each in failed:
+                _log.warning("a message was not sent by %s: %s", each.way, each.trouble)
+            # What went is not sent again.
+            settings = settings.only([each.way for each in failed])
+            if tries_left:
+                await self._clock.sleep(_BETWEEN_TRIES)

@@ -1,0 +1,57 @@
+"""`jackline notify test`: send one message by every way that is set, and say what came of it.
+
+Laws: (1) no gateway is needed; (2) what fails says why, without the address.
+Not here: when messages are sent (assembly/notifying.py).
+"""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from jackline.cli.gateway_flags import configured
+from jackline.clock import SystemClock
+from jackline.errors import BadArgumentError
+from jackline.notifications.incidents import Message
+from jackline.notifications.settings import About
+from jackline.notifications.ways import send
+
+
+@click.group()
+def notify() -> None:
+    """Messages about parked work, what needs you, and runs that finished."""
+
+
+@notify.command()
+@click.option("--config", type=click.Path(), help="A jackline.toml to use alone.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def test(config: str | None, as_json: bool) -> int:
+    """Send one message by every way that is set in [notify].
+
+    Exit codes: 0 all went, 1 one did not.
+
+    \b
+    Example of your own jackline.toml (jackline config path):
+      [notify]
+      desktop = true
+      quiet = "22:00-07:00"
+    """
+    settings = configured({"config": config}).notify
+    if not settings.has_ways:
+        raise BadArgumentError(
+            "no way to send messages is set",
+            next="put desktop = true, or webhook = …, under [notify]: jackline config path",
+        )
+    words = "This is how Jackline tells you. Nothing is wrong."
+    message = Message(About.NEEDS_YOU, "Jackline: a test", words, SystemClock().wall())
+    sent = send(message, settings)
+    if as_json:
+        told = [
+            {"way": each.way, "sent": not each.trouble, "trouble": each.trouble} for each in sent
+        ]
+        click.echo(json.dumps({"schema": "jackline.notify-test/1", "ways": told}, indent=2))
+    else:
+        for each in sent:
+            click.echo(f"{each.way}: {each.trouble or 'sent'}")
+    return 1 if any(each.trouble for each in sent) else 0

@@ -1,0 +1,176 @@
+"""Find out what holds now that a person would want to hear of.
+
+Laws: (1) pure: facts and the time come in; what was seen before is all that is remembered; (2)
+what was so before the service started is no news; (3) the same trouble has the same key, whoever
+and however many suffer from it.
+Not here: whether it is told (incidents.py), gathering the facts (assembly/).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from jackline.control.board import Facts
+from jackline.failures.sentences import duration_in_words, moment_in_words
+from jackline.flows.records import RunState
+from jackline.notifications.incidents import Condition
+from jackline.notifications.settings import About
+
+_AUTH = "auth"
+_BILLING = "billing"
+_ENDED = (RunState.FINISHED.value, RunState.FAILED.value, RunState.CANCELLED.value)
+_CLOSED = ("parked", "broken", "probing")
+# Calls that went elsewhere so lately say that they still do.
+_LATELY = 120.0
+_DELIVERED = ("answered", "shortened")
+
+
+class Counted(Protocol):
+    """What came of the calls of one lane since the service started."""
+
+    @property
+    def outcomes(self) -> Mapping[str, int]:
+        """Ended calls by outcome."""
+        ...
+
+    @property
+    def failures(self) -> Mapping[str, int]:
+        """Failed attempts by kind."""
+        ...
+
+
+class Noticing:
+    """What was seen so far, to tell what is new."""
+
+    def __init__(self, budget_share: float = 0.8) -> None:
+        self.budget_share = budget_share
+        self._ended: set[str] | None = None
+        self._delivered: dict[str, int] = {}
+        self._refused: dict[str, int] = {}
+        self._elsewhere: dict[str, float] = {}
+
+    def look(self, facts: Facts, tally: Mapping[str, Counted], now: datetime) -> list[Condition]:
+        """Everything that holds; `tally` is by the names that people know lanes by."""
+        return [
+            *_closed_accounts(facts.lanes, now),
+            *self._refused_keys(tally),
+            *self._moved(facts, tally, now.timestamp()),
+            *self._runs(facts.flows.runs),
+            *self._windows(facts.head, now),
+        ]
+
+    def _refused_keys(self, tally: Mapping[str, Counted]) -> Iterator[Condition]:
+        for name, lane in tally.items():
+            count = lane.failures.get(_AUTH, 0)
+            if count > self._refused.get(name, 0):
+                words = f"{name.partition('/')[0]} refuses the key or login: sign in again."
+                yield Condition(About.NEEDS_YOU, f"auth {name.partition('/')[0]}", words, True)
+            self._refused[name] = count
+
+    def _moved(self, facts: Facts, tally: Mapping[str, Counted], now: float) -> Iterator[Condition]:
+        upstreams = facts.head.get("upstreams")
+        first = str(upstreams[0]) if isinstance(upstreams, list) and upstreams else ""
+        for name, lane in tally.items():
+            place = name.partition("/")[0]
+            count = sum(lane.outcomes.get(how, 0) for how in _DELIVERED)
+            if count > self._delivered.get(name, 0) and place != first:
+                self._elsewhere[place] = now
+            self._delivered[name] = count
+        states = {str(row["state"]) for row in _rows(facts.lanes) if row["upstream"] == first}
+        closed = [state for state in _CLOSED if state in states]
+        if not closed:
+            return
+        word = {"broken": "down", "probing": "coming back"}.get(closed[0], closed[0])
+        for place, at in self._elsewhere.items():
+            if now - at < _LATELY:
+                words = f"Calls are answered by {place}, because {first} is {word}."
+                yield Condition(About.UPSTREAM_MOVED, f"{first} to {place}", words)
+
+    def _runs(self, runs: Mapping[str, object]) -> Iterator[Condition]:
+        told = [run for run in runs.values() if isinstance(run, Mapping)]
+        ended = {str(run["run"]) for run in told if run["state"] in _ENDED}
+        before = ended if self._ended is None else self._ended
+        self._ended = ended
+        for run in told:
+            yield from self._run(run, news=str(run["run"]) not in before)
+
+    def _run(self, run: Mapping[str, Any], *, news: bool) -> Iterator[Condition]:
+        name, state = f"{run['flow']} ({run['run']})", run["state"]
+        key = str(run["run"])
+        if state in _ENDED:
+            if news and state != RunState.CANCELLED:
+                yield Condition(About.RUN_FINISHED, key, f"{name} {_end_of(run)}", True)
+            return
+        if state == RunState.PARKED and run["wake_at"] is None:
+            why = run["why"] or "nothing says when to go on"
+            words = f"{name} is parked and waits for you: {why}. jackline resume {key}"
+            yield Condition(About.NEEDS_YOU, key, words)
+        elif state == "cut off":
+            words = f"{name} was cut off; nothing finished is lost. jackline resume {key}"
+            yield Condition(About.NEEDS_YOU, key, words)
+        share = _budget_used(run)
+        if share >= self.budget_share:
+            words = f"{name} has used {share:.0%} of its budget."
+            yield Condition(About.BUDGET_NEAR, key, words)
+
+    def _windows(self, head: Mapping[str, Any], now: datetime) -> Iterator[Condition]:
+        for each in head.get("forecast") or ():
+            ends_at = each["ends_at"]
+            if ends_at is None or not self.budget_share <= each["used"] < 1.0:
+                continue
+            when = _hour(ends_at, now)
+            words = f"The {each['window']} window is {each['used']:.0%} used; it ends at {when}."
+            key = f"{each['account']} {each['window']} {round(each['resets_at'] / 600)}"
+            yield Condition(About.BUDGET_NEAR, key, words)
+
+
+def _closed_accounts(lanes: Mapping[str, object], now: datetime) -> Iterator[Condition]:
+    accounts: dict[str, list[Mapping[str, Any]]] = {}
+    for name, row in lanes.items():
+        if isinstance(row, Mapping) and row["state"] == "parked":
+            # All lanes of an account park together: that is one incident.
+            key = f"{row['upstream']}#{name.rpartition('#')[2]}"
+            accounts.setdefault(key, []).append(row)
+    for key, rows in accounts.items():
+        place, waiting = rows[0]["upstream"], sum(row["waiting"] for row in rows)
+        held = f" {waiting:,} calls wait." if waiting else ""
+        if any(row["cause"] is not None and row["cause"][0] == _BILLING for row in rows):
+            words = f"{place} takes no more calls: its credit is used up or its bill unpaid.{held}"
+            yield Condition(About.NEEDS_YOU, key, words)
+            continue
+        untils = [row["until"] for row in rows if row["until"] is not None]
+        until = ""
+        if untils:
+            left = timedelta(seconds=max(0, round(max(untils) - now.timestamp())))
+            until = f" until {_hour(max(untils), now)} (in {duration_in_words(left)})"
+        words = f"{place} is parked{until}: its quota is used up.{held} It goes on by itself."
+        yield Condition(About.PARKED, key, words)
+
+
+def _rows(lanes: Mapping[str, object]) -> Iterator[Mapping[str, Any]]:
+    return (row for row in lanes.values() if isinstance(row, Mapping))
+
+
+def _end_of(run: Mapping[str, Any]) -> str:
+    failed = f", {run['failed']} failed" if run["failed"] else ""
+    why = f" ({run['why']})" if run["why"] else ""
+    return f"has {run['state']}{why}: {run['done']} done{failed}, ${run['cost']:,.2f}."
+
+
+def _budget_used(run: Mapping[str, Any]) -> float:
+    budget = run.get("budget") or {}
+    shares = [
+        used / most
+        for used, most in (
+            (run["cost"], budget.get("dollars")),
+            (run["tokens"], budget.get("tokens")),
+        )
+        if most
+    ]
+    return max(shares, default=0.0)
+
+
+def _hour(moment: float, now: datetime) -> str:
+    return moment_in_words(datetime.fromtimestamp(round(moment), now.tzinfo), now)

@@ -1,0 +1,99 @@
+"""A real Chromium for the page: the machine's own, or the one that Debian's packages bring.
+
+Laws: (1) what cannot be had fails loudly, it is never skipped; (2) every error on the page's
+console fails the test that opened it, unless the test says that it expects them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Literal
+
+from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "msedge")
+# No look-ups of its maker's hosts, and no sandbox where tests run as root.
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+PATIENCE = 600
+Scheme = Literal["dark", "light"]
+
+
+@cache
+def chromium_path() -> str:
+    """Where Chromium is; installed on first use where that can be done."""
+    found = _found()
+    apt = shutil.which("apt-get")
+    if found is None and apt is not None and os.geteuid() == 0:
+        quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        for words in (
+            ["update", "-q"],
+            ["install", "-q", "-y", "--no-install-recommends", "chromium"],
+        ):
+            subprocess.run([apt, *words], check=True, env=quiet, timeout=PATIENCE)
+        found = _found()
+    if found is None:
+        raise FileNotFoundError("the page is tested in Chromium: install it (apt install chromium)")
+    return found
+
+
+def _found() -> str | None:
+    return next((path for name in NAMES if (path := shutil.which(name)) is not None), None)
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium_path(), args=list(FLAGS))
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@contextmanager
+def opened(
+    browser: Browser,
+    address: str,
+    *,
+    scheme: Scheme = "dark",
+    width: int = 1440,
+    height: int = 1000,
+    errors_expected: bool = False,
+) -> Iterator[Page]:
+    """The page at this address, once its stream has told all there is."""
+    said: list[str] = []
+
+    def heard(message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            said.append(f"{message.type}: {message.text}")
+
+    context = browser.new_context(
+        color_scheme=scheme,
+        viewport={"width": width, "height": height},
+        reduced_motion="reduce",
+        timezone_id="UTC",
+    )
+    try:
+        page = context.new_page()
+        page.set_default_timeout(30_000)
+        page.on("console", heard)
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.goto(address)
+        page.locator(".live.go").wait_for()
+        yield page
+        assert errors_expected or not said, said
+    finally:
+        context.close()

@@ -1,0 +1,336 @@
+"""The page in a real browser: what it shows is true, and it can be used by everyone."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from jackline.journal import JournalReader
+from jackline.simulator.ledger import Outcome
+from jackline.testing.provider import SimulatedProvider
+from tests.cli.gateways import Place
+from tests.dashboard.browser import Scheme, opened
+from tests.dashboard.fleets import announce, hour_of_work
+from tests.dashboard.service_thread import ServiceThread
+from tests.planted import KEY, PROMPT
+from tests.real_clients.npm_packages import unpacked
+
+pytestmark = pytest.mark.xdist_group("browser")
+AXE = "axe-core@4.14.0"
+PATIENCE = 30.0
+# Long enough to be looked at, short enough to be waited for.
+WALL = 12.0
+
+
+def until(condition: Callable[[], object], page: Page) -> None:
+    """Wait for something that the page or the service will come to."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, page.locator("body").inner_text()
+        page.wait_for_timeout(50)
+
+
+def ask(port: int, session: str, agent: str = "", tag: str = "") -> int:
+    """One call of one agent; returns when it is answered."""
+    line = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    headers = {"x-api-key": KEY, "x-claude-code-session-id": session}
+    if agent:
+        headers["x-claude-code-agent-id"] = agent
+    messages = [{"role": "user", "content": PROMPT}]
+    body = {"model": "claude-opus-4-8", "max_tokens": 50, "messages": messages}
+    try:
+        path = f"/t/{tag}/v1/messages" if tag else "/v1/messages"
+        line.request("POST", path, json.dumps(body), headers)
+        answer = line.getresponse()
+        answer.read()
+        return answer.status
+    finally:
+        line.close()
+
+
+@contextmanager
+def held(port: int, agents: int) -> Iterator[None]:
+    """Agents that ask and wait; they have their answers when this is left."""
+    threads = [
+        threading.Thread(target=ask, args=(port, "session-1", f"agent-{number}"))
+        for number in range(agents)
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        for thread in threads:
+            thread.join(PATIENCE)
+
+
+def tell(words: str) -> None:
+    """Figures for whoever reads the log; nothing depends on them."""
+    sys.stdout.write(f"{words}\n")
+
+
+def verdict(page: Page) -> str:
+    return page.locator("#verdict").inner_text()
+
+
+def figures(page: Page) -> list[dict[str, Any]]:
+    told: list[dict[str, Any]] = page.evaluate(
+        "performance.getEntriesByName('fleet-frame').map("
+        "e => ({took: e.duration, rows: e.detail.rows, agents: e.detail.agents}))"
+    )
+    return told
+
+
+def faults(page: Page) -> list[str]:
+    """What axe finds that is serious or worse."""
+    page.evaluate(
+        (unpacked(AXE, "axe-core-4.14.0", "axe.min.js") / "package/axe.min.js").read_text()
+    )
+    found = page.evaluate("axe.run()")
+    return [
+        f"{each['id']}: {each['help']} {[node['html'][:120] for node in each['nodes'][:3]]}"
+        for each in found["violations"]
+        if each["impact"] in ("serious", "critical")
+    ]
+
+
+# --- it is true -----------------------------------------------------------------------------------
+
+
+def test_words_and_numbers_are_those_of_status_and_of_the_ledger(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """A quota wall in the middle of work, seen through a real gateway."""
+    with SimulatedProvider() as provider:
+        place = Place(tmp_path, provider.url)
+        with place.up(), opened(browser, place.url) as page:
+            for number in range(4):
+                assert ask(place.port, "session-1", f"agent-{number}") == 200
+            until(lambda: "4 calls" in page.locator(".burn .money").inner_text(), page)
+            entries = [each for each in provider.ledger if each.outcome is Outcome.COMPLETED]
+            tokens = sum(each.input_tokens + each.output_tokens for each in entries)
+            assert f"{tokens:,} tokens in 4 calls" in page.locator(".burn .money").inner_text()
+
+            provider.quota_wall(WALL)
+            with held(place.port, 6):
+                until(lambda: page.locator(".key", has_text="parked 6").count() == 1, page)
+                text = page.locator(".card").inner_text()
+                (lane,) = place.status()["lanes"]
+                until(lambda: verdict(page) == place.status()["verdict"], page)
+                assert "■ parked" in text
+                assert lane["why"] in text
+                assert f"{lane['in_flight']} of {lane['window']} in flight" in text
+                assert f"{lane['waiting']} held" in text
+                hour = time.strftime("%H:%M", time.gmtime(round(lane["until"])))
+                assert f"to reset, {hour}" in text
+                assert page.locator(".names a[aria-label*='parked until']").count() == 6
+            until(lambda: "10 calls" in page.locator(".burn .money").inner_text(), page)
+            until(lambda: verdict(page) == place.status()["verdict"], page)
+            assert "6 calls held and delivered, 0 passed on as failed" in verdict(page)
+            with JournalReader(place.state.journal) as reader:
+                until(lambda: reader.totals(0.0).calls == 10, page)
+                totals = reader.totals(0.0)
+            useful = [each for each in provider.ledger if each.outcome is Outcome.COMPLETED]
+            tokens = sum(each.input_tokens + each.output_tokens for each in useful)
+            assert len(useful) == totals.answered == 10
+            assert totals.input_tokens + totals.output_tokens == tokens
+            assert f"{tokens:,} tokens in 10 calls" in page.locator(".burn .money").inner_text()
+            page.locator(".names a", has_text="agent-5").click()
+            page.locator(".detail", has_text="1 call in the last day").wait_for()
+            expect(page.locator(".detail")).to_contain_text("account_quota")
+
+
+def test_the_page_lives_again_after_the_service_was_killed_and_started_anew(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with SimulatedProvider() as provider:
+        place = Place(tmp_path, provider.url)
+        with place.up() as first, opened(browser, place.url, errors_expected=True) as page:
+            ask(place.port, "before")
+            page.locator(".names a").wait_for()
+            first.process.send_signal(signal.SIGKILL)
+            first.process.wait()
+            page.locator(".live.bad", has_text="not connected").wait_for()
+            with place.up():
+                began = time.monotonic()
+                page.locator(".live.go").wait_for()
+                tell(f"live again {time.monotonic() - began:.1f} s after the restart")
+                # All there is was told anew: what the old one knew is gone, the new one shows.
+                expect(page.locator(".names a")).to_have_count(0)
+                ask(place.port, "after-the-restart")
+                page.locator(".names a", has_text="after-the").wait_for()
+
+
+# --- orders ---------------------------------------------------------------------------------------
+
+
+def test_an_order_says_what_will_happen_asks_and_can_be_undone(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with SimulatedProvider() as provider, ServiceThread(tmp_path, provider.url) as service:
+        ask(int(service.url.rpartition(":")[2]), "session-1")
+        with opened(browser, f"{service.url}/#token={service.token}") as page:
+            assert service.token not in page.url
+            pause = page.get_by_role("button", name="pause anthropic/claude-opus-4-8")
+            pause.click()
+            expect(page.locator("dialog")).to_contain_text("Nothing more is sent on")
+            page.get_by_role("button", name="Leave it").click()
+            expect(page.locator("dialog")).to_be_hidden()
+            expect(page.locator(".card .state")).to_have_text("● open")
+            pause.click()
+            page.get_by_role("button", name="Pause it").click()
+            expect(page.locator(".card .state")).to_have_text("‖ paused")
+            assert [lane.paused for lane in service.service.carrier.controller.lanes.values()] == [
+                True
+            ]
+            page.get_by_role("button", name="Undo").click()
+            expect(page.locator(".card .state")).to_have_text("● open")
+            # The page knows the token as long as its tab lives, also when it is loaded anew.
+            page.reload()
+            pause.wait_for()
+
+
+def test_without_the_token_the_page_only_shows_and_says_how_to_get_further(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with SimulatedProvider() as provider, ServiceThread(tmp_path, provider.url) as service:
+        ask(int(service.url.rpartition(":")[2]), "session-1")
+        with opened(browser, service.url) as page:
+            page.locator(".card").wait_for()
+            assert page.locator("button.order", has_text="pause").count() == 0
+            expect(page.locator("#top")).to_contain_text("jackline open")
+        with opened(browser, f"{service.url}/#token=wrong", errors_expected=True) as page:
+            page.get_by_role("button", name="pause anthropic/claude-opus-4-8").click()
+            page.get_by_role("button", name="Pause it").click()
+            expect(page.locator("#toast")).to_contain_text("jackline open")
+            expect(page.locator("#top")).to_contain_text("Read-only")
+
+
+def test_a_read_only_service_is_shown_without_buttons(browser: Browser, tmp_path: Path) -> None:
+    with (
+        SimulatedProvider() as provider,
+        ServiceThread(tmp_path, provider.url, read_only=True) as service,
+    ):
+        ask(int(service.url.rpartition(":")[2]), "session-1")
+        with opened(browser, f"{service.url}/#token={service.token}") as page:
+            page.locator(".card").wait_for()
+            assert page.locator("button.order", has_text="pause").count() == 0
+            expect(page.locator("#top")).to_contain_text("--read-only")
+
+
+# --- everyone can use it --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scheme", ["dark", "light"])
+def test_nothing_serious_stands_in_the_way_of_anyone(
+    browser: Browser, tmp_path: Path, scheme: Scheme
+) -> None:
+    with SimulatedProvider() as provider, ServiceThread(tmp_path, provider.url) as service:
+        ask(int(service.url.rpartition(":")[2]), "session-0000", "agent-00")
+        events = hour_of_work(time.time(), 60)
+        service.do(lambda running: announce(running, events))
+        with opened(browser, f"{service.url}/#token={service.token}", scheme=scheme) as page:
+            page.locator(".names a").first.wait_for()
+            assert faults(page) == []
+            page.goto(f"{service.url}/#/agent/session-0000/agent-00")
+            page.locator(".detail table").wait_for()
+            assert faults(page) == []
+
+
+def test_the_fleet_can_be_walked_by_keyboard(browser: Browser, tmp_path: Path) -> None:
+    with ServiceThread(tmp_path) as service:
+        events = hour_of_work(time.time(), 6, in_group=3)
+        service.do(lambda running: announce(running, events))
+        with opened(browser, service.url) as page:
+            first = page.locator(".names a").first
+            first.focus()
+            name = first.get_attribute("aria-label") or ""
+            assert name.startswith("agent-00: between calls")
+            page.keyboard.press("Enter")
+            page.locator(".detail h2", has_text="agent-00").wait_for()
+            assert page.evaluate("document.activeElement.id") == "main"
+            page.go_back()
+            first.wait_for()
+            fold = page.locator(".names button").first
+            assert fold.get_attribute("aria-expanded") == "true"
+            fold.press("Enter")
+            expect(fold).to_have_attribute("aria-expanded", "false")
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1440, "dark"), (900, "light"), (420, "dark")])
+def test_the_page_fits_every_width(
+    browser: Browser, tmp_path: Path, width: int, scheme: Scheme
+) -> None:
+    with ServiceThread(tmp_path) as service:
+        events = hour_of_work(time.time(), 30, in_group=10)
+        service.do(lambda running: announce(running, events))
+        with opened(browser, service.url, scheme=scheme, width=width) as page:
+            page.locator(".names a").first.wait_for()
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            picture = page.screenshot(full_page=True, path=tmp_path / f"{width}.png")
+            # One colour alone would need a few kilobytes.
+            assert len(picture) > 20_000
+
+
+def test_search_and_filters_stay_in_the_address(browser: Browser, tmp_path: Path) -> None:
+    with ServiceThread(tmp_path) as service:
+        events = hour_of_work(time.time(), 60)
+        service.do(lambda running: announce(running, events))
+        with opened(browser, service.url) as page:
+            expect(page.locator(".filters")).to_contain_text("60 agents")
+            page.get_by_role("searchbox").fill("session-0001")
+            expect(page.locator(".filters")).to_contain_text("25 of 60 agents")
+            page.get_by_role("button", name="failed").click()
+            expect(page.locator(".filters")).to_contain_text("1 of 60 agents")
+            address = page.url
+            assert "q=session-0001" in address
+            assert "doing=failed" in address
+        with opened(browser, address) as again:
+            expect(again.locator(".filters")).to_contain_text("1 of 60 agents")
+
+
+# --- many agents ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("agents", [500, 5000])
+def test_a_frame_touches_only_what_is_in_sight(
+    browser: Browser, tmp_path: Path, agents: int
+) -> None:
+    with ServiceThread(tmp_path) as service:
+        events = hour_of_work(time.time(), agents, calls=6 if agents > 1000 else 12)
+        service.do(lambda running: announce(running, events))
+        with opened(browser, service.url) as page:
+            expect(page.locator(".filters")).to_contain_text(f"{agents:,} agents")
+            # Above 150 agents the groups are folded; unfold them all, then go through all rows.
+            page.locator(".names .group").first.wait_for()
+            shown = page.locator(".names li").count()
+            assert shown <= 60
+            page.get_by_role("searchbox").fill("agent-")
+            for _ in range(6):
+                page.locator(".names button[aria-expanded=false]").first.click()
+            lowest = page.locator(".names li").last.inner_text()
+            page.locator(".scroller").evaluate("e => { e.scrollTop = e.scrollHeight }")
+            until(lambda: page.locator(".names li").last.inner_text() != lowest, page)
+            events = hour_of_work(time.time(), 20)
+            service.do(lambda running: announce(running, events))
+            page.wait_for_timeout(1500)
+            told = [each for each in figures(page) if each["agents"] == agents]
+            height = page.locator(".scroller").evaluate("e => e.clientHeight")
+            assert told
+            assert max(each["rows"] for each in told) <= height / 16 + 2
+            took = sorted(each["took"] for each in told)
+            tell(
+                f"{agents} agents: {len(told)} frames, median {took[len(took) // 2]:.1f} ms,"
+                f" longest {took[-1]:.1f} ms, at most {max(e['rows'] for e in told)} rows"
+            )

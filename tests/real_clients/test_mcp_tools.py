@@ -1,0 +1,197 @@
+"""Claude Code itself uses the tools: nothing its agents had finished is lost, or done twice."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from jackline import event_loop
+from jackline.assembly import StateDir
+from jackline.simulator.conversation import Asked
+from jackline.simulator.faults import Effect, Fault
+from jackline.simulator.ledger import Ledger
+from jackline.simulator.mind import Mind, Reply, Rule, Say
+from jackline.simulator.server import SimulatorServer
+from jackline.simulator.service import AT_ONCE
+from jackline.simulator.settings import ProviderSettings
+from tests.agents.process.world import lines_of, until
+from tests.real_clients.clients import claude_binary
+from tests.real_clients.old_client import old_claude_binary
+
+pytestmark = [
+    pytest.mark.real_client,
+    pytest.mark.xdist_group("real_client"),
+    pytest.mark.skipif(os.name == "nt", reason="kill -9 and the shell's words are POSIX"),
+]
+CLAUDES = [pytest.param(old_claude_binary, id="2.1.197"), pytest.param(claude_binary, id="2.1.325")]
+TOOL = "mcp__jackline__"
+PATIENCE = 90.0
+
+
+def tool(name: str, **given: object) -> Say:
+    """The model calls one of ours."""
+    return Say("I ask Jackline.", ((f"{TOOL}{name}", given),))
+
+
+def shell(command: str) -> Say:
+    return Say("I run it.", (("Bash", {"command": command, "description": "a step"}),))
+
+
+@dataclass
+class ParentWorld:
+    """A machine on which Claude Code runs with our bridge as its MCP server."""
+
+    folder: Path
+    program: Path
+    mind: Callable[[Asked], Reply]
+    heard: list[Asked] = field(default_factory=list)
+    server: SimulatorServer | None = None
+
+    @property
+    def project(self) -> Path:
+        return self.folder / "project"
+
+    @property
+    def ledger(self) -> Ledger:
+        assert self.server is not None
+        return self.server.playing.provider.ledger
+
+    @property
+    def state(self) -> StateDir:
+        return StateDir(self.folder / "state")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        assert self.server is not None
+        return {
+            "PATH": f"{self.folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
+            "HOME": str(self.folder / "home"),
+            "LANG": "C.UTF-8",
+            "TZ": "UTC",
+            "ANTHROPIC_BASE_URL": self.server.url,
+            "CLAUDE_CODE_OAUTH_TOKEN": "sk-ant-oat01-dummy",
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            "CLAUDE_CODE_MAX_RETRIES": "1",
+            "DISABLE_AUTOUPDATER": "1",
+            "DISABLE_TELEMETRY": "1",
+            "JACKLINE_STATE": str(self.folder / "state"),
+            "JACKLINE_PORT": "0",
+            "JACKLINE_UPSTREAM": self.server.url,
+            "JACKLINE_CONFIG": str(self.folder / "jackline.toml"),
+        }
+
+    def of_main(self) -> list[Asked]:
+        """What the parent itself asked."""
+        return [asked for asked in self.heard if "PARENT" in asked.prompt]
+
+    def _answer(self, asked: Asked) -> Reply:
+        self.heard.append(asked)
+        return self.mind(asked)
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[ParentWorld]:
+        for name in ("home", "project", "bin"):
+            (self.folder / name).mkdir()
+        (self.folder / "bin" / "claude").symlink_to(self.program)
+        (self.folder / "jackline.toml").write_text(
+            '[hold]\nquota = "0.5s"\n[agents]\ntools = ["Bash"]\nmodel = "claude-sonnet-4-6"\n'
+        )
+        settings = ProviderSettings(service=AT_ONCE)
+        async with SimulatorServer(settings, Mind((Rule(self._answer),))) as self.server:
+            try:
+                yield self
+            finally:
+                down = [sys.executable, "-m", "jackline", "down"]
+                await (await asyncio.create_subprocess_exec(*down, env=self.environment)).wait()
+
+    async def start(self) -> asyncio.subprocess.Process:
+        """Claude Code, with its bridge, at the parent's task."""
+        bridge = {"command": sys.executable, "args": ["-m", "jackline", "mcp"]}
+        # Claude Code takes its credentials out of what its servers inherit.
+        login = {"CLAUDE_CODE_OAUTH_TOKEN": self.environment["CLAUDE_CODE_OAUTH_TOKEN"]}
+        servers = {"jackline": {**bridge, "env": login}}
+        return await asyncio.create_subprocess_exec(
+            *(str(self.program), "-p", "PARENT: use Jackline.", "--model", "claude-sonnet-4-6"),
+            *("--output-format", "stream-json", "--verbose", "--strict-mcp-config"),
+            *("--mcp-config", json.dumps({"mcpServers": servers})),
+            *("--allowedTools", f"Agent,Bash,{TOOL[:-2]}"),
+            cwd=self.project,
+            env=self.environment,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+        )
+
+    async def result_of(self, parent: asyncio.subprocess.Process) -> str:
+        """What the parent came to in the end."""
+        async with asyncio.timeout(PATIENCE):
+            printed, _ = await parent.communicate()
+        results = [json.loads(line) for line in printed.splitlines() if b'"type":"result"' in line]
+        assert results, printed[-2000:]
+        return str(results[-1]["result"])
+
+
+@pytest.mark.parametrize("fetched", CLAUDES)
+def test_agents_that_were_cut_off_are_gone_on_with_by_task_and_by_session(
+    fetched: Callable[[], Path], tmp_path: Path
+) -> None:
+    told: list[str] = []
+
+    def parent(asked: Asked) -> Reply:
+        told.append(asked.results)
+        if asked.turn == 0:
+            given = {"description": "a part", "prompt": "SUB: do the work.", "model": "haiku"}
+            given |= {"subagent_type": "general-purpose", "run_in_background": False}  # type: ignore[dict-item]
+            return Say("I split.", (("Agent", given),))
+        if asked.turn == 1:
+            # Its own sub-agent has died at a wall; the id is the one it was told.
+            dead = next(each.agent for each in world.heard if each.agent)
+            return tool("agent", continue_from_task_id=dead, label="second")
+        if asked.turn == 2:
+            return tool("agent", prompt="OURS: do more.", budget={"turns": 1}, label="ours")
+        if asked.turn == 3:
+            session = re.findall(r'agent\(resume=\\*"([0-9a-f-]{36})', told[-1])
+            return tool("agent", resume=session[0], prompt="GO ON")
+        return Say("PARENT-DONE")
+
+    def mind(asked: Asked) -> Reply:
+        if "PARENT" in asked.prompt:
+            return parent(asked)
+        if "OURS" in asked.prompt:
+            done = "GO ON" in asked.latest
+            return Say("Ours went on.") if done else shell("echo ours >> steps")
+        if "was cut off" in asked.prompt:
+            return Say("The second has done the rest.")
+        if asked.turn == 0:
+            return shell("echo one >> steps")
+        if asked.agent:
+            assert world.server is not None
+            world.server.playing.add_fault(Fault(Effect.QUOTA_WALL, model="haiku", until=4.0))
+        return Say("-")
+
+    world = ParentWorld(tmp_path, fetched(), mind)
+
+    async def main() -> None:
+        async with world.open():
+            assert await world.result_of(await world.start()) == "PARENT-DONE"
+            print(*told, sep="\n=====\n")
+            assert lines_of(world.project / "steps") == ["one", "ours"]
+            assert "The second has done the rest." in told[2]
+            assert "did not complete: turns" in told[3]
+            assert "Ours went on." in told[4]
+            second = next(a.prompt for a in world.heard if "was cut off" in a.prompt)
+            assert "echo one" in second
+            assert "SUB: do the work." in second
+            assert world.ledger.repeated == 0
+
+    event_loop.run(main())
