@@ -1,6 +1,6 @@
-"""Write the reference pages that are made from code: verbs and events.
+"""Write the reference pages that are made from code: verbs, events, failures.
 
-    python docs/make_reference.py            # writes docs/reference/cli.md and events.md
+    python docs/make_reference.py            # writes what is old in docs/reference/
     python docs/make_reference.py --check    # only says whether they are up to date
 
 Laws: (1) nothing on these pages is written by hand; (2) the same code makes the same bytes,
@@ -20,7 +20,11 @@ from typing import get_args, get_type_hints
 import click
 
 from jackline import events
+from jackline.agents.endings import ENDINGS
+from jackline.agents.outcome import Ending
 from jackline.cli.main import jackline
+from jackline.failures import Failure, Kind, Scope
+from jackline.failures.sentences import name_of
 from jackline.flows import progress
 
 FOLDER = Path(__file__).parent / "reference"
@@ -42,7 +46,7 @@ def main(arguments: list[str]) -> int:
 
 def pages() -> dict[str, str]:
     """Every page that is made from code, by its file's name."""
-    return {"cli.md": cli_page(), "events.md": events_page()}
+    return {"cli.md": cli_page(), "events.md": events_page(), "failures.md": failures_page()}
 
 
 def _on_disk(name: str) -> str:
@@ -170,6 +174,40 @@ def _type(hint: object) -> str:
     if isinstance(hint, type) and not get_args(hint):
         return hint.__name__
     return str(hint).replace("jackline.agents.outcome.", "").replace(" | None", ", or nothing")
+
+
+# --- failures -------------------------------------------------------------------------------------
+
+
+def failures_page() -> str:
+    """Which kinds of failure there are, and how each ends an agent."""
+    lines = [
+        _MADE,
+        "",
+        "# Failures and endings",
+        "",
+        "What each kind of failure is called in sentences, and the `terminated_by` of an agent for",
+        "which it was the last word. How they are told apart: [failures.md](../failures.md).",
+        "",
+        "| kind | in words | ends an agent as |",
+        "|---|---|---|",
+        *(f"| `{kind.value}` | {_words(kind)} | `{ENDINGS[kind].value}` |" for kind in Kind),
+        "",
+        "```mermaid",
+        "flowchart LR",
+    ]
+    for ending in Ending:
+        kinds = [kind for kind in Kind if ENDINGS[kind] is ending]
+        lines += [f"    {kind.value} --> e_{ending.value}([{ending.value}])" for kind in kinds]
+    lines += ["```", ""]
+    others = [f"`{each.value}`" for each in Ending if each not in ENDINGS.values()]
+    lines += [f"Endings that no failure of a call alone makes: {', '.join(others)}.", ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _words(kind: Kind) -> str:
+    plain = Failure(kind, None, Scope.REQUEST, retry_same=False, failover_helps=False)
+    return name_of(plain)
 
 
 if __name__ == "__main__":

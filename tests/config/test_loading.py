@@ -12,7 +12,7 @@ import pytest
 from jackline.config.places import is_strangers
 from jackline.config.strangers import is_loopback
 from jackline.errors import BadConfigError
-from jackline.flows.settings import Budget, RunSettings, WakeSettings
+from jackline.flows.settings import Budget, Reserve, RunSettings, WakeSettings
 from jackline.gateway.settings import GatewaySettings, StreamMode
 from jackline.journal.settings import JournalSettings
 from jackline.lanes import KnownLimits
@@ -45,6 +45,7 @@ never_degrade = ["claude-opus-*", "tag:night", "agent:review-*"]
 [listen]
 host = "::1"
 port = 9000
+read_only = true
 
 [[upstream]]
 name = "team"
@@ -101,6 +102,10 @@ on_quota = "abort"
 at_once = 7
 guard = 5
 grace = "5s"
+
+[reserve]
+share = 0.9
+classes = ["low", "night"]
 
 [resume]
 hours = "22:00-07:00 Europe/Kiev"
@@ -169,6 +174,7 @@ level = "debug"
         ),
         on_quota="abort",
         wake=WakeSettings("22:00-07:00 Europe/Kiev", 12.5, confirm=True),
+        reserve=Reserve(0.9, ("low", "night")),
         runner="claude-code",
         model="claude-opus-4-8",
         guard=5,
@@ -177,11 +183,13 @@ level = "debug"
     )
     assert config.continue_sessions
     assert config.files == (path,)
-    assert "default" not in {
-        origin
+    left = {
+        key
         for key, origin in config.origins.items()
-        if not key.endswith((".token", "limits.output_tokens_per_minute", *_ONLY_THE_USERS))
+        if origin == "default"
+        and not key.endswith((".token", "limits.output_tokens_per_minute", *_ONLY_THE_USERS))
     }
+    assert left == set()
 
 
 def test_flag_beats_variable_beats_project_beats_user_beats_default(machine: Machine) -> None:

@@ -7,6 +7,7 @@ Not here: finding or starting a gateway (flow_host.py, service.py).
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
@@ -17,6 +18,7 @@ from jackline.agents.codex.runner import CodexRunner
 from jackline.agents.gateway_model import GatewayModel, credentials_from
 from jackline.agents.messages.runner import MessagesRunner
 from jackline.agents.ports import Runner
+from jackline.assembly.running_gateway import fullest_window
 from jackline.assembly.state_dir import StateDir
 from jackline.clock import Clock
 from jackline.config import Config
@@ -51,7 +53,17 @@ async def host_through(
         )
         return {runner.name: runner for runner in made}
 
-    return FlowHost(engine, runners, clock, settings=config.runs, listener=listener)
+    async def window_used() -> tuple[float, float] | None:
+        return await asyncio.to_thread(fullest_window, url)
+
+    return FlowHost(
+        engine,
+        runners,
+        clock,
+        settings=config.runs,
+        listener=listener,
+        window_used=window_used,
+    )
 
 
 def open_store(config: Config) -> LocalEngine:

@@ -96,6 +96,20 @@ def status_of(running: Running) -> dict[str, object]:
         ) from error
 
 
+def fullest_window(url: str) -> tuple[float, float] | None:
+    """The used share of the fullest window that the gateway knows of, and when it refills.
+
+    None when there is none, or the gateway does not say: then nothing is to be kept back.
+    """
+    try:
+        told = _ask(f"{url}/_jackline/status").get("forecast")
+    except _NO_ANSWER:
+        return None
+    windows = [each for each in told if isinstance(each, dict)] if isinstance(told, list) else []
+    used = [(float(each["used"]), float(each["resets_at"])) for each in windows]
+    return max(used, default=None)
+
+
 def order(
     running: Running, name: str, told: Mapping[str, object] | None = None
 ) -> dict[str, object]:

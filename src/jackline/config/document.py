@@ -27,7 +27,7 @@ from jackline.config.keys import Key, plain
 from jackline.config.quantities import duration_text, read_duration, read_size
 from jackline.config.references import INSTEAD, is_reference
 from jackline.errors import UsageError
-from jackline.flows.settings import RunSettings
+from jackline.flows.settings import Reserve, RunSettings
 from jackline.flows.waking import read_hours
 from jackline.gateway.settings import GatewaySettings
 from jackline.journal.settings import JournalSettings
@@ -391,6 +391,20 @@ class RunTable(Table):
     )
 
 
+class ReserveTable(Table):
+    """Keep the last part of a subscription's window for what matters more."""
+
+    share: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=_NOT_SET,
+        description="From this used share of the fullest window on, no agent of these classes is"
+        " started; not set: never.",
+    )
+    classes: list[Text] = Field(
+        default=list(Reserve(1.0).classes),
+        description="The classes (`agent(class_=…)`) that are kept back then.",
+    )
+
+
 class ResumeTable(Table):
     """The brakes on parked runs that wake by themselves."""
 
@@ -532,6 +546,7 @@ class Document(Table):
     journal: JournalTable = Field(default_factory=JournalTable)
     log: LogTable = Field(default_factory=LogTable)
     run: RunTable = Field(default_factory=RunTable)
+    reserve: ReserveTable = Field(default_factory=ReserveTable)
     resume: ResumeTable = Field(default_factory=ResumeTable)
     budget: BudgetTable = Field(default_factory=BudgetTable)
     notify: NotifyTable = Field(default_factory=NotifyTable)

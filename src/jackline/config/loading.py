@@ -28,7 +28,7 @@ from jackline.config.places import (
 )
 from jackline.config.settings import Config, HomeFolders
 from jackline.config.strangers import is_loopback
-from jackline.flows.settings import Budget, RunSettings, WakeSettings
+from jackline.flows.settings import Budget, Reserve, RunSettings, WakeSettings
 from jackline.gateway.settings import (
     CapSettings,
     GatewaySettings,
@@ -218,7 +218,10 @@ def _runs(merged: Merged) -> RunSettings:
     brakes = merged.table("resume")
     brakes.pop("sessions")
     wake = WakeSettings(**brakes)
-    return RunSettings(budgets=tuple(budgets), wake=wake, **merged.table("run"))
+    share = merged.values["reserve", "share"]
+    classes = tuple(merged.values["reserve", "classes"])
+    reserve = None if share is None else Reserve(share, classes)
+    return RunSettings(budgets=tuple(budgets), wake=wake, reserve=reserve, **merged.table("run"))
 
 
 def _notify(merged: Merged) -> NotifySettings:

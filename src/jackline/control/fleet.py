@@ -178,6 +178,7 @@ class Fleet:
         member.failed += lost
         member.waited += event.waited
         member.tokens += event.input_tokens + event.output_tokens
+        member.tokens += event.cache_read_tokens + event.cache_write_tokens
         member.why = failure.why if lost and failure is not None else ""
 
     def take_changed(self) -> list[Key]:

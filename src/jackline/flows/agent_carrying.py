@@ -32,7 +32,7 @@ from jackline.flows.keys import session_id_of
 from jackline.flows.leave import AgentLeave
 from jackline.flows.notebook import KeptNotebook
 from jackline.flows.outcome_json import decode_outcome, encode_outcome
-from jackline.flows.progress import AgentBegan, AgentEnded, AgentReplayed, Warned
+from jackline.flows.progress import AgentBegan, AgentEnded, AgentReplayed, AgentWaits, Warned
 from jackline.flows.records import CallKind, CallRecord, CallState
 from jackline.flows.scope import CURRENT, Scope
 from jackline.flows.spending import Account
@@ -41,6 +41,8 @@ from jackline.flows.values import UnfitValueError, plain_json
 _TRIED_AGAIN = frozenset({Ending.CRASH, Ending.TOOL_ERROR, Ending.OUTAGE, Ending.RATE_LIMIT})
 _CUT_OFF = frozenset({Ending.CRASH, Ending.CANCELLED})
 _FIRST_WAIT = 5.0
+_LOOK_AGAIN = 60.0
+"""How long a wait for a window may last before it is asked whether it still holds."""
 
 
 class AgentCarrying:
@@ -109,6 +111,7 @@ class AgentCarrying:
             began=run.worked(),
         )
         try:
+            await self._kept_back()
             await run.gate.enter(ticket)
         except StopAgentError as stop:
             return self._never_began(stop.ending, stop.evidence)
@@ -130,6 +133,25 @@ class AgentCarrying:
                 await run.whole(self._ended(Outcome(Ending.CANCELLED, evidence=evidence)))
             raise
         return await run.whole(self._ended(outcome))
+
+    async def _kept_back(self) -> None:
+        """Wait while the account's window is nearly used up and this class is not to use the rest.
+
+        Before the gate: a stopping run does not wait for agents that have not begun.
+        """
+        run, reserve = self._run, self._run.settings.reserve
+        if reserve is None or self._spec.class_ not in reserve.classes:
+            return
+        task, label = self._call.task_id, self._call.label
+        while True:
+            used = await run.host.window_used()
+            now = run.clock.wall()
+            if used is None or used[0] < reserve.share or used[1] <= now:
+                break
+            why = f"{used[0]:.0%} of the account's window is used, and the rest is kept for others"
+            run.tell(AgentWaits(now, task, label, why, used[1]))
+            await run.clock.sleep(min(_LOOK_AGAIN, used[1] - now))
+        run.tell(AgentWaits(run.clock.wall(), task, label, "", None))
 
     async def _carried(self, ticket: Ticket, account: Account) -> Outcome[Any]:
         run, call = self._run, self._call

@@ -9,11 +9,11 @@ Not here: making one (assembly/flow_host.py, testing/).
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import cast
+from typing import TypeAlias, cast
 
 from jackline.agents.ports import Runner
 from jackline.agents.prices import Price
@@ -23,6 +23,12 @@ from jackline.flows.progress import Listener, nobody
 from jackline.flows.settings import RunSettings
 
 _USUAL = "jackline.assembly.flow_host"
+WindowUsed: TypeAlias = Callable[[], Awaitable[tuple[float, float] | None]]
+"""Gives the used share and the time of the reset; None when no window is known."""
+
+
+async def unknown_window() -> None:
+    """No window is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +46,8 @@ class FlowHost:
     prices: Mapping[str, Price] = field(default_factory=dict)
     """The user's own, by model name or pattern."""
     listener: Listener = nobody
+    window_used: WindowUsed = unknown_window
+    """How full the account's fullest window is."""
 
 
 def usual_host() -> AbstractAsyncContextManager[FlowHost]:

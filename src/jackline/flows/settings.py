@@ -69,6 +69,15 @@ class WakeSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class Reserve:
+    """The last part of a subscription's window is kept for agents of other classes than these."""
+
+    share: float
+    """From this used share on, no agent of these classes is started."""
+    classes: tuple[str, ...] = ("low",)
+
+
+@dataclass(frozen=True, slots=True)
 class RunSettings:
     """How one run behaves."""
 
@@ -80,6 +89,7 @@ class RunSettings:
     """Who carries agents that name no runner."""
     model: str | None = None
     """For agents that name no model; None: the runner's default."""
+    reserve: Reserve | None = None
     guard: int = 3
     """So many agents in a row that fail the same way stop the run; 0: never."""
     at_once: int = 500

@@ -1,0 +1,116 @@
+"""Messages of a whole service, and on the command line."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jackline.assembly import Service
+from jackline.errors import BadConfigError
+from jackline.notifications.settings import About, NotifySettings
+from jackline.notifications.signing import HEADER
+from tests.assembly.world import ask, config_for, http, provider, question, request, run, until
+from tests.cli.commands import jackline
+from tests.config.places import Machine
+from tests.notifications.webhooks import receiver
+from tests.planted import KEY
+
+SECRET = "a secret of the receiver"  # noqa: S105 -- a test's
+REFUSED = http(
+    401, b'{"type":"error","error":{"type":"authentication_error","message":"invalid x-api-key"}}'
+)
+
+
+def test_a_refused_key_is_told_once_however_many_agents_meet_it(tmp_path: Path) -> None:
+    async def main(hook: str) -> None:
+        async with provider(REFUSED) as (_, url):
+            config = config_for(tmp_path, url)
+            notify = NotifySettings(webhook=hook, secret=SECRET)
+            async with Service(replace(config, notify=notify)) as service:
+                for number in range(5):
+                    who = (b"x-claude-code-session-id", b"s%d" % number)
+                    await ask(service.url, request(b"POST", b"/v1/messages", question(), who))
+                first = await service._notifying.look()
+                assert [message.about for message in first] == [About.NEEDS_YOU]
+                await ask(service.url, request(b"POST", b"/v1/messages", question()))
+                assert await service._notifying.look() == []
+                await until(lambda: bool(kept.got))
+
+    with receiver() as kept:
+        run(main(kept.url))
+    headers, body = kept.got[0]
+    assert len(kept.got) == 1
+    assert HEADER in headers
+    assert json.loads(body)["text"].endswith("refuses the key or login: sign in again.")
+    assert KEY.encode() not in body
+
+
+def test_what_is_not_asked_for_is_not_told(tmp_path: Path) -> None:
+    async def main(hook: str) -> None:
+        async with provider(REFUSED) as (_, url):
+            notify = NotifySettings(on=(About.PARKED,), webhook=hook)
+            async with Service(replace(config_for(tmp_path, url), notify=notify)) as service:
+                await ask(service.url, request(b"POST", b"/v1/messages", question()))
+                assert await service._notifying.look() == []
+                await asyncio.sleep(0)
+
+    with receiver() as kept:
+        run(main(kept.url))
+    assert kept.got == []
+
+
+def test_notify_test_sends_one_and_says_so(tmp_path: Path) -> None:
+    with receiver() as kept:
+        file = tmp_path / "own.toml"
+        file.write_text(f'[notify]\nwebhook = "{kept.url}"\nsecret = "env:HOOK_SECRET"\n')
+        done = jackline("notify", "test", "--config", file, env={"HOOK_SECRET": SECRET})
+    assert (done.code, done.out) == (0, "webhook: sent\n")
+    assert json.loads(kept.got[0][1])["title"] == "Jackline: a test"
+    assert HEADER in kept.got[0][0]
+
+
+def test_notify_test_fails_when_a_way_does(tmp_path: Path) -> None:
+    with receiver(403) as kept:
+        file = tmp_path / "own.toml"
+        file.write_text(f'[notify]\nwebhook = "{kept.url}"\n')
+        done = jackline("notify", "test", "--json", "--config", file)
+    assert done.code == 1
+    assert json.loads(done.out)["ways"][0]["trouble"] == "it was answered with HTTP status 403"
+
+
+def test_notify_test_without_any_way_says_how_to_set_one(tmp_path: Path) -> None:
+    file = tmp_path / "own.toml"
+    file.write_text("")
+    done = jackline("notify", "test", "--config", file)
+    assert done.code == 2
+    assert "desktop = true" in done.err
+
+
+def test_a_projects_file_may_not_say_where_messages_go(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    machine.write('[notify]\nwebhook = "https://stranger.example/hook"\n')
+    with pytest.raises(BadConfigError, match="not for a project's file to say"):
+        machine.load()
+    machine.write("")
+    machine.write_own('[notify]\nwebhook = "https://mine.example/hook"\n')
+    assert machine.load().notify.webhook == "https://mine.example/hook"
+
+
+def test_a_secret_in_the_configuration_itself_is_a_fault_that_does_not_show_it(
+    tmp_path: Path,
+) -> None:
+    machine = Machine(tmp_path)
+    for line in (
+        'secret = "T0K3N"',
+        'apprise = "tgram://T0K3N"',
+        'webhook = "https://h.example/?key=T0K3N"',
+        'quiet = "whenever"',
+    ):
+        machine.write_own(f"[notify]\n{line}\n")
+        with pytest.raises(BadConfigError) as error:
+            machine.load()
+        assert "T0K3N" not in str(error.value)
