@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from enum import StrEnum
 from typing import get_args
 
 import click
@@ -14,8 +16,12 @@ import pytest
 from jackline import events
 from jackline.agents.outcome import Ending
 from jackline.cli.main import jackline
+from jackline.control.fleet import Doing
 from jackline.errors import JacklineError
+from jackline.failures import Kind
 from jackline.flows import progress
+from jackline.flows.records import ResourceState, RunState
+from jackline.lanes.states import State
 from tests.docs.pages import ROOT, SOURCES, text_of
 
 CODE = "\n".join(path.read_text("utf-8") for path in sorted(SOURCES.rglob("*.py")))
@@ -32,7 +38,9 @@ def verbs(group: click.Group, path: str = "jackline") -> Iterator[tuple[str, cli
 
 
 def section(page: str, heading: str) -> str:
-    found = re.search(rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", page, re.DOTALL | re.MULTILINE)
+    found = re.search(
+        rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", page, re.DOTALL | re.MULTILINE
+    )
     assert found is not None, f"the page has no section {heading}"
     return found[1]
 
@@ -49,7 +57,9 @@ def test_every_verb_has_a_section_and_every_section_is_a_verb() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "command"), list(verbs(jackline)), ids=lambda given: given if isinstance(given, str) else ""
+    ("path", "command"),
+    list(verbs(jackline)),
+    ids=lambda given: given if isinstance(given, str) else "",
 )
 def test_every_flag_of_a_verb_is_told_and_no_other(path: str, command: click.Command) -> None:
     told = section(text_of("reference/cli.md"), path)
@@ -99,6 +109,50 @@ def test_every_error_on_the_page_is_an_error_of_the_code() -> None:
     assert named == {kind.__name__ for kind in _errors() if kind.__module__ == "jackline.errors"}
 
 
-def test_every_ending_of_an_agent_is_explained_in_the_glossary() -> None:
-    told = set(re.findall(r"^\| `(\w+)` \|", section(text_of("glossary.md"), "How an agent ended"), re.MULTILINE))
-    assert told == {ending.value for ending in Ending}
+WORDS: list[tuple[str, type[StrEnum]]] = [
+    ("How a lane stands", State),
+    ("What an agent does", Doing),
+    ("How a run stands", RunState),
+    ("How an agent ended", Ending),
+    ("How a rented thing stands", ResourceState),
+    ("What went wrong", Kind),
+]
+
+
+@pytest.mark.parametrize(("heading", "words"), WORDS, ids=[heading for heading, _ in WORDS])
+def test_every_word_for_a_state_is_explained_and_no_other(
+    heading: str, words: type[StrEnum]
+) -> None:
+    told = re.findall(r"^\| `([^`]+)` \|", section(text_of("glossary.md"), heading), re.MULTILINE)
+    assert told == [each.value for each in words]
+
+
+def test_every_ending_of_a_call_is_explained_and_no_other() -> None:
+    page = section(text_of("glossary.md"), "How a call ended")
+    told = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
+    sentence = " ".join((events.CallEnded.__doc__ or "").split())
+    assert all(word in sentence for word in told)
+    listed = re.search(r"`outcome` is (.*?)\. ", sentence)
+    assert listed is not None
+    plain = re.sub(r" \([^)]*\)", "", listed[1]).replace(" or ", ", ")
+    assert told == plain.split(", ")
+
+
+def test_the_tools_for_models_are_told_and_no_other() -> None:
+    told = re.findall(
+        r"^\| `(\w+)` \|", section(text_of("claude-code.md"), "The tools"), re.MULTILINE
+    )
+    tools = "\n".join(p.read_text("utf-8") for p in (SOURCES / "mcp_server" / "tools").glob("*.py"))
+    assert set(told) == set(re.findall(r'ModelTool\(\s*"(\w+)"', tools))
+
+
+def test_the_hooks_of_the_plugin_are_told_and_no_other() -> None:
+    hooks = json.loads((ROOT / "plugin" / "hooks" / "hooks.json").read_text("utf-8"))["hooks"]
+    told = re.findall(r"\(`(\w+)`", section(text_of("claude-code.md"), "The hooks"))
+    assert set(told) == set(hooks)
+
+
+def test_the_slash_commands_of_the_plugin_are_told_and_no_other() -> None:
+    commands = {path.stem for path in (ROOT / "plugin" / "commands").glob("*.md")}
+    page = section(text_of("claude-code.md"), "Slash commands")
+    assert set(re.findall(r"`/jackline:(\w+)", page)) == commands

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from jackline.assembly.observing import Observatory
 from jackline.clock import Clock
@@ -36,14 +35,14 @@ class Notifying:
         settings: Callable[[], NotifySettings],
         facts: Callable[[Flows], Facts],
         observatory: Observatory,
-        flows: Path,
+        book: FlowBook,
         clock: Clock,
         send: Callable[[Message, NotifySettings], Sequence[Sent]] = send,
     ) -> None:
         self._settings = settings
         self._facts = facts
         self._observatory = observatory
-        self._book = FlowBook(flows, clock)
+        self._book = book
         self._clock = clock
         self._send = send
         self._noticing = Noticing()
@@ -60,7 +59,6 @@ class Notifying:
             for task in self._sending:
                 task.cancel()
             await asyncio.gather(*self._sending, return_exceptions=True)
-            await self._book.close()
 
     async def look(self) -> list[Message]:
         """The messages that are due now; they are being sent."""

@@ -88,8 +88,13 @@ def hello(url: str, token: str = "", patience: float = _ASK_SECONDS) -> dict[str
 
 def status_of(running: Running) -> dict[str, object]:
     """How the gateway stands."""
+    return reading_of(running, "status")
+
+
+def reading_of(running: Running, name: str) -> dict[str, object]:
+    """What the gateway tells under this name, such as `status` or `fleet`."""
     try:
-        return _ask(f"{running.url}/_jackline/status", running.token)
+        return _ask(f"{running.url}/_jackline/{name}", running.token)
     except _NO_ANSWER as error:
         raise UnreachableError(
             f"the gateway at {running.url} does not answer", next="start it with: jackline up"

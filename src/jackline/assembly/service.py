@@ -40,6 +40,7 @@ from jackline.config.watching import Reloaded, Watcher
 from jackline.control import Picture, verdict
 from jackline.control.forecast import foretold
 from jackline.control.statusline import status_line
+from jackline.dashboard.flow_book import FlowBook
 from jackline.errors import JournalError, UsageError
 from jackline.events import AttemptFailed, Event, LaneChanged, ServiceNoted, WindowsTold
 from jackline.failures import Failure
@@ -211,14 +212,20 @@ class Service:
         )
         working = Working(self._agents.desk, lambda: self.config.tools)
         self._faces = make_faces(standing, watched, working, control.trusts, self._clock)
+        self._flow_book = FlowBook(self._state.flows, self._clock)
         self._measuring = Measuring(
-            watching.facts, self.observatory, self._journal, self._state.flows, self._clock
+            watching.facts,
+            self.observatory,
+            self._journal,
+            self._state.flows,
+            self._flow_book,
+            self._clock,
         )
         self._notifying = Notifying(
             lambda: self.config.notify,
             watching.facts,
             self.observatory,
-            self._state.flows,
+            self._flow_book,
             self._clock,
         )
         faces = (*self._faces.shown, self._measuring.face)
@@ -240,6 +247,7 @@ class Service:
         self._keep(look_after(self.desk, self._clock))
         self._stack.push_async_callback(self._pages.close)
         self._keep(self._pages.watch())
+        self._stack.push_async_callback(self._flow_book.close)
         for work in (*self._faces.work, *self._measuring.work, self._notifying.watch):
             self._keep(work())
         self._stack.push_async_callback(self._agents.close)

@@ -213,7 +213,7 @@ def _agents(facts: Facts) -> Samples:
     for key in facts.fleet.known():
         member = facts.fleet.member(key)
         if key not in live and member is not None:
-            doing[resting(member, facts.at)] += 1
+            doing[facts.flows.ended.get(member.agent) or resting(member, facts.at)] += 1
     return {(state.value,): float(count) for state, count in doing.items()}
 
 
