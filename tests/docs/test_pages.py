@@ -64,8 +64,8 @@ def fault_of(words: list[str]) -> str | None:
         if found is None:
             return f"there is no verb {rest[0]}"
         command, rest = found, rest[1:]
-    if command.context_settings.get("ignore_unknown_options"):
-        return None
+    if any(each.type is click.UNPROCESSED for each in command.params):
+        return None  # the rest of the line is for another program, or for a flow
     known = {name for each in command.params for name in each.opts} | {"--help", "-h", "--version"}
     flags = [word.partition("=")[0] for word in _before_dashes(rest) if word.startswith("-")]
     wrong = [flag for flag in flags if flag not in known]

@@ -123,11 +123,13 @@ def test_clients_of_openai_go_to_upstreams_of_their_dialect_by_the_same_rules() 
     assert chooser.ladder("gpt-5.5", ME, 0.0, "openai-chat") == ()
 
 
-@pytest.mark.parametrize("mark", ["claude-opus-*", "tag:careful", "agent:review-*"])
+@pytest.mark.parametrize(
+    "mark", ["claude-opus-*", "tag:careful", "agent:review-*", "class:careful"]
+)
 def test_what_is_marked_is_never_degraded(mark: str) -> None:
     chooser = Chooser()
     chooser.use([FIRST, SECOND, GPT], [mark])
-    marked = replace(ME, tag="careful", agent="review-7")
+    marked = replace(ME, tag="careful", agent="review-7", class_="careful")
     assert [name for name, _, _ in ladder(chooser, who=marked)] == ["first", "second"]
     other = ladder(chooser, model="claude-sonnet-4-6")
     assert ("gpt", "gpt-5.5", True) in other

@@ -91,10 +91,6 @@ class ParentWorld:
             "JACKLINE_CONFIG": str(self.folder / "jackline.toml"),
         }
 
-    def of_main(self) -> list[Asked]:
-        """What the parent itself asked."""
-        return [asked for asked in self.heard if "PARENT" in asked.prompt]
-
     def _answer(self, asked: Asked) -> Reply:
         self.heard.append(asked)
         return self.mind(asked)
@@ -123,11 +119,11 @@ class ParentWorld:
         )
         assert await process.wait() == 0
 
-    async def start(self) -> asyncio.subprocess.Process:
+    async def start(self, prompt: str = "PARENT: use Jackline.") -> asyncio.subprocess.Process:
         """Claude Code, with its bridge, at the parent's task."""
         servers = {"jackline": {"command": sys.executable, "args": ["-m", "jackline", "mcp"]}}
         return await asyncio.create_subprocess_exec(
-            *(str(self.program), "-p", "PARENT: use Jackline.", "--model", "claude-sonnet-4-6"),
+            *(str(self.program), "-p", prompt, "--model", "claude-sonnet-4-6"),
             *("--output-format", "stream-json", "--verbose", "--strict-mcp-config"),
             *("--mcp-config", json.dumps({"mcpServers": servers})),
             *("--allowedTools", f"Agent,Bash,{TOOL[:-2]}"),
@@ -201,6 +197,49 @@ def test_agents_that_were_cut_off_are_gone_on_with_by_task_and_by_session(
             second = next(a.prompt for a in world.heard if "was cut off" in a.prompt)
             assert "echo one" in second
             assert "SUB: do the work." in second
+            assert world.ledger.repeated == 0
+
+    event_loop.run(main())
+
+
+def test_when_client_and_service_are_killed_the_agent_goes_on_and_the_next_client_hears_of_it(
+    tmp_path: Path,
+) -> None:
+    def parent(asked: Asked) -> Reply:
+        known = re.findall(r"[0-9a-f]{10}", asked.results)
+        if "still connecting" in asked.results:
+            return Say("I wait.", (("WaitForMcpServers", {}),))
+        if "It is all done." in asked.results:
+            return Say("NEXT-DONE")
+        return tool("agent_wait", ids=known[:1]) if known else tool("agent_status")
+
+    def mind(asked: Asked) -> Reply:
+        if "NEXT" in asked.prompt:
+            return parent(asked)
+        if "PARENT" in asked.prompt:
+            return tool("agent", prompt="OURS: do the work.")
+        if "may or may not have run" in asked.latest:
+            return Say("It is all done.")
+        if asked.turn == 0:
+            return shell("echo one >> steps")
+        return shell("touch begun; while true; do sleep 0.2; done # LOST-CALL")
+
+    world = ParentWorld(tmp_path, claude_binary(), mind)
+
+    async def main() -> None:
+        async with world.open():
+            parent = await world.start()
+            await until((world.project / "begun").exists)
+            service = world.state.running()
+            assert service is not None
+            os.kill(service.pid, signal.SIGKILL)
+            parent.kill()
+            await parent.communicate()
+            await world.jackline("up", "-d")
+            assert await world.result_of(await world.start("NEXT: what became of it?")) == (
+                "NEXT-DONE"
+            )
+            assert lines_of(world.project / "steps") == ["one"]
             assert world.ledger.repeated == 0
 
     event_loop.run(main())

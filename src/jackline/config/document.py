@@ -535,8 +535,8 @@ class Document(Table):
     )
     never_degrade: list[Text] = Field(
         default=list(_DEFAULT.never_degrade),
-        description="Patterns of models, tags (tag:night) and agents (agent:review-*) that are"
-        " never answered by another model than their own.",
+        description="Patterns of models, tags (tag:night), agents (agent:review-*) and classes"
+        " (class:careful) that are never answered by another model than their own.",
     )
     listen: ListenTable = Field(default_factory=ListenTable)
     upstream: Annotated[list[UpstreamTable], BeforeValidator(_listed)] = Field(default_factory=list)

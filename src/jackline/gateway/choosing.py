@@ -10,7 +10,7 @@ Not here: when to leave a lane (lanes/), where a lane's state is known (lane_boo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import NamedTuple
@@ -48,6 +48,14 @@ class HandOrder:
             and (self.session is None or identity.session == self.session)
             and (self.agent is None or identity.agent == self.agent)
         )
+
+
+# What a mark in `never_degrade` is about.
+_MARKED: Mapping[str, Callable[[Identity], str | None]] = {
+    "tag": lambda identity: identity.tag,
+    "agent": lambda identity: identity.agent,
+    "class": lambda identity: identity.class_,
+}
 
 
 class Chooser:
@@ -106,8 +114,8 @@ class Chooser:
     def _is_marked(self, model: str, identity: Identity) -> bool:
         for pattern in self._never:
             kind, found, rest = pattern.partition(":")
-            if found and kind in ("tag", "agent"):
-                named = identity.tag if kind == "tag" else identity.agent
+            if found and kind in _MARKED:
+                named = _MARKED[kind](identity)
                 if named is not None and fnmatchcase(named, rest):
                     return True
             elif fnmatchcase(model, pattern):

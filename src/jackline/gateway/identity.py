@@ -1,4 +1,4 @@
-"""Who is asking: session, sub-agent, parent, tag, and what kind of client.
+"""Who is asking: session, sub-agent, parent, tag, class, and what kind of client.
 
 Laws: (1) only headers and the path are read; (2) what is absent is None, never guessed.
 Not here: whose account pays (lane_book.py).
@@ -35,6 +35,8 @@ class Identity:
     parent: str | None
     tag: str | None
     client: Client
+    class_: str | None = None
+    """The class of traffic, as flows and their agents tell it."""
 
 
 @lru_cache(maxsize=256)
@@ -60,6 +62,7 @@ def identify(header: Callable[[bytes], bytes | None], tag: str | None) -> Identi
         _named(header(b"x-claude-code-parent-agent-id")),
         tag,
         client_of(header(b"user-agent") or b""),
+        _named(header(b"x-jackline-class")),
     )
 
 
