@@ -46,6 +46,7 @@ _VERBS = {
     "statusline": ("jackline.cli.quick_verbs", "Print one line for Claude Code's status line."),
     "simulate": ("jackline.cli.simulate", "Play a provider with limits and faults locally."),
     "status": ("jackline.cli.status", "Tell how the gateway stands, and who waits for what."),
+    "top": ("jackline.cli.top", "Watch the fleet live: lanes, agents, burn, runs, forecast."),
     "up": ("jackline.cli.up", "Run the gateway that clients reach through ANTHROPIC_BASE_URL."),
     "upstream": ("jackline.cli.upstream", "Say where calls go: add, test and choose upstreams."),
     "why": ("jackline.cli.why", "Find why agents died, from their transcripts."),
