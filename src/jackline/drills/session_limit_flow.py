@@ -9,7 +9,7 @@ Not here: the same wall for clients that are no flows (catalogue.py).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import math
 from dataclasses import dataclass, field
 
 from jackline.drills.answer import Block
@@ -139,10 +139,9 @@ async def _flow(scene: Scene) -> FlowFigures:
     _, undisturbed = await _played(scene, Watch(strike_after=0), "undisturbed.db")
     watch = Watch()
     said, provider = await _played(scene, watch, "flows.db")
-    figures = _figures(watch, provider, scene.speed, said)
-    cost = paid_tokens(provider.ledger)
     # Each answer once: what a busy machine makes a gateway ask again is no part of it.
-    return figures(cost, paid_tokens(undisturbed.ledger, once=True), started_by_hand=0)
+    should_cost = paid_tokens(undisturbed.ledger, once=True)
+    return _figures(watch, provider, scene.speed, said, should_cost=should_cost, by_hand=0)
 
 
 async def _played(scene: Scene, watch: Watch, store: str) -> tuple[list[str], Provider]:
@@ -164,9 +163,8 @@ async def _bare(scene: Scene) -> FlowFigures:
         # Its user comes back after the reset and starts the program again: it knows nothing.
         provider.playing.clear_faults()
         said = await _plain_review(provider.url, pace)
-    cost = paid_tokens(provider.ledger)
-    figures = _figures(watch, provider, scene.speed, said)
-    return figures(cost, cost - lost, started_by_hand=1)
+    should_cost = paid_tokens(provider.ledger) - lost
+    return _figures(watch, provider, scene.speed, said, should_cost=should_cost, by_hand=1)
 
 
 async def _plain_review(url: str, pace: Pace) -> list[str]:
@@ -199,32 +197,34 @@ def last_words(label: str) -> str:
 
 
 def _figures(
-    watch: Watch, provider: Provider, speed: float, said: list[str]
-) -> Callable[..., WallFigures]:
+    watch: Watch,
+    provider: Provider,
+    speed: float,
+    said: list[str],
+    *,
+    should_cost: int,
+    by_hand: int,
+) -> WallFigures:
     entries = list(provider.ledger)
     told = [e.ended for e in entries if e.wall and e.ended is not None]
-    known = min(told, default=float("inf")) + IN_FLIGHT_S * speed
-    reset = watch.resets_at
+    known = min(told, default=math.inf) + IN_FLIGHT_S * speed
     right = {last_words(f"PART-{n}") for n in range(1, AGENTS + 1)}
     finished = len(right & set(said)) if len(said) == len(set(said)) else 0
-
-    def made(cost: int, should_cost: int, *, started_by_hand: int) -> WallFigures:
-        return WallFigures(
-            agents=AGENTS,
-            finished=finished,
-            requests=len(entries),
-            left_behind=AGENTS - finished,
-            started_into_the_wall=len(watch.began) + _first_seen(provider, known, reset),
-            sent_into_the_wall=sum(e.wall and e.arrived > known for e in entries),
-            probes=_probes(entries, reset),
-            woke_after=round(_woke_after(entries, reset), 1),
-            started_by_hand=started_by_hand,
-            tokens=cost,
-            undisturbed_tokens=should_cost,
-            extra_percent=round(100 * (cost / should_cost - 1), 2),
-        )
-
-    return made
+    cost = paid_tokens(provider.ledger)
+    return WallFigures(
+        agents=AGENTS,
+        finished=finished,
+        requests=len(entries),
+        left_behind=AGENTS - finished,
+        started_into_the_wall=len(watch.began) + _first_seen(provider, known, watch.resets_at),
+        sent_into_the_wall=sum(e.wall and e.arrived > known for e in entries),
+        probes=_probes(entries, watch.resets_at),
+        woke_after=round(_woke_after(entries, watch.resets_at), 1),
+        started_by_hand=by_hand,
+        tokens=cost,
+        undisturbed_tokens=should_cost,
+        extra_percent=round(100 * (cost / should_cost - 1), 2),
+    )
 
 
 def _first_seen(provider: Provider, since: float, until: float) -> int:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -37,6 +37,8 @@ _BEAT = 15.0
 _LOOK_EVERY = 1.0
 _MOST_BEGINNINGS = 5
 _LISTED = 20
+_GOING_ON = ("continue_from", "resume", "continues")
+"""The parts of an order that name whom it goes on from."""
 
 _log = logging.getLogger("jackline")
 
@@ -202,6 +204,16 @@ class AgentDesk:
         engine = (await self._open()).engine
         runs = [run for run in await engine.runs() if run.flow == started_agents.name]
         return [await _looked(engine, run) for run in runs[:_LISTED]]
+
+    async def gone_on_with(self, names: Collection[str]) -> list[RunRecord]:
+        """The runs that go on from one of these tasks, sessions or sub-agents, or did."""
+        engine = (await self._open()).engine
+        return [
+            record
+            for record in await engine.runs()
+            for order in Look(record, ()).orders
+            if not {order.get(name) for name in _GOING_ON}.isdisjoint(names)
+        ]
 
     def is_carried(self, look: Look) -> bool:
         """Whether a living process carries this run, as far as one can know."""

@@ -9,7 +9,7 @@ Not here: the schema of the arguments (tools/agents.py), carrying orders (agent_
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -22,7 +22,9 @@ from jackline.batches.results import BatchCall
 from jackline.batches.shell import ShellTool
 from jackline.clock import Clock
 from jackline.errors import BadArgumentError, RefusedError, UnreadableError, UsageError
-from jackline.flows.records import ENDED, CallState, RunState
+from jackline.flows.keys import session_id_of
+from jackline.flows.outcome_json import decode_outcome
+from jackline.flows.records import ENDED, CallRecord, CallState, RunState
 from jackline.mcp_server.agent_definitions import (
     AgentDefinition,
     definition_folders,
@@ -42,7 +44,7 @@ _CLAUDE = "claude-code"
 class Ordered:
     """An order for a new run, or an earlier run to be taken up as it is."""
 
-    order: JsonObject | None
+    order: JsonObject
     folder: Path
     earlier: Look | None = None
 
@@ -85,7 +87,7 @@ class OrderDesk:
         if resume or continued:
             before = await self._earlier(given)
         if before.look is not None:
-            return Ordered(None, Path(before.look.record.cwd), before.look)
+            return Ordered({}, Path(before.look.record.cwd), before.look)
         asked = given.get("cwd") or before.order.get("cwd")
         folder = working_folder(cast("str | None", asked), caller.folder, settings)
         definition = await self._definition(given, before.order, caller.folder or folder)
@@ -115,7 +117,7 @@ class OrderDesk:
         except UnreadableError:
             look = None
         if look is not None:
-            return self._from_ours(look, has_prompt=bool(given.get("prompt")))
+            return await self._from_ours(look, has_prompt=bool(given.get("prompt")))
         now = self._clock.wall()
         if given.get("resume"):
             if given.get("runner", _CLAUDE) != _CLAUDE:
@@ -130,10 +132,10 @@ class OrderDesk:
                 f"No agent, sub-agent or session on this machine has the id {named!r}.",
                 next="agent_status lists ours; `why` finds those of Claude Code.",
             )
-        await self._check_first(named)
+        await self._check_first({named}, (RunState.FAILED, RunState.CANCELLED))
         return _From(_order_of(remains) | more)
 
-    def _from_ours(self, look: Look, *, has_prompt: bool) -> _From:
+    async def _from_ours(self, look: Look, *, has_prompt: bool) -> _From:
         record = look.record
         named = record.run_id
         if not look.settled and self._desk.is_carried(look):
@@ -165,24 +167,22 @@ class OrderDesk:
                 f"The run {named} has {len(calls)} agents.",
                 next="Give the task id of the one to go on with; agent_status tells them.",
             )
+        names = {calls[0].task_id, session_of(calls[0])}
+        await self._check_first(names, tuple(ENDED))
         theirs = [order for order in look.orders if order["label"] == calls[0].label]
         kept = ("runner", "cwd", "model", "system")
         order = {name: one[name] for one in theirs for name in kept if name in one}
         return _From(order | {"continue_from": calls[0].task_id})
 
-    async def _check_first(self, named: str) -> None:
-        """Nobody else must be at the same work, or have done it."""
-        for look in await self._desk.latest():
-            for order in look.orders:
-                if named in (order.get("continues"), order.get("resume")):
-                    state = look.record.state
-                    if state in (RunState.FAILED, RunState.CANCELLED):
-                        continue
-                    raise UsageError(
-                        f"{named} was gone on with already, by the run {look.record.run_id}, which"
-                        f" is {state.value}.",
-                        next=f'agent_status(ids=["{look.record.run_id}"]) tells how it stands.',
-                    )
+    async def _check_first(self, names: Collection[str], past: Collection[RunState]) -> None:
+        """Nobody else must be at the same work; one whose state is `past` is not in the way."""
+        for record in await self._desk.gone_on_with(names):
+            if record.state not in past:
+                raise UsageError(
+                    f"The run {record.run_id} goes on with it already, and is"
+                    f" {record.state.value}.",
+                    next=f'agent_status(ids=["{record.run_id}"]) tells how it stands.',
+                )
 
     async def _definition(
         self, given: Mapping[str, Any], before: JsonObject, project: Path
@@ -228,6 +228,12 @@ class OrderDesk:
                 next=f"{said.next}: batch.allow in jackline.toml.",
             )
         return command
+
+
+def session_of(call: CallRecord) -> str:
+    """The session in which an agent worked."""
+    kept = decode_outcome(call.outcome).session_id if call.outcome else ""
+    return kept or session_id_of(call.task_id)
 
 
 def unique_labels(orders: Sequence[JsonObject]) -> None:

@@ -155,43 +155,52 @@ class _Starting:
         self._orders = orders
         self._settings = settings
         self._clock = clock
+        # From looking whether somebody goes on with an agent until one has begun to.
+        self._one_by_one = asyncio.Lock()
 
     async def one(self, given: JsonObject, caller: Caller) -> Told:
         """The agent's result, or how to get it."""
         background = bool(given.get("background"))
-        ordered = await self._orders.take(given, caller)
-        if ordered.order is None and ordered.earlier is not None:
-            run_id = await self._desk.go_on(ordered.earlier, say=caller.say, background=background)
-        else:
-            run_id = await self._desk.begin(
-                [cast("JsonObject", ordered.order)],
-                folder=str(caller.folder or ordered.folder),
-                background=background,
-                say=caller.say,
-            )
+        async with self._one_by_one:
+            ordered = await self._orders.take(given, caller)
+            if ordered.earlier is not None:
+                run_id = await self._desk.go_on(
+                    ordered.earlier, say=caller.say, background=background
+                )
+            else:
+                run_id = await self._desk.begin(
+                    [ordered.order],
+                    folder=str(caller.folder or ordered.folder),
+                    background=background,
+                    say=caller.say,
+                )
         return await self._result(run_id, caller, background=background)
 
     async def many(self, given: JsonObject, caller: Caller) -> Told:
         """All results, or how to get them."""
         background = bool(given.get("background"))
+        async with self._one_by_one:
+            orders = await self._taken(cast("list[dict[str, Any]]", given["orders"]), caller)
+            run_id = await self._desk.begin(
+                orders,
+                folder=str(caller.folder or orders[0]["cwd"]),
+                background=background,
+                say=caller.say,
+            )
+        return await self._result(run_id, caller, background=background)
+
+    async def _taken(self, wanted: list[dict[str, Any]], caller: Caller) -> list[JsonObject]:
         orders: list[JsonObject] = []
-        wanted = cast("list[dict[str, Any]]", given["orders"])
         for number, each in enumerate(wanted, 1):
             ordered = await self._orders.take(each, caller, label=f"agent {number}")
-            if ordered.order is None:
+            if ordered.earlier is not None:
                 raise BadArgumentError(
                     f"Agent {number} would go on with an earlier run as it is.",
                     next="Do that with `agent`, or give it a prompt.",
                 )
             orders.append(ordered.order)
         unique_labels(orders)
-        run_id = await self._desk.begin(
-            orders,
-            folder=str(caller.folder or orders[0]["cwd"]),
-            background=background,
-            say=caller.say,
-        )
-        return await self._result(run_id, caller, background=background)
+        return orders
 
     async def _result(self, run_id: str, caller: Caller, *, background: bool) -> Told:
         await caller.progress(f"run {run_id} has begun; agent_wait waits for it by this id")
