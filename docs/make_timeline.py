@@ -1,6 +1,6 @@
 """Draw the picture of the README: a fleet across a quota wall, bare and through the gateway.
 
-    python docs/make_timeline.py       # plays both sides, about two minutes; writes docs/timeline.svg
+    python docs/make_timeline.py       # about two minutes; writes docs/timeline.svg
 
 Both sides are played for real: the simulated provider, sixteen clients in threads that make four
 calls each, and for the second side a gateway in a process of its own. A bare client gives up at a
@@ -78,7 +78,7 @@ def through() -> list[Stretch]:
         names = {"STATE": str(state.folder), "PORT": "0", "UPSTREAM": provider.url}
         environment = {**os.environ, **{f"JACKLINE_{key}": names[key] for key in names}}
         ours = [sys.executable, "-m", "jackline"]
-        subprocess.run([*ours, "up", "-d"], env=environment, check=True, capture_output=True)
+        _run([*ours, "up", "-d"], environment)
         try:
             running = state.running()
             if running is None:
@@ -86,7 +86,7 @@ def through() -> list[Stretch]:
             began = time.time()
             play(running.url, provider.url, [])
         finally:
-            subprocess.run([*ours, "down"], env=environment, check=True, capture_output=True)
+            _run([*ours, "down"], environment)
         with JournalReader(state.journal) as journal:
             calls = journal.calls(began, time.time() + 1, AGENTS * CALLS)
         found = []
@@ -96,6 +96,10 @@ def through() -> list[Stretch]:
             found.append(Stretch(agent, ends - call.took, sent, "waiting"))
             found.append(Stretch(agent, sent, ends, "answering"))
         return found
+
+
+def _run(words: list[str], environment: dict[str, str]) -> None:
+    subprocess.run(words, env=environment, check=True, capture_output=True)  # noqa: S603 -- ours
 
 
 def play(url: str, provider: str, seen: list[Stretch]) -> None:
@@ -158,9 +162,9 @@ def drawn(sides: list[tuple[str, list[Stretch]]]) -> str:
     longest = max(stretch.ends for _, side in sides for stretch in side)
     scale = (_WIDTH - _LEFT - _RIGHT) / longest
     height = sum(_GAP + AGENTS * _ROW for _ in sides) + 34
+    box = f"0 0 {_WIDTH:.0f} {height:.0f}"
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH:.0f} {height:.0f}"'
-        ' role="img">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{box}" role="img">',
         f"<title>{AGENTS} agents across a quota wall, bare and through Jackline</title>",
         f"<style>{_STYLE}</style>",
     ]
@@ -205,9 +209,11 @@ def _legend(y: float) -> Iterable[str]:
     ]
     for place, (doing, says) in enumerate(words):
         x = _LEFT + place * 190
-        yield f'<rect x="{x:.0f}" y="{y - 10:.0f}" width="12" height="12" fill="{_COLOURS[doing]}"/>'
+        fill = _COLOURS[doing]
+        yield f'<rect x="{x:.0f}" y="{y - 10:.0f}" width="12" height="12" fill="{fill}"/>'
         yield f'<text x="{x + 18:.0f}" y="{y:.0f}">{says}</text>'
-    yield f'<text x="{_LEFT + 570:.0f}" y="{y:.0f}">grey: the wall, {WALL_TO - WALL_FROM:.0f} s</text>'
+    wall = f"grey: the wall, {WALL_TO - WALL_FROM:.0f} s"
+    yield f'<text x="{_LEFT + 570:.0f}" y="{y:.0f}">{wall}</text>'
 
 
 if __name__ == "__main__":

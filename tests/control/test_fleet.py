@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jackline.control.fleet import _MOST_AGENTS, Doing, Fleet, Live
-from jackline.events import AttemptFailed, CallEnded
+from jackline.events import AttemptFailed, CallEnded, LaneChanged
 
 
 def ended(
@@ -116,3 +116,24 @@ def test_stretches_never_overlap_and_are_in_order(calls: list[tuple[float, float
     for row in fleet.shown(at + 1, (), since=0):
         times = [moment for begin, end, _ in row.stretches for moment in (begin, end)]
         assert times == sorted(times)
+
+
+def changed(at: float, state: str) -> LaneChanged:
+    return LaneChanged(at, "anthropic/opus", state, "", None)
+
+
+def test_a_call_that_was_never_sent_waited_for_its_lane() -> None:
+    """Only the first call meets the wall; the others wait without an attempt of their own."""
+    fleet = Fleet()
+    fleet.lane_changed(changed(40, "parked"))
+    fleet.lane_changed(changed(90, "probing"))
+    fleet.call_ended(ended(100, took=50, waited=45))
+    assert stretches(fleet, 100)[0] == ("parked", 45)
+
+
+def test_a_lane_that_opened_before_is_not_to_blame() -> None:
+    fleet = Fleet()
+    fleet.lane_changed(changed(10, "parked"))
+    fleet.lane_changed(changed(20, "open"))
+    fleet.call_ended(ended(100, took=50, waited=45))
+    assert stretches(fleet, 100)[0] == ("queued", 45)

@@ -51,7 +51,7 @@ def test_all_lanes_of_one_account_are_one_incident_with_its_hour_and_who_waits()
     }
     found = Noticing().look(facts(lanes), {}, NOW)
     assert [(each.about, each.key) for each in found] == [(About.PARKED, "anthropic#abc")]
-    assert "until 12:13" in found[0].text
+    assert "until 12:13 UTC" in found[0].text
     assert "6 calls wait" in found[0].text
 
 

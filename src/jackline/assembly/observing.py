@@ -95,3 +95,5 @@ class Observatory:
                 self._windows.heard(event.at, name, windows)
             elif isinstance(event, LaneChanged | ServiceNoted):
                 self.news.append(event)
+                if isinstance(event, LaneChanged):
+                    fleet.lane_changed(event)

@@ -1,8 +1,8 @@
 """`jackline top`: the fleet on a terminal, live.
 
 Laws: (1) the first frame comes before anything else is done; (2) a gateway that restarts does not
-end it: it says so and goes on; (3) `q` and Ctrl-C leave with the terminal as it was; (4) `--json` is
-what the gateway itself tells, one document, and stdout off a terminal gets one frame.
+end it: it says so and goes on; (3) `q` and Ctrl-C leave with the terminal as it was; (4) `--json`
+is what the gateway itself tells, one document, and stdout off a terminal gets one frame.
 Not here: the words and the drawing (top_drawing.py), keys (top_keys.py).
 """
 
@@ -108,4 +108,5 @@ def _again(console: Console, settings: Config, running: Running, told: dict[str,
 def _drawn(told: dict[str, Any], console: Console, height: int) -> Any:
     from jackline.cli.top_drawing import frame  # noqa: PLC0415 -- with rich, not for --json
 
-    return frame(told, SystemClock().now(), console.width, height)
+    hint = "" if height == _TALL else "q leaves"
+    return frame(told, SystemClock().now(), console.width, height, hint=hint)

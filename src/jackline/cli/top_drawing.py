@@ -1,8 +1,8 @@
 """Draw the fleet for a terminal: the verdict first, then lanes, agents, burn, runs, forecast.
 
-Laws: (1) pure: a document, the time and the size come in; (2) no line is longer than the terminal is
-wide, from 60 columns on, and no picture is taller; (3) a state is a glyph and a word, colour only
-repeats it; (4) everything that waits says why and until when.
+Laws: (1) pure: a document, the time and the size come in; (2) no line is longer than the terminal
+is wide, and no picture is taller; (3) a state is a glyph and a word, colour only repeats it; (4)
+everything that waits says why and until when.
 Not here: asking for the document, keys (top.py).
 """
 
@@ -44,11 +44,15 @@ _MOST_VERDICT = 4
 _MOST_LANES = 8
 _MOST_RUNS = 6
 _FEWEST_AGENTS = 3
+# Longer ones are machine-made, and told apart by their beginning.
+_LONGEST_NAME = 24
 
 
-def frame(told: Mapping[str, Any], now: datetime, width: int, height: int) -> Text:
-    """The whole picture, `height` lines at most."""
-    head = [_head(told, now), *_wrapped(str(told["verdict"]), width, _MOST_VERDICT)]
+def frame(
+    told: Mapping[str, Any], now: datetime, width: int, height: int, *, hint: str = ""
+) -> Text:
+    """The whole picture, `height` lines at most; `hint` says how to leave it."""
+    head = [_head(told, now, hint), *_wrapped(str(told["verdict"]), width, _MOST_VERDICT)]
     lanes = _part("lanes", list(_lanes(told, now)), _MOST_LANES)
     below = [*_burn(told), *_forecast(told, now)]
     runs = _part("runs", list(_runs(told, now)), _MOST_RUNS)
@@ -58,9 +62,9 @@ def frame(told: Mapping[str, Any], now: datetime, width: int, height: int) -> Te
     return Text("\n").join([_cut(line, width) for line in lines[:height]])
 
 
-def _head(told: Mapping[str, Any], now: datetime) -> Text:
+def _head(told: Mapping[str, Any], now: datetime, hint: str) -> Text:
     return Text.assemble(
-        ("jackline top", "bold"), f"  {told['url']}  {now:%H:%M:%S}", ("  q leaves", "dim")
+        ("jackline top", "bold"), f"  {told['url']}  {now:%H:%M:%S}  ", (hint, "dim")
     )
 
 
@@ -81,7 +85,7 @@ def _lanes(told: Mapping[str, Any], now: datetime) -> Iterator[Text]:
     for lane in told["lanes"]:
         state = "paused" if lane.get("paused") else str(lane["state"])
         line = _stated(state, f"{lane['name']}  ")
-        line.append(f"{lane['in_flight']} of {lane['window']} in flight")
+        line.append(f"  {lane['in_flight']} of {lane['window']} in flight")
         if lane["waiting"]:
             line.append(f", {lane['waiting']} waiting")
         limits = lane.get("limits") or {}
@@ -199,7 +203,7 @@ def _tokens(count: float) -> str:
 
 
 def _short(name: str) -> str:
-    return name if len(name) <= 12 else name[:8]
+    return name if len(name) <= _LONGEST_NAME else name[:8]
 
 
 def _wrapped(words: str, width: int, most: int) -> list[Text]:

@@ -14,9 +14,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
+from math import inf
 from typing import TypeAlias
 
-from jackline.events import AttemptFailed, CallEnded
+from jackline.events import AttemptFailed, CallEnded, LaneChanged
 
 _MOST_AGENTS = 5000
 _MOST_STRETCHES = 240
@@ -49,6 +50,8 @@ _WAITED_FOR = {
     "billing": Doing.PARKED,
 }
 _LOST = ("refused", "broken")
+# What a call waits for that was never sent, because its lane was known to be shut.
+_SHUT = {"parked": Doing.PARKED, "broken": Doing.DOWN, "limited": Doing.THROTTLED}
 
 Key: TypeAlias = tuple[str, str]
 """An agent's session, and its own id there; empty for the session's main thread."""
@@ -148,6 +151,8 @@ class Fleet:
         self._members: OrderedDict[Key, Member] = OrderedDict()
         self._failures: OrderedDict[str, AttemptFailed] = OrderedDict()
         self._changed: dict[Key, None] = {}
+        # The last time each lane was shut: for what, since when, until when.
+        self._shut: dict[str, tuple[Doing, float, float]] = {}
 
     def __len__(self) -> int:
         return len(self._members)
@@ -159,6 +164,15 @@ class Fleet:
         while len(self._failures) > _MOST_CALLS:
             self._failures.popitem(last=False)
 
+    def lane_changed(self, event: LaneChanged) -> None:
+        """A lane is shut, or open again: calls that wait meanwhile wait for that."""
+        doing = _SHUT.get(event.state)
+        known = self._shut.get(event.lane)
+        if doing is not None:
+            self._shut[event.lane] = (doing, event.at, inf)
+        elif known is not None and known[2] == inf:
+            self._shut[event.lane] = (known[0], known[1], event.at)
+
     def call_ended(self, event: CallEnded) -> None:
         """A call came to its end, whatever it was."""
         failure = self._failures.pop(event.call, None)
@@ -168,7 +182,9 @@ class Fleet:
             gap = begins - member.last_end
             member.add(member.last_end, begins, Doing.BETWEEN if gap < _SILENT else Doing.FINISHED)
         sent = min(event.at, begins + event.waited)
-        cause = Doing.QUEUED if failure is None else waited_for(failure.kind)
+        cause = self._shut_between(event.lane, begins, sent)
+        if failure is not None:
+            cause = waited_for(failure.kind)
         member.add(begins, sent, cause)
         lost = event.outcome in _LOST
         member.add(sent, event.at, Doing.FAILED if lost else Doing.ANSWERING)
@@ -213,6 +229,10 @@ class Fleet:
         rows = [row for row in rows if row.stretches or row.doing is not Doing.FINISHED]
         first = {row.session: n for n, row in reversed(list(enumerate(rows)))}
         return sorted(rows, key=lambda row: (first[row.session], row.agent != "", row.agent))
+
+    def _shut_between(self, lane: str, begins: float, ends: float) -> Doing:
+        doing, since, until = self._shut.get(lane, (Doing.QUEUED, 0.0, 0.0))
+        return doing if since < ends and begins < until else Doing.QUEUED
 
     def _row(self, key: Key, member: Member, call: Live | None, now: float, since: float) -> Shown:
         stretches = [

@@ -15,68 +15,31 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 from jackline.agents.outcome import Outcome
 from jackline.clock import Clock
 from jackline.errors import JacklineError, UnreadableError, UsageError
-from jackline.flows.engine import Engine
 from jackline.flows.host import FlowHost
-from jackline.flows.orders import begin_resume, begin_retry, begin_run, cancel_run, is_dead
-from jackline.flows.records import ENDED, CallKind, CallRecord, CallState, RunRecord, RunState
+from jackline.flows.orders import begin_resume, begin_retry, begin_run, cancel_run
+from jackline.flows.records import ENDED, RunRecord, RunState
 from jackline.flows.running import FlowRun
 from jackline.flows.settings import decode_settings
 from jackline.flows.waking import may_wake
 from jackline.mcp_server.flow.started_agents import CANCELLED_ALONE, started_agents
 from jackline.mcp_server.model_tool import JsonObject, Progress
 from jackline.mcp_server.run_hearing import RunHearing
+from jackline.mcp_server.run_look import STOPPED, Look, is_held, looked
 
-STOPPED = "The service that carried it was stopped; it goes on when the service runs again."
 _BEAT = 15.0
 """A sign of life for the client; Claude Code waits 5 min at the least without one."""
 _LOOK_EVERY = 1.0
 _MOST_BEGINNINGS = 5
 _LISTED = 20
-_GOING_ON = ("continue_from", "resume", "continues")
+GOING_ON = ("continue_from", "resume", "continues")
 """The parts of an order that name whom it goes on from."""
 
 _log = logging.getLogger("jackline")
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """A run as it is kept now, or one agent of it (`label`)."""
-
-    record: RunRecord
-    calls: tuple[CallRecord, ...]
-    label: str | None = None
-
-    @property
-    def orders(self) -> list[JsonObject]:
-        """What was asked for; empty when the run was not started by a model."""
-        if self.record.flow != started_agents.name:
-            return []
-        return cast("list[JsonObject]", json.loads(self.record.arguments)["orders"])
-
-    @property
-    def chosen(self) -> tuple[CallRecord, ...]:
-        """The agents that were asked about."""
-        return tuple(call for call in self.calls if self.label in (None, call.label))
-
-    @property
-    def settled(self) -> bool:
-        """Whether there is nothing to wait for."""
-        record = self.record
-        # What the service itself stopped, it takes up again.
-        if record.state in ENDED or (record.state is RunState.STOPPED and record.why != STOPPED):
-            return True
-        ended = [call for call in self.chosen if call.state is not CallState.RUNNING]
-        return self.label is not None and len(ended) == len(self.chosen) == 1
-
-    def rests_beyond(self, moment: float) -> bool:
-        """Whether it is parked until after that moment, or until a person acts."""
-        parked = self.record.state is RunState.PARKED
-        return parked and (self.record.wake_at is None or self.record.wake_at > moment)
 
 
 @dataclass(slots=True)
@@ -196,14 +159,14 @@ class AgentDesk:
                 f"There is no agent {named!r} here.",
                 next="agent_status without ids lists the latest.",
             )
-        look = await _looked(engine, record)
+        look = await looked(engine, record)
         return look if call is None or len(look.calls) < 2 else replace(look, label=call.label)
 
     async def latest(self) -> list[Look]:
         """The latest runs that models have started, the newest first."""
         engine = (await self._open()).engine
         runs = [run for run in await engine.runs() if run.flow == started_agents.name]
-        return [await _looked(engine, run) for run in runs[:_LISTED]]
+        return [await looked(engine, run) for run in runs[:_LISTED]]
 
     async def gone_on_with(self, names: Collection[str]) -> list[RunRecord]:
         """The runs that go on from one of these tasks, sessions or sub-agents, or did."""
@@ -212,13 +175,13 @@ class AgentDesk:
             record
             for record in await engine.runs()
             for order in Look(record, ()).orders
-            if not {order.get(name) for name in _GOING_ON}.isdisjoint(names)
+            if not {order.get(name) for name in GOING_ON}.isdisjoint(names)
         ]
 
     def is_carried(self, look: Look) -> bool:
         """Whether a living process carries this run, as far as one can know."""
         record = look.record
-        return record.run_id in self._carried or _is_held(record, self._clock.wall())
+        return record.run_id in self._carried or is_held(record, self._clock.wall())
 
     async def wait(
         self, ids: Sequence[str], *, seconds: float, all_of_them: bool, progress: Progress
@@ -331,7 +294,7 @@ class AgentDesk:
                 continue
             left = record.state is RunState.RUNNING or record.why == STOPPED
             here = record.run_id in self._carried
-            if left and not here and not _is_held(record, self._clock.wall()):
+            if left and not here and not is_held(record, self._clock.wall()):
                 wake = decode_settings(record.settings).wake
                 now = self._clock.now()
                 if may_wake(now, replace(record, wake_at=now.timestamp()), wake).now:
@@ -339,7 +302,7 @@ class AgentDesk:
 
     async def _take_up(self, record: RunRecord) -> None:
         host = await self._open()
-        look = await _looked(host.engine, record)
+        look = await looked(host.engine, record)
         if max((call.attempts for call in look.calls), default=0) >= _MOST_BEGINNINGS:
             _log.warning(
                 "the run %s was begun %d times and is left: jackline resume %s",
@@ -359,15 +322,6 @@ class AgentDesk:
 
 _kept: set[asyncio.Task[None]] = set()
 """Wakings under way; held, since the loop itself holds tasks only weakly."""
-
-
-async def _looked(engine: Engine, record: RunRecord) -> Look:
-    calls = await engine.calls(record.run_id)
-    return Look(record, tuple(call for call in calls if call.kind is CallKind.AGENT))
-
-
-def _is_held(record: RunRecord, now: float) -> bool:
-    return bool(record.owner) and record.lease_until > now and not is_dead(record.owner)
 
 
 async def _either(changed: asyncio.Event, pause: Awaitable[None]) -> None:

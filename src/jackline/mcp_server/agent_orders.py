@@ -30,11 +30,12 @@ from jackline.mcp_server.agent_definitions import (
     definition_folders,
     definition_of,
 )
-from jackline.mcp_server.agent_desk import AgentDesk, Look
+from jackline.mcp_server.agent_desk import GOING_ON, AgentDesk
 from jackline.mcp_server.dead_agents import Remains, remains_of_agent, remains_of_session
 from jackline.mcp_server.model_tool import Caller, JsonObject
 from jackline.mcp_server.offered_tools import offered
 from jackline.mcp_server.places import working_folder
+from jackline.mcp_server.run_look import Look
 from jackline.mcp_server.settings import ToolSettings
 
 _CLAUDE = "claude-code"
@@ -236,8 +237,11 @@ def session_of(call: CallRecord) -> str:
     return kept or session_id_of(call.task_id)
 
 
-def unique_labels(orders: Sequence[JsonObject]) -> None:
-    """Make the labels of a group tell its agents apart."""
+def check_group(orders: Sequence[JsonObject]) -> None:
+    """Make the labels of a group tell its agents apart; no two go on with the same one."""
+    names = [order[part] for order in orders for part in GOING_ON if part in order]
+    if len(names) > len(set(map(str, names))):
+        raise BadArgumentError("Two of these agents would go on with the same one.")
     seen: dict[str, int] = {}
     for order in orders:
         label = str(order["label"])

@@ -20,8 +20,8 @@ from jackline.agents.outcome import Outcome
 from jackline.failures.sentences import moment_in_words
 from jackline.flows.outcome_json import decode_outcome
 from jackline.flows.records import ENDED, CallRecord, CallState, RunState
-from jackline.mcp_server.agent_desk import Look
 from jackline.mcp_server.model_tool import JsonObject, Told
+from jackline.mcp_server.run_look import Look
 
 _LONGEST_LINE = 300
 

@@ -61,7 +61,6 @@ function draw() {
 		ask(page, `run?id=${encodeURIComponent(id)}`, draw);
 		fill(main, [runPage()]);
 	} else if (kind === "agent") {
-		// A session's own thread has no id of its own; an agent whose session is not known has one.
 		const [session, name] = location.hash.slice(1).split("?")[0].split("/").slice(2).map(decodeURIComponent);
 		ask(page, `agent?session=${encodeURIComponent(session)}&agent=${encodeURIComponent(name || "")}`, draw);
 		fill(main, [agentPage(session, name || "")]);

@@ -52,7 +52,7 @@ export function agentPage(session, agent) {
 	return h("section", { class: "panel detail", key: "detail", "aria-label": "Agent" }, back(),
 		h("div", { class: "row" }, h("h2", null, flow?.label || state.labels[agent] || agent || "main", " ", h("small", null, `session ${session}`)), row ? stateWord(row.doing, row.until) : null),
 		row?.why && h("p", null, row.why),
-		h("p", null, `${plural(told.sums.calls, "call")} in the last day, ${told.sums.attempts} attempts, ${told.sums.lost} passed on as failed · waited ${length(told.sums.waited)} · ${number(told.sums.tokens)} tokens · ${dollars(told.sums.cost)}${told.sums.unpriced ? ", some models without a known price" : ""}`),
+		h("p", null, `${plural(told.sums.calls, "call")} in the last day, ${plural(told.sums.attempts, "attempt")}, ${told.sums.lost} passed on as failed · waited ${length(told.sums.waited)} · ${number(told.sums.tokens)} tokens · ${dollars(told.sums.cost)}${told.sums.unpriced ? ", some models without a known price" : ""}`),
 		flow && h("p", null, "Part of run ", link(runAt(flow.run), flow.run), `: ${flow.state}${flow.ending ? `, ${flow.ending}` : ""}${flow.says ? `. ${flow.says}` : ""}`),
 		h("p", null, wayOn(row, flow, session)),
 		told.attempts.length ? table("attempts that failed", ["when", "kind", "what was seen", "status", "request id", "lane", "resets"],

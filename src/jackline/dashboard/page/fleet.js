@@ -30,7 +30,7 @@ export function fleetPanel(filter, setFilter, open) {
 		return h("button", { key: doing, type: "button", class: `key ${colour}`, "aria-pressed": String(on), onclick: () => setFilter({ doing: on ? "" : doing }) },
 			h("i", { "aria-hidden": "true" }, glyph), ` ${doing} ${number(counts[doing])}`);
 	});
-	return panel("Fleet", "status", [h("div", { class: "legend" }, legend), beside(`last ${length(view.span)} · next ${length(view.ahead)}`)],
+	return panel("Fleet", "top", [h("div", { class: "legend" }, legend), beside(`last ${length(view.span)} · next ${length(view.ahead)}`)],
 		h("div", { class: "filters" },
 			h("label", null, "find ", h("input", { type: "search", value: filter.q, placeholder: "agent, session, run, model", oninput: (event) => setFilter({ q: event.target.value }) })),
 			h("label", null, "span ", h("select", { value: filter.span, onchange: (event) => setFilter({ span: event.target.value }) },
@@ -113,9 +113,9 @@ function span(filter) {
 	view.ahead = Math.max(view.span / 3, ...resets.map((left) => left * 1.1));
 }
 
-export const label = (agent) => state.labels[agent.agent] || (agent.agent ? short(agent.agent) : "main");
+const label = (agent) => state.labels[agent.agent] || (agent.agent ? short(agent.agent) : "main");
 
-export function groupLabel(agent) {
+function groupLabel(agent) {
 	const run = state.runs[agent.tag];
 	if (run) return `${run.flow} ${run.run}`;
 	return agent.tag ? `tag ${agent.tag}` : `session ${short(agent.session)}`;
@@ -155,7 +155,7 @@ function frame() {
 	for (const row of seen) row.group ? drawGroup(row, top, scale) : drawAgent(row, top, scale);
 	pen.restore();
 	lines(scale, tall);
-	name(seen, top);
+	name(seen);
 	measure(begins, seen.length);
 }
 
@@ -261,34 +261,28 @@ function drawGroup(row, top, { x, at, from }) {
 
 const words = (counts) => state.doings.filter((doing) => counts[doing]).map((doing) => `${number(counts[doing])} ${doing}`).join(", ");
 
-function lines({ x, at, until, width }, tall) {
+function lines({ x, at, width }, tall) {
 	const { pen } = parts;
 	const mark = (time, colour, words, align) => {
-		pen.fillStyle = colour;
+		paint(colour);
 		pen.fillRect(Math.round(x(time)), TOP - 4, 1.5, tall + 4);
 		pen.textAlign = align;
-		pen.fillText(words, x(time) + (align === "right" ? -5 : 5), 12);
+		pen.fillText(words, Math.min(width - 4, x(time) + (align === "right" ? -5 : 5)), 12);
 	};
-	mark(at, view.colours.ink, "now", "right");
-	const resets = new Map();
-	for (const lane of Object.values(state.lanes)) if (lane.until > at && lane.state === "parked") resets.set(lane.until, lane);
-	for (const time of resets.keys()) {
-		const room = width - x(time);
-		if (time < until) mark(time, view.colours.parked, room > 76 ? `reset ${hour(time)}` : room > 40 ? hour(time) : "", "left");
-		else {
-			paint("parked");
-			pen.textAlign = "right";
-			pen.fillText(`reset ${moment(time, at)} →`, width - 4, 12);
-		}
+	mark(at, "ink", "now", "right");
+	for (const lane of Object.values(state.lanes)) {
+		if (lane.state !== "parked" || !(lane.until > at)) continue;
+		const room = width - x(lane.until);
+		if (room > 76) mark(lane.until, "parked", `reset ${hour(lane.until)}`, "left");
+		else mark(lane.until, "parked", room > 0 ? "" : `reset ${moment(lane.until, at)} →`, "right");
 	}
 }
 
 /** The names of the rows in sight are real links: for the keyboard, and for screen readers. */
-function name(seen, top) {
-	parts.names.style.setProperty("--top", `${top}px`);
-	parts.names.style.setProperty("--wide", `${view.x0 - 6}px`);
+function name(seen) {
+	parts.names.style.width = `${view.x0 - 6}px`;
 	fill(parts.names, seen.map((row) => {
-		const props = { key: row.group ? `g ${row.group.id}` : row.key, "--y": `${row.y - top}px`, class: row.group ? "group" : "" };
+		const props = { key: row.group ? `g ${row.group.id}` : row.key, "--y": `${row.y}px`, class: row.group ? "group" : "" };
 		if (row.group) {
 			return h("li", props, h("button", { type: "button", "aria-expanded": String(!row.group.folded), "aria-label": `${row.group.label}: ${words(row.group.counts)}`, onclick: () => choose(row) },
 				`${row.group.folded ? "▸" : "▾"} ${row.group.label}`), row.group.run && h("a", { href: runAt(row.group.run), "aria-label": `run ${row.group.run}` }, "↗"));

@@ -28,7 +28,7 @@ function card([key, lane]) {
 		h("p", { class: "figures" }, `${lane.in_flight} of ${lane.window} in flight · ${lane.waiting} held`),
 		lane.why && h("p", { class: colour }, lane.why),
 		lane.reported && dim(lane.reported),
-		h("div", { class: "orders" }, lane.paused ? resumeButton(lane) : pauseButton(lane), useButton(lane)));
+		h("div", { class: "orders" }, pauseButton(lane), useButton(lane)));
 }
 
 function bar(name, used) {
@@ -48,25 +48,22 @@ function slots(lane) {
 }
 
 function pauseButton(lane) {
-	const undo = { path: "resume", body: { lane: lane.name } };
-	const says = `Nothing more is sent on ${lane.name}. The ${lane.in_flight} calls in flight finish (it drains); new ones wait, or go to another upstream where one is written.`;
-	return orderButton("pause", () => ({ title: `Pause ${lane.name}`, says, verb: "Pause it", path: "pause", body: { lane: lane.name }, undo }), `pause ${lane.name}`);
-}
-
-function resumeButton(lane) {
-	const undo = { path: "pause", body: { lane: lane.name } };
-	const says = `${lane.name} takes calls again; ${lane.waiting} wait for it.`;
-	return orderButton("resume", () => ({ title: `Resume ${lane.name}`, says, verb: "Resume it", path: "resume", body: { lane: lane.name }, undo }), `resume ${lane.name}`);
+	const [verb, word, back] = lane.paused ? ["resume", "Resume", "pause"] : ["pause", "Pause", "resume"];
+	const body = { lane: lane.name };
+	const says = lane.paused ? `${lane.name} takes calls again; ${lane.waiting} wait for it.`
+		: `Nothing more is sent on ${lane.name}. The ${lane.in_flight} calls in flight finish (it drains); new ones wait, or go to another upstream where one is written.`;
+	return orderButton(verb, () => ({ title: `${word} ${lane.name}`, says, verb: `${word} it`, path: verb, body, undo: { path: back, body } }), `${verb} ${lane.name}`);
 }
 
 function useButton(lane) {
 	const others = (state.head.upstreams || []).filter((each) => each !== lane.upstream);
-	if ((state.head.orders || []).some((order) => order.model === lane.model)) {
+	const given = (state.head.orders || []).find((order) => order.model === lane.model);
+	if (given) {
 		const says = `Calls for ${lane.model} go by the written order of upstreams again.`;
-		return orderButton("back", () => ({ title: "Back to the written order", says, verb: "Go back", path: "back", body: {}, twin: "jackline upstream use --back" }), `end the orders about ${lane.model}`);
+		return orderButton("back", () => ({ title: "Back to the written order", says, verb: "Go back", path: "back", body: { upstream: given.upstream } }), `end the order about ${lane.model}`);
 	}
 	if (!others.length) return null;
 	const says = `Calls for ${lane.model}, those that wait too, go to the upstream you choose, until you go back.`;
 	return orderButton("use…", () => ({ title: `Another upstream for ${lane.model}`, says, choosing: "upstream", choices: others, verb: "Use it", path: "use",
-		body: (upstream) => ({ upstream, model: lane.model }), undo: { path: "back", body: {} }, twin: "jackline upstream use" }), `use another upstream for ${lane.model}`);
+		body: (upstream) => ({ upstream, model: lane.model }), undo: (upstream) => ({ path: "back", body: { upstream } }), twin: "jackline upstream use" }), `use another upstream for ${lane.model}`);
 }

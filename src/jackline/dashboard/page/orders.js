@@ -41,7 +41,7 @@ function ask(order) {
 		h("p", null, order.says),
 		choice && h("p", null, h("label", { for: "choice" }, order.choosing, " "), choice),
 		dim(order.undo ? "It can be undone at once." : "It cannot be undone from here."),
-		h("p", { class: "twin" }, order.twin),
+		order.twin && h("p", null, h("code", null, order.twin)),
 		h("div", { class: "row" },
 			h("button", { type: "button", onclick: close }, "Leave it"),
 			h("button", { type: "button", class: "do", onclick: () => { const chosen = dialog.querySelector("select")?.value; close(); carryOut(order, chosen); } }, order.verb)),
@@ -59,7 +59,8 @@ async function carryOut(order, chosen) {
 		return;
 	}
 	say(told.says || `${order.title}: done.`, order.undo && (async () => {
-		const back = await send(order.undo.path, order.undo.body);
+		const undo = typeof order.undo === "function" ? order.undo(chosen) : order.undo;
+		const back = await send(undo.path, undo.body);
 		say(back.error ? back.error.message : "It is as it was before.");
 	}));
 }

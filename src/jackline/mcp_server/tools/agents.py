@@ -13,9 +13,9 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from jackline.clock import Clock
-from jackline.errors import BadArgumentError
+from jackline.errors import BadArgumentError, RefusedError, UsageError
 from jackline.mcp_server.agent_desk import AgentDesk
-from jackline.mcp_server.agent_orders import OrderDesk, unique_labels
+from jackline.mcp_server.agent_orders import OrderDesk, check_group
 from jackline.mcp_server.agent_words import told_run
 from jackline.mcp_server.model_tool import Caller, JsonObject, ModelTool, Told
 from jackline.mcp_server.settings import AgentSettings
@@ -192,14 +192,19 @@ class _Starting:
     async def _taken(self, wanted: list[dict[str, Any]], caller: Caller) -> list[JsonObject]:
         orders: list[JsonObject] = []
         for number, each in enumerate(wanted, 1):
-            ordered = await self._orders.take(each, caller, label=f"agent {number}")
+            try:
+                ordered = await self._orders.take(each, caller, label=f"agent {number}")
+            except (UsageError, RefusedError) as error:
+                raise BadArgumentError(
+                    f"Agent {number}: {error.message}", next=f"{error.next} None was started."
+                ) from error
             if ordered.earlier is not None:
                 raise BadArgumentError(
                     f"Agent {number} would go on with an earlier run as it is.",
                     next="Do that with `agent`, or give it a prompt.",
                 )
             orders.append(ordered.order)
-        unique_labels(orders)
+        check_group(orders)
         return orders
 
     async def _result(self, run_id: str, caller: Caller, *, background: bool) -> Told:

@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 from jackline.clock import Clock
-from jackline.mcp_server.agent_desk import AgentDesk, Look
+from jackline.mcp_server.agent_desk import AgentDesk
 from jackline.mcp_server.agent_words import listed, told_run, told_runs
 from jackline.mcp_server.model_tool import Caller, JsonObject, ModelTool, Told
+from jackline.mcp_server.run_look import Look
 from jackline.mcp_server.settings import AgentSettings
 from jackline.mcp_server.tools.agents import longest_wait
 

@@ -1,0 +1,78 @@
+"""Many small calls at once: each has its own result, and none runs that was not allowed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.assembly.world import run
+from tests.mcp_server.agents_world import AgentsWorld, call, refused
+
+
+def shell(name: str, command: str, *needs: str) -> dict[str, object]:
+    given: dict[str, object] = {"id": name, "tool": "shell", "input": {"command": command}}
+    return {**given, "needs": list(needs)} if needs else given
+
+
+def test_failures_are_counted_and_every_result_bears_its_id(tmp_path: Path) -> None:
+    world = AgentsWorld(tmp_path, allow=("echo *", "ls *"))
+
+    async def main() -> None:
+        async with world.open() as client:
+            (world.project / "notes.txt").write_text("a note\n")
+            calls = [
+                shell("greet", "echo hello"),
+                shell("gone", "ls nowhere"),
+                shell("after", "echo never", "gone"),
+                {"id": "read", "tool": "read", "input": {"path": "notes.txt"}},
+                {"id": "search", "tool": "search", "input": {"pattern": "note"}},
+            ]
+            text, data = await call(client, "batch", calls=calls)
+            assert text.startswith("1 of 5 failed: ls (exit ")
+            results = {result["id"]: result for result in data["results"]}
+            assert list(results) == ["greet", "gone", "after", "read", "search"]
+            assert results["greet"]["text"] == "hello\n"
+            assert results["gone"]["exit_code"] != 0
+            assert "skipped" in results["after"]["error"]
+            assert "a note" in results["read"]["text"]
+            assert "notes.txt:1:a note" in results["search"]["text"]
+            assert "\ngreet: " in text
+
+    run(main())
+
+
+def test_what_was_not_allowed_does_not_run_and_says_what_to_write(tmp_path: Path) -> None:
+    world = AgentsWorld(tmp_path, allow=("touch *",))
+
+    async def main() -> None:
+        async with world.open() as client:
+            calls = [
+                shell("other", "rm -r ."),
+                shell("chain", "touch a && touch b"),
+                shell("outside", "touch ../c"),
+                {"id": "web", "tool": "fetch", "input": {"url": "https://example.org/"}},
+                {"id": "read", "tool": "read", "input": {"path": "../state/gateway.json"}},
+            ]
+            text, data = await refused(client, "batch", calls=calls)
+            assert text.startswith("5 of 5 failed: ")
+            assert all("jackline.toml" in result["error"] for result in data["results"])
+            await call(client, "batch", calls=[shell("fine", "touch d")])
+            assert [path.name for path in world.project.iterdir()] == ["d"]
+            for cwd in ("..", "/", str(tmp_path)):
+                text, _ = await refused(client, "batch", calls=[shell("x", "touch e")], cwd=cwd)
+                assert "agents.folders" in text
+
+    run(main())
+
+
+def test_bad_calls_are_refused_before_anything_runs(tmp_path: Path) -> None:
+    world = AgentsWorld(tmp_path, allow=("touch *",))
+
+    async def main() -> None:
+        async with world.open() as client:
+            good = shell("good", "touch a")
+            for bad in ({"id": "x"}, {**good, "tool": "fly"}, {**good, "more": 1}):
+                await refused(client, "batch", calls=[good, bad])
+            await refused(client, "batch", calls=[])
+            assert not list(world.project.iterdir())
+
+    run(main())
