@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -181,16 +182,20 @@ def test_a_gateway_that_comes_back_is_waited_for() -> None:
             async with Server(_hang_up_at_once) as server:
                 url, port = server.url, server.port
             async with GatewayModel(url) as model:
-                asking = asyncio.ensure_future(model.ask(question(), CALLER))
+                caller = replace(CALLER, waits=lambda why, _until: waits.append(why))
+                asking = asyncio.ensure_future(model.ask(question(), caller))
                 await asyncio.sleep(0.3)
                 assert not asking.done()
+                assert waits == ["the gateway does not answer; it is asked again"]
                 relay = await asyncio.start_server(
                     lambda r, w: _relay(r, w, simulated.url), "127.0.0.1", port
                 )
                 async with relay:
                     return await asking
 
+    waits: list[str] = []
     assert run(main()).content == [{"type": "text", "text": "3"}]
+    assert waits[1:] == [""], "told once, and told when it is over"
 
 
 async def _hang_up_at_once(wire: Wire) -> None:

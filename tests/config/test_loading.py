@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from jackline.agents.prices import Price
 from jackline.config.places import is_strangers
 from jackline.config.strangers import is_loopback
 from jackline.errors import BadConfigError
@@ -16,11 +17,17 @@ from jackline.flows.settings import Budget, Reserve, RunSettings, WakeSettings
 from jackline.gateway.settings import GatewaySettings, StreamMode
 from jackline.journal.settings import JournalSettings
 from jackline.lanes import KnownLimits
+from jackline.mcp_server.settings import AgentSettings
 from jackline.providers.settings import CostClass, Credential
 from tests.config.places import Machine
 
-# A project's file may not say where messages go.
-_ONLY_THE_USERS = ("notify.webhook", "notify.secret", "notify.apprise")
+# A project's file may not say where messages and spans go.
+_ONLY_THE_USERS = (
+    *("notify.webhook", "notify.secret", "notify.apprise"),
+    *("otlp.endpoint", "otlp.authorization"),
+    # Nor what models may do unasked.
+    *("agents.tools", "agents.folders", "batch.allow"),
+)
 
 
 def test_without_anything_the_defaults_of_the_settings_hold(machine: Machine) -> None:
@@ -124,6 +131,12 @@ per = "5h"
 tokens = 5000000
 dollars = 20
 
+[agents]
+runner = "codex"
+model = "gpt-5.5"
+wait = "20s"
+long_wait = "1h"
+
 [notify]
 on = ["needs-you"]
 desktop = true
@@ -181,6 +194,7 @@ level = "debug"
         at_once=7,
         grace=5.0,
     )
+    assert config.tools.agents == AgentSettings("codex", "gpt-5.5", wait=20.0, long_wait=3600.0)
     assert config.continue_sessions
     assert config.files == (path,)
     left = {
@@ -359,3 +373,51 @@ def test_hours_and_rolling_budgets_that_cannot_be_meant_are_told(machine: Machin
     assert "resume.hours" in hours
     assert "22:00-07:00" in hours
     assert "tokens or dollars" in rolling
+
+
+def test_prices_hold_in_their_order_and_what_is_not_said_counts_in_full(machine: Machine) -> None:
+    machine.write(
+        '[prices."own-*"]\ninput = 2\noutput = 4\n'
+        '[prices."*"]\ninput = 1\noutput = 3\ncache_read = 0.1\ncache_write = 1.25\n'
+    )
+    assert list(machine.load().prices.items()) == [
+        ("own-*", Price(2, 4, 2, 2)),
+        ("*", Price(1, 3, 0.1, 1.25)),
+    ]
+
+
+def test_half_a_price_is_told(machine: Machine) -> None:
+    path = machine.write('[prices."own-*"]\noutput = 4\n[prices.other]\ninput = -1\n')
+    with pytest.raises(BadConfigError) as told:
+        machine.load()
+    assert any(fault.startswith(f"{path}:4: prices.other.input") for fault in told.value.faults)
+    machine.write('[prices."own-*"]\noutput = 4\n')
+    with pytest.raises(BadConfigError) as told:
+        machine.load()
+    (half,) = told.value.faults
+    assert half.startswith(f'{path}:2: prices."own-*".output: a price needs both')
+
+
+_PERMITTED = (
+    '[agents]\ntools = ["Bash(pytest *)"]\nfolders = ["~/work"]\n[batch]\nallow = ["pytest *"]\n'
+)
+
+
+def test_what_models_may_do_unasked_is_the_users_to_say_and_not_the_projects(
+    machine: Machine,
+) -> None:
+    machine.write(_PERMITTED)
+    with pytest.raises(BadConfigError) as refusal:
+        machine.load()
+    told = str(refusal.value.to_json())
+    for key in ("agents.tools", "agents.folders", "batch.allow"):
+        assert key in told
+    machine.write("")
+    machine.write_own(_PERMITTED)
+    tools = machine.load().tools
+    assert tools.agents.tools == ("Bash(pytest *)",)
+    assert tools.agents.folders == (Path("~/work").expanduser(),)
+    assert tools.batch.allow == ("pytest *",)
+    machine.write_own('[agents]\nfolders = ["work"]\n')
+    with pytest.raises(BadConfigError, match=r"agents\.folders"):
+        machine.load()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jackline.agents.prices import dollars
-from jackline.control.board import PAST, Board, Facts, Flows, delta, merged
+from jackline.control.board import AGENTS_AT_A_TIME, PAST, Board, Facts, Flows, delta, merged
 from jackline.control.burn import Burn
 from jackline.control.fleet import Doing, Fleet, Live
 from jackline.events import AttemptFailed, CallEnded, LaneChanged, ServiceNoted
@@ -94,7 +94,14 @@ class World:
     def look(self, at: float) -> dict[str, Any]:
         head = {"verdict": "Nothing is under way."}
         facts = Facts(at, head, {}, self.live, self.fleet, self.burn, EPOCH, self.news, self.flows)
-        return self.board.update(facts)
+        change = self.board.update(facts)
+        while (more := self.board.more()) is not None:
+            assert len(more.get("agents", ())) <= AGENTS_AT_A_TIME  # type: ignore[arg-type]
+            for name, part in more.items():
+                known = change.setdefault(name, part)
+                if isinstance(known, dict) and isinstance(part, dict):
+                    known.update(part)
+        return change
 
     def page(self) -> Page:
         page = Page()
@@ -229,7 +236,7 @@ def test_a_large_fleet_comes_in_pieces() -> None:
         world.end(ended(EPOCH + 10, f"agent-{number}"))
     world.look(EPOCH + 11)
     pieces = list(world.board.pieces())
-    assert max(len(piece.get("agents", ())) for piece in pieces) <= 250  # type: ignore[arg-type]
+    assert max(len(piece.get("agents", ())) for piece in pieces) <= AGENTS_AT_A_TIME  # type: ignore[arg-type]
     assert len(world.page().rows) == 1200
 
 
@@ -241,7 +248,7 @@ def test_burn_adds_up_to_what_the_calls_told() -> None:
     page = world.page()
     minutes = page.parts["burn"].values()
     assert sum(lanes["anthropic/claude-opus-4-8"][0] for lanes in minutes) == 240
-    assert page.parts["spend"]["total"]["tokens"] == 240
+    assert page.parts["spend"]["today"]["tokens"] == 240
     assert page.parts["spend"]["runs"]["run1"]["calls"] == 2
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
-import tomllib
 from pathlib import Path
 
 import click
 import pytest
 
 from jackline.cli.main import jackline
+from tests.config.places import Machine
 from tests.docs.pages import DOCS, FENCE, ROOT, all_pages, shell_lines
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -82,18 +83,20 @@ def test_the_check_of_commands_finds_what_is_wrong() -> None:
     assert fault_of(["upstream", "use", "aws", "--for", "30m"]) is None
 
 
-@pytest.mark.parametrize("name", [each for each in NAMES if each.endswith(".md")])
-def test_settings_in_toml_blocks_can_be_read(name: str) -> None:
+@pytest.mark.parametrize("name", [each for each in NAMES if each.startswith("docs/")])
+def test_settings_in_toml_blocks_are_settings(name: str, tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
     for language, body in FENCE.findall((ROOT / name).read_text("utf-8")):
         if language == "toml":
-            tomllib.loads(body)
+            machine.write_own(body)
+            machine.load(with_secrets=False)
 
 
 @pytest.mark.parametrize("name", [each for each in NAMES if each.endswith(".md")])
 def test_python_blocks_can_be_read(name: str) -> None:
     for language, body in FENCE.findall((ROOT / name).read_text("utf-8")):
         if language == "python":
-            compile(body, name, "exec", flags=0x2000)  # top-level await is allowed in excerpts
+            compile(body, name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)  # as in excerpts
 
 
 def test_the_map_and_the_index_for_models_name_every_page() -> None:
@@ -103,3 +106,13 @@ def test_the_map_and_the_index_for_models_name_every_page() -> None:
     assert pages - told == set()
     for_models = set(LINK.findall((ROOT / "llms.txt").read_text("utf-8")))
     assert {f"docs/{page}" for page in pages} - for_models == set()
+
+
+def test_the_picture_of_the_readme_is_small_and_whole() -> None:
+    picture = DOCS / "timeline.svg"
+    assert picture.stat().st_size <= 100_000
+    words = re.findall(r"<text[^>]*>([^<]+)</text>", picture.read_text("utf-8"))
+    assert picture.read_text("utf-8").rstrip().endswith("</svg>")
+    assert any(
+        re.fullmatch(r"through jackline up: (\d+) of \1 agents finish", each) for each in words
+    )

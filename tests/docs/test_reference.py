@@ -20,6 +20,7 @@ from jackline.control.fleet import Doing
 from jackline.errors import JacklineError
 from jackline.failures import Kind
 from jackline.flows import progress
+from jackline.flows.gate import GateState
 from jackline.flows.records import ResourceState, RunState
 from jackline.lanes.states import State
 from tests.docs.pages import ROOT, SOURCES, text_of
@@ -136,6 +137,11 @@ def test_every_ending_of_a_call_is_explained_and_no_other() -> None:
     assert listed is not None
     plain = re.sub(r" \([^)]*\)", "", listed[1]).replace(" or ", ", ")
     assert told == plain.split(", ")
+
+
+def test_the_positions_of_a_runs_gate_are_those_of_its_diagram() -> None:
+    drawn = re.findall(r"^    (\S+) --> (\w+)", text_of("walls.md"), re.MULTILINE)
+    assert {word for pair in drawn for word in pair} - {"[*]"} == {each.value for each in GateState}
 
 
 def test_the_tools_for_models_are_told_and_no_other() -> None:

@@ -91,6 +91,7 @@ def waited_for(terminal: Terminal, what: str) -> None:
     while words not in said:
         assert time.monotonic() < deadline, f"{what} did not come about:\n{said}"
         said = terminal.type(look)
+        time.sleep(0.2)
 
 
 @pytest.mark.soak

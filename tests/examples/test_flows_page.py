@@ -64,7 +64,10 @@ def test_every_program_on_the_page_runs(
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip(), "it has a result"
-    if is_script:
+    # What a program on the page is said to print, it prints.
+    for said in re.findall(r"print\(.*\)  # (.+)", program):
+        assert done.stdout.strip() == said
+    if "outcome.terminated_by, outcome.task_id" in program:
         assert done.stdout.startswith("completion ")
     if "ends.log" in program:
         assert (tmp_path / "ends.log").read_text() == "worker completion\n"

@@ -14,6 +14,7 @@ from jackline.agents.task import AgentTask
 from jackline.errors import UsageError
 from jackline.flows.definition import Flow
 from jackline.flows.guard import Guard
+from jackline.flows.orders import begin_retry
 from jackline.flows.progress import AgentEnded, AgentWaits, BudgetNear, GuardTripped
 from jackline.flows.records import RunState
 from jackline.flows.settings import RunSettings
@@ -96,6 +97,64 @@ def test_what_was_spent_before_a_stop_still_counts_after_the_resume() -> None:
         outcome = await w.resume(one_by_one(4))
         assert outcome.value == ["completion", "completion", "budget", "budget"]
         assert len(w.runner.answered) == 5
+
+    played(test)
+
+
+@pytest.mark.parametrize(
+    ("budget", "ends"),
+    [
+        (Budget(agents=3), ["completion", "completion", "completion", "budget"]),
+        (Budget(turns=5), ["completion", "completion", "turns", "turns"]),
+    ],
+)
+def test_agents_and_turns_of_earlier_processes_count(budget: Budget, ends: list[str]) -> None:
+    """Two agents of two turns each had ended, and the third had begun."""
+
+    async def test() -> None:
+        w = limited(budget)
+        begun = await w.begin(one_by_one(4))
+        task = asyncio.create_task(begun.carry())
+        await w.until(lambda: len(w.runner.answered) == 4, task)
+        begun.stop_now()
+        await w.through(_of(task))
+        assert (await w.resume(one_by_one(4))).value == ends
+
+    played(test)
+
+
+def test_a_child_flows_budget_holds_across_processes() -> None:
+    child = one_by_one(4)
+    child.budget = Budget(tokens=500)
+
+    @flow
+    async def parent() -> list[str]:
+        return await child()
+
+    async def test() -> None:
+        w = world(spending, settings=RunSettings(poll=5.0, guard=0))
+        begun = await w.begin(parent)
+        task = asyncio.create_task(begun.carry())
+        await w.until(lambda: len(w.runner.answered) == 4, task)
+        begun.stop_now()
+        await w.through(_of(task))
+        outcome = await w.resume(parent)
+        assert outcome.value == ["completion", "completion", "budget", "budget"]
+        assert len(w.runner.answered) == 5
+
+    played(test)
+
+
+def test_an_agent_that_was_refused_is_kept_as_failed_so_that_a_retry_finds_it() -> None:
+    async def test() -> None:
+        w = limited(Budget(agents=2))
+        working = one_by_one(3)
+        outcome = await w.run(working)
+        assert (outcome.exit_code, outcome.tally.failed) == (3, 1)
+        again = await begin_retry(w.host, "r1", flow=working, settings=RunSettings(poll=5.0))
+        outcome = await w.through(again.carry())
+        assert outcome.value == ["completion"] * 3
+        assert w.runner.tasks[-1].what_happened == "", "it had not begun"
 
     played(test)
 

@@ -235,6 +235,72 @@ def test_a_flows_own_hook_runs_at_the_runs_end() -> None:
     played(test)
 
 
+@pytest.mark.parametrize("writes", range(1, 17))
+def test_a_flows_own_hook_runs_once_for_its_end_wherever_the_process_dies(writes: int) -> None:
+    @flow(on_end=heard)
+    async def working() -> str:
+        return await agent("x")
+
+    async def test() -> None:
+        clock = VirtualClock(EPOCH)
+        store = MemoryEngine(wall=clock.wall)
+        w = World(clock, MortalEngine(store, writes), ScriptedRunner(clock=clock), settings=calm())
+        try:
+            await w.run(working)
+        except LeaseLostError:
+            await clock.advance(10_000)
+            ran = len(HEARD)
+            w.engine = store
+            assert (await w.resume(working)).ok
+            [row] = await store.hooks("r1")
+            assert row.state == "done"
+            # One that was underway when the process died may have run: it is run again.
+            assert len(HEARD) == 1 or (ran == 1 and row.tries == 2)
+        assert set(HEARD) == {("working", "completion")}
+        again = len(HEARD)
+        assert (await w.resume(working)).ok
+        assert len(HEARD) == again
+
+    played(test)
+
+
+def test_a_flows_own_hook_runs_when_another_process_cancels_the_run() -> None:
+    @flow(on_end="cat > /dev/null")
+    async def working() -> str:
+        return await agent("x")
+
+    async def test() -> None:
+        w = world(lambda _task: Play(seconds=100))
+        begun = await w.begin(working)
+        task = asyncio.create_task(begun.carry())
+        await w.clock.advance(5)
+        begun.stop_now()
+        await w.through(_of(task))
+        await w.through(cancel_run(w.host, "r1"))
+        [row] = await w.engine.hooks("r1")
+        assert row.state == "done"
+        assert json.loads(row.told)["terminated_by"] == "cancelled"
+
+    played(test)
+
+
+def test_a_finished_runs_failed_hook_is_tried_again_by_a_resume() -> None:
+    @flow(on_end=heard)
+    async def working() -> str:
+        return await agent("x")
+
+    async def test() -> None:
+        w = world()
+        TROUBLE.append("no network")
+        assert (await w.run(working)).ok
+        TROUBLE.clear()
+        assert (await w.resume(working)).ok
+        [row] = await w.engine.hooks("r1")
+        assert (row.state, row.tries, len(w.runner.begun)) == ("done", 2, 1)
+
+    played(test)
+
+
 # --- resources ---------------------------------------------------------------------------------
 
 

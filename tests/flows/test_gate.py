@@ -166,6 +166,21 @@ def test_a_late_wall_of_an_old_call_parks_nobody_again() -> None:
     played(test)
 
 
+def test_of_two_walls_the_later_one_counts_and_is_the_one_that_is_told() -> None:
+    async def test() -> None:
+        crew = Crew()
+        for who in range(3):
+            await crew.come(who)
+        gate, now = crew.gate, crew.clock.wall()
+        gate.wall(crew.tickets[0], "the session's limit", now + 10)
+        gate.wall(crew.tickets[1], "the weekly limit", now + 99)
+        gate.wall(crew.tickets[2], "the session's limit", now + 10)
+        assert (gate.why, gate.wake_at) == ("the weekly limit", now + 99)
+        await crew.close()
+
+    played(test)
+
+
 @pytest.mark.parametrize("hard", [True, False])
 def test_a_closed_gate_stops_or_holds_all_and_comes_to_rest(hard: bool) -> None:
     async def test() -> None:

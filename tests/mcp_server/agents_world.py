@@ -95,6 +95,7 @@ class AgentsWorld:
         headers = {
             "x-jackline-control": running.token,
             "x-jackline-folder": quote(str(self.project)),
+            "x-jackline-client-session": "the-session-of-the-client",
         }
         async with (
             httpx2.AsyncClient(headers=headers, timeout=60) as http,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,7 @@ def test_an_agent_gives_its_answer_with_the_ids_to_go_on_with(tmp_path: Path) ->
         ({"prompt": "x", "runner": "magic"}, "runner"),
         ({"continue_from_task_id": "t-nobody"}, "No agent, sub-agent or session"),
         ({"resume": "00000000-0000-0000-0000-000000000000"}, "No agent, sub-agent or session"),
+        ({"resume": "the-session-of-the-client"}, "this very session"),
         ({"resume": "../../etc/passwd"}, "No agent, sub-agent or session"),
     ],
 )
@@ -310,14 +312,14 @@ def test_one_agent_of_a_group_can_be_cancelled_alone(tmp_path: Path) -> None:
 def test_at_a_wall_the_answer_says_until_when_and_the_agent_goes_on_by_itself(
     tmp_path: Path,
 ) -> None:
-    walls = [Fault(Effect.QUOTA_WALL, until=4.0)]
+    walls = [6.0]
 
     def mind(asked: Asked) -> Reply:
         if asked.turn == 0:
             return Say("I read.", (("read", {"path": "notes.txt"}),))
         if walls:
-            assert world.server is not None
-            world.server.playing.add_fault(walls.pop())
+            # It strikes the very request that is being answered here.
+            walled(world, walls.pop())
         return Say("All is done.")
 
     world = AgentsWorld(tmp_path, mind, wait=1.0)
@@ -336,6 +338,73 @@ def test_at_a_wall_the_answer_says_until_when_and_the_agent_goes_on_by_itself(
                 await asyncio.sleep(0.1)
             assert data["answer"] == "All is done."
         assert world.ledger.repeated == 0
+
+    run(main())
+
+
+def walled(world: AgentsWorld, seconds: float) -> None:
+    """Every request from now on meets a wall that lasts so long."""
+    assert world.server is not None
+    world.server.playing.add_fault(Fault(Effect.QUOTA_WALL, until=seconds))
+
+
+def test_a_parked_agent_is_left_alone_by_the_next_service_and_can_be_cancelled(
+    tmp_path: Path,
+) -> None:
+    world = AgentsWorld(tmp_path)
+
+    async def main() -> None:
+        async with world.provider():
+            walled(world, 3600.0)
+            async with world.service() as service, world.client(service) as client:
+                _, data = await call(client, "agent", prompt="TASK")
+                assert data["run_state"] == "parked"
+                text, _ = await refused(client, "agent", continue_from_task_id=data["run_id"])
+                assert "goes on by itself" in text
+            asked = len(world.ledger)
+            async with world.service() as service, world.client(service) as client:
+                text, data = await call(client, "agent_status", ids=[data["run_id"]])
+                assert data["run_state"] == "parked"
+                assert "It goes on by itself at " in text
+                await call(client, "agent_cancel", ids=[data["run_id"]])
+                _, data = await refused(client, "agent_status", ids=[data["run_id"]])
+                assert data["run_state"] == "cancelled"
+            assert len(world.ledger) == asked
+
+    run(main())
+
+
+def test_a_service_that_starts_after_the_reset_wakes_the_agent_that_was_parked(
+    tmp_path: Path,
+) -> None:
+    world = AgentsWorld(tmp_path, wait=1.0)
+
+    async def main() -> None:
+        async with world.provider():
+            walled(world, 4.0)
+            async with world.service() as service, world.client(service) as client:
+                _, data = await call(client, "agent", prompt="TASK")
+                assert data["run_state"] == "parked"
+                # It is told in whole seconds.
+                over = datetime.fromisoformat(data["goes_on_at"]) + timedelta(seconds=1)
+            await until(lambda: datetime.now(over.tzinfo) > over)
+            async with world.service() as service, world.client(service) as client:
+                while data["run_state"] != "finished":
+                    _, data = await call(client, "agent_wait", ids=[data["run_id"]])
+                assert data["answer"] == "done: TASK"
+
+    run(main())
+
+
+def test_what_was_rented_is_given_back_by_commands_that_the_user_allowed(tmp_path: Path) -> None:
+    world = AgentsWorld(tmp_path, allow=("touch *",))
+
+    async def main() -> None:
+        async with world.open() as client:
+            resources = [{"name": "i-1", "release": "touch released", "lease": "2h"}]
+            given = {"release": "touch ended", "resources": resources}
+            await call(client, "agent", prompt="TASK", **given)
+            assert {path.name for path in world.project.iterdir()} == {"ended", "released"}
 
     run(main())
 

@@ -77,6 +77,24 @@ def test_what_is_told_is_what_happened(tmp_path: Path) -> None:
     assert KEY not in page
 
 
+def test_counters_begin_at_zero_with_every_start_so_that_nothing_is_counted_twice(
+    tmp_path: Path,
+) -> None:
+    async def one_life(calls: int) -> dict[tuple[str, str], float]:
+        async with provider(answered()) as (_, url), gateway(tmp_path, url) as service:
+            for _ in range(calls):
+                await ask(service.url, request(b"POST", b"/v1/messages", question()))
+            return samples(await scraped(service.url))
+
+    lane = 'lane="anthropic/claude-opus-4-8"'
+    first, second = run(one_life(3)), run(one_life(1))
+    for name in ("jackline_calls_total", "jackline_tokens_total"):
+        label = 'outcome="answered"' if name == "jackline_calls_total" else 'kind="input"'
+        assert first[name, f"{lane},{label}"] == 3 * second[name, f"{lane},{label}"]
+    spend = "jackline_spend_usd_total"
+    assert round(first[spend, lane], 9) == round(3 * second[spend, lane], 9) > 0
+
+
 def test_ten_thousand_sessions_make_no_more_series_than_one(tmp_path: Path) -> None:
     async def main() -> tuple[str, str]:
         async with provider(answered()) as (_, url), gateway(tmp_path, url) as service:

@@ -36,6 +36,8 @@ _PATH = "/v1/messages"
 _VERSION = "2023-06-01"
 # A gateway that is restarted is back within seconds; one that is upgraded within a minute or two.
 _PATIENCE = 120.0
+_GONE = "the gateway does not answer; it is asked again"
+_COMES_BACK = "the gateway asks for patience"
 _FIRST_WAIT = 0.2
 _LONGEST_WAIT = 5.0
 # A stream that the gateway had begun and could not end, though it has tried to.
@@ -97,15 +99,23 @@ class GatewayModel:
         """The whole answer; ModelFailedError when there is none."""
         message = self._message(body, caller)
         patience = _Patience(self._patience)
-        while True:
-            began = self._clock.monotonic()
-            told = await self._try(message)
-            if told.answer is not None:
-                return told.answer
-            wait = patience.wait(told, began, self._clock.monotonic())
-            if wait is None:
-                raise self._failed(told)
-            await self._clock.sleep(wait)
+        waited = False
+        try:
+            while True:
+                began = self._clock.monotonic()
+                told = await self._try(message)
+                if told.answer is not None:
+                    return told.answer
+                wait = patience.wait(told, began, self._clock.monotonic())
+                if wait is None:
+                    raise self._failed(told)
+                if wait and not waited:
+                    waited = True
+                    caller.waits(_GONE if told.gone else _COMES_BACK, None)
+                await self._clock.sleep(wait)
+        finally:
+            if waited:
+                caller.waits("", None)
 
     async def _try(self, message: Message) -> _Told:
         future: asyncio.Future[_Told] = asyncio.get_running_loop().create_future()

@@ -8,13 +8,16 @@ Not here: who implements them (flows/, gateway_model.py, testing/).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from jackline.agents.outcome import Ending, Evidence, Outcome, Usage
 from jackline.agents.task import AgentTask, JsonObject
 from jackline.failures import Failure
+
+Waits: TypeAlias = Callable[[str, float | None], None]
+"""Hears what is waited for and until when; an empty reason says that it goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +116,10 @@ class ModelFailedError(Exception):
         self.text = text
 
 
+def _nobody_listens(_why: str, _until: float | None) -> None:
+    """Nobody wants to know what is waited for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Caller:
     """Who asks: becomes the headers by which a gateway knows session, agent and class."""
@@ -122,6 +129,8 @@ class Caller:
     tag: str | None = None
     class_: str | None = None
     headers: tuple[tuple[str, str], ...] = field(default=())
+    waits: Waits = field(default=_nobody_listens, compare=False)
+    """Hears what the call waits for outside of any vendor, such as a gateway that is gone."""
 
 
 class Model(Protocol):

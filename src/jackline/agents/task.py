@@ -7,7 +7,7 @@ Not here: how it ended (outcome.py), what it may spend (ports.py: Leave).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
@@ -15,6 +15,8 @@ from typing import TypeAlias
 from jackline.batches.tool import Tool
 
 JsonObject: TypeAlias = dict[str, object]
+Check: TypeAlias = Callable[[object], Sequence[tuple[str, str]]]
+"""Gives the faults of an answer that fits the schema: where each is, and what is wrong there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,8 @@ class AgentTask:
     prompt: str
     label: str = ""
     schema: JsonObject | None = None
+    check: Check | None = field(default=None, compare=False, repr=False)
+    """Rules of the user's own type that no JSON Schema can say."""
     model: str | None = None
     """None: the runner's default."""
     system: str | None = None

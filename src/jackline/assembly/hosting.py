@@ -16,6 +16,7 @@ from jackline.agents.claude_code.environment import TOKEN_HEADER
 from jackline.agents.claude_code.runner import ClaudeCodeRunner
 from jackline.agents.codex.runner import CodexRunner
 from jackline.agents.gateway_model import GatewayModel, credentials_from
+from jackline.agents.messages.defaults import MessagesSettings
 from jackline.agents.messages.runner import MessagesRunner
 from jackline.agents.ports import Runner
 from jackline.assembly.running_gateway import fullest_window
@@ -44,10 +45,12 @@ async def host_through(
         headers = (*headers, (TOKEN_HEADER, token))
     model = await stack.enter_async_context(GatewayModel(url, clock=clock, headers=headers))
 
+    settings = MessagesSettings(prices=config.prices)
+
     def runners(run_id: str) -> Mapping[str, Runner]:
         # Each run marks its calls in the gateway's records.
         made: tuple[Runner, ...] = (
-            MessagesRunner(model, clock=clock, tag=run_id),
+            MessagesRunner(model, clock=clock, tag=run_id, settings=settings),
             ClaudeCodeRunner(url, clock=clock, tag=run_id, token=token),
             CodexRunner(url, clock=clock, tag=run_id, token=token),
         )
@@ -61,6 +64,7 @@ async def host_through(
         runners,
         clock,
         settings=config.runs,
+        prices=config.prices,
         listener=listener,
         window_used=window_used,
     )

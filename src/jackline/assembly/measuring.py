@@ -65,7 +65,8 @@ class Measuring:
         health, times = self._journal.health, self._journal.commit_times
         commits = Histogram.of(BOUNDS, times.counts, times.seconds)
         journal = JournalTold(health.ok, health.dropped, health.waiting, commits)
-        return Seen(facts, self._observatory.tally, journal, self._process.told(), self._runs)
+        watched, process = self._observatory, self._process.told()
+        return Seen(facts, watched.tally, journal, process, self._runs, watched.spent_before)
 
     async def _refresh(self) -> None:
         self._flows = await self._book.look()

@@ -8,8 +8,9 @@ Not here: keeping records (journal/), what is shown (control/).
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Mapping
 
-from jackline.agents.prices import dollars
+from jackline.agents.prices import Price, dollars
 from jackline.clock import Clock
 from jackline.control.burn import Burn
 from jackline.control.fleet import Fleet
@@ -33,15 +34,20 @@ _MOST_NEWS = 500
 class Observatory:
     """Everything that is known beyond the present moment."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, prices: Callable[[], Mapping[str, Price]] = dict) -> None:
+        """`prices` gives the user's own, which a new configuration may have changed."""
         self._clock = clock
         self._aside: deque[Event] = deque(maxlen=_PUT_ASIDE)
         self._fleet = Fleet()
-        self._burn = Burn(dollars)
+        self._burn = Burn(lambda model, usage: dollars(model, usage, prices()))
         self._tally = Tally()
         self._windows = WindowWatch()
         self.news: deque[Event] = deque(maxlen=_MOST_NEWS)
         """What a person would want to hear of, the latest last."""
+        self.spent_before: dict[str, tuple[float, int]] = {}
+        """Dollars and unpriced tokens by lane that an earlier service has told already."""
+        self.also: Callable[[Event], None] | None = None
+        """Who hears every event besides, in bulk too."""
         # Called for each event; bound once, since every call of the gateway comes here.
         self.announce = self._aside.append
 
@@ -49,36 +55,50 @@ class Observatory:
         """Count what was put aside, again and again, so that it never becomes much."""
         while True:
             await self._clock.sleep(_SETTLE_SECONDS)
-            self._settle()
+            self.settle()
 
     @property
     def windows(self) -> WindowWatch:
         """What subscriptions' windows hold as of now."""
-        self._settle()
+        self.settle()
         return self._windows
 
     @property
     def fleet(self) -> Fleet:
         """The fleet as of now."""
-        self._settle()
+        self.settle()
         return self._fleet
 
     @property
     def burn(self) -> Burn:
         """What was taken as of now."""
-        self._settle()
+        self.settle()
         return self._burn
 
     @property
     def tally(self) -> Tally:
         """What became of calls and attempts, as of now."""
-        self._settle()
+        self.settle()
         return self._tally
 
-    def _settle(self) -> None:
+    def settle_past(self) -> None:
+        """Take in what an earlier service did: it is shown, but counted and traced already."""
+        now_on, self._tally = self._tally, Tally()
+        also, self.also = self.also, None
+        self.settle()
+        self._tally, self.also = now_on, also
+        self.spent_before = {
+            lane: (sums.dollars, sums.unpriced) for lane, sums in self._burn.by_lane.items()
+        }
+
+    def settle(self) -> None:
+        """Count what was put aside."""
         aside, fleet, burn, tally = self._aside, self._fleet, self._burn, self._tally
+        also = self.also
         while aside:
             event = aside.popleft()
+            if also is not None:
+                also(event)
             if isinstance(event, CallEnded):
                 burn.call_ended(event)
                 tally.call_ended(event)

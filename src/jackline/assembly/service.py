@@ -27,10 +27,12 @@ from jackline.assembly.faces import Standing, Watched, Working, make_faces
 from jackline.assembly.measuring import Measuring
 from jackline.assembly.notifying import Notifying
 from jackline.assembly.observing import Observatory
+from jackline.assembly.recalling import recall_past
 from jackline.assembly.remembering import keep_remembering, recall, remember
 from jackline.assembly.run_orders import RunOrders
 from jackline.assembly.session_continuing import SessionContinuing
 from jackline.assembly.state_dir import SALT_BYTES, Running, StateDir
+from jackline.assembly.tracing import TracedDesk, Tracing
 from jackline.assembly.waking import Waker
 from jackline.assembly.watching import Watching
 from jackline.calls import Carrier
@@ -96,7 +98,8 @@ class Service:
         self._started = self._clock.wall()
         self._memory_due = False
         self._patient = True
-        self.observatory = Observatory(self._clock)
+        self.observatory = Observatory(self._clock, lambda: self.config.prices)
+        self._tracing: Tracing | None = None
         # Requests that came before all was well.
         self._early: list[Exchange] = []
 
@@ -168,7 +171,8 @@ class Service:
         self.carrier = Carrier(controller, self._upstream, self._clock, self._announce)
         self._book = LaneBook(controller, settings.upstreams, salt)
         ticks = asyncio.get_running_loop().time
-        self.desk = Desk(
+        make_desk = Desk if self.config.otlp.endpoint is None else TracedDesk
+        self.desk = make_desk(
             settings,
             self.carrier,
             self._book,
@@ -177,6 +181,14 @@ class Service:
             ticks,
             self._upstream.native_error,
         )
+        if isinstance(self.desk, TracedDesk):
+            self._tracing = Tracing(
+                self.config.otlp,
+                lambda: self.config.gateway.upstreams,
+                self.observatory,
+                self._clock,
+            )
+            self.desk.tracer = self._tracing.tracer
         pages = _status_pages(settings.upstreams)
         self._pages = StatusPages(pages, self._is_troubled, self._clock, draw, os.environ)
         self._token = secrets.token_urlsafe(24)
@@ -242,11 +254,15 @@ class Service:
         self._stack.push_async_callback(self._upstream.close)
         await self._stack.enter_async_context(self.carrier)
         self._recall()
+        await recall_past(self._state.journal, self.observatory.announce, self._clock)
+        self.observatory.settle_past()
         self._hand_orders.recall(self._state.orders())
         self._stack.callback(self._remember)
         self._keep(look_after(self.desk, self._clock))
         self._stack.push_async_callback(self._pages.close)
         self._keep(self._pages.watch())
+        if self._tracing is not None:
+            self._keep(self._tracing.watch())
         self._stack.push_async_callback(self._flow_book.close)
         for work in (*self._faces.work, *self._measuring.work, self._notifying.watch):
             self._keep(work())

@@ -1,4 +1,4 @@
-"""Wake parked runs when their time has come, while the service lives.
+"""Wake parked runs at their time, and give back what is overdue, while the service lives.
 
 Laws: (1) a run that a living process carries is left to it; (2) each is woken by a process of its
 own, since it runs the user's code; (3) one that went back to sleep, or died, is not tried again
@@ -19,6 +19,7 @@ from pathlib import Path
 
 from jackline.clock import Clock
 from jackline.errors import JacklineError
+from jackline.flows.cleanup.reaper import is_overdue
 from jackline.flows.engine import Engine
 from jackline.flows.local import LocalEngine
 from jackline.flows.records import RunRecord, RunState
@@ -44,12 +45,15 @@ class Waker:
         clock: Clock,
         start: Callable[[RunRecord], None] | None = None,
         here: Callable[[RunRecord], bool] = lambda _run: False,
+        clean_up: Callable[[], None] | None = None,
     ) -> None:
         """`here` may take a run up in this process, if it needs no code of a user."""
         self._here = here
         self._store = store
         self._clock = clock
         self._start = start or self._start_process
+        self._clean_up = clean_up or self._start_clean_up
+        self._clean_up_from = 0.0
         self._not_before: dict[str, float] = {}
         # Kept until they have ended, so that the system can forget them.
         self._started: list[subprocess.Popen[bytes]] = []
@@ -75,6 +79,9 @@ class Waker:
 
     async def _wake(self, engine: Engine) -> list[str]:
         now = self._clock.wall()
+        if now >= self._clean_up_from and await is_overdue(engine, now):
+            self._clean_up_from = now + _PAUSE
+            self._clean_up()
         self._started = [process for process in self._started if process.poll() is None]
         woken = []
         for run in await engine.runs(states=(RunState.PARKED,)):
@@ -91,15 +98,20 @@ class Waker:
         return woken
 
     def _start_process(self, run: RunRecord) -> None:
+        cwd = run.cwd if run.cwd and Path(run.cwd).is_dir() else None
+        self._start_verb(("resume", "--woken", run.run_id), cwd)
+
+    def _start_clean_up(self) -> None:
+        _log.info("giving back what runs have left behind")
+        self._start_verb(("resources", "--retry"), None)
+
+    def _start_verb(self, words: Sequence[str], cwd: str | None) -> None:
         log = self._store.with_name("woken-runs.log")
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
         with os.fdopen(os.open(log, flags, 0o600), "ab") as file:
             process = subprocess.Popen(  # noqa: S603 -- ourselves
-                [
-                    *(sys.executable, "-m", "jackline", "resume", "--woken", run.run_id),
-                    *("--state", str(self._store.parent)),
-                ],
-                cwd=run.cwd if run.cwd and Path(run.cwd).is_dir() else None,
+                [sys.executable, "-m", "jackline", *words, "--state", str(self._store.parent)],
+                cwd=cwd,
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,

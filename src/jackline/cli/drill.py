@@ -14,6 +14,7 @@ from pathlib import Path
 import click
 
 from jackline import event_loop
+from jackline.cli.completing import drill_names
 from jackline.drills import telling
 from jackline.drills.catalogue import all_drills, named
 from jackline.drills.claude_fleet import ClaudeFleet
@@ -30,7 +31,7 @@ FAST_BUILTIN, FAST_CLAUDE = 30.0, 20.0
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=drill_names)
 @click.option("--fast", is_flag=True, help="Let the drill's time pass 20 or 30 times as fast.")
 @click.option(
     "--client",
@@ -51,6 +52,7 @@ def drill(name: str, fast: bool, client: str, program: Path | None, as_json: boo
     NAME is throttle-storm, session-limit, outage-one-lane, outage-failover, outage-family,
     model-degraded, edge-down, bridge-limits, or all. No key and no network is needed.
     cascade, lost-subagent and power-cut play a program without a harness against a flow.
+    subagent-wall plays sub-agents of the real Claude Code, bare and with Jackline's plugin.
 
     \b
     Examples:
@@ -61,7 +63,8 @@ def drill(name: str, fast: bool, client: str, program: Path | None, as_json: boo
     """
     claude = _client(client, program)
     real = claude is not None
-    chosen = all_drills(real_client=real) if name == "all" else (named(name, real_client=real),)
+    drills = partial(all_drills, real_client=real, claude=claude)
+    chosen = drills() if name == "all" else (named(name, real_client=real, claude=claude),)
     means = _means(claude, fast=fast)
     results: list[DrillResult] = []
     for one in chosen:

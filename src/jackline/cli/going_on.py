@@ -13,6 +13,7 @@ import click
 
 from jackline.agents.outcome import Outcome
 from jackline.cli.carrying_run import carry_in_foreground
+from jackline.cli.completing import run_ids
 from jackline.cli.gateway_flags import configured
 from jackline.cli.run import AS_JSON, QUIET, STATE, WAKE
 from jackline.cli.system_steps import Write, carry_out
@@ -30,7 +31,7 @@ _OWN_TIMERS: dict[str, WakeBy] = {"darwin": "launchd", "win32": "schtasks"}
 
 
 @click.command()
-@click.argument("run_id", metavar="ID")
+@click.argument("run_id", metavar="ID", shell_complete=run_ids)
 @click.option("--woken", is_flag=True, hidden=True, help="By a timer or the service: brakes hold.")
 @WAKE
 @QUIET
@@ -65,7 +66,7 @@ def resume(
 
 
 @click.command()
-@click.argument("run_id", metavar="ID")
+@click.argument("run_id", metavar="ID", shell_complete=run_ids)
 @click.option("--only", metavar="LABEL", help="Only the failed calls with this label.")
 @QUIET
 @AS_JSON
@@ -81,7 +82,7 @@ def retry(run_id: str, only: str | None, quiet: bool, as_json: bool, state: str 
 
 
 @click.command()
-@click.argument("run_id", metavar="ID")
+@click.argument("run_id", metavar="ID", shell_complete=run_ids)
 @click.option("--from", "label", metavar="LABEL", required=True, help="The first call to run anew.")
 @QUIET
 @AS_JSON

@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import NoReturn
 
 import click
+from click.shell_completion import CompletionItem
 
 from jackline import __version__
 from jackline.errors import InternalError, JacklineError
@@ -21,7 +22,7 @@ from jackline.errors import InternalError, JacklineError
 _VERBS = {
     "cancel": ("jackline.cli.runs", "End a run for good, with its clean-up."),
     "fork": ("jackline.cli.going_on", "Begin a new run with a part of another's results."),
-    "logs": ("jackline.cli.runs", "Print a run's log."),
+    "logs": ("jackline.cli.runs", "Print a run's log, or without an ID what the service did."),
     "ls": ("jackline.cli.runs", "List runs; --parked tells what would wake, and when."),
     "plugin": ("jackline.cli.plugin", "Set up the plugin for Claude Code."),
     "resources": ("jackline.cli.runs", "List what runs have rented and still hold."),
@@ -68,6 +69,15 @@ class _LazyVerbs(click.Group):
         if not isinstance(command, click.Command):
             raise TypeError(f"{cmd_name} is not a command")
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Verbs by their lines above: click's own way would load every one of them."""
+        verbs = [
+            CompletionItem(n, help=v[1]) for n, v in _VERBS.items() if n.startswith(incomplete)
+        ]
+        return sorted(verbs, key=lambda item: str(item.value)) + click.Command.shell_complete(
+            self, ctx, incomplete
+        )
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Verbs"):

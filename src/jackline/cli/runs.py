@@ -19,6 +19,7 @@ from jackline import event_loop
 from jackline.assembly import StateDir
 from jackline.assembly.flow_host import open_quiet_host
 from jackline.cli.carrying_run import summary
+from jackline.cli.completing import run_ids
 from jackline.cli.gateway_flags import configured
 from jackline.cli.run import AS_JSON, STATE
 from jackline.cli.runs_telling import call_lines, note_line, resource_line, run_line, waking_line
@@ -66,7 +67,7 @@ def ls(parked: bool, limit: int, as_json: bool, state: str | None) -> int:
 
 
 @click.command()
-@click.argument("run_id", metavar="ID")
+@click.argument("run_id", metavar="ID", shell_complete=run_ids)
 @AS_JSON
 @STATE
 def show(run_id: str, as_json: bool, state: str | None) -> int:
@@ -99,12 +100,29 @@ def show(run_id: str, as_json: bool, state: str | None) -> int:
 
 
 @click.command()
-@click.argument("run_id", metavar="ID")
-@click.option("-f", "--follow", is_flag=True, help="Go on until the run has ended.")
+@click.argument("run_id", metavar="[ID]", required=False, shell_complete=run_ids)
+@click.option("-f", "--follow", is_flag=True, help="Go on: until the run has ended, or Ctrl-C.")
+@click.option(
+    "-n", "--limit", type=click.IntRange(1), default=200, help="Of the service: so many (200)."
+)
 @AS_JSON
 @STATE
-def logs(run_id: str, follow: bool, as_json: bool, state: str | None) -> int:
-    """Print a run's log, a line for each thing that happened."""
+def logs(run_id: str | None, follow: bool, limit: int, as_json: bool, state: str | None) -> int:
+    """Print a run's log, or without an ID what the service did; a line for each thing.
+
+    With --json every line is a document with its schema's name that can be read back.
+
+    \b
+    Examples:
+      jackline logs -f              calls, failed attempts, lanes and notes as they come
+      jackline logs 9f3c            one run
+      jackline logs --json -n 5000 > events.ndjson
+    """
+    if run_id is None:
+        from jackline.cli.service_log import print_log  # noqa: PLC0415 -- not for runs
+
+        journal = StateDir(configured({"state": state}, with_secrets=False).state_dir).journal
+        return event_loop.run(print_log(journal, limit, follow=follow, as_json=as_json))
 
     async def look(host: FlowHost) -> int:
         run = await known_run(host, run_id)
@@ -123,7 +141,7 @@ def logs(run_id: str, follow: bool, as_json: bool, state: str | None) -> int:
 
 
 @click.command()
-@click.argument("run_id", metavar="ID")
+@click.argument("run_id", metavar="ID", shell_complete=run_ids)
 @AS_JSON
 @STATE
 def cancel(run_id: str, as_json: bool, state: str | None) -> int:

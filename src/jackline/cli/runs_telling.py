@@ -96,6 +96,7 @@ def note_line(note: NoteRecord, *, as_json: bool, zone: tzinfo | None) -> str:
     at = datetime.fromtimestamp(note.at, zone)
     if as_json:
         told = {
+            "schema": "jackline.run-note/1",
             "at": at.isoformat(timespec="milliseconds"),
             "run": note.run_id,
             "number": note.number,

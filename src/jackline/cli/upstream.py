@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from jackline.cli.completing import upstream_names
 from jackline.errors import BadArgumentError, BadConfigError, NothingFoundError
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def add(
 
 
 @upstream.command()
-@click.argument("name")
+@click.argument("name", shell_complete=upstream_names)
 @click.option("--file", "named", type=click.Path(dir_okay=False), help="The file to edit.")
 @click.option("--user", "users", is_flag=True, help="Edit your own file.")
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
@@ -144,7 +145,7 @@ def ls(as_json: bool) -> None:
 
 
 @upstream.command()
-@click.argument("name")
+@click.argument("name", shell_complete=upstream_names)
 @click.option("--model", help="Ask for this model, or for what stands in for it there.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def test(name: str, model: str | None, as_json: bool) -> int:
@@ -176,7 +177,7 @@ def test(name: str, model: str | None, as_json: bool) -> int:
 
 
 @upstream.command()
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=upstream_names)
 @click.option("--model", help="Only for models of this pattern.")
 @click.option("--session", help="Only for this session.")
 @click.option("--agent", help="Only for this sub-agent.")
@@ -212,7 +213,7 @@ def use(
 
 
 @upstream.command()
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=upstream_names)
 def back(name: str | None) -> None:
     """End what `use` ordered: for one upstream, or all of it.
 

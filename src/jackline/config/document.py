@@ -168,6 +168,7 @@ Size: TypeAlias = Annotated[
 Beat: TypeAlias = Annotated[Duration, _between(1, 240)]
 Count: TypeAlias = Annotated[int, Field(ge=1)]
 PerMinute: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Dollars: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Name: TypeAlias = Annotated[str, AfterValidator(_name)]
 Text: TypeAlias = Annotated[str, Field(min_length=1)]
 Kind: TypeAlias = Literal["anthropic", "bedrock", "vertex", "openai-chat", "openai-responses"]
@@ -412,7 +413,7 @@ class ResumeTable(Table):
         default=_NOT_SET,
         description='Wake only then, such as "22:00-07:00" or "22:00-07:00 Europe/Kiev".',
     )
-    spend: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+    spend: Dollars = Field(
         default=_NOT_SET, description="A run that has cost so many dollars waits for a person."
     )
     confirm: bool = Field(
@@ -432,22 +433,31 @@ class RollingTable(Table):
         default=_NOT_SET, description='The span, such as "5h".'
     )
     tokens: Count = Field(default=_NOT_SET, description="Tokens within the span.")
-    dollars: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
-        default=_NOT_SET, description="Dollars within the span."
-    )
+    dollars: Dollars = Field(default=_NOT_SET, description="Dollars within the span.")
 
 
 class BudgetTable(Table):
     """What each run may use; the next call is refused, never the last one undone."""
 
     tokens: Count = Field(default=_NOT_SET, description="Tokens of one run.")
-    dollars: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
-        default=_NOT_SET, description="Dollars of one run."
-    )
+    dollars: Dollars = Field(default=_NOT_SET, description="Dollars of one run.")
     agents: Count = Field(default=_NOT_SET, description="Agents of one run.")
     turns: Count = Field(default=_NOT_SET, description="Model calls of one run.")
     time: Duration = Field(default=_NOT_SET, description="Time at work of one run.")
     rolling: RollingTable = Field(default_factory=RollingTable)
+
+
+class PriceTable(Table):
+    """What a model costs, in dollars for a million tokens."""
+
+    input: Dollars = Field(default=_NOT_SET, description="A million tokens that are sent.")
+    output: Dollars = Field(default=_NOT_SET, description="A million tokens that are answered.")
+    cache_read: Dollars = Field(
+        default=_NOT_SET, description="A million from the vendor's cache; not set: as `input`."
+    )
+    cache_write: Dollars = Field(
+        default=_NOT_SET, description="A million into the vendor's cache; not set: as `input`."
+    )
 
 
 class AgentsTable(Table):
@@ -486,6 +496,19 @@ class BatchTable(Table):
         default=[],
         description='Commands such as "pytest *" or "git log *", and addresses such as'
         ' "fetch:https://docs.python.org/*". Reading and searching in the project always may.',
+    )
+
+
+class OtlpTable(Table):
+    """Where spans of flows, agents, calls and attempts are sent; taken up at the next start."""
+
+    endpoint: Annotated[str, AfterValidator(_url)] = Field(
+        default=_NOT_SET,
+        description="Address of an OpenTelemetry collector, such as http://127.0.0.1:4318.",
+    )
+    authorization: Annotated[str, AfterValidator(_reference)] = Field(
+        default=_NOT_SET,
+        description="Where the value of its authorization header is: env:NAME, file:PATH, …",
     )
 
 
@@ -549,7 +572,12 @@ class Document(Table):
     reserve: ReserveTable = Field(default_factory=ReserveTable)
     resume: ResumeTable = Field(default_factory=ResumeTable)
     budget: BudgetTable = Field(default_factory=BudgetTable)
+    prices: dict[str, PriceTable] = Field(
+        default_factory=dict,
+        description="Prices by a pattern of models, the first that fits; listed ones need none.",
+    )
     notify: NotifyTable = Field(default_factory=NotifyTable)
+    otlp: OtlpTable = Field(default_factory=OtlpTable)
     agents: AgentsTable = Field(default_factory=AgentsTable)
     batch: BatchTable = Field(default_factory=BatchTable)
 

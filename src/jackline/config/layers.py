@@ -31,8 +31,11 @@ _SECRETS = (
     ("notify", "webhook"),
     ("notify", "secret"),
     ("notify", "apprise"),
+    ("otlp", "endpoint"),
+    ("otlp", "authorization"),
 )
 _SECRET_TABLE = ("upstream", "headers")
+_PERMISSIONS = (("agents", "tools"), ("agents", "folders"), ("batch", "allow"))
 _PATHS = (("state",), ("upstream", "ca_file"))
 # Whoever names one of these names the upstream anew.
 _NAMING = (("upstream", 0, "url"), ("upstream", 0, "preset"))
@@ -77,6 +80,16 @@ def of_file(file: FileText) -> Layer:
             if may_be_secret(key)
             and (refused := _refused_to_projects(key, value, file.path.parent))
         )
+        # A model that may edit the project must not be able to allow itself more.
+        layer.faults += tuple(
+            Fault(
+                layer.origins[key],
+                dotted(key),
+                f"what models may do unasked is not for a project's file to say; {_INSTEAD}",
+            )
+            for key in layer.values
+            if key in _PERMISSIONS
+        )
     layer.faults = tuple(sorted(layer.faults, key=_line_number))
     return layer
 
@@ -89,8 +102,8 @@ _INSTEAD = (
 
 def _refused_to_projects(key: Key, reference: str, folder: Path) -> str | None:
     """What a cloned repository may not have done, if this is such a thing."""
-    if key[0] == "notify":
-        return "where messages about your work are sent is not for a project's file to say"
+    if key[0] in ("notify", "otlp"):
+        return "where word of your work is sent is not for a project's file to say"
     if reference.startswith("cmd:"):
         return "a command is not run for a project's file"
     path = file_of(reference)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from jackline.agents.prices import Price
 from jackline.config import keys, references, upstreams
 from jackline.config.document import defaults
 from jackline.config.faults import Fault, rejection
@@ -40,6 +41,7 @@ from jackline.gateway.settings import (
 from jackline.journal.settings import JournalSettings
 from jackline.mcp_server.settings import AgentSettings, BatchSettings, ToolSettings
 from jackline.notifications.settings import About, NotifySettings
+from jackline.telemetry.settings import OtlpSettings
 
 # Keys of `[limits]` to the names of their settings.
 _TAKEN = {
@@ -111,9 +113,11 @@ def _finished(
             keep_bytes=merged.values["journal", "size"],
         ),
         runs=_runs(merged),
+        prices={pattern: _price(merged, pattern) for pattern in _priced(merged)},
         continue_sessions=merged.values["resume", "sessions"],
         tools=_tools(merged),
         notify=_notify(merged),
+        otlp=OtlpSettings(**merged.table("otlp")),
         log_level=merged.values["log", "level"],
         origins={dotted(key): origin for key, origin in merged.origins.items()},
         files=tuple(file.path for file in files),
@@ -190,6 +194,10 @@ def _check_together(merged: Merged) -> None:
             ("budget", "rolling", *list(rolling)[:1]),
             'a rolling budget needs its span and what is counted: per = "5h" and tokens or dollars',
         )
+    for pattern in _priced(merged):
+        if not {"input", "output"} <= merged.table("prices", pattern).keys():
+            written = next(key for key in merged.values if key[:2] == ("prices", pattern))
+            merged.fault(written, "a price needs both: input and output, for a million tokens")
     upstreams.check(merged, listen["port"])
 
 
@@ -222,6 +230,20 @@ def _runs(merged: Merged) -> RunSettings:
     classes = tuple(merged.values["reserve", "classes"])
     reserve = None if share is None else Reserve(share, classes)
     return RunSettings(budgets=tuple(budgets), wake=wake, reserve=reserve, **merged.table("run"))
+
+
+def _priced(merged: Merged) -> list[str]:
+    """The patterns of models that have a price of the user's own, as they were written."""
+    return list(dict.fromkeys(str(key[1]) for key in merged.values if key[0] == "prices"))
+
+
+def _price(merged: Merged, pattern: str) -> Price:
+    table = merged.table("prices", pattern)
+    # What is not said is counted at the full price: a budget may stop early, never late.
+    full = table["input"]
+    return Price(
+        full, table["output"], table.get("cache_read", full), table.get("cache_write", full)
+    )
 
 
 def _notify(merged: Merged) -> NotifySettings:

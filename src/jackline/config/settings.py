@@ -11,12 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from jackline.agents.prices import Price
 from jackline.config.keys import Key
 from jackline.flows.settings import RunSettings
 from jackline.gateway.settings import GatewaySettings
 from jackline.journal.settings import JournalSettings
 from jackline.mcp_server.settings import ToolSettings
 from jackline.notifications.settings import NotifySettings
+from jackline.telemetry.settings import OtlpSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +55,16 @@ class Config:
     warnings: tuple[str, ...] = ()
     # How flows run that say nothing else.
     runs: RunSettings = field(default_factory=RunSettings)
+    # What models cost by the user's own word, by pattern; the first that fits.
+    prices: Mapping[str, Price] = field(default_factory=dict)
     # Whether sessions of Claude Code that a wall has ended go on by themselves at its reset.
     continue_sessions: bool = False
     # What models may have done for them.
     tools: ToolSettings = field(default_factory=ToolSettings)
     # Who is told what goes on, without looking.
     notify: NotifySettings = field(default_factory=NotifySettings)
+    # Where spans are sent.
+    otlp: OtlpSettings = field(default_factory=OtlpSettings)
     # Every key with its value as one would write it, None where nothing is set.
     shown: Mapping[Key, object] = field(default_factory=dict, repr=False)
     # Files whose change, coming or going would give another configuration.

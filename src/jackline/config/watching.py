@@ -25,7 +25,7 @@ LOOK_EVERY = 1.0
 _LOOKS_BETWEEN_TRIES = 10
 
 _Print: TypeAlias = tuple[tuple[int, int, int] | None, ...]
-_FIXED = ("listen.host", "listen.port", "state")
+_FIXED = ("listen.host", "listen.port", "state", "otlp.endpoint", "otlp.authorization")
 
 
 @dataclass(frozen=True, slots=True)

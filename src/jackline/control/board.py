@@ -1,8 +1,8 @@
 """Everything that the page shows, as one document of small parts, and what changes in it.
 
 Laws: (1) pure: facts come in, plain JSON data comes out; (2) a document followed by its deltas is
-the document of now; (3) only agents about which something was heard are looked at, so that a
-second's work does not grow with the fleet; (4) no prompt, answer, key or token.
+the document of now; (3) only agents about which something was heard are looked at, and not too many
+of them at a time, so that no call waits for it; (4) no prompt, answer, key or token.
 Not here: sending it (dashboard/), gathering the facts (assembly/watching.py).
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TypeAlias
 
 from jackline.control.board_parts import burned, happened, lane_shown, spent
@@ -25,10 +26,10 @@ DOINGS = tuple(Doing)
 PAST = 3600.0
 """How far back the timeline goes."""
 
-_NUMBER = {doing: number for number, doing in enumerate(DOINGS)}
+_NUMBER = {doing.value: number for number, doing in enumerate(DOINGS)}
 # Agents that fell silent, or were forgotten, are looked for so often; nothing is heard of them.
 _SWEEP_SECONDS = 20.0
-_AGENTS_IN_A_PIECE = 250
+AGENTS_AT_A_TIME = 100
 # So many stretches in all: a large fleet is looked at from farther away.
 _MOST_STRETCHES = 120_000
 _FEWEST_EACH = 24
@@ -108,9 +109,11 @@ class Board:
         self._told: dict[Key, int] = {}
         self._fleet = Fleet()
         self._ended: Mapping[str, Doing] = {}
+        # Agents that have changed, and were not looked at yet.
+        self._dirty: dict[Key, None] = {}
 
     def update(self, facts: Facts) -> dict[str, object]:
-        """Take the facts in; what has changed since the last time."""
+        """Take the facts in; what has changed since the last time, the rest of it with `more`."""
         self._at, self._fleet = facts.at, facts.fleet
         parts: Document = {
             "head": facts.head,
@@ -124,12 +127,12 @@ class Board:
         }
         change: dict[str, object] = {"at": facts.at, **delta(self._parts, parts)}
         self._parts = parts
-        agents, stretches = self._fleet_changes(facts)
-        if agents:
-            change["agents"] = agents
-        if stretches:
-            change["stretches"] = stretches
-        return change
+        self._find_changed(facts)
+        return change | self._some()
+
+    def more(self) -> dict[str, object] | None:
+        """More that has changed; None when all of it was told."""
+        return {"at": self._at, **self._some()} if self._dirty else None
 
     def pieces(self) -> Iterator[dict[str, object]]:
         """All of it, in pieces to be merged one after the other; the first begins anew."""
@@ -143,9 +146,9 @@ class Board:
         }
         keys = list(self._agents)
         most = max(_FEWEST_EACH, _MOST_STRETCHES // max(1, len(keys)))
-        for first in range(0, len(keys), _AGENTS_IN_A_PIECE):
+        for first in range(0, len(keys), AGENTS_AT_A_TIME):
             # Some may have gone since the first piece.
-            chosen = [key for key in keys[first : first + _AGENTS_IN_A_PIECE] if key in self._told]
+            chosen = [key for key in keys[first : first + AGENTS_AT_A_TIME] if key in self._told]
             told = {key: self._stretches(key, self._told[key] - most) for key in chosen}
             yield {
                 "at": self._at,
@@ -153,11 +156,12 @@ class Board:
                 "stretches": {_name(key): each for key, each in told.items() if each is not None},
             }
 
-    def _fleet_changes(self, facts: Facts) -> tuple[dict[str, object], dict[str, object]]:
+    def _find_changed(self, facts: Facts) -> None:
         live = _by_agent(facts.live)
         for call in live.values():
             facts.fleet.meet(call)
-        dirty = dict.fromkeys(facts.fleet.take_changed())
+        dirty = self._dirty
+        dirty |= dict.fromkeys(facts.fleet.take_changed())
         dirty |= {key: None for key, call in live.items() if self._live.get(key) != call}
         dirty |= {key: None for key in self._live if key not in live}
         self._live = live
@@ -172,22 +176,28 @@ class Board:
         if facts.at - self._swept_at >= _SWEEP_SECONDS:
             self._swept_at = facts.at
             dirty |= dict.fromkeys(self._fallen_silent(facts))
+
+    def _some(self) -> dict[str, object]:
+        """What is new about some of the agents that have changed."""
         agents: dict[str, object] = {}
         stretches: dict[str, object] = {}
-        for key in dirty:
-            member = facts.fleet.member(key)
+        chosen = list(islice(self._dirty, AGENTS_AT_A_TIME))
+        for key in chosen:
+            del self._dirty[key]
+            member = self._fleet.member(key)
             if member is None or self._is_past(key, member):
                 if self._agents.pop(key, None) is not None:
                     del self._told[key]
                     agents[_name(key)] = None
                 continue
-            agents[_name(key)] = self._agents[key] = self._row(member, live.get(key))
+            agents[_name(key)] = self._agents[key] = self._row(member, self._live.get(key))
             # The last one that was told may have become longer.
             news = self._stretches(key, self._told.get(key, 0) - 1)
             self._told[key] = member.kept
             if news is not None:
                 stretches[_name(key)] = news
-        return agents, stretches
+        told = {"agents": agents, "stretches": stretches}
+        return {name: part for name, part in told.items() if part}
 
     def _fallen_silent(self, facts: Facts) -> list[Key]:
         gone = [key for key in self._agents if facts.fleet.member(key) is None]
@@ -234,14 +244,14 @@ class Board:
         if call is None:
             if doing is Doing.FINISHED or not member.last_end:
                 return []
-            return [[self._tenths(member.last_end), None, _NUMBER[doing]]]
+            return [[self._tenths(member.last_end), None, _NUMBER[doing.value]]]
         begins, waited = (call.since, None) if call.waited is None else call.waited
         told: list[list[object]] = []
         if member.last_end and member.last_end < begins:
             told.append(self._flat(Stretch(member.last_end, begins, Doing.BETWEEN)))
         if waited is not None:
             told.append(self._flat(Stretch(begins, call.since, waited)))
-        return [*told, [self._tenths(call.since), None, _NUMBER[doing]]]
+        return [*told, [self._tenths(call.since), None, _NUMBER[doing.value]]]
 
     def _stretches(self, key: Key, number: int) -> list[object] | None:
         member = self._fleet.member(key)
@@ -249,12 +259,14 @@ class Board:
             return None
         first, found = member.stretches_from(max(0, number))
         past = sum(each.ends < self._at - PAST for each in found)
-        flat = [value for each in found[past:] for value in self._flat(each)]
+        flat: list[object] = []
+        for each in found[past:]:
+            flat += self._flat(each)
         return [first + past, flat] if flat else None
 
     def _flat(self, stretch: Stretch) -> list[object]:
         begins, ends = self._tenths(stretch.begins), self._tenths(stretch.ends)
-        return [begins, ends, _NUMBER[stretch.doing]]
+        return [begins, ends, _NUMBER[stretch.doing.value]]
 
     def _tenths(self, at: float) -> int:
         return round((at - self._epoch) * 10)

@@ -38,9 +38,8 @@ def spent(burn: Burn, now: float, today: float) -> dict[str, object]:
     """The sums: today, the pace, and by lane and run."""
     runs = list(burn.by_tag.items())[-_MOST_RUNS:]
     return {
-        "today": round(burn.dollars_since(today), 4),
+        "today": _told(burn.since(today)),
         "per_hour": round(burn.dollars_per_hour(now), 4),
-        "total": _told(burn.total),
         "lanes": {name: _told(sums) for name, sums in _by_name(burn.by_lane).items()},
         "runs": {tag: _told(sums) for tag, sums in runs},
     }
@@ -72,11 +71,7 @@ def _by_name(lanes: Mapping[str, Sums]) -> dict[str, Sums]:
     """Sums by what people call a lane: one name may stand for several accounts."""
     found: dict[str, Sums] = {}
     for lane, sums in lanes.items():
-        known = found.setdefault(lane_shown(lane), Sums())
-        known.calls += sums.calls
-        known.tokens += sums.tokens
-        known.dollars += sums.dollars
-        known.unpriced += sums.unpriced
+        found.setdefault(lane_shown(lane), Sums()).join(sums)
     return found
 
 

@@ -41,6 +41,13 @@ class Sums:
         else:
             self.dollars += dollars
 
+    def join(self, other: Sums) -> None:
+        """All that the other stretch took, too."""
+        self.calls += other.calls
+        self.tokens += other.tokens
+        self.dollars += other.dollars
+        self.unpriced += other.unpriced
+
 
 @dataclass(slots=True)
 class Minute:
@@ -86,15 +93,18 @@ class Burn:
         last = int(now // 60)
         return [self._minutes.get(at, Minute(at)) for at in range(last - minutes + 1, last + 1)]
 
+    def since(self, at: float) -> Sums:
+        """What was taken since then, as far back as minutes are kept."""
+        first, all_since = at // 60, Sums()
+        for number, minute in self._minutes.items():
+            if number >= first:
+                for sums in minute.lanes.values():
+                    all_since.join(sums)
+        return all_since
+
     def dollars_since(self, at: float) -> float:
         """What was spent since then, as far as prices are known."""
-        first = at // 60
-        return sum(
-            sums.dollars
-            for number, minute in self._minutes.items()
-            if number >= first
-            for sums in minute.lanes.values()
-        )
+        return self.since(at).dollars
 
     def dollars_per_hour(self, now: float) -> float:
         """The present pace."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
 from math import inf
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from jackline.events import AttemptFailed, CallEnded, LaneChanged
 
@@ -107,8 +107,7 @@ class Member:
         return first, list(islice(self.stretches, first - self.kept + len(self.stretches), None))
 
 
-@dataclass(frozen=True, slots=True)
-class Live:
+class Live(NamedTuple):
     """A call that is under way, as the desk tells it."""
 
     session: str

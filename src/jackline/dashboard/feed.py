@@ -113,18 +113,21 @@ class Feed:
         flows = await self._flows.look()
         change = self._board.update(self._facts(flows))
         self.looks += 1
+        changes = [message(change)]
+        while (more := self._board.more()) is not None:
+            # A turn for everyone else: after a storm thousands of agents may have changed.
+            await asyncio.sleep(0)
+            changes.append(message(more))
         # The time alone is no news, but the page must know that somebody is there.
         self._quiet = 0 if len(change) > 1 else self._quiet + 1
-        told = None
-        if self._quiet % _SIGN_OF_LIFE == 0:
-            told = message(change)
+        told = b"".join(changes) if self._quiet % _SIGN_OF_LIFE == 0 else b""
         for watcher in list(self._watchers.values()):
             if watcher.asked.paused:
                 watcher.new = True
             elif watcher.new:
                 watcher.new = False
                 watcher.pieces = self._board.pieces()
-            elif told is not None:
+            elif told:
                 watcher.asked.send(told)
         await self._tell_all_there_is()
 

@@ -11,11 +11,13 @@ from jackline.drills import other_upstreams
 from jackline.drills.cascade import cascade
 from jackline.drills.crews import HAIKU, MINUTE, SONNET, STEADY, crew, mind_for
 from jackline.drills.drill import Demand, Drill, Part
+from jackline.drills.finding_clients import ClaudeCode
 from jackline.drills.lost_subagent import lost_subagent
 from jackline.drills.power_cut import power_cut
 from jackline.drills.session_limit_flow import as_a_flow
+from jackline.drills.subagent_wall import SUBAGENT_WALL, subagent_wall
 from jackline.drills.usual_demands import ALL_FINISH, NO_ERROR_SEEN, NOBODY_MISLED
-from jackline.errors import BadArgumentError
+from jackline.errors import BadArgumentError, NothingFoundError
 from jackline.simulator.faults import Effect, Fault
 
 HOUR = 3600.0
@@ -24,8 +26,11 @@ HOUR = 3600.0
 MOST_SUB_AGENTS = 16
 
 
-def all_drills(*, real_client: bool = False) -> tuple[Drill, ...]:
-    """Every drill, in the order in which `all` runs them, with crews that the client can start."""
+def all_drills(*, real_client: bool = False, claude: ClaudeCode | None = None) -> tuple[Drill, ...]:
+    """Every drill, in the order in which `all` runs them, with crews that the client can start.
+
+    What only the real client can play is left out where there is no `claude`.
+    """
     many = MOST_SUB_AGENTS if real_client else 97
     return (
         throttle_storm(),
@@ -35,12 +40,18 @@ def all_drills(*, real_client: bool = False) -> tuple[Drill, ...]:
         cascade(),
         lost_subagent(),
         power_cut(),
+        *((subagent_wall(claude),) if claude is not None else ()),
     )
 
 
-def named(name: str, *, real_client: bool = False) -> Drill:
+def named(name: str, *, real_client: bool = False, claude: ClaudeCode | None = None) -> Drill:
     """The drill of this name."""
-    drills = all_drills(real_client=real_client)
+    if name == SUBAGENT_WALL and claude is None:
+        raise NothingFoundError(
+            f"{name} is played by the real Claude Code, and there is none",
+            next="give its program with --claude PATH, and leave out --client builtin",
+        )
+    drills = all_drills(real_client=real_client, claude=claude)
     found = next((drill for drill in drills if drill.name == name), None)
     if found is None:
         names = ", ".join(drill.name for drill in drills)

@@ -123,6 +123,9 @@ class FlowPart:
     in_real_time: bool = False
     """Whether its processes live by the machine's own clock, whatever was asked for."""
 
+    client: str = ""
+    """Who plays it, where that is neither program nor flow."""
+
     def speed(self, asked: float) -> float:
         """How fast it is played when this speed was asked for."""
         return 1.0 if self.in_real_time else max(asked, self.least_speed)

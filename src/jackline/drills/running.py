@@ -257,7 +257,8 @@ class DrillRun:
         client, speed = self._means.client, self._means.speed
         programs = self._drill.programs
         if len(programs) == len(parts):
-            client, speed = PROGRAMS, max(part.speed(speed) for part in programs)
+            client = programs[0].client or PROGRAMS
+            speed = max(part.speed(speed) for part in programs)
         return DrillResult(self._drill, client, speed, parts, complete)
 
     def _part_result(self, part: Part | FlowPart) -> PartResult:

@@ -106,7 +106,9 @@ def _shown(side: Figures | FlowFigures | None, figure: str) -> str:
     if side is None:
         return "-"
     value = getattr(side, figure)
-    return f"{value} of {side.agents}" if figure == "finished" else f"{value:.4g}"
+    if figure == "finished":
+        return f"{value} of {side.agents}"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
 
 
 def _side(parts: Sequence[PartResult], side: Side) -> dict[str, object]:

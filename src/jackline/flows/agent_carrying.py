@@ -96,6 +96,8 @@ class AgentCarrying:
         outcome = decode_outcome(known.outcome or b'{"terminated_by":"completion"}')
         if known.state is CallState.DONE:
             outcome = replace(outcome, value=self._spec.shape.decode(known.value or b"null"))
+        if run.paid_here(known):
+            self._scope.account.recall(known.tokens, known.cost, outcome.turns)
         run.count_agent(outcome, replayed=True)
         run.tell(AgentReplayed(run.clock.wall(), known.task_id, known.label, self._scope.phase))
         return outcome
@@ -114,10 +116,10 @@ class AgentCarrying:
             await self._kept_back()
             await run.gate.enter(ticket)
         except StopAgentError as stop:
-            return self._never_began(stop.ending, stop.evidence)
+            return await self._never_began(stop.ending, stop.evidence)
         refusal = self._scope.account.begin_agent()
         if refusal is not None:
-            return self._never_began(refusal.ending, Evidence(says=refusal.says))
+            return await self._never_began(refusal.ending, Evidence(says=refusal.says))
         self._call = replace(self._call, started_at=run.clock.wall())
         self._began_at = run.clock.monotonic()
         if spec.on_end:
@@ -289,11 +291,16 @@ class AgentCarrying:
             unfit = replace(outcome, terminated_by=Ending.SCHEMA, evidence=evidence, value=None)
             return replace(unfit, text=outcome.text or str(value)), None
 
-    def _never_began(self, ending: Ending, evidence: Evidence) -> Outcome[Any]:
-        call = self._call
+    async def _never_began(self, ending: Ending, evidence: Evidence) -> Outcome[Any]:
+        run, call = self._run, self._call
         outcome: Outcome[Any] = Outcome(
             ending, evidence=evidence, label=call.label, task_id=call.task_id
         )
+        if self._known is None and not run.lost:
+            # Kept like any other failure, so that it is shown, and `retry` finds it.
+            record = replace(call, state=CallState.FAILED, outcome=encode_outcome(outcome))
+            ended_at = run.clock.wall()
+            await run.end(replace(record, ended_at=ended_at, terminated_by=ending.value))
         self._run.count_agent(outcome, replayed=False)
         self._tell_ended(outcome)
         return outcome
@@ -320,6 +327,7 @@ class AgentCarrying:
             prompt=spec.prompt,
             label=call.label,
             schema=spec.shape.json_schema,
+            check=spec.shape.faults,
             model=spec.model or run.settings.model,
             system=spec.system,
             tools=tools,

@@ -62,7 +62,7 @@ def what_happened(before: CallRecord | Outcome[Any] | None) -> str:
     if isinstance(before, CallRecord):
         if before.state is CallState.RUNNING:
             return "The process that carried you ended before you were done."
-        if before.outcome is None:
+        if before.outcome is None or not before.started_at:
             return ""
         before = decode_outcome(before.outcome)
     says = before.evidence.says

@@ -28,14 +28,18 @@ from jackline.flows.guard import Guard
 from jackline.flows.host import FlowHost
 from jackline.flows.keys import task_id_of
 from jackline.flows.notebook import KeptNotebook
+from jackline.flows.outcome_json import decode_outcome
 from jackline.flows.progress import BudgetNear, CleanupEnded, GuardTripped, Listener
-from jackline.flows.records import CallRecord, CallState, RunRecord, RunState
+from jackline.flows.records import CallKind, CallRecord, CallState, RunRecord, RunState
 from jackline.flows.settings import RunSettings
 from jackline.flows.spending import Account
 from jackline.flows.telling import Telling
 from jackline.flows.windows import RollingWindow
 
 T = TypeVar("T")
+
+_MOST_THREADS = 32
+"""Steps that block a thread each, at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,7 @@ class Execution:
             if budget.window is not None
         ]
         self._slots = asyncio.Semaphore(max(1, settings.at_once))
+        self.blocking_steps = asyncio.Semaphore(_MOST_THREADS)
         self._process_slots = asyncio.Semaphore(max(1, settings.processes_at_once))
         actor = Actor(host.clock, settings.hook_limit, record.cwd, flow_module)
         self.hooks = Hooks(host.engine, record.run_id, actor, self._cleaned_up)
@@ -124,6 +129,12 @@ class Execution:
         self._unnamed = len(calls)
         self.account.tokens = max(self.record.tokens, sum(call.tokens for call in calls))
         self.account.dollars = max(self.record.cost, sum(call.cost for call in calls))
+        own = [call for call in calls if call.kind is CallKind.AGENT and self.paid_here(call)]
+        # One that has not come to its end counts when it is begun again.
+        self.account.agents = sum(call.state is CallState.DONE for call in own)
+        self.account.turns = sum(
+            decode_outcome(call.outcome).turns for call in own if call.outcome is not None
+        )
         self._worked_before = worked
         await self.hooks.load()
         await self.resources.load()
@@ -140,6 +151,10 @@ class Execution:
             known,
             known.task_id if known else task_id_of(self.run_id, key, occurrence),
         )
+
+    def paid_here(self, call: CallRecord) -> bool:
+        """Whether this run has paid for the call; a fork keeps calls that another run has."""
+        return call.task_id == task_id_of(self.run_id, call.key, call.occurrence)
 
     def answers_from_store(self, call: CallRecord | None) -> bool:
         """Whether this call is not run (again) but answered with what is kept."""

@@ -114,7 +114,7 @@ class Gate:
             return
         if self.state is GateState.PARKED:
             if resets_at is not None and self.wake_at is not None and resets_at > self.wake_at:
-                self.wake_at = resets_at
+                self.why, self.wake_at = why, resets_at
                 self.changed.set()
             return
         sent_before = ticket.opening < self._opening

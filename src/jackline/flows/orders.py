@@ -83,6 +83,7 @@ async def begin_resume(
     if record.state in (RunState.FINISHED, RunState.CANCELLED):
         if record.outcome is None:
             raise UnreadableError(f"The run {record.run_id} has no outcome.")
+        await _clean_up_after(host, record, flow, listener)
         return decode_outcome(record.outcome)
     return await _taken_up(host, record, flow, listener, settings=settings)
 
@@ -253,14 +254,37 @@ async def _taken_up(
             next=f"`jackline logs {record.run_id} -f` follows it; stop that process to take over.",
         )
     parked = record.state is RunState.PARKED
+    ended = _outcome(record) if record.state in ENDED else None
     record = replace(record, state=RunState.RUNNING, why="", wake_at=None, ended_at=None)
     record = replace(record, settings=encode_settings(settings))
     await host.engine.change(claim, replace(record, updated_at=host.clock.wall()))
     execution = _execution(host, claim, record, settings, flow, listener)
     await execution.load(worked=_worked(record))
     execution.kept_failures = frozenset(keep_failures)
+    if ended is not None:
+        await execution.hooks.run_due({}, ending=None, run=ended)
     await _forget_what_would_end_alike(execution)
     return FlowRun(execution, flow, resumed=True, probe_first=parked)
+
+
+async def _clean_up_after(
+    host: FlowHost, record: RunRecord, flow: Flow[..., Any] | None, listener: Listener | None
+) -> None:
+    """Do what an ended run still owes: hooks and releases that failed, or met the process's end."""
+    held = any(each.run_id == record.run_id for each in await host.engine.resources())
+    owed = any(row.state != "done" for row in await host.engine.hooks(record.run_id))
+    settings = decode_settings(record.settings)
+    claim = await _claim(host, record, settings.lease) if held or owed else None
+    if claim is None:
+        return
+    execution = _execution(host, claim, record, settings, flow, listener)
+    await execution.load()
+    await execution.hooks.recover()
+    calls = {call.task_id: call for call in execution.known.values()}
+    await execution.hooks.run_due(calls, ending=Ending.CRASH, run=_outcome(record))
+    await execution.resources.release_all()
+    await execution.telling.settle()
+    await host.engine.let_go(claim, record)
 
 
 async def _forget_what_would_end_alike(execution: Execution) -> None:
@@ -298,7 +322,12 @@ def _execution(
 
 
 def _worked(record: RunRecord) -> float:
-    return 0.0 if record.outcome is None else decode_outcome(record.outcome).duration
+    before = _outcome(record)
+    return 0.0 if before is None else before.duration
+
+
+def _outcome(record: RunRecord) -> Outcome[Any] | None:
+    return None if record.outcome is None else decode_outcome(record.outcome)
 
 
 async def _nothing() -> None:

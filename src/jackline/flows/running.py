@@ -30,7 +30,7 @@ from jackline.flows.progress import (
     RunWoke,
     Warned,
 )
-from jackline.flows.records import ENDED, CallState, RunState
+from jackline.flows.records import ENDED, CallState, RunRecord, RunState
 from jackline.flows.scope import CURRENT, Scope
 from jackline.flows.waking import may_wake
 
@@ -53,6 +53,8 @@ class FlowRun(Generic[T]):
         self._resumed = resumed
         self._probe_first = probe_first
         self._hurry = asyncio.Event()
+        self._has_ended = False
+        """Its end is kept, and only clean-up is left to do."""
         self._renewed_at = execution.clock.monotonic()
         self._reaped_at = execution.clock.monotonic()
         self.error: BaseException | None = None
@@ -140,6 +142,8 @@ class FlowRun(Generic[T]):
         calls = {call.task_id: call for call in x.known.values()}
         await x.hooks.recover()
         await x.hooks.run_due(calls, ending=None)
+        # Before anything else, so that whoever ends the run knows them, and needs no flow for it.
+        await x.hooks.promise(x.run_id, self._flow.on_end)
         arguments = decode_arguments(self._flow.function, x.record.arguments)
         return await self._flow.function(**arguments)
 
@@ -190,7 +194,7 @@ class FlowRun(Generic[T]):
         if now - self._renewed_at >= x.settings.lease / _RENEWALS:
             await x.engine.renew(x.claim, lease=x.settings.lease)
             self._renewed_at = now
-            if x.record.tokens != x.account.tokens:
+            if x.record.tokens != x.account.tokens and not self._has_ended:
                 await self._change(x.record.state)
         if now - self._reaped_at >= _REAPING:
             self._reaped_at = now
@@ -206,7 +210,7 @@ class FlowRun(Generic[T]):
 
     async def _mind_gate(self) -> None:
         x = self._x
-        if x.gate.state is not GateState.PARKED:
+        if x.gate.state is not GateState.PARKED or self._has_ended:
             return
         record = x.record
         standing = (RunState.PARKED, x.gate.why, x.gate.wake_at)
@@ -257,41 +261,48 @@ class FlowRun(Generic[T]):
         )
         await x.settle_registering()
         if ended.state in ENDED:
-            await self._clean_up(outcome)
+            await self._clean_up(ended, outcome)
         # Counted again: clean-up may have ended agents, too.
         outcome = replace(outcome, tally=x.tally(), value=ended.value)
         await self._let_go(ended, outcome)
         return outcome
 
-    async def _clean_up(self, outcome: Outcome[Any]) -> None:
+    async def _clean_up(self, ended: Ended, outcome: Outcome[Any]) -> None:
         x = self._x
         calls = {call.task_id: call for call in x.known.values()}
-        await x.hooks.run_due(calls, ending=Ending.CANCELLED)
-        if self._flow.on_end:
-            end_id = await x.hooks.promise(x.run_id, self._flow.on_end)
-            await x.hooks.run(end_id, self._flow.on_end, outcome)
+        # Kept before it is cleaned up after: a process that dies in between must not make the
+        # next one run the flow to a second end, with its hooks once more.
+        self._has_ended = True
+        x.record = self._standing(ended, outcome)
+        await x.engine.change(x.claim, x.record)
+        await x.hooks.run_due(calls, ending=Ending.CANCELLED, run=outcome)
         await x.resources.release_all()
 
     async def _let_go(self, ended: Ended, outcome: Outcome[Any]) -> None:
         x = self._x
+        record = self._standing(ended, outcome)
+        now = record.updated_at
+        x.tell(RunEnded(now, ended.state, ended.brief, replace(outcome, value=None)))
+        await x.telling.settle()
+        await x.engine.let_go(x.claim, record)
+        x.record = record
+
+    def _standing(self, ended: Ended, outcome: Outcome[Any]) -> RunRecord:
+        """The run's record as this end leaves it."""
+        x = self._x
         now = x.clock.wall()
         plain = None if ended.data is None else json.loads(ended.data)
-        parked = ended.state is RunState.PARKED
-        record = replace(
+        return replace(
             x.record,
             state=ended.state,
             why=ended.evidence.says,
-            wake_at=x.record.wake_at if parked else None,
+            wake_at=x.record.wake_at if ended.state is RunState.PARKED else None,
             updated_at=now,
             ended_at=now if ended.state in ENDED else None,
             outcome=encode_outcome(outcome, plain_value=plain),
             tokens=x.account.tokens,
             cost=x.account.dollars,
         )
-        x.tell(RunEnded(now, ended.state, ended.brief, replace(outcome, value=None)))
-        await x.telling.settle()
-        await x.engine.let_go(x.claim, record)
-        x.record = record
 
     def _so_far(self, ending: Ending, evidence: Evidence) -> Outcome[Any]:
         x = self._x

@@ -72,6 +72,18 @@ class Account:
             account.agents += 1
         return None
 
+    def recall(self, tokens: int, dollars: float, turns: int) -> None:
+        """An agent of an earlier process is answered from the store: what it used, counts here.
+
+        Not in the run's own account, which knows all that is kept from the beginning.
+        """
+        for account in self._chain():
+            if account.parent is not None:
+                account.agents += 1
+                account.turns += turns
+                account.tokens += tokens
+                account.dollars += dollars
+
     def refusal_above(self, worked: float) -> Refusal | None:
         """Why no further call may be made, here or above; `worked`: the run's time at work."""
         self._count_seconds(worked)

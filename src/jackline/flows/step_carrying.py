@@ -2,18 +2,20 @@
 
 Laws: (1) a finished step never runs again, and gives what was kept; (2) one that fails raises what
 it raised, and runs again when the run is resumed; (3) one that was underway at a crash runs again:
-the function must bear that; (4) a blocking function runs in a thread.
+the function must bear that; (4) a blocking function runs in a
+thread of its own, and one that never returns keeps no program from ending.
 Not here: keys (keys.py), values (values.py).
 """
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from jackline.agents.ports import StopAgentError
+from jackline.batches.threads import in_own_thread
 from jackline.errors import BadArgumentError, StepFailedError
 from jackline.flows.keys import call_key
 from jackline.flows.progress import StepBegan, StepEnded
@@ -103,7 +105,9 @@ class StepCarrying:
         positional, named = self._arguments
         if inspect.iscoroutinefunction(self._function):
             return await self._function(*positional, **named)
-        returned = await asyncio.to_thread(self._function, *positional, **named)
+        async with self._run.blocking_steps:
+            call = partial(self._function, *positional, **named)
+            returned = await in_own_thread(call, f"step {self._name}")
         return await returned if inspect.isawaitable(returned) else returned
 
     def _tell_ended(self, trouble: str, *, replayed: bool) -> None:

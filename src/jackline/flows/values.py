@@ -59,6 +59,18 @@ class Shape:
                 next="Return what the annotation says, or change the annotation.",
             ) from error
 
+    def faults(self, value: object) -> list[tuple[str, str]]:
+        """Where plain data does not fit the type, and why, in its validators' words."""
+        if self._adapter is None:
+            return []
+        from pydantic import ValidationError  # noqa: PLC0415
+
+        try:
+            self._adapter.validate_json(plain_json(value))
+        except ValidationError as error:
+            return _places(error)
+        return []
+
     def decode(self, data: bytes) -> object:
         """The value from its JSON; UnfitValueError when it is none of this shape."""
         if self._adapter is None:
@@ -149,7 +161,12 @@ def _no_shape(given: object) -> BadArgumentError:
 
 
 def _faults(error: Any) -> str:
+    found = _places(error)
+    told = [f"{place}: {words}" for place, words in found[:3]]
+    return "; ".join(told) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
+
+
+def _places(error: Any) -> list[tuple[str, str]]:
     # Where and what, never the value itself: that may be an answer.
     found = error.errors(include_input=False, include_context=False, include_url=False)
-    told = [f"{'.'.join(map(str, fault['loc'])) or 'it'}: {fault['msg']}" for fault in found[:3]]
-    return "; ".join(told) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
+    return [(".".join(map(str, fault["loc"])) or "it", fault["msg"]) for fault in found]

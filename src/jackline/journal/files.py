@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from contextlib import suppress
 from pathlib import Path
 
 COMPANIONS = ("-wal", "-shm")
@@ -21,7 +22,10 @@ def make_private(path: Path) -> None:
     calls below change nothing that matters.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    # Never opened when it is there: closing it again would take away every lock that SQLite holds
+    # on it in this process, and another process would then delete the log under our hands.
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     if os.name == "posix":
         for file in (path, *companions(path)):
             if file.exists() and file.stat().st_mode & 0o077:

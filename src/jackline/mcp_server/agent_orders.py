@@ -85,6 +85,11 @@ class OrderDesk:
             raise BadArgumentError("An agent needs a prompt.", next="Say what it is to do.")
         settings = self._settings().agents
         before = _From({})
+        if caller.session and caller.session in (resume, continued):
+            raise BadArgumentError(
+                "That is the id of this very session, which is alive.",
+                next="Give the id of an agent that was cut off.",
+            )
         if resume or continued:
             before = await self._earlier(given)
         if before.look is not None:
@@ -226,7 +231,7 @@ class OrderDesk:
         if isinstance(said, Denied):
             raise RefusedError(
                 f"The release command may not run: {said.why}.",
-                next=f"{said.next}: batch.allow in jackline.toml.",
+                next=f"{said.next}: batch.allow in the user's own jackline.toml.",
             )
         return command
 

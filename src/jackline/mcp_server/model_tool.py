@@ -35,6 +35,8 @@ class Caller:
     """Tells the client something later, unasked, where the protocol allows it."""
     client: str = ""
     """The program's name, as it gave it."""
+    session: str = ""
+    """The client's own session, where it told."""
     folder: Path | None = None
     """Where the client works; None when it did not tell."""
     patience: float | None = None

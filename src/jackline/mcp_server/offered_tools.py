@@ -43,6 +43,7 @@ def _ours(names: Sequence[str] | None, settings: AgentSettings) -> list[str] | N
     if refused:
         raise BadArgumentError(
             f"The runner messages may not use {', '.join(refused)} for a model.",
-            next=f'The user may allow it in jackline.toml: agents.tools = ["{refused[0]}"]',
+            next="The user may allow it in their own jackline.toml:"
+            f' agents.tools = ["{refused[0]}"]',
         )
     return None if names is None else list(names)

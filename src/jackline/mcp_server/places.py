@@ -18,8 +18,8 @@ def working_folder(asked: str | None, client: Path | None, settings: AgentSettin
     if asked is None and client is None:
         raise BadArgumentError(
             "This client did not tell in which folder it works.",
-            next="Give `cwd`, a folder below one of agents.folders in jackline.toml; or connect"
-            " through `jackline mcp`, which tells its own.",
+            next="Give `cwd`, a folder below one of agents.folders in the user's own jackline.toml;"
+            " or connect through `jackline mcp`, which tells its own.",
         )
     meant = (client or Path("/")) / (asked or ".")
     if asked is not None and client is None and not Path(asked).is_absolute():
@@ -31,6 +31,6 @@ def working_folder(asked: str | None, client: Path | None, settings: AgentSettin
     if not any(folder.is_relative_to(each) for each in allowed):
         raise BadArgumentError(
             f"{folder} lies outside the project folder.",
-            next=f'The user may allow it in jackline.toml: agents.folders = ["{folder}"]',
+            next=f'The user may allow it in their own jackline.toml: agents.folders = ["{folder}"]',
         )
     return folder

@@ -34,6 +34,7 @@ INSTRUCTIONS = (
 FOLDER_HEADER = "x-jackline-folder"
 """Where the client works, percent-encoded; the bridge sends it."""
 PATIENCE_HEADER = "x-jackline-patience-ms"
+CLIENT_SESSION_HEADER = "x-jackline-client-session"
 SESSION_HEADER = "mcp-session-id"
 _MOST_FAULTS = 3
 
@@ -127,6 +128,7 @@ class ToolServer:
             progress,
             say if session.protocol_version not in MODERN_PROTOCOL_VERSIONS else _not_at_all,
             "" if params is None else params.client_info.name,
+            headers.get(CLIENT_SESSION_HEADER, ""),
             Path(folder) if folder else None,
             int(given) / 1000 if given.isdecimal() else None,
             hears_progress=bool(context.meta and context.meta.get("progress_token") is not None),

@@ -36,6 +36,14 @@ _GONE = (
 _NOT_STARTED = (
     "the Jackline service could not be started; run `jackline up` in a terminal to see why"
 )
+# What Claude Code tells its servers of itself: a service that outlives it must not pass it on.
+_THE_CLIENTS = frozenset(
+    {
+        *("CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT", "AI_AGENT"),
+        *("CLAUDE_CODE_SESSION_ID", "CLAUDE_PROJECT_DIR", "MCP_TOOL_TIMEOUT"),
+        *("CLAUDE_CODE_MESSAGING_SOCKET", "CLAUDE_CODE_MESSAGING_TOKEN"),
+    }
+)
 _FAILURES = (OSError, http.client.HTTPException)
 
 
@@ -164,6 +172,7 @@ class Link:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=sys.stderr,
+            env={name: text for name, text in os.environ.items() if name not in _THE_CLIENTS},
             check=False,
             timeout=_START_SECONDS,
         )
@@ -208,6 +217,8 @@ class Link:
         }
         if patience := os.environ.get("MCP_TOOL_TIMEOUT"):
             headers["x-jackline-patience-ms"] = patience
+        if session := os.environ.get("CLAUDE_CODE_SESSION_ID"):
+            headers["x-jackline-client-session"] = session
         if self._session:
             headers["mcp-session-id"] = self._session
         if self._version:

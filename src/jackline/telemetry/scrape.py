@@ -9,7 +9,7 @@ Not here: counting (tally.py), gathering the facts (assembly/).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from jackline.control.board import Facts
@@ -63,6 +63,8 @@ class Seen:
     journal: JournalTold
     process: ProcessTold
     runs: RunsTold | None
+    spent_before: Mapping[str, tuple[float, int]] = field(default_factory=dict)
+    """Dollars and unpriced tokens by lane of before the start, which counters leave out."""
 
 
 def families(seen: Seen) -> list[Family]:
@@ -71,7 +73,7 @@ def families(seen: Seen) -> list[Family]:
         **_lanes(seen.facts.lanes),
         **_calls(seen.tally),
         **_head(seen.facts.head),
-        **_burn(seen.facts),
+        **_burn(seen),
         **_windows(seen.facts.head),
         c.AGENTS: _agents(seen.facts),
         **_runs(seen.runs),
@@ -162,14 +164,15 @@ def _head(head: Mapping[str, Any]) -> dict[Metric, Samples]:
     }
 
 
-def _burn(facts: Facts) -> dict[Metric, Samples]:
+def _burn(seen: Seen) -> dict[Metric, Samples]:
     dollars: dict[Values, Value] = {}
     unpriced: dict[Values, Value] = {}
-    for lane, sums in facts.burn.by_lane.items():
+    for lane, sums in seen.facts.burn.by_lane.items():
+        paid, unpaid = seen.spent_before.get(lane, (0.0, 0))
         name = lane.partition("#")[0]
         key = (name if (name,) in dollars or len(dollars) < MOST_LANES else OTHERS,)
-        dollars[key] = _plus(dollars.get(key), sums.dollars)
-        unpriced[key] = _plus(unpriced.get(key), sums.unpriced)
+        dollars[key] = _plus(dollars.get(key), max(0.0, sums.dollars - paid))
+        unpriced[key] = _plus(unpriced.get(key), max(0, sums.unpriced - unpaid))
     return {c.SPEND: dollars, c.UNPRICED: unpriced}
 
 

@@ -75,7 +75,7 @@ class MessagesRunner:
         return _outcome(task, log, ended, clock.monotonic() - began)
 
     async def _carried(self, task: AgentTask, log: Log, leave: Leave) -> Done | Fail:
-        wanted = None if task.schema is None else StructuredAnswer(task.schema)
+        wanted = None if task.schema is None else StructuredAnswer(task.schema, task.check)
         if log.talk.prompted == task.task_id:
             move = next_move(task, log.talk, self._means.settings, wanted)
             if isinstance(move, Done):
@@ -85,7 +85,9 @@ class MessagesRunner:
             if task.mcp_servers:
                 servers = tools_of_servers(task.mcp_servers, task.cwd)
                 tools += await stack.enter_async_context(servers)
-            caller = Caller(task.session_id, task.task_id, self._tag, task.class_)
+            caller = Caller(
+                task.session_id, task.task_id, self._tag, task.class_, waits=leave.waits
+            )
             loop = Loop(task, log, leave, self._means, caller, wanted, _by_name(tools))
             return await loop.run()
 

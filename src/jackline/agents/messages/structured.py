@@ -1,17 +1,18 @@
 """Ask for a structured answer through a tool, and judge what comes.
 
-Laws: (1) the value is valid by the user's schema, or it is no value; (2) a fault is told to the
-model in the validator's words, and to people without what the model said; (3) nothing is fetched: a
-schema that refers to an address is refused.
+Laws: (1) the value is valid by the user's schema and type, or it is no value; (2) a fault is told
+to the model in the validator's words, and to people without what the model said; (3) nothing is
+fetched: a schema that refers to an address is refused.
 Not here: how often to ask again (moves.py), the user's own types (flows/).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from jackline.agents.messages.defaults import STRUCTURED_OUTPUT
-from jackline.agents.task import JsonObject
+from jackline.agents.task import Check, JsonObject
 from jackline.errors import BadArgumentError
 
 if TYPE_CHECKING:
@@ -26,11 +27,12 @@ _LONGEST = 400
 class StructuredAnswer:
     """The answer that a schema asks for; BadArgumentError when the schema itself is at fault."""
 
-    def __init__(self, schema: JsonObject) -> None:
+    def __init__(self, schema: JsonObject, check: Check | None = None) -> None:
         # Imported where it is needed: most agents and all short commands do without.
         import jsonschema_rs  # noqa: PLC0415
 
         self._schema = schema
+        self._check = check
         self._is_wrapped = schema.get("type") != "object"
         try:
             self._validator = jsonschema_rs.validator_for(schema, retriever=_fetch_nothing)
@@ -59,6 +61,7 @@ class StructuredAnswer:
         if self._is_wrapped and _VALUE not in given:
             return f'the input must have the one property "{_VALUE}", which holds the answer'
         faults = [_in_words(error) for error in self._errors(given)]
+        faults = faults or [f"at {place}: {words[:_LONGEST]}" for place, words in self._own(given)]
         more = len(faults) - _TOLD
         told = faults[:_TOLD] + ([f"and {more} more"] if more > 0 else [])
         return "; ".join(told) or None
@@ -68,10 +71,14 @@ class StructuredAnswer:
         if self._is_wrapped and _VALUE not in given:
             return "the answer is not there"
         faults = [f"{_place(error)} ({error.schema_path[-1]})" for error in self._errors(given)]
+        faults = faults or [f"{place} (a rule of its type)" for place, _ in self._own(given)]
         return ", ".join(faults[:_TOLD])
 
     def _errors(self, given: JsonObject) -> list[jsonschema_rs.ValidationError]:
         return list(self._validator.iter_errors(self.value(given)))
+
+    def _own(self, given: JsonObject) -> Sequence[tuple[str, str]]:
+        return () if self._check is None else self._check(self.value(given))
 
     def _wrapped(self) -> JsonObject:
         """The API takes only objects as input; definitions are referred to from the root."""

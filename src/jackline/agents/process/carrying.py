@@ -68,7 +68,7 @@ class _Carrying:
             return self._outcome(Ending.REFUSED, Evidence(says=why_not))
         try:
             if self._task.schema is not None:
-                self._answer = StructuredAnswer(self._task.schema)
+                self._answer = StructuredAnswer(self._task.schema, self._task.check)
             return await self._to_the_end()
         except StopAgentError as stop:
             return self._outcome(stop.ending, stop.evidence)

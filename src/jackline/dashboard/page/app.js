@@ -53,7 +53,6 @@ function header() {
 
 function draw() {
 	const path = address();
-	const begins = performance.now();
 	fill(top, header());
 	const [kind, id] = path;
 	const page = location.hash.slice(1).split("?")[0];
@@ -76,7 +75,6 @@ function draw() {
 		shownPath = page;
 	}
 	document.title = title();
-	performance.measure("page-draw", { start: begins, end: performance.now() });
 }
 
 function title() {

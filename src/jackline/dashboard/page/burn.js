@@ -39,11 +39,11 @@ function areas(lanes, minutes, value, most) {
 }
 
 function money() {
-	const { today = 0, per_hour: pace = 0, total } = state.spend;
-	if (!total) return null;
-	return h("p", { class: "money" }, h("b", null, dollars(today)), beside(" today"),
-		beside(` · ${dollars(pace)} an hour · ${number(total.tokens)} tokens in ${number(total.calls)} calls`),
-		total.unpriced ? beside(` · ${number(total.unpriced)} tokens of models without a known price`) : null);
+	const { today, per_hour: pace } = state.spend;
+	if (!today?.calls) return null;
+	return h("p", { class: "money" }, h("b", null, dollars(today.dollars)),
+		beside(` today · ${dollars(pace)} an hour · ${number(today.tokens)} tokens in ${number(today.calls)} calls`,
+			today.unpriced ? ` · ${number(today.unpriced)} tokens of models without a known price` : ""));
 }
 
 function windows() {

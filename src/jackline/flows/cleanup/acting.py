@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import ModuleType
 
+from jackline.batches.threads import in_own_thread
 from jackline.clock import Clock
 from jackline.errors import JacklineError
 from jackline.flows.cleanup.commands import run_command
@@ -78,7 +79,7 @@ async def _called(function: Callable[..., object], argument: object) -> str:
         if inspect.iscoroutinefunction(function):
             await function(argument)
         else:
-            await asyncio.to_thread(function, argument)
+            await in_own_thread(lambda: function(argument), "clean-up")
     except Exception as error:  # noqa: BLE001 -- a border: a hook's trouble is told, not raised
         return f"{type(error).__name__}: {str(error)[:200]}"
     return ""

@@ -70,14 +70,24 @@ class Hooks:
             if row.state in ("running", "failed"):
                 await self._do(row, again=True)
 
-    async def run_due(self, calls: Mapping[str, CallRecord], *, ending: Ending | None) -> None:
+    async def run_due(
+        self,
+        calls: Mapping[str, CallRecord],
+        *,
+        ending: Ending | None,
+        run: Outcome[Any] | None = None,
+    ) -> None:
         """Run what is due at an end that was kept, but not cleaned up after.
 
-        With `ending`, the whole run ends here: agents that were underway end like that.
+        With `ending`, the whole run ends here: agents that were underway end like that. `run` is
+        how the run itself ended, once that is kept.
         """
-        for row in list(self._kept.values()):
+        own = f"{self._run_id}/"
+        # The run's own hooks last: what its agents leave is cleaned up before.
+        for row in sorted(self._kept.values(), key=lambda row: row.end_id.startswith(own)):
             if row.state == "due":
-                outcome = _ended(calls.get(row.end_id.rpartition("/")[0]), ending)
+                whose = row.end_id.rpartition("/")[0]
+                outcome = run if whose == self._run_id else _ended(calls.get(whose), ending)
                 if outcome is not None:
                     await self._do(replace(row, told=encode_outcome(outcome)), again=False)
 

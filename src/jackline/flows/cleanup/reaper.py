@@ -17,6 +17,7 @@ from jackline.flows.cleanup.acting import Actor
 from jackline.flows.cleanup.hooks import Hooks
 from jackline.flows.cleanup.resources import release
 from jackline.flows.engine import Engine
+from jackline.flows.outcome_json import decode_outcome
 from jackline.flows.records import ENDED, ResourceRecord, RunRecord
 
 ModuleOf = Callable[[RunRecord], ModuleType | None]
@@ -54,8 +55,18 @@ async def reap(
             continue
         calls = {call.task_id: call for call in await engine.calls(run.run_id)}
         await hooks.recover()
-        await hooks.run_due(calls, ending=Ending.CRASH)
+        ended = None if run.outcome is None else decode_outcome(run.outcome)
+        await hooks.run_due(calls, ending=Ending.CRASH, run=ended)
     return done
+
+
+async def is_overdue(engine: Engine, now: float) -> bool:
+    """Whether something rented waits for `reap`, and was not tried in vain before."""
+    for row in await engine.resources():
+        run = await engine.run(row.run_id)
+        if run is not None and not row.trouble and _is_left(row, run, now):
+            return True
+    return False
 
 
 def _is_left(row: ResourceRecord, run: RunRecord, now: float) -> bool:

@@ -135,7 +135,8 @@ class _Judged:
         said = self._policy.judge(BatchCall(context.call_id, self._tool, arguments))
         if isinstance(said, Denied):
             raise ToolFailedError(
-                f"not allowed: {said.why}; {said.next} (batch.allow in jackline.toml)",
+                f"not allowed: {said.why}; {said.next}"
+                " (batch.allow in the user's own jackline.toml)",
                 ended_by="not allowed",
             )
         return await self._tool.run(arguments, context)

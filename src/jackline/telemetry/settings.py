@@ -1,0 +1,19 @@
+"""Where spans are sent.
+
+Laws: (1) frozen; (2) what may hold a secret is not shown by `repr`.
+Not here: reading it from files (config/).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class OtlpSettings:
+    """Nothing is traced while no endpoint is set."""
+
+    endpoint: str | None = None
+    """The address of a collector, such as http://127.0.0.1:4318."""
+    authorization: str | None = field(default=None, repr=False)
+    """The value of the authorization header, if it wants one."""

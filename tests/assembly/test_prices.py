@@ -1,0 +1,41 @@
+"""The user's own prices reach whoever counts dollars."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from jackline.agents.prices import Price
+from jackline.assembly.hosting import host_through, open_store
+from jackline.assembly.observing import Observatory
+from jackline.clock import SystemClock
+from jackline.config import load
+from tests.journal.made import call
+
+
+def test_the_burn_counts_with_them_also_after_they_changed() -> None:
+    prices: dict[str, Price] = {}
+    seen = Observatory(SystemClock(), lambda: prices)
+    million = {"input_tokens": 1_000_000, "cache_read_tokens": 0, "cache_write_tokens": 0}
+    told = call()._replace(model="own-model", output_tokens=0, **million)
+    seen.announce(told)
+    assert seen.burn.total.dollars == 0.0
+    prices["own-*"] = Price(7.0, 9.0, 7.0, 7.0)
+    seen.announce(told)
+    assert seen.burn.total.dollars == 7.0
+
+
+def test_a_host_of_flows_counts_with_them(tmp_path: Path) -> None:
+    (tmp_path / "jackline.toml").write_text('[prices."own-*"]\ninput = 7\noutput = 9\n')
+
+    async def opened() -> None:
+        config = load(environ={"JACKLINE_STATE": str(tmp_path / "state")}, cwd=tmp_path)
+        async with AsyncExitStack() as stack:
+            engine = open_store(config)
+            stack.push_async_callback(engine.close)
+            clock = SystemClock()
+            host = await host_through("http://127.0.0.1:1", config, engine, clock, stack)
+            assert host.prices == {"own-*": Price(7.0, 9.0, 7.0, 7.0)}
+
+    asyncio.run(opened())

@@ -1,0 +1,120 @@
+"""Runs of flows on the page, from a real run in a real process to the order that mends it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from jackline.testing.provider import SimulatedProvider
+from tests.dashboard.browser import opened
+from tests.dashboard.service_thread import ServiceThread
+
+pytestmark = pytest.mark.xdist_group("browser")
+
+FLOW = '''
+from pathlib import Path
+from jackline import agent, flow, phase, step
+
+def look(place: str) -> str:
+    """Fails until somebody has put things right."""
+    return Path(place).read_text()
+
+@flow
+async def mend(place: str) -> str:
+    async with phase("ask"):
+        await agent("Say anything.", label="greeter")
+    async with phase("look"):
+        return await step(look, place)
+'''
+
+
+def jackline(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "jackline", *arguments, "--state", str(folder / "state")],
+        env={**os.environ, "ANTHROPIC_API_KEY": "none", "HOME": str(folder)},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def test_a_failed_run_is_seen_understood_and_retried_from_the_page(
+    browser: Browser, tmp_path: Path
+) -> None:
+    (tmp_path / "mending.py").write_text(FLOW)
+    missing = tmp_path / "missing.txt"
+    with SimulatedProvider() as provider, ServiceThread(tmp_path, provider.url) as service:
+        ran = jackline(tmp_path, "run", "mending.py", "--place", str(missing))
+        assert ran.returncode == 1, ran.stderr
+        with opened(browser, f"{service.url}/#token={service.token}") as page:
+            card = page.locator(".run")
+            expect(card.locator(".state")).to_have_text("▲ failed")
+            expect(card).to_contain_text("1 done, 0 running, 1 failed")
+            card.locator("summary").click()
+            expect(card.locator(".tree li")).to_have_count(2)
+            expect(card.locator(".tree").first).to_contain_text("greeter")
+            # The flow knows that its agent has ended; the timeline takes its word for it.
+            expect(page.locator(".names a", has_text="greeter")).to_have_attribute(
+                "aria-label", "greeter: finished"
+            )
+            card.locator("h3 a").click()
+            expect(page.locator(".detail")).to_contain_text("To go on: jackline resume")
+            expect(page.locator(".detail")).to_contain_text("FileNotFoundError")
+            calls = len(provider.ledger)
+            missing.write_text("found")
+            page.get_by_role("button", name="retry run").click()
+            expect(page.locator("dialog")).to_contain_text("The 1 failed call run again")
+            expect(page.locator("dialog code")).to_contain_text("jackline retry")
+            page.locator("dialog .do").click()
+            expect(page.locator("#toast.shown")).not_to_have_text("…", timeout=30_000)
+            page.go_back()
+            expect(card.locator(".state")).to_have_text("✓ finished", timeout=30_000)
+            assert len(provider.ledger) == calls, "what was finished was paid for again"
+
+
+def test_calls_for_a_model_are_sent_elsewhere_and_back(browser: Browser, tmp_path: Path) -> None:
+    with (
+        SimulatedProvider() as one,
+        SimulatedProvider() as two,
+        ServiceThread(tmp_path, one.url, two.url) as service,
+    ):
+        service.do(lambda running: running.desk.open_lane("anthropic/claude-opus-4-8#00"))
+        with opened(browser, f"{service.url}/#token={service.token}") as page:
+            card = page.locator(".card[data-lane='anthropic/claude-opus-4-8']")
+            card.get_by_role("button", name="use another upstream").click()
+            expect(page.locator("dialog select")).to_have_value("other0")
+            page.get_by_role("button", name="Use it").click()
+            expect(page.locator("#top")).to_contain_text("claude-opus-4-8 to other0")
+            (order,) = service.service.desk.chooser.orders
+            assert (order.upstream, order.model) == ("other0", "claude-opus-4-8")
+            page.get_by_role("button", name="Undo").click()
+            expect(page.locator("#top")).not_to_contain_text("other0")
+            assert service.service.desk.chooser.orders == ()
+
+
+def test_what_is_left_over_is_given_back_by_order(browser: Browser, tmp_path: Path) -> None:
+    (tmp_path / "renting.py").write_text(
+        "from jackline import ctx, flow\n\n"
+        "@flow\n"
+        "async def rent() -> str:\n"
+        f"    await ctx.resource('vm-7', release='test -e {tmp_path}/may-go')\n"
+        "    return 'rented'\n"
+    )
+    with ServiceThread(tmp_path) as service:
+        ran = jackline(tmp_path, "run", "renting.py")
+        assert ran.returncode != 2, ran.stderr
+        with opened(browser, f"{service.url}/#token={service.token}") as page:
+            held = page.locator(".flows", has_text="vm-7")
+            expect(held).to_contain_text("its release failed")
+            (tmp_path / "may-go").touch()
+            page.get_by_role("button", name="give back vm-7").click()
+            page.locator("dialog .do").click()
+            expect(page.locator("#toast.shown")).to_contain_text("vm-7", timeout=30_000)
+            expect(page.locator(".flows")).not_to_contain_text("vm-7", timeout=30_000)

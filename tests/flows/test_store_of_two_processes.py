@@ -1,0 +1,47 @@
+"""Another process that opens and closes the store takes nothing from the one that works in it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+from jackline import event_loop
+from jackline.flows.local import LocalEngine
+from jackline.flows.records import RunRecord
+
+LOOKING = (
+    "import asyncio, pathlib, sys\n"
+    "from jackline.flows.local import LocalEngine\n"
+    "async def main():\n"
+    "    engine = LocalEngine(pathlib.Path(sys.argv[1]))\n"
+    "    await engine.ask_to_stop('aaaaaaaaaa', 'stop')\n"
+    "    await engine.close()\n"
+    "asyncio.run(main())\n"
+)
+
+
+def test_what_the_other_wrote_is_seen_and_what_is_written_after_it_left_is_kept(
+    tmp_path: Path,
+) -> None:
+    store = tmp_path / "flows.db"
+
+    async def main() -> None:
+        engine = LocalEngine(store)
+        run = RunRecord("aaaaaaaaaa", "flow", "", b"{}")
+        claim = await engine.create(run, owner="me", lease=30)
+        assert await engine.asked_to_stop("aaaaaaaaaa") == ""
+        for number in range(2):
+            # SQLite deletes the log of a file that nobody else has open, by its locks.
+            other = await asyncio.create_subprocess_exec(sys.executable, "-c", LOOKING, str(store))
+            assert await other.wait() == 0
+            assert await engine.asked_to_stop("aaaaaaaaaa") == "stop"
+            assert store.with_name("flows.db-wal").exists()
+            await engine.note("aaaaaaaaaa", float(number), "mine", "", {})
+        await engine.renew(claim, lease=30)
+        fresh = LocalEngine(store)
+        assert [note.at for note in await fresh.notes("aaaaaaaaaa")] == [0.0, 1.0]
+        await fresh.close()
+        await engine.close()
+
+    event_loop.run(main())
