@@ -1,6 +1,7 @@
 """The fan-out as tasks of one LangGraph step, with its SQLite checkpointer.
 
-Laws: (1) `durability="sync"`: what is compared here is durable before it is used.
+Laws: (1) `durability="sync"`: what is compared here is durable before it is used; (2) no
+`max_concurrency`: with it, results are kept only after all tasks have run, and a kill costs all.
 Not here: the work (work.py).
 """
 
@@ -24,6 +25,7 @@ from langgraph.types import Send  # type: ignore[import-not-found, unused-ignore
 from flows_bench.work import Order, Stopwatch, ask, last, order_of
 
 ORDER = order_of(sys.argv[1:])
+SLOTS = asyncio.Semaphore(ORDER.at_once)
 WATCH: list[Stopwatch] = []
 
 
@@ -47,7 +49,8 @@ def spread(state: State) -> list[Any]:
 
 async def agent(task: Task) -> dict[str, Any]:
     """One call."""
-    return {"answers": [await ask(ORDER, task["place"])]}
+    async with SLOTS:
+        return {"answers": [await ask(ORDER, task["place"])]}
 
 
 async def finish(_state: State) -> dict[str, Any]:
@@ -69,7 +72,7 @@ async def main(order: Order) -> None:
     path = str(order.folder / "langgraph.sqlite")
     async with AsyncSqliteSaver.from_conn_string(path) as saver:
         graph = builder.compile(checkpointer=saver)
-        config = {"configurable": {"thread_id": "fan"}, "max_concurrency": order.at_once}
+        config = {"configurable": {"thread_id": "fan"}}
         known = await saver.aget_tuple(config)
         given = None if known else {"count": order.count, "answers": []}
         state = await graph.ainvoke(given, config, durability="sync")

@@ -10,10 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jackline.config import showing
-from jackline.config.document import Document, Table, defaults, table_class
+from jackline.config.document import Document, defaults, table_class
 from jackline.config.keys import dotted, undotted
 from jackline.config.layers import known_variables
 from jackline.config.schema import json_schema
+from jackline.config.table import Table
 from tests.config.places import Machine
 
 DOCS = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text("utf-8")

@@ -284,6 +284,39 @@ def test_a_flows_own_hook_runs_when_another_process_cancels_the_run() -> None:
     played(test)
 
 
+def test_a_second_stop_breaks_a_long_clean_up_off_and_the_next_process_does_it() -> None:
+    async def endless(_name: str) -> None:
+        await asyncio.get_running_loop().create_future()
+
+    async def at_once(name: str) -> None:
+        HEARD.append(("released", name))
+
+    @flow
+    async def renting() -> str:
+        await ctx.resource("gpu/1", release=slow_release)
+        return await agent("x")
+
+    async def test() -> None:
+        w = world()
+        RELEASES[:] = [at_once, endless]
+        begun = await w.begin(renting)
+        task = asyncio.create_task(begun.carry())
+        while not begun.is_cleaning_up or len(RELEASES) > 1:
+            await w.clock.advance(0)
+        begun.stop()
+        await w.clock.advance(1)
+        assert not task.done()
+        begun.stop()
+        assert (await task).ok
+        [row] = await w.engine.resources()
+        assert "broken off" in row.trouble
+        assert (await w.resume(renting)).ok
+        assert HEARD == [("released", "gpu/1")]
+        assert await w.engine.resources() == []
+
+    played(test)
+
+
 def test_a_finished_runs_failed_hook_is_tried_again_by_a_resume() -> None:
     @flow(on_end=heard)
     async def working() -> str:

@@ -258,6 +258,34 @@ def test_background_agents_answer_at_once_and_are_announced_once(tmp_path: Path)
     run(main())
 
 
+def test_the_id_is_told_before_the_result_to_whoever_hears_of_progress(tmp_path: Path) -> None:
+    heard: list[str | None] = []
+
+    async def hear(progress: float, total: float | None, message: str | None) -> None:  # noqa: ARG001
+        heard.append(message)
+
+    async def main() -> None:
+        async with AgentsWorld(tmp_path).open() as client:
+            told = await client.call_tool("agent", {"prompt": "TASK"}, progress_callback=hear)
+            assert told.structured_content is not None
+            assert told.structured_content["run_id"] in str(heard[0])
+
+    run(main())
+
+
+def test_an_agent_without_a_login_says_how_the_service_gets_one(tmp_path: Path) -> None:
+    def mind(_asked: Asked) -> Reply:
+        return Fail(401, "authentication_error", "invalid x-api-key")
+
+    async def main() -> None:
+        async with AgentsWorld(tmp_path, mind).open() as client:
+            text, data = await refused(client, "agent", prompt="TASK")
+            assert data["evidence"]["failure"] == "auth"
+            assert "jackline down; jackline up -d" in text
+
+    run(main())
+
+
 def test_of_a_group_each_has_its_own_result_and_failures_are_counted(tmp_path: Path) -> None:
     def mind(asked: Asked) -> Reply:
         if "broken" in asked.prompt:

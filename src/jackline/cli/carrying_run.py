@@ -69,7 +69,9 @@ def _on_signals(run: FlowRun[Any]) -> Callable[[], None]:
     loop = asyncio.get_running_loop()
 
     def stop() -> None:
-        if not run.is_parked:
+        if run.is_cleaning_up:
+            click.echo("cleaning up. Ctrl-C again leaves it to the next process", err=True)
+        elif not run.is_parked:
             click.echo("stopping: agents end their turns. Ctrl-C again stops now", err=True)
         run.stop("Ctrl-C.")
 

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from jackline.config.document import Document, Table, table_class
+from jackline.config.document import Document, table_class
 from jackline.config.keys import dotted
 from jackline.config.lines import Place
+from jackline.config.table import Table
 from jackline.errors import BadConfigError
 
 if TYPE_CHECKING:

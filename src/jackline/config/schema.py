@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from jackline.config.document import Document, Table, table_class
+from jackline.config.document import Document, table_class
 from jackline.config.keys import Key
 from jackline.config.showing import value_of
+from jackline.config.table import Table
 
 
 def json_schema() -> dict[str, Any]:

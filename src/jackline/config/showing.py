@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from jackline.config.document import IS_DURATION, IS_SIZE, Document, defaults, field_of
+from jackline.config.document import Document, defaults, field_of
 from jackline.config.keys import Key, dotted, plain, quoted
 from jackline.config.quantities import duration_text, size_text
 from jackline.config.settings import Config
+from jackline.config.table import IS_DURATION, IS_SIZE
 
 
 def as_json(config: Config) -> dict[str, object]:

@@ -115,7 +115,7 @@ async def _play(
         place = Place(scene.folder / "side", claude, provider.url)
         await session(place)
         lines = await asyncio.to_thread(_lines, place.project / LOOKS)
-        return _figures(script, list(provider.ledger), lines)
+        return figures_of(script, list(provider.ledger), lines)
 
 
 def _put_up_wall(provider: Provider) -> Wall:
@@ -141,7 +141,8 @@ def _lines(file: Path) -> list[str]:
 # --- what came of it -------------------------------------------------------------------------
 
 
-def _figures(script: Script, entries: Sequence[Entry], lines: Sequence[str]) -> SubagentFigures:
+def figures_of(script: Script, entries: Sequence[Entry], lines: Sequence[str]) -> SubagentFigures:
+    """What a side came to: the ledger's entries, and the lines that steps have left."""
     heard = "\n".join(script.heard)
     finished = sum(last_words(label) in heard for label in LABELS)
     met = [entry for entry in entries if entry.wall]
@@ -169,7 +170,7 @@ def _figures(script: Script, entries: Sequence[Entry], lines: Sequence[str]) -> 
 
 
 def _was_told(label: str, script: Script) -> bool:
-    """Whether the parent knows what cut this agent off, until when, what it did, and how to go on."""
+    """Whether the parent knows what cut this agent off, until when, and how to go on with it."""
     if script.wall is None:
         return False
     minute = f"{datetime.fromtimestamp(script.wall.resets_at, UTC):%H:%M}"

@@ -56,7 +56,7 @@ class Place:
     @property
     def environment(self) -> Mapping[str, str]:
         """For client and service alike."""
-        path = f"{self.folder / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"
+        path = f"{self._bin}{os.pathsep}{os.environ.get('PATH', '')}"
         return {
             **{name: os.environ[name] for name in _NEEDED_BY_SYSTEM if name in os.environ},
             "PATH": path,
@@ -74,13 +74,19 @@ class Place:
             "JACKLINE_UPSTREAM": self.upstream,
         }
 
+    @property
+    def _bin(self) -> Path:
+        """Where `claude` is the client: agents of the service find theirs by the PATH."""
+        program = self.claude.program
+        return program.parent if program.stem == "claude" else self.folder / "bin"
+
     def lay_out(self) -> None:
         """Make the folders and files."""
         for name in ("home", "project", "bin"):
             (self.folder / name).mkdir(parents=True)
         (self.folder / "jackline.toml").write_text(_CONFIG, encoding="utf-8")
-        # Agents of the service find their client by the PATH, as it is in a user's shell.
-        (self.folder / "bin" / self.claude.program.name).symlink_to(self.claude.program)
+        if self._bin == self.folder / "bin":
+            (self._bin / "claude").symlink_to(self.claude.program)
         for name, text in plugin_files([sys.executable, *_OWN]).items():
             file = self.folder / "plugin" / name
             file.parent.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,9 @@
-"""What the model says when three of eight sub-agents meet a quota wall: the parent's part and theirs.
+"""What the model says to a parent and its eight sub-agents, three of which meet a quota wall.
 
 Laws: (1) an agent's next step is read in its own conversation, so that whoever is told nothing of
 finished steps does them again, and is seen doing it; (2) the parent goes on only with ids that it
-was told; (3) the wall comes down on the second steps of all three: the first ones wait for each other.
+was told; (3) the wall comes down before the second steps of the three, whose first ones wait for
+each other.
 Not here: the processes (subagent_wall_client.py), what is demanded (subagent_wall.py).
 """
 
@@ -93,7 +94,6 @@ class Script:
         return self._with_jackline(len(self.heard))
 
     def _with_jackline(self, turn: int) -> Reply:
-        last = self.heard[-1]
         if turn == 1:
             given = {**_order(BY_SESSION), "label": BY_SESSION, "background": True}
             return Say("Starting one.", ((f"{OURS}agent", given),))
@@ -111,7 +111,7 @@ class Script:
             calls = [(f"{OURS}agent", {"continue_from_task_id": each}) for each in dead]
             calls += [(f"{OURS}agent", {"resume": each}) for each in sessions]
             return Say("Going on with them.", tuple(calls))
-        return Say("All parts are back." if "is done." in last else "Some parts are missing.")
+        return Say("All parts are back.")
 
 
 def last_words(label: str) -> str:
@@ -150,7 +150,8 @@ def _make(label: str, step: int) -> str:
 def _together(label: str) -> str:
     """Let nobody go on before all three that the wall is for have got so far."""
     count = f'"$(ls at-* | wc -l)" -lt {len(STRUCK)}'
-    return f"touch at-{label}; n=0; while [ {count} ] && [ $n -lt 600 ]; do sleep 0.1; n=$((n+1)); done; "
+    waiting = f"while [ {count} ] && [ $n -lt 600 ]; do sleep 0.1; n=$((n+1)); done"
+    return f"touch at-{label}; n=0; {waiting}; "
 
 
 def _wait_until(moment: float) -> ToolCall:

@@ -53,6 +53,7 @@ class FlowRun(Generic[T]):
         self._resumed = resumed
         self._probe_first = probe_first
         self._hurry = asyncio.Event()
+        self._was_asked = False
         self._has_ended = False
         """Its end is kept, and only clean-up is left to do."""
         self._renewed_at = execution.clock.monotonic()
@@ -75,11 +76,25 @@ class FlowRun(Generic[T]):
         """Whether it waits at a wall."""
         return self._x.record.state is RunState.PARKED
 
+    @property
+    def is_cleaning_up(self) -> bool:
+        """Whether it has ended, and only its clean-up goes on."""
+        return self._has_ended
+
     def stop(self, why: str = "It was asked to stop.") -> None:
-        """First time: nothing new starts and agents end their turns. Second time: now."""
-        if self._x.interruption is not None or self._x.gate.state is GateState.PARKED:
+        """First time: nothing new starts and agents end their turns. Second time: now.
+
+        A run that has ended is cleaned up after; the second time leaves the rest of that to the
+        next process.
+        """
+        x = self._x
+        if self._was_asked:
+            x.break_off_clean_up()
+        if self._was_asked or x.interruption is not None or x.gate.state is GateState.PARKED:
             self._hurry.set()
-        self._stop(why)
+        self._was_asked = True
+        if not self._has_ended:
+            self._stop(why)
 
     def stop_now(self, why: str = "It was asked to stop at once.") -> None:
         """End at once; what is finished is kept."""

@@ -36,6 +36,7 @@ _BEAT = 15.0
 _LOOK_EVERY = 1.0
 _MOST_BEGINNINGS = 5
 _LISTED = 20
+_MOST_NEWS = 200
 GOING_ON = ("continue_from", "resume", "continues")
 """The parts of an order that name whom it goes on from."""
 
@@ -143,7 +144,7 @@ class AgentDesk:
         run_id, tally = carried.run.run_id, outcome.tally
         how = f"{tally.ok} of {tally.agents} ok" if tally.agents > 1 else str(outcome.terminated_by)
         words = f"run {run_id}: {how}"
-        self._news.append(_News(run_id, carried.folder, words))
+        self._news = [*self._news[-_MOST_NEWS:], _News(run_id, carried.folder, words)]
         if carried.say is not None:
             await carried.say(f"A background agent has finished, {words}. Ask agent_status for it.")
 
@@ -218,10 +219,11 @@ class AgentDesk:
             return True
         return all(look.settled or look.rests_beyond(until) for look in looks)
 
-    def leave(self, run_id: str) -> None:
-        """Nobody waits any more: its end will be announced."""
+    def leave(self, run_id: str) -> bool:
+        """Nobody waits any more: its end will be announced; False when it has ended meanwhile."""
         if run_id in self._carried:
             self._carried[run_id].unheard = True
+        return run_id in self._carried
 
     def forget_news(self, run_ids: Sequence[str]) -> None:
         """These ends have been told."""

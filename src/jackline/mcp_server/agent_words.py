@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from jackline.agents.outcome import Outcome
+from jackline.failures import Kind
 from jackline.failures.sentences import moment_in_words
 from jackline.flows.outcome_json import decode_outcome
 from jackline.flows.records import ENDED, CallRecord, CallState, RunState
@@ -24,6 +25,11 @@ from jackline.mcp_server.model_tool import JsonObject, Told
 from jackline.mcp_server.run_look import Look
 
 _LONGEST_LINE = 300
+_LOGIN = (
+    "The service has no login that works. If it is in the environment (CLAUDE_CODE_OAUTH_TOKEN is"
+    " kept from servers that Claude Code starts), the user restarts it in a shell that has it:"
+    " jackline down; jackline up -d"
+)
 
 
 def told_run(look: Look, now: datetime, notes: Sequence[str] = ()) -> Told:
@@ -53,7 +59,8 @@ def listed(looks: Sequence[Look], now: datetime) -> Told:
     if not looks:
         return Told("No agent was started here yet.", {"runs": []})
     lines = [_line(look, now) for look in looks]
-    return Told("\n".join(lines), {"runs": [run_json(look, now) for look in looks]})
+    runs = [{**run_json(look, now), "summary": summary(look)} for look in looks]
+    return Told("\n".join(lines), {"runs": runs})
 
 
 def summary(look: Look) -> str:
@@ -151,6 +158,8 @@ def _one(look: Look, agent: Mapping[str, object], now: datetime) -> tuple[str, b
         lines = [f'The agent "{label}" did not complete: {ending}. {_says(agent)}']
         if agent.get("said_before"):
             lines.append(f"What it had said before (no result): {agent['said_before']}")
+        if _lacks_login(agent):
+            lines.append(_LOGIN)
         lines.append(_how_to_resume(agent, ids))
         return "\n".join(lines), True
     return _not_ended(look, f'The agent "{label}"', ids, now), False
@@ -182,6 +191,11 @@ def _not_ended(look: Look, who: str, ids: str, now: datetime) -> str:
             f' agent(continue_from_task_id="{record.run_id}").'
         )
     return f"{who} is still at work ({ids}). It goes on by itself: {ask} gives its result."
+
+
+def _lacks_login(agent: Mapping[str, object]) -> bool:
+    evidence = agent.get("evidence")
+    return isinstance(evidence, dict) and evidence.get("failure") == Kind.AUTH
 
 
 def _says(agent: Mapping[str, object]) -> str:

@@ -20,6 +20,8 @@ from jackline.flows.cleanup.commands import run_command
 from jackline.flows.cleanup.functions import find_function, function_name
 from jackline.flows.cleanup.worktree import remove_if_clean, worktree_of
 
+_BROKEN_OFF = "it was broken off, since the program was told to end at once"
+
 
 @dataclass(frozen=True, slots=True)
 class Act:
@@ -40,9 +42,23 @@ class Actor:
     cwd: str
     flow_module: Callable[[], ModuleType | None]
     """The flow's module, loaded when a function of it is first needed."""
+    hurry: asyncio.Event = field(default_factory=asyncio.Event)
+    """Once set, what is being done is broken off, and left to the next process."""
 
     async def do(self, act: Act) -> str:
         """Why it failed; empty when it did not."""
+        doing = asyncio.ensure_future(self._done(act))
+        hurrying = asyncio.ensure_future(self.hurry.wait())
+        try:
+            await asyncio.wait({doing, hurrying}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            hurrying.cancel()
+            if not doing.done():
+                doing.cancel()
+                await asyncio.wait({doing})
+        return _BROKEN_OFF if doing.cancelled() else doing.result()
+
+    async def _done(self, act: Act) -> str:
         worktree = worktree_of(act.action)
         if worktree is not None:
             return await remove_if_clean(worktree)

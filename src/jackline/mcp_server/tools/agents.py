@@ -226,8 +226,8 @@ class _Starting:
             else:
                 self._desk.leave(run_id)
             raise
-        if not look.settled:
-            self._desk.leave(run_id)
+        if not look.settled and not self._desk.leave(run_id):
+            look = await self._desk.look(run_id)
         return told_run(look, self._clock.now())
 
 

@@ -1,0 +1,268 @@
+"""The tables of the gateway: where it listens, where calls go, what it takes and keeps.
+
+Laws: (1) every key has a description, from which the JSON Schema is made; (2) defaults are those of
+the settings' own classes, written nowhere twice.
+Not here: flows, agents and notifications (work_tables.py), the whole document (document.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Literal, TypeAlias
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field
+
+from jackline.config.references import INSTEAD, is_reference
+from jackline.config.table import (
+    NOT_SET,
+    Beat,
+    Count,
+    Duration,
+    Name,
+    PerMinute,
+    Size,
+    Table,
+    Text,
+    between,
+    plain_url,
+    reference,
+)
+from jackline.gateway.settings import GatewaySettings
+from jackline.journal.settings import JournalSettings
+from jackline.providers.presets import PRESETS
+from jackline.providers.settings import Credential
+
+Kind: TypeAlias = Literal["anthropic", "bedrock", "vertex", "openai-chat", "openai-responses"]
+
+_DEFAULT = GatewaySettings()
+_JOURNAL = JournalSettings()
+_LOG_LEVEL: Literal["info"] = "info"
+_WRITTEN_BY_US = ("host", "content-length", "transfer-encoding", "connection")
+_CREDENTIALS = ("authorization", "proxy-authorization", "x-api-key", "api-key", "cookie")
+
+
+def _proxy(text: str) -> str:
+    if is_reference(text):
+        return text
+    parts = urlsplit(text)
+    if parts.password:
+        raise ValueError(f"must not hold a password; {INSTEAD}")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("must be an address like http://proxy.example:3128, or a reference")
+    return text
+
+
+def _credential(text: str) -> str:
+    if text in (Credential.PASS_THROUGH, Credential.NONE):
+        return text
+    if not is_reference(text) or not text.partition(":")[2].strip():
+        raise ValueError(f'must be "pass-through", "none" or a reference; {INSTEAD}')
+    return text
+
+
+def _preset(text: str) -> str:
+    if text not in PRESETS:
+        raise ValueError(f"must be one of {', '.join(PRESETS)}")
+    return text
+
+
+def _headers(headers: Mapping[str, str]) -> Mapping[str, str]:
+    for name, value in headers.items():
+        if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
+            raise ValueError("holds a name that no header can have")
+        if name.lower() in _WRITTEN_BY_US:
+            raise ValueError(f"{name} is written by Jackline itself")
+        if name.lower() in _CREDENTIALS and not is_reference(value):
+            raise ValueError(f"the value of {name} must not stand here itself; {INSTEAD}")
+        if not value.isprintable() or not value.isascii() or value != value.strip() or not value:
+            raise ValueError(f"the value of {name} must be plain text on one line")
+    return headers
+
+
+class ListenTable(Table):
+    """Where the gateway listens."""
+
+    host: Text = Field(
+        default=_DEFAULT.listen.host,
+        description="Address to listen on. Anything but loopback needs a token.",
+    )
+    port: Annotated[int, Field(ge=0, le=65535)] = Field(
+        default=_DEFAULT.listen.port, description="Port to listen on; 0 takes a free one."
+    )
+    token: Annotated[str, AfterValidator(reference)] = Field(
+        default=NOT_SET,
+        description="Where the token is that clients must send: env:NAME, file:PATH, cmd:COMMAND.",
+    )
+    read_only: bool = Field(
+        default=_DEFAULT.listen.read_only,
+        description="Take no orders from the page in the browser (`--read-only`).",
+    )
+
+
+class LimitsTable(Table):
+    """What an account may take, where it is known beforehand; the rest is learned."""
+
+    requests_per_minute: PerMinute = Field(default=NOT_SET, description="Requests per minute.")
+    input_tokens_per_minute: PerMinute = Field(
+        default=NOT_SET, description="Tokens of prompts per minute."
+    )
+    output_tokens_per_minute: PerMinute = Field(
+        default=NOT_SET, description="Tokens of answers per minute."
+    )
+    parallel: Count = Field(default=NOT_SET, description="Calls in flight at once.")
+
+
+class UpstreamTable(Table):
+    """A place that calls are sent to. The first of them is preferred."""
+
+    name: Name = Field(
+        default=_DEFAULT.upstream.name,
+        description="What its lanes are called; else its preset's name, or its kind's.",
+    )
+    preset: Annotated[str, AfterValidator(_preset)] = Field(
+        default=NOT_SET,
+        description="A known sort of upstream that fills in what is not written here.",
+        json_schema_extra={"enum": list(PRESETS)},
+    )
+    kind: Kind = Field(
+        default=_DEFAULT.upstream.kind.value, description="Which protocol it speaks."
+    )
+    url: Annotated[str, AfterValidator(plain_url)] = Field(
+        default=_DEFAULT.upstream.url,
+        description="Its address, with a path prefix if it has one; clouds have it by region.",
+    )
+    credential: Annotated[str, AfterValidator(_credential)] = Field(
+        default=_DEFAULT.upstream.credential.value,
+        description="Whose key is sent: the client's own (pass-through), none, or the one that is"
+        " kept at env:NAME, file:PATH, cmd:COMMAND. By itself, the first upstream of kind anthropic"
+        " passes through, clouds find their own, and any other gets none.",
+    )
+    auth: Literal["api-key", "bearer", "vendor"] = Field(
+        default=NOT_SET,
+        description="How the key is sent, or that the vendor's own library finds it (vendor).",
+    )
+    region: Text = Field(default=NOT_SET, description="Region of a cloud, such as us-east-1.")
+    project: Text = Field(default=NOT_SET, description="Project at Google that pays.")
+    proxy: Annotated[str, AfterValidator(_proxy)] = Field(
+        default=NOT_SET,
+        description="HTTP proxy on the way there: an address without password, or a reference.",
+    )
+    ca_file: Text = Field(
+        default=NOT_SET,
+        description="PEM file of the authorities to trust instead of the system's.",
+    )
+    status_page: Annotated[str, AfterValidator(plain_url)] = Field(
+        default=NOT_SET,
+        description="Where its vendor tells of incidents (Statuspage), such as"
+        " https://status.claude.com; looked at only while something is wrong.",
+    )
+    cost_class: Literal["free", "low", "usual", "high"] = Field(
+        default=_DEFAULT.upstream.cost_class.value,
+        description="How dear it is beside the others; of upstreams that serve the same model, the"
+        " cheaper is preferred.",
+    )
+    limits: LimitsTable = Field(
+        default_factory=LimitsTable, description="Limits of every lane of this upstream."
+    )
+    model_limits: dict[str, LimitsTable] = Field(
+        default_factory=dict,
+        description='Limits by model: patterns such as "claude-opus-*"; they replace `limits`.',
+    )
+    models: dict[str, Text] = Field(
+        default_factory=dict,
+        description='Which model stands in here for which: "claude-opus-*" = "gpt-5.5".',
+    )
+    longest_answer: Count = Field(
+        default=NOT_SET,
+        description="Tokens that an answer may have, for models of OpenAI's dialects that refuse to"
+        " be asked for more.",
+    )
+    headers: Annotated[dict[str, str], AfterValidator(_headers)] = Field(
+        default_factory=dict, description="Headers to send along; values may be references."
+    )
+
+
+class HoldTable(Table):
+    """How long calls are held, and how their clients are kept alive meanwhile."""
+
+    quota: Duration = Field(
+        default=_DEFAULT.hold.quota,
+        description="A quota that resets within this is waited for; a later reset is told at once.",
+    )
+    until_reset: bool = Field(
+        default=_DEFAULT.hold.until_reset,
+        description="Wait for every known reset, however far away (`--afk`).",
+    )
+    other: Duration = Field(
+        default=_DEFAULT.hold.other, description="The longest wait for throttling and outages."
+    )
+    # Claude Code gives up after 285 s without headers.
+    commit_after: Annotated[Duration, between(0, 240)] = Field(
+        default=_DEFAULT.hold.commit_after,
+        description="Waits shorter than this end with the proper status; longer ones are streamed.",
+    )
+    ping_every: Beat = Field(
+        default=_DEFAULT.hold.ping_every, description="Pause between pings to a waiting client."
+    )
+    placeholder_every: Beat = Field(
+        default=_DEFAULT.hold.placeholder_every,
+        description="Pause between the events that Claude Code counts as life.",
+    )
+
+
+class CapsTable(Table):
+    """How many calls may be in flight at once; what is not set is not capped."""
+
+    session: Count = Field(default=NOT_SET, description="For each session.")
+    agent: Count = Field(default=NOT_SET, description="For each sub-agent.")
+    tags: dict[str, Count] = Field(
+        default_factory=dict, description="For each tag (`/t/TAG/` in the address)."
+    )
+
+
+class TakenTable(Table):
+    """What the gateway takes from its clients before it says no."""
+
+    headers: Size = Field(default=_DEFAULT.limits.header_bytes, description="Size of the headers.")
+    body: Size = Field(default=_DEFAULT.limits.body_bytes, description="Size of a request's body.")
+    connections: Count = Field(
+        default=_DEFAULT.limits.connections, description="Open connections of clients."
+    )
+    waiting_calls: Count = Field(
+        default=_DEFAULT.limits.waiting_calls, description="Calls that wait at once."
+    )
+    header_time: Annotated[Duration, between(1, 3600)] = Field(
+        default=_DEFAULT.limits.header_seconds, description="Time to send all headers."
+    )
+    body_pause: Annotated[Duration, between(1, 3600)] = Field(
+        default=_DEFAULT.limits.body_pause_seconds, description="Longest pause inside a body."
+    )
+    idle: Annotated[Duration, between(1, 86400)] = Field(
+        default=_DEFAULT.limits.idle_seconds,
+        description="An unused connection is closed after this.",
+    )
+    drain: Duration = Field(
+        default=_DEFAULT.limits.drain_seconds,
+        description="Running calls may take so long to finish when the gateway is stopped.",
+    )
+
+
+class JournalTable(Table):
+    """How much of the past is kept."""
+
+    keep: Annotated[Duration, between(3600, 3660 * 86400)] = Field(
+        default=_JOURNAL.keep_days * 86400, description="Older records are deleted."
+    )
+    size: Size = Field(
+        default=_JOURNAL.keep_bytes, description="The oldest records go when there is more."
+    )
+
+
+class LogTable(Table):
+    """What is written to the log."""
+
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        default=_LOG_LEVEL, description="The least important thing that is written."
+    )

@@ -1,0 +1,277 @@
+"""`kill -9` of Claude Code, of the service, and of both: all goes on, and nothing runs twice."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import re
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jackline import event_loop
+from jackline.assembly import StateDir
+from jackline.clients.plugin_files import plugin_files
+from jackline.drills.power_cut import Answered, paid_again
+from jackline.flows.local import LocalEngine
+from jackline.flows.records import CallState, RunState
+from jackline.simulator.conversation import Asked
+from jackline.simulator.ledger import Outcome
+from jackline.simulator.lots import from_seed
+from jackline.simulator.mind import Mind, Reply, Rule, Say
+from jackline.simulator.server import SimulatorServer
+from jackline.simulator.service import ServiceSettings
+from jackline.simulator.settings import ProviderSettings
+from tests.agents.process.world import lines_of, until
+from tests.real_clients.clients import claude_binary
+
+pytestmark = [
+    pytest.mark.real_client,
+    pytest.mark.xdist_group("real_client"),
+    pytest.mark.skipif(os.name == "nt", reason="kill -9 and the shell's words are POSIX"),
+]
+TOOL = "mcp__plugin_jackline_jackline__"
+STEPS = 4
+SEED = 7
+PATIENCE = 90.0
+MOST_TRIES = 20
+LABEL = re.compile(r"(OURS|PARENT|NEXT)-\d+")
+CONFIG = """\
+[agents]
+runner = "messages"
+model = "claude-sonnet-4-6"
+tools = ["shell"]
+"""
+SERVICE = ServiceSettings(first_byte=0.05, first_byte_spread=0.0, tokens_per_second=400.0)
+
+
+def made(label: str, step: int) -> str:
+    """What a step prints, and leaves in the file; its command does not hold these words."""
+    return f"{label}/step-{step}"
+
+
+def told_since_spoken(asked: Asked) -> str:
+    """What the model was told since it spoke last, results of tools included."""
+    fresh: list[Any] = []
+    for entry in reversed(asked.body["messages"]):
+        if entry["role"] == "assistant":
+            break
+        fresh.insert(0, entry["content"])
+    return json.dumps(fresh).replace('\\"', '"').replace('\\"', '"')
+
+
+@dataclass
+class KillWorld:
+    """A machine with a service on a port of its own, and Claude Code with the plugin behind it."""
+
+    folder: Path
+    program: Path
+    server: SimulatorServer
+    port: int
+    asked: list[tuple[str, str]] = field(default_factory=list)
+    """Whose request, and the hash of its body, in the order in which the model heard them."""
+    told: dict[str, list[str]] = field(default_factory=dict)
+    """What each session was told, turn by turn."""
+
+    @property
+    def state(self) -> StateDir:
+        return StateDir(self.folder / "state")
+
+    @property
+    def steps(self) -> list[str]:
+        return lines_of(self.folder / "project" / "steps")
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        return {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.folder / "home"),
+            "LANG": "C.UTF-8",
+            "TZ": "UTC",
+            "ANTHROPIC_API_KEY": "sk-ant-dummy",
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            "DISABLE_AUTOUPDATER": "1",
+            "DISABLE_TELEMETRY": "1",
+            "JACKLINE_STATE": str(self.folder / "state"),
+            "JACKLINE_CONFIG": str(self.folder / "jackline.toml"),
+            "JACKLINE_PORT": str(self.port),
+            "JACKLINE_UPSTREAM": self.server.url,
+        }
+
+    # --- what the model says --------------------------------------------------------------------
+
+    def reply(self, asked: Asked) -> Reply:
+        found = LABEL.search(asked.prompt)
+        if found is None or not asked.tools:
+            return Say("-")
+        label = found[0]
+        self.asked.append((label, asked.body_hash))
+        return self._ours(label, asked) if "OURS" in label else self._session(label, asked)
+
+    def _ours(self, label: str, asked: Asked) -> Reply:
+        if "may or may not have run" in told_since_spoken(asked):
+            return Say("I look.", (("shell", {"command": "cat steps"}),))
+        results = [m["content"] for m in asked.body["messages"] if m["role"] == "user"]
+        known = json.dumps(results)
+        step = next((n for n in range(STEPS) if made(label, n) not in known), STEPS)
+        if step == STEPS:
+            return Say(f"{label} is all done.")
+        command = f"printf '%s/%s\\n' {label} step-{step} | tee -a steps"
+        return Say("I go on.", (("shell", {"command": command}),))
+
+    def _session(self, label: str, asked: Asked) -> Reply:
+        if f"{TOOL}agent" not in asked.tools and "WaitForMcpServers" in asked.tools:
+            return Say("I wait.", (("WaitForMcpServers", {}),))
+        told = self.told.setdefault(label, [])
+        told.append(told_since_spoken(asked))
+        ours = label.replace("PARENT", "OURS").replace("NEXT", "OURS")
+        if f"{ours} is all done." in told[-1] or len(told) > MOST_TRIES:
+            return Say(f"{label}-HEARD" if len(told) <= MOST_TRIES else "I give up.")
+        if label.startswith("PARENT") and len(told) == 1:
+            given = {"prompt": f"{ours}: make all steps.", "label": ours}
+            return Say("I ask.", ((f"{TOOL}agent", given),))
+        newest = re.search(r'run_id": ?"([0-9a-f]+)', told[-1])
+        if newest is None:
+            return Say("I look.", ((f"{TOOL}agent_status", {}),))
+        return Say("I wait.", ((f"{TOOL}agent_wait", {"ids": [newest[1]]}),))
+
+    # --- processes ------------------------------------------------------------------------------
+
+    async def jackline(self, *words: str) -> str:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "jackline", *words),
+            cwd=self.folder / "project",
+            env=self.environment,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        async with asyncio.timeout(PATIENCE):
+            printed, _ = await process.communicate()
+        assert process.returncode == 0, (words, printed)
+        return printed.decode()
+
+    async def session(self, prompt: str) -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(
+            *(str(self.program), "-p", prompt, "--model", "claude-sonnet-4-6"),
+            *("--plugin-dir", str(self.folder / "plugin"), "--allowedTools", TOOL[:-2]),
+            cwd=self.folder / "project",
+            env={**self.environment, "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{self.port}"},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+        )
+
+    async def answer_of(self, session: asyncio.subprocess.Process) -> str:
+        async with asyncio.timeout(PATIENCE):
+            printed, _ = await session.communicate()
+        return printed.decode().strip()
+
+    def kill_service(self) -> None:
+        running = self.state.running()
+        assert running is not None
+        os.kill(running.pid, signal.SIGKILL)
+
+    # --- what is kept ---------------------------------------------------------------------------
+
+    async def newest_run(self) -> tuple[str, RunState, frozenset[CallState]]:
+        engine = LocalEngine(self.state.flows)
+        try:
+            newest = (await engine.runs())[0]
+            calls = await engine.calls(newest.run_id)
+        finally:
+            await engine.close()
+        return newest.run_id, newest.state, frozenset(call.state for call in calls)
+
+    async def finished(self) -> None:
+        """The newest run has come to its good end."""
+        async with asyncio.timeout(PATIENCE):
+            while (await self.newest_run())[1:] != (RunState.FINISHED, {CallState.DONE}):
+                await asyncio.sleep(0.2)
+
+    def answers(self) -> list[Answered]:
+        whose = {body: label for label, body in self.asked}
+        return [
+            Answered(place, whose.get(entry.body_hash, ""), entry.body_hash)
+            for place, entry in enumerate(self.server.playing.provider.ledger)
+            if entry.outcome is Outcome.COMPLETED
+        ]
+
+
+@asynccontextmanager
+async def kill_world(folder: Path) -> AsyncIterator[KillWorld]:
+    for name in ("home", "project"):
+        (folder / name).mkdir()
+    (folder / "jackline.toml").write_text(CONFIG)
+    for path, text in plugin_files([sys.executable, "-m", "jackline"]).items():
+        file = folder / "plugin" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+
+    def hear(asked: Asked) -> Reply:
+        return world.reply(asked)
+
+    settings = ProviderSettings(service=SERVICE)
+    async with SimulatorServer(settings, Mind((Rule(hear),))) as server:
+        world = KillWorld(folder, claude_binary(), server, port)
+        await world.jackline("up", "-d")
+        try:
+            yield world
+        finally:
+            await world.jackline("down")
+
+
+async def cut(world: KillWorld, number: int, victims: str, draw: random.Random) -> tuple[int, Any]:
+    """Start a session whose agent is at work, and kill at a moment that is drawn."""
+    ours = f"OURS-{number}"
+    requests, delay = draw.randint(1, STEPS), draw.random() * 0.15
+    parent = await world.session(f"PARENT-{number}: have the work done.")
+    await until(lambda: sum(label == ours for label, _ in world.asked) >= requests)
+    await asyncio.sleep(delay)
+    if victims in ("service", "both"):
+        world.kill_service()
+    if victims in ("client", "both"):
+        parent.kill()
+        await parent.communicate()
+    return len(world.server.playing.provider.ledger), parent
+
+
+@pytest.mark.parametrize("victims", ["client", "service", "both"])
+def test_after_a_kill_everything_goes_on_and_nothing_finished_runs_twice(
+    victims: str, tmp_path: Path
+) -> None:
+    draw = from_seed(SEED + len(victims))
+
+    async def main() -> None:
+        async with kill_world(tmp_path) as world:
+            cuts = []
+            for number in (1, 2):
+                place, parent = await cut(world, number, victims, draw)
+                cuts.append(place)
+                run_id, *_ = await world.newest_run()
+                assert run_id in await world.jackline("ls", "--json")
+                if victims == "both" and number == 2:
+                    await world.jackline("resume", run_id)
+                elif victims != "client":
+                    await world.jackline("up", "-d")
+                if victims == "service":
+                    assert await world.answer_of(parent) == f"PARENT-{number}-HEARD", world.told
+                await world.finished()
+            told = await world.answer_of(await world.session("NEXT-2: what became of it?"))
+            assert told == "NEXT-2-HEARD", world.told
+            right = [made(f"OURS-{number}", step) for number in (1, 2) for step in range(STEPS)]
+            assert sorted(world.steps) == right
+            beyond, in_hand = paid_again(world.answers(), cuts)
+            assert beyond == 0
+            assert in_hand <= len(cuts)
+
+    event_loop.run(main())
