@@ -34,7 +34,7 @@ class Sizes:
     rounds: int = 3
     calls: int = 1_000
     replayed: int = 10_000
-    killed: int = 1_000
+    killed: int = 400
     at_once: int = 100
 
     def fan(self) -> Order:
@@ -46,11 +46,15 @@ class Sizes:
         return Order(NOWHERE, self.replayed, self.at_once, 0.0)
 
     def struck(self) -> Order:
-        """The fan that is killed: its calls end in bursts, as those of agents do."""
-        return Order(NOWHERE, self.killed, self.at_once, 0.02)
+        """The fan that is killed: some fifty calls end in a second, as in a large fleet."""
+        return Order(NOWHERE, self.killed, 50, 1.0)
+
+    def struck_in_a_burst(self) -> Order:
+        """The same when calls end faster than any engine writes: what is not durable yet shows."""
+        return Order(NOWHERE, self.calls, self.at_once, 0.02)
 
 
-QUICK = Sizes(rounds=1, calls=200, replayed=1_000, killed=300)
+QUICK = Sizes(rounds=1, calls=200, replayed=1_000, killed=100)
 
 
 def main() -> int:
@@ -84,6 +88,8 @@ def measure(engines: list[Engine], sizes: Sizes) -> dict[str, Figures]:
             if engine.name != BASE:
                 _take(one, "replay", one.replay, partial(replay, engine, sizes.finished()))
             _take(one, "kill", one.killed, partial(kill_in_the_middle, engine, sizes.struck()))
+            burst = sizes.struck_in_a_burst()
+            _take(one, "burst", one.burst, partial(kill_in_the_middle, engine, burst))
     return figures
 
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from datetime import datetime
 from pathlib import Path
 
 import pytest
 
+from jackline import event_loop
 from jackline.autopsy.replica import write_replica
-from jackline.failures import Failure
+from jackline.flows.doors import run
+from jackline.flows.host import FlowHost
+from jackline.flows.loading import load_flow
+from jackline.testing import MemoryEngine
+from jackline.testing.scripted_runner import ScriptedRunner
 from tests.cli.commands import jackline
 
 ROOT = Path(__file__).parents[1]
@@ -72,17 +76,16 @@ def test_its_example_of_explain_is_what_explain_says() -> None:
     assert words(answer.out) == words(told)
 
 
-def test_its_library_example_runs() -> None:
+def test_its_flow_runs(tmp_path: Path) -> None:
     block = next(body for language, body in BLOCKS if language == "python")
-    names: dict[str, object] = {
-        "headers": {"retry-after": "5"},
-        "body": b"{}",
-        "datetime": datetime,
-    }
-    exec(block, names)  # noqa: S102 -- the README's own code
-    failure = names["failure"]
-    assert isinstance(failure, Failure)
-    assert failure.retry_same
+    (tmp_path / "review.py").write_text(block)
+    flow = load_flow(str(tmp_path / "review.py"))
+    runner = ScriptedRunner()
+    host = FlowHost(MemoryEngine(), lambda _run: {"messages": runner})
+    outcome = event_loop.run(run(flow, ["a.py", "b.py"], host=host))
+    assert outcome.ok
+    assert runner.begun[:2] == ["a.py", "b.py"]
+    assert "2 of 2 ok" in str(outcome.value)
 
 
 @pytest.mark.parametrize("name", re.findall(r"`((?:tests|bench|docs)/[\w./-]+)`", README))

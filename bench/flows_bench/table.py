@@ -22,6 +22,7 @@ class Figures:
     cost: list[Took] = field(default_factory=list)
     replay: list[Took] = field(default_factory=list)
     killed: list[Killed] = field(default_factory=list)
+    burst: list[Killed] = field(default_factory=list)
     missing: dict[str, str] = field(default_factory=dict)
     """By measure, why there is no figure."""
 
@@ -37,14 +38,13 @@ class Figures:
         """Seconds until the last call of a finished fan runs again, the median of the rounds."""
         return _median([one.wall for one in self.replay])
 
-    def done_again(self) -> str:
-        """Of the calls that were done at the kill, how many were done again, over all rounds."""
-        if not self.killed:
-            return "-"
-        again, done = (
-            sum(getattr(one, it) for one in self.killed) for it in ("again", "done_before")
-        )
-        return f"{again:,} of {done:,} ({100 * again / max(done, 1):.0f} %)"
+
+def done_again(kills: Sequence[Killed]) -> str:
+    """Of the calls that were done at the kills, how many were done again."""
+    if not kills:
+        return "-"
+    again, done = sum(one.again for one in kills), sum(one.done_before for one in kills)
+    return f"{again:,} of {done:,} ({100 * again / max(done, 1):.0f} %)"
 
 
 def markdown(figures: Mapping[str, Figures], calls: int, replayed: int) -> str:
@@ -56,6 +56,7 @@ def markdown(figures: Mapping[str, Figures], calls: int, replayed: int) -> str:
         "CPU beside asyncio",
         f"replay of {replayed:,} finished calls, s",
         "finished work done again after a kill -9 in the middle",
+        "the same in a burst",
     )
     base = figures[BASE].cpu_per_call() if BASE in figures else None
     rows = [head, tuple("---" for _ in head)]
@@ -67,7 +68,8 @@ def markdown(figures: Mapping[str, Figures], calls: int, replayed: int) -> str:
                 _shown(one.cpu_per_call()),
                 _ratio(one.cpu_per_call(), base),
                 "starts anew" if name == BASE else _shown(one.replay_seconds()),
-                one.done_again(),
+                done_again(one.killed),
+                done_again(one.burst),
             )
         )
     lines = ["| " + " | ".join(row) + " |" for row in rows]

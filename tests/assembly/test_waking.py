@@ -9,7 +9,7 @@ from pathlib import Path
 from jackline.assembly.waking import Waker
 from jackline.clock import VirtualClock
 from jackline.flows.local import LocalEngine
-from jackline.flows.records import RunRecord, RunState
+from jackline.flows.records import ResourceRecord, ResourceState, RunRecord, RunState
 from jackline.flows.settings import RunSettings, WakeSettings, encode_settings
 from tests.assembly.world import run
 
@@ -44,6 +44,41 @@ def test_a_run_is_woken_at_its_reset_and_not_before(tmp_path: Path) -> None:
         # The process that was started for it has not claimed it yet: not a second one.
         assert await waker.look() == []
         assert woken == ["r1"]
+
+    run(main())
+
+
+def test_what_an_ended_run_has_left_behind_is_given_back_and_not_in_a_circle(
+    tmp_path: Path,
+) -> None:
+    async def main() -> None:
+        clock = VirtualClock(NOON)
+        path = tmp_path / "flows.db"
+        times: list[float] = []
+        waker = Waker(path, clock, clean_up=lambda: times.append(clock.wall()))
+        engine = LocalEngine(path, wall=clock.wall)
+        record = parked("r1", None)
+        claim = await engine.create(record, owner="me", lease=30)
+        lease = clock.wall() + 3600
+        rented = ResourceRecord("r1", "gpu", "", "true", False, lease, ResourceState.HELD, 0.0)
+        await engine.keep_resource(rented)
+        await engine.let_go(claim, replace(record, state=RunState.STOPPED))
+        await waker.look()
+        assert times == [], "a run that goes on keeps it until its lease ends"
+        await clock.advance(3601)
+        await waker.look()
+        await waker.look()
+        assert times == [lease + 1]
+        await engine.keep_resource(replace(rented, trouble="no network"))
+        await clock.advance(300)
+        await waker.look()
+        await clock.advance(300)
+        await waker.look()
+        assert times == [lease + 1, lease + 301], "one that failed is tried ever more rarely"
+        await clock.advance(300)
+        await waker.look()
+        assert times[2:] == [lease + 901]
+        await engine.close()
 
     run(main())
 

@@ -62,7 +62,7 @@ def test_the_table_has_a_row_for_each_and_says_why_a_figure_is_missing() -> None
     ours = Figures([Took(10, 0.02, 0.01)], [Took(10, 0.5, 0.1)], [Killed(10, 5, 0)])
     lost = Figures(missing={"replay": "it did not end in 600 s"})
     shown = markdown({BASE: base, "ours": ours, "lost": lost}, 10, 100)
-    assert "| ours | 2 | 1 | 10 × | 0.5 | 0 of 5 (0 %) |" in shown
+    assert "| ours | 2 | 1 | 10 × | 0.5 | 0 of 5 (0 %) | - |" in shown
     assert "5 of 5 (100 %)" in shown
     assert shown.endswith("lost, replay: it did not end in 600 s")
     assert json.loads(json.dumps(as_json({"ours": ours})))["ours"]["killed"][0]["again"] == 0

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from jackline.simulator.conversation import Asked
 from jackline.simulator.ledger import Outcome
 from jackline.simulator.mind import Say, refusal
 from jackline.testing import Rule, SimulatedProvider
@@ -194,3 +196,78 @@ def test_what_cannot_be_meant_is_told_with_a_next_step(
     assert (got, out) == (code, ""), err
     assert told in err
     assert "next:" in err
+
+
+def test_a_gateway_that_is_killed_is_started_again_and_the_run_finishes(world: World) -> None:
+    gate = threading.Event()
+
+    def answer(asked: Asked) -> Say:
+        gate.wait(60)
+        return Say(asked.prompt.split()[-1])
+
+    world.provider.says(Rule(answer))
+    with world.start("run", "flow.py", "--count", "2") as process:
+        wait_for(process, "part 1 began")
+        word = json.loads((world.folder / "state" / "gateway.json").read_text())
+        os.kill(word["pid"], signal.SIGKILL)
+        wait_for(process, "the gateway does not answer")
+        gate.set()
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out.strip()) == (0, "2 of 2 ok: 0 1"), err
+
+
+def test_a_step_that_never_returns_keeps_no_second_ctrl_c_waiting(world: World) -> None:
+    (world.folder / "stuck.py").write_text(
+        "import time\n"
+        "from jackline import agent, ctx, flow, step\n"
+        "def long():\n    ctx.note('begun')\n    time.sleep(3600)\n"
+        "@flow\nasync def stuck():\n    await agent('part 1')\n    await step(long)\n"
+    )
+    with world.start("run", "stuck.py") as process:
+        wait_for(process, "agent 1 ok")
+        (run,) = world.json("ls")["runs"]
+        while "begun" not in world.jackline("logs", run["run"])[1]:
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        wait_for(process, "stopping")
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    assert process.returncode == 130
+
+
+def test_a_run_that_is_to_abort_at_a_quota_ends_keeps_what_is_finished_and_goes_on_later(
+    world: World,
+) -> None:
+    world.provider.quota_wall(resets_in=3600)
+    code, _, err = world.jackline("run", "flow.py", "--count", "3", "--on-quota", "abort")
+    assert (code, "ended by quota" in err) == (1, True), err
+    (run,) = world.json("ls")["runs"]
+    assert run["state"] == "failed"
+    shown = world.json("show", run["run"])
+    assert {call["terminated_by"] for call in shown["calls"]} == {"quota"}
+
+
+def test_a_fork_pays_only_for_what_comes_from_its_label_on(world: World) -> None:
+    world.jackline("run", "flow.py", "--count", "3")
+    (run,) = world.json("ls")["runs"]
+    before = sum(world.paid().values())
+    forked = world.json("fork", run["run"], "--from", "part 2")
+    assert (forked["value"], forked["tally"]["replayed"]) == ("3 of 3 ok: 0 1 2", 2)
+    assert sum(world.paid().values()) == before + 1
+    assert world.json("show", forked["run"])["forked_from"] == run["run"]
+
+
+def test_cancel_reaches_the_process_that_carries_the_run_and_who_follows_it_hears_the_end(
+    world: World,
+) -> None:
+    world.provider.says(Rule(Say("late", delay=600)))
+    with world.start("run", "flow.py", "--count", "1") as process:
+        wait_for(process, "part 0 began")
+        (run,) = world.json("ls")["runs"]
+        with world.start("logs", run["run"], "-f") as following:
+            assert world.jackline("cancel", run["run"])[0] == 0
+            _, err = process.communicate(timeout=60)
+            out, _ = following.communicate(timeout=60)
+    assert (process.returncode, following.returncode) == (1, 0), err
+    assert "cancelled" in out.splitlines()[-1]
+    assert world.json("show", run["run"])["state"] == "cancelled"

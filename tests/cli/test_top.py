@@ -40,7 +40,7 @@ def agent(doing: str, **more: Any) -> dict[str, Any]:
 
 
 def document(**more: Any) -> dict[str, Any]:
-    total = {"calls": 1, "tokens": 12_345_678, "dollars": 3.0, "unpriced": 0}
+    spend = {"dollars_today": 3.0, "dollars_per_hour": 1.5}
     return {
         "url": "http://127.0.0.1:8766",
         "verdict": "1 call running, none waiting.",
@@ -48,7 +48,7 @@ def document(**more: Any) -> dict[str, Any]:
         "agents_by_state": {doing.value: 0 for doing in Doing},
         "agents": [],
         "more_agents": 0,
-        "spend": {"today": 3.0, "per_hour": 1.5, "total": total},
+        "spend": {**spend, "tokens_today": 12_345_678, "unpriced_tokens_today": 0},
         "runs": [],
         "forecast": [],
         **more,

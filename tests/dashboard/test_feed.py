@@ -22,6 +22,7 @@ from jackline.flows.local import LocalEngine
 from jackline.flows.records import RunRecord, RunState
 from tests.assembly.world import until
 
+ANY_HEADERS = [(b"content-type", b"text/plain")]
 START = datetime(2026, 11, 15, 12, tzinfo=UTC)
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -78,7 +79,8 @@ class World:
         self.clock = VirtualClock(START)
         self.verdict = "Nothing is under way."
         self.flows = FlowBook(folder / "flows.db", self.clock)
-        self.feed = Feed(self._facts, self.flows, self.clock)
+        self.stopping = False
+        self.feed = Feed(self._facts, self.flows, self.clock, lambda: self.stopping)
         self._fleet, self._burn = Fleet(), Burn(dollars)
 
     def _facts(self, flows: Flows) -> Facts:
@@ -173,7 +175,21 @@ def test_who_is_behind_gets_all_there_is_when_it_has_caught_up(tmp_path: Path) -
     playing(tmp_path, play)
 
 
-def test_when_the_service_stops_every_stream_ends_cleanly(tmp_path: Path) -> None:
+def test_no_open_page_keeps_a_service_from_stopping(tmp_path: Path) -> None:
+    async def play(world: World) -> None:
+        page = world.open()
+        await until(lambda: bool(page.told))
+        world.stopping = True
+        await world.clock.advance(2)
+        await until(lambda: page.finished)
+        late = world.open()
+        assert late.heads == [(503, ANY_HEADERS, b"the service is stopping\n", b"")]
+        assert world.feed.watchers == 0
+
+    playing(tmp_path, play)
+
+
+def test_when_the_service_ends_every_stream_ends_cleanly(tmp_path: Path) -> None:
     pages: list[PageOnPaper] = []
 
     async def play(world: World) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -62,7 +63,7 @@ def test_a_failed_run_is_seen_understood_and_retried_from_the_page(
             expect(card.locator(".tree").first).to_contain_text("greeter")
             # The flow knows that its agent has ended; the timeline takes its word for it.
             expect(page.locator(".names a", has_text="greeter")).to_have_attribute(
-                "aria-label", "greeter: finished"
+                "aria-label", re.compile("^greeter · mend .*: finished$")
             )
             card.locator("h3 a").click()
             expect(page.locator(".detail")).to_contain_text("To go on: jackline resume")

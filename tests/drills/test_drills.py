@@ -67,6 +67,9 @@ def test_session_limit_stops_the_fleet_at_once_and_lets_it_finish_after_the_rese
     far = ours["reset_in_five_hours"]
     assert (far["died"], far["errors_seen"], far["stopped_otherwise"]) == (97, 97, 0)
     assert far["wasted"] < 97, "most are told by Jackline, not by another refused request"
+    flow, plain = ours["as_a_flow"], bare["as_a_flow"]
+    assert (flow["finished"], flow["started_into_the_wall"], flow["started_by_hand"]) == (97, 0, 0)
+    assert flow["extra_percent"] <= 2 < plain["extra_percent"]
 
 
 def test_outage_is_outlived_by_all() -> None:

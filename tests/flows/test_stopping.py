@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from jackline.agents.task import AgentTask
 from jackline.errors import InternalError, LeaseLostError, UsageError
 from jackline.flows.definition import Flow
 from jackline.flows.orders import begin_fork, begin_resume, begin_retry, cancel_run
+from jackline.flows.outcome_json import decode_outcome
 from jackline.flows.progress import AgentEnded, RunStopping
 from jackline.flows.records import CallState, RunState
 from jackline.flows.running import FlowRun
@@ -191,6 +193,49 @@ def test_cancelling_a_run_that_nobody_carries_ends_it_here() -> None:
         assert record is not None
         assert record.state is RunState.CANCELLED
         assert await cancel_run(w.host, "r1") is RunState.CANCELLED
+
+    played(test)
+
+
+def test_a_run_cancelled_at_rest_still_counts_the_agents_that_had_ended() -> None:
+    @flow
+    async def two() -> str:
+        await agent("short", label="a")
+        return await agent("long", label="b")
+
+    async def test() -> None:
+        w = world(lambda task: Play(seconds=1 if task.prompt == "short" else 100))
+        begun = await w.begin(two)
+        task = asyncio.create_task(begun.carry())
+        await w.until(lambda: len(w.runner.begun) == 2, task)
+        begun.stop_now()
+        await w.through(_of(task))
+        await w.through(cancel_run(w.host, "r1"))
+        record = await w.engine.run("r1")
+        assert record is not None
+        assert record.outcome is not None
+        outcome = decode_outcome(record.outcome)
+        assert (outcome.tally.ok, outcome.usage.total) == (1, 100)
+
+    played(test)
+
+
+def test_an_agent_whose_folder_is_gone_pays_for_nothing_and_goes_on_when_it_is_back(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "gone"
+
+    @flow
+    async def there() -> str:
+        return await agent("x", cwd=folder)
+
+    async def test() -> None:
+        w = world()
+        outcome = await w.run(there)
+        assert (outcome.terminated_by, w.runner.begun) == (Ending.CRASH, [])
+        assert f"Its folder {folder} is not there." in outcome.evidence.says
+        folder.mkdir()
+        assert (await w.resume(there)).ok
 
     played(test)
 

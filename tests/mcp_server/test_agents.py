@@ -54,7 +54,7 @@ def test_an_agent_gives_its_answer_with_the_ids_to_go_on_with(tmp_path: Path) ->
         ({}, "needs a prompt"),
         ({"prompt": ""}, "prompt"),
         ({"prompt": "x", "resume": "s", "continue_from_task_id": "t"}, "not both"),
-        ({"prompt": "x", "subagent_type": "nobody"}, "general-purpose, reviewer"),
+        ({"prompt": "x", "subagent_type": "nobody"}, "reviewer"),
         ({"prompt": "x", "cwd": ".."}, "agents.folders"),
         ({"prompt": "x", "cwd": "nowhere"}, "There is no folder"),
         ({"prompt": "x", "schema": {"type": "nonsense"}}, "no JSON Schema"),

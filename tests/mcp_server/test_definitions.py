@@ -87,6 +87,11 @@ def test_the_projects_definition_goes_before_the_users(tmp_path: Path) -> None:
     (claude / "agents" / "broken.md").write_bytes(b"---\nname: \xff\xfe")
     folders = definition_folders(project, claude)
     assert definition_of("a", folders).system == "near"
+    (project / ".claude" / "agents" / "a.md").unlink()
+    assert definition_of("a", folders).system == "mine"
+    (tmp_path / "work" / ".git").mkdir()
+    folders = definition_folders(project, claude)
+    assert definition_of("a", folders).system == "above"
     assert definition_of("b", folders).system == "b"
     assert definition_of("general-purpose", folders).system is None
     with pytest.raises(BadArgumentError) as refusal:

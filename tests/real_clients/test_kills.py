@@ -44,6 +44,7 @@ STEPS = 4
 SEED = 7
 PATIENCE = 90.0
 MOST_TRIES = 20
+EXIT_CARRIED_ELSEWHERE = 2
 LABEL = re.compile(r"(OURS|PARENT|NEXT)-\d+")
 CONFIG = """\
 [agents]
@@ -66,7 +67,7 @@ def told_since_spoken(asked: Asked) -> str:
         if entry["role"] == "assistant":
             break
         fresh.insert(0, entry["content"])
-    return json.dumps(fresh).replace('\\"', '"').replace('\\"', '"')
+    return json.dumps(fresh).replace('\\"', '"')
 
 
 @dataclass
@@ -81,6 +82,7 @@ class KillWorld:
     """Whose request, and the hash of its body, in the order in which the model heard them."""
     told: dict[str, list[str]] = field(default_factory=dict)
     """What each session was told, turn by turn."""
+    sessions: list[asyncio.subprocess.Process] = field(default_factory=list)
 
     @property
     def state(self) -> StateDir:
@@ -88,7 +90,7 @@ class KillWorld:
 
     @property
     def steps(self) -> list[str]:
-        return lines_of(self.folder / "project" / "steps")
+        return list(lines_of(self.folder / "project" / "steps"))
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -137,7 +139,7 @@ class KillWorld:
         if f"{ours} is all done." in told[-1] or len(told) > MOST_TRIES:
             return Say(f"{label}-HEARD" if len(told) <= MOST_TRIES else "I give up.")
         if label.startswith("PARENT") and len(told) == 1:
-            given = {"prompt": f"{ours}: make all steps.", "label": ours}
+            given = {"prompt": f"{ours}: make all steps.", "label": ours, "tools": ["shell"]}
             return Say("I ask.", ((f"{TOOL}agent", given),))
         newest = re.search(r'run_id": ?"([0-9a-f]+)', told[-1])
         if newest is None:
@@ -146,7 +148,7 @@ class KillWorld:
 
     # --- processes ------------------------------------------------------------------------------
 
-    async def jackline(self, *words: str) -> str:
+    async def jackline(self, *words: str, fine: tuple[int, ...] = (0,)) -> str:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "jackline", *words),
             cwd=self.folder / "project",
@@ -156,11 +158,11 @@ class KillWorld:
         )
         async with asyncio.timeout(PATIENCE):
             printed, _ = await process.communicate()
-        assert process.returncode == 0, (words, printed)
+        assert process.returncode in fine, (words, printed)
         return printed.decode()
 
     async def session(self, prompt: str) -> asyncio.subprocess.Process:
-        return await asyncio.create_subprocess_exec(
+        session = await asyncio.create_subprocess_exec(
             *(str(self.program), "-p", prompt, "--model", "claude-sonnet-4-6"),
             *("--plugin-dir", str(self.folder / "plugin"), "--allowedTools", TOOL[:-2]),
             cwd=self.folder / "project",
@@ -168,6 +170,8 @@ class KillWorld:
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
         )
+        self.sessions.append(session)
+        return session
 
     async def answer_of(self, session: asyncio.subprocess.Process) -> str:
         async with asyncio.timeout(PATIENCE):
@@ -181,19 +185,19 @@ class KillWorld:
 
     # --- what is kept ---------------------------------------------------------------------------
 
-    async def newest_run(self) -> tuple[str, RunState, frozenset[CallState]]:
+    async def newest_run(self) -> tuple[str, RunState, list[CallState]]:
         engine = LocalEngine(self.state.flows)
         try:
             newest = (await engine.runs())[0]
             calls = await engine.calls(newest.run_id)
         finally:
             await engine.close()
-        return newest.run_id, newest.state, frozenset(call.state for call in calls)
+        return newest.run_id, newest.state, [call.state for call in calls]
 
     async def finished(self) -> None:
         """The newest run has come to its good end."""
         async with asyncio.timeout(PATIENCE):
-            while (await self.newest_run())[1:] != (RunState.FINISHED, {CallState.DONE}):
+            while (await self.newest_run())[1:] != (RunState.FINISHED, [CallState.DONE]):  # noqa: ASYNC110 -- another process's store
                 await asyncio.sleep(0.2)
 
     def answers(self) -> list[Answered]:
@@ -227,11 +231,20 @@ async def kill_world(folder: Path) -> AsyncIterator[KillWorld]:
         try:
             yield world
         finally:
+            for session in world.sessions:
+                if session.returncode is None:
+                    session.kill()
+                    await session.communicate()
             await world.jackline("down")
 
 
-async def cut(world: KillWorld, number: int, victims: str, draw: random.Random) -> tuple[int, Any]:
-    """Start a session whose agent is at work, and kill at a moment that is drawn."""
+async def cut(
+    world: KillWorld, number: int, victims: str, draw: random.Random
+) -> tuple[int, asyncio.subprocess.Process]:
+    """Start a session whose agent is at work, and kill at a moment that is drawn.
+
+    Gives how many requests had come by then, and the session.
+    """
     ours = f"OURS-{number}"
     requests, delay = draw.randint(1, STEPS), draw.random() * 0.15
     parent = await world.session(f"PARENT-{number}: have the work done.")
@@ -258,16 +271,19 @@ def test_after_a_kill_everything_goes_on_and_nothing_finished_runs_twice(
                 place, parent = await cut(world, number, victims, draw)
                 cuts.append(place)
                 run_id, *_ = await world.newest_run()
-                assert run_id in await world.jackline("ls", "--json")
+                if number == 1:
+                    assert run_id in await world.jackline("ls", "--json")
                 if victims == "both" and number == 2:
-                    await world.jackline("resume", run_id)
+                    # It starts the service, which may take the run up first: then it says so.
+                    await world.jackline("resume", run_id, fine=(0, EXIT_CARRIED_ELSEWHERE))
                 elif victims != "client":
                     await world.jackline("up", "-d")
                 if victims == "service":
                     assert await world.answer_of(parent) == f"PARENT-{number}-HEARD", world.told
                 await world.finished()
-            told = await world.answer_of(await world.session("NEXT-2: what became of it?"))
-            assert told == "NEXT-2-HEARD", world.told
+            if victims != "service":
+                told = await world.answer_of(await world.session("NEXT-2: what became of it?"))
+                assert told == "NEXT-2-HEARD", world.told
             right = [made(f"OURS-{number}", step) for number in (1, 2) for step in range(STEPS)]
             assert sorted(world.steps) == right
             beyond, in_hand = paid_again(world.answers(), cuts)

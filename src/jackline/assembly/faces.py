@@ -59,6 +59,7 @@ class Watched:
     journal: Path
     carry_out: CarryOut
     read_only: Callable[[], bool]
+    stopping: Callable[[], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,7 @@ def make_faces(
     """The faces of one service."""
     flows = FlowBook(watched.flows, clock)
     page = DashboardFace(
-        Feed(watched.facts, flows, clock),
+        Feed(watched.facts, flows, clock, watched.stopping),
         flows,
         Details(flows, watched.journal, clock),
         Doors(trusts, watched.read_only, watched.carry_out),

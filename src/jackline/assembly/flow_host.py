@@ -2,29 +2,36 @@
 
 Laws: (1) every call goes through a gateway, so that all processes share one window: the one that
 runs, else one in the background (commands), else one of our own that ends with us (Python code);
-(2) what was opened is closed in reverse order; (3) credentials come from the environment, and go
-nowhere but into the calls.
+(2) a gateway in the background that was killed is started again at its address, one that was ended
+in good order is not; (3) what was opened is closed in reverse order; (4) credentials come from the
+environment, and go nowhere but into the calls.
 Not here: what flows do (flows/), the gateway itself (service.py).
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from urllib.parse import urlsplit
 
 from jackline.assembly.hosting import host_through, open_store
-from jackline.assembly.running_gateway import find_lasting, start_in_background
+from jackline.assembly.running_gateway import find_lasting, start_in_background, was_killed
 from jackline.assembly.service import Service
 from jackline.assembly.state_dir import StateDir
 from jackline.clock import Clock, SystemClock
 from jackline.config import Config, load
+from jackline.errors import JacklineError
 from jackline.flows.host import FlowHost
 from jackline.flows.progress import Listener, nobody
+
+_log = logging.getLogger("jackline")
+_LOOK_EVERY = 3.0
 
 
 @asynccontextmanager
@@ -59,8 +66,11 @@ async def _gateway(config: Config, stack: AsyncExitStack, *, in_background: bool
     state = StateDir(config.state_dir)
     running = await asyncio.to_thread(find_lasting, state, config.gateway.listen)
     if running is None and in_background:
-        running = await asyncio.to_thread(start_in_background, state, ())
+        running = await asyncio.to_thread(start_in_background, state, _in_folder(state))
     if running is not None:
+        if in_background:
+            watching = asyncio.create_task(_keep_alive(state, running.url))
+            stack.push_async_callback(_end, watching)
         return running.url
     # A folder of its own: a gateway that is started meanwhile must find its own as it left it.
     folder = stack.enter_context(TemporaryDirectory(prefix="jackline-"))
@@ -69,3 +79,24 @@ async def _gateway(config: Config, stack: AsyncExitStack, *, in_background: bool
     own = replace(config, gateway=gateway, state_dir=Path(folder))
     service = await stack.enter_async_context(Service(own))
     return service.url
+
+
+async def _keep_alive(state: StateDir, url: str) -> None:
+    """Start the gateway again where it was, whenever it was killed: our agents wait there."""
+    again = (*_in_folder(state), "--port", str(urlsplit(url).port))
+    while True:
+        await asyncio.sleep(_LOOK_EVERY)
+        if await asyncio.to_thread(was_killed, state, url):
+            try:
+                await asyncio.to_thread(start_in_background, state, again)
+            except JacklineError as error:
+                _log.warning("the gateway was killed, and cannot be had again: %s", error.message)
+
+
+def _in_folder(state: StateDir) -> tuple[str, str]:
+    return "--state", str(state.folder.absolute())
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait({task})

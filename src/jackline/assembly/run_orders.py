@@ -13,6 +13,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -34,8 +35,6 @@ class RunOrders:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        # Kept until they have ended, so that the system can forget them.
-        self._started: list[subprocess.Popen[bytes]] = []
 
     async def carry_out(
         self, verb: str, asked: Mapping[str, object], engine: Engine | None
@@ -53,10 +52,8 @@ class RunOrders:
             only = asked.get("only")
             if verb == "retry" and isinstance(only, str) and only:
                 arguments.append(f"--only={only}")
-        self._started = [process for process in self._started if process.poll() is None]
         log = self._folder / "ordered-runs.log"
         process, begins = await asyncio.to_thread(self._start, arguments, cwd, log)
-        self._started.append(process)
         code = await _ended(process, _TELLS_SOON[verb])
         words = await asyncio.to_thread(_written, log, begins)
         if code is None:
@@ -80,6 +77,9 @@ class RunOrders:
                 creationflags=_DETACHED,
                 start_new_session=os.name != "nt",
             )
+        # Whoever orders does not wait for hours, but somebody must see it end: the system keeps
+        # what is left of a process until then.
+        threading.Thread(target=process.wait, name=f"order {process.pid}", daemon=True).start()
         return process, begins
 
 

@@ -8,6 +8,7 @@ Not here: running it in the foreground (cli/up.py).
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
@@ -188,6 +189,18 @@ def wait_until_gone(state: StateDir, running: Running) -> bool:
             return True
         time.sleep(_LOOK_EVERY)
     return False
+
+
+def was_killed(state: StateDir, url: str) -> bool:
+    """Whether the gateway at this address has gone without taking back its word in the folder."""
+    word = state.running()
+    if word is None or word.url != url:
+        return False
+    if os.name != "nt":
+        # One that we have started ourselves counts as alive until we have seen its end.
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(word.pid, os.WNOHANG)
+    return not _is_alive(word.pid)
 
 
 def _is_the_same(told: dict[str, object], running: Running) -> bool:

@@ -215,6 +215,7 @@ class Service:
             self._state.journal,
             RunOrders(self._state.folder).carry_out,
             lambda: self.config.gateway.listen.read_only,
+            lambda: self._listener.draining,
         )
         self._agents = BackgroundAgents(
             lambda: self.config, lambda: self.url, self._state.flows, self._clock

@@ -30,6 +30,8 @@ _log = logging.getLogger("jackline")
 # Often enough that a reset is not missed by long, rarely enough to cost nothing.
 _LOOK_EVERY = 15.0
 _PAUSE = 300.0
+# What cannot be given back is tried ever more rarely, but never given up: it may cost money.
+_LONGEST_PAUSE = 4 * 3600.0
 # On Windows alone; elsewhere a session of its own does the same.
 _DETACHED = sum(
     getattr(subprocess, name, 0) for name in ("DETACHED_PROCESS", "CREATE_NEW_PROCESS_GROUP")
@@ -54,6 +56,7 @@ class Waker:
         self._start = start or self._start_process
         self._clean_up = clean_up or self._start_clean_up
         self._clean_up_from = 0.0
+        self._clean_up_pause = _PAUSE
         self._not_before: dict[str, float] = {}
         # Kept until they have ended, so that the system can forget them.
         self._started: list[subprocess.Popen[bytes]] = []
@@ -79,9 +82,13 @@ class Waker:
 
     async def _wake(self, engine: Engine) -> list[str]:
         now = self._clock.wall()
-        if now >= self._clean_up_from and await is_overdue(engine, now):
-            self._clean_up_from = now + _PAUSE
-            self._clean_up()
+        if now >= self._clean_up_from:
+            if await is_overdue(engine, now):
+                self._clean_up_from = now + self._clean_up_pause
+                self._clean_up_pause = min(2 * self._clean_up_pause, _LONGEST_PAUSE)
+                self._clean_up()
+            else:
+                self._clean_up_pause = _PAUSE
         self._started = [process for process in self._started if process.poll() is None]
         woken = []
         for run in await engine.runs(states=(RunState.PARKED,)):

@@ -128,7 +128,8 @@ def logs(run_id: str | None, follow: bool, limit: int, as_json: bool, state: str
         run = await known_run(host, run_id)
         after = 0
         while True:
-            ended = run.state in ENDED
+            # While its owner still cleans up after it, there is more to come.
+            ended = run.state in ENDED and run.lease_until <= SystemClock().wall()
             for note in await host.engine.notes(run.run_id, after=after):
                 after = note.number
                 click.echo(note_line(note, as_json=as_json, zone=SystemClock().now().tzinfo))

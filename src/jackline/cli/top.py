@@ -86,8 +86,8 @@ def _watch(
     first = _drawn(told, console, console.height)
     try:
         with (
-            Live(first, console=console, screen=True, auto_refresh=False) as live,
             keys() as pressed,
+            Live(first, console=console, screen=True, auto_refresh=False) as live,
         ):
             while pressed.wait(every) not in _LEAVE:
                 live.update(_again(console, settings, running, told), refresh=True)

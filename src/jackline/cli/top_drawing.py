@@ -141,13 +141,12 @@ def _agent(agent: Mapping[str, Any], now: datetime) -> Text:
 
 def _burn(told: Mapping[str, Any]) -> Iterator[Text]:
     spend = told["spend"]
-    total = spend["total"]
     words = (
-        f"  ${spend['today']:,.2f} today, ${spend['per_hour']:,.2f} an hour now;"
-        f" {_tokens(total['tokens'])} tokens since the start"
+        f"  ${spend['dollars_today']:,.2f} and {_tokens(spend['tokens_today'])} tokens today,"
+        f" ${spend['dollars_per_hour']:,.2f} an hour now"
     )
-    if total["unpriced"]:
-        words += f", {_tokens(total['unpriced'])} of them without a known price"
+    if spend["unpriced_tokens_today"]:
+        words += f"; {_tokens(spend['unpriced_tokens_today'])} tokens have no known price"
     yield Text("")
     yield Text.assemble(("burn", "bold"), words)
 

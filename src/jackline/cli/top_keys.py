@@ -44,8 +44,8 @@ def keys() -> Iterator[Keys]:
         file = sys.stdin.fileno()
         before = termios.tcgetattr(file)
         try:
-            # Unlike raw mode this leaves Ctrl-C what it is.
-            tty.setcbreak(file)
+            # Unlike raw mode this leaves Ctrl-C what it is; a key that was pressed early counts.
+            tty.setcbreak(file, termios.TCSANOW)
             yield _PosixKeys(file)
         finally:
             termios.tcsetattr(file, termios.TCSADRAIN, before)

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from jackline.control.board import Facts
-from jackline.control.board_parts import lane_shown, spent
+from jackline.control.board_parts import lane_shown
 from jackline.control.fleet import Doing, Key, Live, Member, resting
 
 SCHEMA = "jackline.fleet/1"
@@ -52,10 +52,20 @@ def fleet_reading(facts: Facts) -> dict[str, object]:
         "agents_by_state": {doing.value: counted[doing.value] for doing in Doing},
         "agents": chosen,
         "more_agents": len(rows) - len(chosen),
-        "spend": spent(facts.burn, facts.at, facts.today),
+        "spend": _spend(facts),
         "runs": _runs(facts),
         "forecast": head["forecast"],
         "notes": list(_list(head.get("notes"))),
+    }
+
+
+def _spend(facts: Facts) -> dict[str, object]:
+    today = facts.burn.since(facts.today)
+    return {
+        "dollars_today": round(today.dollars, 4),
+        "dollars_per_hour": round(facts.burn.dollars_per_hour(facts.at), 4),
+        "tokens_today": today.tokens,
+        "unpriced_tokens_today": today.unpriced,
     }
 
 

@@ -2,7 +2,8 @@
 
 Laws: (1) a stream begins with all there is, then come changes; (2) while nobody watches nothing is
 gathered; the work of a second is done once, however many watch; (3) a watcher that is behind misses
-changes, and gets all there is when it has caught up; (4) the number of watchers is bounded.
+changes, and gets all there is when it has caught up; (4) the number of watchers is bounded; (5) no
+open page keeps a service from stopping.
 Not here: what is told (control/board.py), the request's door (gateway/).
 """
 
@@ -44,10 +45,17 @@ class _Watcher:
 class Feed:
     """All open pages; `serve` must run for as long as the service does."""
 
-    def __init__(self, facts: Callable[[Flows], Facts], flows: FlowBook, clock: Clock) -> None:
+    def __init__(
+        self,
+        facts: Callable[[Flows], Facts],
+        flows: FlowBook,
+        clock: Clock,
+        stopping: Callable[[], bool],
+    ) -> None:
         self._facts = facts
         self._flows = flows
         self._clock = clock
+        self._stopping = stopping
         self._board = Board(float(round(clock.wall())))
         self._watchers: dict[int, _Watcher] = {}
         self._somebody = asyncio.Event()
@@ -63,6 +71,12 @@ class Feed:
 
     def open(self, asked: Asked) -> None:
         """One more page."""
+        if asked.method == b"HEAD":
+            asked.respond(200, _HEAD)
+            return
+        if self._stopping():
+            asked.respond(503, [(b"content-type", b"text/plain")], b"the service is stopping\n")
+            return
         if len(self._watchers) >= MOST_WATCHERS:
             words = b"as many pages are open as this service keeps up to date; close one\n"
             asked.respond(503, [(b"content-type", b"text/plain"), (b"retry-after", b"30")], words)
@@ -86,13 +100,20 @@ class Feed:
         try:
             while True:
                 await self._somebody.wait()
-                await self._tell()
+                if self._stopping():
+                    self._end_all()
+                else:
+                    await self._tell()
                 await self._pause()
         finally:
-            for watcher in list(self._watchers.values()):
-                watcher.asked.finish()
-            self._watchers.clear()
+            self._end_all()
             await self._flows.close()
+
+    def _end_all(self) -> None:
+        for watcher in list(self._watchers.values()):
+            watcher.asked.finish()
+        self._watchers.clear()
+        self._somebody.clear()
 
     async def _pause(self) -> None:
         """Until the next look is due, or somebody new has come."""

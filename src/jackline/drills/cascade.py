@@ -8,14 +8,13 @@ Not here: running calls side by side (batches/).
 from __future__ import annotations
 
 import asyncio
-import sys
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from jackline.agents.outcome import Ending
 from jackline.drills.answer import Block
-from jackline.drills.crews import STEADY
 from jackline.drills.drill import Demand, Drill, FlowFigures, FlowPart, Scene
 from jackline.drills.flow_side import flow_host, provider_for
 from jackline.drills.pace import Pace
@@ -26,11 +25,14 @@ from jackline.flows.doors import run
 from jackline.simulator.conversation import Asked
 from jackline.simulator.lots import from_seed
 from jackline.simulator.mind import Reply, Say
+from jackline.simulator.service import ServiceSettings
 
 CALLS = 14
 FAILS = 9
 PROMPT = "PART-1: look at all fourteen places at once."
 LAST_WORDS = "All places are looked at."
+# The model is not what this is about: it speaks quickly.
+_QUICK = ServiceSettings(first_byte=0.2, first_byte_spread=0.0, tokens_per_second=1000.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,31 +98,41 @@ def cascade() -> Drill:
 async def _bare(_scene: Scene) -> FlowFigures:
     """The turn as a TaskGroup runs it: the first that fails cancels the others."""
     told, pace = Told(), Pace()
-    async with provider_for(told.reply, STEADY) as provider:
+    async with provider_for(told.reply, _QUICK) as provider:
         plain = PlainAgent(provider.url, pace, from_seed(0))
         said = await plain.work(PROMPT, [tool("shell", command="string")], _in_a_group)
         return told.figures(finished=said == LAST_WORDS, requests=len(provider.ledger))
 
 
 async def _in_a_group(calls: Sequence[Block]) -> list[Block]:
+    # Started one by one: a process whose start is cancelled would be nobody's.
+    started = [await _started(call["input"]["command"]) for call in calls]
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(_printed(call["input"]["command"])) for call in calls]
+            tasks = [group.create_task(_printed(process)) for process in started]
     except ExceptionGroup as failed:
         words = f"the calls failed: {failed.exceptions[0]}"
         return [result(call, words, failed=True) for call in calls]
     return [result(call, task.result()) for call, task in zip(calls, tasks, strict=True)]
 
 
-async def _printed(command: str) -> str:
-    process = await asyncio.create_subprocess_shell(
+async def _started(command: str) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_shell(
         command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
     )
+
+
+async def _printed(process: asyncio.subprocess.Process) -> str:
+    if process.stdout is None:
+        raise AssertionError("its output was asked for")
     try:
-        out, _ = await process.communicate()
+        out = await process.stdout.read()
+        await process.wait()
     finally:
         if process.returncode is None:
             process.kill()
+            # What it has started may hold its output open for a moment longer.
+            await process.stdout.read()
             await process.wait()
     if process.returncode:
         raise ChildProcessError(f"exit {process.returncode}")
@@ -135,7 +147,7 @@ async def _as_a_flow(scene: Scene) -> FlowFigures:
         return await agent(PROMPT, tools=["shell"], cwd=str(scene.folder), label="PART-1")
 
     async with (
-        provider_for(told.reply, STEADY) as provider,
+        provider_for(told.reply, _QUICK) as provider,
         flow_host(provider.url, scene.folder / "flows.db", pace) as host,
     ):
         outcome = await run(look_everywhere, host=host)
@@ -147,8 +159,8 @@ def _call(place: int) -> tuple[str, dict[str, Any]]:
     # The one that fails is the quickest: whoever cancels at the first failure loses all the others.
     if place == FAILS:
         return ("shell", {"command": "exit 3"})
-    code = f"import time; time.sleep(0.5); print('{_output(place)}')"
-    return ("shell", {"command": f'"{sys.executable}" -c "{code}"'})
+    wait = "ping -n 2 127.0.0.1 >nul &" if os.name == "nt" else "sleep 0.5;"
+    return ("shell", {"command": f"{wait} echo {_output(place)}"})
 
 
 def _output(place: int) -> str:

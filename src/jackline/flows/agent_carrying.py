@@ -169,6 +169,10 @@ class AgentCarrying:
             leave = AgentLeave(
                 run, ticket, account, notebook, task_id=call.task_id, label=call.label
             )
+            if self._spec.cwd is not None and not await asyncio.to_thread(task.cwd.is_dir):
+                # Kept apart from refusals, so that the agent goes on once its folder is back.
+                says = f"Its folder {task.cwd} is not there."
+                return Outcome(Ending.CRASH, evidence=Evidence(says=says))
             return await self._attempts(task, notebook, leave, ticket)
         except StopAgentError as stop:
             return Outcome(stop.ending, evidence=stop.evidence)

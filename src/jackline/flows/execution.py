@@ -279,6 +279,12 @@ class Execution:
                 Ending.CANCELLED,
             )
 
+    def count_kept(self) -> None:
+        """Count the agents that ended in earlier processes, where the flow is not run to tell."""
+        for call in self.known.values():
+            if call.kind is CallKind.AGENT and call.outcome is not None:
+                self.count_agent(decode_outcome(call.outcome), replayed=True)
+
     def tally(self) -> Tally:
         """How the agents ended so far."""
         failed = sum(self._endings.values())

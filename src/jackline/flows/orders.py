@@ -168,6 +168,7 @@ async def cancel_run(host: FlowHost, run_id: str) -> RunState:
         return record.state
     execution = _execution(host, claim, record, settings, None, None)
     await execution.load(worked=_worked(record))
+    execution.count_kept()
     run: FlowRun[None] = FlowRun(execution, Flow(_nothing), resumed=True, probe_first=False)
     run.cancel("It was cancelled while nobody carried it.")
     await run.carry()
@@ -191,6 +192,11 @@ def flow_of(record: RunRecord) -> Flow[..., Any]:
         raise UsageError(
             f"The run {record.run_id} was begun from code that is in no file.",
             next="Resume it from Python: jackline.resume(run_id, flow=…).",
+        )
+    if not Path(record.source).is_file():
+        raise UnreadableError(
+            f"There is no file {record.source} any more, from which {record.run_id} was begun.",
+            next="Put it back (a link does), or use Python: jackline.resume(run_id, flow=…).",
         )
     return load_flow(f"{record.source}:{record.flow}")
 

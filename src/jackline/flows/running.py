@@ -288,8 +288,7 @@ class FlowRun(Generic[T]):
         # Kept before it is cleaned up after: a process that dies in between must not make the
         # next one run the flow to a second end, with its hooks once more.
         self._has_ended = True
-        x.record = self._standing(ended, outcome)
-        await x.engine.change(x.claim, x.record)
+        await x.engine.change(x.claim, self._standing(ended, outcome))
         await x.hooks.run_due(calls, ending=Ending.CANCELLED, run=outcome)
         await x.resources.release_all()
 

@@ -49,9 +49,11 @@ def definition_of(name: str, folders: Iterable[Path]) -> AgentDefinition:
 
 
 def definition_folders(project: Path | None, claude: Path) -> list[Path]:
-    """Where definitions are looked for: in the project and above it, then the user's own."""
-    above = [] if project is None else [project, *project.parents]
-    return [*(folder / ".claude" / "agents" for folder in above), claude / "agents"]
+    """Where definitions are looked for: in the project, up to its repository, then the user's."""
+    inside = [] if project is None else [project, *project.parents]
+    top = next((at for at, folder in enumerate(inside) if (folder / ".git").exists()), 0)
+    # Not above the repository: others may write there, in a shared folder for temporary files, say.
+    return [*(folder / ".claude" / "agents" for folder in inside[: top + 1]), claude / "agents"]
 
 
 def read_definition(text: str) -> AgentDefinition | None:

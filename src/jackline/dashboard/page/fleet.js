@@ -92,7 +92,7 @@ export function refresh(filter) {
 		group.folded = !single && folds !== view.toggled.has(group.id);
 		if (!single) push({ group, height: GROUP });
 		if (!group.folded && group.agents.length < 200) group.agents.sort((one, other) => order.compare(one.name, other.name));
-		if (!group.folded) for (const each of group.agents) push({ ...each, name: single && !group.run ? group.label : each.name, height: ROW });
+		if (!group.folded) for (const each of group.agents) push({ ...each, name: !single ? each.name : group.run ? `${each.name} · ${group.label}` : group.label, height: ROW });
 	}
 	span(filter);
 	schedule();
@@ -263,18 +263,19 @@ const words = (counts) => state.doings.filter((doing) => counts[doing]).map((doi
 
 function lines({ x, at, width }, tall) {
 	const { pen } = parts;
-	const mark = (time, colour, words, align) => {
+	const mark = (time, colour, words, align, place) => {
 		paint(colour);
 		pen.fillRect(Math.round(x(time)), TOP - 4, 1.5, tall + 4);
 		pen.textAlign = align;
-		pen.fillText(words, Math.min(width - 4, x(time) + (align === "right" ? -5 : 5)), 12);
+		pen.fillText(words, place, 12);
 	};
-	mark(at, "ink", "now", "right");
+	mark(at, "ink", "now", "right", x(at) - 5);
 	for (const lane of Object.values(state.lanes)) {
 		if (lane.state !== "parked" || !(lane.until > at)) continue;
 		const room = width - x(lane.until);
-		if (room > 76) mark(lane.until, "parked", `reset ${hour(lane.until)}`, "left");
-		else mark(lane.until, "parked", room > 0 ? "" : `reset ${moment(lane.until, at)} →`, "right");
+		const words = `reset ${moment(lane.until, at)}`;
+		if (room > 76) mark(lane.until, "parked", words, "left", x(lane.until) + 5);
+		else mark(lane.until, "parked", room > 0 ? words : `${words} →`, "right", width - 4);
 	}
 }
 

@@ -11,7 +11,7 @@ export const onFold = (work) => { redraw = work; };
 
 export function flows(filter) {
 	const query = filter.q.trim().toLowerCase();
-	const runs = Object.values(state.runs).filter((run) => !query || `${run.flow} ${run.run} ${run.state}`.toLowerCase().includes(query) || run.calls.some((call) => call.label.toLowerCase().includes(query)));
+	const runs = Object.values(state.runs).filter((run) => !query || `${run.flow} ${run.run} ${run.state}`.toLowerCase().includes(query) || run.calls.some((call) => call.label.toLowerCase().includes(query))).sort((one, other) => other.created_at - one.created_at);
 	const held = Object.entries(state.resources);
 	return panel("Flows", "ls", beside(`${runs.filter((run) => run.state === "running").length} running`),
 		runs.length ? runs.map(runCard) : dim(query ? "No run fits." : "No runs yet: jackline run FLOW.py"),

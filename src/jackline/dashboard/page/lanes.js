@@ -52,7 +52,7 @@ function pauseButton(lane) {
 	const body = { lane: lane.name };
 	const says = lane.paused ? `${lane.name} takes calls again; ${lane.waiting} wait for it.`
 		: `Nothing more is sent on ${lane.name}. The ${lane.in_flight} calls in flight finish (it drains); new ones wait, or go to another upstream where one is written.`;
-	return orderButton(verb, () => ({ title: `${word} ${lane.name}`, says, verb: `${word} it`, path: verb, body, undo: { path: back, body } }), `${verb} ${lane.name}`);
+	return orderButton(verb, () => ({ title: `${word} ${lane.name}`, says, verb: `${word} it`, path: verb, body, undo: { path: back, body }, twin: `jackline upstream ${verb} ${lane.name}` }), `${verb} ${lane.name}`);
 }
 
 function useButton(lane) {
@@ -60,7 +60,7 @@ function useButton(lane) {
 	const given = (state.head.orders || []).find((order) => order.model === lane.model);
 	if (given) {
 		const says = `Calls for ${lane.model} go by the written order of upstreams again.`;
-		return orderButton("back", () => ({ title: "Back to the written order", says, verb: "Go back", path: "back", body: { upstream: given.upstream } }), `end the order about ${lane.model}`);
+		return orderButton("back", () => ({ title: "Back to the written order", says, verb: "Go back", path: "back", body: { upstream: given.upstream }, twin: `jackline upstream back ${given.upstream}` }), `end the order about ${lane.model}`);
 	}
 	if (!others.length) return null;
 	const says = `Calls for ${lane.model}, those that wait too, go to the upstream you choose, until you go back.`;

@@ -61,10 +61,10 @@ async def reap(
 
 
 async def is_overdue(engine: Engine, now: float) -> bool:
-    """Whether something rented waits for `reap`, and was not tried in vain before."""
+    """Whether something rented waits for `reap`."""
     for row in await engine.resources():
         run = await engine.run(row.run_id)
-        if run is not None and not row.trouble and _is_left(row, run, now):
+        if run is not None and _is_left(row, run, now):
             return True
     return False
 

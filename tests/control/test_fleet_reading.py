@@ -1,0 +1,69 @@
+"""The document that `top` is drawn from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from jackline.agents.prices import dollars
+from jackline.control.board import NO_FLOWS, Facts
+from jackline.control.burn import Burn
+from jackline.control.fleet import Doing, Fleet, Live
+from jackline.control.fleet_reading import MOST_AGENTS, fleet_reading
+from tests.telemetry.test_tally import ended
+
+NOW = 1000.0
+HEAD = {"verdict": "All is well.", "url": "http://x", "calls_in_flight": 1, "calls_waiting": 0}
+
+
+def live(agent: str, doing: Doing, until: float | None = None) -> Live:
+    return Live("s", agent, "", "m", "a/m#1", NOW - 5, doing, "because", until)
+
+
+def facts(
+    calls: Sequence[Live] = (), fleet: Fleet | None = None, burn: Burn | None = None
+) -> Facts:
+    head = {**HEAD, "forecast": [], "notes": ()}
+    return Facts(NOW, head, {}, calls, fleet or Fleet(), burn or Burn(dollars), 0.0, (), NO_FLOWS)
+
+
+def read(given: Facts) -> dict[str, Any]:
+    return dict(fleet_reading(given))
+
+
+def test_an_agent_is_told_by_the_call_that_holds_it_up() -> None:
+    told = read(facts([live("a", Doing.ANSWERING), live("a", Doing.PARKED, NOW + 60.4)]))
+    (row,) = told["agents"]
+    assert (row["doing"], row["until"], row["why"]) == ("parked", 1060, "because")
+    assert told["agents_by_state"]["parked"] == 1
+
+
+def test_looking_changes_nothing() -> None:
+    fleet = Fleet()
+    for number in range(3):
+        fleet.call_ended(ended(number=number)._replace(at=NOW - 1))
+    fleet.take_changed()
+    known = fleet.known()
+    read(facts([live("new", Doing.QUEUED)], fleet))
+    assert fleet.known() == known
+    assert fleet.take_changed() == []
+
+
+def test_of_a_large_fleet_those_are_told_who_need_somebody_and_the_true_length() -> None:
+    calls = [live(f"a{number}", Doing.ANSWERING) for number in range(MOST_AGENTS + 50)]
+    told = read(facts([*calls, live("stuck", Doing.PARKED)]))
+    assert len(told["agents"]) == MOST_AGENTS
+    assert told["more_agents"] == 51
+    assert "stuck" in {row["agent"] for row in told["agents"]}
+
+
+def test_calls_without_a_session_belong_to_no_agent() -> None:
+    nobody = Live("", "", "", "m", "a/m#1", NOW, Doing.ANSWERING, "", None)
+    assert read(facts([nobody]))["agents"] == []
+
+
+def test_what_was_burned_is_told() -> None:
+    burn = Burn(lambda _model, _usage: 0.5)
+    burn.call_ended(ended()._replace(at=NOW))
+    spend = read(facts(burn=burn))["spend"]
+    assert (spend["dollars_today"], spend["tokens_today"]) == (0.5, 20)
