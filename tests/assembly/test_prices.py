@@ -17,8 +17,13 @@ from tests.journal.made import call
 def test_the_burn_counts_with_them_also_after_they_changed() -> None:
     prices: dict[str, Price] = {}
     seen = Observatory(SystemClock(), lambda: prices)
-    million = {"input_tokens": 1_000_000, "cache_read_tokens": 0, "cache_write_tokens": 0}
-    told = call()._replace(model="own-model", output_tokens=0, **million)
+    told = call()._replace(
+        model="own-model",
+        input_tokens=1_000_000,
+        output_tokens=0,
+        cache_read_tokens=0,
+        cache_write_tokens=0,
+    )
     seen.announce(told)
     assert seen.burn.total.dollars == 0.0
     prices["own-*"] = Price(7.0, 9.0, 7.0, 7.0)

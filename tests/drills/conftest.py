@@ -7,7 +7,7 @@ import os
 import pytest
 
 # Three minutes each, mostly waiting; the others take up to a quarter of an hour.
-_ALSO_IN_CI = ("throttle-storm", "power-cut")
+_ALSO_IN_CI = ("throttle-storm", "power_cut")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

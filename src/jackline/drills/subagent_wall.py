@@ -43,8 +43,8 @@ from jackline.simulator.service import ServiceSettings
 from jackline.simulator.windows import Claim
 
 SUBAGENT_WALL = "subagent-wall"
-# Resets are on the minute, and clients tell no seconds.
-RESETS_IN_AT_LEAST = 15.0
+# Resets are on the minute, and clients tell no seconds: until it, nobody takes it for tomorrow's.
+RESETS_IN_AT_LEAST = 20.0
 _QUICK = ServiceSettings(first_byte=0.05, first_byte_spread=0.0, tokens_per_second=400.0)
 
 
@@ -121,7 +121,7 @@ async def _play(
 def _put_up_wall(provider: Provider) -> Wall:
     now = SystemClock().wall()
     minute = -(-(now + RESETS_IN_AT_LEAST) // MINUTE) * MINUTE
-    # A second later than it is told: what is sent on the minute meets it yet.
+    # A second more: rounded to whole seconds, it must not be told as the minute before.
     wall = Fault(
         Effect.QUOTA_WALL,
         until=minute + 1.0 - now,
@@ -153,12 +153,12 @@ def figures_of(script: Script, entries: Sequence[Entry], lines: Sequence[str]) -
         if entry.outcome is Outcome.COMPLETED and entry.body_hash in script.steps
     ]
     until = script.wall.until if script.wall is not None and met else math.inf
-    cut = {label for label, step, arrived in turns if step == 1 and arrived < until}
+    spared = {label for label, step, arrived in turns if step == 1 and arrived < until}
     return SubagentFigures(
         agents=len(LABELS),
         finished=finished,
         requests=len(entries),
-        not_cut=len(cut & set(STRUCK)) if met else len(STRUCK),
+        not_cut=len(spared & set(STRUCK)) if met else len(STRUCK),
         left_behind=len(LABELS) - finished,
         untold=sum(not _was_told(label, script) for label in STRUCK),
         taken_for_results=sum(_passes_for_result(words, bad) for words, bad in script.results),

@@ -59,13 +59,19 @@ class Script:
     steps: dict[str, tuple[str, int]] = field(default_factory=dict)
     """Whose step, and which, the request with this hash asked for."""
     wall: Wall | None = None
+    _said: dict[str, Reply] = field(default_factory=dict)
+    """What the parent was answered: who asks the same again is told the same."""
 
     def reply(self, asked: Asked) -> Reply:
         """What the model says."""
         if "Bash" not in asked.tools:
             return UNDERSTOOD  # an errand of the client's own, such as finding a title
         label = label_of(asked)
-        return self._parent(asked) if label == MAIN else self._part(label, asked)
+        if label != MAIN:
+            return self._part(label, asked)
+        if asked.body_hash not in self._said:
+            self._said[asked.body_hash] = self._parent(asked)
+        return self._said[asked.body_hash]
 
     def _part(self, label: str, asked: Asked) -> Reply:
         if asked.agent:
