@@ -38,6 +38,12 @@ class HookAsked(msgspec.Struct):
         return found if isinstance(found, str) and found else None
 
     @property
+    def came_to_an_end(self) -> bool:
+        """Whether an `Agent` call gave back an end, and not the start of a background agent."""
+        told = self.tool_response
+        return isinstance(told, dict) and told.get("status") == "completed"
+
+    @property
     def notified(self) -> list[str]:
         """The background agents that the client itself now tells of, by their ids."""
         words = (self.prompt or "").lstrip()

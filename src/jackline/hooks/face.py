@@ -28,6 +28,9 @@ LINE = b"/_jackline/statusline"
 PROCESSES = b"x-jackline-processes"
 SessionStopped: TypeAlias = Callable[[HookAsked, Failure, tuple[int, ...]], None]
 """Hears of a session that died of an API error, with the processes in which it lived."""
+# Less than the time limit of the plugin's hooks (clients/plugin_files.py).
+_LATE_S = 2.0
+_LOOK_AGAIN_S = 0.05
 _NOTHING: dict[str, object] = {}
 _log = logging.getLogger(__name__)
 
@@ -118,6 +121,13 @@ class HooksFace:
         if agent is None:
             return _NOTHING
         left = await asyncio.to_thread(_left, told, agent)
+        waits_until = self._clock.monotonic() + _LATE_S
+        while told.came_to_an_end and (left is None or left.story.ending is StoryEnding.CUT):
+            # The client calls this hook before it has written, or told, how the agent ended.
+            if self._clock.monotonic() >= waits_until:
+                break
+            await self._clock.sleep(_LOOK_AGAIN_S)
+            left = await asyncio.to_thread(_left, told, agent)
         death = self._deaths.tell(told.session_id, agent) or _by_transcript(told, left)
         if death is None:
             return _NOTHING

@@ -13,7 +13,8 @@ import sys
 from jackline.quick.asking import ask
 from jackline.quick.finding import state_folder, word_of_service
 
-_SECONDS = 2.0
+# A service that looks again at a transcript answers within two; the plugin waits for five.
+_SECONDS = 3.5
 NOTICE = "hooks-told-down"
 """A file in the state folder: that the service is down was told. A starting service removes it."""
 _DOWN = (
