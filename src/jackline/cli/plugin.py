@@ -54,6 +54,8 @@ def install(project: bool, dry_run: bool) -> int:
     if f"{PLUGIN}@{MARKETPLACE}" not in _listed(claude, "list"):
         name = f"{PLUGIN}@{MARKETPLACE}"
         steps.append(Run((claude, "plugin", "install", name, "--scope", scope)))
+    if not dry_run:
+        _make_folder(config)
     _carry_out(steps, dry_run=dry_run)
     if not dry_run:
         click.echo(
@@ -112,6 +114,7 @@ def status(as_json: bool) -> int:
 def plugin_folder(config: Config) -> Path:
     """A folder that `claude --plugin-dir` can load; made if it is not there or old."""
     folder = market_folder(config)
+    _make_folder(config)
     try:
         for step in _files(folder):
             step.path.parent.mkdir(parents=True, exist_ok=True)
@@ -122,6 +125,17 @@ def plugin_folder(config: Config) -> Path:
             next="name another folder with JACKLINE_STATE",
         ) from error
     return folder / FOLDER
+
+
+def _make_folder(config: Config) -> None:
+    """The state folder, closed to others: made here first, it would be open to all."""
+    try:
+        StateDir(config.state_dir).make()
+    except OSError as error:
+        raise UsageError(
+            f"{config.state_dir} cannot be made: {error.strerror}",
+            next="name another folder with JACKLINE_STATE",
+        ) from error
 
 
 def is_installed(settings: str | None) -> bool:

@@ -1,6 +1,7 @@
 """Words for runs, their calls, notes and resources, a line each.
 
-Laws: (1) pure; (2) the words for states are the records' own; (3) no prompt and no answer.
+Laws: (1) nothing is changed; (2) the words for states are the records' own; (3) no prompt and no
+answer.
 Not here: which of them are shown (runs.py).
 """
 
@@ -12,6 +13,7 @@ from datetime import datetime, timedelta, tzinfo
 
 from jackline.control.run_view import until_words
 from jackline.failures.sentences import duration_in_words, moment_in_words
+from jackline.flows.orders import is_dead
 from jackline.flows.outcome_json import decode_outcome
 from jackline.flows.records import (
     CallRecord,
@@ -30,7 +32,8 @@ _GLYPHS = {CallState.DONE: "✓", CallState.FAILED: "✗", CallState.RUNNING: "�
 def run_line(run: RunRecord, now: datetime) -> str:
     """One run."""
     state = run.state.value
-    if run.state is RunState.RUNNING and run.lease_until < now.timestamp():
+    gone = run.lease_until < now.timestamp() or is_dead(run.owner)
+    if run.state is RunState.RUNNING and gone:
         state = "cut off"  # whoever carried it is gone, and left no word
     waits = until_words(run.wake_at, now) if run.state is RunState.PARKED else ""
     began = moment_in_words(_moment(run.created_at, now), now)

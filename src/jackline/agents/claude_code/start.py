@@ -25,7 +25,14 @@ from jackline.agents.task import AgentTask
 # Waits and retries are the gateway's; this many of the client's own bridge its restart.
 _RETRIES = "CLAUDE_CODE_MAX_RETRIES", "4"
 # By these a Claude Code would take itself for a part of the one that it was started from.
-_OF_A_PARENT = ("CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT")
+_OF_A_PARENT = (
+    "CLAUDECODE",
+    "CLAUDE_CODE_ENTRYPOINT",
+    "CLAUDE_CODE_MESSAGING_SOCKET",
+    "CLAUDE_CODE_MESSAGING_TOKEN",
+    "CLAUDE_CODE_SESSION_ID",
+    "CLAUDE_CODE_SSE_PORT",
+)
 _TAG = re.compile(r"[A-Za-z0-9._~-]{1,64}")
 _CLASS_HEADER = "x-jackline-class"
 
