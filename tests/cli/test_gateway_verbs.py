@@ -135,7 +135,7 @@ def test_status_without_a_gateway_is_an_error_of_its_own(place: Place) -> None:
 STATUS_KEYS = {
     "schema", "verdict", "at", "version", "url", "upstream", "started", "lanes", "waiting",
     "calls_waiting", "calls_in_flight", "connections", "outcomes", "held_and_delivered", "joined",
-    "input_tokens", "output_tokens", "journal_ok", "journal_problem", "notes",
+    "input_tokens", "output_tokens", "journal_ok", "journal_problem", "notes", "forecast",
 }  # fmt: skip
 LANE_KEYS = {
     "name", "state", "why", "until", "in_flight", "window", "waiting", "limits", "cause",

@@ -96,7 +96,8 @@ def test_fifty_times_power_cut() -> None:
         (
             "session-limit",
             "as_a_flow",
-            {"started_into_the_wall", "sent_into_the_wall", "started_by_hand", "extra_percent"},
+            # Whether it also starts agents into the wall depends on the machine's pace.
+            {"sent_into_the_wall", "started_by_hand", "extra_percent"},
         ),
     ],
 )

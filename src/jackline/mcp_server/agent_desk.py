@@ -214,10 +214,16 @@ class AgentDesk:
                     await progress("; ".join(words) or "carried by another process")
 
     def _is_enough(self, looks: Sequence[Look], all_of_them: bool, until: float) -> bool:
-        settled = [look.settled for look in looks]
+        settled = [self._is_through(look) for look in looks]
         if all(settled) or (any(settled) and not all_of_them):
             return True
-        return all(look.settled or look.rests_beyond(until) for look in looks)
+        rests = [look.rests_beyond(until) for look in looks]
+        return all(one or other for one, other in zip(settled, rests, strict=True))
+
+    def _is_through(self, look: Look) -> bool:
+        """Whether it has settled, and its clean-up is done: nobody is told of an end before."""
+        cleans_up = look.record.state in ENDED and look.record.run_id in self._carried
+        return look.settled and not cleans_up
 
     def leave(self, run_id: str) -> bool:
         """Nobody waits any more: its end will be announced; False when it has ended meanwhile."""
