@@ -31,7 +31,12 @@ from jackline.mcp_server.agent_definitions import (
     definition_of,
 )
 from jackline.mcp_server.agent_desk import GOING_ON, AgentDesk
-from jackline.mcp_server.dead_agents import Remains, remains_of_agent, remains_of_session
+from jackline.mcp_server.dead_agents import (
+    MaybeAliveError,
+    Remains,
+    remains_of_agent,
+    remains_of_session,
+)
 from jackline.mcp_server.model_tool import Caller, JsonObject
 from jackline.mcp_server.offered_tools import offered
 from jackline.mcp_server.places import working_folder
@@ -39,6 +44,8 @@ from jackline.mcp_server.run_look import Look
 from jackline.mcp_server.settings import ToolSettings
 
 _CLAUDE = "claude-code"
+_WRITTEN_WITHIN = 8.0
+_LOOK_AGAIN = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,14 +131,13 @@ class OrderDesk:
             look = None
         if look is not None:
             return await self._from_ours(look, has_prompt=bool(given.get("prompt")))
-        now = self._clock.wall()
         if given.get("resume"):
             if given.get("runner", _CLAUDE) != _CLAUDE:
                 return _From({"resume": named, "prompt": "Go on from where you were cut off."})
-            remains = await asyncio.to_thread(remains_of_session, named, self._environ, now)
+            remains = await self._remains(remains_of_session, named)
             more: JsonObject = {"resume": named}
         else:
-            remains = await asyncio.to_thread(remains_of_agent, named, self._environ, now)
+            remains = await self._remains(remains_of_agent, named)
             more = {"continues": named}
         if remains is None:
             raise UnreadableError(
@@ -140,6 +146,20 @@ class OrderDesk:
             )
         await self._check_first({named}, (RunState.FAILED, RunState.CANCELLED))
         return _From(_order_of(remains) | more)
+
+    async def _remains(
+        self, find: Callable[[str, Mapping[str, str], float], Remains | None], named: str
+    ) -> Remains | None:
+        """What is left of it; the client writes the end a moment after it has told of it."""
+        until = self._clock.monotonic() + _WRITTEN_WITHIN
+        while True:
+            now = self._clock.wall()
+            try:
+                return await asyncio.to_thread(find, named, self._environ, now)
+            except MaybeAliveError:
+                if self._clock.monotonic() >= until:
+                    raise
+            await self._clock.sleep(_LOOK_AGAIN)
 
     async def _from_ours(self, look: Look, *, has_prompt: bool) -> _From:
         record = look.record

@@ -77,9 +77,13 @@ def _find(agent_id: str, projects: Path) -> Path | None:
     return found[0] if found else None
 
 
+class MaybeAliveError(UsageError):
+    """The transcript has not ended, and was written to a moment ago."""
+
+
 def _check_dead(story: AgentStory, path: Path, now: float) -> None:
     if story.ending is Ending.CUT and now - path.stat().st_mtime < _FRESH:
-        raise UsageError(
+        raise MaybeAliveError(
             f"{path.stem} was at work a moment ago, and may be alive.",
             next="Ask again a minute after its last sign of life.",
         )
