@@ -278,3 +278,19 @@ def test_cancel_reaches_the_process_that_carries_the_run_and_who_follows_it_hear
     assert (process.returncode, following.returncode) == (1, 0), err
     assert "cancelled" in out.splitlines()[-1]
     assert world.json("show", run["run"])["state"] == "cancelled"
+
+
+def test_resources_tells_what_is_still_held_and_tries_again(world: World) -> None:
+    (world.folder / "rents.py").write_text(
+        "from jackline import ctx, flow\n\n@flow\nasync def rents() -> str:\n"
+        "    await ctx.resource('box/1', release='test -e allowed')\n    return 'done'\n"
+    )
+    code, out, err = world.jackline("run", "rents.py")
+    assert (code, out.strip()) == (0, "done"), err
+    code, out, _ = world.jackline("resources")
+    assert code == 1
+    assert "box/1" in out
+    assert "its release failed" in out
+    (world.folder / "allowed").touch()
+    code, _, err = world.jackline("resources", "--retry")
+    assert (code, world.json("resources")["resources"]) == (0, []), err
