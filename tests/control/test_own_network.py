@@ -1,0 +1,22 @@
+"""Whatever stands between the user and the vendors is told as such, by its name."""
+
+from __future__ import annotations
+
+import pytest
+
+from jackline.control import LaneShown
+from jackline.control.verdict import own_network
+
+
+def lane(
+    name: str, state: str = "broken", cause: tuple[str, str | None] | None = None
+) -> LaneShown:
+    return LaneShown(name, state, "", None, 0, 1, 1, {}, cause)
+
+
+@pytest.mark.parametrize("what", ["captive_portal", "tls", "dns", "proxy"])
+def test_something_in_between_is_told_at_once_with_its_name(what: str) -> None:
+    told = own_network([lane("a/opus", cause=("network_edge", what))])
+    assert told is not None
+    assert "Your own network" in told
+    assert what in told
