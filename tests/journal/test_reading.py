@@ -10,7 +10,7 @@ import pytest
 
 from jackline.errors import JournalError
 from jackline.journal import Journal, JournalReader, Totals
-from jackline.journal.schema import VERSION
+from jackline.journal.schema import FILE
 from tests.journal import made
 
 
@@ -138,7 +138,7 @@ def _newer(path: Path) -> None:
     with Journal(path):
         pass
     with closing(sqlite3.connect(path)) as file:
-        file.execute(f"PRAGMA user_version = {VERSION + 1}")
+        file.execute(f"PRAGMA user_version = {FILE.version + 1}")
 
 
 @pytest.mark.parametrize(

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from jackline.errors import JournalError
 from jackline.journal import Journal, JournalReader, JournalSettings
-from jackline.journal.schema import MIGRATIONS, VERSION, migrate, version_of
+from jackline.journal.schema import FILE, MIGRATIONS
 from jackline.journal.store import Store
 from tests.journal import made
 
-NEXT = (*MIGRATIONS, ("ALTER TABLE calls ADD COLUMN mood TEXT", "CREATE TABLE moods (name TEXT)"))
-BROKEN = (*MIGRATIONS, ("CREATE TABLE moods (name TEXT)", "CREATE TABLE calls (twice)"))
+NEXT = replace(
+    FILE,
+    steps=(
+        *MIGRATIONS,
+        ("ALTER TABLE calls ADD COLUMN mood TEXT", "CREATE TABLE moods (name TEXT)"),
+    ),
+)
+BROKEN = replace(
+    FILE, steps=(*MIGRATIONS, ("CREATE TABLE moods (name TEXT)", "CREATE TABLE calls (twice)"))
+)
 
 
 def _file(path: Path) -> sqlite3.Connection:
@@ -30,17 +39,17 @@ def test_an_older_journal_is_migrated_and_keeps_its_records(tmp_path: Path) -> N
     with Journal(tmp_path / "journal.db") as journal:
         journal.announce(made.call(1))
     with closing(_file(tmp_path / "journal.db")) as file:
-        migrate(file, NEXT)
-        assert version_of(file, len(NEXT)) == VERSION + 1
+        NEXT.migrate(file)
+        assert NEXT.version_of(file) == FILE.version + 1
         assert "mood" in _columns(file, "calls")
         assert file.execute("SELECT call, mood FROM calls").fetchall() == [("call-1", None)]
-        migrate(file, NEXT)
+        NEXT.migrate(file)
 
 
 def test_calls_of_the_first_version_have_wasted_nothing_that_is_known(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     with closing(_file(path)) as file:
-        migrate(file, MIGRATIONS[:1])
+        replace(FILE, steps=MIGRATIONS[:1]).migrate(file)
         file.execute(
             "INSERT INTO calls VALUES (4e9, 'old', 'answered', 'l', 'm', NULL, NULL, NULL, NULL,"
             " 1, 200, 1, 0.0, 1.0, NULL, 1, 2, 3, 4)"
@@ -60,8 +69,8 @@ def test_a_step_that_fails_leaves_the_journal_as_it_was(tmp_path: Path) -> None:
         pass
     with closing(_file(tmp_path / "journal.db")) as file:
         with pytest.raises(sqlite3.OperationalError, match="already exists"):
-            migrate(file, BROKEN)
-        assert version_of(file) == VERSION
+            BROKEN.migrate(file)
+        assert FILE.version_of(file) == FILE.version
         assert _columns(file, "moods") == []
         assert not file.in_transaction
 

@@ -18,7 +18,7 @@ import pytest
 from jackline.events import LanesLearned
 from jackline.journal import Journal, JournalReader, JournalSettings
 from jackline.journal.files import companions
-from jackline.journal.schema import VERSION
+from jackline.journal.schema import FILE
 from jackline.journal.store import connect
 from jackline.journal.trouble import cause_of
 from tests.journal import made
@@ -378,13 +378,14 @@ def test_a_newer_journal_is_left_alone_and_that_is_told(tmp_path: Path) -> None:
     with _opened(path) as journal:
         journal.announce(made.call(1))
     with closing(sqlite3.connect(path)) as file:
-        file.execute(f"PRAGMA user_version = {VERSION + 1}")
+        file.execute(f"PRAGMA user_version = {FILE.version + 1}")
     before = path.read_bytes()
     with _opened(path) as journal:
         journal.announce(made.call(2))
         assert not journal.flush(made.PATIENCE)
         assert journal.health.problem.startswith(
-            f"the journal was written by a newer Jackline (version {VERSION + 1}, known {VERSION})"
+            "the journal was written by a newer Jackline"
+            f" (version {FILE.version + 1}, known {FILE.version})"
         )
     assert path.read_bytes() == before
 
@@ -397,7 +398,7 @@ def test_another_programs_database_is_left_alone_and_that_is_told(tmp_path: Path
     with _opened(path) as journal:
         journal.announce(made.call(1))
         assert not journal.flush(made.PATIENCE)
-        assert journal.health.problem.startswith("the file at the journal's place belongs to ")
+        assert journal.health.problem.startswith("the file at the place of the journal belongs to ")
     assert path.read_bytes() == before
     assert not list(tmp_path.glob("*.damaged-*"))
 

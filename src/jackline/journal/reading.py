@@ -151,7 +151,7 @@ class JournalReader:
 
     def _recognise(self) -> None:
         try:
-            version = schema.version_of(self._connection)
+            version = schema.FILE.version_of(self._connection)
         except sqlite3.Error as error:
             raise self._unreadable(error) from error
         if version == 0:
@@ -159,7 +159,7 @@ class JournalReader:
                 f"The journal at {self.path} is empty.",
                 next="Start the gateway with `jackline up`: it begins one.",
             )
-        if version < schema.VERSION:
+        if version < schema.FILE.version:
             raise JournalError(
                 f"The journal at {self.path} was written by an older Jackline.",
                 next="Start the gateway with `jackline up`: it brings the journal up to date.",

@@ -96,7 +96,7 @@ class Store:
 
     def _prepare(self) -> None:
         run = self._connection.execute
-        if schema.version_of(self._connection) == 0:
+        if schema.FILE.version_of(self._connection) == 0:
             run("PRAGMA auto_vacuum = INCREMENTAL")  # only an empty file can learn it
         # Some network folders cannot have it; there commits are slower and no less safe.
         self._uses_log = run("PRAGMA journal_mode = WAL").fetchone()[0] == "wal"
@@ -104,7 +104,7 @@ class Store:
         run(f"PRAGMA journal_size_limit = {LOG_BYTES}")
         # Records hold nothing secret, so that overwriting what is deleted would be wasted work.
         run("PRAGMA secure_delete = OFF").fetchall()
-        schema.migrate(self._connection)
+        schema.FILE.migrate(self._connection)
 
     def _commit(self, batch: Batch, insert: Callable[[Table, Sequence[Event]], int]) -> int:
         self._connection.execute("BEGIN IMMEDIATE")

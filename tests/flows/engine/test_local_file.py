@@ -8,6 +8,7 @@ import sqlite3
 import stat
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -255,7 +256,7 @@ def test_a_long_value_lies_in_the_file_once_and_goes_with_its_last_name(disk: Wo
 
 def test_a_newer_file_and_a_foreign_one_are_left_alone(disk: World, tmp_path: Path) -> None:
     disk.run(_begun)
-    newer = schema.VERSION + 1
+    newer = schema.FILE.version + 1
     with closing(sqlite3.connect(disk.path)) as file:
         file.execute(f"PRAGMA user_version = {newer}")
     with Journal(tmp_path / "journal.db"):
@@ -280,12 +281,13 @@ def test_a_migration_happens_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "flows.db"
     good, bad = ("CREATE TABLE news (what TEXT)",), ("CREATE TABLE more (x)", "CREATE NONSENSE")
     with closing(sqlite3.connect(path, isolation_level=None)) as file:
-        schema.migrate(file)
+        schema.FILE.migrate(file)
         with pytest.raises(sqlite3.OperationalError):
-            schema.migrate(file, (*schema.MIGRATIONS, good, bad))
-        assert schema.version_of(file) == schema.VERSION
-        schema.migrate(file, (*schema.MIGRATIONS, good))
-        assert schema.version_of(file, schema.VERSION + 1) == schema.VERSION + 1
+            replace(schema.FILE, steps=(*schema.MIGRATIONS, good, bad)).migrate(file)
+        assert schema.FILE.version_of(file) == schema.FILE.version
+        newer = replace(schema.FILE, steps=(*schema.MIGRATIONS, good))
+        newer.migrate(file)
+        assert newer.version_of(file) == schema.FILE.version + 1
         names = {name for (name,) in file.execute("SELECT name FROM sqlite_master")}
     assert "news" in names
     assert "more" not in names
@@ -306,10 +308,10 @@ def test_a_file_that_another_process_makes_at_this_moment_is_no_foreign_one(
         def make_it_now(question: str) -> None:
             asked.append(question)
             if len(asked) == moment + 1:
-                schema.migrate(other)
+                schema.FILE.migrate(other)
 
         one.set_trace_callback(make_it_now)
-        assert schema.version_of(one) in (0, schema.VERSION)
-        schema.migrate(one)
+        assert schema.FILE.version_of(one) in (0, schema.FILE.version)
+        schema.FILE.migrate(one)
         assert len(asked) > moment
-        assert schema.version_of(one) == schema.VERSION
+        assert schema.FILE.version_of(one) == schema.FILE.version

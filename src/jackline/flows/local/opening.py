@@ -132,10 +132,10 @@ def is_locked(error: sqlite3.Error | OSError) -> bool:
 
 def _prepare(connection: sqlite3.Connection) -> None:
     run = connection.execute
-    if schema.version_of(connection) == 0:
+    if schema.FILE.version_of(connection) == 0:
         run("PRAGMA auto_vacuum = INCREMENTAL")  # only an empty file can learn it
     # Some network folders cannot have it; there commits are slower and no less safe.
     run("PRAGMA journal_mode = WAL").fetchall()
     run("PRAGMA synchronous = FULL")
     run(f"PRAGMA journal_size_limit = {_LOG_BYTES}").fetchall()
-    schema.migrate(connection)
+    schema.FILE.migrate(connection)

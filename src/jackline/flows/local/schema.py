@@ -1,19 +1,13 @@
-"""Define the tables, version by version, and recognise a file that is ours.
+"""Define the tables, version by version.
 
-Laws: (1) a step of `MIGRATIONS` is never changed once released: a new version is a new step; (2) a
-step happens whole or not at all; (3) a file of a newer version or of another program is left alone.
-Not here: what goes into the tables (blobs.py, runs.py, calls.py, notebooks.py, …).
+Laws: a step of `MIGRATIONS` is never changed once released: a new version is a new step.
+Not here: going from version to version (journal/versioned_file.py), what goes into the tables
+(blobs.py, runs.py, calls.py, notebooks.py, …).
 """
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Sequence
-
-from jackline.errors import JournalError
-
-# "JKLF": SQLite keeps it in the file's head for programs to know their own.
-APPLICATION = 0x4A4B4C46
+from jackline.journal.versioned_file import VersionedFile
 
 # A column `…_blob` names the row of `blobs` that holds what is too long for its own. The indexes on
 # them know only the few rows that have one. `spending` outlives the calls that it tells of: money
@@ -70,47 +64,5 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX spending_at ON spending (at, tokens, cost)",
     ),
 )
-VERSION = len(MIGRATIONS)
-
-
-def version_of(connection: sqlite3.Connection, known: int = VERSION) -> int:
-    """The version of the open file, 0 for an empty one; `JournalError` if it is not for us."""
-    # The name comes last: what another process makes meanwhile must not look like a nameless file.
-    tables = _number(connection, "SELECT count(*) FROM sqlite_master")
-    version = _number(connection, "PRAGMA user_version")
-    application = _number(connection, "PRAGMA application_id")
-    if application == APPLICATION:
-        if version > known:
-            raise JournalError(
-                f"The runs were kept by a newer Jackline (version {version}, known {known}).",
-                next="Update Jackline, or choose another state folder with --state.",
-            )
-        return version
-    if application or version or tables:
-        raise JournalError(
-            "The file at the place of the runs belongs to another program.",
-            next="Move that file away, or choose another state folder with --state.",
-        )
-    return 0
-
-
-def migrate(connection: sqlite3.Connection, steps: Sequence[Sequence[str]] = MIGRATIONS) -> None:
-    """Bring the open file to the newest version."""
-    if version_of(connection, len(steps)) == len(steps):
-        return
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        # Another process may have done it while this one waited for the lock.
-        for step in steps[version_of(connection, len(steps)) :]:
-            for statement in step:
-                connection.execute(statement)
-        connection.execute(f"PRAGMA application_id = {APPLICATION}")
-        connection.execute(f"PRAGMA user_version = {len(steps)}")
-        connection.execute("COMMIT")
-    finally:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-
-
-def _number(connection: sqlite3.Connection, question: str) -> int:
-    return int(connection.execute(question).fetchone()[0])
+# The mark is "JKLF".
+FILE = VersionedFile(application=0x4A4B4C46, steps=MIGRATIONS, holds="the store of runs")
