@@ -2,6 +2,9 @@
 
     jackline run examples/migrate.py --modules '["parser", "printer"]' --repo ../my-project
 
+Without a key, `jackline simulate` plays the vendor, as in deep_research.py: it answers, and changes
+no file.
+
 Each agent works in its own worktree beside the repository, on a branch of its own. When the run has
 ended, by whatever way, clean worktrees are removed; one with uncommitted work is never deleted, and
 `jackline resources` lists it.

@@ -1,6 +1,12 @@
 """Review every Python file of a repository, then judge the findings together.
 
-jackline run examples/review_repo.py --folder src/jackline/failures
+    jackline run examples/review_repo.py --folder src/jackline/failures
+
+Without a key, against the simulator:
+
+    jackline simulate --port 8999 &
+    JACKLINE_UPSTREAM=http://127.0.0.1:8999 ANTHROPIC_API_KEY=none \\
+        jackline run examples/review_repo.py --folder src/jackline/failures
 """
 
 from __future__ import annotations

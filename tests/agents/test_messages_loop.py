@@ -332,7 +332,8 @@ def test_an_unknown_model_costs_nobody_knows_what() -> None:
     assert carry(ScriptedModel(Say("3")), task(model="gpt-unknown")).cost is None
 
 
-def test_the_time_limit_ends_what_runs_and_waiting_for_leave_is_not_counted() -> None:
+@pytest.mark.parametrize("before", [0.0, 45.0])
+def test_the_time_limit_ends_what_runs_and_waiting_for_leave_is_not_counted(before: float) -> None:
     clock = VirtualClock(datetime(2026, 11, 15, tzinfo=UTC))
 
     async def parked(_number: int) -> None:
@@ -343,17 +344,20 @@ def test_the_time_limit_ends_what_runs_and_waiting_for_leave_is_not_counted() ->
         leave = OpenLeave(on_call=parked)
         runner = MessagesRunner(forever(), clock=clock)
         going = asyncio.ensure_future(
-            runner.carry(task(tools=[tool], timeout=60.0), MemoryNotebook(), leave)
+            runner.carry(
+                task(tools=[tool], timeout=60.0, worked_before=before), MemoryNotebook(), leave
+            )
         )
         await clock.advance(7200)
         assert tool.runs
-        await clock.advance(59)
+        await clock.advance(59 - before)
         assert not going.done()
         await clock.advance(2)
         return await going, tool
 
     outcome, tool = run(main())
     assert outcome.terminated_by is Ending.TIMEOUT
+    assert outcome.evidence.says == "The agent has worked for 60 s, which is all that it may."
     assert len(tool.runs) == 1
 
 

@@ -52,8 +52,9 @@ class World:
         for _ in range(int(str(arguments["b"]))):
             await asyncio.sleep(0)  # siblings end in any order
 
-    def carry(self, notebook: MemoryNotebook) -> Outcome[object]:
-        given = task(tools=[Counter(during=self._ran)], schema=self.schema)
+    def carry(self, notebook: MemoryNotebook, told: str = "") -> Outcome[object]:
+        tools = [Counter(during=self._ran)]
+        given = task(tools=tools, schema=self.schema, what_happened=told)
         return run(MessagesRunner(self.model).carry(given, notebook, OpenLeave()))
 
 
@@ -94,7 +95,7 @@ def test_a_cut_after_any_line_changes_neither_the_result_nor_the_bill(world: Wor
         again = World(world.replies, world.schema)
         kept = whole.entries[:cut]
         told = Count(entry.kind for entry in kept)
-        outcome = again.carry(MemoryNotebook(kept))
+        outcome = again.carry(MemoryNotebook(kept), "The process that carried you ended.")
         assert outcome.value == undisturbed.value
         assert (outcome.turns, outcome.usage.output_tokens) == (
             undisturbed.turns,

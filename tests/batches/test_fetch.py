@@ -97,6 +97,25 @@ def test_this_machine_is_reached_only_when_allowed_by_name(site: str) -> None:
     assert Site.asked == []
 
 
+def test_a_proxy_is_no_way_to_this_machine(site: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", site)
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    for place in ("127.0.0.1:9", "localhost:9", "169.254.169.254", "2130706433", "[::1]:9"):
+        result = fetch(f"http://{place}/page", "http://*/*")
+        assert result.ended_by == "not allowed", place
+    assert Site.asked == []
+    assert fetch("http://127.0.0.1:9/page", "http://127.0.0.1:9/*").ended_by == "HTTP 404"
+    assert Site.asked == ["http://127.0.0.1:9/page"]
+
+
+@pytest.mark.parametrize("host", ["0", "127.1", "2130706433", "[::ffff:127.0.0.1]", "localhost"])
+def test_no_spelling_of_an_address_hides_that_it_is_this_machine(host: str, site: str) -> None:
+    port = site.rpartition(":")[2]
+    assert fetch(f"http://{host}:{port}/page", "http://*/*").ended_by == "not allowed"
+    assert Site.asked == []
+
+
 def test_an_error_page_is_a_failure_that_keeps_its_text(site: str) -> None:
     result = fetch(f"{site}/nothing", f"{site}/*")
     assert (result.ended_by, result.text) == ("HTTP 404", "none")

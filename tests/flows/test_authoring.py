@@ -376,6 +376,7 @@ async def wrongly(what: str) -> None:
         "both": lambda: agent("x", resume="a", continue_from="b"),
         "tool": lambda: agent("x", tools=[3]),  # type: ignore[list-item]
         "schema": lambda: agent("x", schema=lambda: 1),  # type: ignore[call-overload]
+        "no JSON": lambda: agent("x", schema=type),
         "prompt": lambda: agent(agent("x")),  # type: ignore[call-overload]
         "runner": lambda: agent("x", runner="nobody"),
         "result": lambda: step(unkeepable),
@@ -392,6 +393,7 @@ async def wrongly(what: str) -> None:
         ("both", "resume= or continue_from=, not both"),
         ("tool", r"agent\(tools=…\) cannot use a int"),
         ("schema", "is no shape that a result can have"),
+        ("no JSON", "is no shape that a result can have"),
         ("prompt", r"agent\(prompt=…\) must be text, not AgentCall"),
         ("runner", "There is no runner 'nobody'. Choose one of these: messages"),
         ("result", "The result cannot be kept as JSON"),

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Literal
 
 import pytest
+from pydantic import BaseModel
 
 from jackline.errors import UsageError
-from jackline.flows.arguments import arguments_from_words, decode_arguments
+from jackline.flows.arguments import arguments_from_words, decode_arguments, encode_arguments
 from jackline.flows.doors import resume, run
 from jackline.flows.loading import load_flow, split_reference
 from tests.flows.world import played, world
@@ -122,13 +124,100 @@ def test_words_become_arguments_of_the_types_that_are_asked_for(tmp_path: Path) 
     data = arguments_from_words(function, {"q": "12", "n": "5", "tags": '["a"]'})
     assert json.loads(data) == {"q": "12", "n": 5, "tags": ["a"]}
     assert decode_arguments(function, b'{"q": "x", "n": "7"}')["n"] == 7
-    for words, says in (
-        ({"q": "x", "n": "many"}, "The argument n of f"),
-        ({"n": "1"}, "missing: q"),
-        ({"q": "x", "z": "1"}, "unknown: z"),
-    ):
-        with pytest.raises(UsageError, match=says):
-            arguments_from_words(function, words)
+
+
+class Place(BaseModel):
+    name: str
+    depth: float = 0.0
+
+
+async def survey(
+    topic: str,
+    readers: int = 3,
+    modules: list[str] | None = None,
+    where: Place | None = None,
+    mode: Literal["fast", "1"] = "fast",
+    anything: object = None,
+) -> str:
+    return f"{topic} {readers} {modules} {where} {mode} {anything}"
+
+
+@pytest.mark.parametrize(
+    ("words", "says", "do"),
+    [
+        (
+            {"topic": "x", "readers": "many"},
+            "The argument readers of survey() takes a whole number, and text was given.",
+            "Write it like this: --readers 3",
+        ),
+        (
+            {"topic": "x", "modules": "parser"},
+            "The argument modules of survey() takes a list of text or null, and text was given.",
+            """Write it like this: --modules '["…"]'""",
+        ),
+        (
+            {"topic": "x", "modules": "[1]"},
+            (
+                "The argument modules of survey() takes a list of text or null, and a list was "
+                "given (0: Input should be a valid string)."
+            ),
+            """Write it like this: --modules '["…"]'""",
+        ),
+        (
+            {"topic": "x", "where": '{"depth": 3}'},
+            (
+                "The argument where of survey() takes an object with name, depth or null, and an "
+                "object was given (name: Field required)."
+            ),
+            """Write it like this: --where '{"name": "…"}'""",
+        ),
+        (
+            {"topic": "x", "mode": "slow"},
+            "The argument mode of survey() takes one of fast, 1, and text was given.",
+            'Write it like this: --mode "fast"',
+        ),
+        ({"readers": "1"}, "survey() needs topic.", 'Write --topic "…" (it takes: topic: str, '),
+        (
+            {"topc": "x"},
+            "survey() has no parameter topc (did you mean topic?), and needs topic.",
+            'Write --topic "…" (it takes: topic: str, readers: int = 3, ',
+        ),
+        ({"topic": "x", "z": "1"}, "survey() has no parameter z.", "It takes: topic: str, "),
+    ],
+)
+def test_a_fault_in_an_argument_names_it_what_it_takes_and_how_to_write_it(
+    words: dict[str, str], says: str, do: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        arguments_from_words(survey, words)
+    assert caught.value.message == says
+    assert caught.value.next.startswith(do)
+
+
+def test_a_word_is_text_where_only_text_fits() -> None:
+    words = {"topic": "null", "mode": "1", "anything": "[1]"}
+    assert json.loads(arguments_from_words(survey, words)) == {
+        "topic": "null",
+        "mode": "1",
+        "anything": [1],
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"topic": 5}, "The argument topic of survey() takes text, and int was given."),
+        (
+            {"topic": "x", "anything": object()},
+            "The argument anything of survey() cannot be kept: object cannot be written as JSON.",
+        ),
+        ({}, "survey() cannot be called like this: missing a required argument: 'topic'."),
+    ],
+)
+def test_a_fault_in_a_python_call_is_named_alike(given: dict[str, object], says: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        encode_arguments(survey, (), given)
+    assert caught.value.message == says
 
 
 def test_a_run_whose_file_is_gone_says_so(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from jackline.agents.outcome import Ending, Evidence, Outcome
 from jackline.agents.ports import Leave, Notebook
 from jackline.agents.task import AgentTask
 from jackline.flows.definition import Flow
+from jackline.flows.outcome_json import decode_outcome
 from jackline.flows.progress import AgentBegan, AgentWaits, RunEnded, RunParked, RunWoke
 from jackline.flows.records import RunState
 from jackline.flows.running import FlowRun
@@ -61,6 +62,65 @@ def test_after_the_first_wall_nothing_starts_and_nobody_asks_until_the_reset() -
         assert len(w.runner.asked) == 97 * 3 + 40
         assert outcome.usage.total == 97 * 3 * 1000, "not a token more than without the wall"
         assert outcome.duration < HOURS, "waiting is no work"
+
+    played(test)
+
+
+def test_the_reason_of_a_parking_is_in_the_log_once_and_not_for_each_agent() -> None:
+    async def test() -> None:
+        w = walled()
+        await w.run(crew(30))
+        notes = await w.engine.notes("r1")
+        assert [note.detail["why"] for note in notes if "limit" in str(note.detail)] == [
+            "You've hit your session limit"
+        ]
+        assert {event.why for event in w.of(AgentWaits)} == {"the run is parked", ""}
+        assert not [note for note in notes if note.what in ("agent waits", "agent goes on")]
+
+    played(test)
+
+
+def test_a_wait_of_one_agent_is_logged_with_its_reason_and_its_end() -> None:
+    def script(_task: AgentTask) -> Play:
+        return Play(ending=Ending.OUTAGE)
+
+    @flow
+    async def one() -> str:
+        return (await agent("x", label="a").outcome()).terminated_by.value
+
+    async def test() -> None:
+        w = world(script)
+        await w.run(one)
+        told = [note for note in await w.engine.notes("r1") if note.label == "a"]
+        assert [(note.what, note.detail.get("why")) for note in told] == [
+            ("agent began", None),
+            ("agent waits", "outage, tried again"),
+            ("agent goes on", None),
+            ("agent ended", None),
+        ]
+
+    played(test)
+
+
+def test_a_parked_run_tells_what_is_finished_and_what_is_parked_and_what_that_has_cost() -> None:
+    async def test() -> None:
+        w = world(three_turns, settings=RunSettings(poll=60.0, at_once=4))
+        begun = await w.begin(crew(10))
+        task = asyncio.create_task(begun.carry())
+        await w.until(lambda: len(w.runner.answered) == 16, task)
+        w.runner.wall_until = EPOCH + timedelta(hours=5)
+        await w.until(lambda: begun.is_parked, task)
+        kept = await w.engine.run("r1")
+        assert kept is not None
+        assert kept.outcome is not None
+        assert decode_outcome(kept.outcome).tally.unfinished == 6, "while it waits, too"
+        begun.stop()
+        outcome = await w.through(_of(task))
+        assert outcome.tally.in_words("parked") == "4 of 10 agents ok, 6 parked"
+        assert outcome.usage.total == kept.tokens == 16 * 1000
+        assert (await w.resume(crew(10))).tally.in_words() == (
+            "10 of 10 agents ok (4 kept from before)"
+        )
 
     played(test)
 
@@ -197,6 +257,7 @@ def test_stopping_while_parked_leaves_it_parked_and_a_resume_goes_on_with_one_pr
         assert outcome.exit_code == 75
         assert outcome.terminated_by is Ending.QUOTA
         assert outcome.evidence.resets_at == EPOCH + timedelta(hours=5)
+        assert outcome.evidence.failure == "account_quota"
         record = await w.engine.run("r1")
         assert record is not None
         assert record.state is RunState.PARKED

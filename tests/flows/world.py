@@ -22,6 +22,7 @@ from jackline.testing.memory_engine import MemoryEngine
 from jackline.testing.scripted_runner import Script, ScriptedRunner
 
 T = TypeVar("T")
+PATIENCE = 120.0  # real seconds; only a test that fails ever waits so long
 EPOCH = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 
 
@@ -59,9 +60,10 @@ class World:
     async def through(self, work: Coroutine[Any, Any, T]) -> T:
         """What `work` gives, with time moving whenever everybody waits for it."""
         task = asyncio.create_task(work)
-        while not task.done():
-            await self.to_next_hour()
-        return await task
+        async with asyncio.timeout(PATIENCE):
+            while not task.done():
+                await self.to_next_hour()
+            return await task
 
     async def to_next_hour(self) -> None:
         """Let everybody run, then move time to the next sleeper's hour."""
@@ -74,9 +76,10 @@ class World:
 
     async def until(self, holds: Callable[[], bool], task: asyncio.Task[Any]) -> None:
         """Let time pass until something holds."""
-        while not holds():
-            assert not task.done(), task
-            await self.to_next_hour()
+        async with asyncio.timeout(PATIENCE):
+            while not holds():
+                assert not task.done(), task
+                await self.to_next_hour()
 
     def of(self, kind: type[T]) -> list[T]:
         """The events of one kind that were heard."""

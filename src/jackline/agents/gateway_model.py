@@ -25,6 +25,7 @@ from jackline import __version__
 from jackline.agents.answer_reading import AnswerReader, whole_answer
 from jackline.agents.ports import Answer, Caller, ModelFailedError
 from jackline.agents.task import JsonObject
+from jackline.agents.tools_ran import HEADER as TOOLS_HEADER
 from jackline.clock import Clock, SystemClock
 from jackline.failures import Failure, Kind, Observation, classify
 from jackline.failures.sentences import name_of
@@ -140,6 +141,7 @@ class GatewayModel:
             ("x-claude-code-session-id", caller.session_id),
             ("x-claude-code-agent-id", caller.task_id),
             *([("x-jackline-class", caller.class_)] if caller.class_ else ()),
+            *([(TOOLS_HEADER, ran)] if (ran := caller.tools.taken()) else ()),
             *self._headers,
             *caller.headers,
         ]
@@ -318,6 +320,10 @@ def _encoded(body: JsonObject) -> bytes:
 
 def _in_words(failure: Failure, told: _Told) -> str:
     """One sentence for a person; the vendor's own words only where a person has to act on them."""
+    if failure.kind is Kind.ACCOUNT_QUOTA:
+        # It becomes the reason of a parked run, which is shown again and again.
+        name = name_of(failure)
+        return f"{name[0].upper()}{name[1:]} is reached."
     tries = f" after {told.attempts} attempts" if told.attempts > 1 else ""
     by_id = f" (request {told.request_id})" if told.request_id else ""
     sentence = f"The model call failed{tries}: {name_of(failure)}{by_id}."

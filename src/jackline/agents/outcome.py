@@ -13,6 +13,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Generic, TypeVar
 
+from jackline.autopsy.figures import counted
+
 T_co = TypeVar("T_co", covariant=True)
 
 
@@ -89,6 +91,22 @@ class Tally:
     """Of all, how many answered from the journal."""
     endings: tuple[tuple[Ending, int], ...] = ()
     """The failed ones by ending, the most frequent first."""
+    unfinished: int = 0
+    """Not among `agents`: those that have not ended, and go on when the run does."""
+
+    def in_words(self, unfinished: str = "not finished") -> str:
+        """For a person: "17 of 20 agents ok, 1 failed: 1 schema, 2 parked (5 kept from before)"."""
+        total = self.agents + self.unfinished
+        if not total:
+            return "no agents"
+        parts = [f"{self.ok:,} of {counted(total, 'agent')} ok"]
+        if self.failed:
+            kinds = ", ".join(f"{count:,} {ending.value}" for ending, count in self.endings)
+            parts.append(f"{self.failed:,} failed: {kinds}")
+        if self.unfinished:
+            parts.append(f"{self.unfinished:,} {unfinished}")
+        kept = f" ({self.replayed:,} kept from before)" if self.replayed else ""
+        return ", ".join(parts) + kept
 
 
 @dataclass(frozen=True, slots=True)

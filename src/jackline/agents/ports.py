@@ -14,6 +14,7 @@ from typing import Protocol, TypeAlias
 
 from jackline.agents.outcome import Ending, Evidence, Outcome, Usage
 from jackline.agents.task import AgentTask, JsonObject
+from jackline.agents.tools_ran import ToolsRan
 from jackline.failures import Failure
 
 Waits: TypeAlias = Callable[[str, float | None], None]
@@ -131,6 +132,8 @@ class Caller:
     headers: tuple[tuple[str, str], ...] = field(default=())
     waits: Waits = field(default=_nobody_listens, compare=False)
     """Hears what the call waits for outside of any vendor, such as a gateway that is gone."""
+    tools: ToolsRan = field(default_factory=ToolsRan, compare=False)
+    """What the agent has run since its last call."""
 
 
 class Model(Protocol):

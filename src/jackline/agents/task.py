@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
+from jackline.agents.prices import Price
 from jackline.batches.tool import Tool
 
 JsonObject: TypeAlias = dict[str, object]
@@ -42,9 +43,13 @@ class AgentTask:
     max_turns: int | None = None
     max_dollars: float | None = None
     timeout: float | None = None
+    worked_before: float = 0.0
+    """How much of `timeout` earlier processes and attempts have used."""
+    prices: Mapping[str, Price] = field(default_factory=dict, compare=False, repr=False)
+    """The user's own, for runners that are not told what a call cost."""
     resume_session: str | None = None
     """Go on with this session of an earlier agent instead of beginning one."""
     what_happened: str = ""
-    """Told to the agent when it goes on: what cut it off, what was lost, what is on disk."""
+    """What cut the last attempt off, for a runner to tell where the agent must know it."""
     class_: str | None = None
     """The class of traffic, for ladders and `never-degrade`."""

@@ -2,7 +2,8 @@
 
 Laws: (1) nothing is fetched unless its address fits what was allowed, and no redirect leads out of
 that; (2) addresses of this machine and its network are reached only when allowed by name; it is
-the connection itself that is judged, not what a name once resolved to; (3) no credentials are
+the connection itself that is judged, not what a name once resolved to; behind a proxy, which
+connects by itself, it is what the name resolves to here; (3) no credentials are
 sent; (4) size and time are bounded.
 Not here: models (agents/gateway_model.py).
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import http.client
 import ipaddress
+import socket
 import ssl
 import urllib.error
 import urllib.request
@@ -166,6 +168,18 @@ def _fits(url: str, pattern: str) -> bool:
     )
 
 
+def _judge_beyond(netloc: str, usual_port: int, judge: _Judge) -> None:
+    """Judge a place that a proxy will connect to, as far as its name is known here."""
+    parts = urlsplit(f"//{netloc}")
+    host, port = parts.hostname or "", parts.port or usual_port
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError:
+        return  # only the proxy knows the name, as in a network where it is the only way out
+    for *_, address in found:
+        judge(host, port, str(address[0]))
+
+
 class _Redirects(urllib.request.HTTPRedirectHandler):
     """Follows a redirect only to where one may go."""
 
@@ -229,6 +243,8 @@ class _Plain(urllib.request.HTTPHandler):
             made.judge = None if req.has_proxy() else self._judge
             return made
 
+        if req.has_proxy():
+            _judge_beyond(urlsplit(req.full_url).netloc, 80, self._judge)
         return self.do_open(connection, req)
 
 
@@ -242,11 +258,14 @@ class _Secure(urllib.request.HTTPSHandler):
     def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
         """The answer to a request."""
 
+        # A tunnel through a proxy leaves no other trace in the request.
+        tunnelled = getattr(req, "_tunnel_host", None)
+
         def connection(host: str, **options: Any) -> _SecureConnection:
             made = _SecureConnection(host, **options)
-            # A tunnel through a proxy leaves no other trace in the request.
-            tunnelled = getattr(req, "_tunnel_host", None) is not None
-            made.judge = None if tunnelled else self._judge
+            made.judge = None if tunnelled is not None else self._judge
             return made
 
+        if tunnelled is not None:
+            _judge_beyond(str(tunnelled), 443, self._judge)
         return self.do_open(connection, req, context=ssl.create_default_context())

@@ -9,7 +9,7 @@ could be; by default only reading and searching inside the folder; (3) a command
 words that its program gets; a line that only a shell can read, with substitutions, chains,
 redirections or variables, is never allowed; (4) no word of an allowed command may name a place
 outside, and a pattern that names no program allows none.
-Not here: following links (paths.py does, when a tool runs), asking a person.
+Not here: following links (paths.py and links.py do, when a tool runs), asking a person.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Policy:
 
     def _judge_stage(self, stage: Stage) -> Judgement:
         for word in stage.words[1:]:
-            if word.homed or any(self._leaves(part) for part in _paths_in(word)):
+            if word.homed or any(self._leaves(part) for part in paths_in(word)):
                 return _outside(word.text)
         commands = [item.split() for item in self.allow if not _PREFIXED.match(item)]
         if any(_fits(stage.texts, pattern) for pattern in commands):
@@ -128,7 +128,7 @@ _GLUED = re.compile(r"-[A-Za-z]{1,4}((?:/|\\|~|\.\.(?:[/\\]|$)).*)")
 """A path behind a few short options: `-xf/etc/passwd`, `-xf../x`."""
 
 
-def _paths_in(word: Word) -> list[str]:
+def paths_in(word: Word) -> list[str]:
     """The texts in a word that a program may take for a path: itself, and an option's value."""
     if word.globbed and _HIDDEN_PARENT.search(word.text):
         return [".."]

@@ -28,21 +28,20 @@ from jackline.flows.agent_spec import OWN_LOOP, AgentSpec
 from jackline.flows.agent_tools import tools_for
 from jackline.flows.earlier import earlier_entries, what_happened
 from jackline.flows.gate import Ticket
+from jackline.flows.keeping_back import kept_back
 from jackline.flows.keys import session_id_of
 from jackline.flows.leave import AgentLeave
 from jackline.flows.notebook import KeptNotebook
 from jackline.flows.outcome_json import decode_outcome, encode_outcome
-from jackline.flows.progress import AgentBegan, AgentEnded, AgentReplayed, AgentWaits, Warned
+from jackline.flows.progress import AgentBegan, AgentEnded, AgentReplayed, Warned
 from jackline.flows.records import CallKind, CallRecord, CallState
-from jackline.flows.scope import CURRENT, Scope
+from jackline.flows.scope import CURRENT, Scope, inside
 from jackline.flows.spending import Account
 from jackline.flows.values import UnfitValueError, plain_json
 
 _TRIED_AGAIN = frozenset({Ending.CRASH, Ending.TOOL_ERROR, Ending.OUTAGE, Ending.RATE_LIMIT})
 _CUT_OFF = frozenset({Ending.CRASH, Ending.CANCELLED})
 _FIRST_WAIT = 5.0
-_LOOK_AGAIN = 60.0
-"""How long a wait for a window may last before it is asked whether it still holds."""
 
 
 class AgentCarrying:
@@ -70,6 +69,9 @@ class AgentCarrying:
             task_id,
             CallState.RUNNING,
             attempts=1 if self._known is None else self._known.attempts + 1,
+            # What it had cost is in the ledger already.
+            tokens=0 if self._known is None else self._known.tokens,
+            cost=0.0 if self._known is None else self._known.cost,
         )
         self._end_id = ""
         self._began_at = 0.0
@@ -97,7 +99,7 @@ class AgentCarrying:
         if known.state is CallState.DONE:
             outcome = replace(outcome, value=self._spec.shape.decode(known.value or b"null"))
         if run.paid_here(known):
-            self._scope.account.recall(known.tokens, known.cost, outcome.turns)
+            self._scope.account.recall(known.tokens, known.cost, outcome.turns, agents=1)
         run.count_agent(outcome, replayed=True)
         run.tell(AgentReplayed(run.clock.wall(), known.task_id, known.label, self._scope.phase))
         return outcome
@@ -106,14 +108,15 @@ class AgentCarrying:
 
     async def _started(self, ticket: Ticket) -> Outcome[Any]:
         run, spec = self._run, self._spec
+        run.heed_window(spec.budget)
         account = Account(
             f"The agent {self._call.label}",
             () if spec.budget is None else (spec.budget,),
             self._scope.account,
-            began=run.worked(),
         )
         try:
-            await self._kept_back()
+            # Before the gate: a stopping run does not wait for agents that have not begun.
+            await kept_back(run, self._call, spec.class_)
             await run.gate.enter(ticket)
         except StopAgentError as stop:
             return await self._never_began(stop.ending, stop.evidence)
@@ -130,41 +133,24 @@ class AgentCarrying:
             outcome = await self._carried(ticket, account)
         except asyncio.CancelledError:
             if run.interruption is None or not run.interruption.keeps_agents:
-                evidence = Evidence(says="The flow, or its end, cancelled it.")
+                evidence = Evidence(
+                    says="The flow cancelled it: by a timeout, in a group, or as it ended."
+                )
                 # The cancellation has come, and the end must be kept nevertheless.
                 await run.whole(self._ended(Outcome(Ending.CANCELLED, evidence=evidence)))
             raise
         return await run.whole(self._ended(outcome))
 
-    async def _kept_back(self) -> None:
-        """Wait while the account's window is nearly used up and this class is not to use the rest.
-
-        Before the gate: a stopping run does not wait for agents that have not begun.
-        """
-        run, reserve = self._run, self._run.settings.reserve
-        if reserve is None or self._spec.class_ not in reserve.classes:
-            return
-        task, label = self._call.task_id, self._call.label
-        while True:
-            used = await run.host.window_used()
-            now = run.clock.wall()
-            if used is None or used[0] < reserve.share or used[1] <= now:
-                break
-            why = f"{used[0]:.0%} of the account's window is used, and the rest is kept for others"
-            run.tell(AgentWaits(now, task, label, why, used[1]))
-            await run.clock.sleep(min(_LOOK_AGAIN, used[1] - now))
-        run.tell(AgentWaits(run.clock.wall(), task, label, "", None))
-
     async def _carried(self, ticket: Ticket, account: Account) -> Outcome[Any]:
         run, call = self._run, self._call
         notebook = KeptNotebook(run.engine, run.claim, call.task_id, run.clock)
-        run.notebooks[call.task_id] = notebook
+        run.underway.add((call.key, call.occurrence), notebook)
         try:
             session_id = session_id_of(call.task_id)
             await notebook.open(session_id)
             earlier = await earlier_entries(run.engine, self._spec, self._runner.name)
             notebook.follow(earlier.entries)
-            account.tokens, account.dollars = notebook.paid.total, notebook.paid_dollars
+            self._go_on_counting(account, notebook)
             task = self._task(session_id, earlier.session_id)
             leave = AgentLeave(
                 run, ticket, account, notebook, task_id=call.task_id, label=call.label
@@ -182,11 +168,21 @@ class AgentCarrying:
             run.lose(error)
             raise
 
+    def _go_on_counting(self, account: Account, notebook: KeptNotebook) -> None:
+        """Let what earlier processes have used of it count against the budgets in this one."""
+        run, used = self._run, notebook.used
+        account.tokens, account.dollars, account.turns = used.usage.total, used.dollars, used.turns
+        self._scope.account.recall(used.usage.total, used.dollars, used.turns)
+        run.go_on_timing(account, notebook)
+        if self._spec.budget is not None and self._spec.budget.seconds is not None:
+            run.underway.time(notebook)
+
     async def _attempts(
         self, task: AgentTask, notebook: KeptNotebook, leave: AgentLeave, ticket: Ticket
     ) -> Outcome[Any]:
         tries = 0
         while True:
+            task = replace(task, worked_before=notebook.used.seconds)
             outcome = await self._once(task, notebook, leave)
             evidence = outcome.evidence
             interruption = self._run.interruption
@@ -221,7 +217,11 @@ class AgentCarrying:
     ) -> Outcome[Any]:
         token = CURRENT.set(replace(self._scope, task_id=self._call.task_id))
         try:
-            outcome = await self._runner.carry(task, notebook, leave)
+            try:
+                outcome = await self._runner.carry(task, notebook, leave)
+            finally:
+                if self._run.underway.is_timed(notebook):
+                    notebook.keep_time()
             # A runner may take a line that could not be written for its own trouble; it is ours.
             await notebook.settle()
         except (LeaseLostError, JournalError):
@@ -237,29 +237,32 @@ class AgentCarrying:
 
     def _with_all_used(self, outcome: Outcome[Any], notebook: KeptNotebook) -> Outcome[Any]:
         """The outcome with all that it used: what the runner says, or what was paid for if more."""
-        unpaid = outcome.usage.total - notebook.paid.total
+        used = notebook.used
+        unpaid = outcome.usage.total - used.usage.total
         if unpaid > 0:
             # A runner that only tells at its end what it used.
-            dollars = max(0.0, (outcome.cost or 0.0) - notebook.paid_dollars)
+            dollars = max(0.0, (outcome.cost or 0.0) - used.dollars)
             self._run.charge(self._scope.account, unpaid, dollars)
         elif unpaid < 0:
-            outcome = replace(outcome, usage=notebook.paid)
-        if outcome.cost is None and notebook.paid_dollars:
-            outcome = replace(outcome, cost=notebook.paid_dollars)
+            outcome = replace(outcome, usage=used.usage)
+        if outcome.cost is None and used.dollars:
+            outcome = replace(outcome, cost=used.dollars)
         return outcome
 
     async def _ended(self, outcome: Outcome[Any]) -> Outcome[Any]:
         """Keep the end, clean up, and only then let the flow know."""
         run, call = self._run, self._call
-        notebook = run.notebooks.pop(call.task_id, None)
+        notebook = run.underway.remove((call.key, call.occurrence))
+        worked = run.clock.monotonic() - self._began_at
         if notebook is not None:
             outcome = self._with_all_used(outcome, notebook)
+            worked = notebook.time_used() if notebook.time_used is not None else worked
         outcome = replace(
             outcome,
             label=call.label,
             task_id=call.task_id,
             session_id=outcome.session_id or session_id_of(call.task_id),
-            duration=outcome.duration or run.clock.monotonic() - self._began_at,
+            duration=worked,
         )
         outcome, data = self._fitting(outcome)
         record = replace(
@@ -273,10 +276,11 @@ class AgentCarrying:
             terminated_by=outcome.terminated_by.value,
         )
         await run.end(record)
-        if self._end_id:
-            await run.hooks.run(self._end_id, self._spec.on_end, outcome)
-        await run.settle_registering()
-        await run.resources.release_of_agent(call.task_id)
+        with inside(replace(self._scope, task_id=call.task_id)):
+            if self._end_id:
+                await run.hooks.run(self._end_id, self._spec.on_end, outcome)
+            await run.settle_registering()
+            await run.resources.release_of_agent(call.task_id)
         self._tell_ended(outcome)
         run.count_agent(outcome, replayed=False)
         return outcome
@@ -341,6 +345,7 @@ class AgentCarrying:
             max_turns=None if budget is None else budget.turns,
             max_dollars=None if budget is None or budget.window is not None else budget.dollars,
             timeout=None if budget is None else budget.seconds,
+            prices=run.host.prices,
             resume_session=resume_session,
             what_happened=what_happened(self._known),
             class_=spec.class_,

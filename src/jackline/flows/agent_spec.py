@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict
 
 from jackline.agents.outcome import Outcome
 from jackline.agents.task import JsonObject
@@ -29,6 +29,23 @@ HookGiven: TypeAlias = str | Callable[..., object]
 """A shell command, or a function at the top level of the flow's file."""
 Resumed: TypeAlias = Outcome[Any] | str
 """An earlier agent: its outcome or its task id."""
+
+
+class AgentOptions(TypedDict, total=False):
+    """What `agent(…)` takes by name beside its schema, which alone decides what it gives."""
+
+    model: str | None
+    tools: Iterable[ToolGiven] | None
+    system: str | None
+    runner: str | None
+    label: str
+    cwd: str | os.PathLike[str] | None
+    budget: Budget | None
+    retries: int
+    resume: str | None
+    continue_from: Resumed | None
+    on_end: HookGiven | Iterable[HookGiven] | None
+    class_: str | None
 
 
 OWN_LOOP = "messages"

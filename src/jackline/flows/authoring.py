@@ -12,10 +12,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextvars import Token
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, ParamSpec, TypeVar, cast, overload
+from typing import Any, ParamSpec, TypeVar, Unpack, cast, overload
 
 from jackline.errors import BadArgumentError
 from jackline.flows.agent_spec import (
+    AgentOptions,
     AgentSpec,
     HookGiven,
     Resumed,
@@ -39,61 +40,17 @@ P = ParamSpec("P")
 
 @overload
 def agent(
-    prompt: str,
-    *,
-    schema: None = None,
-    model: str | None = None,
-    tools: Iterable[ToolGiven] | None = None,
-    system: str | None = None,
-    runner: str | None = None,
-    label: str = "",
-    cwd: str | os.PathLike[str] | None = None,
-    budget: Budget | None = None,
-    retries: int = 1,
-    resume: str | None = None,
-    continue_from: Resumed | None = None,
-    on_end: HookGiven | Iterable[HookGiven] | None = None,
-    class_: str | None = None,
+    prompt: str, *, schema: None = None, **options: Unpack[AgentOptions]
 ) -> AgentCall[str]: ...
 
 
 @overload
-def agent(
-    prompt: str,
-    *,
-    schema: type[T],
-    model: str | None = None,
-    tools: Iterable[ToolGiven] | None = None,
-    system: str | None = None,
-    runner: str | None = None,
-    label: str = "",
-    cwd: str | os.PathLike[str] | None = None,
-    budget: Budget | None = None,
-    retries: int = 1,
-    resume: str | None = None,
-    continue_from: Resumed | None = None,
-    on_end: HookGiven | Iterable[HookGiven] | None = None,
-    class_: str | None = None,
-) -> AgentCall[T]: ...
+def agent(prompt: str, *, schema: type[T], **options: Unpack[AgentOptions]) -> AgentCall[T]: ...
 
 
 @overload
 def agent(
-    prompt: str,
-    *,
-    schema: Mapping[str, object],
-    model: str | None = None,
-    tools: Iterable[ToolGiven] | None = None,
-    system: str | None = None,
-    runner: str | None = None,
-    label: str = "",
-    cwd: str | os.PathLike[str] | None = None,
-    budget: Budget | None = None,
-    retries: int = 1,
-    resume: str | None = None,
-    continue_from: Resumed | None = None,
-    on_end: HookGiven | Iterable[HookGiven] | None = None,
-    class_: str | None = None,
+    prompt: str, *, schema: Mapping[str, object], **options: Unpack[AgentOptions]
 ) -> AgentCall[Any]: ...
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Coroutine, Iterable
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import update_wrapper
 from pathlib import Path
@@ -51,17 +52,21 @@ class Flow(Generic[P, T]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
         """The flow as a child of the flow that calls it."""
-        scope = scope_for(f"The flow {self.name}")
-        return self._as_child(scope.run.worked(), args, kwargs)
+        scope_for(f"The flow {self.name}")
+        return self._as_child(args, kwargs)
 
-    async def _as_child(self, began: float, args: Any, kwargs: Any) -> T:
+    async def _as_child(self, args: Any, kwargs: Any) -> T:
         scope = scope_for(f"The flow {self.name}")
+        scope.run.heed_window(self.budget)
         budgets = () if self.budget is None else (self.budget,)
-        account = Account(f"The flow {self.name}", budgets, scope.account, began=began)
+        account = Account(f"The flow {self.name}", budgets, scope.account, began=scope.run.worked())
         path = f"{scope.phase}/{self.name}" if scope.phase else self.name
         token = CURRENT.set(replace(scope, account=account, phase=path))
         try:
-            return await self.function(*args, **kwargs)
+            async with AsyncExitStack() as stack:
+                if self.budget is not None and self.budget.seconds is not None:
+                    await stack.enter_async_context(scope.run.timing(path, account))
+                return await self.function(*args, **kwargs)
         finally:
             CURRENT.reset(token)
 

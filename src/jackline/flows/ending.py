@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -51,14 +51,18 @@ def how_it_ended(
     main: asyncio.Task[Any],
     interruption: Interruption | None,
     record: RunRecord,
+    wall: tuple[Ending, Evidence],
 ) -> Ended:
-    """How it ended; `main` is the flow's own task, and done; `record` tells if it was parked."""
+    """How it ended; `main` is the flow's own task, and done; `record` tells if it was parked.
+
+    `wall` is what parked it then: what it means, and what was seen of it.
+    """
     error = None if main.cancelled() else main.exception()
     if interruption is not None:
         finished = not main.cancelled() and error is None
         if interruption.state is not RunState.STOPPED or not finished:
             if interruption.state is RunState.STOPPED and record.state is RunState.PARKED:
-                return _parked(record)
+                return _parked(record, wall)
             shown = None if interruption.keeps_agents else error
             return Ended(
                 interruption.state, interruption.ending, interruption.evidence, error=shown
@@ -71,11 +75,12 @@ def how_it_ended(
     return _returned(flow, main.result())
 
 
-def _parked(record: RunRecord) -> Ended:
+def _parked(record: RunRecord, wall: tuple[Ending, Evidence]) -> Ended:
     wake_at = record.wake_at
     resets_at = None if wake_at is None else datetime.fromtimestamp(wake_at, UTC)
-    evidence = Evidence(says=record.why, resets_at=resets_at)
-    return Ended(RunState.PARKED, Ending.QUOTA, evidence)
+    ending, seen = wall
+    evidence = replace(seen, says=record.why, resets_at=resets_at)
+    return Ended(RunState.PARKED, ending, evidence)
 
 
 def _returned(flow: Flow[..., Any], value: object) -> Ended:

@@ -22,18 +22,20 @@ from jackline.errors import JacklineError, JournalError, LeaseLostError
 from jackline.flows.cleanup.acting import Actor
 from jackline.flows.cleanup.hooks import Hooks
 from jackline.flows.cleanup.resources import Resources
+from jackline.flows.counting import Counting
 from jackline.flows.engine import Claim
 from jackline.flows.gate import Gate
 from jackline.flows.guard import Guard
 from jackline.flows.host import FlowHost
-from jackline.flows.keys import task_id_of
-from jackline.flows.notebook import KeptNotebook
+from jackline.flows.keys import call_key, task_id_of
+from jackline.flows.notebook import KeptNotebook, used_before
 from jackline.flows.outcome_json import decode_outcome
 from jackline.flows.progress import BudgetNear, CleanupEnded, GuardTripped, Listener
 from jackline.flows.records import CallKind, CallRecord, CallState, RunRecord, RunState
-from jackline.flows.settings import RunSettings
+from jackline.flows.settings import Budget, RunSettings
 from jackline.flows.spending import Account
 from jackline.flows.telling import Telling
+from jackline.flows.underway import Underway
 from jackline.flows.windows import RollingWindow
 
 T = TypeVar("T")
@@ -85,11 +87,9 @@ class Execution:
         self.tell = self.telling.tell
         self.gate = Gate(host.clock, host.draw)
         self.account = Account("The run", settings.budgets)
-        self.windows = [
-            RollingWindow(budget, host.engine, host.clock, self._underway)
-            for budget in settings.budgets
-            if budget.window is not None
-        ]
+        self.windows: dict[Budget, RollingWindow] = {}
+        for budget in settings.budgets:
+            self.heed_window(budget)
         self._slots = asyncio.Semaphore(max(1, settings.at_once))
         self.blocking_steps = asyncio.Semaphore(_MOST_THREADS)
         self._process_slots = asyncio.Semaphore(max(1, settings.processes_at_once))
@@ -97,12 +97,16 @@ class Execution:
         self.break_off_clean_up = actor.hurry.set
         self.hooks = Hooks(host.engine, record.run_id, actor, self._cleaned_up)
         self.resources = Resources(host.engine, record.run_id, actor, self._cleaned_up)
-        self.known: dict[tuple[str, int], CallRecord] = {}
         self.kept_failures: frozenset[tuple[str, int]] = frozenset()
         """Failed calls that this execution answers with their failure instead of running them."""
         self.interruption: Interruption | None = None
         self.interrupted = asyncio.Event()
-        self.notebooks: dict[str, KeptNotebook] = {}
+        self.wall = (Ending.QUOTA, Evidence())
+        """The wall that was met last: what it means, and what was seen of it."""
+        self.left_unfinished: int | None = None
+        """How many agents had not ended when the flow was interrupted, and go on later."""
+        self.known: dict[tuple[str, int], CallRecord] = {}
+        self.underway = Underway(host.engine, claim, self.known)
         self.unawaited: dict[object, str] = {}
         self.loop = asyncio.get_running_loop()
         self.registering: set[asyncio.Task[None]] = set()
@@ -110,32 +114,34 @@ class Execution:
         self._aside: set[asyncio.Task[Any]] = set()
         self.carriers: set[asyncio.Task[object]] = set()
         """The tasks in which calls are underway."""
-        self.usage = Usage()
-        self.cost: float | None = None
-        self.turns = 0
         self._guard = Guard(settings.guard)
         self._occurrences: Counter[str] = Counter()
         self._unnamed = 0
         self._began = host.clock.monotonic()
         self._worked_before = 0.0
-        self._replayed = 0
-        self._ok = 0
-        self._endings: Counter[Ending] = Counter()
+        self._counting = Counting()
 
     async def load(self, *, worked: float = 0.0) -> None:
         """Read what is kept of the run: its calls, sums, hooks and resources."""
         calls = await self.engine.calls(self.run_id)
-        self.known = {(call.key, call.occurrence): call for call in calls}
+        self.known |= {(call.key, call.occurrence): call for call in calls}
         # Those that come are numbered after all that are kept, so that no two share a name.
         self._unnamed = len(calls)
-        self.account.tokens = max(self.record.tokens, sum(call.tokens for call in calls))
-        self.account.dollars = max(self.record.cost, sum(call.cost for call in calls))
         own = [call for call in calls if call.kind is CallKind.AGENT and self.paid_here(call)]
         # One that has not come to its end counts when it is begun again.
         self.account.agents = sum(call.state is CallState.DONE for call in own)
-        self.account.turns = sum(
-            decode_outcome(call.outcome).turns for call in own if call.outcome is not None
-        )
+        tokens, dollars = sum(call.tokens for call in calls), sum(call.cost for call in calls)
+        for call in own:
+            if call.outcome is not None:
+                self.account.turns += decode_outcome(call.outcome).turns
+            elif call.state is CallState.RUNNING:
+                # Cut off: its notebook knows what it used up to its last answer.
+                used = used_before(await self.engine.entries(call.task_id))
+                self.account.turns += used.turns
+                tokens += max(0, used.usage.total - call.tokens)
+                dollars += max(0.0, used.dollars - call.cost)
+        self.account.tokens = max(self.record.tokens, tokens)
+        self.account.dollars = max(self.record.cost, dollars)
         self._worked_before = worked
         await self.hooks.load()
         await self.resources.load()
@@ -231,7 +237,7 @@ class Execution:
         """Returns when all that is done aside is done, and every notebook is written."""
         while self._aside:
             await asyncio.wait(set(self._aside))
-        for notebook in list(self.notebooks.values()):
+        for notebook in self.underway.books:
             try:
                 await notebook.settle()
             except JacklineError as error:
@@ -253,22 +259,42 @@ class Execution:
     def charge(self, account: Account, tokens: int, dollars: float) -> None:
         """Something was paid for; tells when a budget is nearly used."""
         account.charge(tokens, dollars)
-        for window in self.windows:
+        for window in self.windows.values():
             window.charge(tokens, dollars)
         near = account.nearly_used()
         if near:
             self.tell(BudgetNear(self.clock.wall(), near))
 
+    def heed_window(self, budget: Budget | None) -> None:
+        """Wait for this budget's window from now on, if it has one: it is over all runs."""
+        if budget is not None and budget.window is not None and budget not in self.windows:
+            window = RollingWindow(budget, self.engine, self.clock, self._not_in_ledger)
+            self.windows[budget] = window
+
+    @asynccontextmanager
+    async def timing(self, path: str, account: Account) -> AsyncIterator[None]:
+        """Within this, the time of a child flow is counted on from where it was cut off."""
+        # Known by where it stands and how many stood there before; what is swapped in a race of
+        # equal children is only time.
+        _, _, name = self.identify(call_key(CallKind.STEP, path, "time"))
+        notebook = KeptNotebook(self.engine, self.claim, name, self.clock)
+        await notebook.open()
+        self.go_on_timing(account, notebook)
+        self.underway.time(notebook)
+        try:
+            yield
+        finally:
+            notebook.keep_time()
+            notebook.time_used = None
+
+    def go_on_timing(self, account: Account, notebook: KeptNotebook) -> None:
+        """Count the time of an agent or child flow on from what its notebook says."""
+        account.began = self.worked() - notebook.used.seconds
+        notebook.time_used = lambda: self.worked() - account.began
+
     def count_agent(self, outcome: Outcome[object], *, replayed: bool) -> None:
         """Count an agent that ended; stops the run when too many failed alike."""
-        self._replayed += replayed
-        self._ok += outcome.ok
-        if not outcome.ok:
-            self._endings[outcome.terminated_by] += 1
-        self.usage += outcome.usage
-        self.turns += outcome.turns
-        if outcome.cost is not None:
-            self.cost = (self.cost or 0.0) + outcome.cost
+        self._counting.ended(outcome, replayed=replayed)
         why = "" if replayed or self.interruption else self._guard.ended(outcome)
         if why:
             self.tell(GuardTripped(self.clock.wall(), why))
@@ -285,15 +311,17 @@ class Execution:
             if call.kind is CallKind.AGENT and call.outcome is not None:
                 self.count_agent(decode_outcome(call.outcome), replayed=True)
 
-    def tally(self) -> Tally:
-        """How the agents ended so far."""
-        failed = sum(self._endings.values())
-        endings = tuple(self._endings.most_common())
-        return Tally(self._ok + failed, self._ok, failed, self._replayed, endings)
+    def used_so_far(self) -> tuple[Usage, float | None, int]:
+        """Tokens, dollars and turns of the agents that ended here, and of those underway."""
+        return self._counting.used(self.underway.used)
 
-    def _underway(self) -> tuple[int, float]:
-        books = self.notebooks.values()
-        return sum(b.paid.total for b in books), sum(b.paid_dollars for b in books)
+    def tally(self) -> Tally:
+        """How the agents ended so far, and how many have not."""
+        left = self.gate.agents if self.left_unfinished is None else self.left_unfinished
+        return self._counting.tally(left)
+
+    def _not_in_ledger(self) -> tuple[int, float]:
+        return self.underway.not_in_ledger()
 
     # --- interruptions ------------------------------------------------------------------------
 

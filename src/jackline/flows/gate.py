@@ -152,6 +152,11 @@ class Gate:
         return not any(ticket.working for ticket in self._tickets)
 
     @property
+    def agents(self) -> int:
+        """How many agents have not ended, wherever they stand."""
+        return sum(ticket.may_probe for ticket in self._tickets)
+
+    @property
     def waiting(self) -> int:
         """How many wait before the gate."""
         return sum(ticket.waiting is not None for ticket in self._tickets)

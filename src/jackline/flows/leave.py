@@ -15,7 +15,7 @@ from jackline.failures import Failure, Kind
 from jackline.flows.execution import Execution
 from jackline.flows.gate import GateState, Ticket
 from jackline.flows.notebook import KeptNotebook
-from jackline.flows.progress import AgentAnswered, AgentWaits
+from jackline.flows.progress import AT_WALL, AgentAnswered, AgentWaits
 from jackline.flows.spending import Account
 
 
@@ -57,7 +57,7 @@ class AgentLeave:
         run = self._run
         if cost is None:
             cost = dollars(model, usage, run.host.prices)
-        self._notebook.pay(model, usage, cost)
+        self._notebook.pay(model, usage, cost, self._account.turns)
         run.charge(self._account, usage.total, cost or 0.0)
         run.gate.answered(self._ticket)
         run.tell(
@@ -113,6 +113,7 @@ class AgentLeave:
         if run.settings.on_quota == "abort":
             run.fail(ending, evidence, ending)
             raise StopAgentError(ending, evidence)
+        run.wall = (ending, evidence)
         run.gate.wall(self._ticket, why, until, ask=needs_person)
         await self._pass_gate()
 
@@ -120,13 +121,16 @@ class AgentLeave:
         gate = self._run.gate
         waits = gate.state is GateState.PARKED
         if waits:
-            self.waits(gate.why, gate.wake_at)
+            self.waits(AT_WALL, gate.wake_at)
+        worked = self._run.worked()
         await gate.enter(self._ticket)
+        # The run does not count the time it was parked; the agent none that it stood here.
+        self._account.began += self._run.worked() - worked
         if waits:
             self.waits("", None)
 
     async def _spent_window(self) -> tuple[float, str] | None:
-        for window in self._run.windows:
+        for window in self._run.windows.values():
             spent = await window.spent_until()
             if spent is not None:
                 return spent

@@ -1,8 +1,8 @@
 """Keep one agent's notebook in the engine, with the run's own lines between the runner's.
 
 Laws: (1) lines are numbered and written in the order they were given; (2) a runner sees only its
-own lines; ours name the session and what was paid; (3) a line that was only jotted is written
-before the agent's end is kept.
+own lines; ours name the session, what was paid and how long it has worked; (3) a line that was only
+jotted is written before the agent's end is kept.
 Not here: what a runner writes (agents/), the store (engine.py).
 """
 
@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import asdict, fields
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field, fields
 
 from jackline.agents.outcome import Usage
 from jackline.agents.ports import Entry
@@ -24,7 +24,36 @@ from jackline.flows.records import EntryRecord
 
 _SESSION = "session"
 _PAID = "flow:paid"
-_COUNTS = tuple(field.name for field in fields(Usage))
+_WORKED = "flow:worked"
+_COUNTS = tuple(count.name for count in fields(Usage))
+
+
+@dataclass(slots=True)
+class Used:
+    """What an agent has used so far, in all processes."""
+
+    usage: Usage = field(default_factory=Usage)
+    dollars: float = 0.0
+    turns: int = 0
+    """Of those that were answered: the one in hand at a crash is asked for again."""
+    seconds: float = 0.0
+
+    def take(self, kind: str, data: JsonObject) -> None:
+        """Read one of our lines."""
+        if kind == _PAID:
+            self.usage += Usage(*(int(_amount(data.get(name))) for name in _COUNTS))
+            self.dollars += _amount(data.get("dollars"))
+            self.turns = int(_amount(data.get("turns"))) or self.turns + 1
+        self.seconds = max(self.seconds, _amount(data.get("seconds")))
+
+
+def used_before(lines: Iterable[EntryRecord]) -> Used:
+    """What the lines of a notebook say was used."""
+    used = Used()
+    for line in lines:
+        if line.kind in (_PAID, _WORKED):
+            used.take(line.kind, json.loads(line.data))
+    return used
 
 
 class KeptNotebook:
@@ -41,15 +70,16 @@ class KeptNotebook:
         self._lines: deque[tuple[EntryRecord, asyncio.Future[None] | None]] = deque()
         self._writer: asyncio.Task[None] | None = None
         self._trouble: JacklineError | None = None
-        self.paid = Usage()
-        self.paid_dollars = 0.0
+        self.used = Used()
+        self.time_used: Callable[[], float] | None = None
+        """How long the agent has worked by now; None where nobody counts it."""
 
-    async def open(self, session_id: str) -> None:
-        """Read what is there, and name the session if nobody has."""
+    async def open(self, session_id: str = "") -> None:
+        """Read what is there, and name the session, if it has one, unless somebody has."""
         for record in await self._engine.entries(self._task_id):
             self._next = record.number + 1
             self._read(Entry(record.kind, json.loads(record.data), record.at))
-        if not self._has_session:
+        if session_id and not self._has_session:
             self._has_session = True
             await self._give(_SESSION, {"session_id": session_id, "by": "flow"})
 
@@ -73,11 +103,19 @@ class KeptNotebook:
         self._entries.append(Entry(kind, data, self._clock.wall()))
         self._queue(kind, data, None)
 
-    def pay(self, model: str, usage: Usage, cost: float | None) -> None:
-        """Keep what a call took, so that budgets hold across a crash."""
-        self.paid += usage
-        self.paid_dollars += cost or 0.0
-        self._queue(_PAID, {"model": model, "dollars": cost or 0.0, **asdict(usage)}, None)
+    def pay(self, model: str, usage: Usage, cost: float | None, turns: int) -> None:
+        """Keep what a call took, so that budgets hold across a crash; `turns`: all so far."""
+        line: JsonObject = {"model": model, "dollars": cost or 0.0, **asdict(usage)}
+        line |= {"turns": turns, **self._time()}
+        self.used.take(_PAID, line)
+        self._queue(_PAID, line, None)
+
+    def keep_time(self) -> None:
+        """Keep how long the agent has worked, where somebody counts it."""
+        line = self._time()
+        if line:
+            self.used.take(_WORKED, line)
+            self._queue(_WORKED, line, None)
 
     async def settle(self) -> None:
         """Returns when every line is written; raises what went wrong with a jotted one."""
@@ -89,11 +127,13 @@ class KeptNotebook:
     def _read(self, entry: Entry) -> None:
         if not is_own_line(entry):
             self._entries.append(entry)
-        elif entry.kind == _PAID:
-            self.paid += Usage(*(int(_amount(entry.data.get(name))) for name in _COUNTS))
-            self.paid_dollars += _amount(entry.data.get("dollars"))
-        else:
+        elif entry.kind == _SESSION:
             self._has_session = True
+        else:
+            self.used.take(entry.kind, entry.data)
+
+    def _time(self) -> JsonObject:
+        return {} if self.time_used is None else {"seconds": round(self.time_used(), 3)}
 
     async def _give(self, kind: str, data: JsonObject) -> None:
         written = asyncio.get_running_loop().create_future()
@@ -128,7 +168,9 @@ class KeptNotebook:
 
 def is_own_line(entry: Entry) -> bool:
     """Whether a line is the run's, not the runner's."""
-    return entry.kind == _PAID or (entry.kind == _SESSION and entry.data.get("by") == "flow")
+    if entry.kind == _SESSION:
+        return entry.data.get("by") == "flow"
+    return entry.kind in (_PAID, _WORKED)
 
 
 def _amount(value: object) -> float:

@@ -30,6 +30,7 @@ from jackline.flows.outcome_json import decode_outcome
 from jackline.flows.progress import Listener
 from jackline.flows.records import ENDED, CallKind, CallState, RunRecord, RunState
 from jackline.flows.running import FlowRun
+from jackline.flows.scope import Scope, inside
 from jackline.flows.settings import RunSettings, decode_settings, encode_settings
 
 T = TypeVar("T")
@@ -268,7 +269,8 @@ async def _taken_up(
     await execution.load(worked=_worked(record))
     execution.kept_failures = frozenset(keep_failures)
     if ended is not None:
-        await execution.hooks.run_due({}, ending=None, run=ended)
+        with inside(Scope(execution, execution.account)):
+            await execution.hooks.run_due({}, ending=None, run=ended)
     await _forget_what_would_end_alike(execution)
     return FlowRun(execution, flow, resumed=True, probe_first=parked)
 
@@ -285,10 +287,11 @@ async def _clean_up_after(
         return
     execution = _execution(host, claim, record, settings, flow, listener)
     await execution.load()
-    await execution.hooks.recover()
     calls = {call.task_id: call for call in execution.known.values()}
-    await execution.hooks.run_due(calls, ending=Ending.CRASH, run=_outcome(record))
-    await execution.resources.release_all()
+    with inside(Scope(execution, execution.account)):
+        await execution.hooks.recover()
+        await execution.hooks.run_due(calls, ending=Ending.CRASH, run=_outcome(record))
+        await execution.resources.release_all()
     await execution.telling.settle()
     await host.engine.let_go(claim, record)
 

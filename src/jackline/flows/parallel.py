@@ -45,11 +45,11 @@ class Batch(Generic[T_co]):
     def summary(self) -> str:
         """In words: "17 of 20 ok, 3 failed: 2 quota, 1 schema"."""
         failed = Counter(outcome.terminated_by.value for outcome in self.failed)
-        whole = f"{len(self.outcomes) - failed.total()} of {len(self.outcomes)} ok"
+        whole = f"{len(self.outcomes) - failed.total():,} of {len(self.outcomes):,} ok"
         if not failed:
             return whole
-        kinds = ", ".join(f"{count} {kind}" for kind, count in failed.most_common())
-        return f"{whole}, {failed.total()} failed: {kinds}"
+        kinds = ", ".join(f"{count:,} {kind}" for kind, count in failed.most_common())
+        return f"{whole}, {failed.total():,} failed: {kinds}"
 
     def require(self, least: int | None = None) -> Batch[T_co]:
         """The same batch; StepFailedError when fewer than `least` (all, if not said) are ok."""

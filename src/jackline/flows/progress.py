@@ -100,6 +100,10 @@ class AgentReplayed:
     phase: str
 
 
+AT_WALL = "the run is parked"
+"""Why agents wait whose whole run does: its own reason is told once, with `RunParked`."""
+
+
 @dataclass(frozen=True, slots=True)
 class AgentWaits:
     """An agent waits; an empty `why` says that it goes on."""

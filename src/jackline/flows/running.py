@@ -31,7 +31,7 @@ from jackline.flows.progress import (
     Warned,
 )
 from jackline.flows.records import ENDED, CallState, RunRecord, RunState
-from jackline.flows.scope import CURRENT, Scope
+from jackline.flows.scope import CURRENT, Scope, inside
 from jackline.flows.waking import may_wake
 
 T = TypeVar("T")
@@ -181,6 +181,8 @@ class FlowRun(Generic[T]):
             await _first(
                 x.gate.came_to_rest.wait(), self._hurry.wait(), x.clock.sleep(x.settings.grace)
             )
+        if x.interruption is not None and x.interruption.keeps_agents:
+            x.left_unfinished = x.gate.agents
         while not main.done():
             main.cancel()
             await _first(_ended(main), x.clock.sleep(_LAST_WAIT))
@@ -209,8 +211,10 @@ class FlowRun(Generic[T]):
         if now - self._renewed_at >= x.settings.lease / _RENEWALS:
             await x.engine.renew(x.claim, lease=x.settings.lease)
             self._renewed_at = now
-            if x.record.tokens != x.account.tokens and not self._has_ended:
-                await self._change(x.record.state)
+            if not self._has_ended:
+                await x.underway.keep()
+                if x.gate.state is not GateState.PARKED or x.record.tokens != x.account.tokens:
+                    await self._change(x.record.state, x.record.why, x.record.wake_at)
         if now - self._reaped_at >= _REAPING:
             self._reaped_at = now
             # Aside: a slow release must not cost us the lease.
@@ -260,11 +264,13 @@ class FlowRun(Generic[T]):
 
     async def _finish(self, main: asyncio.Task[T]) -> Outcome[T]:
         x = self._x
-        ended = how_it_ended(self._flow, main, x.interruption, x.record)
+        ended = how_it_ended(self._flow, main, x.interruption, x.record, x.wall)
         self.error = ended.error
         if x.interruption is None:
             self._warn_of_leftovers()
         await self._end_leftovers()
+        if not x.lost:
+            await x.underway.keep()
         await x.settle()
         if x.lost and x.interruption is not None and x.interruption.error is not None:
             await x.telling.settle()
@@ -289,8 +295,9 @@ class FlowRun(Generic[T]):
         # next one run the flow to a second end, with its hooks once more.
         self._has_ended = True
         await x.engine.change(x.claim, self._standing(ended, outcome))
-        await x.hooks.run_due(calls, ending=Ending.CANCELLED, run=outcome)
-        await x.resources.release_all()
+        with inside(Scope(x, x.account)):
+            await x.hooks.run_due(calls, ending=Ending.CANCELLED, run=outcome)
+            await x.resources.release_all()
 
     async def _let_go(self, ended: Ended, outcome: Outcome[Any]) -> None:
         x = self._x
@@ -320,14 +327,15 @@ class FlowRun(Generic[T]):
 
     def _so_far(self, ending: Ending, evidence: Evidence) -> Outcome[Any]:
         x = self._x
+        usage, cost, turns = x.used_so_far()
         return Outcome(
             ending,
             evidence=evidence,
             task_id=x.run_id,
             label=x.record.flow,
-            usage=x.usage,
-            cost=x.cost,
-            turns=x.turns,
+            usage=usage,
+            cost=cost,
+            turns=turns,
             duration=x.worked(),
             tally=x.tally(),
         )

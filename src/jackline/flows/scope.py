@@ -7,6 +7,8 @@ Not here: the run itself (execution.py).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
@@ -27,6 +29,16 @@ class Scope:
 
 
 CURRENT: ContextVar[Scope | None] = ContextVar("jackline_flow_scope", default=None)
+
+
+@contextmanager
+def inside(scope: Scope) -> Iterator[None]:
+    """Code in this block stands there, and so does what it starts."""
+    token = CURRENT.set(scope)
+    try:
+        yield
+    finally:
+        CURRENT.reset(token)
 
 
 def scope_for(what: str) -> Scope:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from jackline.agents.outcome import Ending
+from jackline.autopsy.figures import counted
 from jackline.flows.settings import Budget
 
 _NEAR = 0.8
@@ -56,7 +57,7 @@ class Account:
         self.turns = 0
         self.seconds = 0.0
         self.began = began
-        """How long the run had worked when this began."""
+        """How long the run had worked when this began, less what it worked in earlier processes."""
         self.told_near: set[str] = set()
 
     def begin_agent(self) -> Refusal | None:
@@ -66,20 +67,20 @@ class Account:
                 if budget.agents is not None and account.agents >= budget.agents:
                     return Refusal(
                         Ending.BUDGET,
-                        f"{account.whose} may start {budget.agents} agents, and has.",
+                        f"{account.whose} may start {counted(budget.agents, 'agent')}, and has.",
                     )
         for account in self._chain():
             account.agents += 1
         return None
 
-    def recall(self, tokens: int, dollars: float, turns: int) -> None:
-        """An agent of an earlier process is answered from the store: what it used, counts here.
+    def recall(self, tokens: int, dollars: float, turns: int, *, agents: int = 0) -> None:
+        """What an agent used in an earlier process counts here, whether it had ended or goes on.
 
         Not in the run's own account, which knows all that is kept from the beginning.
         """
         for account in self._chain():
             if account.parent is not None:
-                account.agents += 1
+                account.agents += agents
                 account.turns += turns
                 account.tokens += tokens
                 account.dollars += dollars
@@ -165,7 +166,7 @@ _ENDINGS = {"turns": Ending.TURNS, "seconds": Ending.TIMEOUT}
 def _amount(name: str, amount: float) -> str:
     if name == "dollars":
         return f"${amount:,.2f}"
-    return f"{amount:,.0f} {name}"
+    return counted(round(amount), name.removesuffix("s"))
 
 
 def _whole(amount: float | None) -> int | None:

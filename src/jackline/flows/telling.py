@@ -1,8 +1,8 @@
 """Tell a run's events to its listener, and keep those that a person wants in the run's log.
 
 Laws: (1) telling never waits: lines are written behind, in order, and all of them before the run is
-let go; (2) what answers from the journal is counted, not listed: ten thousand replays are one line;
-(3) a log that cannot be written stops nobody: the run's own record would fail first.
+let go; (2) what is the same for all is one line: ten thousand replays, or agents at a wall; (3) a
+log that cannot be written stops nobody: the run's own record would fail first.
 Not here: the events (progress.py), the log's place (engine.py).
 """
 
@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from jackline.errors import JacklineError
 from jackline.flows.engine import Engine
 from jackline.flows.progress import (
+    AT_WALL,
     AgentAnswered,
     AgentBegan,
     AgentEnded,
@@ -66,11 +67,13 @@ class Telling:
         self._listener = listener
         self._lines: asyncio.Queue[tuple[float, str, str, dict[str, object]]] = asyncio.Queue()
         self._writer: asyncio.Task[None] | None = None
+        self._waiting: dict[str, str] = {}
+        """Agents of which the log says that they wait, and why."""
 
     def tell(self, event: FlowEvent) -> None:
         """The event is told now, and logged soon."""
         self._listener(event)
-        line = _line(event)
+        line = self._waits(event) if isinstance(event, AgentWaits) else _line(event)
         if line is not None:
             self.log(event.at, *line)
 
@@ -84,6 +87,16 @@ class Telling:
         """Returns when every line so far is written."""
         while self._writer is not None and not self._writer.done():
             await asyncio.wait({self._writer})
+
+    def _waits(self, event: AgentWaits) -> tuple[str, str, dict[str, object]] | None:
+        if event.why == self._waiting.get(event.task_id, AT_WALL):
+            return None
+        if event.why:
+            self._waiting[event.task_id] = event.why
+            return _line(event)
+        if self._waiting.pop(event.task_id, None) is None:
+            return None
+        return "agent goes on", event.label, {"task_id": event.task_id}
 
     async def _write(self) -> None:
         while not self._lines.empty():

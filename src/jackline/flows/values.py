@@ -31,6 +31,7 @@ class Shape:
     def __init__(self, given: object) -> None:
         self._schema: JsonObject | None = None
         self._adapter: TypeAdapter[Any] | None = None
+        self._given = given
         if isinstance(given, Mapping):
             self._schema = _own_schema(given)
         elif inspect.isroutine(given):
@@ -41,9 +42,14 @@ class Shape:
     @property
     def json_schema(self) -> JsonObject | None:
         """The shape as JSON Schema; None when nothing is said."""
-        if self._adapter is not None:
+        if self._adapter is None:
+            return self._schema
+        from pydantic import PydanticUserError  # noqa: PLC0415
+
+        try:
             return self._adapter.json_schema()
-        return self._schema
+        except PydanticUserError as error:
+            raise _no_shape(self._given) from error
 
     def encode(self, value: object) -> bytes:
         """A Python value as JSON; UnfitValueError when it does not fit or cannot be kept."""

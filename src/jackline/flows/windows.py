@@ -1,7 +1,7 @@
 """Ask whether a rolling budget over all runs is spent, without asking the store at every call.
 
-Laws: (1) what this process spends counts at once, what others spend within a few seconds; (2) a
-spent window is a reason to wait, not to fail.
+Laws: (1) what this process spends counts at once, what others spend within a third of a lease; (2)
+a spent window is a reason to wait, not to fail.
 Not here: budgets of one run (spending.py), the waiting (gate.py).
 """
 
@@ -32,7 +32,7 @@ class RollingWindow:
         self._window = budget.window_seconds or 0.0
         self._engine = engine
         self._clock = clock
-        # The store counts a call's spending when it ends; until then we do.
+        # The store hears of a call's spending now and then, and when it ends; until then we count.
         self._underway = underway
         self._looked_at: float | None = None
         self._tokens = 0

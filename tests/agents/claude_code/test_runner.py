@@ -18,6 +18,7 @@ from jackline import event_loop
 from jackline.agents.claude_code.runner import ClaudeCodeRunner
 from jackline.agents.outcome import Ending, Evidence, Outcome
 from jackline.agents.ports import Entry, StopAgentError
+from jackline.agents.prices import Price
 from jackline.agents.process.marks import Mark, is_alive, mark_of
 from jackline.agents.task import AgentTask
 from jackline.batches.tool import ToolContext, ToolOutput
@@ -372,6 +373,22 @@ def test_an_agent_that_had_ended_answers_from_its_notebook(client: Client) -> No
     client.folder.mkdir()
     again = client.carry(pages)
     assert (again.value, again.usage, again.cost) == (first.value, first.usage, first.cost)
+
+
+def test_what_a_client_did_not_tell_is_priced_by_the_users_own_list(client: Client) -> None:
+    client.plays(init() + said("m1", text("One.")) + b"EXIT 1\n")
+    prices = {"claude-opus-*": Price(input=1e6, output=1e6, cache_read=0.0, cache_write=0.0)}
+    pages = Pages()
+    assert client.carry(pages, prices=prices).cost == 3 + 1
+    assert not client.carry(pages, prices=prices, max_dollars=4.0).ok
+    assert len(client.starts) == 1, "its dollars were used up before"
+
+
+def test_time_that_was_used_before_is_not_given_again(client: Client) -> None:
+    client.plays(init() + result())
+    outcome = client.carry(timeout=60.0, worked_before=60.0)
+    assert outcome.terminated_by is Ending.TIMEOUT
+    assert not client.starts
 
 
 def test_every_answer_is_written_down_before_the_next_is_heard(client: Client) -> None:

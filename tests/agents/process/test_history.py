@@ -36,6 +36,12 @@ def test_what_was_seen_of_a_process_that_was_killed_still_counts() -> None:
     assert (told.usage, told.unpriced) == (Usage(14), Usage(5))
 
 
+def test_tokens_of_which_no_cost_was_told_are_to_be_priced() -> None:
+    ended = Entry("ended", {"usage": {"input": 9}, "cost": None, "verdict": "Done"})
+    told = history_of([started(), answer("a", 5), ended, started(), answer("b", 1)])
+    assert (told.usage, told.unpriced, told.cost) == (Usage(10), Usage(10), None)
+
+
 def test_a_program_that_counts_by_itself_tells_what_a_killed_process_cost() -> None:
     told = history_of([started(counted={"input": 100}), started(counted={"input": 130})])
     assert told.usage == Usage(30)

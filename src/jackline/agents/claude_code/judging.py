@@ -15,13 +15,10 @@ from jackline.agents.claude_code.printed import Printed, Result
 from jackline.agents.outcome import Ending
 from jackline.agents.process.program import Ended
 from jackline.agents.process.verdict import Broken, Done, Failed, Incomplete, Verdict
-from jackline.batches.processes import told_exit
+from jackline.agents.process.words import exit_in_words, failure_in_words
 from jackline.failures import Failure, Json, Kind, Observation, Where, classify
-from jackline.failures.sentences import name_of
-from jackline.failures.wording import redact
 
 _PROVIDER = "anthropic"
-_SHOWN = 300
 _OWED = "it gave no structured answer"
 
 
@@ -69,7 +66,7 @@ def _without_result(printed: Printed, ended: Ended, now: datetime) -> Verdict:
 
 def _failed(printed: Printed, result: Result, ended: Ended, now: datetime) -> Verdict:
     if result.is_error and result.subtype == "error_max_structured_output_retries":
-        return Incomplete(asks_again(None), _OWED)
+        return Incomplete(asks_again(None), _OWED, raw=printed.offered)
     verdict = _failure(printed, _observed(printed, result, result.status), now)
     if verdict.failure.kind is Kind.NOT_A_FAILURE:
         return Broken(_exit(ended, "with an error that it did not explain"))
@@ -98,17 +95,11 @@ def _failure(printed: Printed, seen: Observation, now: datetime) -> Failed:
     error = printed.error
     return Failed(
         failure,
-        _in_words(failure, seen.text),
+        failure_in_words(failure, seen.text),
         seen.status,
         (error.request_id if error is not None else None) or printed.last_request_id,
         printed.retries + 1,
     )
-
-
-def _in_words(failure: Failure, text: str | None) -> str:
-    first = (text or "").strip().partition("\n")[0]
-    named = name_of(failure)
-    return f"{named}: {redact(first)[:_SHOWN]}" if first else named
 
 
 def _lost(agents: Mapping[str, str]) -> Incomplete:
@@ -123,8 +114,4 @@ def _lost(agents: Mapping[str, str]) -> Incomplete:
 
 
 def _exit(ended: Ended, when: str) -> str:
-    code = ended.exit_code
-    how = "ended" if code is None else told_exit(code)
-    last = next((line for line in reversed(ended.errors.splitlines()) if line.strip()), "")
-    said = f"; it said: {redact(last.strip())[:_SHOWN]}" if last else ""
-    return f"Claude Code was gone {when} ({how}){said}"
+    return exit_in_words("Claude Code", ended, when)

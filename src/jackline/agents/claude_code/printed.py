@@ -117,6 +117,8 @@ class Printed:
     error: ApiError | None = None
     """Of the agent itself, when nothing came after it."""
     quota: QuotaLimits | None = None
+    offered: str = ""
+    """The structured answer that the agent tried to give last, as it came."""
     result: Result | None = None
     agents: dict[str, str] = field(default_factory=dict)
     """What it started and has not heard the end of: how each was called, by task id."""
@@ -174,6 +176,9 @@ class Printed:
             self.error, self.retries = None, 0
         self.last_request_id = record.request_id or self.last_request_id
         blocks = blocks_of(message)
+        offered = [block.input for block in blocks if is_main and block.name == ANSWERING_TOOL]
+        if offered:
+            self.offered = bytes(offered[-1]).decode("utf-8", "replace")
         calls = tuple(call_of(block) for block in blocks if _goes_on(block))
         for call in calls:
             if call.name in _STOPPING_TOOLS and isinstance(call.input, dict):

@@ -6,11 +6,8 @@ Not here: the loop itself (process/carrying.py).
 
 from __future__ import annotations
 
-import os
-import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from datetime import datetime
 from pathlib import Path
 from uuid import UUID, uuid5
 
@@ -18,25 +15,21 @@ from jackline.agents.claude_code.judging import asks_again, judge
 from jackline.agents.claude_code.printed import Printed
 from jackline.agents.claude_code.start import Place, start_for
 from jackline.agents.claude_code.transcript import CostState, read_session, transcript_of
-from jackline.agents.outcome import Outcome, Usage
-from jackline.agents.ports import Leave, Notebook
-from jackline.agents.process.carrying import carry
+from jackline.agents.outcome import Usage
 from jackline.agents.process.history import beyond
-from jackline.agents.process.program import Ended, LeftBehind, News, Order, Spent, Start
-from jackline.agents.process.verdict import Verdict
+from jackline.agents.process.program import LeftBehind, Order, Spent, Start
+from jackline.agents.process.runner import PrintedEar, ProgramRunner, found_program
 from jackline.agents.task import AgentTask
-from jackline.clock import Clock, SystemClock
+from jackline.clock import Clock
 
 
-class ClaudeCodeRunner:
+class ClaudeCodeRunner(ProgramRunner):
     """Carries agents with Claude Code.
 
     `base_url` is a gateway's, `token` what it asks of its clients, `tag` the name under which it
     counts them (a run's id). `environment` is what Claude Code is given beside what the gateway
     needs: its credentials and its home are found there.
     """
-
-    name = "claude-code"
 
     def __init__(
         self,
@@ -48,20 +41,14 @@ class ClaudeCodeRunner:
         tag: str | None = None,
         token: str | None = None,
     ) -> None:
-        environ = dict(os.environ if environment is None else environment)
-        found = shutil.which(program, path=environ.get("PATH")) or program
-        self._clock = clock or SystemClock()
-        self._program = ClaudeCode(Place(base_url, found, environ, tag, token))
-
-    async def carry(self, task: AgentTask, notebook: Notebook, leave: Leave) -> Outcome[object]:
-        """How the agent ended. Goes on where the notebook and Claude Code's transcript end."""
-        return await carry(self._program, task, notebook, leave, self._clock)
+        found, environ = found_program(program, environment)
+        super().__init__(ClaudeCode(Place(base_url, found, environ, tag, token)), clock)
 
 
 class ClaudeCode:
     """Claude Code as a program that can be driven."""
 
-    name = ClaudeCodeRunner.name
+    name = "claude-code"
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -122,26 +109,17 @@ class ClaudeCode:
         return transcript_of(session_id, self._place.environment)
 
 
-class _Ear:
+class _Ear(PrintedEar[Printed]):
     """Hears one process of Claude Code."""
 
     def __init__(self, before: CostState, *, schema: bool) -> None:
+        super().__init__(Printed(), judge, schema=schema)
         self._before = before
-        self._schema = schema
-        self._printed = Printed()
 
     @property
     def counted(self) -> None:
         """Nothing: not all versions keep count, and those that do count only what ended well."""
         return None
-
-    def feed(self, data: bytes) -> Sequence[News]:
-        """What the next bytes tell."""
-        return self._printed.feed(data)
-
-    def judge(self, ended: Ended, *, now: datetime) -> Verdict:
-        """What the process came to."""
-        return judge(self._printed, ended, schema=self._schema, now=now)
 
     def spent(self) -> Spent:
         """What this process cost: newer clients tell it for the whole session."""

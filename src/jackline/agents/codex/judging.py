@@ -13,13 +13,10 @@ from datetime import datetime
 from jackline.agents.codex.printed import Printed
 from jackline.agents.process.program import Ended
 from jackline.agents.process.verdict import Broken, Done, Failed, Verdict
-from jackline.batches.processes import told_exit
+from jackline.agents.process.words import exit_in_words, failure_in_words
 from jackline.failures import Kind, Observation, Where, classify
-from jackline.failures.sentences import name_of
-from jackline.failures.wording import redact
 
 _PROVIDER = "openai"
-_SHOWN = 300
 
 
 def asks_again(fault: str | None) -> str:
@@ -51,9 +48,7 @@ def _failed(seen: Observation, printed: Printed, ended: Ended, now: datetime) ->
     failure = classify(seen, now=now)
     if failure.kind is Kind.NOT_A_FAILURE:
         return Broken(_exit(ended, "with an error that it did not explain"))
-    first = redact((seen.text or "").strip().partition("\n")[0])[:_SHOWN]
-    says = f"{name_of(failure)}: {first}" if first else name_of(failure)
-    return Failed(failure, says, attempts=max(1, printed.errors))
+    return Failed(failure, failure_in_words(failure, seen.text), attempts=max(1, printed.errors))
 
 
 def _document(text: str) -> object:
@@ -69,8 +64,4 @@ def _document(text: str) -> object:
 
 
 def _exit(ended: Ended, when: str) -> str:
-    code = ended.exit_code
-    how = "ended" if code is None else told_exit(code)
-    last = next((line for line in reversed(ended.errors.splitlines()) if line.strip()), "")
-    said = f"; it said: {redact(last.strip())[:_SHOWN]}" if last else ""
-    return f"Codex was gone {when} ({how}){said}"
+    return exit_in_words("Codex", ended, when)

@@ -6,27 +6,22 @@ Not here: the loop itself (process/carrying.py).
 
 from __future__ import annotations
 
-import os
-import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from datetime import datetime
 
 from jackline.agents.codex.judging import asks_again, judge
 from jackline.agents.codex.printed import Printed
 from jackline.agents.codex.rollout import Rollout, read_rollout, rollout_of
 from jackline.agents.codex.start import Place, Sandbox, start_for, task_words
-from jackline.agents.outcome import Outcome, Usage
-from jackline.agents.ports import Leave, Notebook
-from jackline.agents.process.carrying import carry
+from jackline.agents.outcome import Usage
 from jackline.agents.process.history import beyond
-from jackline.agents.process.program import Ended, LeftBehind, News, Order, Spent, Start
-from jackline.agents.process.verdict import Verdict
+from jackline.agents.process.program import LeftBehind, Order, Spent, Start
+from jackline.agents.process.runner import PrintedEar, ProgramRunner, found_program
 from jackline.agents.task import AgentTask
-from jackline.clock import Clock, SystemClock
+from jackline.clock import Clock
 
 
-class CodexRunner:
+class CodexRunner(ProgramRunner):
     """Carries agents with Codex.
 
     `base_url` is a gateway's, `token` what it asks of its clients, `tag` the name under which it
@@ -34,8 +29,6 @@ class CodexRunner:
     found there. `sandbox` is what commands may do to the disk; an agent whose tools are named and
     none of which changes anything gets `read-only`.
     """
-
-    name = "codex"
 
     def __init__(
         self,
@@ -48,20 +41,14 @@ class CodexRunner:
         tag: str | None = None,
         token: str | None = None,
     ) -> None:
-        environ = dict(os.environ if environment is None else environment)
-        found = shutil.which(program, path=environ.get("PATH")) or program
-        self._clock = clock or SystemClock()
-        self._program = Codex(Place(base_url, found, environ, sandbox, tag, token))
-
-    async def carry(self, task: AgentTask, notebook: Notebook, leave: Leave) -> Outcome[object]:
-        """How the agent ended. Goes on where the notebook and Codex's rollout end."""
-        return await carry(self._program, task, notebook, leave, self._clock)
+        found, environ = found_program(program, environment)
+        super().__init__(Codex(Place(base_url, found, environ, sandbox, tag, token)), clock)
 
 
 class Codex:
     """Codex as a program that can be driven."""
 
-    name = CodexRunner.name
+    name = "codex"
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -113,29 +100,21 @@ class Codex:
         return None if path is None else read_rollout(path)
 
 
-class _Ear:
+class _Ear(PrintedEar[Printed]):
     """Hears one process of Codex."""
 
     def __init__(
         self, task: AgentTask, before: Rollout, read: Callable[[str], Rollout | None]
     ) -> None:
+        printed = Printed(task.model or before.model or "")
+        super().__init__(printed, judge, schema=task.schema is not None)
         self._before = before
         self._read = read
-        self._schema = task.schema is not None
-        self._printed = Printed(task.model or before.model or "")
 
     @property
     def counted(self) -> Usage:
         """What the thread had cost before."""
         return self._before.usage
-
-    def feed(self, data: bytes) -> Sequence[News]:
-        """What the next bytes tell."""
-        return self._printed.feed(data)
-
-    def judge(self, ended: Ended, *, now: datetime) -> Verdict:
-        """What the process came to."""
-        return judge(self._printed, ended, schema=self._schema, now=now)
 
     def spent(self) -> Spent:
         """What this process cost, by its rollout: it is printed only of turns that completed."""

@@ -2,7 +2,7 @@
 
 Laws: (1) the loop only ever appends to the notebook, and decides by what is in it; (2) leave is
 asked before every turn, and a quota is waited for through it; (3) an answer is written down before
-it is acted upon.
+it is acted upon; (4) whatever interrupted a call, it is asked for again in the same bytes.
 Not here: what comes next (moves.py), the tools (tool_turn.py), how failures end (runner.py).
 """
 
@@ -67,8 +67,11 @@ class Loop:
         self._caller = caller
         self._settings = means.settings
         self._wanted = wanted
-        self._work = WorkTime(means.clock, task.timeout)
-        self._tools = ToolTurn(log, tools, ToolContext(task.cwd), means.settings, means.clock)
+        left = None if task.timeout is None else task.timeout - task.worked_before
+        self._work = WorkTime(means.clock, left)
+        self._tools = ToolTurn(
+            log, tools, ToolContext(task.cwd), means.settings, means.clock, caller.tools
+        )
         self._offered = [offered_tool(tool) for tool in tools.values()]
         if wanted is not None:
             self._offered.append(wanted.tool)
@@ -110,9 +113,14 @@ class Loop:
             await self._tell_seam()
 
     async def _tell_seam(self) -> None:
-        """Tell what happened in between, once, where the model has not had the last word."""
+        """Tell what happened in between, once, if it has left something that the model must know.
+
+        A call that was in hand is asked for again with the very same bytes instead: so the gateway
+        knows it, and keeps its place in line.
+        """
         talk, told = self._log.talk, self._task.what_happened
-        goes_on = talk.task_id != self._task.task_id or talk.calls or talk.replied
+        cut_off = any(call.began and call.ended is None for call in talk.calls)
+        goes_on = talk.task_id != self._task.task_id or cut_off
         if told and talk.has_begun and goes_on and told not in talk.seams:
             await self._log.write(NOTE, {"text": told, "seam": True})
 

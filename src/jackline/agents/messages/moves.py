@@ -19,6 +19,7 @@ from jackline.agents.messages.defaults import STRUCTURED_OUTPUT, MessagesSetting
 from jackline.agents.messages.structured import StructuredAnswer
 from jackline.agents.outcome import Ending, Evidence
 from jackline.agents.task import AgentTask, JsonObject
+from jackline.autopsy.figures import counted
 from jackline.failures import Kind
 
 _GO_ON = (
@@ -88,7 +89,8 @@ def next_move(
 
 def _ask(task: AgentTask, talk: Conversation) -> Move:
     if task.max_turns is not None and talk.turns >= task.max_turns:
-        says = f"The agent used its {task.max_turns} turns without coming to an end."
+        turns = counted(task.max_turns, "turn")
+        says = f"The agent used its {turns} without coming to an end."
         return Fail(Ending.TURNS, Evidence(says=says), talk.text)
     if task.max_dollars is not None and talk.cost is not None and talk.cost >= task.max_dollars:
         says = f"The agent has spent {talk.cost:.2f} of its {task.max_dollars:.2f} dollars."
@@ -135,7 +137,8 @@ def _about_words(
     cut = talk.stop_reason in CUT_OFF or bool(talk.cut_calls)
     if cut or talk.stop_reason == PAUSED:
         if talk.in_a_row > settings.most_continuations:
-            says = f"The answer was cut off at the output limit {talk.in_a_row} times in a row."
+            times = counted(talk.in_a_row, "time")
+            says = f"The answer was cut off at the output limit {times} in a row."
             return Fail(Ending.TURNS, Evidence(says=says), talk.text)
         return Tell(_go_on(talk.cut_calls)) if cut else _ask(task, talk)
     if wanted is None and talk.text.strip():
@@ -162,12 +165,12 @@ def _missing(
 ) -> Move:
     if talk.reasks >= settings.most_reasks:
         what = "a word" if wanted is None else "the structured answer that was asked for"
-        times = talk.reasks + 1
+        tries = talk.reasks + 1
         evidence = Evidence(
             failure=Kind.MISSING_STRUCTURED_OUTPUT.value,
             sub="absent",
-            says=f"The model ended without {what}, {times} times.",
-            attempts=times,
+            says=f"The model ended without {what}, {counted(tries, 'time')}.",
+            attempts=tries,
         )
         return Fail(Ending.SCHEMA, evidence, talk.text)
     if wanted is None:
@@ -175,13 +178,13 @@ def _missing(
     return Tell({"text": _NO_STRUCTURE, "reask": True, "structure": True})
 
 
-def _invalid(call: ToolCall, wanted: StructuredAnswer, times: int) -> Fail:
+def _invalid(call: ToolCall, wanted: StructuredAnswer, tries: int) -> Fail:
     evidence = Evidence(
         failure=Kind.MISSING_STRUCTURED_OUTPUT.value,
         sub="invalid",
-        says=f"The structured answer was not valid, {times} times; the last faults: "
+        says=f"The structured answer was not valid, {counted(tries, 'time')}; the last faults: "
         f"{wanted.fault_for_people(call.arguments)}.",
-        attempts=times,
+        attempts=tries,
     )
     raw = msgspec.json.encode(wanted.value(call.arguments)).decode()
     return Fail(Ending.SCHEMA, evidence, raw)

@@ -60,7 +60,7 @@ class MessagesRunner:
         except StopAgentError as stop:
             ended = Fail(stop.ending, stop.evidence, log.talk.text)
         except TimeUpError:
-            says = f"The agent has worked for the {task.timeout:g} seconds that it may."
+            says = f"The agent has worked for {task.timeout:g} s, which is all that it may."
             ended = Fail(Ending.TIMEOUT, Evidence(says=says), log.talk.text)
         except UsageError as error:
             says = " ".join(part for part in (error.message, error.next) if part)

@@ -24,6 +24,7 @@ from jackline.agents.messages.jotting import Jotter
 from jackline.agents.messages.log import Log
 from jackline.agents.messages.moves import cut_in_words
 from jackline.agents.task import JsonObject
+from jackline.agents.tools_ran import RanTool, ToolsRan
 from jackline.batches.batch import run_batch
 from jackline.batches.kept_output import KeptOutput
 from jackline.batches.printing import Printing
@@ -47,6 +48,7 @@ class ToolTurn:
     context: ToolContext
     settings: MessagesSettings
     clock: Clock
+    ran: ToolsRan = field(default_factory=ToolsRan)
     printing: Printing = field(default_factory=Printing)
 
     async def resolve(self, settled: Sequence[tuple[str, JsonObject]] = ()) -> None:
@@ -118,6 +120,8 @@ class ToolTurn:
             unmet = _unmet(_needs_of(skipped, calls), calls) or "?"
             await self._end(call.id, _skipped(skipped, unmet))
             return
+        begins = self.clock.wall() - result.seconds
+        self.ran.add(RanTool(call.tool.name, begins, result.seconds, result.ok, result.ended_by))
         text = _clipped(result.for_model, self._room)
         content: object = text
         if result.blocks:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import asdict, replace
@@ -109,13 +110,16 @@ class Attempt:
             return verdict
         given = verdict.given
         if not isinstance(given, dict):
-            return Incomplete(self._program.asks_again(None), "it gave no structured answer")
+            says = "it gave no structured answer"
+            return Incomplete(self._program.asks_again(None), says, raw=verdict.text)
         fault = self._answer.fault(given)
         if fault is None:
             return replace(verdict, given=self._answer.value(given))
         people = self._answer.fault_for_people(given)
         return Incomplete(
-            self._program.asks_again(fault), f"its answer is not what the schema asks for: {people}"
+            self._program.asks_again(fault),
+            f"its answer is not what the schema asks for: {people}",
+            raw=json.dumps(self._answer.value(given), ensure_ascii=False),
         )
 
     async def _until_its_end(self, child: Child, ear: Ear, time_left: float | None) -> None:

@@ -24,8 +24,10 @@ from jackline.agents.process.marks import is_alive
 from jackline.agents.process.program import LeftBehind, Order, Program
 from jackline.agents.process.verdict import Broken, Done, Failed, Incomplete
 from jackline.agents.task import AgentTask
+from jackline.autopsy.figures import counted
 from jackline.clock import Clock
 from jackline.errors import BadArgumentError
+from jackline.failures import Kind
 
 MOST_ASKED_AGAIN = 2
 # A process of an owner that was killed notices its closed output by itself, if it is about to end.
@@ -54,7 +56,7 @@ class _Carrying:
         self._answer: StructuredAnswer | None = None
         self._left = LeftBehind()
         self._started_at = clock.monotonic()
-        self._ran = 0.0
+        self._ran = task.worked_before
         self._asked_again = 0
 
     async def run(self) -> Outcome[object]:
@@ -96,8 +98,8 @@ class _Carrying:
                 return self._outcome(verdict.ending, Evidence(says=verdict.says))
             if isinstance(verdict, Incomplete):
                 if self._asked_again == MOST_ASKED_AGAIN:
-                    evidence = Evidence(says=verdict.says, attempts=self._asked_again + 1)
-                    return self._outcome(verdict.ending, evidence)
+                    evidence = _owed(verdict, self._asked_again + 1)
+                    return self._outcome(verdict.ending, evidence, text=verdict.raw or None)
                 self._asked_again += 1
                 prompt = verdict.ask
                 continue
@@ -162,13 +164,14 @@ class _Carrying:
     def _refuse_what_is_used_up(self) -> None:
         task, cost = self._task, self._cost()
         if task.max_turns is not None and self._history.turns >= task.max_turns:
-            says = f"the {task.max_turns} turns that it may take are used up"
+            says = f"it may take {counted(task.max_turns, 'turn')}, and has"
             raise StopAgentError(Ending.TURNS, Evidence(says=says))
         if task.max_dollars is not None and (cost or 0.0) >= task.max_dollars:
-            says = f"the ${task.max_dollars:g} that it may spend are used up"
+            says = f"it may spend ${task.max_dollars:,.2f}, and has"
             raise StopAgentError(Ending.BUDGET, Evidence(says=says))
         if task.timeout is not None and self._ran >= task.timeout:
-            raise StopAgentError(Ending.TIMEOUT, Evidence(says=f"it ran for {task.timeout:g} s"))
+            says = f"it ran for {task.timeout:g} s, which is all that it may"
+            raise StopAgentError(Ending.TIMEOUT, Evidence(says=says))
 
     async def _attempt(self, prompt: str) -> Done | Incomplete | Failed | Broken:
         task, history, cost = self._task, self._history, self._cost()
@@ -194,7 +197,7 @@ class _Carrying:
     def _cost(self) -> float | None:
         """What the program told, and for what it did not get to tell the listed price."""
         history = self._history
-        rest = dollars(history.model or "", history.unpriced)
+        rest = dollars(history.model or "", history.unpriced, self._task.prices)
         if history.cost is None and not rest:
             return None
         return (history.cost or 0.0) + (rest or 0.0)
@@ -222,6 +225,17 @@ class _Carrying:
             duration=self._clock.monotonic() - self._started_at,
             transcript=self._left.transcript,
         )
+
+
+def _owed(verdict: Incomplete, times: int) -> Evidence:
+    if verdict.ending is not Ending.SCHEMA:
+        return Evidence(says=verdict.says, attempts=times)
+    return Evidence(
+        failure=Kind.MISSING_STRUCTURED_OUTPUT.value,
+        sub="invalid" if verdict.raw else "absent",
+        says=verdict.says,
+        attempts=times,
+    )
 
 
 def _evidence(verdict: Failed) -> Evidence:

@@ -37,8 +37,8 @@ class History:
     turns: int = 0
     settled: Usage = field(default_factory=Usage)
     """Of the processes that told what they cost."""
-    unpriced: Usage = field(default_factory=Usage)
-    """Of those that did not get to tell."""
+    untold: Usage = field(default_factory=Usage)
+    """Of those that told no cost, or did not get to tell."""
     counted: Usage | None = None
     """What the program's own count stood at when the last process was started."""
     cost: float | None = None
@@ -58,7 +58,12 @@ class History:
     @property
     def usage(self) -> Usage:
         """All tokens that are known of."""
-        return self.settled + self.unpriced + self._seen()
+        return self.settled + self.unpriced
+
+    @property
+    def unpriced(self) -> Usage:
+        """The tokens of which nobody told what they cost."""
+        return self.untold + self._seen()
 
     def _seen(self) -> Usage:
         return sum(self.answers.values(), Usage())
@@ -86,7 +91,7 @@ class History:
         if self.mark is not None and now is not None and self.counted is not None:
             lost = beyond(now, self.counted)
         # A process that nothing more was heard of has cost at least what was seen of it.
-        self.unpriced = self.unpriced + lost
+        self.untold = self.untold + lost
         self.answers.clear()
         self.counted = now
         self.mark = _mark(data)
@@ -111,17 +116,19 @@ class History:
     def _ended(self, data: JsonObject) -> None:
         self.mark = None
         self.last_end = _text(data.get("says")) or ""
-        told = data.get("usage")
+        told, cost = data.get("usage"), data.get("cost")
+        if isinstance(cost, int | float):
+            self.cost = (self.cost or 0.0) + cost
         if isinstance(told, dict):
             # Of the whole process: what was seen of it piece by piece is in it.
-            self.settled = self.settled + usage_from(told)
             self.answers.clear()
+            if isinstance(cost, int | float):
+                self.settled = self.settled + usage_from(told)
+            else:
+                self.untold = self.untold + usage_from(told)
         turns = data.get("turns")
         if isinstance(turns, int):
             self.turns = turns
-        cost = data.get("cost")
-        if isinstance(cost, int | float):
-            self.cost = (self.cost or 0.0) + cost
 
 
 def history_of(entries: Iterable[Entry]) -> History:

@@ -30,6 +30,8 @@ class Incomplete:
     says: str
     ending: Ending = Ending.SCHEMA
     """What it ends with when it stays owed."""
+    raw: str = ""
+    """What was given in place of a valid answer, as it came."""
 
 
 @dataclass(frozen=True, slots=True)

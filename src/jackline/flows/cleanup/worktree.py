@@ -1,7 +1,8 @@
 """Remove a git worktree that holds nothing unsaved, and no other.
 
-Laws: (1) a worktree with a changed, new or unreadable file is kept, and the reason told; (2)
-nothing is forced: git itself refuses what we overlook; (3) a worktree that is gone is released.
+Laws: (1) a worktree with a changed, new or unreadable file, or with commits that are on no branch,
+is kept, and the reason told; (2) nothing is forced: git itself refuses what we overlook; (3) a
+worktree that is gone is released.
 Not here: making worktrees.
 """
 
@@ -32,6 +33,10 @@ async def remove_if_clean(path: Path) -> str:
         return f"kept: git cannot tell whether it is clean ({said.strip()[:100] or code})"
     if said.strip():
         return f"kept: {len(said.splitlines())} changed or new files are not committed"
+    # With the worktree goes the only name of what was committed without a branch.
+    code, said = await _git(path, "for-each-ref", "--count=1", "--contains", "HEAD")
+    if code or not said.strip():
+        return "kept: its last commit is on no branch (`git branch NAME` there saves it)"
     code, said = await _git(path, "worktree", "remove", str(path))
     return f"kept: {said.strip()[:200]}" if code else ""
 

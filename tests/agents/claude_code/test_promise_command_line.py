@@ -1,0 +1,56 @@
+"""Claude Code is started with its session, the schema, and what is left of turns and dollars."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from jackline.agents.claude_code.start import Place, start_for
+from jackline.agents.process.program import Order
+from jackline.agents.task import AgentTask
+from tests.agents.claude_code.streams import SESSION
+
+PLACE = Place("http://127.0.0.1:1", "claude", {})
+SCHEMA = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
+
+
+def words(order: Order, **more: object) -> list[str]:
+    task = AgentTask("task", SESSION, "THE TASK", **more)  # type: ignore[arg-type]
+    with start_for(PLACE, task, order, SESSION) as start:
+        return list(start.command)
+
+
+def after(option: str, command: list[str]) -> str | None:
+    return command[command.index(option) + 1] if option in command else None
+
+
+def test_a_new_session_has_the_agents_own_id_and_a_resumed_one_its_own() -> None:
+    new, resumed = words(Order(None, None)), words(Order("earlier", None))
+    assert (after("--session-id", new), after("--resume", new)) == (SESSION, None)
+    assert (after("--session-id", resumed), after("--resume", resumed)) == (None, "earlier")
+
+
+def test_the_schema_is_given_as_it_was_asked_for() -> None:
+    assert after("--json-schema", words(Order(None, None))) is None
+    given = after("--json-schema", words(Order(None, None), schema=SCHEMA))
+    assert json.loads(given or "") == SCHEMA
+
+
+def test_a_schema_that_is_for_no_object_is_given_inside_of_one() -> None:
+    numbers = {"type": "array", "items": {"type": "integer"}}
+    given = json.loads(after("--json-schema", words(Order(None, None), schema=numbers)) or "")
+    assert (given["type"], given["properties"]) == ("object", {"value": numbers})
+
+
+@pytest.mark.parametrize(
+    ("order", "option", "value"),
+    [
+        (Order(None, None, turns_left=3), "--max-turns", "3"),
+        (Order(None, None, dollars_left=0.25), "--max-budget-usd", "0.250000"),
+        (Order("earlier", "claude-opus-4-8[1m]"), "--model", "claude-opus-4-8[1m]"),
+    ],
+)
+def test_limits_and_model_are_those_of_the_order(order: Order, option: str, value: str) -> None:
+    assert after(option, words(order)) == value
+    assert after(option, words(Order(None, None))) is None

@@ -1,0 +1,80 @@
+"""Hooks keep to their time, and after a crash they run before the flow hears of the end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jackline import agent, flow
+from jackline.agents.outcome import Outcome
+from jackline.errors import JournalError
+from jackline.flows.progress import CleanupEnded
+from jackline.flows.records import HookRecord
+from jackline.flows.settings import RunSettings
+from jackline.testing.memory_engine import MemoryEngine
+from tests.flows.world import World, played, world
+
+WORLDS: list[World] = []
+SEEN: list[str] = []
+
+
+async def endless(_outcome: Outcome[Any]) -> None:
+    await WORLDS[-1].clock.sleep(1e6)
+
+
+async def noting(outcome: Outcome[Any]) -> None:
+    SEEN.append(f"hook of {outcome.label}: {outcome.terminated_by}")
+
+
+def test_a_function_that_takes_too_long_is_left_and_told() -> None:
+    @flow
+    async def one() -> str:
+        return await agent("a", label="a", on_end=endless)
+
+    async def test() -> None:
+        w = world(settings=RunSettings(poll=5.0, hook_limit=40.0))
+        WORLDS.append(w)
+        began = w.clock.wall()
+        assert (await w.run(one)).ok
+        (told,) = w.of(CleanupEnded)
+        assert told.trouble == "it took longer than 40 seconds"
+        assert told.at - began >= 40
+        (row,) = await w.engine.hooks("r1")
+        assert row.state == "failed"
+
+    played(test)
+
+
+class DiesBeforeHooks(MemoryEngine):
+    """A store that the process loses at the moment at which its first hook would run."""
+
+    dead = False
+
+    async def begin_hook(self, hook: HookRecord, *, again: bool = False) -> bool:
+        if not self.dead:
+            self.dead = True
+            raise JournalError("The process died here.")
+        return await super().begin_hook(hook, again=again)
+
+
+def test_after_a_crash_the_hook_runs_before_the_flow_hears_of_the_end() -> None:
+    @flow
+    async def one() -> str:
+        answer = await agent("a", label="a", on_end=noting)
+        SEEN.append("flow")
+        return answer
+
+    async def test() -> None:
+        SEEN.clear()
+        w = world()
+        w.engine = DiesBeforeHooks(wall=w.clock.wall)
+        with pytest.raises(JournalError):
+            await w.run(one)
+        assert SEEN == []
+        await w.clock.advance(60)  # the lease of the dead is over
+        assert (await w.resume(one)).ok
+        assert SEEN == ["hook of a: completion", "flow"]
+        assert w.runner.begun == ["a"], "it had ended, and was not begun again"
+
+    played(test)

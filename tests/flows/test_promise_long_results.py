@@ -1,0 +1,43 @@
+"""A result over 64 KB lies in the blob store, and once however many calls gave it."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from jackline import flow, parallel, step
+from jackline.flows.local import LocalEngine
+from tests.flows.world import played, world
+
+KB = 1024
+
+
+def page(_number: int, size: int) -> str:
+    # As JSON it has two quotes around it.
+    return "x" * (size - 2)
+
+
+@flow
+async def pages() -> list[int]:
+    short = await parallel(step(page, number, 64 * KB) for number in range(3))
+    long = await parallel(step(page, number, 64 * KB + 1) for number in range(3))
+    return [len(text) for text in (*short.values, *long.values)]
+
+
+def test_a_result_over_64_kb_is_a_blob_and_equal_ones_are_the_same(tmp_path: Path) -> None:
+    async def test() -> None:
+        w = world()
+        w.engine = LocalEngine(tmp_path / "flows.db", wall=w.clock.wall)
+        try:
+            outcome = await w.run(pages)
+            again = await w.resume(pages)
+        finally:
+            await w.engine.close()
+        assert outcome.value == again.value == [64 * KB - 2] * 3 + [64 * KB - 1] * 3
+
+    played(test)
+    with closing(sqlite3.connect(tmp_path / "flows.db")) as file:
+        assert file.execute("SELECT length(data) FROM blobs").fetchall() == [(64 * KB + 1,)]
+        named = file.execute("SELECT count(*) FROM calls WHERE value_blob IS NOT NULL").fetchone()
+        assert named == (3,)

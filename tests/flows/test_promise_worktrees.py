@@ -1,0 +1,93 @@
+"""A worktree with anything in it that would be lost is never deleted."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from jackline.flows.cleanup.worktree import remove_if_clean
+from tests.flows.test_cleanup import git
+from tests.flows.world import played
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    made = tmp_path / "repository"
+    made.mkdir()
+    git(made, "init", "-q")
+    (made / "file").write_text("1")
+    git(made, "add", ".")
+    git(made, "commit", "-qm", "one")
+    return made
+
+
+def worktree(repository: Path, *how: str) -> Path:
+    tree = repository.parent / "tree"
+    git(repository, "worktree", "add", "-q", *how, str(tree))
+    return tree
+
+
+def removed(tree: Path) -> str:
+    return played(lambda: remove_if_clean(tree))
+
+
+def commit(tree: Path) -> None:
+    (tree / "file").write_text("2")
+    git(tree, "commit", "-qam", "two")
+
+
+def change(tree: Path) -> None:
+    (tree / "file").write_text("2")
+
+
+def stage(tree: Path) -> None:
+    change(tree)
+    git(tree, "add", ".")
+
+
+def add(tree: Path) -> None:
+    (tree / "folder").mkdir()
+    (tree / "folder" / "new").write_text("new")
+
+
+def delete(tree: Path) -> None:
+    (tree / "file").unlink()
+
+
+@pytest.mark.parametrize("work", [change, stage, add, delete])
+def test_uncommitted_work_of_any_kind_keeps_its_worktree(
+    work: Callable[[Path], None], repository: Path
+) -> None:
+    tree = worktree(repository)
+    work(tree)
+    assert removed(tree) == "kept: 1 changed or new files are not committed"
+    assert tree.exists()
+
+
+def test_commits_on_no_branch_keep_their_worktree_until_they_have_one(repository: Path) -> None:
+    tree = worktree(repository, "--detach")
+    commit(tree)
+    assert removed(tree).startswith("kept: its last commit is on no branch")
+    assert (tree / "file").read_text() == "2"
+    git(tree, "branch", "saved")
+    assert removed(tree) == ""
+    assert not tree.exists()
+    told = ["git", "show", "saved:file"]
+    assert subprocess.run(told, cwd=repository, capture_output=True, check=True).stdout == b"2"
+
+
+@pytest.mark.parametrize("how", [(), ("--detach",)])
+def test_a_worktree_with_nothing_of_its_own_goes(how: tuple[str, ...], repository: Path) -> None:
+    tree = worktree(repository, *how)
+    assert removed(tree) == ""
+    assert not tree.exists()
+
+
+def test_a_worktree_whose_work_is_on_its_branch_goes(repository: Path) -> None:
+    tree = worktree(repository, "-b", "work")
+    commit(tree)
+    assert removed(tree) == ""
+    assert not tree.exists()
