@@ -75,6 +75,19 @@ def test_a_status_line_of_the_users_own_stays() -> None:
     assert json.loads(after)["statusLine"] == {"a": 1}
 
 
+def test_our_status_line_is_drawn_while_a_session_waits_and_an_older_one_of_ours_is_renewed() -> (
+    None
+):
+    fresh, _ = claude_code.connected("{}", PATH, {}, "x")
+    assert json.loads(fresh)["statusLine"]["refreshInterval"] >= 1
+    old = '{"statusLine": {"type": "command", "command": "x"}}'
+    renewed, written = claude_code.connected(old, PATH, {}, "x")
+    assert json.loads(renewed) == json.loads(fresh)
+    assert claude_code.connected(renewed, PATH, {}, "x")[1] == {}
+    back, kept = claude_code.disconnected(renewed, PATH, written)
+    assert (json.loads(back or ""), kept) == (json.loads(old), [])
+
+
 @pytest.mark.parametrize("text", ["[1]", "{", "// note\n{}"])
 def test_what_is_no_settings_file_is_not_touched(text: str) -> None:
     with pytest.raises(UnreadableError, match="left as it is"):

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.clock import VirtualClock
 from jackline.failures import Observation, Where, classify
 from jackline.hooks.answering import added, death_words, rewritten
-from jackline.hooks.asked import HookAsked, read_asked
-from jackline.hooks.deaths import Death, Deaths
-from jackline.hooks.face import HooksFace
-from tests.assembly.world import run
+from jackline.hooks.asked import Ended, HookAsked, read_asked
+from jackline.hooks.deaths import Cause, Death, Deaths
 
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 WALL = "You've hit your session limit · resets 3pm (UTC)"
@@ -24,7 +20,7 @@ WALL = "You've hit your session limit · resets 3pm (UTC)"
 
 def death(agent: str = "a1", text: str = WALL) -> Death:
     failure = classify(Observation(Where.CLI_TEXT, text=text), now=NOON)
-    return Death("s1", agent, failure)
+    return Death("s1", agent, Cause.of(failure))
 
 
 def test_a_death_is_told_with_cause_reset_and_the_way_on() -> None:
@@ -53,23 +49,39 @@ def test_only_events_that_reach_the_model_carry_words_and_only_for_the_main_thre
     assert added(HookAsked("UserPromptSubmit", "s1"), []) == {}
 
 
-@given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["die", "live", "tell"]))))
-def test_each_death_is_told_once_and_never_after_a_revival(steps: list[tuple[str, str]]) -> None:
-    deaths = Deaths()
-    dead: set[str] = set()
-    for agent, step in steps:
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from("abc"),
+            st.sampled_from(["die", "live", "tell"]),
+            st.sampled_from([0.5, 20.0]),
+        )
+    )
+)
+def test_each_death_is_told_once_by_whatever_ways_it_is_heard(
+    steps: list[tuple[str, str, float]],
+) -> None:
+    deaths, now = Deaths(), 0.0
+    untold: set[str] = set()
+    told: dict[str, float] = {}
+    for agent, step, later in steps:
+        now += later
         if step == "die":
-            deaths.heard(death(agent))
-            dead.add(agent)
+            deaths.heard(death(agent), now)
+            if agent not in told or now - told[agent] >= 10:
+                untold.add(agent)
+                told.pop(agent, None)
         elif step == "live":
             deaths.revived("s1", agent)
-            dead.discard(agent)
+            untold.discard(agent)
+            told.pop(agent, None)
         else:
-            found = deaths.tell("s1", agent)
-            assert (found is not None) == (agent in dead)
-            dead.discard(agent)
-    assert {each.agent for each in deaths.tell_all("s1")} == dead
-    assert deaths.tell_all("s1") == []
+            deaths.tell(death(agent), now)
+            untold.discard(agent)
+            told[agent] = now
+        assert {each.agent for each in deaths.untold("s1")} == untold
+        assert {a for a in "abc" if deaths.told_at("s1", a) is not None} == set(told)
+        assert deaths.untold("another") == []
 
 
 @given(st.binary(max_size=60))
@@ -78,86 +90,57 @@ def test_no_input_makes_a_hook_stumble(body: bytes) -> None:
     assert asked is None or isinstance(asked.notified, list)
 
 
+@given(
+    st.recursive(
+        st.none() | st.text() | st.integers(),
+        lambda x: (
+            st.lists(x)
+            | st.dictionaries(
+                st.sampled_from(["agentId", "status", "content", "usage", "text", "completed"]), x
+            )
+        ),
+    )
+)
+def test_no_tools_answer_makes_a_hook_stumble(told: object) -> None:
+    asked = HookAsked("PostToolUse", "s1", tool_name="Agent", tool_response=told)
+    assert asked.came_back is None or isinstance(asked.came_back.words, str)
+
+
+def test_what_a_client_says_of_an_end_is_read_as_both_versions_write_it() -> None:
+    words = "You've hit your session limit · resets 7:43pm (UTC)"
+    nothing = dict.fromkeys(
+        ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"),
+        0,
+    )
+    old: dict[str, object] = {
+        "status": "completed",
+        "agentId": "a1",
+        "content": [{"type": "text", "text": words}],
+        "usage": nothing,
+    }
+    ended = HookAsked("PostToolUse", tool_response=old).came_back
+    assert ended == Ended("a1", failed=True, words=words)
+    used = {**old, "usage": {**nothing, "output_tokens": 9}}
+    assert HookAsked("PostToolUse", tool_response=used).came_back == Ended("a1", False, words)
+    launched = {"status": "async_launched", "agentId": "a1"}
+    assert HookAsked("PostToolUse", tool_response=launched).came_back is None
+    note = (
+        "<task-notification>\n<task-id>a2</task-id>\n<status>{}</status>\n"
+        '<summary>Agent "Part 1" {}</summary>\n<result>{}</result>\n</task-notification>'
+    )
+    done = note.format("completed", "finished", "All is well.")
+    failed = note.format("failed", "failed: " + words, "Looking.")
+    told = HookAsked("UserPromptSubmit", prompt=f"{done}\n{failed}").notified
+    assert [(each.failed, each.words) for each in told] == [
+        (False, "All is well."),
+        (True, f'Agent "Part 1" failed: {words}'),
+    ]
+    assert HookAsked("UserPromptSubmit", prompt=f"What is {done}?").notified == []
+
+
 def test_a_transcript_is_looked_for_below_the_sessions_own_folder_only() -> None:
     asked = HookAsked("PostToolUse", "s1", transcript_path="/home/me/.claude/projects/p/s1.jsonl")
     assert asked.transcript_of("../../etc/passwd") is None
     assert asked.transcript_of("a1") == Path(
         "/home/me/.claude/projects/p/s1/subagents/agent-a1.jsonl"
     )
-
-
-class Answered:
-    """A request to the face, and its answer."""
-
-    def __init__(self, path: bytes, told: object) -> None:
-        self.method, self.path, self.query = b"POST", path, b""
-        self.headers: list[tuple[bytes, bytes]] = []
-        self.body: bytes | bytearray = json.dumps(told).encode()
-        self.gone, self.paused = False, False
-        self.on_gone: Callable[[], None] | None = None
-        self.on_resume: Callable[[], None] | None = None
-        self.answer: tuple[int, bytes] | None = None
-
-    def header(self, lowercase_name: bytes) -> bytes | None:  # noqa: ARG002
-        return None
-
-    def respond(
-        self,
-        status: int,
-        headers: object = (),  # noqa: ARG002
-        body: bytes = b"",
-        notes: bytes = b"",  # noqa: ARG002
-    ) -> None:
-        self.answer = (status, body)
-
-    def begin(self, status: int, headers: object = (), notes: bytes = b"") -> None: ...
-    def send(self, data: bytes) -> None: ...
-    def finish(self) -> None: ...
-    def reset(self) -> None: ...
-
-
-def test_strangers_are_not_answered_and_the_line_is_the_services() -> None:
-    async def main() -> None:
-        trusted = [False]
-        face = HooksFace(
-            VirtualClock(NOON),
-            lambda _asked: trusted[0],
-            lambda session: f"line of {session}",
-            lambda _told, _failure, _processes: None,
-        )
-        stranger = Answered(b"/_jackline/hook", {})
-        face.answer(stranger)
-        assert stranger.answer is not None
-        assert stranger.answer[0] == 401
-        trusted[0] = True
-        line = Answered(b"/_jackline/statusline", {"session_id": "s9"})
-        face.answer(line)
-        assert line.answer == (200, b"line of s9")
-
-    run(main())
-
-
-def test_a_main_thread_that_stopped_is_reported_with_its_failure() -> None:
-    async def main() -> None:
-        stopped: list[str] = []
-        face = HooksFace(
-            VirtualClock(NOON),
-            lambda _asked: True,
-            lambda _session: "",
-            lambda told, failure, _processes: stopped.append(
-                f"{told.session_id} {failure.kind.value}"
-            ),
-        )
-        told = {
-            "hook_event_name": "StopFailure",
-            "session_id": "s1",
-            "last_assistant_message": WALL,
-        }
-        asked = Answered(b"/_jackline/hook", told)
-        face.answer(asked)
-        while asked.answer is None:
-            await VirtualClock(NOON).sleep(0)
-        assert asked.answer == (200, b"")
-        assert stopped == ["s1 account_quota"]
-
-    run(main())

@@ -20,6 +20,7 @@ from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 
 from jackline.assembly import Service, StateDir
+from jackline.clock import Clock, SystemClock
 from jackline.gateway.settings import HoldSettings
 from jackline.mcp_server.settings import AgentSettings, BatchSettings, ToolSettings
 from jackline.simulator.conversation import Asked
@@ -44,6 +45,8 @@ class AgentsWorld:
     mind: Callable[[Asked], Reply] = agreeing
     allow: tuple[str, ...] = ()
     wait: float = 30.0
+    long_wait: float = 1500.0
+    clock: Clock | None = None
     heard: list[Asked] = field(default_factory=list)
     server: SimulatorServer | None = None
 
@@ -75,9 +78,9 @@ class AgentsWorld:
     async def service(self) -> AsyncIterator[Service]:
         assert self.server is not None
         config = config_for(self.folder, self.server.url, hold=HoldSettings(quota=0.2, other=0.5))
-        agents = AgentSettings(runner="messages", wait=self.wait)
+        agents = AgentSettings(runner="messages", wait=self.wait, long_wait=self.long_wait)
         tools = ToolSettings(agents, BatchSettings(self.allow))
-        async with Service(replace(config, tools=tools)) as service:
+        async with Service(replace(config, tools=tools), clock=self.clock) as service:
             yield service
 
     @asynccontextmanager
@@ -89,13 +92,18 @@ class AgentsWorld:
             yield await stack.enter_async_context(self.client(service))
 
     @asynccontextmanager
-    async def client(self, service: Service, logging: Any = None) -> AsyncIterator[ClientSession]:
+    async def client(
+        self,
+        service: Service,
+        logging: Any = None,
+        session: str = "the-session-of-the-client",
+    ) -> AsyncIterator[ClientSession]:
         running = StateDir(service.config.state_dir).running()
         assert running is not None
         headers = {
             "x-jackline-control": running.token,
             "x-jackline-folder": quote(str(self.project)),
-            "x-jackline-client-session": "the-session-of-the-client",
+            "x-jackline-client-session": session,
         }
         async with (
             httpx2.AsyncClient(headers=headers, timeout=60) as http,
@@ -131,6 +139,16 @@ async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(30):
         while not condition():  # noqa: ASYNC110 -- what is awaited happens in the service
             await asyncio.sleep(0.01)
+
+
+class Hurried(SystemClock):
+    """A clock that runs a hundred times as fast, except for the hour of the day."""
+
+    def monotonic(self) -> float:
+        return super().monotonic() * 100
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds / 100)
 
 
 class Working:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from jackline.simulator.conversation import Asked
 from jackline.simulator.faults import Effect, Fault
 from jackline.simulator.mind import Fail, Reply, Say, structured
 from tests.assembly.world import run
-from tests.mcp_server.agents_world import AgentsWorld, Working, call, refused, until
+from tests.mcp_server.agents_world import AgentsWorld, Hurried, Working, call, refused, until
 
 SCHEMA = {
     "type": "object",
@@ -269,6 +270,30 @@ def test_the_id_is_told_before_the_result_to_whoever_hears_of_progress(tmp_path:
             told = await client.call_tool("agent", {"prompt": "TASK"}, progress_callback=hear)
             assert told.structured_content is not None
             assert told.structured_content["run_id"] in str(heard[0])
+
+    run(main())
+
+
+def test_whoever_waits_hears_again_and_again_how_it_goes(tmp_path: Path) -> None:
+    mind = Working()
+    heard: list[str] = []
+
+    async def hear(progress: float, total: float | None, message: str | None) -> None:
+        assert total is None
+        assert progress == len(heard) + 1
+        heard.append(str(message))
+
+    world = AgentsWorld(tmp_path, mind, wait=100_000.0, clock=Hurried())
+
+    async def main() -> None:
+        async with world.open() as client:
+            given = {"prompt": "TASK", **READS}
+            asking = asyncio.create_task(client.call_tool("agent", given, progress_callback=hear))
+            await until(lambda: len(heard) > 4)
+            mind.may_end = True
+            assert not (await asking).is_error
+            assert "has begun" in heard[0]
+            assert all(re.match(r"1 at work, \d+ answers", words) for words in heard[2:5])
 
     run(main())
 

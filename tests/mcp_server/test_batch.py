@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+
+import pytest
 
 from tests.assembly.world import run
 from tests.mcp_server.agents_world import AgentsWorld, call, refused
@@ -76,3 +79,51 @@ def test_bad_calls_are_refused_before_anything_runs(tmp_path: Path) -> None:
             assert not list(world.project.iterdir())
 
     run(main())
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need a right of their own there")
+def test_no_link_no_glob_and_no_cwd_leads_a_command_out_of_the_project(tmp_path: Path) -> None:
+    world = AgentsWorld(tmp_path, allow=("cat *", "touch *"))
+
+    async def main() -> None:
+        async with world.open() as client:
+            _lay_doors(tmp_path, world.project)
+            tries: list[dict[str, object]] = [
+                {"command": "cat door/secret"},
+                {"command": "cat d*/secret"},
+                {"command": "cat *.txt"},
+                {"argv": ["cat", "door/secret"]},
+                {"command": "cat secret", "cwd": "door"},
+                {"command": "touch door/made"},
+                {"command": "cat ../outside/secret"},
+                {"command": f"cat {tmp_path}/outside/secret"},
+            ]
+            calls: list[dict[str, object]] = [
+                {"id": str(number), "tool": "shell", "input": given}
+                for number, given in enumerate(tries)
+            ]
+            calls += [
+                {"id": "read", "tool": "read", "input": {"path": "door/secret"}},
+                {"id": "linked", "tool": "read", "input": {"path": "file.txt"}},
+                {"id": "search", "tool": "search", "input": {"pattern": "s", "path": "door"}},
+            ]
+            text, data = await refused(client, "batch", calls=calls)
+            assert "TOP-SECRET" not in str(data)
+            assert "by a link" in text
+            # Searching all of the project passes links by.
+            call_all = {"id": "all", "tool": "search", "input": {"pattern": "TOP"}}
+            _, data = await call(client, "batch", calls=[call_all])
+            assert "TOP-SECRET" not in str(data)
+            given = {"prompt": "TASK", "release": "touch door/made"}
+            text, _ = await refused(client, "agent", **given)
+            assert "by a link" in text
+
+    run(main())
+    assert not (tmp_path / "outside" / "made").exists()
+
+
+def _lay_doors(root: Path, project: Path) -> None:
+    (root / "outside").mkdir()
+    (root / "outside" / "secret").write_text("TOP-SECRET")
+    (project / "door").symlink_to(root / "outside")
+    (project / "file.txt").symlink_to(root / "outside" / "secret")

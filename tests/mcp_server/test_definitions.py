@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from jackline.mcp_server.agent_definitions import (
     definition_of,
     read_definition,
 )
+from jackline.mcp_server.plugin_definitions import definitions_of_plugins
 
 WHOLE = """---
 name: reviewer
@@ -97,3 +99,89 @@ def test_the_projects_definition_goes_before_the_users(tmp_path: Path) -> None:
     with pytest.raises(BadArgumentError) as refusal:
         definition_of("c", folders)
     assert "a, b, general-purpose" in refusal.value.next
+
+
+class Plugins:
+    """A home of Claude Code with plugins, laid out as 2.1.197 and 2.1.325 do it."""
+
+    def __init__(self, root: Path) -> None:
+        self.claude, self.project = root / "home", root / "project"
+        (self.project / ".claude").mkdir(parents=True)
+        self._installed: dict[str, list[dict[str, str]]] = {}
+
+    def install(self, name: str, manifest: dict[str, object] | None = None, **more: str) -> Path:
+        folder = self.claude / "plugins" / "cache" / "tools" / name / "1.0.0"
+        (folder / ".claude-plugin").mkdir(parents=True)
+        (folder / ".claude-plugin" / "plugin.json").write_text(
+            json.dumps({"name": name, **(manifest or {})})
+        )
+        self._installed[f"{name}@tools"] = [{"scope": "user", "installPath": str(folder), **more}]
+        (self.claude / "plugins" / "installed_plugins.json").write_text(
+            json.dumps({"version": 2, "plugins": self._installed})
+        )
+        return folder
+
+    def enable(self, file: Path, **plugins: bool) -> None:
+        enabled = {f"{name}@tools": value for name, value in plugins.items()}
+        file.write_text(json.dumps({"enabledPlugins": enabled}))
+
+    def names(self) -> list[str]:
+        return [found.name for found in definitions_of_plugins(self.project, self.claude)]
+
+
+def written(file: Path, name: str, words: str = "") -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"---\nname: {name}\nmodel: haiku\n---\n{words}")
+
+
+def test_the_agents_of_enabled_plugins_are_found_by_the_clients_names(tmp_path: Path) -> None:
+    plugins = Plugins(tmp_path)
+    folder = plugins.install("formatter")
+    written(folder / "agents" / "tidy.md", "tidy", "Look in ${CLAUDE_PLUGIN_ROOT}/rules.")
+    written(folder / "agents" / "deep" / "inner.md", "inner")
+    (folder / "agents" / "notes.md").write_text("no definition")
+    assert plugins.names() == []
+    plugins.enable(plugins.claude / "settings.json", formatter=True)
+    assert plugins.names() == ["formatter:deep:inner", "formatter:tidy"]
+    brought = list(definitions_of_plugins(plugins.project, plugins.claude))
+    found = definition_of("formatter:tidy", [], brought)
+    assert (found.model, found.system) == ("haiku", f"Look in {folder}/rules.")
+    with pytest.raises(BadArgumentError) as refusal:
+        definition_of("tidy", [], brought)
+    assert "formatter:tidy" in refusal.value.next
+
+
+def test_the_nearest_settings_decide_which_plugins_are_enabled(tmp_path: Path) -> None:
+    plugins = Plugins(tmp_path)
+    written(plugins.install("formatter") / "agents" / "tidy.md", "tidy")
+    near = plugins.project / ".claude"
+    plugins.enable(plugins.claude / "settings.json", formatter=True)
+    plugins.enable(near / "settings.json", formatter=False)
+    assert plugins.names() == []
+    plugins.enable(near / "settings.local.json", formatter=True)
+    assert plugins.names() == ["formatter:tidy"]
+    (near / "settings.local.json").write_text("[]")
+    (near / "settings.json").write_text("{")
+    assert plugins.names() == ["formatter:tidy"]
+
+
+def test_a_plugin_of_another_project_brings_nothing_here(tmp_path: Path) -> None:
+    plugins = Plugins(tmp_path)
+    folder = plugins.install("formatter", projectPath=str(tmp_path / "other"))
+    written(folder / "agents" / "tidy.md", "tidy")
+    plugins.enable(plugins.project / ".claude" / "settings.json", formatter=True)
+    assert plugins.names() == []
+    written(plugins.install("own", projectPath=str(plugins.project)) / "agents" / "a.md", "a")
+    plugins.enable(plugins.project / ".claude" / "settings.json", formatter=True, own=True)
+    assert plugins.names() == ["own:a"]
+
+
+def test_a_manifest_names_its_agents_itself_but_none_outside(tmp_path: Path) -> None:
+    plugins = Plugins(tmp_path)
+    named: dict[str, object] = {"agents": ["./more/other.md", "../../../secret.md", "./none.md", 7]}
+    folder = plugins.install("formatter", named)
+    written(folder / "agents" / "tidy.md", "tidy")
+    written(folder / "more" / "other.md", "other")
+    written(folder.parents[2] / "secret.md", "secret")
+    plugins.enable(plugins.claude / "settings.json", formatter=True)
+    assert plugins.names() == ["formatter:other"]

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import platformdirs
@@ -113,6 +114,41 @@ def test_a_hook_without_a_service_tells_it_once_and_never_blocks(tmp_path: Path)
     assert (tmp_path / "state" / NOTICE).exists()
 
 
+def test_a_service_that_hangs_is_waited_for_once_and_then_hardly_at_all(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as hung:
+        url = f"http://127.0.0.1:{hung.getsockname()[1]}"
+        StateDir(tmp_path).tell_running(Running(1, url, "u", "v", 1.0, "secret"))
+        waits = []
+        for _ in range(2):
+            began = time.monotonic()
+            told = jackline("hook", folder=tmp_path)
+            waits.append(time.monotonic() - began)
+            assert told.returncode == 0
+        # The first waits for 3.5 s, the second for 0.3: starting a process is never the difference.
+        assert waits[0] - waits[1] > 1.5
+
+
+def test_a_service_that_answers_again_is_waited_for_again_and_missed_again(tmp_path: Path) -> None:
+    jackline("hook", folder=tmp_path)
+    assert (tmp_path / NOTICE).exists()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        StateDir(tmp_path).tell_running(Running(1, url, "u", "v", 1.0, "secret"))
+
+        def serve() -> None:
+            line, _ = server.accept()
+            with line:
+                line.recv(65536)
+                line.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        assert jackline("hook", folder=tmp_path).stdout == b""
+        thread.join()
+    assert not (tmp_path / NOTICE).exists()
+    assert b"jackline up" in jackline("hook", folder=tmp_path).stdout
+
+
 def test_a_status_line_without_a_service_shows_the_way_back(tmp_path: Path) -> None:
     told = jackline("statusline", folder=tmp_path)
     assert (told.returncode, told.stdout.decode().strip()) == (0, DOWN)
@@ -129,6 +165,7 @@ def test_a_quick_verb_loads_nothing_but_the_standard_library(verb: str, tmp_path
     loaded = {line.rpartition(b"|")[2].strip().decode() for line in told.stderr.splitlines()}
     assert "jackline.quick.asking" in loaded
     heavy = {"click", "msgspec", "pydantic", "asyncio", "http.client", "pathlib", "subprocess"}
+    heavy |= {"socket", "selectors", "json", "re"}
     # An editable install brings its own finder; what that loads is not ours.
     own = {name for name in loaded if name.startswith("jackline")}
     assert all(

@@ -119,3 +119,26 @@ def test_an_agent_survives_the_kill_of_its_service_and_repeats_nothing(
         assert world.ledger.repeated == 0
 
     run(main())
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="Linux shows environments")
+def test_a_service_that_a_bridge_starts_is_no_part_of_the_agent_around_the_bridge(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    around = {"JACKLINE_CALL": "a-mark", "CLAUDE_CODE_SESSION_ID": "a-session", "CLAUDECODE": "1"}
+
+    async def main() -> None:
+        async with bridged(environ | around, tmp_path) as client:
+            await ask(client, "status")
+            running = StateDir(tmp_path / "state").running()
+            assert running is not None
+            given = _environment_of(running.pid)
+            assert given
+            assert not around.keys() & given
+
+    run(main())
+
+
+def _environment_of(pid: int) -> set[str]:
+    told = Path(f"/proc/{pid}/environ").read_bytes().decode()
+    return {each.partition("=")[0] for each in told.split("\0")}

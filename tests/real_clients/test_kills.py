@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -41,7 +42,9 @@ pytestmark = [
 ]
 TOOL = "mcp__plugin_jackline_jackline__"
 STEPS = 4
-SEED = 7
+SEED = int(os.environ.get("JACKLINE_KILL_SEED", "7"))
+MOMENTS = int(os.environ.get("JACKLINE_KILL_MOMENTS", "4"))
+"""For each sort of victims; they are spread from the first call to the last answer."""
 PATIENCE = 90.0
 MOST_TRIES = 20
 EXIT_CARRIED_ELSEWHERE = 2
@@ -68,6 +71,15 @@ def told_since_spoken(asked: Asked) -> str:
             break
         fresh.insert(0, entry["content"])
     return json.dumps(fresh).replace('\\"', '"')
+
+
+def run_in(told: str, label: str) -> str:
+    """The run whose agent bears this label, in what `agent_status` or `agent` gave."""
+    for part in told.split('"run_id"')[1:]:
+        if f'"label": "{label}"' in part or f'"label":"{label}"' in part:
+            found = re.match(r': ?"([0-9a-f]+)"', part)
+            return "" if found is None else found[1]
+    return ""
 
 
 @dataclass
@@ -139,12 +151,19 @@ class KillWorld:
         if f"{ours} is all done." in told[-1] or len(told) > MOST_TRIES:
             return Say(f"{label}-HEARD" if len(told) <= MOST_TRIES else "I give up.")
         if label.startswith("PARENT") and len(told) == 1:
-            given = {"prompt": f"{ours}: make all steps.", "label": ours, "tools": ["shell"]}
-            return Say("I ask.", ((f"{TOOL}agent", given),))
-        newest = re.search(r'run_id": ?"([0-9a-f]+)', told[-1])
-        if newest is None:
-            return Say("I look.", ((f"{TOOL}agent_status", {}),))
-        return Say("I wait.", ((f"{TOOL}agent_wait", {"ids": [newest[1]]}),))
+            return self._start(ours)
+        known = run_in(told[-1], ours)
+        if known:
+            return Say("I wait.", ((f"{TOOL}agent_wait", {"ids": [known]}),))
+        if told[-1].count('"runs":') and "went away" not in told[-1]:
+            # The list knows of none: the call was cut off before it had begun anything.
+            return self._start(ours)
+        return Say("I look.", ((f"{TOOL}agent_status", {}),))
+
+    @staticmethod
+    def _start(ours: str) -> Reply:
+        given = {"prompt": f"{ours}: make all steps.", "label": ours, "tools": ["shell"]}
+        return Say("I ask.", ((f"{TOOL}agent", given),))
 
     # --- processes ------------------------------------------------------------------------------
 
@@ -161,9 +180,9 @@ class KillWorld:
         assert process.returncode in fine, (words, printed)
         return printed.decode()
 
-    async def session(self, prompt: str) -> asyncio.subprocess.Process:
+    async def session(self, prompt: str, *options: str) -> asyncio.subprocess.Process:
         session = await asyncio.create_subprocess_exec(
-            *(str(self.program), "-p", prompt, "--model", "claude-sonnet-4-6"),
+            *(str(self.program), "-p", prompt, "--model", "claude-sonnet-4-6", *options),
             *("--plugin-dir", str(self.folder / "plugin"), "--allowedTools", TOOL[:-2]),
             cwd=self.folder / "project",
             env={**self.environment, "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{self.port}"},
@@ -185,19 +204,23 @@ class KillWorld:
 
     # --- what is kept ---------------------------------------------------------------------------
 
-    async def newest_run(self) -> tuple[str, RunState, list[CallState]]:
+    async def runs_of(self, label: str) -> list[tuple[str, RunState, list[CallState]]]:
+        """All runs that were ever begun for this agent: there must never be two."""
         engine = LocalEngine(self.state.flows)
         try:
-            newest = (await engine.runs())[0]
-            calls = await engine.calls(newest.run_id)
+            return [
+                (run.run_id, run.state, [call.state for call in await engine.calls(run.run_id)])
+                for run in await engine.runs()
+                if f'"label": "{label}"'.encode() in run.arguments
+            ]
         finally:
             await engine.close()
-        return newest.run_id, newest.state, [call.state for call in calls]
 
-    async def finished(self) -> None:
-        """The newest run has come to its good end."""
+    async def finished(self, label: str) -> None:
+        """Its run has come to its good end."""
+        good = [(RunState.FINISHED, [CallState.DONE])]
         async with asyncio.timeout(PATIENCE):
-            while (await self.newest_run())[1:] != (RunState.FINISHED, [CallState.DONE]):  # noqa: ASYNC110 -- another process's store
+            while [run[1:] for run in await self.runs_of(label)] != good:  # noqa: ASYNC110 -- another process's store
                 await asyncio.sleep(0.2)
 
     def answers(self) -> list[Answered]:
@@ -238,24 +261,44 @@ async def kill_world(folder: Path) -> AsyncIterator[KillWorld]:
             await world.jackline("down")
 
 
-async def cut(
-    world: KillWorld, number: int, victims: str, draw: random.Random
-) -> tuple[int, asyncio.subprocess.Process]:
-    """Start a session whose agent is at work, and kill at a moment that is drawn.
+@dataclass(frozen=True)
+class Moment:
+    """When to kill: after so many requests of the agent, or of its parent's first, and a while."""
 
-    Gives how many requests had come by then, and the session.
+    requests: int
+    delay: float
+
+
+def drawn(draw: random.Random) -> list[Moment]:
+    """Moments from the very call that starts the agent to its last answer, in any order."""
+    share = (STEPS + 1) / max(1, MOMENTS - 1)
+    moments = [
+        Moment(min(STEPS + 1, round(share * number)), draw.random() * 0.4)
+        for number in range(MOMENTS)
+    ]
+    draw.shuffle(moments)
+    return moments
+
+
+async def cut(
+    world: KillWorld, number: int, victims: str, moment: Moment
+) -> tuple[int, str, asyncio.subprocess.Process]:
+    """Start a session whose agent is at work, and kill at the moment.
+
+    Gives how many requests had come by then, and the session with its id.
     """
-    ours = f"OURS-{number}"
-    requests, delay = draw.randint(1, STEPS), draw.random() * 0.15
-    parent = await world.session(f"PARENT-{number}: have the work done.")
-    await until(lambda: sum(label == ours for label, _ in world.asked) >= requests)
-    await asyncio.sleep(delay)
+    ours, parents = f"OURS-{number}", f"PARENT-{number}"
+    session_id = str(uuid4())
+    parent = await world.session(f"{parents}: have the work done.", "--session-id", session_id)
+    await until(lambda: bool(world.told.get(parents)))
+    await until(lambda: sum(label == ours for label, _ in world.asked) >= moment.requests)
+    await asyncio.sleep(moment.delay)
     if victims in ("service", "both"):
         world.kill_service()
-    if victims in ("client", "both"):
+    if victims in ("client", "both") and parent.returncode is None:
         parent.kill()
         await parent.communicate()
-    return len(world.server.playing.provider.ledger), parent
+    return len(world.server.playing.provider.ledger), session_id, parent
 
 
 @pytest.mark.parametrize("victims", ["client", "service", "both"])
@@ -267,27 +310,31 @@ def test_after_a_kill_everything_goes_on_and_nothing_finished_runs_twice(
     async def main() -> None:
         async with kill_world(tmp_path) as world:
             cuts = []
-            for number in (1, 2):
-                place, parent = await cut(world, number, victims, draw)
+            for number, moment in enumerate(drawn(draw), 1):
+                place, session_id, parent = await cut(world, number, victims, moment)
                 cuts.append(place)
-                run_id, *_ = await world.newest_run()
-                if number == 1:
-                    assert run_id in await world.jackline("ls", "--json")
-                if victims == "both" and number == 2:
+                ours = f"OURS-{number}"
+                kept = [run[0] for run in await world.runs_of(ours)]
+                if kept:
+                    assert kept[0] in await world.jackline("ls", "--json")
+                if victims == "both" and kept and number % 2:
                     # It starts the service, which may take the run up first: then it says so.
-                    await world.jackline("resume", run_id, fine=(0, EXIT_CARRIED_ELSEWHERE))
+                    await world.jackline("resume", kept[0], fine=(0, EXIT_CARRIED_ELSEWHERE))
                 elif victims != "client":
                     await world.jackline("up", "-d")
-                if victims == "service":
-                    assert await world.answer_of(parent) == f"PARENT-{number}-HEARD", world.told
-                await world.finished()
-            if victims != "service":
-                told = await world.answer_of(await world.session("NEXT-2: what became of it?"))
-                assert told == "NEXT-2-HEARD", world.told
-            right = [made(f"OURS-{number}", step) for number in (1, 2) for step in range(STEPS)]
-            assert sorted(world.steps) == right
+                if victims != "service":
+                    # The parent itself is gone on with, by the client's own means.
+                    resumed = ("--resume", session_id)
+                    parent = await world.session(f"NEXT-{number}: what became of it?", *resumed)
+                heard = await world.answer_of(parent)
+                assert heard == f"PARENT-{number}-HEARD", (moment, world.told)
+                await world.finished(ours)
+            numbers = range(1, MOMENTS + 1)
+            right = [made(f"OURS-{number}", step) for number in numbers for step in range(STEPS)]
+            assert sorted(world.steps) == sorted(right)
             beyond, in_hand = paid_again(world.answers(), cuts)
             assert beyond == 0
-            assert in_hand <= len(cuts)
+            # A client that dies takes nothing from its agents, not even the answer in hand.
+            assert in_hand <= (0 if victims == "client" else len(cuts))
 
     event_loop.run(main())

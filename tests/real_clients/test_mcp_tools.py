@@ -2,143 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import os
 import re
 import signal
-import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from jackline import event_loop
-from jackline.assembly import StateDir
 from jackline.simulator.conversation import Asked
 from jackline.simulator.faults import Effect, Fault
-from jackline.simulator.ledger import Ledger
-from jackline.simulator.mind import Mind, Reply, Rule, Say
-from jackline.simulator.server import SimulatorServer
-from jackline.simulator.service import AT_ONCE
-from jackline.simulator.settings import ProviderSettings
+from jackline.simulator.mind import Reply, Say
 from tests.agents.process.world import lines_of, until
 from tests.real_clients.clients import claude_binary
-from tests.real_clients.old_client import old_claude_binary
+from tests.real_clients.parent_world import CLAUDES, ParentWorld, shell, tool
 
 pytestmark = [
     pytest.mark.real_client,
     pytest.mark.xdist_group("real_client"),
     pytest.mark.skipif(os.name == "nt", reason="kill -9 and the shell's words are POSIX"),
 ]
-CLAUDES = [pytest.param(old_claude_binary, id="2.1.197"), pytest.param(claude_binary, id="2.1.325")]
-TOOL = "mcp__jackline__"
-PATIENCE = 90.0
-
-
-def tool(name: str, **given: object) -> Say:
-    """The model calls one of ours."""
-    return Say("I ask Jackline.", ((f"{TOOL}{name}", given),))
-
-
-def shell(command: str) -> Say:
-    return Say("I run it.", (("Bash", {"command": command, "description": "a step"}),))
-
-
-@dataclass
-class ParentWorld:
-    """A machine on which Claude Code runs with our bridge as its MCP server."""
-
-    folder: Path
-    program: Path
-    mind: Callable[[Asked], Reply]
-    heard: list[Asked] = field(default_factory=list)
-    server: SimulatorServer | None = None
-
-    @property
-    def project(self) -> Path:
-        return self.folder / "project"
-
-    @property
-    def ledger(self) -> Ledger:
-        assert self.server is not None
-        return self.server.playing.provider.ledger
-
-    @property
-    def state(self) -> StateDir:
-        return StateDir(self.folder / "state")
-
-    @property
-    def environment(self) -> dict[str, str]:
-        assert self.server is not None
-        return {
-            "PATH": f"{self.folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
-            "HOME": str(self.folder / "home"),
-            "LANG": "C.UTF-8",
-            "TZ": "UTC",
-            "ANTHROPIC_BASE_URL": self.server.url,
-            "CLAUDE_CODE_OAUTH_TOKEN": "sk-ant-oat01-dummy",
-            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-            "CLAUDE_CODE_MAX_RETRIES": "1",
-            "DISABLE_AUTOUPDATER": "1",
-            "DISABLE_TELEMETRY": "1",
-            "JACKLINE_STATE": str(self.folder / "state"),
-            "JACKLINE_PORT": "0",
-            "JACKLINE_UPSTREAM": self.server.url,
-            "JACKLINE_CONFIG": str(self.folder / "jackline.toml"),
-        }
-
-    def _answer(self, asked: Asked) -> Reply:
-        self.heard.append(asked)
-        return self.mind(asked)
-
-    @asynccontextmanager
-    async def open(self) -> AsyncIterator[ParentWorld]:
-        for name in ("home", "project", "bin"):
-            (self.folder / name).mkdir()
-        (self.folder / "bin" / "claude").symlink_to(self.program)
-        (self.folder / "jackline.toml").write_text(
-            '[hold]\nquota = "0.5s"\n[agents]\ntools = ["Bash"]\nmodel = "claude-sonnet-4-6"\n'
-        )
-        settings = ProviderSettings(service=AT_ONCE)
-        async with SimulatorServer(settings, Mind((Rule(self._answer),))) as self.server:
-            # With the client's login, which Claude Code keeps from the servers that it starts.
-            await self.jackline("up", "-d")
-            try:
-                yield self
-            finally:
-                await self.jackline("down")
-
-    async def jackline(self, *words: str) -> None:
-        command = (sys.executable, "-m", "jackline", *words)
-        process = await asyncio.create_subprocess_exec(
-            *command, env=self.environment, stdout=asyncio.subprocess.DEVNULL
-        )
-        assert await process.wait() == 0
-
-    async def start(self, prompt: str = "PARENT: use Jackline.") -> asyncio.subprocess.Process:
-        """Claude Code, with its bridge, at the parent's task."""
-        servers = {"jackline": {"command": sys.executable, "args": ["-m", "jackline", "mcp"]}}
-        return await asyncio.create_subprocess_exec(
-            *(str(self.program), "-p", prompt, "--model", "claude-sonnet-4-6"),
-            *("--output-format", "stream-json", "--verbose", "--strict-mcp-config"),
-            *("--mcp-config", json.dumps({"mcpServers": servers})),
-            *("--allowedTools", f"Agent,Bash,{TOOL[:-2]}"),
-            cwd=self.project,
-            env=self.environment,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-        )
-
-    async def result_of(self, parent: asyncio.subprocess.Process) -> str:
-        """What the parent came to in the end."""
-        async with asyncio.timeout(PATIENCE):
-            printed, _ = await parent.communicate()
-        results = [json.loads(line) for line in printed.splitlines() if b'"type":"result"' in line]
-        assert results, printed[-2000:]
-        return str(results[-1]["result"])
 
 
 def split(prompt: str) -> Say:

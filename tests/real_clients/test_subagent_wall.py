@@ -50,10 +50,7 @@ def test_three_of_eight_sub_agents_are_cut_off_and_gone_on_with_and_nothing_runs
     for version, part in parts().items():
         ours = figures[version]
         missed = {one.demand.figure for one in judge(part, ours, ours, 1.0) if not one.held}
-        # The hooks of one death may overtake what the client writes of it (docs/claude-code.md):
-        # one of the three may then be told by the client's own words alone.
-        assert missed <= {"untold"}, ours
-        assert ours.untold <= 1, ours
+        assert missed == set(), ours
         assert (ours.finished, ours.agents) == (8, 8)
 
 

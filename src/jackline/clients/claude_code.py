@@ -20,6 +20,8 @@ Json: TypeAlias = dict[str, object]
 Written: TypeAlias = dict[str, list[object]]
 """By dotted key: what stood there before (None: nothing), and what was written."""
 
+# The client draws it anew after each answer; a session that waits for one has none for hours.
+_LINE_EVERY_S = 10
 _INDENT = re.compile(r"\{\s*\n([ \t]+)\"")
 
 
@@ -52,9 +54,11 @@ def connected(
             env[name] = value
     if env:
         settings["env"] = env
-    if "statusLine" not in settings:
-        line = {"type": "command", "command": status_line}
-        written["statusLine"] = [None, line]
+    line = {"type": "command", "command": status_line, "refreshInterval": _LINE_EVERY_S}
+    found = settings.get("statusLine")
+    is_ours = isinstance(found, dict) and found.get("command") == status_line
+    if found is None or (is_ours and found != line):
+        written["statusLine"] = [found, line]
         settings["statusLine"] = line
     return _printed(settings, text), written
 

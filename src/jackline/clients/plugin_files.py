@@ -2,7 +2,8 @@
 
 Laws: (1) pure: words in, files out; (2) the copy in the repository is made by the same function for
 the plain command `jackline`, and a test compares the two; (3) every hook has a time limit, and none
-can block the client.
+can block the client; (4) a hook is HTTP where a service that is down costs neither time nor a word
+on the user's screen, and a command everywhere else (docs/decisions/041).
 Not here: installing it (cli/plugin.py), what hooks answer (hooks/).
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from jackline import __version__
 
@@ -18,6 +20,17 @@ PLUGIN = "jackline"
 MARKETPLACE = "jackline"
 FOLDER = "plugin"
 _HOOK_SECONDS = 5
+ABOUT: Mapping[str, str] = {
+    ".claude-plugin/marketplace.json": "where the client finds the plugin",
+    ".claude-plugin/plugin.json": "its name and version",
+    ".mcp.json": "the tools: agent, agents, batch, why, status and more",
+    "hooks/hooks.json": "the truth about sub-agents that died",
+    "commands/why.md": "/jackline:why",
+    "commands/status.md": "/jackline:status",
+    "commands/resume.md": "/jackline:resume",
+    "README.md": "what it is",
+}
+"""What each file is for, in a few words."""
 _DESCRIPTION = (
     "Sub-agents that tell the truth when they die and can be resumed, batches that do not cascade,"
     " and the verdict on limits and outages."
@@ -59,8 +72,23 @@ when a tool is first used. When it does not run, Claude Code works as without th
 """
 
 
-def plugin_files(command: Sequence[str]) -> dict[str, str]:
-    """Every file of the plugin by its path inside of the plugin's folder."""
+@dataclass(frozen=True, slots=True)
+class HttpHook:
+    """Where the service takes hooks over HTTP, and the header by which it knows them."""
+
+    url: str
+    header: str
+    token: str
+
+    def __repr__(self) -> str:
+        return f"<HttpHook {self.url}>"
+
+
+def plugin_files(command: Sequence[str], http: HttpHook | None = None) -> dict[str, str]:
+    """Every file of the plugin by its path inside of the plugin's folder.
+
+    Without `http` (nobody knows on which port the service will be) every hook is a command.
+    """
     manifest = {
         "name": PLUGIN,
         "version": __version__,
@@ -74,7 +102,7 @@ def plugin_files(command: Sequence[str]) -> dict[str, str]:
         ".mcp.json": _json(
             {"mcpServers": {PLUGIN: {"command": command[0], "args": [*command[1:], "mcp"]}}}
         ),
-        "hooks/hooks.json": _json(_hooks(shlex.join([*command, "hook"]))),
+        "hooks/hooks.json": _json(_hooks(shlex.join([*command, "hook"]), http)),
     }
     for name, (description, hint, words) in _COMMANDS.items():
         head = [f"description: {json.dumps(description)}"] + (
@@ -84,7 +112,7 @@ def plugin_files(command: Sequence[str]) -> dict[str, str]:
     return files
 
 
-def marketplace_files(command: Sequence[str]) -> dict[str, str]:
+def marketplace_files(command: Sequence[str], http: HttpHook | None = None) -> dict[str, str]:
     """A marketplace that holds the plugin, by paths inside of its folder."""
     market = {
         "name": MARKETPLACE,
@@ -92,19 +120,27 @@ def marketplace_files(command: Sequence[str]) -> dict[str, str]:
         "metadata": {"description": "Jackline for Claude Code"},
         "plugins": [{"name": PLUGIN, "source": f"./{FOLDER}", "description": _DESCRIPTION}],
     }
-    inside = {f"{FOLDER}/{path}": text for path, text in plugin_files(command).items()}
+    inside = {f"{FOLDER}/{path}": text for path, text in plugin_files(command, http).items()}
     return {".claude-plugin/marketplace.json": _json(market), **inside}
 
 
-def _hooks(command: str) -> dict[str, object]:
-    run = [{"type": "command", "command": command, "timeout": _HOOK_SECONDS}]
+def _hooks(command: str, http: HttpHook | None) -> dict[str, object]:
+    run: list[dict[str, object]] = [
+        {"type": "command", "command": command, "timeout": _HOOK_SECONDS}
+    ]
+    # No client waits for this one, none says a word when it fails, and a client that shuts down
+    # ends a command before it has begun.
+    news = run
+    if http is not None:
+        headers = {http.header: http.token}
+        news = [{"type": "http", "url": http.url, "headers": headers, "timeout": _HOOK_SECONDS}]
     return {
         "description": "Tells parents the truth about sub-agents that died of an API error.",
         "hooks": {
             # What an Agent call gave back may be an error text that looks like a result.
             "PostToolUse": [{"matcher": "Agent|Task", "hooks": run}],
             "PostToolUseFailure": [{"matcher": "Agent|Task", "hooks": run}],
-            "StopFailure": [{"hooks": run}],
+            "StopFailure": [{"hooks": news}],
             # Background agents die between turns; their parent hears of it here.
             "UserPromptSubmit": [{"hooks": run}],
         },

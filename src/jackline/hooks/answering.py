@@ -3,7 +3,7 @@
 Laws: (1) pure: what is known comes in, JSON for the client goes out; (2) a result is rewritten only
 on evidence that the sub-agent died, never because its words look like an error; (3) the shape of
 what the tool gave back stays, only its words change.
-Not here: looking at transcripts (face.py), remembering (deaths.py).
+Not here: whether it died (finding_deaths.py), remembering (deaths.py).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from jackline.agents.claude_code.dead_agent import DeadAgent
-from jackline.failures.sentences import moment_in_words, name_of
+from jackline.failures.sentences import moment_in_words
 from jackline.hooks.asked import HookAsked
 from jackline.hooks.deaths import Death
 
@@ -24,11 +24,11 @@ _LONGEST = 200
 
 def death_words(death: Death, left: DeadAgent | None, now: datetime) -> str:
     """What a parent has to know of a sub-agent that died."""
-    resets = death.failure.resets_at
+    resets = death.cause.resets_at
     until = f", resets {moment_in_words(resets, now)}" if resets is not None else ""
     first = (
         f"Sub-agent {death.agent} did not finish: terminated_by {death.terminated_by.value}"
-        f" ({name_of(death.failure)}{until}). What it gave back is an error text, not a result."
+        f" ({death.cause.name}{until}). What it gave back is an error text, not a result."
     )
     words = [first]
     if left is not None and left.turns:

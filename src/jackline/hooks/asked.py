@@ -7,12 +7,29 @@ Not here: what is answered (answering.py).
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-_NOTIFICATION = "<task-notification>"
+_NOTIFICATION = re.compile(r"<task-notification>(.*?)</task-notification>", re.DOTALL)
 _TASK = re.compile(r"<task-id>([A-Za-z0-9-]{1,64})</task-id>")
+_USED = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+_FAILED = "<status>failed</status>"
+_SUMMARY = re.compile(r"<summary>(.*?)</summary>", re.DOTALL)
+_RESULT = re.compile(r"<result>(.*)</result>", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """An agent of which the client says that it has ended, and what it says came of it."""
+
+    agent: str
+    failed: bool
+    """Whether the client itself tells it as failed, in words or by numbers."""
+    words: str
+    """What the client has for its result."""
 
 
 class HookAsked(msgspec.Struct):
@@ -38,16 +55,23 @@ class HookAsked(msgspec.Struct):
         return found if isinstance(found, str) and found else None
 
     @property
-    def came_to_an_end(self) -> bool:
-        """Whether an `Agent` call gave back an end, and not the start of a background agent."""
-        told = self.tool_response
-        return isinstance(told, dict) and told.get("status") == "completed"
+    def came_back(self) -> Ended | None:
+        """The agent whose call gave back an end, and not only the start of a background agent."""
+        told, agent = self.tool_response, self.sub_agent
+        if not isinstance(told, dict) or agent is None or told.get("status") != "completed":
+            return None
+        usage = told.get("usage")
+        # The error that the client puts in the place of an answer has used nothing.
+        used = [usage.get(name) for name in _USED] if isinstance(usage, dict) else [None]
+        return Ended(agent, all(number == 0 for number in used), _text_of(told.get("content")))
 
     @property
-    def notified(self) -> list[str]:
-        """The background agents that the client itself now tells of, by their ids."""
+    def notified(self) -> list[Ended]:
+        """The background agents that the client itself now tells of."""
         words = (self.prompt or "").lstrip()
-        return _TASK.findall(words) if words.startswith(_NOTIFICATION) else []
+        if not words.startswith("<task-notification>"):
+            return []
+        return list(_notified(words))
 
     def started_agent(self) -> str | None:
         """The sub-agent that this very call started, by what the client wrote beside it."""
@@ -79,3 +103,18 @@ def read_asked(body: bytes) -> HookAsked | None:
         return msgspec.json.decode(body, type=HookAsked)
     except msgspec.MsgspecError:
         return None
+
+
+def _text_of(content: object) -> str:
+    blocks = content if isinstance(content, list) else [content]
+    texts = [each.get("text") if isinstance(each, dict) else each for each in blocks]
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+def _notified(words: str) -> Iterator[Ended]:
+    for note in _NOTIFICATION.findall(words):
+        task, failed = _TASK.search(note), _FAILED in note
+        # Of a failed one the result is what it had said before.
+        said = (_SUMMARY if failed else _RESULT).search(note)
+        if task is not None:
+            yield Ended(task[1], failed, "" if said is None else said[1])

@@ -1,36 +1,39 @@
 """Answer `/_jackline/hook` and `/_jackline/statusline` on the service's port.
 
-Laws: (1) only who knows the control token is answered; (2) files are read off the event loop; (3) a
-hook that makes no sense gets an empty answer, which changes nothing for the client.
-Not here: what is decided (answering.py), the line's words (control/statusline.py).
+Laws: (1) only who knows the control token is answered; the hooks' own token is good for news of an
+end alone, and of a session that was met before; (2) a hook that makes no sense gets an empty
+answer, which changes nothing for the client; (3) what the gateway handed to a session's main
+thread is news of its end, too: a client that shuts down does not wait for its hooks.
+Not here: whether an agent died (finding_deaths.py), what is said (answering.py), the line's words
+(control/statusline.py).
 """
 
 from __future__ import annotations
 
 import asyncio
+import hmac
 import json
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import TypeAlias
 
-from jackline.agents.claude_code.dead_agent import DeadAgent, read_dead_agent
-from jackline.autopsy.story import Ending as StoryEnding
 from jackline.clock import Clock
 from jackline.control.face import Asked
-from jackline.errors import UnreadableError
-from jackline.failures import Failure, Observation, Where, classify
+from jackline.failures import Observation, Where, classify
 from jackline.hooks.answering import added, death_words, rewritten
-from jackline.hooks.asked import HookAsked, read_asked
-from jackline.hooks.deaths import Death, Deaths
+from jackline.hooks.asked import Ended, HookAsked, read_asked
+from jackline.hooks.deaths import Cause, Death, Deaths
+from jackline.hooks.fates import CallFates
+from jackline.hooks.finding_deaths import DeathFinder, Found
+from jackline.hooks.http_token import HEADER, PATH
+from jackline.hooks.sessions import SessionsMet, Stopped
 
-HOOK = b"/_jackline/hook"
+HOOK = PATH.encode()
 LINE = b"/_jackline/statusline"
 PROCESSES = b"x-jackline-processes"
-SessionStopped: TypeAlias = Callable[[HookAsked, Failure, tuple[int, ...]], None]
-"""Hears of a session that died of an API error, with the processes in which it lived."""
-# Less than the time limit of the plugin's hooks (clients/plugin_files.py).
-_LATE_S = 2.0
-_LOOK_AGAIN_S = 0.05
+SessionStopped: TypeAlias = Callable[[Stopped], None]
+"""Hears of a session that died of an API error."""
+_AGENT_TOOLS = ("Agent", "Task")
 _NOTHING: dict[str, object] = {}
 _log = logging.getLogger(__name__)
 
@@ -44,13 +47,20 @@ class HooksFace:
         trusts: Callable[[Asked], bool],
         line: Callable[[str], str],
         session_stopped: SessionStopped,
+        fates: CallFates,
+        http_token: str,
     ) -> None:
         self._clock = clock
         self._trusts = trusts
         self._line = line
         self._session_stopped = session_stopped
+        self._http_token = http_token.encode()
+        self._fates = fates
         self._deaths = Deaths()
+        self._sessions = SessionsMet()
+        self._finder = DeathFinder(self._deaths, fates, clock)
         self._answers: set[asyncio.Task[None]] = set()
+        fates.on_wall = self._main_thread_stopped
 
     def knows(self, asked: Asked) -> bool:
         """Whether this is a hook's or a status line's question."""
@@ -58,97 +68,99 @@ class HooksFace:
 
     def answer(self, asked: Asked) -> None:
         """Answer it, perhaps after a look at a transcript."""
-        if not self._trusts(asked):
-            asked.respond(401, [(b"content-type", b"text/plain")], b"the control token is needed\n")
-            return
         told = read_asked(bytes(asked.body))
+        if not self._trusts(asked):
+            if told is not None and self._is_news(asked, told):
+                self._stop_failed(told)
+                _tell(asked, _NOTHING)
+            else:
+                words = b"the control token is needed\n"
+                asked.respond(401, [(b"content-type", b"text/plain")], words)
+            return
         if asked.path == LINE:
-            words = self._line("" if told is None else told.session_id)
-            asked.respond(200, [(b"content-type", b"text/plain; charset=utf-8")], words.encode())
+            words = self._line("" if told is None else told.session_id).encode()
+            asked.respond(200, [(b"content-type", b"text/plain; charset=utf-8")], words)
             return
         if told is None:
             _tell(asked, _NOTHING)
             return
+        self._sessions.meet(told, _processes(asked))
         task = asyncio.get_running_loop().create_task(self._hook(asked, told))
         self._answers.add(task)
         task.add_done_callback(self._answers.discard)
 
+    def _is_news(self, asked: Asked, told: HookAsked) -> bool:
+        """Whether it is an HTTP hook of the plugin's, with the news of an end."""
+        given = asked.header(HEADER.encode()) or b""
+        is_ours = hmac.compare_digest(given, self._http_token)
+        return is_ours and asked.path == HOOK and told.hook_event_name == "StopFailure"
+
     async def _hook(self, asked: Asked, told: HookAsked) -> None:
         answer = _NOTHING
         try:
-            answer = await self._decided(told, _processes(asked))
+            answer = await self._decided(told)
         finally:
             _tell(asked, answer)
 
-    async def _decided(self, told: HookAsked, processes: tuple[int, ...]) -> dict[str, object]:
+    async def _decided(self, told: HookAsked) -> dict[str, object]:
         event = told.hook_event_name
         if event == "StopFailure":
-            self._stop_failed(told, processes)
+            self._stop_failed(told)
             return _NOTHING
         if event == "SubagentStart" and told.agent_id is not None:
             self._deaths.revived(told.session_id, told.agent_id)
             return _NOTHING
-        if event == "PostToolUse" and told.tool_name in ("Agent", "Task"):
+        if event == "PostToolUse" and told.tool_name in _AGENT_TOOLS:
             return await self._agent_came_back(told)
         if told.agent_id is not None:
             return _NOTHING  # sub-agents are not the parents of their siblings
-        return added(told, [words async for words in self._untold(told)])
+        return added(told, [self._words(found) for found in await self._untold(told)])
 
-    async def _untold(self, told: HookAsked) -> AsyncIterator[str]:
-        """Words on each death that this parent does not know of yet."""
-        heard = {death.agent: death for death in self._deaths.tell_all(told.session_id)}
-        # What the client tells itself may come before the hook of that death has reached us.
-        known = [*heard, *told.notified]
+    async def _untold(self, told: HookAsked) -> list[Found]:
+        """Each death that this parent does not know of yet."""
+        ended = {each.agent: each for each in told.notified}
         if told.hook_event_name == "PostToolUseFailure":
             started = await asyncio.to_thread(told.started_agent)
-            known += [started] if started else []
-        for agent in dict.fromkeys(known):
-            left = await asyncio.to_thread(_left, told, agent)
-            death = heard.get(agent) or _by_transcript(told, left)
-            if death is not None:
-                yield death_words(death, left, self._clock.now())
+            if started is not None:
+                ended.setdefault(started, Ended(started, failed=True, words=""))
+        for death in self._deaths.untold(told.session_id):
+            ended.setdefault(death.agent, Ended(death.agent, failed=True, words=""))
+        looks = [self._finder.find(told, each) for each in ended.values()]
+        found = [each for each in await asyncio.gather(*looks) if each is not None]
+        return [each for each in found if not self._knows_already(each.death)]
 
-    def _stop_failed(self, told: HookAsked, processes: tuple[int, ...]) -> None:
+    def _knows_already(self, death: Death) -> bool:
+        told_at = self._deaths.told_at(death.session, death.agent)
+        fate = self._fates.of(death.session, death.agent)
+        return told_at is not None and (fate is None or fate.answered_at < told_at)
+
+    def _words(self, found: Found) -> str:
+        self._deaths.tell(found.death, self._clock.wall())
+        _log.info("sub-agent %s died: its parent is told so", found.death.agent)
+        return death_words(found.death, found.left, self._clock.now())
+
+    async def _agent_came_back(self, told: HookAsked) -> dict[str, object]:
+        ended = told.came_back
+        found = None if ended is None else await self._finder.find(told, ended)
+        return _NOTHING if found is None else rewritten(told, self._words(found))
+
+    def _stop_failed(self, told: HookAsked) -> None:
         text = told.last_assistant_message or told.error or ""
         failure = classify(Observation(Where.CLI_TEXT, text=text), now=self._clock.now())
         if told.agent_id is not None:
-            self._deaths.heard(Death(told.session_id, told.agent_id, failure))
+            death = Death(told.session_id, told.agent_id, Cause.of(failure))
+            self._deaths.heard(death, self._clock.wall())
         else:
-            self._session_stopped(told, failure, processes)
+            self._main_thread_stopped(told.session_id, Cause.of(failure))
 
-    async def _agent_came_back(self, told: HookAsked) -> dict[str, object]:
-        agent = told.sub_agent
-        if agent is None:
-            return _NOTHING
-        left = await asyncio.to_thread(_left, told, agent)
-        waits_until = self._clock.monotonic() + _LATE_S
-        while told.came_to_an_end and (left is None or left.story.ending is StoryEnding.CUT):
-            # The client calls this hook before it has written, or told, how the agent ended.
-            if self._clock.monotonic() >= waits_until:
-                break
-            await self._clock.sleep(_LOOK_AGAIN_S)
-            left = await asyncio.to_thread(_left, told, agent)
-        death = self._deaths.tell(told.session_id, agent) or _by_transcript(told, left)
-        if death is None:
-            return _NOTHING
-        _log.info("sub-agent %s died: its parent is told so", agent)
-        return rewritten(told, death_words(death, left, self._clock.now()))
-
-
-def _left(told: HookAsked, agent: str) -> DeadAgent | None:
-    path = told.transcript_of(agent)
-    try:
-        return None if path is None else read_dead_agent(path)
-    except UnreadableError:
-        return None  # the client has not written it yet, or writes none
-
-
-def _by_transcript(told: HookAsked, left: DeadAgent | None) -> Death | None:
-    """The death that the agent's own transcript tells, where no hook was heard."""
-    if left is None or left.story.ending is not StoryEnding.FAILED:
-        return None
-    fatal = [each for each in left.story.sightings if each.fatal]
-    return Death(told.session_id, left.agent_id, fatal[-1].failure) if fatal else None
+    def _main_thread_stopped(self, session: str, cause: Cause) -> None:
+        met = self._sessions.of(session)
+        # Who was never met lives where nobody whom we trust has told.
+        if met is None or not self._sessions.is_news(session, cause, self._clock.wall()):
+            return
+        fate = self._fates.of(session)
+        model, run = ("", None) if fate is None else (fate.model, fate.tag)
+        self._session_stopped(Stopped(met, cause, model, run))
 
 
 def _processes(asked: Asked) -> tuple[int, ...]:

@@ -3,7 +3,8 @@
 Laws: (1) the project's go before the user's, and nearer folders before those above; (2) a file that
 cannot be read as one is passed over: Claude Code does the same; (3) only what is plain text is
 taken from the front matter, for nothing else is meant there.
-Not here: definitions that plugins bring, starting the agent (agent_orders.py).
+Not here: definitions that plugins bring (plugin_definitions.py), starting the agent
+(agent_orders.py).
 """
 
 from __future__ import annotations
@@ -32,10 +33,15 @@ class AgentDefinition:
     """None: all that the user's settings allow."""
 
 
-def definition_of(name: str, folders: Iterable[Path]) -> AgentDefinition:
-    """The definition of that name in the first folder that has it; BadArgumentError lists all."""
+def definition_of(
+    name: str, folders: Iterable[Path], brought: Iterable[AgentDefinition] = ()
+) -> AgentDefinition:
+    """The definition of that name in the first folder that has it; BadArgumentError lists all.
+
+    `brought` are further ones, by plugins.
+    """
     known: dict[str, AgentDefinition] = {}
-    for found in _definitions(folders):
+    for found in (*_definitions(folders), *brought):
         known.setdefault(found.name, found)
     if name in known:
         return known[name]
@@ -83,18 +89,22 @@ def _definitions(folders: Iterable[Path]) -> Iterator[AgentDefinition]:
     for folder in folders:
         try:
             files = sorted(folder.rglob("*.md"))
-            texts = [_text(file) for file in files]
         except OSError:
-            continue  # not there, or not ours to read: law 2
-        for text in texts:
-            found = read_definition(text)
+            continue  # not ours to read: law 2
+        for file in files:
+            found = read_file(file)
             if found is not None:
                 yield found
 
 
-def _text(file: Path) -> str:
-    with file.open("rb") as opened:
-        return opened.read(_MOST_BYTES).decode("utf-8", "replace")
+def read_file(file: Path) -> AgentDefinition | None:
+    """The definition in this file; None when it has none, or cannot be read (law 2)."""
+    try:
+        with file.open("rb") as opened:
+            text = opened.read(_MOST_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return None
+    return read_definition(text)
 
 
 def _fields(lines: Iterable[str]) -> dict[str, list[str]]:

@@ -160,14 +160,18 @@ class AgentDesk:
                 f"There is no agent {named!r} here.",
                 next="agent_status without ids lists the latest.",
             )
-        look = await looked(engine, record)
+        look = self._with_present(await looked(engine, record))
         return look if call is None or len(look.calls) < 2 else replace(look, label=call.label)
 
     async def latest(self) -> list[Look]:
         """The latest runs that models have started, the newest first."""
         engine = (await self._open()).engine
         runs = [run for run in await engine.runs() if run.flow == started_agents.name]
-        return [await looked(engine, run) for run in runs[:_LISTED]]
+        return [self._with_present(await looked(engine, run)) for run in runs[:_LISTED]]
+
+    def _with_present(self, look: Look) -> Look:
+        carried = self._carried.get(look.record.run_id)
+        return look if carried is None else replace(look, under_way={**carried.hearing.view.agents})
 
     async def gone_on_with(self, names: Collection[str]) -> list[RunRecord]:
         """The runs that go on from one of these tasks, sessions or sub-agents, or did."""
@@ -178,6 +182,17 @@ class AgentDesk:
             for order in Look(record, ()).orders
             if not {order.get(name) for name in GOING_ON}.isdisjoint(names)
         ]
+
+    async def depth_of(self, session: str) -> int:
+        """How many agents deep this session of a client is; 0 for one that a person opened."""
+        engine = (await self._open()).engine
+        call = await engine.find_session(session) if session else None
+        record = None if call is None else await engine.run(call.run_id)
+        if call is None or record is None:
+            return 0
+        # An agent of a user's own flow is one deep.
+        theirs = [each for each in Look(record, ()).orders if each["label"] == call.label]
+        return next((int(str(order.get("depth", 1))) for order in theirs), 1)
 
     def is_carried(self, look: Look) -> bool:
         """Whether a living process carries this run, as far as one can know."""

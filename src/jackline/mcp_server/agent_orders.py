@@ -17,7 +17,8 @@ from typing import Any, cast
 from jsonschema_rs import ValidationError, validator_for
 
 from jackline.agents.claude_code.transcript import config_folder
-from jackline.batches.policy import Denied, Policy
+from jackline.batches.links import way_out
+from jackline.batches.policy import Allowed, Denied, Policy
 from jackline.batches.results import BatchCall
 from jackline.batches.shell import ShellTool
 from jackline.clock import Clock
@@ -40,6 +41,7 @@ from jackline.mcp_server.dead_agents import (
 from jackline.mcp_server.model_tool import Caller, JsonObject
 from jackline.mcp_server.offered_tools import offered
 from jackline.mcp_server.places import working_folder
+from jackline.mcp_server.plugin_definitions import definitions_of_plugins
 from jackline.mcp_server.run_look import Look
 from jackline.mcp_server.settings import ToolSettings
 
@@ -105,6 +107,7 @@ class OrderDesk:
         folder = working_folder(cast("str | None", asked), caller.folder, settings)
         definition = await self._definition(given, before.order, caller.folder or folder)
         order: dict[str, Any] = {**before.order, "cwd": str(folder)}
+        order["depth"] = await self._depth(caller, settings.depth)
         order["prompt"] = given.get("prompt") or order["prompt"]
         order["label"] = given.get("label") or label or definition.name or "agent"
         order["runner"] = given.get("runner") or order.get("runner") or settings.runner
@@ -210,19 +213,35 @@ class OrderDesk:
                     next=f'agent_status(ids=["{record.run_id}"]) tells how it stands.',
                 )
 
+    async def _depth(self, caller: Caller, deepest: int) -> int:
+        """How deep the agent would be; RefusedError when that is too deep."""
+        depth = await self._desk.depth_of(caller.session) + 1
+        if depth > deepest:
+            raise RefusedError(
+                f"An agent that was started {deepest} deep may start no further ones.",
+                next="Do the work yourself. The user may allow more in their own jackline.toml:"
+                f" agents.depth = {depth}",
+            )
+        return depth
+
     async def _definition(
         self, given: Mapping[str, Any], before: JsonObject, project: Path
     ) -> AgentDefinition:
-        folders = definition_folders(project, config_folder(self._environ))
+        claude = config_folder(self._environ)
+
+        def found(name: str) -> AgentDefinition:
+            folders = definition_folders(project, claude)
+            return definition_of(name, folders, definitions_of_plugins(project, claude))
+
         if name := given.get("subagent_type"):
-            return await asyncio.to_thread(definition_of, str(name), folders)
+            return await asyncio.to_thread(found, str(name))
         earlier = before.pop("agent_type", None)
         if earlier is None:
             return AgentDefinition("")
         try:
-            return await asyncio.to_thread(definition_of, str(earlier), folders)
+            return await asyncio.to_thread(found, str(earlier))
         except BadArgumentError:
-            # A plugin's, or gone since: its conversation tells enough to go on.
+            # Gone since, or the client's own: its conversation tells enough to go on.
             return AgentDefinition("")
 
     # --- single arguments -----------------------------------------------------------------------
@@ -248,6 +267,8 @@ class OrderDesk:
             return None
         policy = Policy(folder, self._settings().batch.allow)
         said = policy.judge(BatchCall("release", ShellTool(), {"command": command}))
+        if isinstance(said, Allowed) and (out := way_out(folder, {"command": command})):
+            said = Denied(f"{out!r} leads out of the project folder by a link", "Name another one")
         if isinstance(said, Denied):
             raise RefusedError(
                 f"The release command may not run: {said.why}.",

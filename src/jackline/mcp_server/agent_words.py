@@ -2,7 +2,9 @@
 
 Laws: (1) an agent that did not complete is never shown as if it had: the text opens with what ended
 it; (2) every text names the id to ask with next, and what to call to go on; (3) what an agent said
-before a bad end is shown as that, after the verdict.
+before a bad end is shown as that, after the verdict; (4) what the text of an unfinished one says
+stands in the JSON, too: of a success Claude Code shows its model the JSON alone, of a failure the
+text alone.
 Not here: looking (agent_desk.py).
 """
 
@@ -25,6 +27,10 @@ from jackline.mcp_server.model_tool import JsonObject, Told
 from jackline.mcp_server.run_look import Look
 
 _LONGEST_LINE = 300
+_BRIEF = (
+    *("label", "state", "task_id", "session_id", "since", "ended_at", "waits"),
+    *("terminated_by", "turns", "tokens", "cost_usd"),
+)
 _LOGIN = (
     "The service has no login that works. If it is in the environment (CLAUDE_CODE_OAUTH_TOKEN is"
     " kept from servers that Claude Code starts), the user restarts it in a shell that has it:"
@@ -35,13 +41,17 @@ _LOGIN = (
 def told_run(look: Look, now: datetime, notes: Sequence[str] = ()) -> Told:
     """One run: its only agent, or all of its group."""
     data = run_json(look, now)
-    agents = _agents(look)
+    agents = _agents(look, now)
     if len(agents) == 1:
         text, failed = _one(look, agents[0], now)
+        says = "" if agents[0]["state"] in ("done", "failed") else text
         data |= agents[0]
     else:
         text, failed = _many(look, agents, now)
-        data |= {"agents": agents, "summary": summary(look)}
+        says = "" if look.record.state in ENDED else _not_ended_group(look, now)
+        data |= {"agents": agents, "summary": summary(look, now)}
+    if says:
+        data = {"says": says, **data}
     if notes:
         data["notes"] = list(notes)
     return Told("\n".join([text, *notes]), data, failed)
@@ -59,13 +69,20 @@ def listed(looks: Sequence[Look], now: datetime) -> Told:
     if not looks:
         return Told("No agent was started here yet.", {"runs": []})
     lines = [_line(look, now) for look in looks]
-    runs = [{**run_json(look, now), "summary": summary(look)} for look in looks]
+    runs = [
+        {
+            **run_json(look, now),
+            "summary": summary(look, now),
+            "agents": _briefly(_agents(look, now)),
+        }
+        for look in looks
+    ]
     return Told("\n".join(lines), {"runs": runs})
 
 
-def summary(look: Look) -> str:
+def summary(look: Look, now: datetime) -> str:
     """In words: "17 of 20 ok, 3 failed: 2 quota, 1 schema"."""
-    agents = _agents(look)
+    agents = _agents(look, now)
     whole = f"{sum(agent['state'] == 'done' for agent in agents)} of {len(agents)} ok"
     failed = Counter(str(a["terminated_by"]) for a in agents if a["state"] == "failed")
     parts = [whole]
@@ -79,36 +96,43 @@ def summary(look: Look) -> str:
 def run_json(look: Look, now: datetime) -> JsonObject:
     """What is known of the run itself."""
     record = look.record
-    data: JsonObject = {"run_id": record.run_id, "run_state": record.state.value}
+    data: JsonObject = {
+        "run_id": record.run_id,
+        "run_state": record.state.value,
+        "since": _iso(record.created_at, now),
+        "cost_usd": record.cost,
+        "tokens": record.tokens,
+    }
+    if record.ended_at is not None:
+        data["ended_at"] = _iso(record.ended_at, now)
     if record.why:
         data["why"] = record.why
     if record.state is RunState.PARKED:
-        wake = record.wake_at
-        data["goes_on_at"] = None if wake is None else _moment(wake, now).isoformat()
+        data["goes_on_at"] = _iso(record.wake_at, now)
     return data
 
 
 # --- agents -------------------------------------------------------------------------------------
 
 
-def _agents(look: Look) -> list[JsonObject]:
+def _agents(look: Look, now: datetime) -> list[JsonObject]:
     calls = {call.label: call for call in look.calls}
     labels = [str(order["label"]) for order in look.orders] or list(calls)
     if look.label is not None:
         labels = [look.label]
-    return [_agent(label, calls.get(label), look) for label in labels]
+    return [_agent(label, calls.get(label), look, now) for label in labels]
 
 
-def _agent(label: str, call: CallRecord | None, look: Look) -> JsonObject:
+def _briefly(agents: Sequence[JsonObject]) -> list[JsonObject]:
+    """How they stand, without what they answered."""
+    return [{name: agent[name] for name in _BRIEF if name in agent} for agent in agents]
+
+
+def _agent(label: str, call: CallRecord | None, look: Look, now: datetime) -> JsonObject:
     data: JsonObject = {"label": label}
     if call is None or call.state is CallState.RUNNING or call.outcome is None:
-        ended = look.record.state in ENDED
-        data["state"] = "failed" if ended else look.record.state.value
-        if call is not None:
-            data["task_id"] = call.task_id
-        if ended:
-            data |= {"terminated_by": "cancelled", "evidence": {"says": look.record.why}}
-        return data
+        return data | _open_agent(call, look, now)
+    data |= {"since": _iso(call.started_at, now), "ended_at": _iso(call.ended_at, now)}
     outcome = decode_outcome(call.outcome)
     data |= {"state": call.state.value, "task_id": call.task_id}
     data |= {"session_id": outcome.session_id, "terminated_by": outcome.terminated_by.value}
@@ -117,6 +141,26 @@ def _agent(label: str, call: CallRecord | None, look: Look) -> JsonObject:
     elif outcome.text:
         data["said_before"] = outcome.text
     return data | _facts(outcome)
+
+
+def _open_agent(call: CallRecord | None, look: Look, now: datetime) -> JsonObject:
+    """One of which no end is kept."""
+    record = look.record
+    data: JsonObject = {"state": record.state.value}
+    if call is not None:
+        data |= {"task_id": call.task_id, "since": _iso(call.started_at, now)}
+        data |= {"cost_usd": call.cost, "tokens": call.tokens}
+    present = look.under_way.get(call.task_id) if call is not None else None
+    if record.state in ENDED:
+        data |= {"state": "failed", "terminated_by": "cancelled", "evidence": {"says": record.why}}
+    elif record.state is RunState.PARKED:
+        data["waits"] = {"why": record.why, "until": _iso(record.wake_at, now)}
+    elif present is not None:
+        data |= {"turns": present.turns, "tokens": present.tokens}
+        if present.why:
+            data["state"] = present.state
+            data["waits"] = {"why": present.why, "until": _iso(present.until, now)}
+    return data
 
 
 def _facts(outcome: Outcome[Any]) -> JsonObject:
@@ -166,12 +210,16 @@ def _one(look: Look, agent: Mapping[str, object], now: datetime) -> tuple[str, b
 
 
 def _many(look: Look, agents: Sequence[JsonObject], now: datetime) -> tuple[str, bool]:
-    lines = [f"{summary(look)} (run {look.record.run_id})"]
+    lines = [f"{summary(look, now)} (run {look.record.run_id})"]
     if look.record.state not in ENDED:
-        lines.append(_not_ended(look, "This group", f"run {look.record.run_id}", now))
+        lines.append(_not_ended_group(look, now))
     lines += [_one(look, agent, now)[0] for agent in agents if agent["state"] in ("done", "failed")]
     ended = look.record.state in ENDED
     return "\n\n".join(lines), ended and not any(agent["state"] == "done" for agent in agents)
+
+
+def _not_ended_group(look: Look, now: datetime) -> str:
+    return _not_ended(look, "This group", f"run {look.record.run_id}", now)
 
 
 def _not_ended(look: Look, who: str, ids: str, now: datetime) -> str:
@@ -219,11 +267,15 @@ def _how_to_resume(agent: Mapping[str, object], ids: str) -> str:
 
 def _line(look: Look, now: datetime) -> str:
     record = look.record
-    labels = ", ".join(str(agent["label"]) for agent in _agents(look))
-    words = f"{record.run_id} {record.state.value}: {summary(look)} ({labels})"
+    labels = ", ".join(str(agent["label"]) for agent in _agents(look, now))
+    words = f"{record.run_id} {record.state.value}: {summary(look, now)} ({labels})"
     if record.state is RunState.PARKED and record.wake_at is not None:
         words += f", goes on at {moment_in_words(_moment(record.wake_at, now), now)}"
     return words[:_LONGEST_LINE]
+
+
+def _iso(at: float | None, now: datetime) -> str | None:
+    return None if at is None else _moment(at, now).isoformat()
 
 
 def _moment(at: float, now: datetime) -> datetime:

@@ -23,7 +23,9 @@ def offered(names: Sequence[str] | None, runner: str, settings: AgentSettings) -
     if runner != "claude-code" or (names is None and not settings.tools):
         return None
     allowed = (*USUAL_TOOLS, *settings.tools)
-    wanted = [name for name in allowed if name[:1].isupper()] if names is None else names
+    # Those of the runner `messages` begin with a small letter.
+    theirs = [name for name in allowed if name[:1].isupper() or name.startswith("mcp__")]
+    wanted = theirs if names is None else names
     return list(dict.fromkeys(rule for name in wanted for rule in _rules(name, allowed)))
 
 

@@ -24,8 +24,8 @@ def working_folder(asked: str | None, client: Path | None, settings: AgentSettin
     meant = (client or Path("/")) / (asked or ".")
     if asked is not None and client is None and not Path(asked).is_absolute():
         raise BadArgumentError(f"cwd must be absolute here, not {asked!r}.")
-    folder = meant.resolve()
-    if not folder.is_dir():
+    folder = _followed(meant)
+    if folder is None:
         raise BadArgumentError(f"There is no folder {asked or meant}.", next="Check cwd.")
     allowed = [each.resolve() for each in (client, *settings.folders) if each is not None]
     if not any(folder.is_relative_to(each) for each in allowed):
@@ -34,3 +34,11 @@ def working_folder(asked: str | None, client: Path | None, settings: AgentSettin
             next=f'The user may allow it in their own jackline.toml: agents.folders = ["{folder}"]',
         )
     return folder
+
+
+def _followed(meant: Path) -> Path | None:
+    try:
+        folder = meant.resolve()
+        return folder if folder.is_dir() else None
+    except (OSError, RuntimeError, ValueError):
+        return None  # a circle of links, or no name for a file

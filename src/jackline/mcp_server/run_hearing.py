@@ -9,46 +9,24 @@ from __future__ import annotations
 
 import asyncio
 
-from jackline.flows.progress import (
-    AgentAnswered,
-    AgentBegan,
-    AgentEnded,
-    AgentWaits,
-    FlowEvent,
-    RunParked,
-    RunWoke,
-)
+from jackline.control.run_view import RunView
+from jackline.flows.progress import AgentAnswered, AgentEnded, FlowEvent, RunParked, RunWoke
+from jackline.flows.records import RunState
 
 
 class RunHearing:
     """What was heard of one run; it is the run's listener."""
 
     def __init__(self) -> None:
+        self.view = RunView()
         self._waiters: set[asyncio.Event] = set()
-        self._at_work: dict[str, str] = {}
-        self._ended = 0
         self._answers = 0
-        self._tokens = 0
-        self._parked = ""
 
     def __call__(self, event: FlowEvent) -> None:
         """Take note of an event."""
-        if isinstance(event, AgentBegan):
-            self._at_work[event.task_id] = "works"
-        elif isinstance(event, AgentWaits):
-            self._at_work[event.task_id] = f"waits: {event.why}" if event.why else "works"
-        elif isinstance(event, AgentAnswered):
-            self._answers += 1
-            self._tokens = event.run_tokens
-        elif isinstance(event, AgentEnded):
-            self._at_work.pop(event.task_id, None)
-            self._ended += 1
-            self.wake()
-        elif isinstance(event, RunParked):
-            self._parked = event.why
-            self.wake()
-        elif isinstance(event, RunWoke):
-            self._parked = ""
+        self.view.heard(event)
+        self._answers += isinstance(event, AgentAnswered)
+        if isinstance(event, AgentEnded | RunParked | RunWoke):
             self.wake()
 
     def wake(self) -> None:
@@ -67,12 +45,13 @@ class RunHearing:
     @property
     def words(self) -> str:
         """In a few words, what goes on."""
-        if self._parked:
-            return f"parked: {self._parked}"
-        waits = [word for word in self._at_work.values() if word != "works"]
-        parts = [f"{len(self._at_work)} at work"] if self._at_work else ["starting"]
-        if self._ended:
-            parts.append(f"{self._ended} ended")
+        view = self.view
+        if view.state == RunState.PARKED.value:
+            return f"parked: {view.why}"
+        parts = [f"{len(view.agents)} at work"] if view.agents else ["starting"]
+        if ended := view.ok + view.failed:
+            parts.append(f"{ended} ended")
         if self._answers:
-            parts.append(f"{self._answers} answers, {self._tokens:,} tokens")
+            parts.append(f"{self._answers} answers, {view.tokens:,} tokens")
+        waits = [f"waits: {agent.why}" for agent in view.agents.values() if agent.why]
         return ", ".join([*parts, *waits[:1]])

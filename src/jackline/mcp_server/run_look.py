@@ -8,9 +8,11 @@ Not here: waiting and carrying (agent_desk.py), words (agent_words.py).
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import cast
 
+from jackline.control.run_view import AgentView
 from jackline.flows.engine import Engine
 from jackline.flows.orders import is_dead
 from jackline.flows.records import ENDED, CallKind, CallRecord, CallState, RunRecord, RunState
@@ -27,6 +29,8 @@ class Look:
     record: RunRecord
     calls: tuple[CallRecord, ...]
     label: str | None = None
+    under_way: Mapping[str, AgentView] = field(default_factory=dict)
+    """Its agents at work by their tasks, as far as this process carries them."""
 
     @property
     def orders(self) -> list[JsonObject]:

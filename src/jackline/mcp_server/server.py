@@ -25,12 +25,8 @@ from jackline import __version__
 from jackline.errors import InternalError, JacklineError
 from jackline.mcp_server.model_tool import Caller, ModelTool, Told
 from jackline.mcp_server.taken_back import TakenBack
+from jackline.mcp_server.welcome import INSTRUCTIONS, NAME
 
-INSTRUCTIONS = (
-    "Jackline keeps agents working through rate limits, quota walls and outages. Ask `status`"
-    " before starting much work: it tells which limits stand and when they reset. A result whose"
-    " `terminated_by` is not `completion` is no result: resume it with the id it carries."
-)
 FOLDER_HEADER = "x-jackline-folder"
 """Where the client works, percent-encoded; the bridge sends it."""
 PATIENCE_HEADER = "x-jackline-patience-ms"
@@ -55,7 +51,7 @@ class ToolServer:
         self._tools = {tool.name: tool for tool in tools}
         self._checks = {tool.name: validator_for(tool.input_schema) for tool in tools}
         self._server = Server(
-            "jackline",
+            NAME,
             version=__version__,
             instructions=INSTRUCTIONS,
             on_list_tools=self._list,

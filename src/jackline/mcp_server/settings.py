@@ -31,6 +31,8 @@ class AgentSettings:
     """Where agents and batches may work, beside the folder of their client."""
     wait: float = 50.0
     """Codex and most SDKs give a call 60 s."""
+    depth: int = 3
+    """How many agents deep: 1 means that agents which models start may start none themselves."""
     long_wait: float = 1500.0
     """Claude Code gives a call 28 h, and 30 min without a sign of life."""
 

@@ -2,13 +2,15 @@
 
 Laws: (1) never longer than told: connecting, sending and reading together; (2) anything but a whole
 answer with status 200 is None; (3) no proxy: the service is on this machine.
-Not here: finding it (finding.py), long conversations (mcp_bridge.py).
+Not here: finding it (finding.py), long conversations (conversing.py).
 """
 
 from __future__ import annotations
 
-import socket
 import time
+
+# What `socket` is built on, and a third of a hook's time quicker to load.
+from _socket import AF_INET, AF_INET6, SOCK_STREAM, socket
 
 from jackline.quick.finding import Word
 
@@ -30,21 +32,25 @@ def ask(
         f"connection: close\r\ncontent-type: application/json\r\n"
         f"content-length: {len(body or b'')}\r\n\r\n"
     )
+    line = socket(AF_INET6 if ":" in word.host else AF_INET, SOCK_STREAM)
     try:
-        with socket.create_connection((word.host, word.port), timeout=seconds) as line:
-            line.sendall(head.encode("latin-1") + (body or b""))
-            heard = bytearray()
-            while True:
-                left = until - time.monotonic()
-                if left <= 0 or len(heard) > _MOST:
-                    return None
-                line.settimeout(left)
-                piece = line.recv(65536)
-                if not piece:
-                    return _body_of(bytes(heard))
-                heard += piece
+        line.settimeout(seconds)
+        line.connect((word.host, word.port))
+        line.sendall(head.encode("latin-1") + (body or b""))
+        heard = bytearray()
+        while True:
+            left = until - time.monotonic()
+            if left <= 0 or len(heard) > _MOST:
+                return None
+            line.settimeout(left)
+            piece = line.recv(65536)
+            if not piece:
+                return _body_of(bytes(heard))
+            heard += piece
     except OSError:
         return None
+    finally:
+        line.close()
 
 
 def _host(word: Word) -> str:

@@ -1,6 +1,7 @@
 """The program's first lines: the quick verbs before anything is loaded, all others by the way.
 
-Laws: (1) a quick verb never loads the command line; (2) every verb is reached through here.
+Laws: (1) a quick verb never loads the command line; (2) every verb is reached through here; (3)
+Ctrl-C while still loading is as quiet as later: nothing has begun that could be lost.
 Not here: what the verbs do.
 """
 
@@ -13,6 +14,16 @@ _QUICK = ("hook", "statusline", "mcp")
 
 def main() -> None:
     """Run `jackline VERB …` and leave the process with its exit code."""
+    try:
+        _run()
+    except KeyboardInterrupt:
+        from jackline.cli.leaving import leave_interrupted  # noqa: PLC0415 -- others pay nothing
+
+        sys.stderr.write("interrupted\n")
+        leave_interrupted()
+
+
+def _run() -> None:
     arguments = sys.argv[1:]
     # Help is the command line's to give, for every verb alike.
     if arguments and arguments[0] in _QUICK and not {"-h", "--help"} & set(arguments):

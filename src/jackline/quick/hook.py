@@ -1,8 +1,9 @@
 """`jackline hook`: pass what a client tells its hooks on to the service, and its answer back.
 
 Laws: (1) exit code 0 always: a hook of ours never blocks the client; (2) a service that is down is
-told of once, then there is silence until it has been up again; (3) nothing is kept of the input.
-Not here: what is answered (claude_code/hooks).
+told of once, then there is silence until it has been up again; (3) one that hangs is waited for
+once, then hardly at all until it answers again; (4) nothing is kept of the input.
+Not here: what is answered (hooks/).
 """
 
 from __future__ import annotations
@@ -15,23 +16,30 @@ from jackline.quick.finding import state_folder, word_of_service
 
 # A service that looks again at a transcript answers within two; the plugin waits for five.
 _SECONDS = 3.5
+_SECONDS_AFTER_SILENCE = 0.3
 NOTICE = "hooks-told-down"
-"""A file in the state folder: that the service is down was told. A starting service removes it."""
+"""A file in the state folder: that the service is down was told. The next answer removes it."""
 _DOWN = (
     b'{"systemMessage": "Jackline is not running, so sub-agents that die of an API error are not'
-    b' reported as such. Start it with: jackline up"}\n'
+    b" reported as such. Start it with: jackline up -d; or go back to the bare client with:"
+    b' jackline disconnect claude-code"}\n'
 )
 
 
 def hook(arguments: list[str]) -> int:
     """Answer one hook."""
     asked = sys.stdin.buffer.read()
+    notice = os.path.join(state_folder(arguments), NOTICE)  # noqa: PTH118
+    was_silent = os.path.exists(notice)  # noqa: PTH110
     word = word_of_service(arguments)
     told = None
     if word is not None:
-        told = ask(word, "/_jackline/hook", asked, seconds=_SECONDS, processes=_above())
+        seconds = _SECONDS_AFTER_SILENCE if was_silent else _SECONDS
+        told = ask(word, "/_jackline/hook", asked, seconds=seconds, processes=_above())
     if told is None:
-        told = _down_notice(state_folder(arguments))
+        told = b"" if was_silent else _down_notice(notice)
+    elif was_silent:
+        _answers_again(notice)
     sys.stdout.buffer.write(told)
     return 0
 
@@ -47,11 +55,17 @@ def _above() -> str:
     return ",".join(str(pid) for pid in above if pid > 1)
 
 
-def _down_notice(folder: str) -> bytes:
+def _down_notice(notice: str) -> bytes:
     try:
-        os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103
-        path = os.path.join(folder, NOTICE)  # noqa: PTH118
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        os.makedirs(os.path.dirname(notice), mode=0o700, exist_ok=True)  # noqa: PTH103, PTH120
+        os.close(os.open(notice, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except OSError:  # told before, or nothing can be kept: better silent than at every call
         return b""
     return _DOWN
+
+
+def _answers_again(notice: str) -> None:
+    try:  # noqa: SIM105 -- loading contextlib takes longer than all of this
+        os.unlink(notice)  # noqa: PTH108
+    except OSError:
+        pass  # another hook was first, or the folder is not ours: then waiting stays short

@@ -35,7 +35,8 @@ def text(description: str) -> JsonObject:
 _ORDER: dict[str, JsonObject] = {
     "prompt": text("What the agent is to do, with all it needs to know: it sees nothing else."),
     "subagent_type": text(
-        "One of the user's or the project's agent definitions (.claude/agents/NAME.md)."
+        "One of the user's or the project's agent definitions (.claude/agents/NAME.md), or of an"
+        " enabled plugin's (PLUGIN:NAME)."
     ),
     "schema": {
         "type": "object",
@@ -114,7 +115,9 @@ def starting_tools(
             " id. Gives its answer, or says truly what ended it (`terminated_by`), until when, and"
             " how to go on; if it takes longer than this call may last, an id for agent_wait. Use"
             " it instead of a built-in sub-agent for work that must not be lost, and to go on with"
-            " one that died (`resume`, `continue_from_task_id`).",
+            " one that died (`resume`, `continue_from_task_id`). Several of these calls in one"
+            " message run one after another: for agents side by side call `agents` once, or give"
+            " each `background` and then wait for all of them with one agent_wait.",
             _object({**_ORDER, "background": _BACKGROUND}),
             starting.one,
         ),

@@ -8,14 +8,16 @@ Not here: running (batches/batch.py), judging (batches/policy.py).
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from jackline.batches.batch import BatchCall, BatchReport, run_batch
 from jackline.batches.fetch import FetchTool
 from jackline.batches.files import ReadTool
-from jackline.batches.policy import Denied, Policy
+from jackline.batches.links import way_out
+from jackline.batches.policy import Allowed, Denied, Policy
 from jackline.batches.printing import Printing
 from jackline.batches.results import CallResult
 from jackline.batches.search import SearchTool
@@ -36,9 +38,18 @@ from jackline.mcp_server.tools.agents import longest_wait, text
 
 _MOST_CALLS = 200
 _FETCH = "fetch:"
+_INSIDE = "give paths inside the project folder"
 
 
-def batch_tools(settings: Callable[[], ToolSettings]) -> list[ModelTool]:
+Ran: TypeAlias = Callable[[BatchCall, CallResult, Caller], None]
+"""Hears of each call that has run, and for whom."""
+
+
+def nobody(_call: BatchCall, _result: CallResult, _caller: Caller) -> None:
+    """Nobody listens."""
+
+
+def batch_tools(settings: Callable[[], ToolSettings], ran: Ran = nobody) -> list[ModelTool]:
     """The tool."""
     # Kept over all batches, so that silence is noticed where there were words before.
     printing = Printing()
@@ -56,9 +67,11 @@ def batch_tools(settings: Callable[[], ToolSettings]) -> list[ModelTool]:
         ]
         done = 0
 
-        async def ended(_call: BatchCall, _result: CallResult) -> None:
+        async def ended(call: BatchCall, result: CallResult) -> None:
             nonlocal done
             done += 1
+            if result.skipped_because is None:
+                ran(call, result, caller)
             await caller.progress(f"{done} of {len(calls)} calls have ended")
 
         context = ToolContext(folder)
@@ -100,7 +113,7 @@ _CALL: JsonObject = {
         "input": {
             "type": "object",
             "description": "shell: {command or argv, cwd, timeout}; read: {path, offset, limit};"
-            " search: {pattern, path, glob}; fetch: {url}.",
+            " search: {pattern, path, files, any_case, most}; fetch: {url}.",
         },
         "needs": {
             "type": "array",
@@ -133,6 +146,10 @@ class _Judged:
     async def run(self, arguments: ToolInput, context: ToolContext) -> ToolOutput:
         """What the tool gave, if it may run."""
         said = self._policy.judge(BatchCall(context.call_id, self._tool, arguments))
+        if self.name == "shell" and isinstance(said, Allowed):
+            out = await asyncio.to_thread(way_out, self._policy.folder, arguments)
+            if out is not None:
+                said = Denied(f"{out!r} leads out of the project folder by a link", _INSIDE)
         if isinstance(said, Denied):
             raise ToolFailedError(
                 f"not allowed: {said.why}; {said.next}"

@@ -104,9 +104,9 @@ class _Following:
         looks = [await self._desk.look(each) for each in _ids(given)]
         for look in looks:
             await self._desk.cancel(look)
-        lines = [_cancelled(look) for look in looks]
+        said = "\n".join(_cancelled(look) for look in looks)
         ids: list[object] = [look.record.run_id for look in looks]
-        return Told("\n".join(lines), {"cancelled": ids})
+        return Told(said, {"says": said, "cancelled": ids})
 
     def _told(self, looks: Sequence[Look]) -> Told:
         self._desk.forget_news([look.record.run_id for look in looks if look.settled])

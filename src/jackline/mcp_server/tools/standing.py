@@ -22,6 +22,7 @@ from jackline.mcp_server.model_tool import Caller, JsonObject, ModelTool, Told
 
 _WIDTH = 100
 _MOST_WAITING = 10
+_ACTED_UPON = ("verdict", "agents_total", "agents_by_fate", "resume")
 
 
 def standing_tools(status: Callable[[], Mapping[str, object]], clock: Clock) -> list[ModelTool]:
@@ -86,5 +87,7 @@ def _autopsy(targets: list[str], clock: Clock) -> Told:
     evidence = reading.read(found)
     told = report.build(evidence, now=clock.now())
     text = text_face.render(told, width=_WIDTH, paint=text_face.unpainted)
-    document = msgspec.to_builtins(json_face.document(told))
-    return Told(text, cast("JsonObject", document))
+    document = cast("JsonObject", msgspec.to_builtins(json_face.document(told)))
+    # Of a success, Claude Code shows its model the data alone, and cuts what is long: so the words,
+    # and what can be acted upon; `jackline why --json` has all of it.
+    return Told(text, {"says": text} | {name: document[name] for name in _ACTED_UPON})

@@ -1,0 +1,132 @@
+"""A face of hooks in virtual time, and requests to it that keep their answer.
+
+Laws: (1) nothing is faked but the socket: the face is the real one; (2) time passes only when told.
+Not here: assertions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from jackline.clock import VirtualClock
+from jackline.control.face import Asked
+from jackline.events import AttemptFailed, CallEnded
+from jackline.hooks.face import HooksFace
+from jackline.hooks.fates import CallFates
+from jackline.hooks.sessions import Stopped
+
+NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
+WALL = "You've hit your session limit · resets 3pm (UTC)"
+TOKEN = "of-the-plugin"  # noqa: S105 -- a test's
+
+
+class Question:
+    """A request to the face, and its answer."""
+
+    def __init__(self, path: bytes, told: object, **headers: str) -> None:
+        self.method, self.path, self.query = b"POST", path, b""
+        self.headers: list[tuple[bytes, bytes]] = [
+            (name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()
+        ]
+        self.body: bytes | bytearray = json.dumps(told).encode()
+        self.gone, self.paused = False, False
+        self.on_gone: Callable[[], None] | None = None
+        self.on_resume: Callable[[], None] | None = None
+        self.answer: tuple[int, bytes] | None = None
+
+    def header(self, lowercase_name: bytes) -> bytes | None:
+        return dict(self.headers).get(lowercase_name)
+
+    def respond(
+        self,
+        status: int,
+        headers: object = (),  # noqa: ARG002
+        body: bytes = b"",
+        notes: bytes = b"",  # noqa: ARG002
+    ) -> None:
+        self.answer = (status, body)
+
+    def begin(self, status: int, headers: object = (), notes: bytes = b"") -> None: ...
+    def send(self, data: bytes) -> None: ...
+    def finish(self) -> None: ...
+    def reset(self) -> None: ...
+
+
+class World:
+    """A service's hooks, as far as a client can tell."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock(NOON)
+        self.fates = CallFates(self.clock)
+        self.stopped: list[Stopped] = []
+        self.face = HooksFace(
+            self.clock,
+            _has_control_token,
+            lambda session: f"line of {session}",
+            self.stopped.append,
+            self.fates,
+            TOKEN,
+        )
+
+    async def hook(self, event: str, *, trusted: bool = True, **told: object) -> dict[str, Any]:
+        """What a hook of session s1 is answered."""
+        headers = {"x_jackline_control": "t"} if trusted else {}
+        said = {"hook_event_name": event, "session_id": "s1", "cwd": "/work", **told}
+        question = Question(b"/_jackline/hook", said, **headers, x_jackline_processes="41,40")
+        self.face.answer(question)
+        for _ in range(20_000):
+            if question.answer is not None:
+                break
+            # Files are read in threads, which know no virtual time: it passes for sleepers alone.
+            await asyncio.sleep(0.0005)
+            if self.clock._sleepers:
+                await self.clock.advance(0.05)
+        assert question.answer is not None, "a hook must be answered"
+        status, body = question.answer
+        assert status == 200
+        return dict(json.loads(body)) if body else {}
+
+    def call(self, outcome: str, *, agent: str | None = "a1", **facts: Any) -> None:
+        """A call of session s1 has ended."""
+        self.fates.heard(ended(outcome, at=self.clock.wall(), agent=agent, **facts))
+
+    def wall(self, call: str = "c1", lane: str = "anthropic/opus#acc") -> None:
+        """An attempt has met a wall that falls at 15:00."""
+        resets = NOON.replace(hour=15).timestamp()
+        self.fates.heard(
+            AttemptFailed(
+                *(self.clock.wall(), call, lane, "account_quota", "session", 429, None),
+                *(0.1, resets, "a wall"),
+            )
+        )
+
+
+def _has_control_token(asked: Asked) -> bool:
+    return asked.header(b"x-jackline-control") == b"t"
+
+
+def ended(outcome: str, *, at: float, agent: str | None, **facts: Any) -> CallEnded:
+    """The end of a call, unremarkable but for what is given."""
+    usual: Mapping[str, Any] = {
+        "call": "c1",
+        "lane": "anthropic/opus#acc",
+        "model": "opus",
+        "session": "s1",
+        "parent": None,
+        "tag": None,
+        "stream": True,
+        "status": 200 if outcome == "answered" else 429,
+        "attempts": 1,
+        "waited": 0.0,
+        "took": 1.0,
+        "request_id": None,
+        "input_tokens": 1,
+        "output_tokens": 1,
+        "cache_read_tokens": 0,
+        "cache_write_tokens": 0,
+    }
+    return CallEnded(at=at, outcome=outcome, agent=agent, **{**usual, **facts})
