@@ -27,6 +27,14 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
+# Keeps what the page measures of its frames, of which it keeps but the last itself.
+FRAMES = """
+window.frames_seen = [];
+new PerformanceObserver((list) => {
+	for (const { duration, detail } of list.getEntriesByName("fleet-frame"))
+		frames_seen.push({ took: duration, ...detail });
+}).observe({ type: "measure" });
+"""
 PATIENCE = 600
 Scheme = Literal["dark", "light"]
 
@@ -72,6 +80,7 @@ def opened(
     width: int = 1440,
     height: int = 1000,
     errors_expected: bool = False,
+    live: bool = True,
 ) -> Iterator[Page]:
     """The page at this address, once its stream has told all there is."""
     said: list[str] = []
@@ -87,12 +96,14 @@ def opened(
         timezone_id="UTC",
     )
     try:
+        context.add_init_script(FRAMES)
         page = context.new_page()
         page.set_default_timeout(30_000)
         page.on("console", heard)
         page.on("pageerror", lambda error: said.append(str(error)))
         page.goto(address)
-        page.locator(".live.go").wait_for()
+        if live:
+            page.locator(".live.go").wait_for()
         yield page
         assert errors_expected or not said, said
     finally:

@@ -28,9 +28,14 @@ class ServiceThread:
     """`with` starts and ends it."""
 
     def __init__(
-        self, folder: Path, *upstreams: str, read_only: bool = False, port: int = 0
+        self,
+        folder: Path,
+        *upstreams: str,
+        read_only: bool = False,
+        port: int = 0,
+        token: str | None = None,
     ) -> None:
-        listen = ListenSettings(port=port, read_only=read_only)
+        listen = ListenSettings(port=port, read_only=read_only, token=token)
         first, *others = upstreams or ("http://127.0.0.1:9",)
         given = (
             UpstreamSettings(url=first),

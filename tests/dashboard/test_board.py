@@ -9,7 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jackline.agents.prices import dollars
-from jackline.control.board import AGENTS_AT_A_TIME, PAST, Board, Facts, Flows, delta, merged
+from jackline.control.board import (
+    AGENTS_AT_A_TIME,
+    PAST,
+    Board,
+    Facts,
+    Flows,
+    Rest,
+    delta,
+    merged,
+)
 from jackline.control.burn import Burn
 from jackline.control.fleet import Doing, Fleet, Live
 from jackline.events import AttemptFailed, CallEnded, LaneChanged, ServiceNoted
@@ -203,6 +212,30 @@ def test_a_flow_knows_that_its_agent_has_ended_before_silence_tells() -> None:
     assert world.page().rows["s1|task-1"]["doing"] == "between calls"
     world.flows = Flows({}, {}, {}, {"task-1": Doing.FINISHED})
     assert world.look(EPOCH + 12)["agents"]["s1|task-1"]["doing"] == "finished"
+
+
+def test_an_agent_whose_run_is_parked_is_parked_however_long_it_takes() -> None:
+    world = World()
+    world.end(ended(EPOCH + 10, "task-1"))
+    world.look(EPOCH + 11)
+    wakes = EPOCH + 5 * 3600
+    rest = {"task-1": Rest("the quota is gone", wakes)}
+    world.flows = Flows({}, {}, {}, {"task-1": Doing.PARKED}, rests=rest)
+    for at in (EPOCH + 12, EPOCH + 12 + PAST, wakes - 1):
+        world.look(at)
+        row = world.page().rows["s1|task-1"]
+        assert (row["doing"], row["why"], row["until"]) == ("parked", "the quota is gone", wakes)
+    # It wakes a little later than was thought, and the page hears of it.
+    world.flows = Flows({}, {}, {}, {"task-1": Doing.PARKED}, rests={"task-1": Rest("", wakes + 9)})
+    assert world.look(wakes)["agents"]["s1|task-1"]["until"] == wakes + 9
+
+
+def test_a_tool_that_takes_hours_is_no_end_of_its_agent() -> None:
+    world = World()
+    world.end(ended(EPOCH + 10, "task-1"))
+    world.flows = Flows({}, {}, {}, {"task-1": Doing.BETWEEN})
+    world.look(EPOCH + 2 * PAST)
+    assert world.page().rows["s1|task-1"]["doing"] == "between calls"
 
 
 def test_agents_that_were_silent_for_an_hour_are_taken_away() -> None:

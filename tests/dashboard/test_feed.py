@@ -78,6 +78,7 @@ class World:
     def __init__(self, folder: Path) -> None:
         self.clock = VirtualClock(START)
         self.verdict = "Nothing is under way."
+        self.ahead = 0.0
         self.flows = FlowBook(folder / "flows.db", self.clock)
         self.stopping = False
         self.feed = Feed(self._facts, self.flows, self.clock, lambda: self.stopping)
@@ -85,7 +86,7 @@ class World:
 
     def _facts(self, flows: Flows) -> Facts:
         head = {"verdict": self.verdict}
-        at = self.clock.wall()
+        at = self.clock.wall() + self.ahead
         return Facts(at, head, {}, [], self._fleet, self._burn, at, (), flows)
 
     def open(self) -> PageOnPaper:
@@ -152,6 +153,21 @@ def test_quiet_is_not_told_but_every_tenth_time_as_a_sign_of_life(tmp_path: Path
             await world.look()
         await until(lambda: len(page.told) == 2)
         assert set(page.told[1]) == {"at"}
+
+    playing(tmp_path, play)
+
+
+def test_a_clock_that_runs_faster_than_the_watchers_is_told_each_time(tmp_path: Path) -> None:
+    """In a hurried drill the page could not tell the time by its own clock."""
+
+    async def play(world: World) -> None:
+        page = world.open()
+        await until(lambda: bool(page.told))
+        for _ in range(3):
+            world.ahead += 30
+            await world.look()
+        await until(lambda: len(page.told) == 4)
+        assert [set(told) for told in page.told[1:]] == [{"at"}] * 3
 
     playing(tmp_path, play)
 

@@ -6,11 +6,14 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, expect
 
+from jackline.flows.local import LocalEngine
+from jackline.flows.records import RunRecord, RunState
 from jackline.testing.provider import SimulatedProvider
 from tests.dashboard.browser import opened
 from tests.dashboard.service_thread import ServiceThread
@@ -57,7 +60,7 @@ def test_a_failed_run_is_seen_understood_and_retried_from_the_page(
         with opened(browser, f"{service.url}/#token={service.token}") as page:
             card = page.locator(".run")
             expect(card.locator(".state")).to_have_text("▲ failed")
-            expect(card).to_contain_text("1 done, 0 running, 1 failed")
+            expect(card).to_contain_text("1 done, 1 failed")
             card.locator("summary").click()
             expect(card.locator(".tree li")).to_have_count(2)
             expect(card.locator(".tree").first).to_contain_text("greeter")
@@ -80,6 +83,54 @@ def test_a_failed_run_is_seen_understood_and_retried_from_the_page(
             assert len(provider.ledger) == calls, "what was finished was paid for again"
 
 
+def test_one_call_is_retried_from_its_leaf_and_a_run_resumed_and_cancelled(
+    browser: Browser, tmp_path: Path
+) -> None:
+    (tmp_path / "mending.py").write_text(FLOW)
+    missing = tmp_path / "missing.txt"
+    with SimulatedProvider() as provider, ServiceThread(tmp_path, provider.url) as service:
+        assert jackline(tmp_path, "run", "mending.py", "--place", str(missing)).returncode == 1
+        with opened(browser, f"{service.url}/#token={service.token}") as page:
+            state = page.locator(".run .state")
+            page.get_by_role("button", name="resume run").click()
+            expect(page.locator("dialog")).to_contain_text("1 finished calls answer from the store")
+            expect(page.locator("dialog")).to_contain_text("It cannot be undone from here.")
+            page.locator("dialog .do").click()
+            # What failed is still missing: the run has gone on, and has failed again.
+            expect(page.locator("#toast.shown")).to_contain_text(
+                re.compile("jackline resume|missing.txt"), timeout=30_000
+            )
+            expect(state).to_have_text("▲ failed", timeout=30_000)
+            assert len(provider.ledger) == 1, "what was finished was asked for again"
+            missing.write_text("found")
+            page.locator(".run summary").click()
+            page.get_by_role("button", name="retry look").click()
+            expect(page.locator("dialog")).to_contain_text("labelled look run again")
+            expect(page.locator("dialog code")).to_contain_text("--only look")
+            page.locator("dialog .do").click()
+            expect(state).to_have_text("✓ finished", timeout=30_000)
+            service.wait(_leave_parked(service.folder / "flows.db"))
+            later = page.locator(".run", has_text="later").locator(".state")
+            expect(later).to_have_text("■ parked", timeout=30_000)
+            page.get_by_role("button", name="cancel run parked").click()
+            expect(page.locator("dialog")).to_contain_text("The run ends for good")
+            page.locator("dialog .do").click()
+            expect(later).to_have_text("– cancelled", timeout=30_000)
+
+
+async def _leave_parked(store: Path) -> None:
+    """A run that waits for a person."""
+    engine = LocalEngine(store)
+    try:
+        run = RunRecord("parked", "later", "", b"{}")
+        claim = await engine.create(run, owner="x", lease=60)
+        record = await engine.run("parked")
+        assert record is not None
+        await engine.let_go(claim, replace(record, state=RunState.PARKED, why="it was told to"))
+    finally:
+        await engine.close()
+
+
 def test_calls_for_a_model_are_sent_elsewhere_and_back(browser: Browser, tmp_path: Path) -> None:
     with (
         SimulatedProvider() as one,
@@ -96,6 +147,14 @@ def test_calls_for_a_model_are_sent_elsewhere_and_back(browser: Browser, tmp_pat
             (order,) = service.service.desk.chooser.orders
             assert (order.upstream, order.model) == ("other0", "claude-opus-4-8")
             page.get_by_role("button", name="Undo").click()
+            expect(page.locator("#top")).not_to_contain_text("other0")
+            assert service.service.desk.chooser.orders == ()
+            # And back by its own order, when there is no more undo.
+            card.get_by_role("button", name="use another upstream").click()
+            page.get_by_role("button", name="Use it").click()
+            card.get_by_role("button", name="end the order").click()
+            expect(page.locator("dialog")).to_contain_text("the written order of upstreams again")
+            page.get_by_role("button", name="Go back").click()
             expect(page.locator("#top")).not_to_contain_text("other0")
             assert service.service.desk.chooser.orders == ()
 

@@ -22,6 +22,7 @@ from jackline.drills.door import Door
 from jackline.drills.fleet import BuiltinFleet
 from jackline.drills.gateway_side import gateway_before
 from jackline.drills.judging import judge
+from jackline.drills.lookout import Lookout
 from jackline.drills.pace import Pace
 from jackline.drills.running import DrillResult, DrillRun, Means, Side, SideRun
 from jackline.providers.settings import UpstreamSettings
@@ -166,7 +167,9 @@ def test_a_gateway_that_knows_no_other_upstream_does_not_pass() -> None:
 
 
 @asynccontextmanager
-async def no_gateway(upstreams: Sequence[UpstreamSettings], _pace: Pace) -> AsyncIterator[Door]:
+async def no_gateway(
+    upstreams: Sequence[UpstreamSettings], _pace: Pace, _watched: Lookout
+) -> AsyncIterator[Door]:
     yield Door(upstreams[0].url)
 
 

@@ -35,6 +35,19 @@ def test_all_faces_of_the_clock_tell_the_same_time() -> None:
     assert pace.now().tzinfo is not None
 
 
+def test_eased_time_goes_on_from_where_it_is_as_fast_as_the_machines() -> None:
+    pace = Pace(1000.0)
+    event_loop.run(pace.sleep(20))
+    before, wall = pace.monotonic(), pace.wall()
+    pace.ease()
+    after = pace.monotonic()
+    assert before <= after
+    assert pace.real(7.0) == 7.0
+    event_loop.run(pace.sleep(0.02))
+    assert 0.02 <= pace.monotonic() - after < 20.0, "no thousand times as fast"
+    assert pace.wall() >= wall
+
+
 @pytest.mark.parametrize(("hurry", "told"), [(True, 5000), (False, 100)])
 def test_a_provider_tells_its_waits_in_the_time_of_its_clients(hurry: bool, told: int) -> None:
     async def retry_after() -> int:

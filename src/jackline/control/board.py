@@ -9,9 +9,9 @@ Not here: sending it (dashboard/), gathering the facts (assembly/watching.py).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from jackline.control.board_parts import burned, happened, lane_shown, spent
 from jackline.control.burn import Burn
@@ -35,6 +35,13 @@ _MOST_STRETCHES = 120_000
 _FEWEST_EACH = 24
 
 
+class Rest(NamedTuple):
+    """Why an agent does not work, and until when, if that is known."""
+
+    why: str = ""
+    until: float | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Flows:
     """What the store of runs tells, each by its id; `labels` are agents' names by task."""
@@ -43,9 +50,32 @@ class Flows:
     resources: Part
     labels: Part
     ended: Mapping[str, Doing]
-    """Agents that flows know to have ended, by task: finished or failed."""
+    """What agents do that have no call under way, by task, where a run knows more than silence."""
     notes: Sequence[tuple[float, str, str]] = ()
     """When, who, what: the latest last."""
+    rests: Mapping[str, Rest] = field(default_factory=dict)
+    """Why, and until when, by task: those of them that wait, or were cut off."""
+    parkings: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)
+    """When runs were parked, by their ids."""
+
+    def really(self, stretch: Stretch, run: str) -> Doing:
+        """What an agent did in a stretch, which may have been its run's sleep."""
+        if stretch.doing in (Doing.BETWEEN, Doing.FINISHED):
+            enough = (stretch.ends - stretch.begins) / 2
+            for since, until in self.parkings.get(run, ()):
+                if min(until, stretch.ends) - max(since, stretch.begins) > enough:
+                    return Doing.PARKED
+        return stretch.doing
+
+    def is_present(self, task: str) -> bool:
+        """Whether a run still goes on with this agent, however long it was silent."""
+        return self.ended.get(task) in (Doing.BETWEEN, Doing.PARKED)
+
+    def resting(self, member: Member, now: float) -> tuple[Doing, Rest]:
+        """What an agent does that has no call under way, why and until when."""
+        doing = self.ended.get(member.agent) or resting(member, now)
+        rest = self.rests.get(member.agent)
+        return doing, rest or Rest(member.why if doing is Doing.FAILED else "")
 
 
 NO_FLOWS = Flows({}, {}, {}, {})
@@ -108,7 +138,7 @@ class Board:
         # How many stretches of each agent have been told.
         self._told: dict[Key, int] = {}
         self._fleet = Fleet()
-        self._ended: Mapping[str, Doing] = {}
+        self._flows = NO_FLOWS
         # Agents that have changed, and were not looked at yet.
         self._dirty: dict[Key, None] = {}
 
@@ -165,13 +195,9 @@ class Board:
         dirty |= {key: None for key, call in live.items() if self._live.get(key) != call}
         dirty |= {key: None for key in self._live if key not in live}
         self._live = live
-        if self._ended is not facts.flows.ended:
-            before, self._ended = self._ended, facts.flows.ended
-            changed = {
-                task
-                for task in before.keys() | self._ended
-                if before.get(task) != self._ended.get(task)
-            }
+        if self._flows is not facts.flows:
+            changed = _otherwise(self._flows, facts.flows)
+            self._flows = facts.flows
             dirty |= {key: None for key in self._agents if key[1] in changed}
         if facts.at - self._swept_at >= _SWEEP_SECONDS:
             self._swept_at = facts.at
@@ -205,22 +231,23 @@ class Board:
             member, row = facts.fleet.member(key), self._agents.get(key)
             if key in self._live or member is None or row is None:
                 continue
-            if self._is_past(key, member) or row["doing"] != self._resting(member):
+            if self._is_past(key, member) or row["doing"] != self._doing(member):
                 gone.append(key)
         return gone
 
     def _is_past(self, key: Key, member: Member) -> bool:
-        return key not in self._live and member.last_end < self._at - PAST
+        silent = key not in self._live and member.last_end < self._at - PAST
+        return silent and not self._flows.is_present(member.agent)
 
-    def _resting(self, member: Member) -> Doing:
-        return self._ended.get(member.agent) or resting(member, self._at)
+    def _doing(self, member: Member) -> Doing:
+        return self._flows.resting(member, self._at)[0]
 
     def _row(self, member: Member, call: Live | None) -> dict[str, object]:
         if call is not None:
             doing, why, since, until = call.doing, call.why, call.since, call.until
         else:
-            doing, since, until = self._resting(member), member.last_end, None
-            why = member.why if doing is Doing.FAILED else ""
+            doing, (why, until) = self._flows.resting(member, self._at)
+            since = member.last_end
         return {
             "session": member.session,
             "agent": member.agent,
@@ -248,9 +275,10 @@ class Board:
         begins, waited = (call.since, None) if call.waited is None else call.waited
         told: list[list[object]] = []
         if member.last_end and member.last_end < begins:
-            told.append(self._flat(Stretch(member.last_end, begins, Doing.BETWEEN)))
+            before = Stretch(member.last_end, begins, Doing.BETWEEN)
+            told.append(self._flat(before, self._flows.really(before, member.tag)))
         if waited is not None:
-            told.append(self._flat(Stretch(begins, call.since, waited)))
+            told.append(self._flat(Stretch(begins, call.since, waited), waited))
         return [*told, [self._tenths(call.since), None, _NUMBER[doing.value]]]
 
     def _stretches(self, key: Key, number: int) -> list[object] | None:
@@ -261,15 +289,26 @@ class Board:
         past = sum(each.ends < self._at - PAST for each in found)
         flat: list[object] = []
         for each in found[past:]:
-            flat += self._flat(each)
+            flat += self._flat(each, self._flows.really(each, member.tag))
         return [first + past, flat] if flat else None
 
-    def _flat(self, stretch: Stretch) -> list[object]:
+    def _flat(self, stretch: Stretch, doing: Doing) -> list[object]:
         begins, ends = self._tenths(stretch.begins), self._tenths(stretch.ends)
-        return [begins, ends, _NUMBER[stretch.doing.value]]
+        return [begins, ends, _NUMBER[doing.value]]
 
     def _tenths(self, at: float) -> int:
         return round((at - self._epoch) * 10)
+
+
+def _otherwise(before: Flows, after: Flows) -> set[str]:
+    """The agents of which runs now tell something else."""
+    tasks = before.ended.keys() | after.ended
+    return {
+        task
+        for task in tasks
+        if (before.ended.get(task), before.rests.get(task))
+        != (after.ended.get(task), after.rests.get(task))
+    }
 
 
 def _by_agent(live: Sequence[Live]) -> dict[Key, Live]:

@@ -15,6 +15,12 @@ from jackline.events import Event, LaneChanged, ServiceNoted
 MINUTES = 60
 _MOST_EVENTS = 80
 _MOST_RUNS = 40
+# What states mean whose reason is the same each time.
+_MEANS = {
+    "limited": "it asked to slow down",
+    "probing": "it is tried again, with few calls at first",
+    "open": "all is well again",
+}
 
 
 def lane_shown(name: str) -> str:
@@ -60,7 +66,7 @@ def happened(
 def _line(event: Event) -> tuple[float, str, str] | None:
     if isinstance(event, LaneChanged):
         name = lane_shown(event.lane)
-        why = event.why.replace(event.lane, name)
+        why = event.why.replace(event.lane, name) or _MEANS.get(event.state)
         return event.at, name, f"{event.state}: {why}" if why else event.state
     if isinstance(event, ServiceNoted):
         return event.at, "service", f"{event.what}: {event.detail}" if event.detail else event.what

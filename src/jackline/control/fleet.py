@@ -52,6 +52,8 @@ _WAITED_FOR = {
 _LOST = ("refused", "broken")
 # What a call waits for that was never sent, because its lane was known to be shut.
 _SHUT = {"parked": Doing.PARKED, "broken": Doing.DOWN, "limited": Doing.THROTTLED}
+# What a lane is shut for holds for every call on it, whatever its own last attempt met.
+_FOR_ALL = (Doing.PARKED, Doing.DOWN)
 
 Key: TypeAlias = tuple[str, str]
 """An agent's session, and its own id there; empty for the session's main thread."""
@@ -182,7 +184,7 @@ class Fleet:
             member.add(member.last_end, begins, Doing.BETWEEN if gap < _SILENT else Doing.FINISHED)
         sent = min(event.at, begins + event.waited)
         cause = self._shut_between(event.lane, begins, sent)
-        if failure is not None:
+        if failure is not None and cause not in _FOR_ALL:
             cause = waited_for(failure.kind)
         member.add(begins, sent, cause)
         lost = event.outcome in _LOST

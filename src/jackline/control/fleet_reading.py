@@ -8,14 +8,16 @@ Not here: the page's document with its deltas (board.py), drawing (cli/top_drawi
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 
 from jackline.control.board import Facts
 from jackline.control.board_parts import lane_shown
-from jackline.control.fleet import Doing, Key, Live, Member, resting
+from jackline.control.fleet import Doing, Key, Live, Member
 
 SCHEMA = "jackline.fleet/1"
+_DIGITS = re.compile(r"([0-9]+)")
 MOST_AGENTS = 500
 _MOST_RUNS = 20
 # An agent, or a run, that ended longer ago is nobody's present.
@@ -35,11 +37,13 @@ def fleet_reading(facts: Facts) -> dict[str, object]:
     rows = [_live_row(facts, key, call) for key, call in live.items()]
     for key in facts.fleet.known():
         member = facts.fleet.member(key)
-        if key not in live and member is not None and member.last_end > facts.at - _PRESENT:
+        if key in live or member is None:
+            continue
+        if member.last_end > facts.at - _PRESENT or facts.flows.is_present(member.agent):
             rows.append(_resting_row(facts, key, member))
     counted = Counter(str(row["doing"]) for row in rows)
     chosen = sorted(rows, key=_urgency)[:MOST_AGENTS]
-    chosen.sort(key=lambda row: (str(row["session"]), row["agent"] != "", str(row["label"])))
+    chosen.sort(key=_place)
     head = facts.head
     return {
         "schema": SCHEMA,
@@ -89,9 +93,9 @@ def _live_row(facts: Facts, key: Key, call: Live) -> dict[str, object]:
 
 
 def _resting_row(facts: Facts, key: Key, member: Member) -> dict[str, object]:
-    doing = facts.flows.ended.get(member.agent) or resting(member, facts.at)
-    why = member.why if doing is Doing.FAILED else ""
-    return _row(facts, key, member) | _doing(doing, why, member.last_end, None)
+    doing, (why, until) = facts.flows.resting(member, facts.at)
+    until = None if until is None else round(until)
+    return _row(facts, key, member) | _doing(doing, why, member.last_end, until)
 
 
 def _row(facts: Facts, key: Key, member: Member) -> dict[str, object]:
@@ -111,6 +115,13 @@ def _row(facts: Facts, key: Key, member: Member) -> dict[str, object]:
 
 def _doing(doing: Doing, why: str, since: float, until: int | None) -> dict[str, object]:
     return {"doing": doing.value, "why": why, "since": round(since, 1), "until": until}
+
+
+def _place(row: Mapping[str, object]) -> tuple[object, ...]:
+    """By session, the main thread first, then by name, in which 9 comes before 10."""
+    name = _DIGITS.split(str(row["label"] or row["agent"]))
+    numbered = [(int(part), "") if part.isdigit() else (-1, part) for part in name]
+    return str(row["session"]), row["agent"] != "", numbered
 
 
 def _urgency(row: Mapping[str, object]) -> int:

@@ -33,7 +33,7 @@ class LaneShown:
 
 @dataclass(frozen=True, slots=True)
 class CallShown:
-    """One call that waits or runs."""
+    """One call that waits or runs; `label` is what its flow calls the agent, if it has one."""
 
     call: str
     session: str | None
@@ -46,6 +46,7 @@ class CallShown:
     until: float | None
     since: float
     attempts: int
+    label: str = ""
 
 
 @dataclass(frozen=True, slots=True)

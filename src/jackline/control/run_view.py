@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from jackline.agents.outcome import Ending
+from jackline.control.counted import counted
 from jackline.failures.sentences import moment_in_words
 from jackline.flows.progress import (
+    AT_WALL,
     AgentAnswered,
     AgentBegan,
     AgentEnded,
@@ -169,11 +171,12 @@ def event_line(event: FlowEvent, now: datetime) -> str:  # noqa: C901, PLR0911, 
     """The event in one line for a log on a terminal; empty for what is not worth a line."""
     match event:
         case RunStarted():
-            kept = f", {event.kept} calls kept" if event.kept else ""
+            kept = f", {counted(event.kept, 'call')} kept" if event.kept else ""
             verb = "resumed" if event.resumed else "started"
             return f"{event.flow} {verb} as {event.run_id}{kept}"
         case RunParked():
-            return f"parked{until_words(event.wake_at, now)}: {event.why}"
+            why = f": {event.why}" if event.why else ""
+            return f"parked{until_words(event.wake_at, now)}{why}"
         case RunWoke():
             return "woke: one agent goes first, the others follow"
         case RunStopping():
@@ -185,14 +188,18 @@ def event_line(event: FlowEvent, now: datetime) -> str:  # noqa: C901, PLR0911, 
         case AgentBegan():
             again = f" (attempt {event.attempt})" if event.attempt > 1 else ""
             return f"{event.label} began{again}"
-        case AgentWaits() if event.why:
+        case AgentWaits() if event.why and event.why != AT_WALL:
             return f"{event.label} waits{until_words(event.until, now)}: {event.why}"
         case AgentEnded():
             how = "ok" if event.terminated_by is Ending.COMPLETION else event.terminated_by.value
             says = f": {event.says}" if event.says else ""
-            return f"{event.label} {how}{says} ({event.turns} turns, {event.tokens:,} tokens)"
-        case StepEnded() if event.trouble:
-            return f"step {event.label} failed: {event.trouble}"
+            sums = f"{counted(event.turns, 'turn')}, {counted(event.tokens, 'token')}"
+            return f"{event.label} {how}{says} ({sums})"
+        case StepBegan():
+            return f"step {event.label} began"
+        case StepEnded() if not event.replayed:
+            how = f"failed: {event.trouble}" if event.trouble else "ok"
+            return f"step {event.label} {how}"
         case BudgetNear() | GuardTripped() | Warned():
             return event.says
         case CleanupEnded():

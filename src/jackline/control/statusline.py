@@ -1,7 +1,7 @@
 """One short line on how calls get through, for a client's status line.
 
-Laws: (1) pure; (2) calm is short: a glyph and a word; what waits says until when; (3) state by
-glyph and word, never by colour alone.
+Laws: (1) pure; (2) calm is short: a glyph and a word; what waits says until when, and what needs a
+person is never left out; (3) state by glyph and word, never by colour alone.
 Not here: the verdict of other faces (verdict.py), asking for it (quick/statusline.py).
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from jackline.control.crew import NOBODY, Crew
 from jackline.control.forecast import Forecast
 from jackline.control.picture import LaneShown, Picture
 from jackline.control.verdict import own_network
@@ -21,10 +22,20 @@ _ORDER = ("parked", "broken", "probing", "limited")
 _WORTH_TELLING = 0.5
 
 
-def status_line(picture: Picture, forecasts: Sequence[Forecast], now: datetime) -> str:
+def status_line(
+    picture: Picture,
+    forecasts: Sequence[Forecast],
+    now: datetime,
+    crew: Crew = NOBODY,
+    needs: Sequence[str] = (),
+) -> str:
     """The line."""
     parts = [_standing(picture, now)]
-    if picture.calls_waiting:
+    if needs:
+        parts.append(f"{len(needs)} {'needs' if len(needs) == 1 else 'need'} you")
+    if crew.working < crew.at_work:
+        parts.append(f"{crew.working} of {crew.total} working")
+    elif picture.calls_waiting:
         parts.append(f"{picture.calls_waiting} waiting")
     fullest = max(forecasts, key=lambda each: each.used, default=None)
     if fullest is not None and fullest.used >= _WORTH_TELLING:

@@ -1,7 +1,8 @@
-"""Say in one sentence how the gateway stands.
+"""Say in one sentence how the gateway stands: who works, who waits until when, who needs you.
 
-Laws: (1) what waits comes with its reason and its hour; (2) calm when nothing is wrong.
-Not here: the figures (picture.py).
+Laws: (1) what waits comes with its reason and its hour; (2) whether anything needs a person is
+always said, also when nothing does; (3) calm when nothing is wrong.
+Not here: the figures (picture.py, crew.py).
 """
 
 from __future__ import annotations
@@ -9,17 +10,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from jackline.control.counted import counted
+from jackline.control.crew import NOBODY, WAITS, Crew
+from jackline.control.fleet import Doing
 from jackline.control.picture import LaneShown, Picture
 from jackline.failures.sentences import duration_in_words, moment_in_words
 
 _TROUBLED = ("parked", "broken")
 _CONNECTION = "network_edge"
+_MOST_NEEDS = 3
+# Resets that are told within so many seconds of each other are one hour to a person.
+_SAME_HOUR = 60.0
 _IN_BETWEEN = frozenset(("captive_portal", "dns", "tls", "proxy"))
 
 
-def verdict(picture: Picture, now: datetime) -> str:
-    """The sentence that every face begins with."""
-    parts = [_calls(picture)]
+def verdict(picture: Picture, now: datetime, crew: Crew = NOBODY, needs: Sequence[str] = ()) -> str:
+    """The sentence that every face begins with; `needs` is what waits for a person."""
+    parts = [_agents(picture, crew, now), needs_you(needs)]
     network = own_network(picture.lanes)
     if network is not None:
         parts.append(network)
@@ -29,7 +36,7 @@ def verdict(picture: Picture, now: datetime) -> str:
         parts.append(f"{', '.join(limited)} asked to slow down.")
     delivered = picture.held_and_delivered
     lost = picture.outcomes.get("refused", 0) + picture.outcomes.get("broken", 0)
-    parts.append(f"{_count(delivered, 'call')} held and delivered, {lost} passed on as failed.")
+    parts.append(f"{counted(delivered, 'call')} held and delivered, {lost} passed on as failed.")
     if not picture.journal_ok:
         parts.append(f"The journal is not written: {picture.journal_problem}.")
     return " ".join(parts)
@@ -60,27 +67,64 @@ def own_network(lanes: Sequence[LaneShown]) -> str | None:
     )
 
 
+def needs_you(needs: Sequence[str]) -> str:
+    """Whether a person is waited for, and by what."""
+    if not needs:
+        return "Nothing needs you."
+    told = "; ".join(needs[:_MOST_NEEDS])
+    more = len(needs) - _MOST_NEEDS
+    rest = f"; and {more} more" if more > 0 else ""
+    return f"{len(needs)} {'needs' if len(needs) == 1 else 'need'} you: {told}{rest}."
+
+
+def _agents(picture: Picture, crew: Crew, now: datetime) -> str:
+    """Who works and who waits; calls that belong to no agent are told as calls."""
+    if not crew.at_work and not crew.failed:
+        return _calls(picture)
+    parts = [f"{crew.working:,} of {counted(crew.total, 'agent')} working"]
+    parts += [
+        f"{count:,} {doing.value}{_goes_on(crew, doing, now)}"
+        for doing in WAITS
+        if (count := crew.waiting.get(doing, 0))
+    ]
+    parts += [f"{crew.failed:,} failed"] if crew.failed else []
+    parts += [f"{crew.quiet:,} quiet"] if crew.quiet else []
+    return f"{', '.join(parts)}."
+
+
+def _goes_on(crew: Crew, doing: Doing, now: datetime) -> str:
+    """Until when they wait; only parking has an hour that a person plans by."""
+    if doing is not Doing.PARKED or doing not in crew.until:
+        return ""
+    first, last = crew.until[doing]
+    some = ", the first" if last - first > _SAME_HOUR else ""
+    return f"{some} {_until(first, now)}"
+
+
+def _until(moment: float, now: datetime) -> str:
+    """The hour, and how long that is; in whole seconds, as people plan."""
+    until = datetime.fromtimestamp(round(moment), now.tzinfo)
+    left = duration_in_words(max(timedelta(0), until - now.replace(microsecond=0)))
+    return f"until {moment_in_words(until, now)} (in {left})"
+
+
 def _calls(picture: Picture) -> str:
     running, waiting = picture.calls_in_flight, picture.calls_waiting
     if not running and not waiting:
         return "Nothing is under way."
     if not waiting:
-        return f"{_count(running, 'call')} running, none waiting."
-    return f"{_count(running, 'call')} running, {waiting} waiting."
+        return f"{counted(running, 'call')} running, none waiting."
+    return f"{counted(running, 'call')} running, {waiting} waiting."
 
 
 def _lane(lane: LaneShown, now: datetime) -> str:
     word = "is parked" if lane.state == "parked" else "is down"
     if lane.until is None:
         return f"{lane.name} {word}; when it comes back is not known."
+    if lane.state == "parked":
+        return f"{lane.name} {word} {_until(lane.until, now)}."
     until = datetime.fromtimestamp(lane.until, now.tzinfo)
     left = duration_in_words(max(timedelta(0), until - now))
-    if lane.state == "parked":
-        return f"{lane.name} {word} until {moment_in_words(until, now)} (in {left})."
     if until <= now:
         return f"{lane.name} {word}; it is tried again with the next call."
     return f"{lane.name} {word}; it is tried again in {left}."
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")

@@ -36,6 +36,8 @@ _ORDERS = {
     b"/_jackline/run/release": "release",
 }
 _CONTROL = b"/_jackline/"
+# By this the page asks to be let in, and orders nothing.
+_VIEW = b"/_jackline/view"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +108,10 @@ class DashboardFace:
     def _is_refused(self, asked: Asked) -> bool:
         """An order from a browser, which names itself, while none are taken."""
         from_page = asked.header(b"sec-fetch-site") or asked.header(b"origin")
-        is_order = asked.method == b"POST" and asked.path.startswith(_CONTROL)
-        return is_order and from_page is not None and self._doors.read_only()
+        to_us = asked.path.startswith(_CONTROL) and asked.path != _VIEW
+        return (
+            asked.method == b"POST" and to_us and from_page is not None and self._doors.read_only()
+        )
 
     def _order(self, asked: Asked, verb: str) -> None:
         if asked.method != b"POST":

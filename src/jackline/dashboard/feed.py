@@ -25,6 +25,8 @@ _EVERY = 1.0
 _LEAST = 0.1
 # Proxies and sleeping laptops: a stream that says nothing for longer may be dead.
 _SIGN_OF_LIFE = 10
+# Countdowns show whole seconds.
+_WORTH_TELLING = 0.5
 _HEAD = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store"),
@@ -61,6 +63,8 @@ class Feed:
         self._somebody = asyncio.Event()
         self._new = asyncio.Event()
         self._quiet = 0
+        # What the service's time is ahead of our own, as pages know it.
+        self._ahead = 0.0
         self.looks = 0
         """How often the facts were gathered."""
 
@@ -132,7 +136,8 @@ class Feed:
 
     async def _tell(self) -> None:
         flows = await self._flows.look()
-        change = self._board.update(self._facts(flows))
+        facts = self._facts(flows)
+        change = self._board.update(facts)
         self.looks += 1
         changes = [message(change)]
         while (more := self._board.more()) is not None:
@@ -140,7 +145,8 @@ class Feed:
             await asyncio.sleep(0)
             changes.append(message(more))
         # The time alone is no news, but the page must know that somebody is there.
-        self._quiet = 0 if len(change) > 1 else self._quiet + 1
+        quiet = len(change) == 1 and not self._time_leaps(facts.at)
+        self._quiet = self._quiet + 1 if quiet else 0
         told = b"".join(changes) if self._quiet % _SIGN_OF_LIFE == 0 else b""
         for watcher in list(self._watchers.values()):
             if watcher.asked.paused:
@@ -151,6 +157,14 @@ class Feed:
             elif told:
                 watcher.asked.send(told)
         await self._tell_all_there_is()
+
+    def _time_leaps(self, at: float) -> bool:
+        """Whether the service's time is not where a page takes it to be, as in a hurried drill."""
+        ahead = at - self._clock.monotonic()
+        leaps = abs(ahead - self._ahead) > _WORTH_TELLING
+        if leaps:
+            self._ahead = ahead
+        return leaps
 
     async def _tell_all_there_is(self) -> None:
         """Bring new watchers up to date, a piece each turn, so that no call waits for it."""

@@ -12,10 +12,11 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 
 from jackline.clock import Clock
-from jackline.control.board import NO_FLOWS, Flows
+from jackline.control.board import NO_FLOWS, Flows, Rest
 from jackline.control.fleet import Doing
 from jackline.dashboard.run_told import call_told, resource_told, run_told
 from jackline.errors import JacklineError
@@ -31,6 +32,8 @@ _MOST_CALLS = 400
 _MOST_NOTES = 60
 # A file that is written all the time is read so often at most.
 _EVERY = 2.0
+# A process that takes a parked run up may go on waiting in it: only waking ends that.
+_GOES_ON = frozenset(("woke", RunState.FINISHED, RunState.FAILED, RunState.CANCELLED))
 _WORTH_TELLING = frozenset(
     ("started", "woke", "stopping", "budget near", "guard", "clean-up", "warning", *RunState)
 )
@@ -44,6 +47,7 @@ class _Run:
     told: dict[str, object]
     labels: dict[str, object]
     ended: dict[str, Doing]
+    rests: dict[str, Rest]
     notes: list[NoteRecord]
 
 
@@ -77,6 +81,11 @@ class FlowBook:
             _log.warning("the page does not show how runs stand: %s", error.message)
         return self._flows
 
+    @property
+    def known(self) -> Flows:
+        """How the runs stood at the last look."""
+        return self._flows
+
     def engine(self) -> Engine | None:
         """The store to ask more of; None where there is none."""
         if self._engine is None and self._store.exists():
@@ -86,7 +95,8 @@ class FlowBook:
     async def close(self) -> None:
         """Let go of the file."""
         if self._engine is not None:
-            await self._engine.close()
+            engine, self._engine = self._engine, None
+            await engine.close()
 
     def _cut_off(self) -> bool:
         """Whether the lease of a run has ended that was running: nobody writes that down."""
@@ -112,13 +122,16 @@ class FlowBook:
         }
         labels: dict[str, object] = {}
         ended: dict[str, Doing] = {}
+        rests: dict[str, Rest] = {}
         notes: list[tuple[float, str, str]] = []
         for name, run in self._runs.items():
             labels |= run.labels
             ended |= run.ended
+            rests |= run.rests
             notes += [(n.at, f"{run.record.flow} {name}", _words(n)) for n in run.notes]
         runs = {name: run.told for name, run in self._runs.items()}
-        return Flows(runs, resources, labels, ended, notes)
+        parkings = {name: parkings_of(run.notes) for name, run in self._runs.items()}
+        return Flows(runs, resources, labels, ended, notes, rests, parkings)
 
     async def _run(self, engine: Engine, record: RunRecord) -> _Run:
         known = self._runs.get(record.run_id)
@@ -134,12 +147,39 @@ class FlowBook:
         told["calls"] = [call_told(call) for call in chosen]
         told["more"] = len(calls) - len(chosen)
         labels: dict[str, object] = {call.task_id: call.label for call in calls if call.task_id}
-        ended = {
-            call.task_id: _ENDED[call.state]
+        doing, rest = _meanwhile(record, str(told["state"]))
+        ended = {call.task_id: _ENDED.get(call.state, doing) for call in calls if call.task_id}
+        rests = {
+            call.task_id: rest
             for call in calls
-            if call.task_id and call.state in _ENDED
+            if rest is not None and call.task_id and call.state not in _ENDED
         }
-        return _Run(record, told, labels, ended, notes)
+        return _Run(record, told, labels, ended, rests, notes)
+
+
+def parkings_of(notes: Sequence[NoteRecord]) -> list[tuple[float, float]]:
+    """When a run was parked, from its own notes; the last may have no end yet."""
+    found: list[tuple[float, float]] = []
+    since: float | None = None
+    for note in notes:
+        if note.what == RunState.PARKED:
+            since = note.at if since is None else since
+        elif since is not None and note.what in _GOES_ON:
+            found.append((since, note.at))
+            since = None
+    return found if since is None else [*found, (since, inf)]
+
+
+def _meanwhile(run: RunRecord, state: str) -> tuple[Doing, Rest | None]:
+    """What the agents of a run do that have not ended, and have no call under way."""
+    if state == "cut off":
+        return Doing.FAILED, Rest(f"its run was cut off: jackline resume {run.run_id}")
+    if state == RunState.STOPPED:
+        return Doing.PARKED, Rest(f"its run was stopped: jackline resume {run.run_id}")
+    if state == RunState.PARKED:
+        return Doing.PARKED, Rest(run.why, run.wake_at)
+    # A tool may take hours; of a run that has ended nothing goes on.
+    return (Doing.BETWEEN if state == RunState.RUNNING else Doing.FINISHED), None
 
 
 def worth_showing(calls: Sequence[CallRecord]) -> list[CallRecord]:

@@ -39,8 +39,9 @@ def run_told(run: RunRecord, calls: Sequence[CallRecord], now: float) -> dict[st
         "wake_at": run.wake_at,
         "created_at": round(run.created_at, 1),
         "ended_at": run.ended_at,
-        "tokens": run.tokens,
-        "cost": round(run.cost, 4),
+        # The run's own sums are written now and then, those of its calls when they end.
+        "tokens": max(run.tokens, sum(call.tokens for call in calls)),
+        "cost": round(max(run.cost, sum(call.cost for call in calls)), 4),
         "done": states[CallState.DONE],
         "failed": states[CallState.FAILED],
         "running": states[CallState.RUNNING],

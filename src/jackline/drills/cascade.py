@@ -148,9 +148,10 @@ async def _as_a_flow(scene: Scene) -> FlowFigures:
 
     async with (
         provider_for(told.reply, _QUICK) as provider,
-        flow_host(provider.url, scene.folder / "flows.db", pace) as host,
+        flow_host(provider.url, scene.folder / "flows.db", pace, watched=scene.watched) as host,
     ):
         outcome = await run(look_everywhere, host=host)
+        await scene.watched.linger("cascade", pace)
         finished = outcome.terminated_by is Ending.COMPLETION and outcome.value == LAST_WORDS
         return told.figures(finished=finished, requests=len(provider.ledger))
 

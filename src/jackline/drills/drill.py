@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from jackline.drills.builtin_client import AgentPlan
+from jackline.drills.lookout import NOBODY, Lookout
 from jackline.providers.settings import UpstreamKind
 from jackline.simulator.faults import Fault
 from jackline.simulator.limits import BucketSettings, ConcurrencySettings
@@ -102,6 +103,7 @@ class Scene:
     speed: float
     thorough: bool
     """Whether nobody asked to hurry."""
+    watched: Lookout = NOBODY
 
 
 Play: TypeAlias = Callable[[Scene], Awaitable[FlowFigures]]

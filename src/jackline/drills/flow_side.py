@@ -16,6 +16,7 @@ from jackline.agents.gateway_model import GatewayModel
 from jackline.agents.messages.runner import MessagesRunner
 from jackline.drills.crews import label_of
 from jackline.drills.gateway_side import gateway
+from jackline.drills.lookout import NOBODY, Lookout
 from jackline.drills.pace import Pace
 from jackline.flows.host import FlowHost
 from jackline.flows.local import LocalEngine
@@ -72,10 +73,17 @@ async def provider_for(
 
 @asynccontextmanager
 async def flow_host(
-    upstream: str, store: Path, pace: Pace, *, listener: Listener = nobody
+    upstream: str,
+    store: Path,
+    pace: Pace,
+    *,
+    listener: Listener = nobody,
+    watched: Lookout = NOBODY,
 ) -> AsyncIterator[FlowHost]:
     """A host of flows, with a gateway of its own before this upstream."""
-    async with gateway(upstream, pace) as url:
+    # A gateway shows the runs that are kept in its own folder.
+    state = store.parent if watched.watching else None
+    async with gateway(upstream, pace, watched, state) as url:
         engine = LocalEngine(store, wall=pace.wall)
         try:
             async with GatewayModel(url, clock=pace, headers=CREDENTIALS) as model:

@@ -1,8 +1,9 @@
 """Open a gateway for one side of a drill, with the settings that users get by default.
 
-Laws: (1) it listens on a free port of the loopback, and its state is gone when the drill is over;
-(2) in real time it is a process of its own, started as a user would; in scaled time it lives in
-this one, by the drill's clock; (3) no configuration of the user's reaches it.
+Laws: (1) it listens on the loopback, on a free port unless it is watched at one, and its state is
+gone when the drill is over; (2) in real time it is a process of its own, started as a user would;
+in scaled time it lives in this one, by the drill's clock; (3) no configuration of the user's
+reaches it.
 Not here: what the gateway does (assembly/ and below).
 """
 
@@ -23,9 +24,11 @@ from jackline.assembly import Service
 from jackline.assembly.state_dir import StateDir
 from jackline.config import Config
 from jackline.drills.door import Door
+from jackline.drills.lookout import NOBODY, Lookout
 from jackline.drills.pace import Pace
 from jackline.drills.stopping import stop
 from jackline.errors import InternalError
+from jackline.events import ServiceNoted
 from jackline.gateway.settings import (
     GatewaySettings,
     HoldSettings,
@@ -43,21 +46,32 @@ _UNHURRIED = 4.0
 
 
 @asynccontextmanager
-async def gateway(upstream: str, pace: Pace) -> AsyncIterator[str]:
+async def gateway(
+    upstream: str, pace: Pace, watched: Lookout = NOBODY, state: Path | None = None
+) -> AsyncIterator[str]:
     """The base URL of a gateway before this one upstream, for as long as the block runs."""
-    async with gateway_before([UpstreamSettings(url=upstream)], pace) as door:
+    async with gateway_before([UpstreamSettings(url=upstream)], pace, watched, state) as door:
         yield door.url
 
 
 @asynccontextmanager
-async def gateway_before(upstreams: Sequence[UpstreamSettings], pace: Pace) -> AsyncIterator[Door]:
-    """A gateway before these upstreams, for as long as the block runs."""
+async def gateway_before(
+    upstreams: Sequence[UpstreamSettings],
+    pace: Pace,
+    watched: Lookout = NOBODY,
+    state: Path | None = None,
+) -> AsyncIterator[Door]:
+    """A gateway before these upstreams, for as long as the block runs.
+
+    `state` is its state folder, if it is to have one that is there before or after it.
+    """
     with tempfile.TemporaryDirectory(
         prefix="jackline-drill-", ignore_cleanup_errors=True
     ) as folder:
         opened = _process if pace.speed == 1.0 else _in_this_process
-        state = Path(folder) / "state"
-        async with opened(upstreams, pace, state) as url:
+        state = state or Path(folder) / "state"
+        async with opened(upstreams, pace, state, watched.port) as url:
+            watched.opened(url, state)
             door = Door(url)
             yield door
         with JournalReader(StateDir(state).journal) as journal:
@@ -66,10 +80,10 @@ async def gateway_before(upstreams: Sequence[UpstreamSettings], pace: Pace) -> A
 
 @asynccontextmanager
 async def _in_this_process(
-    upstreams: Sequence[UpstreamSettings], pace: Pace, state: Path
+    upstreams: Sequence[UpstreamSettings], pace: Pace, state: Path, port: int
 ) -> AsyncIterator[str]:
     settings = GatewaySettings(
-        listen=ListenSettings(port=0),
+        listen=ListenSettings(port=port),
         upstreams=tuple(upstreams),
         hold=HoldSettings(
             # Of all that the gateway waits for, only this is measured by the machine's own clock.
@@ -80,17 +94,20 @@ async def _in_this_process(
     )
     config = Config(settings, state, JournalSettings(), "warning", {}, ())
     async with Service(config, clock=pace) as service:
+        words = f"time passes {pace.speed:g} times as fast"
+        service.observatory.announce(ServiceNoted(pace.wall(), "drill", words))
         yield service.url
 
 
 @asynccontextmanager
 async def _process(
-    upstreams: Sequence[UpstreamSettings], _pace: Pace, state: Path
+    upstreams: Sequence[UpstreamSettings], _pace: Pace, state: Path, port: int
 ) -> AsyncIterator[str]:
-    config = state.with_name("jackline.toml")
+    StateDir(state).make()
+    config = state / "jackline.toml"
     config.write_text("\n".join(_lines(upstreams)), encoding="utf-8")
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "jackline", "up", "--port", _free_port()),
+        *(sys.executable, "-m", "jackline", "up", "--port", str(port or _free_port())),
         *("--state", str(state), "--config", str(config)),
         env={name: value for name, value in os.environ.items() if "JACKLINE_" not in name},
         stdin=asyncio.subprocess.DEVNULL,
@@ -123,10 +140,10 @@ def _lines(upstreams: Iterable[UpstreamSettings]) -> Iterator[str]:
         yield f"models = {{ {models} }}"
 
 
-def _free_port() -> str:
+def _free_port() -> int:
     """A port that nobody listens on at this moment."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        return str(listening.getsockname()[1])
+        return int(listening.getsockname()[1])
 
 
 async def _told_url(log: asyncio.StreamReader) -> str:

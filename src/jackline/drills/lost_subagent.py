@@ -193,13 +193,14 @@ async def _as_a_flow(scene: Scene) -> FlowFigures:
     async with provider_for(reply, STEADY, scene.speed) as provider:
         _let_the_wall_come(provider)
         user = _StopWhenParked()
-        async with flow_host(provider.url, store, pace) as host:
+        async with flow_host(provider.url, store, pace, watched=scene.watched) as host:
             given = encode_arguments(training.function, (), {})
             user.run = await begin_run(host, training, given, listener=user.hear)
             parked = await user.run.carry()
             run_id = user.run.run_id
-        async with flow_host(provider.url, store, pace) as host:
+        async with flow_host(provider.url, store, pace, watched=scene.watched) as host:
             ended = await resume(run_id, flow=training, host=host)
+            await scene.watched.linger("lost-subagent", pace)
     wrong = _wrong_of_parked(parked, user.events) + _wrong_of_ended(ended)
     return _figures(machine, provider, ended.value or "", wrong, started_by_hand=1)
 

@@ -20,6 +20,7 @@ class Pace:
         self.speed = speed
         self._system = SystemClock()
         self._began = self._system.monotonic()
+        self._passed = 0.0
         self._began_wall = self._system.wall()
 
     def now(self) -> datetime:
@@ -32,7 +33,12 @@ class Pace:
 
     def monotonic(self) -> float:
         """The drill's seconds since the clock was made."""
-        return (self._system.monotonic() - self._began) * self.speed
+        return self._passed + (self._system.monotonic() - self._began) * self.speed
+
+    def ease(self) -> None:
+        """Let time pass as fast as the machine's from now on; who sleeps wakes as was said."""
+        self._passed, self._began = self.monotonic(), self._system.monotonic()
+        self.speed = 1.0
 
     async def sleep(self, seconds: float) -> None:
         """Wait for so many of the drill's seconds."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from jackline.drills.drill import FlowFigures, FlowPart, Play, Scene
+from jackline.drills.lookout import NOBODY, Lookout
 
 
 @dataclass(slots=True)
@@ -24,6 +25,7 @@ class ProgramSide:
     side: str
     speed: float
     tell: Callable[[str], None]
+    watched: Lookout = NOBODY
     _figures: FlowFigures | None = None
 
     async def run(self) -> None:
@@ -31,7 +33,8 @@ class ProgramSide:
         self.tell(f"{self.part.name}, {self.side}: the program begins")
         with TemporaryDirectory(prefix="jackline-drill-", ignore_cleanup_errors=True) as folder:
             speed = self.part.speed(self.speed)
-            found = await self.play(Scene(Path(folder), speed, thorough=self.speed == 1.0))
+            scene = Scene(Path(folder), speed, self.speed == 1.0, self.watched)
+            found = await self.play(scene)
         self._figures = found
         self.tell(
             f"{self.part.name}, {self.side}: {found.finished} of {found.agents} finished with"

@@ -21,6 +21,7 @@ from jackline.drills.door import Door
 from jackline.drills.drill import Drill, FlowFigures, FlowPart, Part, StandIn
 from jackline.drills.fleet import Fleet
 from jackline.drills.judging import Evidence, Figures, Verdict, figures, judge
+from jackline.drills.lookout import NOBODY, Lookout
 from jackline.drills.pace import Pace
 from jackline.drills.program_side import ProgramSide
 from jackline.drills.trips import Book
@@ -34,7 +35,7 @@ from jackline.simulator.settings import ProviderSettings
 
 FleetMaker: TypeAlias = Callable[[Part, str, Pace], Fleet]
 GatewayOpener: TypeAlias = Callable[
-    [Sequence[UpstreamSettings], Pace], AbstractAsyncContextManager[Door]
+    [Sequence[UpstreamSettings], Pace, Lookout], AbstractAsyncContextManager[Door]
 ]
 Teller: TypeAlias = Callable[[str], None]
 
@@ -61,6 +62,7 @@ class Means:
     open_gateway: GatewayOpener
     speed: float = 1.0
     tell: Teller = lambda _line: None
+    watched: Lookout = NOBODY
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +145,8 @@ class SideRun:
                     task.cancel()
                 self.took = self.pace.monotonic()
                 await asyncio.gather(*besides, return_exceptions=True)
+            if self.side is Side.JACKLINE:
+                await means.watched.linger(part.name, self.pace)
         seen = self.figures()
         means.tell(
             f"{part.name}, {self.side}: {seen.finished} of {seen.agents} finished after"
@@ -174,7 +178,7 @@ class SideRun:
             upstreams.append(
                 UpstreamSettings(one.name, url, one.kind, Credential.NONE, models=one.models)
             )
-        return self.means.open_gateway(upstreams, self.pace)
+        return self.means.open_gateway(upstreams, self.pace, self.means.watched)
 
     def _hear(self, asked: Asked) -> Reply:
         """What the part's mind says; enough requests of sub-agents are the cue for the faults."""
@@ -274,8 +278,9 @@ class DrillRun:
 def _side(part: Part | FlowPart, side: Side, means: Means) -> SideRun | ProgramSide:
     if isinstance(part, Part):
         return SideRun(part, side, means)
-    play = part.bare if side is Side.BARE else part.jackline
-    return ProgramSide(part, play, side, means.speed, means.tell)
+    if side is Side.BARE:
+        return ProgramSide(part, part.bare, side, means.speed, means.tell)
+    return ProgramSide(part, part.jackline, side, means.speed, means.tell, means.watched)
 
 
 def _address(server: SimulatorServer, kind: UpstreamKind) -> str:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from jackline.drills.answer import Block
 from jackline.drills.crews import MINUTE, STEADY
 from jackline.drills.drill import Demand, FlowFigures, FlowPart, Scene
 from jackline.drills.flow_side import Provider, flow_host, paid_tokens, provider_for
 from jackline.drills.judging import IN_FLIGHT_S
+from jackline.drills.lookout import NOBODY
 from jackline.drills.pace import Pace
 from jackline.drills.plain_program import GaveUpError, PlainAgent, each, tool
 from jackline.flows.authoring import agent
@@ -136,21 +137,28 @@ async def review(agents: int, at_once: int) -> list[str]:
 
 
 async def _flow(scene: Scene) -> FlowFigures:
-    _, undisturbed = await _played(scene, Watch(strike_after=0), "undisturbed.db")
+    before = replace(scene, folder=scene.folder / "undisturbed", watched=NOBODY)
+    _, undisturbed = await played(before, Watch(strike_after=0))
     watch = Watch()
-    said, provider = await _played(scene, watch, "flows.db")
+    said, provider = await played(scene, watch)
     # Each answer once: what a busy machine makes a gateway ask again is no part of it.
     should_cost = paid_tokens(undisturbed.ledger, once=True)
     return _figures(watch, provider, scene.speed, said, should_cost=should_cost, by_hand=0)
 
 
-async def _played(scene: Scene, watch: Watch, store: str) -> tuple[list[str], Provider]:
+async def played(
+    scene: Scene, watch: Watch, agents: int = AGENTS, at_once: int = AT_ONCE
+) -> tuple[list[str], Provider]:
+    """Have the flow run through once: what its agents said, and who answered them."""
     pace = Pace(scene.speed)
     async with provider_for(watch.reply, STEADY, scene.speed) as provider:
         watch.provider = provider
-        path = scene.folder / store
-        async with flow_host(provider.url, path, pace, listener=watch.hear) as host:
-            outcome = await run(review, AGENTS, AT_ONCE, host=host)
+        scene.folder.mkdir(exist_ok=True)
+        store = scene.folder / "flows.db"
+        host = flow_host(provider.url, store, pace, listener=watch.hear, watched=scene.watched)
+        async with host as opened:
+            outcome = await run(review, agents, at_once, host=opened)
+            await scene.watched.linger("session-limit as a flow", pace)
     return outcome.value or [], provider
 
 

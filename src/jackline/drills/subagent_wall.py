@@ -43,7 +43,7 @@ from jackline.simulator.service import ServiceSettings
 from jackline.simulator.windows import Claim
 
 SUBAGENT_WALL = "subagent-wall"
-# Resets are on the minute, and clients tell no seconds: until it, nobody takes it for tomorrow's.
+# Resets are on the minute; the agents must have been cut off, and their parent told, before it.
 RESETS_IN_AT_LEAST = 20.0
 _QUICK = ServiceSettings(first_byte=0.05, first_byte_spread=0.0, tokens_per_second=400.0)
 
@@ -177,7 +177,7 @@ def _was_told(label: str, script: Script) -> bool:
     agent = script.agents.get(label)
     steps = r"(had finished 1 turns|may or may not have run)"
     of_claude = (
-        rf"Sub-agent {agent} did not finish: terminated_by quota [^)]*resets {minute} UTC\)"
+        rf"Sub-agent {agent} did not finish: terminated_by quota [^)]*resets {minute}(:\d\d)? UTC\)"
         rf'[^"]*{steps}[^"]*continue_from_task_id="{agent}"'
     )
     of_ours = (

@@ -2,8 +2,8 @@
 
 import { agentPage, ask, runPage } from "./details.js";
 import { burn } from "./burn.js";
-import { fill, h } from "./dom.js";
-import { listen, now, state } from "./feed.js";
+import { fill, h, steady } from "./dom.js";
+import { listen, now, open, state } from "./feed.js";
 import { attach, counted, detach, fleetPanel, outdated, recolour, refresh, schedule } from "./fleet.js";
 import { events, flows, onFold } from "./flows.js";
 import { lanes } from "./lanes.js";
@@ -12,75 +12,76 @@ import { length } from "./words.js";
 
 const top = document.getElementById("top");
 const main = document.getElementById("main");
-const FILTERS = { q: "", doing: "", span: "", burn: "" };
-let filter = { ...FILTERS };
+const spoken = document.getElementById("spoken");
+const PAUSE = 15_000;
+const FILTERS = ["q", "doing", "span", "burn"];
+let filter = {};
 let shownPath = "";
+let spokeAt = 0;
 
 /** `#/run/ID?q=…` comes to a path and a filter. */
 function address() {
 	const [path, query = ""] = location.hash.slice(1).split("?");
 	const given = new URLSearchParams(query);
-	filter = Object.fromEntries(Object.keys(FILTERS).map((name) => [name, given.get(name) || ""]));
-	return path.split("/").filter(Boolean).map(decodeURIComponent);
+	filter = Object.fromEntries(FILTERS.map((name) => [name, given.get(name) || ""]));
+	return path || "/";
 }
 
 function setFilter(change) {
 	const wanted = new URLSearchParams(Object.entries({ ...filter, ...change }).filter(([, value]) => value));
-	const path = location.hash.slice(1).split("?")[0] || "/";
-	history.replaceState(null, "", `#${path}${wanted.size ? `?${wanted}` : ""}`);
+	history.replaceState(null, "", `#${address()}${wanted.size ? `?${wanted}` : ""}`);
 	draw();
-}
-
-function open(target) {
-	if (target) location.hash = target;
-	else draw();
 }
 
 function header() {
 	const { head } = state;
 	const verdict = head.verdict || "Waiting for the service…";
 	const cut = verdict.indexOf(". ") + 1 || verdict.length;
-	const quiet = Math.max(0, (Date.now() - state.heard) / 1000);
 	return [
-		h("div", { class: "brand" }, h("a", { href: "#/" }, "jackline"), " ", h("small", null, head.version || "")),
-		h("h1", { id: "verdict" }, h("strong", null, verdict.slice(0, cut)), verdict.slice(cut)),
-		h("p", { class: `live ${state.live ? "go" : "bad"}`, role: "status" }, state.live ? `● live · ${location.host}` : `▲ not connected · last heard ${length(quiet)} ago, trying again`),
-		whyNot() && head.version ? h("p", { class: "note dim" }, whyNot()) : null,
-		(head.notes || []).map((note) => h("p", { class: "note", key: note }, note)),
-		head.journal_ok === false ? h("p", { class: "note bad" }, head.journal_problem) : null,
+		h("div.brand", h("a", { href: "#/" }, "jackline"), " ", h("small", head.version || "")),
+		h("h1", { id: "verdict" }, h("strong", verdict.slice(0, cut)), verdict.slice(cut)),
+		h("p", { class: `live ${state.live ? "go" : "bad"}` }, state.live ? `● live · ${location.host}` : `▲ not connected · last heard ${length((Date.now() - state.heard) / 1000)} ago, trying again`),
+		state.locked && h("p.note", h("label", "This gateway wants a token. Open it with `jackline open`, or write its token here: ", h("input", { type: "password", onchange: (event) => open(event.target.value) }))),
+		head.version && h("p.note dim", whyNot()),
+		(head.notes || []).map((note) => h("p.note", { key: note }, note)),
+		head.journal_ok === false && h("p.note bad", head.journal_problem),
 	];
 }
 
-function draw() {
-	const path = address();
+/** Read out how it stands, without its clocks, and not all the time. */
+function speak() {
+	const words = (state.head.verdict || "").replace(/ \(in [^)]*\)| in [\d.]+ m?s(?=[.,;])/g, "");
+	if (Date.now() - spokeAt < PAUSE || spoken.textContent === words) return;
+	spokeAt = Date.now();
+	spoken.textContent = words;
+}
+
+const draw = () => steady(drawAll);
+
+function drawAll() {
+	const page = address();
+	const [, kind, id, name = ""] = page.split("/").map(decodeURIComponent);
+	speak();
 	fill(top, header());
-	const [kind, id] = path;
-	const page = location.hash.slice(1).split("?")[0];
 	if (kind === "run") {
-		ask(page, `run?id=${encodeURIComponent(id)}`, draw);
+		ask(page, new URLSearchParams({ id }), draw);
 		fill(main, [runPage()]);
 	} else if (kind === "agent") {
-		const [session, name] = location.hash.slice(1).split("?")[0].split("/").slice(2).map(decodeURIComponent);
-		ask(page, `agent?session=${encodeURIComponent(session)}&agent=${encodeURIComponent(name || "")}`, draw);
-		fill(main, [agentPage(session, name || "")]);
+		ask(page, new URLSearchParams({ session: id, agent: name }), draw);
+		fill(main, [agentPage(id, name)]);
 	} else {
 		refresh(filter);
-		fill(main, [lanes(), h("div", { class: "columns", key: "columns" }, h("div", { class: "left" }, fleetPanel(filter, setFilter, open), burn(filter, setFilter)), h("div", { class: "right" }, flows(filter), events()))]);
+		fill(main, [lanes(), h("div.columns", { key: "columns" }, h("div.left", fleetPanel(filter, setFilter, draw), burn(filter, setFilter)), h("div.right", flows(filter), events()))]);
 		attach(main.querySelector(".fleet"));
 	}
 	if (kind) detach();
 	if (page !== shownPath) {
-		// Whoever followed a link is now on another page, and should hear so.
+		// Whoever followed a link should hear of the new page.
 		if (shownPath || kind) main.focus();
 		shownPath = page;
 	}
-	document.title = title();
-}
-
-function title() {
-	const stuck = counted().failed;
-	const parked = Object.values(state.lanes).some((lane) => lane.state === "parked");
-	return `${stuck ? `▲ ${stuck} · ` : parked ? "■ " : ""}jackline`;
+	const { failed, parked } = counted();
+	document.title = `${failed ? `▲ ${failed} · ` : parked ? "■ " : ""}jackline`;
 }
 
 let due = false;

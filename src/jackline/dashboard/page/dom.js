@@ -1,17 +1,21 @@
-// Make the page's elements agree with a description of them, changing only what differs.
+// Make elements agree with a description of them, changing only what differs.
 // Text goes in as text: nothing that a model, a client or a vendor said is ever read as markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** Describe an element; children may be nested lists, and what is null or false is left out. */
-export function h(tag, props, ...children) {
-	return { tag, props: props || {}, children };
+/** Describe an element, `h("p.class", { properties }, …)`; children may be nested lists, and what is null or false is left out. */
+export function h(name, ...children) {
+	const [tag, look] = name.split(".");
+	const given = children[0];
+	const props = given && typeof given === "object" && !given.tag && !Array.isArray(given) ? children.shift() : {};
+	return { tag, props: look ? { class: look, ...props } : props, children };
 }
 
 /** Make the children of an element agree with these descriptions. */
 export function fill(parent, children) {
 	const wanted = children.flat(Infinity).filter((each) => each != null && each !== false && each !== "");
 	let keyed = null;
+	let keys = null;
 	let at = parent.firstChild;
 	for (const each of wanted) {
 		if (typeof each !== "object") {
@@ -23,6 +27,8 @@ export function fill(parent, children) {
 			continue;
 		}
 		const key = each.props.key;
+		// Who is gone goes first: those behind it keep their places, and the focus.
+		while (at && at.jlKey != null && !fits(at, each, key) && !(keys ||= keysOf(wanted)).has(at.jlKey)) at = dropped(at);
 		let element = at;
 		if (fits(at, each, key)) at = at.nextSibling;
 		else {
@@ -33,11 +39,22 @@ export function fill(parent, children) {
 		}
 		update(element, each);
 	}
-	while (at) {
-		const next = at.nextSibling;
-		at.remove();
-		at = next;
-	}
+	while (at) at = dropped(at);
+}
+
+function dropped(node) {
+	const next = node.nextSibling;
+	node.remove();
+	return next;
+}
+
+const keysOf = (wanted) => new Set(wanted.map((each) => each.props?.key));
+
+/** Do what may move elements, and leave the focus where it was. */
+export function steady(work) {
+	const held = document.activeElement;
+	work();
+	if (document.activeElement === document.body && held.isConnected) held.focus({ preventScroll: true });
 }
 
 function fits(element, wanted, key) {
@@ -77,9 +94,13 @@ function set(element, name, value) {
 
 /** A panel with its name, what stands beside it, and the command that tells the same. */
 export const panel = (name, twin, beside, ...body) => h("section", { class: `panel ${name.split(" ")[0].toLowerCase()}`, "aria-label": name, key: name },
-	h("div", { class: "caption" }, h("h2", null, name), beside, h("code", { class: "twin" }, `jackline ${twin}`)), body);
-export const dim = (...words) => h("p", { class: "dim" }, words);
-export const beside = (...words) => h("span", { class: "dim" }, words);
+	h("div.caption", h("h2", name), beside, h("code.twin", `jackline ${twin}`)), body);
+/** A table that scrolls where it is wider than the page; nothing without rows. */
+export const table = (caption, heads, rows) => rows.length > 0 && h("div.wide-table", { tabindex: "0", role: "region", "aria-label": caption }, h("table", h("caption", caption),
+	h("thead", h("tr", heads.map((word) => h("th", { scope: "col" }, word)))), h("tbody", rows.map((row) => h("tr", row.map((cell) => h("td", cell)))))));
+export const p = (...words) => h("p", words);
+export const dim = (...words) => h("p.dim", words);
+export const beside = (...words) => h("span.dim", words);
 export const link = (href, ...words) => h("a", { href }, words);
 export const runAt = (run) => `#/run/${encodeURIComponent(run)}`;
 export const agentAt = (session, agent) => `#/agent/${encodeURIComponent(session)}/${encodeURIComponent(agent)}`;

@@ -1,13 +1,14 @@
 // Keep what the service tells: all there is when the stream begins, then what changes.
 
 export const state = {
-	at: 0, epoch: 0, past: 3600, doings: [], version: "", live: false, heard: 0, changes: 0,
+	at: 0, epoch: 0, past: 3600, doings: [], live: false, locked: false, heard: 0, changes: 0,
 	head: {}, lanes: {}, burn: {}, spend: {}, runs: {}, resources: {}, labels: {}, events: {},
 	agents: new Map(), stretches: new Map(),
 };
 
 const PLAIN = ["head", "lanes", "burn", "spend", "runs", "resources", "labels", "events"];
 const SILENCE = 25_000;
+export const KEPT = "jackline-token";
 let skew = 0;
 let source = null;
 let tell = () => {};
@@ -21,13 +22,23 @@ export function listen(heard) {
 	open();
 	// A stream that says nothing is dead, whatever the browser believes of it.
 	setInterval(() => {
-		if (Date.now() - state.heard > SILENCE || source.readyState === EventSource.CLOSED) open();
+		if (!state.locked && (Date.now() - state.heard > SILENCE || source?.readyState === EventSource.CLOSED)) open();
 	}, 3000);
 }
 
-function open() {
-	if (source) source.close();
+/** Where a gateway has a token of its own, its stream needs a cookie: ask for it. */
+export async function open(given) {
 	state.heard = Date.now();
+	const headers = given ? { "x-jackline-token": given } : { "x-jackline-control": sessionStorage.getItem(KEPT) || "" };
+	// Who is not there is told by the stream.
+	const answer = await fetch("/_jackline/view", { method: "POST", headers }).catch(() => null);
+	state.locked = answer?.status === 401;
+	if (state.locked) tell(new Set(["live"]));
+	else connect();
+}
+
+function connect() {
+	if (source) source.close();
 	source = new EventSource("/_jackline/feed");
 	source.onmessage = (event) => take(JSON.parse(event.data));
 	source.onerror = () => {
@@ -66,10 +77,10 @@ function take(told) {
 }
 
 function begin(told) {
-	const version = told.head.version;
+	const { epoch, past, doings, head } = told;
 	// Another service may need another page.
-	if (state.version && state.version !== version) location.reload();
-	Object.assign(state, { version, epoch: told.epoch, past: told.past, doings: told.doings });
+	if (state.head.version && state.head.version !== head.version) location.reload();
+	Object.assign(state, { epoch, past, doings });
 	for (const name of PLAIN) state[name] = {};
 	state.agents.clear();
 	state.stretches.clear();

@@ -1,9 +1,9 @@
 // Runs of flows as trees that fold, what they still hold, and what happened lately.
 
-import { agentAt, beside, dim, h, link, panel, runAt } from "./dom.js";
+import { agentAt, beside, dim, h, link, p, panel, runAt } from "./dom.js";
 import { now, state } from "./feed.js";
 import { orderButton } from "./orders.js";
-import { dollars, hour, hourWithSeconds, length, look, moment, number, plural } from "./words.js";
+import { dollars, exact, length, look, moment, number, plural } from "./words.js";
 
 const opened = new Set();
 let redraw = () => {};
@@ -15,29 +15,31 @@ export function flows(filter) {
 	const held = Object.entries(state.resources);
 	return panel("Flows", "ls", beside(`${runs.filter((run) => run.state === "running").length} running`),
 		runs.length ? runs.map(runCard) : dim(query ? "No run fits." : "No runs yet: jackline run FLOW.py"),
-		held.length ? h("div", { key: "held" }, h("h3", null, "Still held"), held.map(([key, each]) => resource(key, each))) : null);
+		held.length ? h("div", { key: "held" }, h("h3", "Still held"), held.map(([key, each]) => resource(key, each))) : null);
 }
 
 function runCard(run) {
 	const total = Math.max(1, run.done + run.failed + run.running);
-	const parts = [["done", run.done], ["go", run.running], ["bad", run.failed]];
+	const parts = [["done", run.done], [look(run.state)[1], run.running], ["bad", run.failed]];
 	const open = opened.has(run.run);
-	return h("article", { key: run.run, class: "run", "data-run": run.run },
-		h("div", { class: "row" }, h("h3", null, link(runAt(run.run), run.flow), " ", h("small", null, run.run)), stateWord(run.state, run.wake_at)),
-		h("div", { class: "share", role: "img", "aria-label": `${run.done} done, ${run.running} running, ${run.failed} failed` }, parts.filter(([, many]) => many).map(([colour, many]) => h("i", { class: colour, "--share": many / total }))),
+	return h("article.run", { key: run.run },
+		h("div.row", h("h3", link(runAt(run.run), run.flow), " ", h("small", run.run)), stateWord(run.state, run.wake_at)),
+		h("div.share", { role: "img", "aria-label": counts(run) }, parts.filter(([, many]) => many).map(([colour, many]) => h("i", { class: colour, "--share": many / total }))),
 		dim(sums(run)),
 		run.why && dim(run.why),
-		h("div", { class: "orders" }, runOrders(run)),
-		run.calls.length ? h("details", { open, ontoggle: (event) => fold(run.run, event.target.open) }, h("summary", null, plural(run.calls.length + run.more, "call")), open ? tree(run) : null) : null);
+		h("div.orders", runOrders(run)),
+		run.calls.length ? h("details", { open, ontoggle: (event) => fold(run.run, event.target.open) }, h("summary", plural(run.calls.length + run.more, "call")), open ? tree(run) : null) : null);
 }
 
 function fold(run, open) {
 	if (opened.has(run) === open) return;
-	open ? opened.add(run) : opened.delete(run);
+	opened.delete(run) || opened.add(run);
 	redraw();
 }
 
-export const sums = (run) => `${run.done} done, ${run.running} running, ${run.failed} failed · ${number(run.tokens)} tokens · ${dollars(run.cost)} · began ${moment(run.created_at, now())}`;
+/** Calls that were under way share the fate of their run. */
+const counts = (run) => [[run.done, "done"], [run.running, run.ended_at ? "unfinished" : run.state], [run.failed, "failed"]].map(([many, word]) => many && `${many} ${word}`).filter(Boolean).join(", ") || "no call yet";
+export const sums = (run) => `${counts(run)} · ${number(run.tokens)} tokens · ${dollars(run.cost)} · began ${moment(run.created_at, now())}`;
 
 export function stateWord(word, until) {
 	const [glyph, colour] = look(word);
@@ -48,15 +50,15 @@ export function stateWord(word, until) {
 export function tree(run) {
 	const phases = new Map();
 	for (const call of run.calls) phases.set(call.phase, [...(phases.get(call.phase) || []), call]);
-	return [...phases].map(([phase, calls]) => h("div", { key: phase, class: "phase" }, phase && h("h4", null, phase), h("ul", { class: "tree" }, calls.map((call) => leaf(run, call)))));
+	return [...phases].map(([phase, calls]) => h("div", { key: phase }, phase && h("h4", phase), h("ul.tree", calls.map((call) => leaf(run, call)))));
 }
 
 function leaf(run, call) {
-	const [glyph, colour] = look(call.state);
+	const word = call.state === "running" ? run.state : call.state;
+	const [glyph, colour] = look(word);
 	const name = call.kind === "agent" && call.task ? link(agentAt(sessionOf(call), call.task), call.label) : call.label;
-	const words = call.state === "failed" ? `${call.ending || "failed"}${call.says ? `: ${call.says}` : ""}` : call.state === "running" ? `under way, ${length(Math.max(0, now() - call.began))}` : `${number(call.tokens)} tokens`;
-	const again = call.state === "failed" && run.can.includes("retry") ? retryOne(run, call) : null;
-	return h("li", { key: `${call.task} ${call.label}` }, h("span", { class: colour, "aria-hidden": "true" }, glyph), h("span", null, name), beside(`${call.state} · ${words}`), again);
+	const words = call.state === "failed" ? `${call.ending || "failed"}${call.says ? `: ${call.says}` : ""}` : call.state === "running" ? `for ${length(now() - call.began)}` : `${number(call.tokens)} tokens`;
+	return h("li", { key: `${call.task} ${call.label}` }, h("span", { class: colour, "aria-hidden": "true" }, glyph), h("span", name), beside(`${word} · ${words}`), retryOne(run, call));
 }
 
 /** The timeline knows the session of an agent that is under way, its outcome that of one that ended. */
@@ -75,8 +77,8 @@ export function runOrders(run) {
 	];
 }
 
-function retryOne(run, call) {
-	return orderButton("retry", () => ({ title: `Retry ${call.label}`, says: `The failed calls labelled ${call.label} run again, and nothing else.`, verb: "retry", path: "run/retry", body: { run: run.run, only: call.label }, twin: `jackline retry ${run.run} --only ${call.label}` }), `retry ${call.label}`);
+export function retryOne(run, call) {
+	return call.state === "failed" && run.can.includes("retry") && orderButton("retry", () => ({ title: `Retry ${call.label}`, says: `The failed calls labelled ${call.label} run again, and nothing else.`, verb: "retry", path: "run/retry", body: { run: run.run, only: call.label }, twin: `jackline retry ${run.run} --only ${call.label}` }), `retry ${call.label}`);
 }
 
 export function resource(key, each) {
@@ -88,5 +90,5 @@ export function resource(key, each) {
 export function events() {
 	const all = Object.entries(state.events).sort(([, one], [, other]) => other.at - one.at);
 	return panel("What happened", "logs ID -f", null,
-		all.length ? h("ol", { class: "news" }, all.map(([key, event]) => h("li", { key }, h("time", { title: hourWithSeconds(event.at) }, hour(event.at)), h("div", null, h("b", null, event.who), h("p", null, event.what))))) : dim("Nothing yet."));
+		all.length ? h("ol.news", all.map(([key, event]) => h("li", { key }, h("time", exact(event.at)), h("div", h("b", event.who), p(event.what))))) : dim("Nothing yet."));
 }

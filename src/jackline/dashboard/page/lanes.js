@@ -1,6 +1,6 @@
 // A card for each lane: its state, why and until when, what its headers allow, its slots.
 
-import { dim, h, panel } from "./dom.js";
+import { dim, h, p, panel } from "./dom.js";
 import { now, state } from "./feed.js";
 import { orderButton } from "./orders.js";
 import { countdown, look, moment, percent } from "./words.js";
@@ -11,32 +11,33 @@ const MOST_SLOTS = 48;
 export function lanes() {
 	const all = Object.entries(state.lanes);
 	return panel("Lanes", "status", null,
-		all.length ? h("ul", { class: "cards" }, all.map(card)) : dim("No lane is open yet: the first call through the gateway opens one."));
+		all.length ? h("ul.cards", all.map(card)) : dim("No lane is open yet: the first call through the gateway opens one."));
 }
 
 function card([key, lane]) {
 	const word = lane.paused ? "paused" : lane.state;
 	const [glyph, colour] = look(word);
 	const left = lane.until == null ? null : lane.until - now();
-	return h("li", { class: `card ${colour}`, key, "data-lane": lane.name },
-		h("div", { class: "row" }, h("h3", null, lane.model), h("span", { class: `state ${colour}` }, `${glyph} ${word}`)),
+	return h("li.card", { "--top": `var(--${colour})`, key, "data-lane": lane.name },
+		h("div.row", h("h3", lane.model), h("span", { class: `state ${colour}` }, `${glyph} ${word}`)),
 		dim([lane.upstream, lane.sort].filter(Boolean).join(" · ")),
-		left != null && left > 0 && h("p", null, h("b", { class: `big ${colour}` }, countdown(left)),
+		left != null && left > 0 && p(h("b", { class: `big ${colour}` }, countdown(left)),
 			` to ${lane.state === "parked" ? "reset" : "the next try"}, ${moment(lane.until, now())}`),
 		Object.entries(lane.limits).map(([name, share]) => bar(NAMES[name] || name, 1 - share)),
 		slots(lane),
-		h("p", { class: "figures" }, `${lane.in_flight} of ${lane.window} in flight · ${lane.waiting} held`),
+		h("p.figures", `${lane.in_flight} of ${lane.window} in flight · ${lane.waiting} held`, lane.aim > lane.window && ` · grows back to ${lane.aim}`, lane.first_byte > 0 && ` · first byte after ${lane.first_byte} s`),
+		lane.paused && lane.in_flight > 0 && dim(`it drains: ${lane.in_flight} still in flight`),
 		lane.why && h("p", { class: colour }, lane.why),
 		lane.reported && dim(lane.reported),
-		h("div", { class: "orders" }, pauseButton(lane), useButton(lane)));
+		h("div.orders", pauseButton(lane), useButton(lane)));
 }
 
-function bar(name, used) {
+export function bar(name, used, figure, key = name) {
 	const share = Math.min(1, Math.max(0, used));
 	const colour = share > 0.95 ? "bad" : share > 0.8 ? "slow" : "go";
-	return h("div", { class: "limit", key: name }, h("span", null, name),
-		h("span", { class: `bar ${colour}`, "--share": share, role: "img", "aria-label": `${percent(share)} of ${name} used` }),
-		h("span", { class: "figure" }, percent(share)));
+	return h("div", { key, class: figure ? "limit wide" : "limit" }, h("span", name),
+		h(`span.bar ${colour}`, { "--share": share, role: "img", "aria-label": `${percent(share)} of ${name} used` }),
+		h("span.figure", figure || percent(share)));
 }
 
 /** In flight, free in the window, held: throttling looks like control. */
@@ -44,7 +45,7 @@ function slots(lane) {
 	const total = Math.max(lane.window, lane.in_flight) + lane.waiting;
 	if (!total || total > MOST_SLOTS) return total ? bar("slots", lane.in_flight / Math.max(1, lane.window)) : null;
 	const kinds = [...Array(lane.in_flight).fill("busy"), ...Array(Math.max(0, lane.window - lane.in_flight)).fill("free"), ...Array(lane.waiting).fill("held")];
-	return h("div", { class: "slots", "aria-hidden": "true" }, kinds.map((kind) => h("i", { class: kind })));
+	return h("div.slots", { "aria-hidden": "true" }, kinds.map((kind) => h("i", { class: kind })));
 }
 
 function pauseButton(lane) {

@@ -1,9 +1,8 @@
 // Give orders: say what will happen, ask, carry it out, and offer the way back.
 
-import { dim, fill, h } from "./dom.js";
-import { state } from "./feed.js";
+import { dim, fill, h, p } from "./dom.js";
+import { KEPT, state } from "./feed.js";
 
-const KEPT = "jackline-token";
 const dialog = document.getElementById("ask");
 const toast = document.getElementById("toast");
 let redraw = () => {};
@@ -29,7 +28,7 @@ export function whyNot() {
 /** A button for an order; none where no orders can be given. `act` is what `ask` takes. */
 export function orderButton(word, act, label) {
 	if (!mayOrder()) return null;
-	return h("button", { class: "order", type: "button", onclick: () => ask(act()), "aria-label": label }, word);
+	return h("button.order", { onclick: () => ask(act()), "aria-label": label }, word);
 }
 
 /** Ask before an order: {title, says, verb, path, body, choices, undo}. */
@@ -38,13 +37,13 @@ function ask(order) {
 	const close = () => dialog.close();
 	fill(dialog, [
 		h("h2", { id: "ask-title" }, order.title),
-		h("p", null, order.says),
-		choice && h("p", null, h("label", { for: "choice" }, order.choosing, " "), choice),
+		p(order.says),
+		choice && p(h("label", { for: "choice" }, order.choosing, " "), choice),
 		dim(order.undo ? "It can be undone at once." : "It cannot be undone from here."),
-		order.twin && h("p", null, h("code", null, order.twin)),
-		h("div", { class: "row" },
-			h("button", { type: "button", onclick: close }, "Leave it"),
-			h("button", { type: "button", class: "do", onclick: () => { const chosen = dialog.querySelector("select")?.value; close(); carryOut(order, chosen); } }, order.verb)),
+		order.twin && p(h("code", order.twin)),
+		h("div.row",
+			h("button", { onclick: close }, "Leave it"),
+			h("button.do", { onclick: () => { const chosen = dialog.querySelector("select")?.value; close(); carryOut(order, chosen); } }, order.verb)),
 	]);
 	dialog.showModal();
 	dialog.querySelector(".do").focus();
@@ -88,6 +87,6 @@ async function send(path, body) {
 function say(words, undo, look = "") {
 	clearTimeout(hiding);
 	toast.className = `shown ${look}`;
-	fill(toast, [h("span", null, words), undo && h("button", { type: "button", onclick: undo }, "Undo")]);
+	fill(toast, [h("span", words), undo && h("button", { onclick: undo }, "Undo")]);
 	hiding = setTimeout(() => { toast.className = ""; fill(toast, []); }, 12_000);
 }

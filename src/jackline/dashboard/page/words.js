@@ -6,18 +6,14 @@ const day = new Intl.DateTimeFormat([], { weekday: "short", day: "numeric", mont
 const count = new Intl.NumberFormat("en");
 
 /** How a state is drawn: a glyph, a colour, and its word is always beside it. */
-export const LOOKS = {
-	open: ["●", "go"], limited: ["◐", "slow"], parked: ["■", "park"], broken: ["✕", "down"],
-	probing: ["◌", "try"], paused: ["‖", "calm"],
-	answering: ["●", "go"], "between calls": ["◍", "tool"], queued: ["○", "calm"], throttled: ["◐", "slow"],
-	"upstream down": ["✕", "down"], failed: ["▲", "bad"], finished: ["✓", "done"],
-	running: ["●", "go"], done: ["✓", "done"], stopped: ["‖", "calm"], cancelled: ["–", "calm"],
-	"cut off": ["▲", "bad"], held: ["●", "calm"], releasing: ["◌", "try"],
-};
+const LOOKS = Object.fromEntries(`open ● go/limited ◐ slow/parked ■ park/broken ✕ down/probing ◌ try/paused ‖ calm
+answering ● go/between calls ◍ tool/queued ○ calm/throttled ◐ slow/upstream down ✕ down/failed ▲ bad/finished ✓ done
+running ● go/done ✓ done/stopped ‖ calm/cancelled – calm/cut off ▲ bad/held ● calm/releasing ◌ try`
+	.split(/[\n/]/).map((each) => [each.slice(0, each.search(/ \W /)), each.split(" ").slice(-2)]));
 export const look = (state) => LOOKS[state] || ["·", "calm"];
 
 export const hour = (at) => clock.format(at * 1000);
-export const hourWithSeconds = (at) => seconds.format(at * 1000);
+export const exact = (at) => seconds.format(at * 1000);
 export const number = (value) => count.format(Math.round(value));
 export const plural = (value, noun) => `${number(value)} ${noun}${value === 1 ? "" : "s"}`;
 export const dollars = (value) => `$${(value || 0).toFixed(value && value < 0.1 ? 4 : 2)}`;
@@ -40,7 +36,7 @@ export function countdown(left) {
 
 /** A length of time for reading: 45 s, 12 min, 3 h 5 min. */
 export function length(time) {
-	if (time < 1) return `${time.toFixed(1)} s`;
+	if (time < 1) return `${Math.max(0, time).toFixed(1)} s`;
 	if (time < 90) return `${Math.round(time)} s`;
 	const minutes = Math.round(time / 60);
 	return minutes < 90 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
@@ -52,4 +48,4 @@ export function tokens(value) {
 }
 
 /** An id short enough for a line. */
-export const short = (id) => (id.length > 12 ? id.slice(0, 8) : id);
+export const short = (id) => (id.length > 20 ? id.slice(0, 8) : id);

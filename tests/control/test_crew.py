@@ -1,0 +1,92 @@
+"""Agents are counted once, by what they do; what waits for a person is named."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jackline.control.crew import QUIET_AFTER, WAITS, crew_of, needs_of
+from jackline.control.fleet import Doing, Fleet, Live
+from jackline.events import CallEnded
+
+NOW = 1_794_744_000.0
+
+
+def ended(session: str, agent: str, ago: float, outcome: str = "answered") -> CallEnded:
+    return CallEnded(
+        NOW - ago, f"{session}{agent}{ago}", outcome, "anthropic/m#1", "m", session, agent, None,
+        None, True, 200, 1, 0.0, 1.0, None, 1, 1, 0, 0,
+    )  # fmt: skip
+
+
+def live(agent: str, doing: Doing, until: float | None = None) -> Live:
+    return Live("s", agent, "", "m", "anthropic/m#1", NOW - 5, doing, "", until)
+
+
+def test_who_works_waits_failed_or_is_quiet_is_told_apart() -> None:
+    fleet = Fleet()
+    for event in (
+        ended("s", "between", 10),
+        ended("s", "quiet", QUIET_AFTER + 1),
+        ended("s", "gone", 2000),
+        ended("s", "lost", 10, "refused"),
+        ended("s", "done", 10),
+        ended("s", "parked", 30),
+    ):
+        fleet.call_ended(event)
+    calls = [live("parked", Doing.PARKED, NOW + 60), live("other", Doing.PARKED, NOW + 600)]
+    calls += [live("new", Doing.ANSWERING), live("queue", Doing.QUEUED)]
+    crew = crew_of(calls, fleet, {"done": Doing.FINISHED}, NOW)
+    assert (crew.working, crew.failed, crew.quiet) == (2, 1, 1)
+    assert crew.waiting == {Doing.PARKED: 2, Doing.QUEUED: 1}
+    assert crew.until == {Doing.PARKED: (NOW + 60, NOW + 600)}
+    assert (crew.at_work, crew.total) == (5, 7)
+
+
+def test_an_agent_with_several_calls_is_one_and_the_call_that_waits_is_what_holds_it_up() -> None:
+    calls = [live("a", Doing.ANSWERING), live("a", Doing.THROTTLED), live("a", Doing.ANSWERING)]
+    crew = crew_of(calls, Fleet(), {}, NOW)
+    assert (crew.working, crew.waiting, crew.total) == (0, {Doing.THROTTLED: 1}, 1)
+
+
+def test_calls_without_a_session_are_no_agents() -> None:
+    call = live("", Doing.ANSWERING)._replace(session="")
+    assert crew_of([call], Fleet(), {}, NOW).total == 0
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from([Doing.ANSWERING, *WAITS]))),
+    st.lists(st.tuples(st.sampled_from("abcdefgh"), st.floats(0, 3000), st.booleans())),
+)
+def test_nobody_is_counted_twice(
+    calls: list[tuple[str, Doing]], past: list[tuple[str, float, bool]]
+) -> None:
+    fleet = Fleet()
+    for agent, ago, lost in sorted(past, key=lambda each: -each[1]):
+        fleet.call_ended(ended("s", agent, ago, "refused" if lost else "answered"))
+    crew = crew_of([live(*each) for each in calls], fleet, {}, NOW)
+    assert crew.total <= len({agent for agent, _ in calls} | {agent for agent, _, _ in past})
+    assert crew.at_work >= len({agent for agent, _ in calls})
+
+
+RUN = {"run": "9f3c", "flow": "many", "wake_at": None}
+
+
+def test_what_waits_for_a_person_is_named_with_what_to_do() -> None:
+    runs = {
+        "9f3c": RUN | {"state": "parked"},
+        "a1": RUN | {"run": "a1", "state": "parked", "wake_at": NOW + 60},
+        "b2": RUN | {"run": "b2", "state": "cut off"},
+        "c3": RUN | {"run": "c3", "state": "running"},
+    }
+    lanes = [
+        ("anthropic/opus", "parked", "billing"),
+        ("anthropic/haiku", "parked", "billing"),
+        ("bedrock/opus", "parked", "account_quota"),
+    ]
+    assert needs_of(runs, lanes, {"vertex": NOW - 5, "old": NOW - 5000}, NOW) == (
+        "many (9f3c) is parked until you say so: jackline resume 9f3c",
+        "many (b2) was cut off: jackline resume b2",
+        "anthropic takes no more calls: its credit is used up or its bill unpaid",
+        "vertex refuses the key or login: sign in again",
+    )

@@ -1,0 +1,355 @@
+"""The five drills, watched in a browser and in `top`: what is said there is true by the ledger."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from jackline import event_loop
+from jackline.drills import lost_subagent
+from jackline.drills.catalogue import named
+from jackline.drills.drill import Part, Scene
+from jackline.drills.fleet import BuiltinFleet
+from jackline.drills.gateway_side import gateway_before
+from jackline.drills.lookout import Lookout
+from jackline.drills.running import Means, Side, SideRun
+from jackline.drills.session_limit_flow import Watch, played
+from jackline.flows.local import LocalEngine
+from jackline.flows.records import CallState, RunRecord
+from tests.dashboard.browser import opened
+from tests.dashboard.watched_drill import Entry, WatchedDrill, ask
+from tests.dashboard.watched_page import (
+    PIECE,
+    WAITING,
+    Seen,
+    answering_is_true,
+    at_once,
+    completed,
+    pictures,
+    settled,
+    waiting_is_true,
+    watch,
+)
+
+# By themselves: in scaled time a machine that is too busy counts as a slow provider.
+pytestmark = [pytest.mark.xdist_group("drills")]
+# What each agent did at one moment of the past, by the stretches that are drawn.
+SLEPT = """async (at) => {
+	const { state } = await import("/_jackline/page/feed.js");
+	const tenths = (at - state.epoch) * 10;
+	const then = (flat, i) => i % 3 === 0 && flat[i] <= tenths && tenths < flat[i + 1];
+	return [...state.stretches.values()].flatMap(({ flat }) =>
+		flat.flatMap((_, i) => then(flat, i) ? [state.doings[flat[i + 2]]] : []));
+}"""
+Play = Callable[[Lookout], Awaitable[object]]
+
+
+def crew(part: Part, speed: float) -> Play:
+    def play(lookout: Lookout) -> Awaitable[object]:
+        means = Means("-", BuiltinFleet, gateway_before, speed, watched=lookout)
+        return SideRun(part, Side.JACKLINE, means).run()
+
+    return play
+
+
+def watched(
+    drill: WatchedDrill, page: Page, pictured: Path, trouble: Callable[[Seen], bool]
+) -> tuple[list[Seen], dict[str, Any]]:
+    """Every look at the page until the drill was over, and what `top` said in the trouble."""
+    tops: list[dict[str, Any]] = []
+
+    def once(seen: Seen) -> None:
+        if not tops and trouble(seen):
+            tops.append(drill.top())
+            pictures(page, pictured.parent, f"{pictured.name}-trouble")
+
+    looks = watch(page, drill, once)
+    assert tops, [seen.doing for seen in looks]
+    pictures(page, pictured.parent, f"{pictured.name}-end")
+    return looks, tops[0]
+
+
+def top_is_true(top: dict[str, Any], entries: list[Entry], give: float) -> None:
+    """Each agent that `top` names does what it says there, by the ledger."""
+    by_state = top["agents_by_state"]
+    low, high = at_once(entries, top["at"], give)
+    assert low <= by_state["answering"] <= high
+    everyone = {entry.agent for entry in entries}
+    assert sum(by_state[word] for word in WAITING) <= len(everyone) - low
+    assert {agent["agent"] for agent in top["agents"]} <= everyone
+    for agent in top["agents"]:
+        before = [e for e in entries if e.agent == agent["agent"] and (e.ended or 9e9) < top["at"]]
+        # A call that has just ended may be told with the next look.
+        assert abs(agent["tokens"] - sum(e.tokens for e in completed(before))) <= _latest(before)
+
+
+def _latest(entries: list[Entry]) -> int:
+    return max((entry.tokens for entry in completed(entries)), default=0)
+
+
+def sums_are_true(page: Page, drill: WatchedDrill) -> Seen:
+    """Tokens, calls and attempts on the page are the ledger's and the journal's."""
+    entries = drill.ledger()
+    done = completed(entries)
+    words = f"{sum(entry.tokens for entry in done):,} tokens in {len(done)} calls"
+    seen = settled(page, lambda now: words in now.money)
+    calls, _ = drill.journal()
+    assert sum(call.outcome == "answered" for call in calls) == len(done)
+    lost = sum(call.outcome in ("refused", "broken") for call in calls)
+    held = sum(call.waited >= 1 and call.outcome == "answered" for call in calls)
+    assert f"{held} call{'s' * (held != 1)} held and delivered, {lost} passed on" in seen.verdict
+    said = settled(page, lambda now: now.verdict == ask(drill.url, "/_jackline/status")["verdict"])
+    top = drill.top()
+    assert top["verdict"] == said.verdict
+    assert top["spend"]["tokens_today"] == sum(entry.tokens for entry in done)
+    by_agent = {agent["agent"]: agent for agent in top["agents"]}
+    for agent in {entry.agent for entry in entries}:
+        own = [entry for entry in entries if entry.agent == agent]
+        mine = [call for call in calls if call.agent == agent]
+        assert by_agent[agent]["tokens"] == sum(entry.tokens for entry in completed(own))
+        assert by_agent[agent]["calls"] == len(mine)
+        # A request that was reset before a byte came back is sent anew within its attempt.
+        resets = sum(entry.why == "reset" for entry in own)
+        assert len(own) - resets <= sum(call.attempts for call in mine) <= len(own)
+    return seen
+
+
+def agent_page_is_true(page: Page, drill: WatchedDrill) -> None:
+    """The page of the agent with the most failures tells each of them, and its sums."""
+    calls, failed = drill.journal()
+    owner = {call.call: call.agent or "" for call in calls}
+    counts: dict[str, int] = {}
+    for each in failed:
+        counts[owner[each.call]] = counts.get(owner[each.call], 0) + 1
+    unlucky = max(counts, key=lambda agent: counts[agent])
+    mine = [call for call in calls if call.agent == unlucky]
+    page.goto(f"{drill.url}/#/agent/{mine[0].session}/{unlucky}")
+    detail = page.locator(".detail")
+    attempts = sum(call.attempts for call in mine)
+    expect(detail).to_contain_text(f"{len(mine)} calls in the last day, {attempts} attempts")
+    table = detail.get_by_role("region", name="attempts that failed").locator("tbody tr")
+    expect(table).to_have_count(counts[unlucky])
+    kinds = sorted(each.kind for each in failed if owner[each.call] == unlucky)
+    told = [row.split("\t")[1].partition(",")[0] for row in table.all_inner_texts()]
+    assert sorted(told) == kinds
+    own = [entry for entry in drill.ledger() if entry.agent == unlucky]
+    statuses = {str(row.split("\t")[3]) for row in table.all_inner_texts()} - {"none", "200"}
+    assert statuses <= {entry.why for entry in own}
+    page.goto(f"{drill.url}/#/")
+    page.locator(".fleet").wait_for()
+
+
+def hour(at: float) -> str:
+    return time.strftime("%H:%M", time.gmtime(round(at)))
+
+
+def stored(drill: WatchedDrill) -> tuple[RunRecord, list[CallState], int]:
+    """The one run of this drill, its calls' states, and their tokens."""
+
+    async def read() -> tuple[RunRecord, list[CallState], int]:
+        engine = LocalEngine(drill.state.flows)
+        try:
+            (run,) = await engine.runs()
+            calls = await engine.calls(run.run_id)
+            return run, [call.state for call in calls], sum(call.tokens for call in calls)
+        finally:
+            await engine.close()
+
+    # The browser's own loop runs in this thread.
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(event_loop.run, read()).result()
+
+
+# --- the drills -----------------------------------------------------------------------------------
+
+
+def test_throttle_storm(browser: Browser, tmp_path: Path) -> None:
+    """429 "not your usage limit" for 6 of 8 agents, for 90 seconds."""
+    speed = 10.0
+    (part,) = named("throttle-storm").crews
+    with WatchedDrill(crew(part, speed)) as drill, opened(browser, drill.url) as page:
+        looks, top = watched(
+            drill, page, tmp_path / "throttle-storm", lambda s: s.count("throttled") >= 5
+        )
+        entries = drill.ledger()
+        give = 2 * PIECE * speed + 1
+        answering_is_true(looks, entries, give)
+        waiting_is_true(looks, entries, give)
+        top_is_true(top, entries, give)
+        refused = [e for e in entries if e.why == "429"]
+        assert refused
+        stormy = [seen for seen in looks if seen.count("throttled")]
+        assert min(seen.at for seen in stormy) >= min(e.arrived for e in refused) - give
+        for seen in stormy:
+            sonnet, haiku = seen.cards
+            assert "◐ limited" in sonnet
+            # Alone in the moment between two tries each call has a reason of its own.
+            assert re.search("asked to slow down|limit for now|finding out|[1-9] of", sonnet)
+            assert "● open" in haiku, "who is not throttled is not said to be"
+            assert "0 held" in haiku
+            assert seen.doing.get("throttled") == int(re.findall(r"(\d+) held", sonnet)[0])
+        sums_are_true(page, drill)
+        agent_page_is_true(page, drill)
+
+
+def test_outage_of_the_only_lane(browser: Browser, tmp_path: Path) -> None:
+    """529, 503, hangs and broken streams, one after the other, and nowhere else to go."""
+    speed = 30.0
+    (part,) = named("outage-one-lane").crews
+    with WatchedDrill(crew(part, speed)) as drill, opened(browser, drill.url) as page:
+        looks, top = watched(
+            drill, page, tmp_path / "outage", lambda s: s.count("upstream down") >= 10
+        )
+        entries = drill.ledger()
+        give = 2 * PIECE * speed + 1
+        answering_is_true(looks, entries, give)
+        waiting_is_true(looks, entries, give)
+        top_is_true(top, entries, give)
+        for seen in looks:
+            (card,) = seen.cards
+            if "✕ broken" in card:
+                # It is not called down before it refused, nor when it answers again.
+                behind = [e for e in entries if (e.ended or 9e9) < seen.at]
+                assert any(e.outcome != "completed" for e in behind)
+                assert "tried again" in card
+                assert "is down" in seen.verdict
+            if seen.count("answering") > 2:
+                assert "broken" not in card
+        sums_are_true(page, drill)
+        agent_page_is_true(page, drill)
+
+
+def test_session_limit_as_a_flow(browser: Browser, tmp_path: Path) -> None:
+    """A quota wall in the middle of a flow, too far away for calls to be held."""
+    speed, many, abreast = 30.0, 16, 8
+    wall = Watch(strike_after=20)
+
+    def play(lookout: Lookout) -> Awaitable[object]:
+        return played(Scene(tmp_path / "drill", speed, False, lookout), wall, many, abreast)
+
+    with WatchedDrill(play) as drill, opened(browser, drill.url) as page:
+        looks, top = watched(
+            drill, page, tmp_path / "session-limit", lambda s: s.count("parked") >= 4
+        )
+        entries = drill.ledger()
+        give = 2 * PIECE * speed + 1
+        answering_is_true(looks, entries, give)
+        top_is_true(top, entries, give)
+        resets = wall.resets_at + drill.ahead
+        refused = min(e.arrived for e in entries if e.wall)
+        at_the_wall = [s for s in looks if refused + 60 < s.at < resets - give]
+        assert len(at_the_wall) > 3
+        # Runs do not all wake in the moment of a reset.
+        wakes = top["runs"][0]["wake_at"]
+        assert resets - 1 <= wakes < resets + 120
+        for seen in at_the_wall:
+            (card,), (shown,) = seen.cards, seen.runs
+            finished = len({e.agent for e in entries if e.arrived < refused}) - seen.count("parked")
+            assert seen.doing == {
+                word: count
+                for word, count in (("parked", abreast), ("finished", finished))
+                if count
+            }
+            assert "■ parked" in card
+            assert f"to reset, {hour(resets)}" in card
+            assert "its limit is used up" in card
+            assert f"■ parked until {hour(wakes)}" in shown
+            assert f"{abreast} parked" in shown
+            assert f"{abreast} parked until {hour(wakes)}" in seen.verdict
+        assert top["runs"][0]["state"] == "parked"
+        assert {a["doing"] for a in top["agents"]} <= {"parked", "finished"}
+        assert {a["until"] for a in top["agents"] if a["doing"] == "parked"} == {round(wakes)}
+        settled(page, lambda now: now.doing == {"finished": many})
+        run, states, tokens = stored(drill)
+        assert states == [CallState.DONE] * many
+        # The wall stays where it was in the timeline: violet, not silence.
+        for name in page.evaluate(SLEPT, at_the_wall[-1].at):
+            assert name == "parked", page.evaluate(SLEPT, at_the_wall[-1].at)
+        words = f"{many} done · {tokens:,} tokens"
+        settled(page, lambda now: words in now.runs[0] and "✓ finished" in now.runs[0])
+        assert tokens == run.tokens == sum(entry.tokens for entry in completed(entries))
+        sums_are_true(page, drill)
+
+
+def test_lost_subagent(browser: Browser, tmp_path: Path) -> None:
+    """An agent with a rented machine meets a wall; its process goes home, and another goes on."""
+    speed = 200.0
+    (part,) = named("lost-subagent").programs
+
+    def play(lookout: Lookout) -> Awaitable[object]:
+        (tmp_path / "drill").mkdir()
+        return part.jackline(Scene(tmp_path / "drill", speed, False, lookout))
+
+    with (
+        WatchedDrill(play) as drill,
+        # Between its two processes there is no gateway at all.
+        opened(browser, drill.url, errors_expected=True) as page,
+    ):
+        looks, top = watched(
+            drill,
+            page,
+            tmp_path / "lost-subagent",
+            lambda s: s.count("parked") == 1 and drill.opened == 2,
+        )
+        assert drill.opened == 2
+        entries = drill.ledger()
+        give = 2 * PIECE * speed + 1
+        top_is_true(top, entries, give)
+        resets = lost_subagent.WALL_AFTER + lost_subagent.RESETS_IN + drill.ahead
+        refused = min(e.arrived for e in entries if e.wall)
+        before = [s for s in looks if s.at < refused - give]
+        # A look at the store of runs may be a few seconds old, and they are minutes here.
+        at_the_wall = [s for s in looks if refused + 4 * speed < s.at < resets - give]
+        after = [s for s in looks if s.at > resets + 4 * speed][:-1]
+        assert before
+        assert at_the_wall
+        assert after
+        for seen in (*before, *after):
+            assert seen.count("between calls", "answering") == 1, "a long tool is no end"
+            assert "● running" in seen.runs[0]
+        for seen in at_the_wall:
+            assert seen.doing == {"parked": 1}
+            assert f"parked until {hour(resets)}" in seen.runs[0]
+            assert f"to reset, {hour(resets)}" in seen.cards[0]
+            assert "gpu-1: held by" in page.locator(".flows").inner_text() or drill.over
+        (agent,) = top["agents"]
+        assert agent["doing"] == "parked"
+        assert abs(agent["until"] - resets) < 60
+        run, states, tokens = stored(drill)
+        assert states == [CallState.DONE] * 3
+        settled(page, lambda now: now.doing == {"finished": 1})
+        settled(page, lambda now: f"3 done · {tokens:,} tokens" in now.runs[0])
+        assert tokens == sum(entry.tokens for entry in completed(entries))
+        expect(page.locator(".flows")).not_to_contain_text("gpu-1")
+        assert drill.top()["runs"][0]["state"] == "finished" == run.state
+
+
+def test_cascade(browser: Browser, tmp_path: Path) -> None:
+    """Fourteen calls in one turn, of which one fails: the agent goes on, and nobody says else."""
+    (part,) = named("cascade").programs
+
+    def play(lookout: Lookout) -> Awaitable[object]:
+        (tmp_path / "drill").mkdir()
+        return part.jackline(Scene(tmp_path / "drill", 1.0, False, lookout))
+
+    with WatchedDrill(play) as drill, opened(browser, drill.url) as page:
+        looks = watch(page, drill, lambda _seen: None)
+        assert {word for seen in looks for word in seen.doing} <= {"answering", "between calls"}
+        run, states, tokens = stored(drill)
+        assert states == [CallState.DONE]
+        settled(page, lambda now: now.doing == {"finished": 1})
+        words = f"1 done · {tokens:,} tokens"
+        settled(page, lambda now: words in now.runs[0] and "✓ finished" in now.runs[0])
+        assert tokens == sum(entry.tokens for entry in completed(drill.ledger()))
+        sums_are_true(page, drill)
+        pictures(page, tmp_path, "cascade-end")
+        page.goto(f"{drill.url}/#/run/{run.run_id}")
+        expect(page.locator(".detail .tree")).to_contain_text("PART-1")
+        pictures(page, tmp_path, "cascade-run")

@@ -1,0 +1,123 @@
+"""What agents do while they call nobody: their run knows, and every face takes its word."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from jackline import event_loop
+from jackline.agents.prices import dollars
+from jackline.clock import VirtualClock
+from jackline.control.board import Facts, Flows, Rest
+from jackline.control.burn import Burn
+from jackline.control.crew import crew_of
+from jackline.control.fleet import Doing, Fleet
+from jackline.control.fleet_reading import fleet_reading
+from jackline.dashboard.flow_book import FlowBook
+from jackline.events import AttemptFailed, CallEnded, LaneChanged
+from jackline.flows.local import LocalEngine
+from jackline.flows.records import CallKind, CallRecord, CallState, RunRecord, RunState
+
+START = datetime(2026, 11, 15, 12, tzinfo=UTC)
+NOW = START.timestamp()
+LANE = "anthropic/claude-opus-4-8#11aa"
+
+
+def call(at: float, agent: str, **more: float) -> CallEnded:
+    who = ("s1", agent, None, None, True, 200, 1, more.get("waited", 0.0), more.get("took", 1.0))
+    return CallEnded(at, "c1", "answered", LANE, "claude-opus-4-8", *who, None, 10, 5, 0, 0)
+
+
+def book_of(folder: Path, state: RunState, later: float = 0.0) -> Flows:
+    """What the book tells of a run with one agent under way, one done and one failed."""
+
+    async def main() -> Flows:
+        clock = VirtualClock(START)
+        engine = LocalEngine(folder / "flows.db", wall=clock.wall)
+        claim = await engine.create(RunRecord("r1", "f", "f.py", b"{}"), owner="x", lease=60)
+        for task, state_of in zip(("working", "done", "failed"), CallState, strict=True):
+            one = CallRecord("r1", task, 0, CallKind.AGENT, task, "", task, CallState.RUNNING)
+            await engine.begin_call(claim, one)
+            if state_of is not CallState.RUNNING:
+                await engine.end_call(claim, replace(one, state=state_of, tokens=7))
+        record = await engine.run("r1")
+        assert record is not None
+        if state is not RunState.RUNNING:
+            wakes = NOW + 900 if state is RunState.PARKED else None
+            ended = replace(record, state=state, wake_at=wakes, why="the quota is gone")
+            await engine.let_go(claim, ended)
+        await clock.advance(later)
+        book = FlowBook(folder / "flows.db", clock)
+        told = await book.look()
+        await book.close()
+        await engine.close()
+        return told
+
+    return event_loop.run(main())
+
+
+@pytest.mark.parametrize(
+    ("state", "later", "doing", "rest"),
+    [
+        (RunState.RUNNING, 0.0, Doing.BETWEEN, None),
+        (RunState.PARKED, 0.0, Doing.PARKED, Rest("the quota is gone", NOW + 900)),
+        (
+            RunState.STOPPED,
+            0.0,
+            Doing.PARKED,
+            Rest("its run was stopped: jackline resume r1"),
+        ),
+        (RunState.RUNNING, 61.0, Doing.FAILED, Rest("its run was cut off: jackline resume r1")),
+        (RunState.CANCELLED, 0.0, Doing.FINISHED, None),
+    ],
+)
+def test_an_agent_under_way_shares_the_fate_of_its_run(
+    tmp_path: Path, state: RunState, later: float, doing: Doing, rest: Rest | None
+) -> None:
+    told = book_of(tmp_path, state, later)
+    assert told.ended == {"working": doing, "done": Doing.FINISHED, "failed": Doing.FAILED}
+    assert told.rests.get("working") == rest
+    assert "done" not in told.rests
+    run = told.runs["r1"]
+    assert isinstance(run, dict)
+    assert run["tokens"] == 14, "calls tell their tokens when they end, runs now and then"
+
+
+def test_the_verdict_counts_those_that_their_run_has_parked() -> None:
+    fleet = Fleet()
+    for agent in ("one", "other"):
+        fleet.call_ended(call(NOW, agent))
+    parked = {"one": Doing.PARKED}
+    crew = crew_of([], fleet, parked, NOW + 10, {"one": Rest("quota", NOW + 900)})
+    assert (crew.working, dict(crew.waiting)) == (1, {Doing.PARKED: 1})
+    assert crew.until == {Doing.PARKED: (NOW + 900, NOW + 900)}
+
+
+@pytest.mark.parametrize(
+    ("lane", "told"), [("broken", Doing.DOWN), ("parked", Doing.PARKED), ("open", Doing.THROTTLED)]
+)
+def test_what_shuts_a_lane_is_what_its_calls_waited_for(lane: str, told: Doing) -> None:
+    """While it lasts all are said to wait for that, and so it is afterwards."""
+    fleet = Fleet()
+    fleet.lane_changed(LaneChanged(NOW + 5, LANE, lane, "", None))
+    fleet.attempt_failed(
+        AttemptFailed(NOW + 1, "c1", LANE, "overloaded", None, 529, None, 1.0, None, "busy")
+    )
+    fleet.call_ended(call(NOW + 100, "one", waited=90.0, took=95.0))
+    member = fleet.member(("s1", "one"))
+    assert member is not None
+    assert [each.doing for each in member.stretches] == [told, Doing.ANSWERING]
+
+
+def test_agents_are_told_in_the_order_in_which_people_count() -> None:
+    fleet = Fleet()
+    for agent in ("part-10", "part-9", "", "part-1"):
+        fleet.call_ended(call(NOW, agent))
+    head = {"verdict": "", "url": "", "calls_in_flight": 0, "calls_waiting": 0, "forecast": []}
+    told = fleet_reading(Facts(NOW + 1, head, {}, [], fleet, Burn(dollars), NOW))
+    agents = told["agents"]
+    assert isinstance(agents, list)
+    assert [row["agent"] for row in agents] == ["", "part-1", "part-9", "part-10"]

@@ -1,0 +1,189 @@
+"""One side of a drill at work in a thread of its own, for a browser in the test's thread.
+
+Laws: (1) the drill as users run it, by its own clock, with its gateway at a port that is known; (2)
+it stays at its end until the test has looked; (3) what is true is read in the provider's ledger, in
+the journal and in the store of runs, never in what the gateway says of itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import threading
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+from jackline import event_loop
+from jackline.assembly import StateDir
+from jackline.drills.lookout import Lookout
+from jackline.events import AttemptFailed, CallEnded
+from jackline.journal import JournalReader
+from tests.cli.commands import jackline
+from tests.cli.gateways import free_port
+
+PATIENCE = 120.0
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One request of the provider's ledger, its times by the drill's clock."""
+
+    agent: str
+    model: str
+    outcome: str
+    why: str
+    arrived: float
+    ended: float | None
+    tokens: int
+    wall: bool
+    body: str
+
+
+class WatchedDrill:
+    """`with` begins it and lets it end."""
+
+    def __init__(self, play: Callable[[Lookout], Awaitable[object]]) -> None:
+        self._play = play
+        self._enough: asyncio.Event | None = None
+        self._over, self._open = threading.Event(), threading.Event()
+        self._failed: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="drill")
+        self.port = free_port()
+        self.state = StateDir(Path())
+        self.upstream = ""
+        self.opened = 0
+        self.ahead = 0.0
+        """What the drill's time is ahead of the provider's; known once the ledger was read."""
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def over(self) -> bool:
+        """Whether its work is done; what is shown stays."""
+        return self._over.is_set()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        assert self._open.wait(PATIENCE)
+        self._raise()
+        self.upstream = str(ask(self.url, "/_jackline/status")["upstream"])
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        # A test that fails early has to wait for the drill, too: it has no other end.
+        self._over.wait(PATIENCE)
+        if self._enough is not None:
+            self._loop.call_soon_threadsafe(self._enough.set)
+        self._thread.join(PATIENCE)
+        if kind is None:
+            self._raise()
+
+    # --- what is true ---------------------------------------------------------------------------
+
+    def journal(self) -> tuple[list[CallEnded], list[AttemptFailed]]:
+        with JournalReader(self.state.journal) as reader:
+            return reader.calls(0, 1e12, 10_000), reader.failed_attempts(0, 1e12, 10_000)
+
+    def ledger(self) -> list[Entry]:
+        """Every request that the provider got."""
+        told = ask(self.upstream, "/_control/ledger")["entries"]
+        ahead = self.ahead = self._ahead(told)
+        return [
+            Entry(
+                each["agent"],
+                each["model"],
+                each["outcome"],
+                each["why"],
+                each["arrived"] + ahead,
+                None if each["ended"] is None else each["ended"] + ahead,
+                each["input_tokens"] + each["output_tokens"],
+                each["wall"],
+                each["body_hash"],
+            )
+            for each in told
+        ]
+
+    def top(self) -> dict[str, Any]:
+        """What `jackline top --once --json` prints."""
+        answer = jackline("top", "--once", "--json", "--state", self.state.folder)
+        assert answer.code == 0, answer.err
+        told: dict[str, Any] = json.loads(answer.out)
+        return told
+
+    def _ahead(self, told: list[dict[str, Any]]) -> float:
+        """No call ends before its last request has; the first of each agent tell by how much."""
+        calls, _ = self.journal()
+        first: dict[str, float] = {}
+        for call in calls:
+            first[call.agent or ""] = min(first.get(call.agent or "", 1e12), call.at)
+        ends: dict[str, float] = {}
+        for each in told:
+            if each["outcome"] == "completed":
+                ends[each["agent"]] = min(ends.get(each["agent"], 1e12), each["ended"])
+        return min(first[agent] - end for agent, end in ends.items() if agent in first)
+
+    # --- the thread -----------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            event_loop.run(self._work())
+        except BaseException as error:
+            self._failed = error
+            self._open.set()
+            self._over.set()
+            raise
+
+    async def _work(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._enough = asyncio.Event()
+        lookout = _Announcing(self._told_open)
+        lookout.port, lookout.until = self.port, self._until
+        await self._play(lookout)
+
+    def _told_open(self, state: Path) -> None:
+        self.state = StateDir(state)
+        self.opened += 1
+        self._open.set()
+
+    async def _until(self) -> None:
+        self._over.set()
+        if self._enough is not None:
+            await self._enough.wait()
+
+    def _raise(self) -> None:
+        if self._failed is not None:
+            raise self._failed
+
+
+class _Announcing(Lookout):
+    """Tells a test, rather than a person, that a gateway is open."""
+
+    def __init__(self, told: Callable[[Path], None]) -> None:
+        super().__init__()
+        self._told = told
+
+    def opened(self, _url: str, state: Path) -> None:
+        self._told(state)
+
+
+def ask(url: str, path: str) -> dict[str, Any]:
+    place = urlsplit(url)
+    line = http.client.HTTPConnection(place.hostname or "", place.port, timeout=30)
+    try:
+        line.request("GET", path)
+        told: dict[str, Any] = json.load(line.getresponse())
+        return told
+    finally:
+        line.close()
