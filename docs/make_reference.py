@@ -1,21 +1,22 @@
-"""Write the reference pages that are made from code: verbs, events, failures.
+"""Write the reference pages that are made from code: verbs, settings, metrics, events, failures.
 
     python docs/make_reference.py            # writes what is old in docs/reference/
     python docs/make_reference.py --check    # only says whether they are up to date
 
 Laws: (1) nothing on these pages is written by hand; (2) the same code makes the same bytes,
 whatever the width of the terminal; (3) `--check` writes nothing.
-Not here: settings (docs/configuration.md), errors (docs/errors.md), HTTP (docs/reference/http.md):
-they are written by hand and compared with the code by tests.
+Not here: pages that say more than the code knows (docs/configuration.md, docs/errors.md,
+docs/metrics.md, docs/reference/http.md): they are written by hand and compared with it by tests.
 """
 
 from __future__ import annotations
 
 import inspect
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import click
 
@@ -23,9 +24,13 @@ from jackline import events
 from jackline.agents.endings import ENDINGS
 from jackline.agents.outcome import Ending
 from jackline.cli.main import jackline
+from jackline.config import keys
+from jackline.config.document import Document, defaults
+from jackline.config.schema import json_schema
 from jackline.failures import Failure, Kind, Scope
 from jackline.failures.sentences import name_of
 from jackline.flows import progress
+from jackline.telemetry.catalogue import METRICS
 
 FOLDER = Path(__file__).parent / "reference"
 _MADE = "<!-- Made by docs/make_reference.py: change the code and run it again, not this file. -->"
@@ -46,7 +51,13 @@ def main(arguments: list[str]) -> int:
 
 def pages() -> dict[str, str]:
     """Every page that is made from code, by its file's name."""
-    return {"cli.md": cli_page(), "events.md": events_page(), "failures.md": failures_page()}
+    return {
+        "cli.md": cli_page(),
+        "settings.md": settings_page(),
+        "metrics.md": metrics_page(),
+        "events.md": events_page(),
+        "failures.md": failures_page(),
+    }
 
 
 def _on_disk(name: str) -> str:
@@ -126,6 +137,116 @@ def _paragraphs(text: str) -> Iterator[str]:
             yield from (head, "", "```", *(line.removeprefix("  ") for line in rest), "```", "")
         else:
             yield from (" ".join(part.split()), "")
+
+
+# --- settings -------------------------------------------------------------------------------------
+
+
+def settings_page() -> str:
+    """Every key of jackline.toml: what it may be, its default, its variable."""
+    lines = [
+        _MADE,
+        "",
+        "# Settings",
+        "",
+        "Every key of `jackline.toml`, from the schema that `jackline config schema` prints. What",
+        "they are for, by task: [configuration.md](../configuration.md). A key under `upstream`",
+        "stands in each `[[upstream]]`; its variable speaks of the first one.",
+        "",
+    ]
+    schema = json_schema()
+    lines += _table("At the top", schema, schema, ())
+    for name in Document.model_fields:
+        described = _behind(schema, schema["properties"][name])
+        if "properties" in described:
+            brackets = f"[[{name}]]" if name == "upstream" else f"[{name}]"
+            lines += _table(brackets, described, schema, (name,))
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _table(
+    heading: str, described: dict[str, Any], schema: dict[str, Any], under: tuple[str, ...]
+) -> list[str]:
+    rows = list(_rows(described, schema, under))
+    about = [] if not under else [str(described["description"]), ""]
+    return [
+        *(f"## {heading}", "", *about),
+        *("| key | what it may be | default | variable | meaning |", "|---|---|---|---|---|"),
+        *rows,
+        "",
+    ]
+
+
+def _rows(
+    described: dict[str, Any], schema: dict[str, Any], under: tuple[str, ...]
+) -> Iterator[str]:
+    for name, part in described["properties"].items():
+        key, inner = (*under, name), _behind(schema, part)
+        if "properties" in inner:
+            # A table of its own under the top, or one within this one.
+            if under:
+                yield from _rows(inner, schema, key)
+            continue
+        default = f"`{json.dumps(part['default'])}`" if "default" in part else "none"
+        variable = f"`{keys.variable_of(key)}`" if key in defaults() else "–"
+        words = str(part.get("description") or inner.get("description") or "").replace("|", "\\|")
+        yield f"| `{'.'.join(key)}` | {_may_be(schema, part)} | {default} | {variable} | {words} |"
+
+
+def _behind(schema: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
+    """What a part of the schema says, or the part that it refers to; of a list, of its items."""
+    if part.get("type") == "array" and "$ref" in part.get("items", {}):
+        part = part["items"]
+    name = str(part.get("$ref", "")).rpartition("/")[2]
+    found: dict[str, Any] = schema["$defs"][name] if name else part
+    return found
+
+
+def _may_be(schema: dict[str, Any], part: dict[str, Any]) -> str:
+    """The type of a value, with the words or the bounds that it has."""
+    behind = _behind(schema, part)
+    if "enum" in behind:
+        return ", ".join(f"`{each}`" for each in behind["enum"])
+    if "anyOf" in behind:
+        return " or ".join(dict.fromkeys(_may_be(schema, each) for each in behind["anyOf"]))
+    if behind.get("type") == "array":
+        return f"list of {_may_be(schema, behind.get('items', {}))}"
+    if behind.get("type") == "object":
+        return "table of free names"
+    bounds = [
+        f"{word} {behind[name]:g}"
+        for name, word in (
+            ("minimum", "from"),
+            ("exclusiveMinimum", "above"),
+            ("maximum", "to"),
+            ("exclusiveMaximum", "below"),
+        )
+        if name in behind
+    ]
+    kind = behind.get("type", "any")
+    # A duration or a size: people write it with its unit.
+    return " ".join(["15m, 512MB, or a number" if isinstance(kind, list) else str(kind), *bounds])
+
+
+# --- metrics --------------------------------------------------------------------------------------
+
+
+def metrics_page() -> str:
+    """Every metric, as the catalogue has it."""
+    lines = [
+        _MADE,
+        "",
+        "# Metrics",
+        "",
+        "What `GET /metrics` tells. How to scrape it, what the labels hold, alerts and a",
+        "dashboard: [metrics.md](../metrics.md).",
+        "",
+    ]
+    for metric in METRICS:
+        labels = ", ".join(f"`{each}`" for each in metric.labels) or "none"
+        lines += [f"## {metric.name}", "", metric.help, ""]
+        lines += [f"Type: {metric.kind.value}. Labels: {labels}.", ""]
+    return "\n".join(lines).rstrip() + "\n"
 
 
 # --- events ---------------------------------------------------------------------------------------

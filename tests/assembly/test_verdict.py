@@ -7,10 +7,14 @@ from datetime import UTC, datetime
 import pytest
 
 from jackline.control import LaneShown, Picture, verdict
+from jackline.control.crew import Crew
+from jackline.control.fleet import Doing
 
 NOW = datetime(2026, 11, 15, 20, 0, tzinfo=UTC)
 TEN_PAST_TEN = datetime(2026, 11, 15, 22, 10, tzinfo=UTC).timestamp()
 PARKED = "anthropic/m is parked"
+UNTIL_TEN = f"{PARKED} until 22:10 UTC (in 2 h 10 min)."
+CALM = "Nothing needs you."
 COUNTS = "0 calls held and delivered, 0 passed on as failed."
 
 
@@ -45,34 +49,70 @@ def picture(
 @pytest.mark.parametrize(
     ("shown", "sentence"),
     [
-        (picture(), f"Nothing is under way. {COUNTS}"),
-        (picture(lane("open"), running=1), f"1 call running, none waiting. {COUNTS}"),
-        (picture(running=2000, waiting=1), f"2,000 calls running, 1 waiting. {COUNTS}"),
+        (picture(), f"Nothing is under way. {CALM} {COUNTS}"),
+        (picture(lane("open"), running=1), f"1 call running, none waiting. {CALM} {COUNTS}"),
+        (picture(running=2000, waiting=1), f"2,000 calls running, 1 waiting. {CALM} {COUNTS}"),
         (
             picture(lane("parked", TEN_PAST_TEN), waiting=97),
-            f"0 calls running, 97 waiting. {PARKED} until 22:10 UTC (in 2 h 10 min). {COUNTS}",
+            f"0 calls running, 97 waiting. {CALM} {UNTIL_TEN} {COUNTS}",
         ),
         (
             picture(lane("parked")),
-            f"Nothing is under way. {PARKED}; when it comes back is not known. {COUNTS}",
+            f"Nothing is under way. {CALM} {PARKED}; when it comes back is not known. {COUNTS}",
         ),
         (
             picture(lane("limited", waiting=3), running=1, waiting=3),
-            f"1 call running, 3 waiting. anthropic/m asked to slow down. {COUNTS}",
+            f"1 call running, 3 waiting. {CALM} anthropic/m asked to slow down. {COUNTS}",
         ),
-        (picture(lane("limited")), f"Nothing is under way. {COUNTS}"),
+        (picture(lane("limited")), f"Nothing is under way. {CALM} {COUNTS}"),
         (
             picture(delivered=1, refused=2, broken=1),
-            "Nothing is under way. 1 call held and delivered, 3 passed on as failed.",
+            f"Nothing is under way. {CALM} 1 call held and delivered, 3 passed on as failed.",
         ),
         (
             picture(problem="the disk is full"),
-            f"Nothing is under way. {COUNTS} The journal is not written: the disk is full.",
+            f"Nothing is under way. {CALM} {COUNTS} The journal is not written: the disk is full.",
         ),
     ],
 )
 def test_the_verdict_says_how_it_stands(shown: Picture, sentence: str) -> None:
     assert verdict(shown, NOW) == sentence
+
+
+NINE = Crew(20, {Doing.PARKED: 9}, {Doing.PARKED: (TEN_PAST_TEN, TEN_PAST_TEN + 30)})
+
+
+@pytest.mark.parametrize(
+    ("crew", "sentence"),
+    [
+        (Crew(working=1), "1 of 1 agent working."),
+        (Crew(working=3, quiet=2), "3 of 5 agents working, 2 quiet."),
+        (NINE, "20 of 29 agents working, 9 parked until 22:10 UTC (in 2 h 10 min)."),
+        (
+            Crew(0, {Doing.PARKED: 2}, {Doing.PARKED: (TEN_PAST_TEN, TEN_PAST_TEN + 9000)}),
+            "0 of 2 agents working, 2 parked, the first until 22:10 UTC (in 2 h 10 min).",
+        ),
+        (
+            Crew(4, {Doing.QUEUED: 1, Doing.THROTTLED: 2, Doing.DOWN: 3}, failed=1),
+            "4 of 11 agents working, 3 upstream down, 2 throttled, 1 queued, 1 failed.",
+        ),
+        (Crew(quiet=3), "Nothing is under way."),
+    ],
+)
+def test_the_verdict_begins_with_who_works_and_who_waits(crew: Crew, sentence: str) -> None:
+    assert verdict(picture(), NOW, crew) == f"{sentence} {CALM} {COUNTS}"
+
+
+@pytest.mark.parametrize(
+    ("needs", "sentence"),
+    [
+        ([], "Nothing needs you."),
+        (["many (9f3c) is parked"], "1 needs you: many (9f3c) is parked."),
+        (["a", "b", "c", "d", "e"], "5 need you: a; b; c; and 2 more."),
+    ],
+)
+def test_whether_anything_needs_a_person_is_always_said(needs: list[str], sentence: str) -> None:
+    assert f" {sentence} " in verdict(picture(), NOW, NINE, needs)
 
 
 def test_a_moment_that_has_passed_is_not_told_as_a_negative_time() -> None:

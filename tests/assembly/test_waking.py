@@ -117,3 +117,35 @@ def test_the_brakes_hold(tmp_path: Path) -> None:
         assert "night" in await waker.look()
 
     run(main())
+
+
+def test_a_run_that_stays_parked_is_tried_ever_more_rarely_until_it_has_met_another_wall(
+    tmp_path: Path,
+) -> None:
+    async def main() -> None:
+        clock = VirtualClock(NOON)
+        path = tmp_path / "flows.db"
+        times: list[float] = []
+        waker = Waker(path, clock, lambda _each: times.append(clock.wall()))
+        record = parked("r1", clock.wall() - 1)
+        await park(path, clock, record)
+        begin = clock.wall()
+        for _ in range(100):
+            await waker.look()
+            await clock.advance(60)
+        assert [round(at - begin) for at in times] == [0, 300, 900, 2100, 4500]
+        engine = LocalEngine(path, wall=clock.wall)
+        claim = await engine.claim("r1", owner="me", lease=30)
+        assert claim is not None
+        again = replace(record, state=RunState.PARKED, wake_at=clock.wall() - 1)
+        await engine.let_go(claim, again)
+        await engine.close()
+        await clock.advance(4 * 3600)
+        begin = clock.wall()
+        times.clear()
+        for _ in range(10):
+            await waker.look()
+            await clock.advance(60)
+        assert [round(at - begin) for at in times] == [0, 300]
+
+    run(main())

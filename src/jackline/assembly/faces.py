@@ -12,23 +12,25 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from jackline.clock import Clock
+from jackline.assembly.client_telemetry import JoinedDetails
+from jackline.clock import Clock, SystemClock
 from jackline.control.board import Facts, Flows
 from jackline.control.face import Asked, Face
-from jackline.dashboard.details import Details
 from jackline.dashboard.face import CarryOut, DashboardFace, Doors
 from jackline.dashboard.feed import Feed
 from jackline.dashboard.flow_book import FlowBook
 from jackline.hooks.face import HooksFace, SessionStopped
+from jackline.hooks.fates import CallFates
 from jackline.mcp_server.agent_desk import AgentDesk
 from jackline.mcp_server.agent_orders import OrderDesk
 from jackline.mcp_server.face import McpFace
 from jackline.mcp_server.model_tool import Caller, ModelTool
 from jackline.mcp_server.settings import AgentSettings, ToolSettings
 from jackline.mcp_server.tools.agents import starting_tools
-from jackline.mcp_server.tools.batch import batch_tools
+from jackline.mcp_server.tools.batch import Ran, batch_tools, nobody
 from jackline.mcp_server.tools.following import following_tools
 from jackline.mcp_server.tools.standing import standing_tools
+from jackline.telemetry.client_book import ClientBook
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,10 @@ class Standing:
     """For a client's status line, given its session."""
     session_stopped: SessionStopped
     """A client's session died of an API error."""
+    fates: CallFates
+    """What became of each agent's latest call."""
+    hook_token: str
+    """What HTTP hooks of the plugin show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +61,14 @@ class Watched:
     """What the page in the browser shows, and who carries out what it orders."""
 
     facts: Callable[[Flows], Facts]
-    flows: Path
+    flows: FlowBook
+    """The one that all faces look into, so that they tell of runs in the same moment."""
     journal: Path
     carry_out: CarryOut
     read_only: Callable[[], bool]
     stopping: Callable[[], bool]
+    clients: ClientBook
+    """What clients tell of their agents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +77,8 @@ class Working:
 
     desk: AgentDesk
     settings: Callable[[], ToolSettings]
+    ran: Ran = nobody
+    """Hears of each call of a batch."""
 
     def tools(self, clock: Clock) -> list[ModelTool]:
         """The tools that start work."""
@@ -79,7 +90,7 @@ class Working:
         return [
             *starting_tools(self.desk, orders, agents, clock),
             *following_tools(self.desk, agents, clock),
-            *batch_tools(self.settings),
+            *batch_tools(self.settings, self.ran),
         ]
 
     def news(self, caller: Caller) -> list[str]:
@@ -95,11 +106,12 @@ def make_faces(
     clock: Clock,
 ) -> Faces:
     """The faces of one service."""
-    flows = FlowBook(watched.flows, clock)
+    flows = watched.flows
     page = DashboardFace(
-        Feed(watched.facts, flows, clock, watched.stopping),
+        # By the clock of who looks at it: in a drill the service's own may run much faster.
+        Feed(watched.facts, flows, SystemClock(), watched.stopping),
         flows,
-        Details(flows, watched.journal, clock),
+        JoinedDetails(flows, watched.journal, clock, watched.clients),
         Doors(trusts, watched.read_only, watched.carry_out),
     )
     models = McpFace(
@@ -107,5 +119,12 @@ def make_faces(
         trusts,
         working.news,
     )
-    hooks = HooksFace(clock, trusts, standing.line, standing.session_stopped)
+    hooks = HooksFace(
+        clock,
+        trusts,
+        standing.line,
+        standing.session_stopped,
+        standing.fates,
+        standing.hook_token,
+    )
     return Faces((models, hooks, page), (models.serve, page.serve))

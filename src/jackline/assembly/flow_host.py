@@ -2,9 +2,9 @@
 
 Laws: (1) every call goes through a gateway, so that all processes share one window: the one that
 runs, else one in the background (commands), else one of our own that ends with us (Python code);
-(2) a gateway in the background that was killed is started again at its address, one that was ended
-in good order is not; (3) what was opened is closed in reverse order; (4) credentials come from the
-environment, and go nowhere but into the calls.
+(2) a gateway that we share with others and that was killed is started again at its address, whoever
+carries the run; one that was ended in good order is not; (3) what was opened is closed in reverse
+order; (4) credentials come from the environment, and go nowhere but into the calls.
 Not here: what flows do (flows/), the gateway itself (service.py).
 """
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +28,7 @@ from jackline.clock import Clock, SystemClock
 from jackline.config import Config, load
 from jackline.errors import JacklineError
 from jackline.flows.host import FlowHost
+from jackline.flows.local import LocalEngine
 from jackline.flows.progress import Listener, nobody
 
 _log = logging.getLogger("jackline")
@@ -41,13 +42,19 @@ async def open_flow_host(
     listener: Listener = nobody,
     clock: Clock | None = None,
     in_background: bool = False,
+    first: Callable[[LocalEngine], Awaitable[None]] | None = None,
 ) -> AsyncIterator[FlowHost]:
-    """The host of this machine's flows; `in_background` starts a gateway that outlives us."""
+    """The host of this machine's flows; `in_background` starts a gateway that outlives us.
+
+    `first` is done with the store before a gateway is looked for or started.
+    """
     config = config or load(environ=os.environ, cwd=Path.cwd())
     clock = clock or SystemClock()
     async with AsyncExitStack() as stack:
         engine = open_store(config)
         stack.push_async_callback(engine.close)
+        if first is not None:
+            await first(engine)
         url = await _gateway(config, stack, in_background=in_background)
         yield await host_through(url, config, engine, clock, stack, listener)
 
@@ -68,9 +75,8 @@ async def _gateway(config: Config, stack: AsyncExitStack, *, in_background: bool
     if running is None and in_background:
         running = await asyncio.to_thread(start_in_background, state, _in_folder(state))
     if running is not None:
-        if in_background:
-            watching = asyncio.create_task(_keep_alive(state, running.url))
-            stack.push_async_callback(_end, watching)
+        watching = asyncio.create_task(_keep_alive(state, running.url))
+        stack.push_async_callback(_end, watching)
         return running.url
     # A folder of its own: a gateway that is started meanwhile must find its own as it left it.
     folder = stack.enter_context(TemporaryDirectory(prefix="jackline-"))

@@ -28,6 +28,7 @@ from jackline.flows.engine import Engine
 from jackline.flows.host import FlowHost
 from jackline.flows.local import LocalEngine
 from jackline.flows.progress import Listener, nobody
+from jackline.telemetry.client_variables import telemetry_variables
 
 
 async def host_through(
@@ -46,12 +47,15 @@ async def host_through(
     model = await stack.enter_async_context(GatewayModel(url, clock=clock, headers=headers))
 
     settings = MessagesSettings(prices=config.prices)
+    environment = dict(os.environ)
+    if config.otlp.receive:
+        environment |= telemetry_variables(url, os.environ, token)
 
     def runners(run_id: str) -> Mapping[str, Runner]:
         # Each run marks its calls in the gateway's records.
         made: tuple[Runner, ...] = (
             MessagesRunner(model, clock=clock, tag=run_id, settings=settings),
-            ClaudeCodeRunner(url, clock=clock, tag=run_id, token=token),
+            ClaudeCodeRunner(url, environment=environment, clock=clock, tag=run_id, token=token),
             CodexRunner(url, clock=clock, tag=run_id, token=token),
         )
         return {runner.name: runner for runner in made}

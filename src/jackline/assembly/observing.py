@@ -29,6 +29,8 @@ from jackline.telemetry.tally import Tally
 _PUT_ASIDE = 100_000
 _SETTLE_SECONDS = 2.0
 _MOST_NEWS = 500
+_REFUSED = "auth"
+_DELIVERED = ("answered", "shortened")
 
 
 class Observatory:
@@ -44,6 +46,8 @@ class Observatory:
         self._windows = WindowWatch()
         self.news: deque[Event] = deque(maxlen=_MOST_NEWS)
         """What a person would want to hear of, the latest last."""
+        self.refused: dict[str, float] = {}
+        """When each upstream last refused a key or login, and has answered no call since."""
         self.spent_before: dict[str, tuple[float, int]] = {}
         """Dollars and unpriced tokens by lane that an earlier service has told already."""
         self.also: Callable[[Event], None] | None = None
@@ -102,11 +106,15 @@ class Observatory:
             if isinstance(event, CallEnded):
                 burn.call_ended(event)
                 tally.call_ended(event)
+                if self.refused and event.outcome in _DELIVERED:
+                    self.refused.pop(event.lane.partition("/")[0], None)
                 if event.session or event.agent:
                     fleet.call_ended(event)
             elif isinstance(event, AttemptFailed):
                 fleet.attempt_failed(event)
                 tally.attempt_failed(event)
+                if event.kind == _REFUSED:
+                    self.refused[event.lane.partition("/")[0]] = event.at
             elif isinstance(event, WindowsTold):
                 # One account's lanes share their windows; the model is not theirs.
                 upstream, _, account = event.lane.partition("/")

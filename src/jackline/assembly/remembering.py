@@ -8,17 +8,23 @@ Not here: what lanes learn (lanes/memory.py), storing it (journal/).
 
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
 from collections.abc import Callable
+from pathlib import Path
 
 from jackline.assembly.words_kept import fit_to_keep
 from jackline.calls import Carrier
 from jackline.clock import Clock
+from jackline.errors import JournalError
 from jackline.events import Announce, LanesLearned
 from jackline.failures import Json
-from jackline.gateway.lane_book import LaneBook
+from jackline.gateway.lane_book import LaneBook, shown
+from jackline.journal import JournalReader
 from jackline.lanes import export, restore
 
+_log = logging.getLogger("jackline")
 EVERY = 5.0
 
 
@@ -49,12 +55,55 @@ def recall(carrier: Carrier, book: LaneBook, upstream: str, memory: bytes, now: 
     return taught
 
 
-async def keep_remembering(carrier: Carrier, clock: Clock, tell: Callable[[], None]) -> None:
-    """Let it be told again and again while there is something new, until cancelled."""
-    before = -1
-    while True:
-        await clock.sleep(EVERY)
-        events = carrier.reports
-        if events != before:
-            before = events
-            tell()
+class LaneMemory:
+    """The memory of one service's lanes; `keep_remembering` must run for as long as it does."""
+
+    def __init__(
+        self,
+        carrier: Carrier,
+        book: LaneBook,
+        addresses: Callable[[], str],
+        announce: Announce,
+        clock: Clock,
+    ) -> None:
+        """`addresses` names the upstreams that are learned of."""
+        self._carrier = carrier
+        self._book = book
+        self._addresses = addresses
+        self._announce = announce
+        self._clock = clock
+        self._due = False
+
+    def recall(self, journal: Path) -> None:
+        """Take up what the journal knows."""
+        try:
+            with JournalReader(journal) as reader:
+                memory = reader.lane_memory()
+        except JournalError as error:
+            _log.warning("what the lanes knew cannot be read: %s", error.message)
+            return
+        if memory is not None:
+            where, now = self._addresses(), self._clock.wall()
+            for name in recall(self._carrier, self._book, where, memory[1], now):
+                _log.info("%s goes on from what was known", shown(name))
+
+    def remember(self) -> None:
+        """Tell what the lanes know by now."""
+        self._due = False
+        remember(self._carrier, self._addresses(), self._clock.wall(), self._announce)
+
+    def remember_soon(self) -> None:
+        """Tell it at the end of this moment: once for all lanes that change in it."""
+        if not self._due:
+            self._due = True
+            asyncio.get_running_loop().call_soon(self.remember)
+
+    async def keep_remembering(self) -> None:
+        """Tell it again and again while there is something new, until cancelled."""
+        before = -1
+        while True:
+            await self._clock.sleep(EVERY)
+            events = self._carrier.reports
+            if events != before:
+                before = events
+                self.remember()

@@ -14,7 +14,7 @@ import logging
 import os
 import random
 import secrets
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from datetime import datetime
 from types import TracebackType
@@ -23,30 +23,35 @@ from typing import Self
 from jackline import __version__
 from jackline.assembly.addresses import local_url
 from jackline.assembly.background_agents import BackgroundAgents
+from jackline.assembly.client_telemetry import ClientTelemetry
 from jackline.assembly.faces import Standing, Watched, Working, make_faces
+from jackline.assembly.live_calls import LiveCalls
 from jackline.assembly.measuring import Measuring
 from jackline.assembly.notifying import Notifying
 from jackline.assembly.observing import Observatory
 from jackline.assembly.recalling import recall_past
-from jackline.assembly.remembering import keep_remembering, recall, remember
+from jackline.assembly.reconfiguring import (
+    Changeable,
+    Reconfiguring,
+    foreign_upstreams,
+    status_pages,
+)
+from jackline.assembly.remembering import LaneMemory
 from jackline.assembly.run_orders import RunOrders
+from jackline.assembly.self_report import SelfReport, Sources, in_trouble
 from jackline.assembly.session_continuing import SessionContinuing
-from jackline.assembly.state_dir import SALT_BYTES, Running, StateDir
+from jackline.assembly.state_dir import Running, StateDir
+from jackline.assembly.state_keeping import StateKeeping
 from jackline.assembly.tracing import TracedDesk, Tracing
 from jackline.assembly.waking import Waker
 from jackline.assembly.watching import Watching
 from jackline.calls import Carrier
 from jackline.clock import Clock, SystemClock
 from jackline.config import Config
-from jackline.config.watching import Reloaded, Watcher
-from jackline.control import Picture, verdict
-from jackline.control.forecast import foretold
-from jackline.control.statusline import status_line
+from jackline.control.face import Face
 from jackline.dashboard.flow_book import FlowBook
-from jackline.errors import JournalError, UsageError
 from jackline.events import AttemptFailed, Event, LaneChanged, ServiceNoted, WindowsTold
-from jackline.failures import Failure
-from jackline.failures.sentences import moment_in_words, name_of
+from jackline.failures.sentences import moment_in_words
 from jackline.gateway.control_paths import ControlPaths
 from jackline.gateway.desk import Desk
 from jackline.gateway.exchange import Exchange
@@ -56,14 +61,13 @@ from jackline.gateway.lane_book import LaneBook, shown
 from jackline.gateway.listening import Listener
 from jackline.gateway.routing import Router
 from jackline.gateway.status_pages import StatusPages
-from jackline.gateway.telling import picture
-from jackline.hooks.asked import HookAsked
-from jackline.journal import Journal, JournalReader
+from jackline.hooks.fates import CallFates
+from jackline.hooks.http_token import hook_token
+from jackline.hooks.sessions import Stopped
+from jackline.journal import Journal
 from jackline.lanes import LaneController
-from jackline.lanes.states import State
 from jackline.providers.making import provider_for
 from jackline.providers.provided_upstream import ProvidedUpstream
-from jackline.providers.settings import UpstreamKind, UpstreamSettings
 
 _log = logging.getLogger("jackline")
 # How often a gateway that stops looks whether its calls have ended.
@@ -95,10 +99,9 @@ class Service:
         self._state = StateDir(config.state_dir)
         self._stack = AsyncExitStack()
         self._notes: dict[str, str] = {}
-        self._started = self._clock.wall()
-        self._memory_due = False
         self._patient = True
         self.observatory = Observatory(self._clock, lambda: self.config.prices)
+        self._fates = CallFates(self._clock)
         self._tracing: Tracing | None = None
         # Requests that came before all was well.
         self._early: list[Exchange] = []
@@ -136,6 +139,10 @@ class Service:
         await self._listener.close(left)
         await self._stack.aclose()
 
+    def status(self) -> dict[str, object]:
+        """The picture of now, with its verdict and what is to be expected."""
+        return self._report.status()
+
     def cut_short(self) -> None:
         """Do not wait for running calls any longer."""
         self._patient = False
@@ -155,17 +162,26 @@ class Service:
     # --- building -------------------------------------------------------------------------------
 
     def _build(self) -> None:
+        draw = random.Random().random  # noqa: S311 -- jitter, not secrets
+        self._keeping = StateKeeping(self._state, self._notes)
+        salt = self._keeping.salt()
+        self._build_gateway(salt, draw)
+        self._build_report()
+        control = self._build_control()
+        faces = self._build_faces(control, hook_token(salt), draw)
+        self._router = Router(self.desk, self._upstream, control, faces)
+        self._router.stopping = self._listener
+
+    def _build_gateway(self, salt: bytes, draw: Callable[[], float]) -> None:
+        """What carries calls."""
         settings = self.config.gateway
-        now = self._clock.wall()
-        salt = self._salt()
         self._journal = Journal(
             self._state.journal, settings=self.config.journal, wall=self._clock.wall
         )
-        draw = random.Random().random  # noqa: S311 -- jitter, not secrets
-        controller = LaneController([], draw, now=now)
+        controller = LaneController([], draw, now=self._clock.wall())
         self._upstream = ProvidedUpstream(
             {each.name: provider_for(each, os.environ) for each in settings.upstreams},
-            _foreign(settings.upstreams),
+            foreign_upstreams(settings.upstreams),
             self._note_repair,
         )
         self.carrier = Carrier(controller, self._upstream, self._clock, self._announce)
@@ -188,34 +204,74 @@ class Service:
                 self.observatory,
                 self._clock,
             )
-            self.desk.tracer = self._tracing.tracer
-        pages = _status_pages(settings.upstreams)
-        self._pages = StatusPages(pages, self._is_troubled, self._clock, draw, os.environ)
+            self.desk.tracing = self._tracing
+        self._memory = LaneMemory(
+            self.carrier, self._book, self._addresses, self._journal.announce, self._clock
+        )
+        pages = status_pages(settings.upstreams)
+        self._pages = StatusPages(
+            pages, lambda name: in_trouble(self.desk, name), self._clock, draw, os.environ
+        )
+        self._listener = Listener(settings, self._early.append)
+
+    def _build_report(self) -> None:
+        """What the service says of itself."""
+        self._flow_book = FlowBook(self._state.flows, self._clock)
+        self._live = LiveCalls(self.desk)
+        sources = Sources(
+            self.desk,
+            self._live,
+            self._journal,
+            self._listener,
+            self._pages,
+            self.observatory,
+            self._flow_book,
+            self._notes,
+        )
+        self._report = SelfReport(sources, lambda: self.url, self._clock)
+
+    def _build_control(self) -> ControlPaths:
+        """The paths that are about the service itself."""
         self._token = secrets.token_urlsafe(24)
         readings = {
             b"/": self._hello,
-            b"/healthz": self._health,
-            b"/readyz": self._ready,
-            b"/_jackline/status": self.status,
+            b"/healthz": self._report.health,
+            b"/readyz": self._report.ready,
+            b"/_jackline/status": self._report.status,
         }
-        self._hand_orders = HandOrders(self.desk, self._keep_orders)
+        self._hand_orders = HandOrders(self.desk, self._keeping.keep_orders)
         orders = {
             b"/_jackline/stop": self._stop,
             b"/_jackline/use": self._hand_orders.use,
             b"/_jackline/back": self._hand_orders.back,
             b"/_jackline/pause": self._hand_orders.pause,
             b"/_jackline/resume": self._hand_orders.resume,
+            b"/_jackline/probe": self._hand_orders.probe,
         }
-        control = ControlPaths(readings, orders, self._token)
-        standing = Standing(self.status, self._line, self._session_stopped)
-        watching = Watching(self.desk, self.observatory, self.status, self._pages.note, self._clock)
+        return ControlPaths(readings, orders, self._token)
+
+    def _build_faces(
+        self, control: ControlPaths, for_hooks: str, draw: Callable[[], float]
+    ) -> tuple[Face, ...]:
+        """Who else answers on the port, and what works beside the calls."""
+        report = self._report
+        standing = Standing(
+            report.status, report.line, self._session_stopped, self._fates, for_hooks
+        )
+        watching = Watching(
+            self.desk, self._live, self.observatory, report.status, self._pages.note, self._clock
+        )
+        self._clients = clients = ClientTelemetry(
+            lambda: self.config.otlp, self._tracing, self.observatory, self._clock
+        )
         watched = Watched(
             watching.facts,
-            self._state.flows,
+            self._flow_book,
             self._state.journal,
             RunOrders(self._state.folder).carry_out,
             lambda: self.config.gateway.listen.read_only,
             lambda: self._listener.draining,
+            clients.book,
         )
         self._agents = BackgroundAgents(
             lambda: self.config, lambda: self.url, self._state.flows, self._clock
@@ -223,9 +279,9 @@ class Service:
         self._continuing = SessionContinuing(
             lambda: self.config.continue_sessions, self._agents.host, self._clock, draw
         )
-        working = Working(self._agents.desk, lambda: self.config.tools)
+        self._fates.on_answer = self._continuing.answered
+        working = Working(self._agents.desk, lambda: self.config.tools, clients.batch_ran)
         self._faces = make_faces(standing, watched, working, control.trusts, self._clock)
-        self._flow_book = FlowBook(self._state.flows, self._clock)
         self._measuring = Measuring(
             watching.facts,
             self.observatory,
@@ -241,11 +297,7 @@ class Service:
             self._flow_book,
             self._clock,
         )
-        faces = (*self._faces.shown, self._measuring.face)
-        router = Router(self.desk, self._upstream, control, faces)
-        self._router = router
-        self._listener = Listener(settings, self._early.append)
-        router.stopping = self._listener
+        return (*self._faces.shown, self._measuring.face, clients.face)
 
     async def _open(self) -> None:
         # Its word is taken back last of all: who waits for its end may then use the folder.
@@ -254,33 +306,30 @@ class Service:
         self._stack.push_async_callback(asyncio.to_thread, self._journal.close)
         self._stack.push_async_callback(self._upstream.close)
         await self._stack.enter_async_context(self.carrier)
-        self._recall()
+        self._memory.recall(self._state.journal)
         await recall_past(self._state.journal, self.observatory.announce, self._clock)
         self.observatory.settle_past()
         self._hand_orders.recall(self._state.orders())
-        self._stack.callback(self._remember)
+        self._stack.callback(self._memory.remember)
         self._keep(look_after(self.desk, self._clock))
         self._stack.push_async_callback(self._pages.close)
         self._keep(self._pages.watch())
         if self._tracing is not None:
             self._keep(self._tracing.watch())
+        if self._clients.forwarder is not None:
+            self._keep(self._clients.forwarder.watch())
         self._stack.push_async_callback(self._flow_book.close)
+        self._keep(self._report.watch())
         for work in (*self._faces.work, *self._measuring.work, self._notifying.watch):
             self._keep(work())
         self._stack.push_async_callback(self._agents.close)
         self._keep(self._agents.serve())
+        self._keep(self._continuing.watch(self._state.flows.exists))
         self._keep(Waker(self._state.flows, self._clock, here=self._agents.wakes).watch())
         self._keep(self.observatory.keep_settling())
-        self._keep(keep_remembering(self.carrier, self._clock, self._remember))
+        self._keep(self._memory.keep_remembering())
         if self._reload is not None:
-            watcher = Watcher(
-                self.config,
-                self._read_again,
-                changed=self._reconfigure,
-                failed=self._keep_old,
-                clock=self._clock,
-            )
-            self._keep(watcher.run())
+            self._keep(self._reconfiguring(self._reload).watch())
         self._tell_running()
         self._announce(ServiceNoted(self._clock.wall(), "started", self.url))
 
@@ -303,58 +352,14 @@ class Service:
 
         self._stack.push_async_callback(end)
 
-    # --- the state folder -----------------------------------------------------------------------
-
-    def _salt(self) -> bytes:
-        try:
-            self._state.make()
-            return self._state.salt()
-        except OSError as error:
-            self._cannot_keep(error)
-            return secrets.token_bytes(SALT_BYTES)
+    # --- what happens -----------------------------------------------------------------------------
 
     def _tell_running(self) -> None:
         upstream = self.config.gateway.upstream.url
-        word = Running(os.getpid(), self.url, upstream, __version__, self._started, self._token)
-        try:
-            self._state.tell_running(word)
-        except OSError as error:
-            self._cannot_keep(error)
-
-    def _cannot_keep(self, error: OSError) -> None:
-        words = (
-            f"the state folder {self._state.folder} cannot be written to"
-            f" ({error.strerror or type(error).__name__}): nothing is remembered over a restart,"
-            " and `down` cannot reach this gateway"
+        word = Running(
+            os.getpid(), self.url, upstream, __version__, self._report.started, self._token
         )
-        if self._notes.get("state") != words:
-            self._notes["state"] = words
-            _log.error("%s", words)
-
-    # --- memory ---------------------------------------------------------------------------------
-
-    def _recall(self) -> None:
-        try:
-            with JournalReader(self._state.journal) as reader:
-                memory = reader.lane_memory()
-        except JournalError as error:
-            _log.warning("what the lanes knew cannot be read: %s", error.message)
-            return
-        if memory is not None:
-            upstream, now = self._addresses(), self._clock.wall()
-            for name in recall(self.carrier, self._book, upstream, memory[1], now):
-                _log.info("%s goes on from what was known", shown(name))
-
-    def _remember(self) -> None:
-        self._memory_due = False
-        upstream = self._addresses()
-        remember(self.carrier, upstream, self._clock.wall(), self._journal.announce)
-
-    def _keep_orders(self, orders: bytes) -> None:
-        try:
-            self._state.keep_orders(orders)
-        except OSError as error:
-            self._cannot_keep(error)
+        self._keeping.tell_running(word)
 
     def _addresses(self) -> str:
         return " ".join(each.url for each in self.config.gateway.upstreams)
@@ -364,136 +369,43 @@ class Service:
         if isinstance(event, WindowsTold):
             return  # news of the moment, with every answer: not for the records
         self._journal.announce(event)
+        self._fates.heard(event)
         if isinstance(event, LaneChanged):
             until = "" if event.until is None else f" until {_hour(event.until, self._clock)}"
             why = event.why.replace(event.lane, shown(event.lane))
             _log.info("%s is %s%s. %s", shown(event.lane), event.state, until, why)
-            if not self._memory_due:
-                # Once for all lanes that change in the same moment.
-                self._memory_due = True
-                asyncio.get_running_loop().call_soon(self._remember)
+            self._memory.remember_soon()
         elif isinstance(event, AttemptFailed):
             _log.info("%s: %s on %s", event.call, event.why, shown(event.lane))
 
-    # --- configuration --------------------------------------------------------------------------
+    def _reconfiguring(self, reload: Callable[[], Config]) -> Reconfiguring:
+        parts = Changeable(
+            self.desk, self._listener, self._upstream, self._book, self._pages, self.carrier
+        )
+        return Reconfiguring(
+            self.config, reload, parts, self._adopt, self._notes, self._announce, self._clock
+        )
 
-    def _read_again(self) -> Config:
-        """The configuration as it is now; called in a thread of its own."""
-        config = self.config if self._reload is None else self._reload()
-        # A fault that was cured by going back to what holds is told by no change.
-        self._notes.pop("configuration", None)
-        return config
-
-    def _reconfigure(self, reloaded: Reloaded) -> None:
-        old, new = self.config.gateway, reloaded.config.gateway
-        changed = [each for each in new.upstreams if each not in old.upstreams]
-        try:
-            # Before anything is taken over: an upstream that cannot be made changes nothing.
-            made = {each.name: provider_for(each, os.environ) for each in changed}
-        except UsageError as error:
-            self._keep_old(error)
-            return
-        self.config = reloaded.config
-        self.desk.use(new)
-        self._listener.limits = new.limits
-        if new.upstreams != old.upstreams:
-            for name, provider in made.items():
-                self._upstream.use(name, provider)
-            self._upstream.foreign = _foreign(new.upstreams)
-            self._book.use(new.upstreams)
-            self._pages.use(_status_pages(new.upstreams))
-            for given in self._book.open_lanes():
-                self.carrier.limit_lane(given)
-        _log.setLevel(self.config.log_level.upper())
-        words = str(reloaded)
-        self._notes["configuration"] = f"configuration read: {words}"
-        _log.info("configuration read: %s", words)
-        self._announce(ServiceNoted(self._clock.wall(), "configured", words))
+    def _adopt(self, config: Config) -> None:
+        self.config = config
 
     def _note_repair(self, lane: str, words: str) -> None:
         _log.info("%s: %s", shown(lane), words)
         self._announce(ServiceNoted(self._clock.wall(), "repaired", f"{shown(lane)}: {words}"))
 
-    def _keep_old(self, error: UsageError) -> None:
-        self._notes["configuration"] = f"the old configuration stays: {error.message}"
-        _log.error("the old configuration stays: %s", error.message)
-        self._announce(ServiceNoted(self._clock.wall(), "misconfigured", error.message))
-
-    # --- control --------------------------------------------------------------------------------
-
-    def _is_troubled(self, upstream: str) -> bool:
-        lanes = self.carrier.controller.lanes.values()
-        troubled = (State.BROKEN, State.LIMITED)
-        return any(e.name.startswith(f"{upstream}/") and e.state in troubled for e in lanes)
-
-    def _reported(self) -> list[str]:
-        """What vendors say about the lanes that are in trouble."""
-        lanes = self.carrier.controller.lanes.values()
-        places = {shown(e.name).partition("/")[::2] for e in lanes if e.state is not State.OPEN}
-        notes = (self._pages.note(upstream, model) for upstream, model in sorted(places))
-        return list(dict.fromkeys(note for note in notes if note))
-
-    def status(self) -> dict[str, object]:
-        """The picture of now, with its verdict and what is to be expected."""
-        drawn, now = self._picture(), self._clock.now()
-        forecasts = self.observatory.windows.forecasts(self._clock.wall())
-        agents = sum(call.agent is not None for call in drawn.waiting) + drawn.calls_in_flight
-        told = foretold(forecasts, agents, now)
-        sentence = verdict(drawn, now)
-        return {
-            **drawn.to_json(f"{sentence} {told}" if told else sentence),
-            "forecast": [each.to_json() for each in forecasts],
-        }
-
-    def _picture(self) -> Picture:
-        return picture(
-            self.desk,
-            self._journal.health,
-            url=self.url,
-            started=self._started,
-            connections=self._listener.connections,
-            notes=(*self._notes.values(), *self._reported()),
-        )
-
-    def _line(self, _session: str) -> str:
-        forecasts = self.observatory.windows.forecasts(self._clock.wall())
-        return status_line(self._picture(), forecasts, self._clock.now())
-
-    def _session_stopped(
-        self, told: HookAsked, failure: Failure, processes: tuple[int, ...]
-    ) -> None:
-        words = f"session {told.session_id} stopped: {name_of(failure)}"
+    def _session_stopped(self, stopped: Stopped) -> None:
+        words = f"session {stopped.session.id} stopped: {stopped.cause.name}"
         self._announce(ServiceNoted(self._clock.wall(), "session stopped", words))
         _log.info("%s", words)
-        self._continuing.stopped(told, failure, processes)
+        self._continuing.stopped(stopped)
 
     def _hello(self) -> dict[str, object]:
-        return {
-            "jackline": __version__,
-            "status": f"{self.url}/_jackline/status",
-            "process": os.getpid(),
-            "state": str(self._state.folder.absolute()),
-            "stopping": self._listener.draining or self.stop_asked.is_set(),
-        }
-
-    def _health(self) -> dict[str, object]:
-        return {"ok": True}
-
-    def _ready(self) -> dict[str, object]:
-        return {"ok": not self._listener.draining}
+        stopping = self._listener.draining or self.stop_asked.is_set()
+        return self._report.hello(self._state.folder, stopping=stopping)
 
     def _stop(self, _asked: Mapping[str, object]) -> dict[str, object]:
         self.stop_asked.set()
         return {"stopping": True}
-
-
-def _status_pages(upstreams: Sequence[UpstreamSettings]) -> dict[str, str]:
-    return {each.name: each.status_page for each in upstreams if each.status_page}
-
-
-def _foreign(upstreams: Sequence[UpstreamSettings]) -> frozenset[str]:
-    kinds = (UpstreamKind.OPENAI_CHAT, UpstreamKind.OPENAI_RESPONSES)
-    return frozenset(each.name for each in upstreams if each.kind in kinds)
 
 
 def _hour(moment: float, clock: Clock) -> str:

@@ -2,8 +2,8 @@
 
 Laws: (1) a run that a living process carries is left to it; (2) each is woken by a process of its
 own, since it runs the user's code; (3) one that went back to sleep, or died, is not tried again
-before its pause is over: a broken flow must not be started in a circle; (4) without a store nothing
-is made.
+before its pause is over, and ever more rarely: a broken flow, or one that cannot pay here, must not
+be started in a circle; (4) without a store nothing is made.
 Not here: whether a run may wake (flows/waking.py), timers of the system (cli/wake_timer.py).
 """
 
@@ -58,6 +58,8 @@ class Waker:
         self._clean_up_from = 0.0
         self._clean_up_pause = _PAUSE
         self._not_before: dict[str, float] = {}
+        self._pauses: dict[str, tuple[float | None, float]] = {}
+        """By run: the reset it was last woken for, and how long the next try waits."""
         # Kept until they have ended, so that the system can forget them.
         self._started: list[subprocess.Popen[bytes]] = []
 
@@ -97,12 +99,20 @@ class Waker:
             if self._not_before.get(run.run_id, 0.0) > now:
                 continue
             if may_wake(self._clock.now(), run, decode_settings(run.settings).wake).now:
-                self._not_before[run.run_id] = now + _PAUSE
+                self._not_before[run.run_id] = now + self._pause_of(run)
                 _log.info("waking run %s (%s): its limit has reset", run.run_id, run.flow)
                 if not self._here(run):
                     self._start(run)
                 woken.append(run.run_id)
         return woken
+
+    def _pause_of(self, run: RunRecord) -> float:
+        """How long a run that stays parked for all our waking is left alone."""
+        reset, pause = self._pauses.get(run.run_id, (run.wake_at, _PAUSE))
+        if reset != run.wake_at:
+            pause = _PAUSE  # it went on in between, to another wall
+        self._pauses[run.run_id] = (run.wake_at, min(2 * pause, _LONGEST_PAUSE))
+        return pause
 
     def _start_process(self, run: RunRecord) -> None:
         cwd = run.cwd if run.cwd and Path(run.cwd).is_dir() else None

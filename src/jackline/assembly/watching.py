@@ -1,8 +1,9 @@
 """Gather the facts that the page shows, from the parts of the running service.
 
-Laws: (1) looking changes nothing; (2) a call is looked at once a look, however many watch; (3) no
-prompt, answer, key or token: an account is told by its salted fingerprint alone.
-Not here: what becomes of the facts (control/board.py), sending it (dashboard/).
+Laws: (1) looking changes nothing; (2) no prompt, answer, key or token: an account is told by its
+salted fingerprint alone.
+Not here: calls under way (live_calls.py), what becomes of the facts (control/board.py), sending it
+(dashboard/).
 """
 
 from __future__ import annotations
@@ -12,16 +13,15 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
+from jackline.assembly.live_calls import LiveCalls
 from jackline.assembly.observing import Observatory
 from jackline.clock import Clock
 from jackline.control.board import Facts, Flows
-from jackline.control.fleet import Doing, Live, waited_for
 from jackline.gateway.desk import Desk
 from jackline.gateway.lane_book import shown
-from jackline.gateway.messages import MessagesCall
-from jackline.lanes.states import State
+from jackline.lanes import State
+from jackline.lanes.lane import Lane
 
-_CLOSED = {State.PARKED: Doing.PARKED, State.BROKEN: Doing.DOWN, State.LIMITED: Doing.THROTTLED}
 # Lists that the page shows in another form, or not at all.
 _NOT_IN_HEAD = frozenset(("schema", "at", "lanes", "waiting"))
 
@@ -32,12 +32,14 @@ class Watching:
     def __init__(
         self,
         desk: Desk,
+        live: LiveCalls,
         observatory: Observatory,
         status: Callable[[], Mapping[str, Any]],
         reported: Callable[[str, str], str | None],
         clock: Clock,
     ) -> None:
         self._desk = desk
+        self._live = live
         self._observatory = observatory
         self._status = status
         self._reported = reported
@@ -50,7 +52,7 @@ class Watching:
             at=now.timestamp(),
             head=self._head(status),
             lanes=dict(self._lanes(status)),
-            live=[self._live(call) for call in self._desk.calls if call.carried is not None],
+            live=self._live.look(),
             fleet=self._observatory.fleet,
             burn=self._observatory.burn,
             today=_midnight(now),
@@ -74,12 +76,18 @@ class Watching:
             place, _, model = shown(name).partition("/")
             upstream = upstreams.get(place)
             limits = {each: round(share, 2) for each, share in told["limits"].items()}
+            why, until = told["why"], told["until"]
+            if not why and told["waiting"] and (held := lane.held_up(self._clock.wall())):
+                why, until = held.why.replace(name, shown(name)), held.until
             yield (
                 name,
                 told
                 | {
                     "limits": limits,
-                    "until": None if told["until"] is None else round(told["until"]),
+                    "why": why,
+                    "until": None if until is None else round(until),
+                    "aim": aim(lane),
+                    "first_byte": round(lane.first_byte, 1),
                     "upstream": place,
                     "model": model,
                     "sort": "" if upstream is None else upstream.kind.value,
@@ -88,52 +96,10 @@ class Watching:
                 },
             )
 
-    def _live(self, call: MessagesCall) -> Live:
-        who = call.identity
-        carried = call.carried
-        if carried is None or not call.waiting:
-            return self._answering(call)
-        told = self._desk.carrier.waiting(carried)
-        return Live(
-            who.session or "",
-            who.agent or "",
-            who.tag or "",
-            call.model,
-            call.lane,
-            call.since,
-            self._waits_for(call),
-            "" if told is None else told.why.replace(call.lane, shown(call.lane)),
-            None if told is None or told.until is None else float(round(told.until)),
-        )
 
-    def _answering(self, call: MessagesCall) -> Live:
-        who, carried = call.identity, call.carried
-        since, waited = call.since, None
-        if carried is not None and carried.waited >= 1.0:
-            waited = (call.since, self._waited_for(call))
-            since = call.since + carried.waited
-        return Live(
-            who.session or "",
-            who.agent or "",
-            who.tag or "",
-            call.model,
-            call.lane,
-            since,
-            Doing.ANSWERING,
-            "",
-            None,
-            waited,
-        )
-
-    def _waits_for(self, call: MessagesCall) -> Doing:
-        lane = self._desk.carrier.controller.lanes.get(call.lane)
-        closed = None if lane is None else _CLOSED.get(lane.state)
-        return self._waited_for(call) if closed is None else closed
-
-    def _waited_for(self, call: MessagesCall) -> Doing:
-        story = [] if call.carried is None else call.carried.story
-        failure = story[-1].failure if story else None
-        return Doing.QUEUED if failure is None else waited_for(failure.kind.value)
+def aim(lane: Lane) -> int:
+    """How many calls at once a lane is on its way back to; 0 where it is not on such a way."""
+    return round(lane.window.peak) if lane.state in (State.LIMITED, State.PROBING) else 0
 
 
 def _midnight(now: datetime) -> float:

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from jackline.control.board import Facts
+from jackline.control.counted import counted
 from jackline.failures.sentences import duration_in_words, moment_in_words
 from jackline.flows.records import RunState
 from jackline.notifications.incidents import Condition
@@ -135,7 +136,9 @@ def _closed_accounts(lanes: Mapping[str, object], now: datetime) -> Iterator[Con
             accounts.setdefault(key, []).append(row)
     for key, rows in accounts.items():
         place, waiting = rows[0]["upstream"], sum(row["waiting"] for row in rows)
-        held = f" {waiting:,} calls wait." if waiting else ""
+        held = (
+            f" {counted(waiting, 'call')} {'waits' if waiting == 1 else 'wait'}." if waiting else ""
+        )
         if any(row["cause"] is not None and row["cause"][0] == _BILLING for row in rows):
             words = f"{place} takes no more calls: its credit is used up or its bill unpaid.{held}"
             yield Condition(About.NEEDS_YOU, key, words)

@@ -20,6 +20,7 @@ from jackline.telemetry.settings import OtlpSettings
 from jackline.telemetry.spans import Span, Tracer
 
 _log = logging.getLogger(__name__)
+_TRACES = "/v1/traces"
 _EVERY = 5.0
 _SECONDS = 10.0
 _IN_A_BATCH = 512
@@ -67,7 +68,8 @@ class SpanSender:
             del self._waiting[:too_many]
         while self._waiting:
             batch = self._waiting[:_IN_A_BATCH]
-            trouble = await asyncio.to_thread(self._post, encoded(batch, self._version))
+            body = encoded(batch, self._version)
+            trouble = await asyncio.to_thread(post, self._settings, _TRACES, body)
             self._note(trouble)
             if trouble:
                 return
@@ -80,18 +82,20 @@ class SpanSender:
             _log.info("spans are taken again; %d were lost", self.lost + self._tracer.dropped)
         self._in_trouble = bool(trouble)
 
-    def _post(self, body: bytes) -> str:
-        headers = {"content-type": "application/json"}
-        if self._settings.authorization is not None:
-            headers["authorization"] = self._settings.authorization
-        address = f"{(self._settings.endpoint or '').rstrip('/')}/v1/traces"
-        try:
-            request = urllib.request.Request(address, body, headers)  # noqa: S310 -- checked to be http
-            with urllib.request.urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310
-                answer.read(4096)
-        except urllib.error.HTTPError as error:
-            with error:
-                return f"it answers with HTTP status {error.code}"
-        except _NOT_SENT as error:
-            return type(error).__name__
-        return ""
+
+def post(settings: OtlpSettings, path: str, body: bytes) -> str:
+    """Send one export to the collector; what went wrong, in words, or nothing."""
+    headers = {"content-type": "application/json"}
+    if settings.authorization is not None:
+        headers["authorization"] = settings.authorization
+    address = f"{(settings.endpoint or '').rstrip('/')}{path}"
+    try:
+        request = urllib.request.Request(address, body, headers)  # noqa: S310 -- checked to be http
+        with urllib.request.urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310
+            answer.read(4096)
+    except urllib.error.HTTPError as error:
+        with error:
+            return f"it answers with HTTP status {error.code}"
+    except _NOT_SENT as error:
+        return type(error).__name__
+    return ""

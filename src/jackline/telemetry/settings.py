@@ -1,4 +1,4 @@
-"""Where spans are sent.
+"""Where spans are sent, and whether clients may tell theirs here.
 
 Laws: (1) frozen; (2) what may hold a secret is not shown by `repr`.
 Not here: reading it from files (config/).
@@ -11,9 +11,13 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class OtlpSettings:
-    """Nothing is traced while no endpoint is set."""
+    """Nothing is traced while no endpoint is set, and nothing is taken in unless asked for."""
 
     endpoint: str | None = None
     """The address of a collector, such as http://127.0.0.1:4318."""
     authorization: str | None = field(default=None, repr=False)
     """The value of the authorization header, if it wants one."""
+    receive: bool = False
+    """Whether clients may send their own telemetry to the service's port."""
+    prompts: bool = False
+    """Whether words of clients (prompts, answers, what tools were given) are sent on, too."""

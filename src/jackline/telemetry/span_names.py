@@ -16,6 +16,8 @@ AGENT = "gen_ai.agent.id"
 INPUT_TOKENS = "gen_ai.usage.input_tokens"
 OUTPUT_TOKENS = "gen_ai.usage.output_tokens"
 CACHE_READ_TOKENS = "gen_ai.usage.cache_read.input_tokens"
+TOOL = "gen_ai.tool.name"
+TOOL_CALL = "gen_ai.tool.call.id"
 CACHE_WRITE_TOKENS = "gen_ai.usage.cache_creation.input_tokens"
 
 ERROR_TYPE = "error.type"
@@ -29,6 +31,7 @@ LANE = "jackline.lane"
 OUTCOME = "jackline.outcome"
 ATTEMPTS = "jackline.attempts"
 HELD = "jackline.held_seconds"
+TOLD_BY = "jackline.told_by"
 REQUEST_ID = "jackline.upstream_request_id"
 
 # What the conventions call the providers that Jackline has kinds for.

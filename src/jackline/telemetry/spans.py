@@ -1,4 +1,4 @@
-"""Make spans of what happened: flow, agent, call and attempt, joined to the client's own trace.
+"""Make spans of what happened: flow, agent, call, attempt and tool, joined to the client's trace.
 
 Laws: (1) pure: events and the time come in; (2) ids are derived from what they name, so that a
 child can be sent before its parent and a restart goes on in the same trace; a client's own
@@ -20,6 +20,7 @@ from typing import TypeAlias, TypeVar
 from jackline.events import AttemptFailed, CallEnded
 from jackline.telemetry import span_names as names
 
+K = TypeVar("K")
 T = TypeVar("T")
 Attribute: TypeAlias = str | int | float | bool
 
@@ -67,6 +68,24 @@ class _Open:
     attributes: dict[str, Attribute]
 
 
+@dataclass(frozen=True, slots=True)
+class ToolRan:
+    """A tool that an agent had run; never what it was given or what it gave back.
+
+    `told_by` is who ran it: the client, an agent of ours, or a batch. `error` is a kind, not words.
+    """
+
+    session: str
+    agent: str
+    name: str
+    begins: float
+    ends: float
+    ok: bool
+    told_by: str
+    call_id: str = ""
+    error: str = ""
+
+
 def parent_of(traceparent: bytes | None) -> tuple[str, str] | None:
     """The trace and the span that a client named; None if it named none that counts."""
     match = None if traceparent is None else _TRACEPARENT.match(traceparent.strip())
@@ -83,6 +102,8 @@ class Tracer:
         self._failed: OrderedDict[str, list[AttemptFailed]] = OrderedDict()
         self._parents: OrderedDict[str, bytes] = OrderedDict()
         self._open: OrderedDict[str, _Open] = OrderedDict()
+        # Where the calls of an agent belong: its trace, and the span of the agent itself.
+        self._places: OrderedDict[tuple[str, str], tuple[str, str]] = OrderedDict()
         self._done: list[Span] = []
         self.dropped = 0
 
@@ -111,6 +132,34 @@ class Tracer:
             ),
             *self._attempts(event, failed, trace, call),
         ]
+        self._finish(made)
+
+    def tool_ran(self, tool: ToolRan) -> None:
+        """A tool came to its end."""
+        trace, agent = self.place_of(tool.session, tool.agent)
+        span = _span_id(
+            "tool", tool.session, tool.agent, tool.name, tool.call_id, repr(tool.begins)
+        )
+        told: dict[str, Attribute | None] = {
+            names.OPERATION: "execute_tool",
+            names.TOOL: tool.name,
+            names.TOOL_CALL: tool.call_id or None,
+            names.CONVERSATION: tool.session or None,
+            names.AGENT: tool.agent or None,
+            names.TOLD_BY: tool.told_by,
+            names.ERROR_TYPE: None if tool.ok else tool.error or "failed",
+        }
+        about = {name: value for name, value in told.items() if value is not None}
+        where = (trace, span, agent, f"execute_tool {tool.name}", Kind.INTERNAL)
+        error = "" if tool.ok else tool.error or "failed"
+        self._finish([Span(*where, tool.begins, tool.ends, about, error=error)])
+
+    def place_of(self, session: str, agent: str) -> tuple[str, str]:
+        """The trace of an agent, and its span as far as one is known."""
+        known = self._places.get((session, agent)) or self._places.get((session, ""))
+        return known or (_trace_id(session), "")
+
+    def _finish(self, made: list[Span]) -> None:
         if len(self._done) + len(made) > _MOST_CALLS:
             self.dropped += len(made)
         else:
@@ -130,11 +179,12 @@ class Tracer:
 
     def _place(self, event: CallEnded, begins: float) -> tuple[str, str]:
         """The trace and the parent of a call; its flow and its agent are kept up with it."""
+        who = (event.session or "", event.agent or "")
         own = parent_of(self._parents.pop(event.call, None))
         if own is not None:
+            self._remember(who, own)
             return own
-        whole = event.tag or event.session or event.call
-        trace = hashlib.blake2b(f"trace {whole}".encode(), digest_size=16).hexdigest()
+        trace = _trace_id(event.tag or event.session or event.call)
         parent = ""
         if event.tag:
             about: dict[str, Attribute] = {names.RUN: event.tag}
@@ -143,9 +193,15 @@ class Tracer:
             about = {names.OPERATION: "invoke_agent"}
             about |= {names.CONVERSATION: event.session} if event.session else {}
             about |= {names.AGENT: event.agent} if event.agent else {}
-            who = (event.session or "", event.agent or "")
             parent = self._keep(trace, parent, "invoke_agent", who, event, begins, about)
+            self._remember(who, (trace, parent))
         return trace, parent
+
+    def _remember(self, who: tuple[str, str], place: tuple[str, str]) -> None:
+        if who != ("", ""):
+            self._places[who] = place
+            self._places.move_to_end(who)
+            _trim(self._places, _MOST_OPEN)
 
     def _keep(
         self,
@@ -218,11 +274,15 @@ class Tracer:
             yield Span(trace, span, call, "attempt", Kind.CLIENT, began, event.at, about)
 
 
+def _trace_id(whole: str) -> str:
+    return hashlib.blake2b(f"trace {whole}".encode(), digest_size=16).hexdigest()
+
+
 def _span_id(*parts: str) -> str:
     return hashlib.blake2b("\n".join(parts).encode(), digest_size=8).hexdigest()
 
 
-def _trim(kept: OrderedDict[str, T], most: int) -> int:
+def _trim(kept: OrderedDict[K, T], most: int) -> int:
     gone = 0
     while len(kept) > most:
         kept.popitem(last=False)

@@ -1,0 +1,126 @@
+"""Take up a changed configuration while the service runs.
+
+Laws: (1) no call is dropped for it; (2) a configuration that cannot be taken up changes nothing:
+the old one stays, and that is told; (3) only this file changes a running service's configuration.
+Not here: reading files and noticing that they changed (config/).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, MutableMapping, Sequence
+from dataclasses import dataclass
+
+from jackline.calls import Carrier
+from jackline.clock import Clock
+from jackline.config import Config
+from jackline.config.watching import Reloaded, Watcher
+from jackline.errors import UsageError
+from jackline.events import Announce, ServiceNoted
+from jackline.gateway.desk import Desk
+from jackline.gateway.lane_book import LaneBook
+from jackline.gateway.listening import Listener
+from jackline.gateway.status_pages import StatusPages
+from jackline.providers.making import provider_for
+from jackline.providers.provided_upstream import ProvidedUpstream
+from jackline.providers.settings import UpstreamKind, UpstreamSettings
+
+_log = logging.getLogger("jackline")
+
+
+def status_pages(upstreams: Sequence[UpstreamSettings]) -> dict[str, str]:
+    """The vendors' status pages, by upstream."""
+    return {each.name: each.status_page for each in upstreams if each.status_page}
+
+
+def foreign_upstreams(upstreams: Sequence[UpstreamSettings]) -> frozenset[str]:
+    """The upstreams that must be translated for."""
+    kinds = (UpstreamKind.OPENAI_CHAT, UpstreamKind.OPENAI_RESPONSES)
+    return frozenset(each.name for each in upstreams if each.kind in kinds)
+
+
+@dataclass(frozen=True, slots=True)
+class Changeable:
+    """The parts of a service that follow its configuration."""
+
+    desk: Desk
+    listener: Listener
+    upstream: ProvidedUpstream
+    book: LaneBook
+    pages: StatusPages
+    carrier: Carrier
+
+    def use(self, old: Config, config: Config) -> None:
+        """Follow the new configuration; raises UsageError before anything has changed."""
+        before, after = old.gateway, config.gateway
+        changed = [each for each in after.upstreams if each not in before.upstreams]
+        made = {each.name: provider_for(each, os.environ) for each in changed}
+        self.desk.use(after)
+        self.listener.limits = after.limits
+        if after.upstreams == before.upstreams:
+            return
+        for name, provider in made.items():
+            self.upstream.use(name, provider)
+        self.upstream.foreign = foreign_upstreams(after.upstreams)
+        self.book.use(after.upstreams)
+        self.pages.use(status_pages(after.upstreams))
+        for given in self.book.open_lanes():
+            self.carrier.limit_lane(given)
+
+
+class Reconfiguring:
+    """Watches one service's configuration; `watch` must run for as long as it does."""
+
+    def __init__(
+        self,
+        config: Config,
+        reload: Callable[[], Config],
+        parts: Changeable,
+        adopt: Callable[[Config], None],
+        notes: MutableMapping[str, str],
+        announce: Announce,
+        clock: Clock,
+    ) -> None:
+        """`adopt` is told the configuration that holds from now on."""
+        self._config = config
+        self._reload = reload
+        self._parts = parts
+        self._adopt = adopt
+        self._notes = notes
+        self._announce = announce
+        self._clock = clock
+        # Made now: what is written from here on is a change.
+        self._watcher = Watcher(
+            config, self._read_again, changed=self._changed, failed=self._keep_old, clock=clock
+        )
+
+    async def watch(self) -> None:
+        """Take up what changes, until cancelled."""
+        await self._watcher.run()
+
+    def _read_again(self) -> Config:
+        """The configuration as it is now; called in a thread of its own."""
+        config = self._reload()
+        # A fault that was cured by going back to what holds is told by no change.
+        self._notes.pop("configuration", None)
+        return config
+
+    def _changed(self, reloaded: Reloaded) -> None:
+        try:
+            self._parts.use(self._config, reloaded.config)
+        except UsageError as error:
+            self._keep_old(error)
+            return
+        self._config = reloaded.config
+        self._adopt(reloaded.config)
+        _log.setLevel(reloaded.config.log_level.upper())
+        words = str(reloaded)
+        self._notes["configuration"] = f"configuration read: {words}"
+        _log.info("configuration read: %s", words)
+        self._announce(ServiceNoted(self._clock.wall(), "configured", words))
+
+    def _keep_old(self, error: UsageError) -> None:
+        self._notes["configuration"] = f"the old configuration stays: {error.message}"
+        _log.error("the old configuration stays: %s", error.message)
+        self._announce(ServiceNoted(self._clock.wall(), "misconfigured", error.message))

@@ -1,0 +1,261 @@
+"""Clients' own telemetry: what is taken in, what is refused, and that no words pass."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jackline.assembly import Service
+from jackline.telemetry.client_book import MOST_AGENTS, ClientBook
+from jackline.telemetry.client_variables import telemetry_variables
+from jackline.telemetry.client_words import ClientEvent, decoded, events_of, fit_to_pass_on
+from jackline.telemetry.settings import OtlpSettings
+from tests.assembly.world import Got, answered, ask, config_for, provider, question, request, run
+from tests.notifications.webhooks import Receiver, receiver
+from tests.telemetry.collector import attributes, exports, log_records, spans
+
+SECRET = "PL4NTED"  # noqa: S105 -- words of a user, not a secret
+JSON = (b"content-type", b"application/json")
+LOGS = b"/_jackline/otlp/v1/logs"
+
+
+def attribute(name: str, value: object) -> dict[str, object]:
+    kind = {bool: "boolValue", int: "intValue", float: "doubleValue"}.get(type(value))
+    return {"key": name, "value": {kind or "stringValue": value}}
+
+
+def tool_result(**more: object) -> dict[str, Any]:
+    """As 2.1.325 sends it, with what it adds when a user lets it log details."""
+    about = {
+        "session.id": "s1",
+        "agent_id": "a1",
+        "event.name": "tool_result",
+        "tool_name": "Bash",
+        "tool_use_id": "toolu_1",
+        "success": "false",
+        "error_type": "ShellError",
+        "duration_ms": "250",
+        "tool_input": f'{{"command": "cat {SECRET}"}}',
+        "tool_parameters": SECRET,
+        "user.email": f"{SECRET}@example.com",
+        **more,
+    }
+    return {
+        "timeUnixNano": "1794764900301000000",
+        "body": {"stringValue": "claude_code.tool_result"},
+        "attributes": [attribute(name, value) for name, value in about.items()],
+    }
+
+
+def logs(*records: dict[str, Any]) -> bytes:
+    scope = {"scope": {"name": "events"}, "logRecords": list(records)}
+    return json.dumps({"resourceLogs": [{"resource": {}, "scopeLogs": [scope]}]}).encode()
+
+
+def otlp(kept: Receiver | None = None, *, prompts: bool = False) -> OtlpSettings:
+    endpoint = None if kept is None else kept.url.removesuffix("/hook")
+    return OtlpSettings(endpoint, receive=True, prompts=prompts)
+
+
+async def post(service: Service, body: bytes, *headers: tuple[bytes, bytes]) -> Got:
+    return await ask(service.url, request(b"POST", LOGS, body, *(headers or (JSON,))))
+
+
+def play(folder: Path, settings: OtlpSettings, body: bytes, *headers: tuple[bytes, bytes]) -> Got:
+    async def main() -> Got:
+        async with Service(replace(config_for(folder, "http://127.0.0.1:9"), otlp=settings)) as one:
+            return await post(one, body, *headers)
+
+    return run(main())
+
+
+@pytest.mark.parametrize(
+    ("settings", "body", "headers", "status", "words"),
+    [
+        (OtlpSettings(), logs(), [JSON], 403, "[otlp] receive = true"),
+        (otlp(), b"\x0a", [(b"content-type", b"application/x-protobuf")], 415, "http/json"),
+        (otlp(), b"{", [JSON], 400, "no JSON"),
+        (otlp(), b"[]", [JSON], 400, "no JSON object"),
+        (otlp(), logs(), [JSON, (b"content-encoding", b"gzip")], 400, "not packed as it says"),
+        (otlp(), logs(), [JSON, (b"content-encoding", b"br")], 400, "not known here"),
+        (otlp(), logs(), [JSON, (b"origin", b"https://evil.example")], 403, "other sites"),
+    ],
+)
+def test_what_is_not_taken_in_is_refused_with_what_to_do(
+    tmp_path: Path,
+    settings: OtlpSettings,
+    body: bytes,
+    headers: list[tuple[bytes, bytes]],
+    status: int,
+    words: str,
+) -> None:
+    got = play(tmp_path, settings, body, *headers)
+    assert got.status == status
+    assert words in got.body.decode()
+
+
+def test_what_is_too_large_when_unpacked_is_refused(tmp_path: Path) -> None:
+    bomb = gzip.compress(b" " * (17 << 20))
+    got = play(tmp_path, otlp(), bomb, JSON, (b"content-encoding", b"gzip"))
+    assert (got.status, "too large" in got.body.decode()) == (400, True)
+
+
+def test_packed_exports_are_read(tmp_path: Path) -> None:
+    packed = gzip.compress(logs(tool_result()))
+    assert play(tmp_path, otlp(), packed, JSON, (b"content-encoding", b"gzip")).status == 200
+
+
+def joined(folder: Path, kept: Receiver, *, prompts: bool = False) -> dict[str, Any]:
+    """One call of an agent, then its client's word of a tool; what is told of the agent."""
+
+    async def main() -> dict[str, Any]:
+        async with provider(answered()) as (_, url):
+            config = replace(config_for(folder, url), otlp=otlp(kept, prompts=prompts))
+            async with Service(config) as service:
+                who = ((b"x-claude-code-session-id", b"s1"), (b"x-claude-code-agent-id", b"a1"))
+                asked = request(b"POST", b"/t/run-1/v1/messages", question(), *who)
+                assert (await ask(service.url, asked)).status == 200
+                assert (await post(service, logs(tool_result()))).status == 200
+                page = b"/_jackline/agent?session=s1&agent=a1"
+                got = await ask(service.url, request(b"GET", page))
+                told: dict[str, Any] = json.loads(got.body)["client"]
+                return told
+
+    return run(main())
+
+
+def test_the_page_of_an_agent_has_its_clients_word_and_the_tool_a_span_in_its_runs_trace(
+    tmp_path: Path,
+) -> None:
+    with receiver() as kept:
+        told = joined(tmp_path, kept)
+    assert told["tools"] == {"Bash": {"ok": 0, "failed": 1, "seconds": 0.25}}
+    found = {span["name"]: span for span in spans(kept)}
+    agent, tool = found["invoke_agent"], found["execute_tool Bash"]
+    assert (tool["traceId"], tool["parentSpanId"]) == (agent["traceId"], agent["spanId"])
+    assert tool["traceId"] == found["flow"]["traceId"]
+    assert attributes(tool)["error.type"] == "ShellError"
+    (record,) = log_records(kept)
+    assert (record["traceId"], record["spanId"]) == (agent["traceId"], agent["spanId"])
+    assert SECRET.encode() not in b"".join(body for _, body in kept.got)
+
+
+def test_words_are_sent_on_when_the_user_asks_for_it(tmp_path: Path) -> None:
+    with receiver() as kept:
+        joined(tmp_path, kept, prompts=True)
+    assert SECRET.encode() in json.dumps(exports(kept, "resourceLogs")).encode()
+    assert SECRET.encode() not in json.dumps(exports(kept, "resourceSpans")).encode()
+
+
+def test_a_client_with_spans_of_its_own_tells_its_tools_itself(tmp_path: Path) -> None:
+    record = tool_result() | {"traceId": "c4e8c77ab839810cb37fb15461ad19d2"}
+    with receiver() as kept:
+        assert play(tmp_path, otlp(kept), logs(record)).status == 200
+    assert spans(kept) == []
+    assert log_records(kept)[0]["traceId"] == "c4e8c77ab839810cb37fb15461ad19d2"
+
+
+JSON_VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
+)
+
+
+NAMES = st.sampled_from(["session.id", "event.name", "agent_id", "cost_usd", "tool_name", "x"])
+KINDS = st.sampled_from(["stringValue", "intValue", "boolValue", "doubleValue", "arrayValue"])
+ATTRIBUTE = st.fixed_dictionaries({"key": NAMES, "value": st.dictionaries(KINDS, JSON_VALUES)})
+ITEM = st.fixed_dictionaries(
+    {"attributes": st.lists(ATTRIBUTE | JSON_VALUES, max_size=4)},
+    optional=dict.fromkeys(
+        ("timeUnixNano", "body", "name", "status", "events", "links", "sum", "traceId"), JSON_VALUES
+    ),
+)
+
+
+@given(st.lists(ITEM | JSON_VALUES, max_size=4) | JSON_VALUES, JSON_VALUES)
+def test_whatever_is_sent_is_read_or_passed_over(items: object, resource: object) -> None:
+    groups = {
+        "resourceLogs": ("scopeLogs", "logRecords"),
+        "resourceSpans": ("scopeSpans", "spans"),
+        "resourceMetrics": ("scopeMetrics", "metrics"),
+    }
+    told = {
+        group: [{"resource": resource, scope: [{name: items}]}, resource]
+        for group, (scope, name) in groups.items()
+    }
+    body = json.dumps(told).encode()
+    book = ClientBook()
+    for event in events_of(decoded(body)):
+        book.heard(event)
+    json.dumps([each.to_json() for each in book.of_session("").values()])
+    json.dumps(fit_to_pass_on(decoded(body), lambda _session, _agent: ("t", "s")))
+
+
+@given(st.text(max_size=30))
+def test_words_under_names_that_are_not_known_do_not_pass(name: str) -> None:
+    about = [attribute(f"x.{name}", SECRET)]
+    span = {
+        "name": "claude_code.tool",
+        "attributes": about,
+        "events": [{"name": SECRET, "attributes": about}],
+        "links": [{"attributes": about}],
+        "status": {"code": 2, "message": f"it said {SECRET}"},
+    }
+    metric = {"name": "claude_code.x", "sum": {"dataPoints": [{"attributes": about}]}}
+    record = {"body": {"stringValue": SECRET}, "attributes": about}
+    told = {
+        "resourceLogs": [
+            {"resource": {"attributes": about}, "scopeLogs": [{"logRecords": [record]}]}
+        ],
+        "resourceSpans": [{"scopeSpans": [{"spans": [span]}]}],
+        "resourceMetrics": [{"scopeMetrics": [{"metrics": [metric]}]}],
+    }
+    assert SECRET not in json.dumps(fit_to_pass_on(told, lambda _s, _a: ("", "")))
+
+
+@pytest.mark.parametrize("figure", ["Infinity", "NaN", "-1e400", "1e400", "many", None])
+def test_figures_that_are_none_count_as_nothing(figure: object) -> None:
+    record = tool_result(**{"event.name": "api_request"})
+    record["attributes"].append({"key": "input_tokens", "value": {"doubleValue": figure}})
+    record["attributes"].append({"key": "output_tokens", "value": {"intValue": "7"}})
+    book = ClientBook()
+    for event in events_of(decoded(logs(record))):
+        book.heard(event)
+    told = book.of_agent("s1", "a1")
+    assert told is not None
+    assert told.tokens == 7
+
+
+def test_what_is_kept_of_clients_is_bounded() -> None:
+    book = ClientBook()
+    for number in range(MOST_AGENTS + 5):
+        book.heard(ClientEvent(0.0, "api_request", f"s{number}", "", {}, traced=False))
+    for number in range(200):
+        about: dict[str, str | float | bool] = {"tool_name": f"t{number}", "success": True}
+        book.heard(ClientEvent(0.0, "tool_result", "s9", "", about, traced=False))
+    assert len(book.of_session("")) == MOST_AGENTS
+    told = book.of_agent("s9", "")
+    assert told is not None
+    assert len(told.tools) == 65
+    assert told.tools["other-tools"].ok == 136
+
+
+def test_who_has_telemetry_already_keeps_it_whole() -> None:
+    url = "http://127.0.0.1:8766"
+    assert telemetry_variables(url, {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://mine"}) == {}
+    assert telemetry_variables(url, {"CLAUDE_CODE_ENABLE_TELEMETRY": "1"}) == {}
+    chosen = telemetry_variables(url, {}, "a b")
+    assert chosen["OTEL_EXPORTER_OTLP_ENDPOINT"] == f"{url}/_jackline/otlp"
+    assert chosen["OTEL_EXPORTER_OTLP_HEADERS"] == "x-jackline-token=a%20b"
+    assert not any("PROMPT" in name or "DETAIL" in name for name in chosen)
