@@ -142,7 +142,7 @@ LANE_KEYS = {
 }  # fmt: skip
 CALL_KEYS = {
     "call", "session", "agent", "tag", "model", "lane", "state", "why", "until", "since",
-    "attempts",
+    "attempts", "label",
 }  # fmt: skip
 
 
@@ -168,7 +168,7 @@ def test_status_tells_the_verdict_the_lanes_and_who_waits_for_what(
         first, *rest = text.out.splitlines()
         assert first.startswith(told["verdict"].partition(" until")[0])
         assert "anthropic/claude-sonnet-4-6 is parked until" in first
-        assert any("waiting:" in line for line in rest)
+        assert "waiting, 1 call:" in rest
         assert "#" not in text.out, "no account's fingerprint"
 
 

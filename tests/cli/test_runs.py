@@ -8,101 +8,23 @@ import signal
 import subprocess
 import sys
 import threading
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from jackline.simulator.conversation import Asked
-from jackline.simulator.ledger import Outcome
 from jackline.simulator.mind import Say, refusal
-from jackline.testing import Rule, SimulatedProvider
-
-FLOW = """
-from jackline import agent, flow, parallel, phase
-
-@flow
-async def many(count: int, word: str = "part") -> str:
-    async with phase("parts"):
-        parts = await parallel(agent(f"{word} {i}", label=f"{word} {i}") for i in range(count))
-    return f"{parts.summary}: {' '.join(sorted(parts.values))}"
-"""
+from jackline.testing import Rule
+from tests.cli.flow_world import World, flow_world, wait_for
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals are sent as POSIX knows them")
 
 
-@dataclass
-class World:
-    folder: Path
-    provider: SimulatedProvider
-
-    @property
-    def environ(self) -> dict[str, str]:
-        return {
-            **os.environ,
-            "JACKLINE_STATE": str(self.folder / "state"),
-            "JACKLINE_PORT": "0",
-            "JACKLINE_UPSTREAM": self.provider.url,
-            "ANTHROPIC_API_KEY": "sk-ant-simulated",
-            "JACKLINE_HOLD_QUOTA": "0s",
-        }
-
-    def start(self, *words: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-m", "jackline", *words],
-            env=self.environ,
-            cwd=self.folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def jackline(self, *words: str) -> tuple[int, str, str]:
-        with self.start(*words) as process:
-            try:
-                out, err = process.communicate(timeout=60)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                raise
-        return process.returncode, out, err
-
-    def json(self, *words: str) -> Any:
-        code, out, err = self.jackline(*words, "--json")
-        assert out, (code, err)
-        return json.loads(out)
-
-    def finished(self, run: str) -> tuple[int, str, str]:
-        """What `resume` says once another process has brought the run to its end."""
-        self.jackline("logs", run, "-f")
-        return self.jackline("resume", run)
-
-    def paid(self) -> Counter[str]:
-        """How often each conversation was answered, by the hash of what was asked."""
-        done = (each for each in self.provider.ledger if each.outcome is Outcome.COMPLETED)
-        return Counter(each.body_hash for each in done)
-
-
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    (tmp_path / "flow.py").write_text(FLOW)
-    with SimulatedProvider() as provider:
-        provider.says(Rule(lambda asked: Say(asked.prompt.split()[-1])))
-        there = World(tmp_path, provider)
-        try:
-            yield there
-        finally:
-            there.jackline("down")
-
-
-def wait_for(process: subprocess.Popen[str], words: str) -> None:
-    assert process.stderr is not None
-    for line in process.stderr:
-        if words in line:
-            return
-    raise AssertionError(f"{words!r} was never said")
+    with flow_world(tmp_path) as there:
+        yield there
 
 
 def test_a_run_prints_its_value_and_can_be_looked_at(world: World) -> None:
@@ -145,6 +67,9 @@ def test_a_killed_run_goes_on_and_pays_for_nothing_twice(world: World) -> None:
         process.kill()
     world.provider.says(Rule(lambda asked: Say(asked.prompt.split()[-1])))
     (run,) = world.json("ls")["runs"]
+    told = world.jackline("show", run["run"])[1]
+    assert "cut off" in told
+    assert "ended by" not in told
     code, out, err = world.jackline("resume", run["run"])
     assert (code, out.strip()) == (0, "3 of 3 ok: 0 1 2"), err
     assert max(world.paid().values()) == 1
@@ -163,11 +88,26 @@ def test_a_wall_parks_the_run_and_resume_finishes_it(world: World) -> None:
     assert process.returncode == 75
     assert "jackline resume" in err
     assert len(world.provider.ledger.entries) == sent
-    # Before the reset it parks again, and goes on at the reset; or the service woke it meanwhile.
+    # Before the reset it parks again, and goes on at the reset.
     code, out, err = world.jackline("resume", run["run"])
-    if "is carried by" in err:
-        code, out, err = world.finished(run["run"])
     assert (code, out.strip()) == (0, "5 of 5 ok: 0 1 2 3 4"), err
+
+
+def test_resume_without_a_service_is_not_robbed_of_its_run_by_the_one_it_starts(
+    world: World,
+) -> None:
+    world.provider.quota_wall(resets_in=25)
+    with world.start("run", "flow.py", "--count", "2") as process:
+        wait_for(process, "parked until")
+        process.kill()
+    (run,) = world.json("ls", "--parked")["runs"]
+    world.jackline("down")
+    while "wakes at once" not in world.jackline("ls", "--parked")[1]:
+        assert world.json("show", run["run"])["state"] == "parked"
+    code, out, err = world.jackline("resume", run["run"])
+    assert (code, out.strip()) == (0, "2 of 2 ok: 0 1"), err
+    log = world.folder / "state" / "woken-runs.log"
+    assert not log.exists() or "not woken" in log.read_text()
 
 
 def test_ctrl_c_saves_and_resume_goes_on(world: World) -> None:
@@ -221,6 +161,33 @@ def test_a_gateway_that_is_killed_is_started_again_and_the_run_finishes(world: W
         gate.set()
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out.strip()) == (0, "2 of 2 ok: 0 1"), err
+
+
+def test_a_shared_gateway_that_is_killed_is_started_again_for_a_run_from_python_too(
+    world: World,
+) -> None:
+    asked, gate = threading.Event(), threading.Event()
+
+    def answer(_asked: Asked) -> Say:
+        asked.set()
+        gate.wait(60)
+        return Say("0")
+
+    world.provider.says(Rule(answer))
+    assert world.jackline("up", "-d")[0] == 0
+    code = "import asyncio, flow, jackline; print(asyncio.run(jackline.run(flow.many, 1)).value)"
+    program = [sys.executable, "-c", code]
+    with subprocess.Popen(
+        program, env=world.environ, cwd=world.folder, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert asked.wait(60)
+        word = json.loads((world.folder / "state" / "gateway.json").read_text())
+        os.kill(word["pid"], signal.SIGKILL)
+        gate.set()
+        out, _ = process.communicate(timeout=120)
+    assert out.strip() == "1 of 1 ok: 0"
+    again = json.loads((world.folder / "state" / "gateway.json").read_text())
+    assert (again["url"], again["pid"] != word["pid"]) == (word["url"], True)
 
 
 def test_a_step_that_never_returns_keeps_no_second_ctrl_c_waiting(world: World) -> None:
@@ -294,3 +261,38 @@ def test_resources_tells_what_is_still_held_and_tries_again(world: World) -> Non
     (world.folder / "allowed").touch()
     code, _, err = world.jackline("resources", "--retry")
     assert (code, world.json("resources")["resources"]) == (0, []), err
+
+
+def test_a_run_whose_output_was_closed_ends_as_any_other(world: World) -> None:
+    words = f"{sys.executable} -m jackline run flow.py --count 2 >&-"
+    done = subprocess.run(
+        ["/bin/sh", "-c", words],
+        env=world.environ,
+        cwd=world.folder,
+        stderr=subprocess.PIPE,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    (run,) = world.json("ls")["runs"]
+    assert run["state"] == "finished"
+
+
+def test_a_reader_who_leaves_early_changes_no_exit_code(world: World) -> None:
+    world.provider.says(
+        Rule(refusal(), prompt="part 1"), Rule(lambda asked: Say(asked.prompt.split()[-1]))
+    )
+    with world.start("run", "flow.py", "--count", "2", "--json") as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        said = process.stderr.read()
+    assert process.returncode == 3, said
+    assert "Broken" not in said
+    (run,) = world.json("ls")["runs"]
+    with world.start("logs", run["run"]) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        said = process.stderr.read()
+    assert (process.returncode, said) == (0, "")

@@ -46,6 +46,12 @@ def test_orders_reach_the_gateway_and_count_from_the_next_call(tmp_path: Path) -
 
             answer = place.jackline("upstream", "resume", "one/*")
             assert (answer.code, answer.out) == (0, "resumed: one/claude-sonnet-4-6\n")
+            told = json.loads(place.jackline("upstream", "resume", "one", "--json").out)
+            assert told == {
+                "schema": "jackline.upstream-orders/1",
+                "lanes": ["one/claude-sonnet-4-6"],
+                "paused": False,
+            }
 
             answer = place.jackline("upstream", "use", "three")
             assert answer.code == 2
@@ -53,3 +59,42 @@ def test_orders_reach_the_gateway_and_count_from_the_next_call(tmp_path: Path) -
             assert "next:  use one of: one, two" in answer.err
             assert place.jackline("upstream", "use", "two").code == 0
             assert place.jackline("upstream", "use", "--clear").code == 0
+
+
+def test_a_wall_that_was_lifted_early_is_found_out_by_one_call_when_a_person_says_so(
+    tmp_path: Path,
+) -> None:
+    with SimulatedProvider() as provider:
+        place = Place(tmp_path, provider.url)
+        with place.up():
+            provider.quota_wall(resets_in=3600)
+            assert call(place.url).status == 429
+            provider.heal()
+            assert call(place.url).status == 429
+            assert len(provider.ledger) == 1, "nobody asks again before the announced reset"
+
+            answer = place.jackline("upstream", "probe", "anthropic")
+            assert (answer.code, answer.err) == (0, "")
+            assert answer.out == (
+                "the next call on anthropic/claude-sonnet-4-6 goes out:"
+                " if it is answered, the lane is open again\n"
+            )
+            assert [call(place.url).status for _ in range(3)] == [200, 200, 200]
+
+            answer = place.jackline("upstream", "probe", "anthropic")
+            assert answer.out == "anthropic is not parked: calls go there as ever\n"
+            assert place.jackline("upstream", "probe", "elsewhere").code == 2
+
+
+def test_a_probe_that_meets_the_wall_again_leaves_the_lane_parked(tmp_path: Path) -> None:
+    with SimulatedProvider() as provider:
+        place = Place(tmp_path, provider.url)
+        with place.up():
+            provider.quota_wall(resets_in=3600)
+            assert call(place.url).status == 429
+            told = json.loads(place.jackline("upstream", "probe", "anthropic/*", "--json").out)
+            assert told["probed"] == [{"lane": "anthropic/claude-sonnet-4-6", "sent": False}]
+            assert [call(place.url).status for _ in range(3)] == [429, 429, 429]
+            assert len(provider.ledger) == 2, "one call has asked, and only one"
+            (lane,) = place.status()["lanes"]
+            assert lane["state"] == "parked"

@@ -24,9 +24,9 @@ from tests.config.places import Machine
 # A project's file may not say where messages and spans go.
 _ONLY_THE_USERS = (
     *("notify.webhook", "notify.secret", "notify.apprise"),
-    *("otlp.endpoint", "otlp.authorization"),
+    *("otlp.endpoint", "otlp.authorization", "otlp.receive", "otlp.prompts"),
     # Nor what models may do unasked.
-    *("agents.tools", "agents.folders", "batch.allow"),
+    *("agents.tools", "agents.folders", "agents.depth", "batch.allow"),
 )
 
 
@@ -399,7 +399,8 @@ def test_half_a_price_is_told(machine: Machine) -> None:
 
 
 _PERMITTED = (
-    '[agents]\ntools = ["Bash(pytest *)"]\nfolders = ["~/work"]\n[batch]\nallow = ["pytest *"]\n'
+    '[agents]\ntools = ["Bash(pytest *)"]\nfolders = ["~/work"]\ndepth = 2\n'
+    '[batch]\nallow = ["pytest *"]\n'
 )
 
 
@@ -410,13 +411,14 @@ def test_what_models_may_do_unasked_is_the_users_to_say_and_not_the_projects(
     with pytest.raises(BadConfigError) as refusal:
         machine.load()
     told = str(refusal.value.to_json())
-    for key in ("agents.tools", "agents.folders", "batch.allow"):
+    for key in ("agents.tools", "agents.folders", "agents.depth", "batch.allow"):
         assert key in told
     machine.write("")
     machine.write_own(_PERMITTED)
     tools = machine.load().tools
     assert tools.agents.tools == ("Bash(pytest *)",)
     assert tools.agents.folders == (Path("~/work").expanduser(),)
+    assert tools.agents.depth == 2
     assert tools.batch.allow == ("pytest *",)
     machine.write_own('[agents]\nfolders = ["work"]\n')
     with pytest.raises(BadConfigError, match=r"agents\.folders"):

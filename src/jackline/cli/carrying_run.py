@@ -1,18 +1,18 @@
-"""Carry a run in the foreground: progress, Ctrl-C, what comes out, the exit code.
+"""Carry a run in the foreground: progress, timer, Ctrl-C, what comes out, the exit code.
 
 Laws: (1) the first Ctrl-C lets agents end their turns and saves, the second ends now: neither loses
 what is finished; (2) stdout holds the outcome alone; (3) exit codes: 0 ok, 1 failed, 3 some agents
 failed, 75 parked, 130 interrupted.
-Not here: the run (flows/), how it is shown (run_progress.py).
+Not here: the run (flows/), how it is shown (run_progress.py), the timer (run_timer.py).
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 from collections.abc import Awaitable, Callable
-from datetime import datetime
 from typing import Any, TypeAlias
 
 import click
@@ -20,48 +20,88 @@ import click
 from jackline import event_loop
 from jackline.agents.outcome import Outcome
 from jackline.assembly.flow_host import open_flow_host
+from jackline.cli.closed_output import forget_output
+from jackline.cli.gateway_flags import configured
+from jackline.cli.paying_variables import note_paying, paying_variables
 from jackline.cli.run_progress import shown_progress
-from jackline.cli.system_steps import carry_out
-from jackline.cli.wake_timer import WakeBy, resume_command, wake_timer
+from jackline.cli.run_timer import RunTimer
+from jackline.cli.wake_timer import WakeBy
 from jackline.clock import SystemClock
 from jackline.config import Config
 from jackline.control.run_view import until_words
 from jackline.flows.host import FlowHost
-from jackline.flows.orders import known_run
-from jackline.flows.progress import Listener
+from jackline.flows.local import LocalEngine
+from jackline.flows.orders import is_dead, known_run
+from jackline.flows.progress import FlowEvent, Listener
 from jackline.flows.records import RunRecord, RunState
 from jackline.flows.running import FlowRun
 
 SCHEMA = "jackline.run/1"
 EXIT_INTERRUPTED = 130
 Begin: TypeAlias = Callable[[FlowHost, Listener], Awaitable[FlowRun[Any] | Outcome[Any]]]
+First: TypeAlias = Callable[[LocalEngine], Awaitable[None]]
 
 
 def carry_in_foreground(
-    config: Config, begin: Begin, *, as_json: bool, quiet: bool, wake: WakeBy = "none"
+    config: Config,
+    begin: Begin,
+    *,
+    as_json: bool,
+    quiet: bool,
+    wake: WakeBy = "none",
+    first: First | None = None,
 ) -> int:
-    """The exit code of a run that `begin` starts or goes on with."""
-    return event_loop.run(_carry(config, begin, as_json=as_json, quiet=quiet, wake=wake))
+    """The exit code of a run that `begin` starts or goes on with.
+
+    `first` is done with the store before a gateway is looked for or started.
+    """
+    references = configured({}, with_secrets=False).gateway.upstreams
+    paying = paying_variables(references, os.environ)
+    timer = RunTimer(wake, config, lambda words: click.echo(words, err=True), paying)
+    return event_loop.run(_carry(config, begin, timer, first, as_json=as_json, quiet=quiet))
 
 
-async def _carry(config: Config, begin: Begin, *, as_json: bool, quiet: bool, wake: WakeBy) -> int:
-    async with open_flow_host(config, in_background=True) as host:
-        with shown_progress(quiet=quiet) as listener:
+async def _carry(
+    config: Config,
+    begin: Begin,
+    timer: RunTimer,
+    first: First | None,
+    *,
+    as_json: bool,
+    quiet: bool,
+) -> int:
+    async with open_flow_host(config, in_background=True, first=first) as host:
+        with shown_progress(quiet=quiet) as shown:
+
+            def listener(event: FlowEvent) -> None:
+                timer.heard(event)
+                shown(event)
+
             begun = await begin(host, listener)
             if isinstance(begun, Outcome):
                 outcome, run_id = begun, begun.task_id
             else:
-                undo = _on_signals(begun)
-                try:
-                    outcome = await begun.carry()
-                finally:
-                    undo()
                 run_id = begun.run_id
+                outcome = await _carried(begun, host, timer)
         record = await known_run(host, run_id)
-    _tell(outcome, record, as_json=as_json)
-    if record.state is RunState.PARKED and record.wake_at is not None:
-        _set_timer(wake, record, config)
+        await timer.align(host.engine, run_id)
+    try:
+        _tell(outcome, record, as_json=as_json)
+    except BrokenPipeError:
+        forget_output()
     return EXIT_INTERRUPTED if record.state is RunState.STOPPED else outcome.exit_code
+
+
+async def _carried(run: FlowRun[Any], host: FlowHost, timer: RunTimer) -> Outcome[Any]:
+    undo = _on_signals(run)
+    minding = asyncio.create_task(timer.watch(host.engine, run.run_id))
+    try:
+        await note_paying(host.engine, run.run_id, timer.paying, host.clock)
+        return await run.carry()
+    finally:
+        undo()
+        timer.leave()
+        await minding
 
 
 def _on_signals(run: FlowRun[Any]) -> Callable[[], None]:
@@ -115,23 +155,24 @@ def summary(outcome: Outcome[Any], record: RunRecord) -> str:
     """What became of a run, for a person, with the next step."""
     run_id, state = record.run_id, record.state
     tally = outcome.tally
-    failed = ", ".join(f"{count} {ending.value}" for ending, count in tally.endings)
-    counts = f"{tally.ok} of {tally.agents} agents ok"
-    counts += f", {tally.failed} failed: {failed}" if tally.failed else ""
-    counts += f" ({tally.replayed} kept from before)" if tally.replayed else ""
+    counts = tally.in_words("parked" if state is RunState.PARKED else "not finished")
     cost = "" if outcome.cost is None else f", ${outcome.cost:,.2f}"
     figures = f"{counts}; {outcome.usage.total:,} tokens{cost}"
     says = f": {outcome.evidence.says}" if outcome.evidence.says else ""
     now = SystemClock().now()
     if state is RunState.PARKED:
-        by_itself = (
-            "`jackline up` wakes it then, or now:" if record.wake_at else "it waits for you:"
-        )
         first = f"run {run_id} is parked{until_words(record.wake_at, now)}{says}"
-        return "\n".join([first, figures, f"next:  {by_itself} jackline resume {run_id}"])
+        step = f"jackline resume {run_id}"
+        by_itself = f"`jackline up` wakes it then; at once: {step} --now"
+        step = by_itself if record.wake_at else f"it waits for you: {step}"
+        return "\n".join([first, figures, f"next:  {step}"])
     if state is RunState.STOPPED:
         first = f"run {run_id} is stopped; everything that is finished is kept"
         return "\n".join([first, figures, f"next:  jackline resume {run_id}"])
+    if state is RunState.RUNNING:
+        gone = record.lease_until < now.timestamp() or is_dead(record.owner)
+        step = f"jackline resume {run_id}" if gone else f"jackline logs {run_id} -f"
+        return f"{figures}\nnext:  {step}"
     words = "finished" if outcome.ok else f"ended by {outcome.terminated_by.value}"
     lines = [f"run {run_id} {words}{says}", figures]
     if not outcome.ok and state is not RunState.CANCELLED:
@@ -139,12 +180,3 @@ def summary(outcome: Outcome[Any], record: RunRecord) -> str:
     elif tally.failed:
         lines.append(f"next:  jackline retry {run_id}   (runs the failed ones again, nothing else)")
     return "\n".join(lines)
-
-
-def _set_timer(wake: WakeBy, record: RunRecord, config: Config) -> None:
-    if wake == "none" or record.wake_at is None:
-        return
-    at = datetime.fromtimestamp(record.wake_at, SystemClock().now().tzinfo)
-    command = resume_command(record.run_id, ["--state", str(config.state_dir)])
-    steps = wake_timer(wake, record.run_id, at, command).set
-    carry_out(steps, lambda words: click.echo(words, err=True))

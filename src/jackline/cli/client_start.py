@@ -23,6 +23,7 @@ from jackline.assembly.running_gateway import find_lasting, start_in_background
 from jackline.cli.gateway_flags import configured
 from jackline.config import Config
 from jackline.errors import UnreadableError
+from jackline.telemetry.client_variables import telemetry_variables
 
 
 def gateway(config: Config) -> Running:
@@ -49,6 +50,8 @@ def start_client(command: Sequence[str], *, afk: bool) -> int:
     running = gateway(config)
     token = config.gateway.listen.token
     chosen = client_environment(running.url, afk=afk, environ=os.environ, token=token)
+    if config.otlp.receive:
+        chosen |= telemetry_variables(running.url, os.environ, token)
     return _run([program, *command[1:]], {**os.environ, **chosen})
 
 

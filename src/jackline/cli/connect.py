@@ -24,7 +24,12 @@ from jackline.clients.changing import Change, text_of
 from jackline.clients.records import ConnectionRecords
 from jackline.config import Config
 from jackline.errors import BadArgumentError
+from jackline.providers.settings import UpstreamKind
 
+_NO_RESPONSES = (
+    "no upstream of this gateway speaks what Codex speaks, so its calls will be refused; next:"
+    " jackline upstream add openai --preset openai --credential pass-through"
+)
 _CLIENTS = click.Choice(["claude-code", "codex"])
 _client = click.argument("client", type=_CLIENTS)
 _project = click.option(
@@ -42,6 +47,7 @@ class _Done:
     backup: Path | None
     kept: list[str]
     dry_run: bool
+    warning: str = ""
 
     def tell(self, words: str, *, as_json: bool) -> None:
         """Say it."""
@@ -53,6 +59,7 @@ class _Done:
                 "would_change": self.change.is_one,
                 "backup": None if self.backup is None else str(self.backup),
                 "left_alone": self.kept,
+                "warning": self.warning or None,
             }
             click.echo(json.dumps(told, indent=2))
             return
@@ -68,6 +75,8 @@ class _Done:
                 click.echo(f"the file as it was before: {self.backup}", err=True)
         else:
             click.echo(f"{self.change.path} is so already", err=True)
+        if self.warning:
+            click.echo(f"warning: {self.warning}", err=True)
 
 
 @click.command()
@@ -97,7 +106,7 @@ def connect(client: str, project: bool, dry_run: bool, as_json: bool) -> int:
     running = find(folder, config.gateway.listen)
     url = _address(config) if running is None else running.url
     if client == "codex":
-        done = _connect_codex(url, project=project, dry_run=dry_run)
+        done = _connect_codex(config, url, project=project, dry_run=dry_run)
     else:
         done = _connect_claude(folder, url, project=project, dry_run=dry_run)
     done.tell(f"{client} goes through {url} from its next start on", as_json=as_json)
@@ -149,12 +158,15 @@ def _connect_claude(folder: StateDir, url: str, *, project: bool, dry_run: bool)
     return _Done(change, backup, [], dry_run)
 
 
-def _connect_codex(url: str, *, project: bool, dry_run: bool) -> _Done:
+def _connect_codex(config: Config, url: str, *, project: bool, dry_run: bool) -> _Done:
     path = _codex_file(project=project)
     before = text_of(path)
     env_key = "OPENAI_API_KEY" if os.environ.get("OPENAI_API_KEY") else None
     change = Change(path, before, codex.connected(before, path, url, env_key=env_key))
-    return _Done(change, None if dry_run else change.make(), [], dry_run)
+    backup = None if dry_run else change.make()
+    kinds = {each.kind for each in config.gateway.upstreams}
+    warning = "" if UpstreamKind.OPENAI_RESPONSES in kinds else _NO_RESPONSES
+    return _Done(change, backup, [], dry_run, warning)
 
 
 def _claude_file(*, project: bool) -> Path:

@@ -8,6 +8,7 @@ Not here: the drills (drills/catalogue.py), running them (drills/running.py).
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from jackline.drills.claude_fleet import ClaudeFleet
 from jackline.drills.finding_clients import ClaudeCode, claude_at, claude_on_path
 from jackline.drills.fleet import BuiltinFleet
 from jackline.drills.gateway_side import gateway_before
+from jackline.drills.lookout import NOBODY, lookout_at
 from jackline.drills.running import DrillResult, DrillRun, Means
 from jackline.errors import NothingFoundError
 
@@ -45,8 +47,20 @@ FAST_BUILTIN, FAST_CLAUDE = 30.0, 20.0
     type=click.Path(path_type=Path),
     help="The Claude Code to run, if not the one on the PATH.",
 )
+@click.option(
+    "--watch", is_flag=True, help="Say where Jackline's side can be watched, and stay at its end."
+)
+@click.option("--port", type=click.IntRange(1, 65535), help="Where to watch it; any free one.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def drill(name: str, fast: bool, client: str, program: Path | None, as_json: bool) -> int:
+def drill(
+    name: str,
+    fast: bool,
+    client: str,
+    program: Path | None,
+    watch: bool,
+    port: int | None,
+    as_json: bool,
+) -> int:
     """Rehearse trouble with a simulated provider: the same agents bare, then through Jackline.
 
     NAME is throttle-storm, session-limit, outage-one-lane, outage-failover, outage-family,
@@ -57,6 +71,7 @@ def drill(name: str, fast: bool, client: str, program: Path | None, as_json: boo
     \b
     Examples:
       jackline drill throttle-storm --fast
+      jackline drill outage-one-lane --watch     in the browser, and in jackline top
       jackline drill all --fast --client builtin --json
 
     Exit codes: 0 passed, 1 not passed, 2 usage, 130 interrupted.
@@ -65,7 +80,8 @@ def drill(name: str, fast: bool, client: str, program: Path | None, as_json: boo
     real = claude is not None
     drills = partial(all_drills, real_client=real, claude=claude)
     chosen = drills() if name == "all" else (named(name, real_client=real, claude=claude),)
-    means = _means(claude, fast=fast)
+    watched = lookout_at(port, _tell) if watch or port else NOBODY
+    means = replace(_means(claude, fast=fast), watched=watched)
     results: list[DrillResult] = []
     for one in chosen:
         run = DrillRun(one, means)
@@ -76,6 +92,8 @@ def drill(name: str, fast: bool, client: str, program: Path | None, as_json: boo
             break
         if not as_json:
             _print(results[-1])
+    if watched.watching and watched.state is None:
+        _tell("there was nothing to watch: this drill plays with processes of its own")
     complete = len(results) == len(chosen) and results[-1].complete
     passed = complete and all(result.passed for result in results)
     if as_json:

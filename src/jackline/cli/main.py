@@ -8,6 +8,7 @@ Not here: what the verbs do (the other files of this folder).
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from importlib import import_module
 from typing import NoReturn
@@ -16,6 +17,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from jackline import __version__
+from jackline.cli.closed_output import forget_output
+from jackline.cli.leaving import INTERRUPTED, leave_interrupted
 from jackline.errors import InternalError, JacklineError
 
 # Verb: the module that defines it, and its line in --help.
@@ -70,6 +73,14 @@ class _LazyVerbs(click.Group):
             raise TypeError(f"{cmd_name} is not a command")
         return command
 
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the verb; click itself would call a reader who has left a failure."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            forget_output()
+            return 0
+
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Verbs by their lines above: click's own way would load every one of them."""
         verbs = [
@@ -92,7 +103,13 @@ def jackline() -> None:
 
 def main() -> NoReturn:
     """Run the command line and leave the process with its exit code."""
-    sys.exit(run(sys.argv[1:]))
+    _hold_standard_streams()
+    code = run(sys.argv[1:])
+    # All is done and told: a Ctrl-C that comes while Python clears up only hurries it.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if code == INTERRUPTED:
+        leave_interrupted()
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:
@@ -101,15 +118,13 @@ def run(arguments: list[str]) -> int:
         code = jackline.main(arguments, prog_name="jackline", standalone_mode=False)
     except click.exceptions.Abort:
         click.echo("interrupted", err=True)
-        return 130
+        return INTERRUPTED
     except KeyboardInterrupt:
         click.echo("interrupted", err=True)
-        return 130
+        return INTERRUPTED
     except click.ClickException as error:
         error.show()
         return error.exit_code
-    except BrokenPipeError:
-        return _quiet_after_broken_pipe()
     except JacklineError as error:
         return _tell(error)
     except Exception as error:
@@ -124,14 +139,17 @@ def run(arguments: list[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
+def _hold_standard_streams() -> None:
+    """Keep the first three numbers for what they are: a file or socket of ours must not be 1."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
+
+
 def _tell(error: JacklineError) -> int:
     click.echo(f"error: {error.message}", err=True)
     if error.next:
         click.echo(f"next:  {error.next}", err=True)
     return error.exit_code
-
-
-def _quiet_after_broken_pipe() -> int:
-    # The reader has left (`| head`); Python would complain once more while flushing at exit.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0

@@ -1,8 +1,8 @@
 """`jackline plugin`: set up the Claude Code plugin, take it away, say how it stands.
 
 Laws: (1) the client's own `plugin` command does the installing: its files are not ours to guess;
-every step is shown before it is done; (2) all verbs may be run twice; (3) the plugin calls this
-very Jackline, wherever it is installed.
+every step is shown before it is done, in full where asked; (2) all verbs may be run twice; (3) the
+plugin calls this very Jackline, wherever it is installed.
 Not here: the plugin's files (clients/plugin_files.py), settings of the client (connect.py).
 """
 
@@ -16,19 +16,30 @@ from pathlib import Path
 
 import click
 
-from jackline.assembly import StateDir
+from jackline.assembly import StateDir, local_url
 from jackline.cli.gateway_flags import configured
 from jackline.cli.own_command import own_words
 from jackline.cli.system_steps import Run, Step, Write, carry_out
-from jackline.clients.plugin_files import FOLDER, MARKETPLACE, PLUGIN, marketplace_files
+from jackline.clients.plugin_files import (
+    ABOUT,
+    FOLDER,
+    MARKETPLACE,
+    PLUGIN,
+    HttpHook,
+    marketplace_files,
+)
 from jackline.config import Config
 from jackline.errors import NothingFoundError, UsageError
+from jackline.hooks.http_token import HEADER, PATH, hook_token
 
 _SECONDS = 60
 _scope = click.option(
     "--project", is_flag=True, help="Only for this project (its .claude/settings.json)."
 )
-_dry_run = click.option("--dry-run", is_flag=True, help="Show the steps, change nothing.")
+_dry_run = click.option(
+    "--dry-run", is_flag=True, help="Show the steps and the files in full, change nothing."
+)
+_verbose = click.option("--verbose", is_flag=True, help="Show the files in full.")
 
 
 @click.group()
@@ -39,24 +50,29 @@ def plugin() -> None:
 @plugin.command()
 @_scope
 @_dry_run
-def install(project: bool, dry_run: bool) -> int:
+@_verbose
+def install(project: bool, dry_run: bool, verbose: bool) -> int:
     """Install the plugin for you, or for this project."""
     config = configured({}, with_secrets=False)
     folder = market_folder(config)
     claude = _claude()
-    steps: list[Step] = [*_files(folder)]
-    known = _listed(claude, "marketplace", "list")
-    if MARKETPLACE not in known:
+    if not dry_run:
+        _make_folder(config)
+    changed = _changed_files(config)
+    steps: list[Step] = [*changed]
+    if MARKETPLACE not in _listed(claude, "marketplace", "list"):
         steps.append(Run((claude, "plugin", "marketplace", "add", str(folder))))
     else:
         steps.append(Run((claude, "plugin", "marketplace", "update", MARKETPLACE), may_fail=True))
     scope = "project" if project else "user"
-    if f"{PLUGIN}@{MARKETPLACE}" not in _listed(claude, "list"):
-        name = f"{PLUGIN}@{MARKETPLACE}"
+    name = f"{PLUGIN}@{MARKETPLACE}"
+    is_there = name in _listed(claude, "list")
+    if is_there and changed:
+        # Some versions work with a copy of their own, which only this renews.
+        steps.append(Run((claude, "plugin", "uninstall", name, "--scope", scope), may_fail=True))
+    if changed or not is_there:
         steps.append(Run((claude, "plugin", "install", name, "--scope", scope)))
-    if not dry_run:
-        _make_folder(config)
-    _carry_out(steps, dry_run=dry_run)
+    _carry_out(steps, dry_run=dry_run, in_full=dry_run or verbose)
     if not dry_run:
         click.echo(
             "the plugin is there from the client's next start on: /jackline:status", err=True
@@ -77,7 +93,7 @@ def uninstall(project: bool, dry_run: bool) -> int:
         Run((claude, "plugin", "uninstall", name, "--scope", scope), may_fail=True),
         Run((claude, "plugin", "marketplace", "remove", MARKETPLACE), may_fail=True),
     ]
-    _carry_out(steps, dry_run=dry_run)
+    _carry_out(steps, dry_run=dry_run, in_full=dry_run)
     if not dry_run:
         shutil.rmtree(market_folder(config), ignore_errors=True)
         click.echo("the plugin is gone from the client's next start on", err=True)
@@ -94,11 +110,7 @@ def status(as_json: bool) -> int:
     config = configured({}, with_secrets=False)
     claude = _claude()
     installed = f"{PLUGIN}@{MARKETPLACE}" in _listed(claude, "list")
-    folder = market_folder(config)
-    current = all(
-        (folder / path).is_file() and (folder / path).read_text("utf-8") == text
-        for path, text in marketplace_files(own_words()).items()
-    )
+    current = not _changed_files(config)
     if as_json:
         told = {"schema": "jackline.plugin/1", "installed": installed, "current": current}
         click.echo(json.dumps(told))
@@ -116,7 +128,7 @@ def plugin_folder(config: Config) -> Path:
     folder = market_folder(config)
     _make_folder(config)
     try:
-        for step in _files(folder):
+        for step in _changed_files(config):
             step.path.parent.mkdir(parents=True, exist_ok=True)
             step.path.write_bytes(step.content)
     except OSError as error:
@@ -148,17 +160,43 @@ def market_folder(config: Config) -> Path:
     return StateDir(config.state_dir).folder / "claude-code"
 
 
-def _files(folder: Path) -> list[Write]:
-    found = []
-    for path, text in marketplace_files(own_words()).items():
+def _changed_files(config: Config) -> list[Write]:
+    """Those of the plugin's files that are not there yet, or not as they would be now."""
+    folder, found = market_folder(config), []
+    for path, text in marketplace_files(own_words(), _http_hook(config)).items():
         file = folder / path
         if not file.is_file() or file.read_bytes() != text.encode():
             found.append(Write(file, text.encode()))
     return found
 
 
-def _carry_out(steps: list[Step], *, dry_run: bool) -> None:
-    carry_out(steps, lambda words: click.echo(words, err=True), dry_run=dry_run)
+def _http_hook(config: Config) -> HttpHook | None:
+    """How hooks reach the service over HTTP; None where its port, or its token, is not fixed."""
+    listen, state = config.gateway.listen, StateDir(config.state_dir)
+    if listen.port == 0 or listen.token is not None:
+        return None
+    token = hook_token(state.salt()) if state.folder.is_dir() else "(made when it is installed)"
+    return HttpHook(f"{local_url(listen.host, listen.port)}{PATH}", HEADER, token)
+
+
+def _carry_out(steps: list[Step], *, dry_run: bool, in_full: bool) -> None:
+    def tell(words: str) -> None:
+        click.echo(words if in_full else _in_short(words), err=True)
+
+    carry_out(steps, tell, dry_run=dry_run)
+
+
+def _in_short(step: str) -> str:
+    """The first line of a step, and for a file what it is for."""
+    first, _, content = step.partition("\n")
+    if not content:
+        return first
+    about = next((words for path, words in ABOUT.items() if _names(first, path)), "")
+    return f"{first} ({about})" if about else first
+
+
+def _names(step: str, path: str) -> bool:
+    return Path(step.removeprefix("write ")).as_posix().endswith(f"/{path}")
 
 
 def _claude() -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,14 @@ import click
 from jackline.clock import SystemClock
 from jackline.control.run_view import AgentView, RunView, event_line, until_words
 from jackline.failures.sentences import duration_in_words
-from jackline.flows.progress import AgentWaits, FlowEvent, Listener, RunWoke
+from jackline.flows.progress import (
+    AgentWaits,
+    FlowEvent,
+    Listener,
+    RunEnded,
+    RunParked,
+    RunWoke,
+)
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -40,7 +48,7 @@ def shown_progress(*, quiet: bool) -> Iterator[Listener]:
 
 
 class _Lines:
-    """A line for each event; what many agents wait for alike is told once."""
+    """A line for each event; what many agents, and the run, wait for alike is told once."""
 
     def __init__(self) -> None:
         self._clock = SystemClock()
@@ -51,6 +59,10 @@ class _Lines:
         if isinstance(event, AgentWaits):
             if event.why in self._reasons:
                 return
+            self._reasons.add(event.why)
+        elif isinstance(event, RunParked | RunEnded) and event.why:
+            if event.why in self._reasons:
+                event = replace(event, why="")
             self._reasons.add(event.why)
         elif isinstance(event, RunWoke):
             self._reasons.clear()

@@ -9,7 +9,7 @@ Not here: going on with a run (going_on.py).
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -21,15 +21,24 @@ from jackline.assembly.flow_host import open_quiet_host
 from jackline.cli.carrying_run import summary
 from jackline.cli.completing import run_ids
 from jackline.cli.gateway_flags import configured
+from jackline.cli.paying_variables import last_refusal
 from jackline.cli.run import AS_JSON, STATE
-from jackline.cli.runs_telling import call_lines, note_line, resource_line, run_line, waking_line
+from jackline.cli.runs_telling import (
+    Waking,
+    call_lines,
+    note_line,
+    resource_line,
+    run_line,
+    waking_line,
+    waking_of,
+)
 from jackline.clock import SystemClock
 from jackline.errors import NothingFoundError
 from jackline.flows.cleanup.reaper import reap
 from jackline.flows.host import FlowHost
 from jackline.flows.orders import cancel_run, known_run, module_of
 from jackline.flows.outcome_json import decode_outcome
-from jackline.flows.records import ENDED, RunRecord, RunState
+from jackline.flows.records import ENDED, CallRecord, RunRecord, RunState
 
 T = TypeVar("T")
 _FOLLOW_SECONDS = 0.5
@@ -51,12 +60,15 @@ def ls(parked: bool, limit: int, as_json: bool, state: str | None) -> int:
         now = SystemClock().now()
         if as_json:
             listed = [_as_json(run) for run in runs]
+            if parked:
+                more = [_waking_json(waking_of(run, *await _known(host, run, now))) for run in runs]
+                listed = [{**told, **waking} for told, waking in zip(listed, more, strict=True)]
             click.echo(json.dumps({"schema": "jackline.runs/1", "runs": listed}, indent=2))
             return 0
         for run in runs:
             click.echo(run_line(run, now))
             if parked:
-                click.echo("    " + waking_line(run, await host.engine.calls(run.run_id), now))
+                click.echo("    " + waking_line(run, *await _known(host, run, now)))
         if not runs:
             click.echo(
                 "no run is parked" if parked else "no runs yet: jackline run FLOW.py", err=True
@@ -152,7 +164,8 @@ def cancel(run_id: str, as_json: bool, state: str | None) -> int:
         run = await known_run(host, run_id)
         now = await cancel_run(host, run.run_id)
         if as_json:
-            click.echo(json.dumps({"run": run.run_id, "state": now.value}))
+            told = {"schema": "jackline.run-cancelled/1", "run": run.run_id, "state": now.value}
+            click.echo(json.dumps(told))
         elif now in ENDED:
             click.echo(f"run {run.run_id} is {now.value}", err=True)
         else:
@@ -234,6 +247,24 @@ def _as_json(run: RunRecord) -> dict[str, Any]:
         "cost": run.cost,
         "forked_from": run.forked_from,
         "outcome": None if run.outcome is None else json.loads(run.outcome),
+    }
+
+
+async def _known(
+    host: FlowHost, run: RunRecord, now: datetime
+) -> tuple[Sequence[CallRecord], datetime, str]:
+    """What is known of a parked run's waking."""
+    refused = last_refusal(await host.engine.notes(run.run_id))
+    return await host.engine.calls(run.run_id), now, refused
+
+
+def _waking_json(waking: Waking) -> dict[str, Any]:
+    return {
+        "wakes_now": waking.now,
+        "wakes_at": None if waking.at is None else _iso(waking.at.timestamp()),
+        "held_by": waking.held_by or None,
+        "calls_left": waking.calls_left,
+        "expected_cost": waking.expected_cost,
     }
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 
 from jackline.control.run_view import until_words
@@ -42,19 +43,46 @@ def run_line(run: RunRecord, now: datetime) -> str:
     return f"{run.run_id}  {run.flow}  {state}{waits}{why}  (began {began}; {sums})"
 
 
-def waking_line(run: RunRecord, calls: Sequence[CallRecord], now: datetime) -> str:
-    """When a parked run would wake, and at what cost."""
+@dataclass(frozen=True, slots=True)
+class Waking:
+    """When a parked run would wake, what holds it, and what the rest may cost."""
+
+    at: datetime | None
+    now: bool
+    held_by: str
+    calls_left: int
+    expected_cost: float | None
+
+
+def waking_of(
+    run: RunRecord, calls: Sequence[CallRecord], now: datetime, refused: str = ""
+) -> Waking:
+    """How a parked run would wake; `refused` is why it was not, when it was last to be woken."""
     decision = may_wake(now, run, decode_settings(run.settings).wake)
-    if decision.now:
-        when = "wakes at once, when `jackline up` runs"
-    elif decision.at is not None:
-        when = f"wakes {moment_in_words(decision.at.replace(microsecond=0), now)}"
-    else:
-        when = f"does not wake by itself: {decision.why}"
     done = sum(call.state is CallState.DONE for call in calls)
     cost = expected_cost(run, done=done, known=len(calls))
+    left = len(calls) - done
+    if refused:
+        return Waking(None, now=False, held_by=refused, calls_left=left, expected_cost=cost)
+    return Waking(decision.at, decision.now, decision.why, left, cost)
+
+
+def waking_line(
+    run: RunRecord, calls: Sequence[CallRecord], now: datetime, refused: str = ""
+) -> str:
+    """The same for people."""
+    waking = waking_of(run, calls, now, refused)
+    if waking.now:
+        when = "wakes at once, when `jackline up` runs"
+    elif waking.at is not None:
+        at_reset = run.wake_at is not None and waking.at.timestamp() <= run.wake_at
+        why = "" if at_reset else f": {waking.held_by}"  # a brake holds it for longer than its wall
+        when = f"wakes {moment_in_words(waking.at.replace(microsecond=0), now)}{why}"
+    else:
+        when = f"does not wake by itself: {waking.held_by}"
+    cost = waking.expected_cost
     guess = (
-        "" if cost is None else f"; the {len(calls) - done} known calls left: about ${cost:,.2f}"
+        "" if cost is None else f"; the {waking.calls_left} known calls left: about ${cost:,.2f}"
     )
     return f"{when}{guess}"
 
@@ -108,9 +136,16 @@ def note_line(note: NoteRecord, *, as_json: bool, zone: tzinfo | None) -> str:
             **note.detail,
         }
         return json.dumps(told, ensure_ascii=False)
-    detail = ", ".join(f"{name} {value}" for name, value in note.detail.items() if value)
+    detail = ", ".join(f"{name} {_plain(value)}" for name, value in note.detail.items() if value)
     label = f" {note.label}" if note.label else ""
     return f"{at:%Y-%m-%d %H:%M:%S} {note.what}{label}{': ' + detail if detail else ''}"
+
+
+def _plain(value: object) -> str:
+    """A detail as people write it."""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _moment(at: float, now: datetime) -> datetime:

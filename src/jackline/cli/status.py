@@ -1,13 +1,14 @@
 """`jackline status`: how the gateway stands, who waits for what, and until when.
 
-Laws: (1) the verdict comes first, in the words of every other face; (2) `--json` is what the
-gateway itself tells, one document.
+Laws: (1) the verdict comes first, in the words of every other face; (2) a reason is said once,
+however many wait for it; (3) `--json` is what the gateway itself tells, one document.
 Not here: the words (control/).
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import click
@@ -15,6 +16,7 @@ import click
 from jackline.assembly import StateDir
 from jackline.assembly.running_gateway import find, not_running, status_of
 from jackline.cli.gateway_flags import configured, gateway_flags
+from jackline.cli.status_clients import tell_clients
 from jackline.clock import SystemClock
 from jackline.failures.sentences import duration_in_words, moment_in_words
 
@@ -23,9 +25,19 @@ _MOST_LINES = 20
 
 @click.command()
 @gateway_flags
+@click.option(
+    "--session",
+    metavar="ID",
+    help="What Claude Code told of a session's agents ([otlp] receive), and what was seen of them.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def status(
-    port: int | None, upstream: str | None, state: str | None, config: str | None, as_json: bool
+    port: int | None,
+    upstream: str | None,
+    state: str | None,
+    config: str | None,
+    session: str | None,
+    as_json: bool,
 ) -> int:
     """Tell how the gateway stands: the verdict, its lanes, and who waits for what.
 
@@ -37,6 +49,8 @@ def status(
     running = find(folder, settings.gateway.listen)
     if running is None:
         raise not_running(folder)
+    if session is not None:
+        return tell_clients(running, session, as_json=as_json)
     told = status_of(running)
     if as_json:
         click.echo(json.dumps(told, indent=2, ensure_ascii=False))
@@ -45,14 +59,8 @@ def status(
     click.echo(f"\n{told['url']} sends to {told['upstream']}, process {running.pid}")
     for lane in _list(told, "lanes"):
         click.echo(_lane_line(lane))
-    waiting = _list(told, "waiting")
-    if waiting:
-        click.echo("\nwaiting:")
-    for call in waiting[:_MOST_LINES]:
-        click.echo(_call_line(call))
-    more = _number(told.get("calls_waiting")) - len(waiting[:_MOST_LINES])
-    if more > 0:
-        click.echo(f"  and {more:.0f} more; --json tells them")
+    for line in waiting_lines(told):
+        click.echo(line)
     for note in told.get("notes") or []:  # type: ignore[attr-defined]
         click.echo(f"\nnote:  {note}")
     return 0
@@ -67,13 +75,44 @@ def _lane_line(lane: dict[str, object]) -> str:
     return f"  {lane['name']}: {lane['state']}, {figures}{why}{_until(lane)}"
 
 
+def waiting_lines(told: dict[str, object]) -> Iterator[str]:
+    """Who waits, under what they wait for: a reason that many share is said once."""
+    waiting = _list(told, "waiting")
+    if not waiting:
+        return
+    count = _number(told.get("calls_waiting"))
+    yield f"\nwaiting, {count:,.0f} {'call' if count == 1 else 'calls'}:"
+    # The lane's own line above has said it already.
+    said = {str(lane["why"]) for lane in _list(told, "lanes")}
+    left = _MOST_LINES
+    for reason, calls in _by_reason(waiting, said).items():
+        yield f"  {reason}:"
+        for call in calls[: max(0, left)]:
+            yield _call_line(call)
+        left -= len(calls)
+    hidden = count - min(len(waiting), _MOST_LINES)
+    if hidden > 0:
+        yield f"  and {hidden:,.0f} more; --json tells {len(waiting)} of them"
+
+
+def _by_reason(
+    waiting: list[dict[str, object]], said: set[str]
+) -> dict[str, list[dict[str, object]]]:
+    groups: dict[str, list[dict[str, object]]] = {}
+    for call in waiting:
+        why = str(call["why"])
+        reason = f"for {call['lane']}" + ("" if why in said or not why else f": {why}")
+        groups.setdefault(f"{reason}{_until(call)}", []).append(call)
+    return groups
+
+
 def _call_line(call: dict[str, object]) -> str:
-    who = f"session {str(call['session'])[:8]}" if call["session"] else str(call["call"])
-    if call["agent"]:
-        who += f", agent {call['agent']}"
+    session = f"session {str(call['session'])[:8]}" if call["session"] else str(call["call"])
+    agent = f", agent {call['agent']}" if call["agent"] else ""
+    who = str(call.get("label") or "") or f"{session}{agent}"
     since = timedelta(seconds=datetime.now(UTC).timestamp() - _number(call["since"]))
     waited = duration_in_words(max(timedelta(0), since))
-    return f"  {who} ({call['model']}), for {waited}: {call['why']}{_until(call)}"
+    return f"    {who} ({call['model']}), for {waited}"
 
 
 def _until(told: dict[str, object]) -> str:

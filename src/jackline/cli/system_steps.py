@@ -51,6 +51,8 @@ class Run:
     may_fail: bool = False
     told: str = ""
     """What the command reads from its standard input."""
+    folder: str = ""
+    """Where it is run; empty: where we are."""
 
     def __str__(self) -> str:
         read = f" <<< {shlex.quote(self.told)}" if self.told else ""
@@ -88,7 +90,11 @@ def _do(step: Step) -> None:
         step.path.unlink(missing_ok=True)
     else:
         done = subprocess.run(  # noqa: S603 -- shown before
-            step.words, input=step.told.encode(), capture_output=True, check=False
+            step.words,
+            input=step.told.encode(),
+            cwd=step.folder or None,
+            capture_output=True,
+            check=False,
         )
         if done.returncode and not step.may_fail:
             said = (done.stderr or done.stdout).decode("utf-8", "replace").strip()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -109,4 +110,6 @@ def _drawn(told: dict[str, Any], console: Console, height: int) -> Any:
     from jackline.cli.top_drawing import frame  # noqa: PLC0415 -- with rich, not for --json
 
     hint = "" if height == _TALL else "q leaves"
-    return frame(told, SystemClock().now(), console.width, height, hint=hint)
+    # The gateway's own time, which in a drill runs faster, and elsewhere may be another.
+    now = datetime.fromtimestamp(told["at"], SystemClock().now().tzinfo)
+    return frame(told, now, console.width, height, hint=hint)

@@ -15,6 +15,7 @@ from typing import Any
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
+from jackline.control.counted import counted
 from jackline.failures.sentences import duration_in_words, moment_in_words
 
 # As on the page in the browser: a glyph and a colour for each word.
@@ -88,6 +89,8 @@ def _lanes(told: Mapping[str, Any], now: datetime) -> Iterator[Text]:
         line.append(f"  {lane['in_flight']} of {lane['window']} in flight")
         if lane["waiting"]:
             line.append(f", {lane['waiting']} waiting")
+        if lane.get("aim", 0) > lane["window"]:
+            line.append(f", growing back to {lane['aim']}")
         limits = lane.get("limits") or {}
         if limits:
             line.append("; left: " + ", ".join(f"{n} {share:.0%}" for n, share in limits.items()))
@@ -130,7 +133,9 @@ def _agent(agent: Mapping[str, Any], now: datetime) -> Text:
         line.append(f" for {_since(agent['since'], now)}", style="dim")
     failed = f", {agent['failed']} failed" if agent["failed"] else ""
     if agent["calls"]:
-        line.append(f"  {agent['calls']} calls{failed}, {_tokens(agent['tokens'])} tokens")
+        line.append(
+            f"  {counted(agent['calls'], 'call')}{failed}, {_tokens(agent['tokens'])} tokens"
+        )
     if agent["why"]:
         line.append(f"; {agent['why']}", style="dim")
     return line

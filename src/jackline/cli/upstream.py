@@ -1,7 +1,7 @@
 """`jackline upstream`: where calls go, in the files and while the gateway runs.
 
-Laws: (1) a file is changed only by `add` and `rm`, in the open; (2) `use`, `back`, `pause` and
-`resume` change nothing but the running gateway; (3) no credential is printed.
+Laws: (1) a file is changed only by `add` and `rm`, in the open; (2) `use`, `back`, `pause`,
+`resume` and `probe` change nothing but the running gateway; (3) no credential is printed.
 Not here: edits (config/editing.py), the trial call (upstream_trying.py).
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -183,13 +184,13 @@ def test(name: str, model: str | None, as_json: bool) -> int:
 @click.option("--agent", help="Only for this sub-agent.")
 @click.option("--for", "duration", help="For so long, such as 30m; else until told otherwise.")
 @click.option("--clear", is_flag=True, help="End all such orders; the same as `back`.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def use(
     name: str | None,
-    model: str | None,
-    session: str | None,
-    agent: str | None,
     duration: str | None,
     clear: bool,
+    as_json: bool,
+    **about: str | None,
 ) -> None:
     """Have the running gateway prefer an upstream, from the next attempt on.
 
@@ -206,25 +207,26 @@ def use(
             "say which upstream to use, or --clear", next="jackline upstream use NAME"
         )
     if clear:
-        _order("back", {"upstream": None})
+        _order("back", {"upstream": None}, as_json=as_json)
         return
-    order = {"upstream": name, "model": model, "session": session, "agent": agent}
-    _order("use", {**order, "seconds": _seconds(duration)})
+    _order("use", {"upstream": name, **about, "seconds": _seconds(duration)}, as_json=as_json)
 
 
 @upstream.command()
 @click.argument("name", required=False, shell_complete=upstream_names)
-def back(name: str | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def back(name: str | None, as_json: bool) -> None:
     """End what `use` ordered: for one upstream, or all of it.
 
     Exit codes: 0 ordered, 2 the gateway refuses, 5 no gateway runs.
     """
-    _order("back", {"upstream": name})
+    _order("back", {"upstream": name}, as_json=as_json)
 
 
 @upstream.command()
 @click.argument("lane")
-def pause(lane: str) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def pause(lane: str, as_json: bool) -> None:
     """Send nothing more on a lane, or on all that fit a pattern; its calls wait or go elsewhere.
 
     \b
@@ -233,17 +235,45 @@ def pause(lane: str) -> None:
 
     Exit codes: 0 ordered, 2 there is no such lane, 5 no gateway runs.
     """
-    _order("pause", {"lane": lane})
+    _order("pause", {"lane": lane}, as_json=as_json)
 
 
 @upstream.command()
 @click.argument("lane")
-def resume(lane: str) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def resume(lane: str, as_json: bool) -> None:
     """Let a paused lane, or all that fit a pattern, take calls again.
 
     Exit codes: 0 ordered, 2 there is no such lane, 5 no gateway runs.
     """
-    _order("resume", {"lane": lane})
+    _order("resume", {"lane": lane}, as_json=as_json)
+
+
+@upstream.command()
+@click.argument("lane")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def probe(lane: str, as_json: bool) -> None:
+    """Ask a parked lane once, now: a wall may have gone before it was told to.
+
+    LANE is a lane, a pattern, or the name of an upstream. One call on each parked or broken lane
+    goes out: one that waits, else the next that comes. If it is answered, the lane opens for all;
+    if it meets the wall again, the lane stays parked as before.
+
+    \b
+    Example:
+      jackline upstream probe anthropic       after you bought more
+
+    Exit codes: 0 ordered, 2 there is no such lane, 5 no gateway runs.
+    """
+    from jackline.assembly.running_gateway import order  # noqa: PLC0415 -- `--help` needs none of it
+    from jackline.cli.upstream_telling import probe_words  # noqa: PLC0415
+
+    probed = order(_gateway(), "probe", {"lane": lane}).get("probed")
+    lanes = [each for each in probed if isinstance(each, dict)] if isinstance(probed, list) else []
+    if as_json:
+        click.echo(json.dumps({"schema": "jackline.probes/1", "probed": lanes}, indent=2))
+        return
+    click.echo(probe_words(lanes, lane))
 
 
 def _checked(file: Edited, text: str) -> Config:
@@ -278,11 +308,15 @@ def _seconds(duration: str | None) -> float | None:
         raise BadArgumentError(f"--for: {error}", next="write it like --for 30m") from error
 
 
-def _order(name: str, told: dict[str, object]) -> None:
+def _order(name: str, told: Mapping[str, object], *, as_json: bool) -> None:
     from jackline.assembly.running_gateway import order  # noqa: PLC0415 -- `--help` needs none of it
     from jackline.cli.upstream_telling import order_words  # noqa: PLC0415
 
     answer = order(_gateway(), name, told)
+    if as_json:
+        document = {"schema": "jackline.upstream-orders/1", **answer}
+        click.echo(json.dumps(document, ensure_ascii=False, indent=2))
+        return
     lanes, orders = answer.get("lanes"), answer.get("orders")
     if isinstance(lanes, list):
         done = "paused" if answer.get("paused") else "resumed"

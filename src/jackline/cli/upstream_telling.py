@@ -135,6 +135,17 @@ def order_words(order: Mapping[str, object]) -> str:
     return f"{calls} go to {order.get('upstream')} where they can, {end}"
 
 
+def probe_words(lanes: Sequence[Mapping[str, object]], asked: str) -> str:
+    """What was done about the walls of these lanes, in one sentence."""
+    if not lanes:
+        return f"{asked} is not parked: calls go there as ever"
+    waiting = [str(each["lane"]) for each in lanes if not each["sent"]]
+    sent = [str(each["lane"]) for each in lanes if each["sent"]]
+    words = [f"one call is on its way on {', '.join(sent)}"] if sent else []
+    words += [f"the next call on {', '.join(waiting)} goes out"] if waiting else []
+    return f"{', and '.join(words)}: if it is answered, the lane is open again"
+
+
 def _address(upstream: UpstreamSettings) -> str:
     parts = urlsplit(upstream.url)
     secure = "" if parts.scheme == "https" else f"{parts.scheme}://"

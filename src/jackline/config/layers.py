@@ -35,7 +35,11 @@ _SECRETS = (
     ("otlp", "authorization"),
 )
 _SECRET_TABLE = ("upstream", "headers")
-_PERMISSIONS = (("agents", "tools"), ("agents", "folders"), ("batch", "allow"))
+_PERMISSIONS = (
+    *(("agents", "tools"), ("agents", "folders"), ("agents", "depth")),
+    ("batch", "allow"),
+)
+_TELLING = (("otlp", "receive"), ("otlp", "prompts"))
 _PATHS = (("state",), ("upstream", "ca_file"))
 # Whoever names one of these names the upstream anew.
 _NAMING = (("upstream", 0, "url"), ("upstream", 0, "preset"))
@@ -90,10 +94,16 @@ def of_file(file: FileText) -> Layer:
             for key in layer.values
             if key in _PERMISSIONS
         )
+        layer.faults += tuple(
+            Fault(layer.origins[key], dotted(key), f"{_NOT_A_PROJECTS}; {_INSTEAD}")
+            for key in layer.values
+            if key in _TELLING
+        )
     layer.faults = tuple(sorted(layer.faults, key=_line_number))
     return layer
 
 
+_NOT_A_PROJECTS = "where word of your work is sent is not for a project's file to say"
 _INSTEAD = (
     "put it into your own configuration (jackline config path), or name the file with"
     " JACKLINE_CONFIG"
@@ -103,7 +113,7 @@ _INSTEAD = (
 def _refused_to_projects(key: Key, reference: str, folder: Path) -> str | None:
     """What a cloned repository may not have done, if this is such a thing."""
     if key[0] in ("notify", "otlp"):
-        return "where word of your work is sent is not for a project's file to say"
+        return _NOT_A_PROJECTS
     if reference.startswith("cmd:"):
         return "a command is not run for a project's file"
     path = file_of(reference)

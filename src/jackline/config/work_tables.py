@@ -173,6 +173,10 @@ class AgentsTable(Table):
         default=[],
         description="Where agents and batches may work, beside the folder of their client.",
     )
+    depth: Annotated[int, Field(ge=1, le=20)] = Field(
+        default=_AGENTS.depth,
+        description="How many agents deep: with 1, the agents that models start may start none.",
+    )
     wait: Annotated[Duration, between(1, 86400)] = Field(
         default=_AGENTS.wait,
         description="A call is answered by then, with an id if its agent works on.",
@@ -194,7 +198,7 @@ class BatchTable(Table):
 
 
 class OtlpTable(Table):
-    """Where spans of flows, agents, calls and attempts are sent; taken up at the next start."""
+    """Where spans of flows, agents, calls, attempts and tools are sent; taken up at a start."""
 
     endpoint: Annotated[str, AfterValidator(plain_url)] = Field(
         default=NOT_SET,
@@ -203,6 +207,15 @@ class OtlpTable(Table):
     authorization: Annotated[str, AfterValidator(reference)] = Field(
         default=NOT_SET,
         description="Where the value of its authorization header is: env:NAME, file:PATH, …",
+    )
+    receive: bool = Field(
+        default=False,
+        description="Whether clients may send their own telemetry to the gateway's port; jackline"
+        " claude then tells Claude Code to.",
+    )
+    prompts: bool = Field(
+        default=False,
+        description="Whether clients' words (prompts, answers, what tools were given) are sent on.",
     )
 
 

@@ -1,0 +1,103 @@
+"""A folder with a flow, a simulated provider, and `jackline` as processes around them.
+
+Laws: (1) whatever gateway was started is ended; (2) nothing of the user's own state is touched.
+Not here: what is promised of runs (test_runs.py and its neighbours).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from jackline.simulator.ledger import Outcome
+from jackline.simulator.mind import Say
+from jackline.testing import Rule, SimulatedProvider
+
+FLOW = """
+from jackline import agent, flow, parallel, phase
+
+@flow
+async def many(count: int, word: str = "part") -> str:
+    async with phase("parts"):
+        parts = await parallel(agent(f"{word} {i}", label=f"{word} {i}") for i in range(count))
+    return f"{parts.summary}: {' '.join(sorted(parts.values))}"
+"""
+
+
+@dataclass
+class World:
+    folder: Path
+    provider: SimulatedProvider
+    more: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def environ(self) -> dict[str, str]:
+        return {
+            **os.environ,
+            "JACKLINE_STATE": str(self.folder / "state"),
+            "JACKLINE_PORT": "0",
+            "JACKLINE_UPSTREAM": self.provider.url,
+            "ANTHROPIC_API_KEY": "sk-ant-simulated",
+            "JACKLINE_HOLD_QUOTA": "0s",
+            **self.more,
+        }
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "jackline", *words],
+            env=self.environ,
+            cwd=self.folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def jackline(self, *words: str) -> tuple[int, str, str]:
+        with self.start(*words) as process:
+            try:
+                out, err = process.communicate(timeout=60)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
+        return process.returncode, out, err
+
+    def json(self, *words: str) -> Any:
+        code, out, err = self.jackline(*words, "--json")
+        assert out, (code, err)
+        return json.loads(out)
+
+    def paid(self) -> Counter[str]:
+        """How often each conversation was answered, by the hash of what was asked."""
+        done = (each for each in self.provider.ledger if each.outcome is Outcome.COMPLETED)
+        return Counter(each.body_hash for each in done)
+
+
+def wait_for(process: subprocess.Popen[str], words: str) -> None:
+    assert process.stderr is not None
+    said = []
+    for line in process.stderr:
+        if words in line:
+            return
+        said.append(line)
+    raise AssertionError(f"{words!r} was never said, but: {''.join(said)}")
+
+
+@contextmanager
+def flow_world(folder: Path) -> Iterator[World]:
+    """A world whose provider answers with the last word of what it is asked."""
+    (folder / "flow.py").write_text(FLOW)
+    with SimulatedProvider() as provider:
+        provider.says(Rule(lambda asked: Say(asked.prompt.split()[-1])))
+        there = World(folder, provider)
+        try:
+            yield there
+        finally:
+            there.jackline("down")

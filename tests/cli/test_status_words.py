@@ -1,0 +1,75 @@
+"""`status` calls agents by their names, and says a reason once however many wait for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jackline.cli.status import waiting_lines
+
+PARKED = "anthropic/opus is parked: its limit is used up"
+UNTIL = 1_794_744_000.0
+
+
+def waiting(label: str = "", **more: Any) -> dict[str, object]:
+    call: dict[str, object] = {
+        "call": "jl_1",
+        "session": "0436f401-33df-4ee6",
+        "agent": "a23b55",
+        "model": "opus",
+        "lane": "anthropic/opus",
+        "why": PARKED,
+        "until": UNTIL,
+        "since": UNTIL,
+        "label": label,
+    }
+    return call | more
+
+
+def lines(*calls: dict[str, object], count: int | None = None, said: str = "") -> list[str]:
+    told: dict[str, object] = {
+        "waiting": list(calls),
+        "calls_waiting": len(calls) if count is None else count,
+        "lanes": [{"why": said}],
+    }
+    return list(waiting_lines(told))
+
+
+def test_a_reason_that_many_share_is_said_once() -> None:
+    told = lines(*(waiting(f"ship {number}") for number in range(10)))
+    assert sum(PARKED in line for line in told) == 1
+    assert told[0] == "\nwaiting, 10 calls:"
+    assert [line.split(" (")[0].strip() for line in told[2:]] == [f"ship {n}" for n in range(10)]
+
+
+def test_what_the_line_of_the_lane_has_said_is_not_said_again() -> None:
+    told = lines(waiting("one"), said=PARKED)
+    assert told[0] == "\nwaiting, 1 call:"
+    assert told[1].startswith("  for anthropic/opus, until ")
+    assert PARKED not in " ".join(told)
+
+
+def test_each_reason_has_its_own_list() -> None:
+    queued = {"why": "anthropic/opus carries 1 call, its limit for now", "until": None}
+    told = lines(waiting("one"), waiting("two", **queued), waiting("three"))
+    assert [line.split(" (")[0] for line in told if line.startswith("    ")] == [
+        "    one",
+        "    three",
+        "    two",
+    ]
+    assert "  for anthropic/opus: anthropic/opus carries 1 call, its limit for now:" in told
+
+
+def test_who_has_no_name_is_told_by_session_and_agent_or_by_the_call() -> None:
+    told = lines(waiting(), waiting(agent=None), waiting(agent=None, session=None))
+    assert [line.split(" (")[0].strip() for line in told[2:]] == [
+        "session 0436f401, agent a23b55",
+        "session 0436f401",
+        "jl_1",
+    ]
+
+
+def test_of_many_the_rest_is_counted() -> None:
+    told = lines(*(waiting(f"{number}") for number in range(200)), count=5000)
+    assert sum(line.startswith("    ") for line in told) == 20
+    assert told[-1] == "  and 4,980 more; --json tells 200 of them"
+    assert lines() == []
