@@ -16,6 +16,9 @@ import pytest
 from jackline import events
 from jackline.agents.outcome import Ending
 from jackline.cli.main import jackline
+from jackline.config import keys
+from jackline.config.document import defaults
+from jackline.config.keys import dotted
 from jackline.control.fleet import Doing
 from jackline.errors import JacklineError
 from jackline.failures import Kind
@@ -23,6 +26,7 @@ from jackline.flows import progress
 from jackline.flows.gate import GateState
 from jackline.flows.records import ResourceState, RunState
 from jackline.lanes.states import State
+from jackline.telemetry.catalogue import METRICS
 from tests.docs.pages import ROOT, SOURCES, text_of
 
 CODE = "\n".join(path.read_text("utf-8") for path in sorted(SOURCES.rglob("*.py")))
@@ -70,6 +74,22 @@ def test_every_flag_of_a_verb_is_told_and_no_other(path: str, command: click.Com
     assert flags == {name for each in options if not each.hidden for name in each.opts}
 
 
+def test_every_setting_is_in_the_table_with_its_variable_and_no_other() -> None:
+    rows = re.findall(
+        r"^\| `([a-z_.]+)` \| .+? \| .+? \| (`\w+`|–) \|",
+        text_of("reference/settings.md"),
+        re.MULTILINE,
+    )
+    told = {key: variable.strip("`") for key, variable in rows if variable != "–"}
+    assert len(told) == sum(variable != "–" for _, variable in rows)
+    assert told == {dotted(key): keys.variable_of(key) for key in defaults()}
+
+
+def test_every_metric_has_a_section_and_every_section_is_a_metric() -> None:
+    headings = re.findall(r"^## (.+)$", text_of("reference/metrics.md"), re.MULTILINE)
+    assert headings == [metric.name for metric in METRICS]
+
+
 def test_every_event_is_told_and_no_other() -> None:
     kinds = [*get_args(events.Event), *get_args(progress.FlowEvent)]
     headings = re.findall(r"^### (.+)$", text_of("reference/events.md"), re.MULTILINE)
@@ -79,7 +99,7 @@ def test_every_event_is_told_and_no_other() -> None:
 def test_every_path_about_jackline_itself_is_told_and_no_other() -> None:
     page = section(text_of("reference/http.md"), "Paths about Jackline itself")
     told = set(re.findall(r"^\| `(?:GET|POST) (/\S*)`", page, re.MULTILINE))
-    known = set(re.findall(r'"(/_jackline/[a-z/]*[a-z])"', CODE))
+    known = set(re.findall(r'"(/_jackline/[a-z0-9/]*[a-z])"', CODE))
     assert told == known | {"/", "/healthz", "/readyz", "/metrics", "/mcp"}
 
 

@@ -112,5 +112,27 @@ def test_a_clock_without_a_date_is_its_next_occurrence(
     reset = find_reset(f"resets {hour % 12 or 12}:{minute:02}{half} (Europe/Kiev)", now)
     assert reset is not None
     assert (reset.hour, reset.minute) == (hour, minute)
-    # A day is 25 hours long when summer time ends.
-    assert timedelta(0) < reset.astimezone(UTC) - now.astimezone(UTC) <= timedelta(hours=25)
+    # A day is 25 hours long when summer time ends; a clock without seconds may just have passed.
+    ahead = reset.astimezone(UTC) - now.astimezone(UTC)
+    assert timedelta(seconds=-90) < ahead <= timedelta(hours=25)
+
+
+@pytest.mark.parametrize(
+    ("now", "days"),
+    [
+        (datetime(2026, 11, 15, 16, 7, 59, tzinfo=UTC), 0),
+        (datetime(2026, 11, 15, 16, 8, 0, tzinfo=UTC), 0),
+        (datetime(2026, 11, 15, 16, 8, 40, tzinfo=UTC), 0),
+        (datetime(2026, 11, 15, 16, 9, 20, tzinfo=UTC), 0),
+        (datetime(2026, 11, 15, 16, 10, 0, tzinfo=UTC), 1),
+    ],
+)
+def test_a_reset_in_this_very_minute_is_not_tomorrows(now: datetime, days: int) -> None:
+    reset = find_reset("You've hit your session limit · resets 4:08pm (UTC)", now)
+    assert reset == datetime(2026, 11, 15 + days, 16, 8, tzinfo=UTC)
+
+
+def test_a_reset_just_before_midnight_is_yesterdays_right_after_it() -> None:
+    now = datetime(2026, 11, 16, 0, 0, 20, tzinfo=UTC)
+    reset = find_reset("You've hit your session limit · resets 11:59pm (UTC)", now)
+    assert reset == datetime(2026, 11, 15, 23, 59, tzinfo=UTC)

@@ -80,7 +80,9 @@ class ClientOnPaper:
         for piece in pieces:
             self.wire += piece
 
-    def answered(self, keep_alive: bool) -> None:  # noqa: ARG002 -- the line's signature
+    def end_with(self, pieces: tuple[Bytes, ...], *, keep_alive: bool) -> None:  # noqa: ARG002
+        for piece in pieces:
+            self.wire += piece
         self.complete = True
 
     def reset(self) -> None:

@@ -257,6 +257,17 @@ def test_a_break_is_mended_unseen_for_headless_clients(cut: int) -> None:
     play([Step(cut=cut), GOOD], scene)
 
 
+def test_a_turn_that_breaks_when_only_its_last_event_is_missing_has_taken_one_attempt() -> None:
+    async def scene(world: World) -> None:
+        client = world.ask()
+        await world.until_over(client)
+        assert client.events[-1] == "message_stop"
+        assert client.headers["x-jackline-attempts"] == "1"
+
+    world = play([Step(cut=STREAMED.index(b"event: message_stop"))], scene)
+    assert [(e.outcome, e.attempts) for e in world.ended] == [("answered", 1)]
+
+
 def test_a_live_stream_that_breaks_in_the_middle_is_never_ended_cleanly() -> None:
     async def scene(world: World) -> None:
         client = world.ask()

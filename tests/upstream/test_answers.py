@@ -105,9 +105,6 @@ class Keeping:
     def free(self, connection: Connection) -> None:
         self.freed.append(connection)
 
-    def flush_soon(self, connection: Connection) -> None:
-        connection.flush()
-
     def lost(self, connection: Connection) -> None:
         pass
 

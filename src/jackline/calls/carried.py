@@ -78,6 +78,7 @@ class Carried:
         "stitch",
         "story",
         "submitted",
+        "tries",
         "usage",
         "waited",
     )
@@ -91,6 +92,8 @@ class Carried:
         self.submitted = now if request.since is None else min(now, request.since)
         self.stitch = _stitch(request) if request.stream else _NO_STREAM
         self.story: list[AttemptTold] = []
+        # How many attempts were begun.
+        self.tries = 0
         self.hearing: InFlight | None = None
         self.rejection: Rejection | None = None
         self.usage: TokensUsed = _NOTHING_USED
@@ -131,7 +134,7 @@ class Carried:
         usage = stitch.usage if stitch.delivered else self.usage
         if not self.over:
             self.over = True
-            self._let_go().answer_ended(Ending(lane, usage, shortened, self.story))
+            self._let_go().answer_ended(Ending(lane, usage, shortened, self.story, self.tries))
         return usage
 
     def refuse(self, refusal: Refusal) -> None:

@@ -193,6 +193,10 @@ class Carrier:
         self._obey(self.controller.pause(now, name, paused=paused))
         self.review()
 
+    def probe_lane(self, name: str) -> None:
+        """Somebody wants to know at once whether a lane still stands before its wall."""
+        self._obey(self.controller.probe(self._clock.wall(), name))
+
     def limit_lane(self, given: LaneSettings) -> None:
         """Somebody says something else of a lane's limits."""
         self._obey(self.controller.limit_lane(self._clock.wall(), given))
@@ -236,6 +240,7 @@ class Carrier:
         hearing = Hearing(self, carried, send.permit, send.lane, now)
         carried.hearing = hearing
         carried.sent = True
+        carried.tries += 1
         carried.waited = max(0.0, now - carried.submitted)
         self._hearings[send.permit] = hearing
         try:
@@ -274,7 +279,7 @@ class Carrier:
         self.reports += 1
         now = self._clock.wall()
         self._obey(self.controller.first_byte(now, hearing.permit, hearing.lowered))
-        self.lane_news.look(now, (hearing.lane,))
+        self.lane_news.look_at(hearing.lane, now)
 
     def alive(self, hearing: Hearing) -> None:
         """Bytes came."""
@@ -290,7 +295,7 @@ class Carrier:
         self.reports += 1
         now = self._clock.wall()
         self._obey(self.controller.finished(now, hearing.permit, usage, hearing.lowered))
-        self.lane_news.look(now, (hearing.lane,))
+        self.lane_news.look_at(hearing.lane, now)
         if has_windows(hearing.lowered):
             windows = read_windows(hearing.lowered)
             self._announce(WindowsTold(now, hearing.lane, windows))

@@ -189,30 +189,33 @@ class Hearing:
     def _begin(self, status: int, headers: Headers) -> None:
         self._status = status
         self._headers = headers
-        lowered = {_plain[n]: v.decode("latin-1") for n, v in headers}
-        self.lowered = lowered
-        self._unpacking = unpacking_for(lowered.get("content-encoding"))
-        if self._unpacking is not None:
-            self._headers = [(n, v) for n, v in headers if n.lower() not in _OF_THE_PACKING]
-        if 200 <= status < 300:
-            carried = self.carried
-            if carried.request.stream and lowered.get("content-type", "").startswith(
-                "text/event-stream"
-            ):
+        self.lowered = lowered = {_plain[n]: v.decode("latin-1") for n, v in headers}
+        if "content-encoding" in lowered:
+            self._unpacking = unpacking_for(lowered["content-encoding"])
+            if self._unpacking is not None:
+                self._headers = [(n, v) for n, v in headers if n.lower() not in _OF_THE_PACKING]
+        carried = self.carried
+        if carried.request.stream and 200 <= status < 300:
+            kind = lowered.get("content-type")
+            if kind is not None and kind.startswith("text/event-stream"):
                 self._streams = True
                 carried.stitch.attempt_began()
 
     def _follow(self, data: bytes) -> None:
-        stitch = self.carried.stitch
+        carried = self.carried
+        stitch = carried.stitch
         out = stitch.feed(data)
-        if not stitch.complete:
+        if stitch.complete:
             # One that came whole at once is told by its end alone.
-            if not self._is_accepted:
-                self._is_accepted = True
-                self._judge.accepted(self)
-            self._judge.alive(self)
+            if out:
+                carried.deliver(self._status, self._headers, self.lane, out)
+            return
+        if not self._is_accepted:
+            self._is_accepted = True
+            self._judge.accepted(self)
+        self._judge.alive(self)
         if out:
-            self.pass_on(out)
+            carried.deliver(self._status, self._headers, self.lane, out)
         if stitch.broken:
             if stitch.error_event is None:
                 self._fail(Observation.of_exception(EOFError(_UNFINISHED)))
@@ -238,7 +241,7 @@ class Hearing:
             else:
                 self._fail(Observation.of_exception(EOFError(_UNFINISHED)))
             return
-        body = bytes(self._body)
+        body = self._body if isinstance(self._body, bytes) else bytes(self._body)
         if 200 <= self._status < 300:
             self._end_whole(body)
             return
@@ -256,7 +259,7 @@ class Hearing:
                     self, failure, Rejection(self._status, self._headers, body, self.lane)
                 )
                 return
-        self.pass_on(body)
+        self.carried.deliver(self._status, self._headers, self.lane, body)
         self._judge.answered(self)
 
     def _cannot_be_unpacked(self, error: BadPackingError) -> None:

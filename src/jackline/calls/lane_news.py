@@ -7,13 +7,12 @@ Not here: the changes themselves (lanes/).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from jackline.events import Announce, LaneChanged
 from jackline.lanes import Call, LaneController
 from jackline.lanes.states import FLOWING, State
 
 _ANY_CALL = Call(0, ())
+_OPEN = State.OPEN
 
 
 class LaneNews:
@@ -24,19 +23,23 @@ class LaneNews:
         self._announce = announce
         self._told: dict[str, State] = {}
 
-    def look(self, now: float, names: Iterable[str] | None = None) -> bool:
-        """Whether anything has changed on these lanes; it has been announced then."""
-        lanes = self._controller.lanes
+    def look(self, now: float) -> bool:
+        """Whether anything has changed on any lane; it has been announced then."""
         changed = False
-        for name in lanes if names is None else names:
-            lane = lanes[name]
-            if self._told.get(name, State.OPEN) is lane.state:
-                continue
-            self._told[name] = lane.state
-            changed = True
-            if lane.state in FLOWING:
-                self._announce(LaneChanged(now, name, lane.state.value, "", None))
-            else:
-                told = lane.waiting(_ANY_CALL, now)
-                self._announce(LaneChanged(now, name, lane.state.value, told.why, told.until))
+        for name in self._controller.lanes:
+            changed |= self.look_at(name, now)
         return changed
+
+    def look_at(self, name: str, now: float) -> bool:
+        """The same for one lane."""
+        lane = self._controller.lanes[name]
+        state = lane.state
+        if self._told.get(name, _OPEN) is state:
+            return False
+        self._told[name] = state
+        if state in FLOWING:
+            self._announce(LaneChanged(now, name, state.value, "", None))
+        else:
+            told = lane.waiting(_ANY_CALL, now)
+            self._announce(LaneChanged(now, name, state.value, told.why, told.until))
+        return True

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol, TypeAlias
+
+import msgspec
 
 from jackline.calls.stitching import Mode
 from jackline.calls.story import AttemptTold
@@ -30,8 +32,7 @@ class HoldLimits:
     other: float = math.inf
 
 
-@dataclass(slots=True)
-class Request:
+class Request(msgspec.Struct):
     """One logical call.
 
     `lanes` are the names of the lanes it may take, the preferred first; `last_resorts` those that
@@ -51,7 +52,7 @@ class Request:
     input_tokens: int = 0
     max_tokens: int = 0
     remaining: float = 0.0
-    hold: HoldLimits = field(default_factory=HoldLimits)
+    hold: HoldLimits = msgspec.field(default_factory=HoldLimits)
     caps: tuple[Cap, ...] = ()
     since: float | None = None
 
@@ -78,12 +79,17 @@ class Refusal:
 
 
 class Ending(NamedTuple):
-    """An answer has been delivered whole, or closed early as a valid shorter one."""
+    """An answer has been delivered whole, or closed early as a valid shorter one.
+
+    `attempts` are those that failed, of the `tries` that were made: one that broke may have
+    delivered all that was needed.
+    """
 
     lane: str
     usage: TokensUsed
     shortened: bool
     attempts: Sequence[AttemptTold]
+    tries: int
 
 
 class Receiver(Protocol):

@@ -1,9 +1,10 @@
 """Read from a message when the way is free again.
 
 Laws: (1) the answer is aware, in the zone that the text names, else in the zone of `now`; (2) a
-clock without a date means its next occurrence, less than 24 hours away; (3) a date without a year
-means the nearest such date, so a reset that has just passed stays in the past; (4) a reset of
-another limit, told beside the one that blocks, is used only when there is no other.
+clock without a date means its next occurrence, less than 24 hours away, or the one that has just
+passed: clients tell no seconds, and are heard a moment later; (3) a date without a year means the
+nearest such date, so a reset that has just passed stays in the past; (4) a reset of another limit,
+told beside the one that blocks, is used only when there is no other.
 Not here: reset times in headers (limit_headers.py), how long to wait (durations.py).
 """
 
@@ -67,6 +68,8 @@ _SECONDARY = (
     r"(?i)\byour (?:current )?(?:5-hour|five-hour|session|weekly|daily|plan|opus|sonnet)"
     r"(?: weekly)? limits? (?:will )?resets?[^·.|]{0,60}"
 )
+# A clock without seconds means any of its minute, and what was told in it is read a little later.
+_JUST_PASSED = timedelta(seconds=90)
 _WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 # A client's own count-down says when it will try, not when the vendor will let it; unless it is
 # longer than any client waits of its own accord, for then it repeats the vendor's word.
@@ -195,10 +198,11 @@ def _next_occurrence(parts: dict[str, str | None], now: datetime) -> datetime | 
         return None
     zone = _zone_of(parts, now)
     today = now.astimezone(zone).date()
-    for days in (0, 1, 2):
+    passed = timedelta(0) if parts.get("second") else -_JUST_PASSED
+    for days in (-1, 0, 1, 2):
         date = today + timedelta(days=days)
         moment = datetime(date.year, date.month, date.day, *clock, tzinfo=zone)
-        if span(now, moment) > timedelta(0):
+        if span(now, moment) > passed:
             return moment
     return None
 

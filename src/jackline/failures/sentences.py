@@ -105,7 +105,12 @@ _HUMAN_ADVICE = {
 
 def name_of(failure: Failure) -> str:
     """A noun phrase for the failure, fit for the middle of a sentence."""
-    return _NAMES_BY_SUB.get((failure.kind, failure.sub or ""), _NAMES[failure.kind])
+    return name_of_kind(failure.kind, failure.sub)
+
+
+def name_of_kind(kind: Kind, sub: str | None) -> str:
+    """The same, for who knows no more than what kind of failure it was."""
+    return _NAMES_BY_SUB.get((kind, sub or ""), _NAMES[kind])
 
 
 def explain(failure: Failure, now: datetime) -> list[str]:

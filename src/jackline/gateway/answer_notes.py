@@ -16,6 +16,8 @@ from jackline.upstream.port import Headers
 # Call ids are unique over restarts by their first part, and cheap by their second.
 _THIS_PROCESS = f"jl_{secrets.token_hex(4)}"
 _numbers = count(1)
+# A shorter wait is written as 0.000.
+_NOTHING = 0.0005
 
 
 def new_call_id() -> str:
@@ -41,20 +43,28 @@ def noted(
 def note_lines(call: str, lane: str, attempts: int, waited: float, *, names_it: bool) -> bytes:
     """Our headers as they are written; `names_it` when the vendor gave no request-id."""
     named = call.encode()
-    return b"%bx-jackline-call: %b\r\n%bx-jackline-attempts: %d\r\nx-jackline-waited: %.3f\r\n" % (
+    told = _at_first_try(lane) if attempts == 1 and waited < _NOTHING else b""
+    return b"%bx-jackline-call: %b\r\n%b" % (
         b"request-id: %b\r\n" % named if names_it else b"",
         named,
-        _lane_line(lane),
+        told or _story_lines(lane, attempts, waited),
+    )
+
+
+def _story_lines(lane: str, attempts: int, waited: float) -> bytes:
+    # A lane is named after a model, and that is the client's word: no line end may be in it.
+    name = lane.encode("latin-1", "replace").translate(None, b"\r\n\0")
+    return b"x-jackline-lane: %b\r\nx-jackline-attempts: %d\r\nx-jackline-waited: %.3f\r\n" % (
+        name,
         attempts,
-        waited if waited > 0 else 0.0,
+        max(0.0, waited),
     )
 
 
 @lru_cache(maxsize=256)
-def _lane_line(lane: str) -> bytes:
-    # A lane is named after a model, and that is the client's word: no line end may be in it.
-    name = lane.encode("latin-1", "replace").translate(None, b"\r\n\0")
-    return b"x-jackline-lane: %b\r\n" % name
+def _at_first_try(lane: str) -> bytes:
+    """What is told of nearly every call."""
+    return _story_lines(lane, 1, 0.0)
 
 
 def request_id(headers: Headers) -> str | None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from jackline.gateway.choosing import OnlyPlace
 from jackline.gateway.exchange import Exchange
-from jackline.gateway.identity import Identity, identify
-from jackline.gateway.returning import Who
+from jackline.gateway.identity import Identity, Who, identify
 from jackline.upstream.head import header_lines
 from jackline.upstream.port import Headers
 
@@ -26,7 +26,8 @@ _REMEMBERED_NAMES = 1024
 class Caller(NamedTuple):
     """Who asks; `credential` is what pays, `bearer` whether it is a login that is renewed.
 
-    `accounts` is the lane book's: the accounts that the credential was found to be, by address.
+    `accounts` is the lane book's: the accounts that the credential was found to be, by address;
+    `places` is the placing's: where its calls go, by model, as far as nothing else decides.
     """
 
     identity: Identity
@@ -38,6 +39,7 @@ class Caller(NamedTuple):
     afk: bool
     packed: bytes | None
     accounts: dict[str, str]
+    places: dict[str, OnlyPlace]
 
     def __repr__(self) -> str:
         return f"<Caller {self.identity}>"
@@ -54,7 +56,7 @@ def caller_of(exchange: Exchange, tag: str | None) -> Caller:
     key = header(b"x-api-key")
     caller = Caller(
         identity=identity,
-        who=None if identity.session is None else (identity.session, identity.agent),
+        who=identity.who,
         headers=headers,
         lines=header_lines(headers),
         credential=key or header(b"authorization") or b"",
@@ -62,6 +64,7 @@ def caller_of(exchange: Exchange, tag: str | None) -> Caller:
         afk=header(b"x-jackline-hold") == b"until-reset",
         packed=header(b"content-encoding"),
         accounts={},
+        places={},
     )
     exchange.memo[_MEMO] = caller
     return caller

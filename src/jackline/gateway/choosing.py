@@ -30,6 +30,20 @@ class Rung(NamedTuple):
     degrades: bool
 
 
+class Places(NamedTuple):
+    """The lanes that a call may take, and those that it may take only if all of them fail."""
+
+    lanes: tuple[str, ...]
+    last_resorts: tuple[str, ...]
+
+
+class OnlyPlace(NamedTuple):
+    """A ladder of one rung, and where it leads; true as long as that rung is in use."""
+
+    rung: Rung
+    places: Places
+
+
 @dataclass(frozen=True, slots=True)
 class HandOrder:
     """Somebody said: use this upstream, for these calls, until then."""
@@ -77,7 +91,7 @@ class Chooser:
         self, model: str, identity: Identity, now: float, dialect: Dialect = "anthropic"
     ) -> tuple[Rung, ...]:
         """Where the call may go, the preferred first; empty only when nobody speaks its dialect."""
-        rungs = self._written(model, dialect)
+        rungs = self._ladders.get((dialect, model)) or self._written(model, dialect)
         if len(rungs) <= 1:
             return rungs
         if self._never and self._is_marked(model, identity):

@@ -3,7 +3,7 @@
 Laws: (1) the next request is read only after the current answer was finished and taken by the
 client; (2) the owner hears at once when the client goes, so reading goes on while an answer is
 awaited; (3) no task, future or timer per request: limits of time are a `deadline` that the
-listener's sweep looks at; (4) what is written in one turn of the loop is one write.
+listener's sweep looks at; (4) what is written of an answer in one turn of the loop is one write.
 Not here: reading requests (request_reading.py), accepting and stopping (listening.py).
 """
 
@@ -21,6 +21,7 @@ from typing import Protocol, cast
 from jackline.gateway.answer_head import answer_head
 from jackline.gateway.exchange import Bytes, Exchange
 from jackline.gateway.refusal import Refusal
+from jackline.gateway.request_head import RequestHead
 from jackline.gateway.request_reading import Packet, RequestReader, Stage
 from jackline.gateway.settings import LimitSettings
 
@@ -157,10 +158,14 @@ class Connection(asyncio.BufferedProtocol):
             return
         view = self._reception.packet[:nbytes]
         data = view if nbytes > _WORTH_A_VIEW else bytes(view)
-        if self.phase is _READING and self._ahead is None:
+        if self.phase is not _READING or self._ahead is not None:
+            self._keep(data)
+            return
+        request = self._reader.at_once(data)
+        if request is None:
             self._consume(data)
         else:
-            self._keep(data)
+            self._hand_over(*request)
 
     def eof_received(self) -> None:
         """The client sends no more: nobody who awaits an answer does that, so it has gone."""
@@ -220,9 +225,16 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self.transport.write(b"".join(out))
 
-    def answered(self, keep_alive: bool) -> None:
-        """The exchange has written all of its answer."""
+    def end_with(self, pieces: tuple[Bytes, ...], *, keep_alive: bool) -> None:
+        """Send the last of an answer; the exchange is over."""
         self._exchange = None
+        if self._out:
+            self._out += pieces
+        elif pieces and len(pieces[-1]) >= _MOST_WAITING:
+            self.transport.writelines(pieces)
+        elif pieces:
+            # Not at the end of the turn: nothing can follow that would go out with it.
+            self.transport.write(b"".join(pieces))
         if not keep_alive or self._reception.draining:
             self.close()
         elif self.paused:
@@ -269,7 +281,7 @@ class Connection(asyncio.BufferedProtocol):
     def _consume_body(self, size: int) -> None:
         self._reader.filled(size)
         if self._reader.stage is _COMPLETE:
-            self._hand_over()
+            self._hand_over(*self._reader.take())
         else:
             self.deadline = self.now() + self._reception.limits.body_pause_seconds
 
@@ -283,7 +295,7 @@ class Connection(asyncio.BufferedProtocol):
                 data = reader.feed(data)
                 if reader.stage is _COMPLETE:
                     before = _NOTHING
-                    self._hand_over()
+                    self._hand_over(*reader.take())
         except Refusal as refusal:
             self._refuse(refusal)
             return
@@ -295,8 +307,7 @@ class Connection(asyncio.BufferedProtocol):
         elif data and self.phase is not _FAREWELL:
             self._keep(data)
 
-    def _hand_over(self) -> None:
-        head, body = self._reader.take()
+    def _hand_over(self, head: RequestHead, body: bytes | bytearray) -> None:
         self.phase = _ANSWERING
         self.deadline = inf
         self._exchange = exchange = Exchange(self, head, body)

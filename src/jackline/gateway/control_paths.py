@@ -1,7 +1,8 @@
 """Answer the paths that are about the gateway itself.
 
 Laws: (1) reading is open to whoever passed the door; orders need the control token, which lies in
-a file that only the user can read; (2) every answer is JSON.
+a file that only the user can read; (2) the cookie of a page shows and orders nothing, and is no
+token; (3) every answer is JSON.
 Not here: the door (doors.py), what is told (control/).
 """
 
@@ -14,6 +15,7 @@ from typing import TypeAlias
 
 from jackline.control.face import Asked
 from jackline.errors import JacklineError
+from jackline.gateway.doors import TOKEN_HEADER as VIEWER_HEADER
 from jackline.gateway.vendor_words import in_our_words
 
 PREFIX = b"/_jackline/"
@@ -23,6 +25,9 @@ Reading: TypeAlias = Callable[[], Json]
 Order: TypeAlias = Callable[[Json], Json]
 
 _HERE = (b"/", b"/healthz", b"/readyz")
+_PAGE = b"/_jackline/page/"
+VIEW = b"/_jackline/view"
+_READS = (b"GET", b"HEAD")
 
 
 class ControlPaths:
@@ -34,21 +39,56 @@ class ControlPaths:
         self._readings = readings
         self._orders = orders
         self._token = token.encode()
+        # Shows, and orders nothing: it lies in a browser, which sends it to every port of a host.
+        self._view = hmac.new(self._token, b"view", "sha256").hexdigest().encode()
 
     def knows(self, exchange: Asked) -> bool:
         """Whether the path is ours to answer."""
         path = exchange.path
-        return path.startswith(PREFIX) or (path in _HERE and exchange.method in (b"GET", b"HEAD"))
+        return path.startswith(PREFIX) or (path in _HERE and exchange.method in _READS)
 
     def trusts(self, exchange: Asked) -> bool:
         """Whether the request carries the control token, and so comes from the user's commands."""
         return hmac.compare_digest(exchange.header(TOKEN_HEADER) or b"", self._token)
 
+    def is_known(self, exchange: Asked) -> bool:
+        """Whether this need not show the gateway's own token.
+
+        That is what comes with the control token or, to be read, with the page's cookie; and the
+        page itself, which tells nothing.
+        """
+        if self.trusts(exchange):
+            return True
+        if exchange.method not in _READS:
+            return False
+        wanted = exchange.header(b"accept") or b""
+        if exchange.path.startswith(_PAGE) or (exchange.path == b"/" and b"text/html" in wanted):
+            return True
+        given = (exchange.header(b"cookie") or b"").split(b";")
+        cookie = self._cookie(exchange)
+        return any(hmac.compare_digest(each.strip(), cookie) for each in given)
+
+    def _cookie(self, exchange: Asked) -> bytes:
+        """Named by the port: browsers keep one jar for all ports of a host."""
+        port = (exchange.header(b"host") or b"").rpartition(b":")[2]
+        return b"jackline-" + (port if port.isdigit() else b"80") + b"=" + self._view
+
+    def _let_look(self, exchange: Asked) -> None:
+        """Give the page its cookie, since an event stream carries no header of ours."""
+        headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
+        if self.trusts(exchange) or exchange.header(VIEWER_HEADER) is not None:
+            cookie = self._cookie(exchange) + b"; Path=/_jackline/; HttpOnly; SameSite=Strict"
+            headers.append((b"set-cookie", cookie))
+        exchange.respond(200, headers, b"{}")
+
     def answer(self, exchange: Asked) -> None:
         """Answer it."""
         path, method = exchange.path, exchange.method
+        if path == VIEW and method == b"POST":
+            self._let_look(exchange)
+            return
         reading = self._readings.get(path)
-        if reading is not None and method in (b"GET", b"HEAD"):
+        if reading is not None and method in _READS:
             self._tell(exchange, reading())
             return
         order = self._orders.get(path)

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 from jackline.gateway.choosing import Rung
-from jackline.gateway.returning import Who
+from jackline.gateway.identity import Who
 
 # How long vendors keep a prompt's cache: after that, staying saves nothing.
 _CACHE_KEPT = 300.0

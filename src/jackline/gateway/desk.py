@@ -31,11 +31,11 @@ from jackline.gateway.caller import Caller, caller_of
 from jackline.gateway.choosing import Chooser
 from jackline.gateway.counting import Counts
 from jackline.gateway.exchange import Exchange
-from jackline.gateway.identity import Identity
+from jackline.gateway.identity import Identity, Who
 from jackline.gateway.lane_book import LaneBook
 from jackline.gateway.messages import MessagesCall
 from jackline.gateway.placing import Placing, StoodIn, openai_caller, upstream_for
-from jackline.gateway.returning import Returning, Who
+from jackline.gateway.returning import Returning
 from jackline.gateway.settings import CapSettings, GatewaySettings, StreamMode
 from jackline.gateway.vendor_words import No, in_our_words, no_by_vendor
 from jackline.lanes import RemainingWork
@@ -46,6 +46,7 @@ NativeError: TypeAlias = Callable[[str, int, bytes], bytes]
 _SIDE_CALL_HOLD = HoldLimits(quota=0.0, other=30.0)
 # The agent that a session's own calls belong to.
 _MAIN = ""
+_ANSWERED = frozenset(("answered", "shortened"))
 _UNREAD = RequestFacts(None, False, 0, 0)
 
 
@@ -90,6 +91,12 @@ class Desk:
         usual = HoldLimits(hold.quota, hold.other)
         self._usual_hold = self._until_reset if hold.until_reset else usual
         self._capped = settings.caps != CapSettings()
+        # Else it depends on who asks.
+        self._mode_for_all: Mode | None = None
+        if settings.stream is StreamMode.LIVE:
+            self._mode_for_all = "live"
+        elif settings.stream is StreamMode.BLOCK:
+            self._mode_for_all = "block"
 
     @property
     def stand_ins(self) -> list[StoodIn]:
@@ -112,45 +119,60 @@ class Desk:
     def take(self, exchange: Exchange, target: bytes, tag: str | None) -> None:
         """A model call."""
         caller = caller_of(exchange, tag)
-        identity, who = caller.identity, caller.who
-        body = exchange.body
-        facts = _facts(exchange, caller)
-        now = self.now()
-        since: float | None = None
-        call_id = new_call_id()
-        if who is not None:
-            if self._joined(who, exchange):
-                return
-            fate = self._returning.fate(who, body, now)
-            if fate is not None:
-                no = no_by_vendor(self.in_native_words(fate))
-                self._turn_away(exchange, no, identity, facts, call_id)
+        identity, who, body = caller.identity, caller.who, exchange.body
+        facts = read_request(body) if caller.packed is None else _unpacked(body, caller.packed)
+        now = self._clock.wall()
+        call_id, since = new_call_id(), None
+        if who is not None and (who in self._by_who or self._returning.knows(who)):
+            if self._is_settled(exchange, caller, facts, now):
                 return
             place = self._returning.place(who, body, now)
             if place is not None:
                 call_id, since = place.call, place.since
-        if self.carrier.calls_waiting >= self.settings.limits.waiting_calls:
+        if self._has_too_many():
             self._turn_away(exchange, self._too_many(), identity, facts, call_id)
             return
         model = facts.model or "unknown-model"
         lanes, last_resorts = self._placing.places(model, caller, body, now)
+        # By position, in the order of its fields: every call is made here.
         request = Request(
             call_id,
             Message(exchange.method, target, caller.headers, body, caller.lines),
             lanes,
-            last_resorts=last_resorts,
-            stream=facts.stream,
-            mode=self._mode(identity),
-            continues=takes_prefill(model),
-            input_tokens=facts.input_tokens,
-            max_tokens=facts.max_tokens,
-            remaining=0.0 if who is None else self._work.asks(now, who[0], who[1] or _MAIN),
-            hold=self._until_reset if caller.afk else self._usual_hold,
-            caps=self._caps(identity) if self._capped else (),
-            since=since,
+            last_resorts,
+            facts.stream,
+            self._mode_for_all or ("live" if identity.is_watched else "block"),
+            "anthropic",
+            takes_prefill(model),
+            facts.input_tokens,
+            facts.max_tokens,
+            0.0 if who is None else self._work.asks(now, who[0], who[1] or _MAIN),
+            self._until_reset if caller.afk else self._usual_hold,
+            self._caps(identity) if self._capped else (),
+            since,
         )
-        call = MessagesCall(self, exchange, identity, facts.model or "", request, now)
-        self._submit(call, who)
+        self._submit(MessagesCall(self, exchange, identity, facts.model or "", request, now), who)
+
+    def _is_settled(
+        self, exchange: Exchange, caller: Caller, facts: RequestFacts, now: float
+    ) -> bool:
+        """Whether whoever asks is served by what is known: the same call waits, or was refused."""
+        who = caller.who
+        if who is None:
+            return False
+        if self._joined(who, exchange):
+            return True
+        fate = self._returning.fate(who, exchange.body, now)
+        if fate is None:
+            return False
+        no = no_by_vendor(self.in_native_words(fate))
+        self._turn_away(exchange, no, caller.identity, facts, new_call_id())
+        return True
+
+    def _has_too_many(self) -> bool:
+        most = self.settings.limits.waiting_calls
+        # Those that wait are some of those that are open.
+        return len(self._open) >= most and self.carrier.calls_waiting >= most
 
     def take_foreign(
         self, exchange: Exchange, target: bytes, tag: str | None, dialect: Dialect
@@ -248,20 +270,19 @@ class Desk:
         """A call is over."""
         self._forget(call)
         self.counts.count(event)
-        if event.session is not None and call.request.hold is not _SIDE_CALL_HOLD:
-            is_answered = event.outcome in ("answered", "shortened")
+        request, who = call.request, call.identity.who
+        if who is not None and request.hold is not _SIDE_CALL_HOLD:
+            session, agent = who[0], who[1] or _MAIN
+            is_answered = event.outcome in _ANSWERED
             if is_answered and len(self.settings.upstreams) > 1:
-                self._placing.answered(event, call.request.dialect)
-            if call.request.dialect == "anthropic":
-                self._count_work(event, event.session, is_answered=is_answered)
+                self._placing.answered(event, request.dialect)
+            if request.dialect != "anthropic":
+                pass  # whose work it is, is not known well enough there
+            elif is_answered:
+                self._work.answered(event.at, session, agent, event.took - event.waited)
+            else:
+                self._work.withdrawn(event.at, session, agent)
         self._announce(event)
-
-    def _count_work(self, event: CallEnded, session: str, *, is_answered: bool) -> None:
-        agent = event.agent or _MAIN
-        if is_answered:
-            self._work.answered(event.at, session, agent, event.took - event.waited)
-        else:
-            self._work.withdrawn(event.at, session, agent)
 
     def in_native_words(self, refusal: Refusal) -> Refusal:
         """The refusal with an error of another dialect told in the client's."""
@@ -277,27 +298,27 @@ class Desk:
 
     def keep_place(self, call: MessagesCall, now: float) -> None:
         """The client of a waiting call has gone and may come back."""
-        who = _who(call.identity)
+        who = call.identity.who
         if who is not None:
             body = call.request.message.body
             self._returning.left(who, body, call.request.id, since=call.since, now=now)
 
     def remember_fate(self, call: MessagesCall, refusal: Refusal) -> None:
         """A call was refused when its status could no longer be told."""
-        who = _who(call.identity)
+        who = call.identity.who
         if who is not None:
             self._returning.doomed(who, call.request.message.body, refusal, self.now())
 
     def _forget(self, call: MessagesCall) -> None:
         self._open.pop(call.request.id, None)
-        who = _who(call.identity)
-        if who is None:
+        who = call.identity.who
+        theirs = None if who is None else self._by_who.get(who)
+        if who is None or theirs is None:
             return
-        left = [each for each in self._by_who.get(who, ()) if each is not call]
-        if left:
-            self._by_who[who] = left
+        if theirs == [call]:
+            del self._by_who[who]
         else:
-            self._by_who.pop(who, None)
+            self._by_who[who] = [each for each in theirs if each is not call]
 
     # --- reading ------------------------------------------------------------------------------
 
@@ -308,16 +329,6 @@ class Desk:
                 self.counts.joined += 1
                 return True
         return False
-
-    def _mode(self, identity: Identity) -> Mode:
-        match self.settings.stream:
-            case StreamMode.LIVE:
-                return "live"
-            case StreamMode.BLOCK:
-                return "block"
-            case _:
-                watched = not identity.client.headless and identity.agent is None
-                return "live" if watched else "block"
 
     def _foreign_mode(self, identity: Identity) -> Mode:
         if self.settings.stream is StreamMode.BLOCK:
@@ -378,12 +389,6 @@ def _nobody_speaks(dialect: str) -> No:
     return in_our_words(404, f"{words} Add one: jackline upstream add NAME --kind {dialect} …")
 
 
-def _facts(exchange: Exchange, caller: Caller) -> RequestFacts:
-    if caller.packed is None:
-        return read_request(exchange.body)
-    plain = plain_body(exchange.body, caller.packed)
+def _unpacked(body: bytes | bytearray, packed: bytes) -> RequestFacts:
+    plain = plain_body(body, packed)
     return _UNREAD if plain is None else read_request(plain)
-
-
-def _who(identity: Identity) -> Who | None:
-    return None if identity.session is None else (identity.session, identity.agent)

@@ -21,6 +21,7 @@ Callback: TypeAlias = Callable[[], None]
 # From here on copying the data costs more than handing it over in pieces.
 _WORTH_A_PIECE = 64 * 1024
 _NO_BODY = frozenset((204, 304))
+_LAST_CHUNK = (b"0\r\n\r\n",)
 
 
 class ClientLine(Protocol):
@@ -38,8 +39,8 @@ class ClientLine(Protocol):
         """Send this at the end of the turn, with all else that is sent until then."""
         ...
 
-    def answered(self, keep_alive: bool) -> None:
-        """The answer is complete."""
+    def end_with(self, pieces: tuple[Bytes, ...], *, keep_alive: bool) -> None:
+        """Send the last of an answer, which is complete with it."""
         ...
 
     def reset(self) -> None:
@@ -131,11 +132,7 @@ class Exchange:
         framing = b"" if length is None else b"Content-Length: %d\r\n" % length
         head = answer_head(status, headers, notes + framing + self._connection())
         self.begun = True
-        self.finished = True
-        line = self._line
-        self.last_write = line.now()
-        line.write((head, body), len(head) + len(body))
-        self._end()
+        self._end_with((head, body))
 
     def begin(self, status: int, headers: Headers = (), notes: bytes = b"") -> None:
         """Send the head; the body follows in pieces.
@@ -189,11 +186,7 @@ class Exchange:
         if not self.begun or (self._missing and not self._silent):
             self.reset()
             return
-        self.finished = True
-        self.last_write = self._line.now()
-        if self._chunked and not self._silent:
-            self._line.write((b"0\r\n\r\n",), 5)
-        self._end()
+        self._end_with(_LAST_CHUNK if self._chunked and not self._silent else ())
 
     def reset(self) -> None:
         """Break the connection: the client sees a broken answer, never a complete one."""
@@ -220,9 +213,12 @@ class Exchange:
             return b"Connection: close\r\n"
         return b"Connection: keep-alive\r\n" if self.http_1_0 else b""
 
-    def _end(self) -> None:
-        self._forget_owner()
-        self._line.answered(self._keep_alive)
+    def _end_with(self, pieces: tuple[Bytes, ...]) -> None:
+        self.finished = True
+        self.on_gone = self.on_pause = self.on_resume = None  # see _forget_owner
+        line = self._line
+        self.last_write = line.now()
+        line.end_with(pieces, keep_alive=self._keep_alive)
 
     def _forget_owner(self) -> None:
         # Else owner and exchange would hold each other until the garbage collector comes by.

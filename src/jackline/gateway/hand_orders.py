@@ -1,8 +1,8 @@
-"""Carry out what people order while the gateway runs: use another upstream, go back, pause, resume.
+"""Carry out what people order of a running gateway: use an upstream, go back, pause, resume, probe.
 
 Laws: (1) an order counts from the next attempt on, also for calls that wait; (2) it survives a
-restart, and ends when it was told to; (3) an order that makes no sense changes nothing, and says
-why.
+restart (a probe is over with its one call), and ends when it was told to; (3) an order that makes
+no sense changes nothing, and says why.
 Not here: who may give orders (control_paths.py), choosing by them (choosing.py).
 """
 
@@ -17,6 +17,7 @@ from jackline.errors import BadArgumentError
 from jackline.gateway.choosing import HandOrder
 from jackline.gateway.desk import Desk
 from jackline.gateway.lane_book import shown
+from jackline.lanes.states import FLOWING
 
 Save = Callable[[bytes], None]
 _LONGEST = 30 * 86_400.0
@@ -65,13 +66,35 @@ class HandOrders:
         """Let matching lanes take calls again."""
         return self._switch(asked, paused=False)
 
-    def _switch(self, asked: Mapping[str, object], *, paused: bool) -> dict[str, object]:
-        pattern = _text(asked, "lane")
+    def probe(self, asked: Mapping[str, object]) -> dict[str, object]:
+        """Forget what matching lanes were told of their reset: one call on each finds out."""
         lanes = self._desk.carrier.controller.lanes
-        found = [name for name in lanes if pattern and fnmatchcase(shown(name), pattern)]
+        closed = [name for name in self._named(asked) if lanes[name].state not in FLOWING]
+        for name in closed:
+            self._desk.carrier.probe_lane(name)
+        return {
+            "probed": [
+                {"lane": shown(name), "sent": lanes[name].probe is not None}
+                for name in sorted(closed)
+            ]
+        }
+
+    def _named(self, asked: Mapping[str, object]) -> list[str]:
+        """The lanes that an order is about; an upstream's name stands for all of its lanes."""
+        pattern = _text(asked, "lane") or ""
+        lanes = self._desk.carrier.controller.lanes
+        found = [
+            name
+            for name in lanes
+            if fnmatchcase(shown(name), pattern) or name.partition("/")[0] == pattern
+        ]
         if not found:
             shown_lanes = ", ".join(sorted({shown(name) for name in lanes})) or "none yet"
             raise BadArgumentError(f"no lane is called {pattern!r}", next=f"lanes: {shown_lanes}")
+        return found
+
+    def _switch(self, asked: Mapping[str, object], *, paused: bool) -> dict[str, object]:
+        found = self._named(asked)
         for name in found:
             self._desk.carrier.pause_lane(name, paused=paused)
         self._keep()

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import TypeAlias
 
 _CLAUDE_CODE = re.compile(rb"claude-cli/(\d+)\.(\d+)\.(\d+)(?: \(([^)]*)\))?")
 _TAGGED = re.compile(rb"/t/([A-Za-z0-9._~-]{1,64})(/.*)", re.DOTALL)
 _LONGEST_ID = 128
+Who: TypeAlias = tuple[str, str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,17 @@ class Identity:
     client: Client
     class_: str | None = None
     """The class of traffic, as flows and their agents tell it."""
+    is_watched: bool = field(init=False)
+    """Whether a person sees the answer appear."""
+    who: Who | None = field(init=False)
+    """By what a conversation is recognised; nobody is recognised without a session."""
+
+    def __post_init__(self) -> None:
+        # Once for each head, and looked at for every call.
+        watched = not self.client.headless and self.agent is None
+        object.__setattr__(self, "is_watched", watched)
+        who = None if self.session is None else (self.session, self.agent)
+        object.__setattr__(self, "who", who)
 
 
 @lru_cache(maxsize=256)

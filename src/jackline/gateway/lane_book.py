@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
+from functools import lru_cache
 
 from jackline.dialects import account_of
 from jackline.gateway.caller import Caller
@@ -93,6 +94,7 @@ class LaneBook:
         return LaneSettings(name, account, limits)
 
 
+@lru_cache(maxsize=1024)
 def shown(name: str) -> str:
     """A lane's name for people: without the account's fingerprint."""
     return name.partition("#")[0]

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from jackline.gateway.connection import Connection
 from jackline.gateway.exchange import Exchange
 from jackline.gateway.freed_memory import keep_freed_memory
+from jackline.gateway.rare_collections import RARE_COLLECTIONS
 from jackline.gateway.settings import GatewaySettings
 
 _BACKLOG = 4096
@@ -54,6 +55,7 @@ class Listener:
             lambda: Connection(self, loop), self._host, self.port, backlog=_BACKLOG
         )
         self.port = self._server.sockets[0].getsockname()[1]
+        RARE_COLLECTIONS.begin()
         self._sweep_later()
 
     async def close(self, drain_seconds: float | None = None) -> None:
@@ -61,6 +63,7 @@ class Listener:
         if self._server is None:
             return
         server, self._server = self._server, None
+        RARE_COLLECTIONS.end()
         self.draining = True
         server.close()
         for connection in list(self._open):

@@ -17,11 +17,11 @@ from jackline.dialects.anthropic_turns import in_the_middle_of_a_turn
 from jackline.dialects.openai_asked import in_the_middle_of_an_openai_turn
 from jackline.events import CallEnded
 from jackline.gateway.caller import Caller, caller_of
-from jackline.gateway.choosing import Chooser, Rung
+from jackline.gateway.choosing import Chooser, OnlyPlace, Places, Rung
 from jackline.gateway.conversations import Conversations
 from jackline.gateway.exchange import Exchange
+from jackline.gateway.identity import Who
 from jackline.gateway.lane_book import LaneBook, shown
-from jackline.gateway.returning import Who
 from jackline.lanes import LaneController
 from jackline.lanes.states import FLOWING, State
 from jackline.providers.settings import UpstreamSettings
@@ -30,6 +30,8 @@ _LONGEST_ID = 128
 _MOST_STAND_INS = 100
 _OF_ANTHROPIC = (b"anthropic-version", b"anthropic-beta", b"x-api-key")
 _TOLD_FOR = 3600.0
+# A caller asks for a few models; whoever invents more of them gains nothing.
+_REMEMBERED_MODELS = 16
 # Conversations for each call that a recovering lane takes at once. Their tools run between calls,
 # and a lane learns that it can take more only while it has as much to do as it can.
 _FOR_EACH_CALL = 2
@@ -39,13 +41,6 @@ _TURNS: Mapping[Dialect, Callable[[bytes | bytearray], bool]] = {
     "openai-responses": in_the_middle_of_an_openai_turn,
 }
 _OPENAI = frozenset(name for name in _TURNS if name != "anthropic")
-
-
-class Places(NamedTuple):
-    """The lanes that a call may take, and those that it may take only if all of them fail."""
-
-    lanes: tuple[str, ...]
-    last_resorts: tuple[str, ...]
 
 
 class StoodIn(NamedTuple):
@@ -96,10 +91,10 @@ class Placing:
         book, chooser = self._book, self._chooser
         rungs: Sequence[Rung] = chooser.ladder(model, caller.identity, now, dialect)
         if len(rungs) == 1:
-            upstream, name, _ = rungs[0]
-            return Places(
-                (book.lane(upstream, name, book.account(upstream, caller, body), now),), ()
-            )
+            known = caller.places.get(model)
+            if known is not None and known.rung is rungs[0]:
+                return known.places
+            return self._only_place(model, rungs[0], caller, body, now)
         reader = _TURNS[dialect]
         home = rungs[0].upstream.name if rungs else ""
         if rungs and not chooser.is_ordered(home, model, caller.identity, now):
@@ -114,6 +109,17 @@ class Placing:
         places = Places(tuple(lanes), tuple(last))
         if caller.who is not None and len(lanes) > 1 and self._any_recovers(lanes):
             return self._while_one_recovers(places, caller.who, lambda: reader(body), now)
+        return places
+
+    def _only_place(
+        self, model: str, rung: Rung, caller: Caller, body: bytes | bytearray, now: float
+    ) -> Places:
+        book = self._book
+        account = book.account(rung.upstream, caller, body)
+        places = Places((book.lane(rung.upstream, rung.model, account, now),), ())
+        # Of a login the account is told by each body anew.
+        if not caller.bearer and len(caller.places) < _REMEMBERED_MODELS:
+            caller.places[model] = OnlyPlace(rung, places)
         return places
 
     def _any_recovers(self, lanes: Sequence[str]) -> bool:
@@ -148,7 +154,7 @@ def openai_caller(exchange: Exchange, tag: str | None) -> Caller:
         return caller
     agent = thread if thread != session else None
     identity = replace(caller.identity, session=session, agent=agent)
-    return caller._replace(identity=identity, who=(session, agent))
+    return caller._replace(identity=identity, who=identity.who)
 
 
 def upstream_for(exchange: Exchange, upstreams: Sequence[UpstreamSettings]) -> UpstreamSettings:

@@ -106,6 +106,26 @@ class RequestReader:
                 data = self._more_of_body(data)
         return data
 
+    def at_once(self, data: Packet) -> tuple[RequestHead, bytes] | None:
+        """The request that a packet is, from its first byte to its last.
+
+        Only one whose head is the last one's but for its length is read here; else None. Most are:
+        the same headers, another body.
+        """
+        front, behind = self._front, self._behind
+        start = data if isinstance(data, bytes) else bytes(data[:_USUAL_HEAD])
+        if not front or self.stage is not _NOTHING or not start.startswith(front):
+            return None
+        begin = len(front)
+        end = start.find(b"\r", begin, begin + _MOST_DIGITS + 1)
+        digits = start[begin:end]
+        if not digits.isdigit() or not start.startswith(behind, end):
+            return None
+        size, end = int(digits), end + len(behind)
+        if end + size != len(data) or size > self._limits.body_bytes:
+            return None
+        return self._last.with_length(digits), bytes(data[end:])
+
     def take(self) -> tuple[RequestHead, bytes | bytearray]:
         """The complete request."""
         head, body = self._head, self._body
@@ -174,10 +194,7 @@ class RequestReader:
         return data[end:]
 
     def _read_head(self, raw: bytes) -> RequestHead:
-        """Read a head; one that differs from the last in its length alone is not read again.
-
-        A client's requests on one connection are mostly such: the same headers, another body.
-        """
+        """Read a head; one that differs from the last in its length alone is not read again."""
         front, behind = self._front, self._behind
         if front and raw.startswith(front) and raw.endswith(behind):
             digits = raw[len(front) : -len(behind)]

@@ -12,12 +12,11 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from jackline.calls import Refusal
 from jackline.dialects import asked_messages
+from jackline.gateway.identity import Who
 
-Who: TypeAlias = tuple[str, str | None]
 # A client waits 40 s at most between two of its tries, and its own time limit may lie before that.
 _PLACE_KEPT = 600.0
 _FATE_KEPT = 120.0
@@ -49,6 +48,10 @@ class Returning:
     def __init__(self) -> None:
         self._places: OrderedDict[Who, Place] = OrderedDict()
         self._fates: OrderedDict[Who, Fate] = OrderedDict()
+
+    def knows(self, who: Who) -> bool:
+        """Whether anything is remembered of them."""
+        return who in self._places or who in self._fates
 
     def left(
         self, who: Who, body: bytes | bytearray, call: str, *, since: float, now: float

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from jackline.control.face import Face
 from jackline.gateway.answer_notes import new_call_id, noted
@@ -31,6 +31,7 @@ _COUNT_TOKENS = b"/v1/messages/count_tokens"
 _MODELS = b"/v1/models"
 _CHAT = b"/chat/completions"
 _RESPONSES = b"/responses"
+_MEMO = "turn"
 
 
 class Stopping(Protocol):
@@ -40,6 +41,13 @@ class Stopping(Protocol):
     def draining(self) -> bool:
         """Whether no new call is taken."""
         ...
+
+
+class _Turn(NamedTuple):
+    """A model call: what its path means is remembered with its head, as most heads come again."""
+
+    target: bytes
+    tag: str | None
 
 
 class Router:
@@ -65,11 +73,16 @@ class Router:
 
     def _handle(self, exchange: Exchange) -> None:
         listen = self._desk.settings.listen
+        stops = self.stopping is not None and self.stopping.draining
+        turn = exchange.memo.get(_MEMO)
+        if isinstance(turn, _Turn) and listen.token is None and not stops:
+            self._desk.take(exchange, turn.target, turn.tag)
+            return
         path = exchange.path
         # No face has paths that models are called by: most requests need not ask each of them.
         called = path.startswith(_CALLED)
         face = None if called else next((f for f in self._faces if f.knows(exchange)), None)
-        if listen.token is not None and not (face and self._control.trusts(exchange)):
+        if listen.token is not None and not (face and self._control.is_known(exchange)):
             reason = token_missing(exchange.headers, listen)
             if reason is not None:
                 _say(exchange, in_our_words(401, reason))
@@ -81,7 +94,7 @@ class Router:
             else:
                 face.answer(exchange)
             return
-        if self.stopping is not None and self.stopping.draining:
+        if stops:
             come_back = [(b"retry-after", b"5")]
             _say(exchange, in_our_words(503, "Jackline is being stopped.", come_back))
             return
@@ -92,6 +105,7 @@ class Router:
         target = path if not exchange.query else path + b"?" + exchange.query
         # Only the end is looked at: a prefix in the client's base URL is the upstream's business.
         if path.endswith(_MESSAGES) and exchange.method == b"POST":
+            exchange.memo[_MEMO] = _Turn(target, tag)
             self._desk.take(exchange, target, tag)
         elif path.endswith(_COUNT_TOKENS) and exchange.method == b"POST":
             self._desk.take_side_call(exchange, target, tag, "count_tokens")

@@ -80,8 +80,7 @@ class LaneController:
             if not call.lanes or any(name not in self.lanes for name in call.lanes):
                 raise ValueError(f"call {call.id} names no lane, or one that does not exist")
             queue = self._room.queue(call.lanes)
-        urgency = self._ageing * now - call.remaining
-        entry = Entry(call, call.lanes, urgency)
+        entry = Entry(call, call.lanes, self._ageing * now - call.remaining)
         lane = self._at_once(call, now)
         self._entries[call.id] = entry
         decision = Decision()
@@ -203,6 +202,14 @@ class LaneController:
         self._dispatch(list(self.lanes), now, decision)
         return self._done(decision)
 
+    def probe(self, now: float, name: str) -> Decision:
+        """Somebody knows better than what a parked lane was told: one call finds out at once."""
+        now = self._clock(now)
+        decision = Decision()
+        self.lanes[name].doubt(now)
+        self._dispatch((name,), now, decision)
+        return self._done(decision)
+
     def limit_lane(self, now: float, given: LaneSettings) -> Decision:
         """The user says something else of a lane's limits; whoever waits for it may go now."""
         now = self._clock(now)
@@ -274,8 +281,12 @@ class LaneController:
 
     def _note_room(self, lane: Lane, now: float) -> None:
         # Whether it has room is looked at when someone asks for it.
-        self._roomy.add(lane.name)
-        self._wake[lane.name] = lane.silence_check_at(now)
+        name = lane.name
+        self._roomy.add(name)
+        # Whoever is woken too early looks again: a time that lies ahead need not be found anew for
+        # every call.
+        if not now < self._wake[name] < math.inf:
+            self._wake[name] = lane.silence_check_at(now)
 
     def _dispatch(self, touched: Sequence[str], now: float, decision: Decision) -> None:
         pending = dict.fromkeys(touched)

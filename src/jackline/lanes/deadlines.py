@@ -28,12 +28,13 @@ class Deadlines:
 
     def watch(self, attempt: Attempt) -> None:
         """Look at the attempt when it has been silent for as long as it may be now."""
+        patience = self._patience
         if len(self._heap) > _SPARE + 4 * len(self._attempts):
             # Most belong to attempts that have ended.
-            patience = self._patience
             self._heap = [(e.deadline(patience), e.permit) for e in self._attempts.values()]
             heapq.heapify(self._heap)
-        heapq.heappush(self._heap, (attempt.deadline(self._patience), attempt.permit))
+        place = (attempt.heard_at + attempt.patience(patience), attempt.permit)
+        heapq.heappush(self._heap, place)
 
     def next_at(self) -> float:
         """When the next look is due, or infinity."""

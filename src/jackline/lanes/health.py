@@ -10,11 +10,23 @@ from __future__ import annotations
 import math
 from collections import deque
 
+import msgspec
+
 from jackline.lanes.settings import Settings
 
 _ERROR_MEMORY = 0.05
 _ERRORS_HALVE = 60.0
 _RATE_MEMORY = 60.0
+# In seconds: so little makes no difference to what is remembered for many.
+_TOGETHER = 0.05
+
+
+class _Noted(msgspec.Struct):
+    """A call, or several at about the same time that went well."""
+
+    at: float
+    good: bool
+    calls: int = 1
 
 
 class Health:
@@ -26,6 +38,7 @@ class Health:
         "_errors",
         "_errors_at",
         "_hard_in_a_row",
+        "_noted",
         "_rate_at",
         "_recent",
         "_settings",
@@ -35,7 +48,8 @@ class Health:
     def __init__(self, settings: Settings, now: float) -> None:
         self._settings = settings
         self._hard_in_a_row = 0
-        self._recent: deque[tuple[float, bool]] = deque()
+        self._recent: deque[_Noted] = deque()
+        self._noted = 0
         self._errors = 0.0
         self._errors_at = now
         self.accepted_at = now
@@ -83,6 +97,7 @@ class Health:
     def broke_down(self) -> None:
         """The outage is known: what led to it counts no longer."""
         self._recent.clear()
+        self._noted = 0
         self._hard_in_a_row = 0
 
     def woke_up(self) -> None:
@@ -103,14 +118,20 @@ class Health:
             self._errors = share + _ERROR_MEMORY * ((0.0 if good else 1.0) - share)
         self._errors_at = now
         recent = self._recent
-        recent.append((now, good))
+        # A busy lane takes thousands of calls a second: those that went well together are one.
+        if good and recent and recent[-1].good and now - recent[-1].at < _TOGETHER:
+            recent[-1].calls += 1
+        else:
+            recent.append(_Noted(now, good))
+        self._noted += 1
         too_old = now - self._settings.breaker.share_window
-        while recent[0][0] < too_old:
-            recent.popleft()
+        while recent[0].at < too_old:
+            self._noted -= recent.popleft().calls
 
     def _mostly_failing(self, now: float) -> bool:
         breaker = self._settings.breaker
-        if len(self._recent) < breaker.share_of_at_least:
+        if self._noted < breaker.share_of_at_least:
             return False
-        bad = sum(not good for at, good in self._recent if now - at <= breaker.share_window)
-        return bad >= breaker.share * len(self._recent)
+        since = now - breaker.share_window
+        bad = sum(each.calls for each in self._recent if not each.good and each.at >= since)
+        return bad >= breaker.share * self._noted

@@ -28,6 +28,8 @@ Draw: TypeAlias = Callable[[], float]
 
 # Looked at for every call: a global is found faster than a member of an Enum.
 _OPEN, _PROBING = State.OPEN, State.PROBING
+_LATEST_COUNTS = 0.2
+_ANY_CALL = Call(0, ())
 
 
 class Lane:
@@ -50,6 +52,8 @@ class Lane:
         self.probe: int | None = None
         self.probe_at = math.inf
         self.reset_at: float | None = None
+        # The announced reset that somebody does not believe in, until a probe has found out.
+        self._doubted: float | None = None
         self.hold_until = now
         # Closed by hand.
         self.paused = False
@@ -57,6 +61,8 @@ class Lane:
         self._unconfirmed = 0
         # When bytes last came, on any attempt.
         self.heard_at = now
+        # How long the first byte took of late, for people to see; 0 before any came.
+        self.first_byte = 0.0
         self._carried = settings.window.start
         self._up_at = now
         self._ramp = settings.breaker.ramp
@@ -126,11 +132,18 @@ class Lane:
         if now < self.hold_until:
             return Waiting(f"{self.name} asked to slow down", self.hold_until)
         if len(self.attempts) >= self.limit(now):
-            return Waiting(f"{self.name} carries {len(self.attempts)} calls, its limit for now")
+            return Waiting(f"{self.name} carries {_calls(len(self.attempts))}, its limit for now")
         if self.episode.refusals and self._unconfirmed:
             return Waiting(f"{self.name} throttles; one call is finding out whether it has ended")
         at = self.ready_at(call, now)
         return Waiting(f"{self.name} has used up this minute's allowance", at if at > now else None)
+
+    def held_up(self, now: float) -> Waiting | None:
+        """Why no call is sent on just now, whichever it is; None where each has its own reason."""
+        shut = self.paused or self.state not in FLOWING or now < self.hold_until
+        full = len(self.attempts) >= self.limit(now)
+        trying = self.episode.refusals and self._unconfirmed
+        return self.waiting(_ANY_CALL, now) if shut or full or trying else None
 
     def _parked_why(self) -> str:
         told = "" if self.reset_at is not None else "; when it resets is not known"
@@ -178,6 +191,8 @@ class Lane:
         if self.probe == attempt.permit:
             self.probe = None
         attempt.heard_at = self.heard_at = now
+        took = now - attempt.sent_at
+        self.first_byte += (took - self.first_byte) * (_LATEST_COUNTS if self.first_byte else 1.0)
         self.health.accepted(now)
         if headers:
             self.allowance.believe(attempt, headers, now)
@@ -201,7 +216,7 @@ class Lane:
         self._move(Event.PROBE_ACCEPTED, now)
         self._up_at = now
         self.cause = None
-        self.reset_at = None
+        self.reset_at = self._doubted = None
         self.health.woke_up()
         self.window.restart(first, self._carried, now)
 
@@ -321,6 +336,12 @@ class Lane:
         """The account's window is used up: nothing goes before the reset."""
         self._park(failure, reset_at, now, Event.QUOTA_SPENT)
 
+    def doubt(self, now: float) -> None:
+        """Somebody knows of an earlier reset: one probe may find out at once."""
+        if self.state not in FLOWING:
+            self._doubted, self.reset_at = self.reset_at or self._doubted, None
+            self.probe_at = now
+
     def quota_refused(self, attempt: Attempt, now: float) -> None:
         """Close an attempt that met the wall; the controller parks every lane of the account."""
         self._close(attempt, now)
@@ -338,11 +359,15 @@ class Lane:
         self.episode.forgotten()
         self.hold_until = now
         # A later refusal that names no reset does not unsay one that did.
-        ahead = [at for at in (self.reset_at, reset_at) if at is not None and at > now]
-        self.reset_at = max(ahead, default=None)
+        told = (self.reset_at, self._doubted if reset_at is None else None, reset_at)
+        self.reset_at = max((at for at in told if at is not None and at > now), default=None)
+        self._doubted = None
         self._schedule_probe(now)
 
     def _schedule_probe(self, now: float) -> None:
+        if self._doubted is not None:
+            # The probe has found out nothing: what was announced holds again.
+            self.reset_at, self._doubted = self._doubted, None
         if self.reset_at is not None and self.reset_at > now:
             self.probe_at = self.reset_at + 1 + 2 * self._draw()
             return
@@ -375,3 +400,7 @@ class Lane:
         if self.state not in FLOWING:
             return math.inf
         return silence_check_at(self.attempts, self.heard_at, self._settings.patience, now)
+
+
+def _calls(number: int) -> str:
+    return "1 call" if number == 1 else f"{number} calls"

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 _SILENT_FOR = 120.0
 _SILENT_PAUSES = 10.0
 _FORGOTTEN_AFTER = 86_400.0
+# Who was heard of last is known to within so many seconds: they are put in order no more often.
+_SEEN_WITHIN = 60.0
 _MOST_SESSIONS = 10_000
 # Beyond the longest chain ever seen, each call is as likely as not to be the last.
 _UNKNOWN = 0.5
@@ -138,7 +140,9 @@ class RemainingWork:
         """An agent wants a call: the seconds its session will still need once it is answered."""
         if self._quiet and self._quiet[0][0] < now - _SILENT_FOR:
             self._notice_ends(now)
-        group = self._session(now, session)
+        group = self._sessions.get(session)
+        if group is None or now - group.seen_at > _SEEN_WITHIN:
+            group = self._session(now, session)
         found = group.agents.get(agent)
         if found is None:
             found = group.agents[agent] = self._newcomer(group, stage)
@@ -173,7 +177,8 @@ class RemainingWork:
     def _remaining(self, agent: _Agent) -> float:
         if self.chains.all_ended >= self._stands_until:
             self._believe()
-        calls = self.calls_after[min(agent.calls + 1, len(self.calls_after) - 1)]
+        after, made = self.calls_after, agent.calls + 1
+        calls = after[made] if made < len(after) else after[-1]
         stages = max(0, self._most_stages - 1 - agent.stage)
         return self.cycle * (calls + stages * self.calls_of_a_stage)
 

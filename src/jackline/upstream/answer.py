@@ -13,7 +13,7 @@ from collections.abc import Callable
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from jackline.upstream.breaks import CutShortError, GarbledError, NotHttpError
-from jackline.upstream.hop_by_hop import end_to_end
+from jackline.upstream.hop_by_hop import END_TO_END
 from jackline.upstream.port import Headers
 
 # The longest head, and the longest stretch of framing (trailers, chunk sizes) without content.
@@ -103,8 +103,8 @@ class AnswerReader:
         del self._parser, self._feed
 
     def _judge_head(self, data: bytes) -> None:
-        headers = end_to_end(self._headers)
-        if len(headers) < len(self._headers) and not _is_plainly_coded(self._headers):
+        headers, dropped = END_TO_END.sift(self._headers)
+        if dropped and not _is_plainly_coded(dropped):
             self._refuse("a transfer coding other than chunked")
         elif self._framing > FRAMING_BYTES and _size(self._headers) > FRAMING_BYTES:
             self._refuse(f"more than {FRAMING_BYTES} bytes of headers")

@@ -31,10 +31,6 @@ class Keeper(Protocol):
         """The answer is complete and the connection can take another request."""
         ...
 
-    def flush_soon(self, connection: Connection) -> None:
-        """The connection has something to write at the end of this turn of the loop."""
-        ...
-
     def lost(self, connection: Connection) -> None:
         """The connection is gone."""
         ...
@@ -55,7 +51,6 @@ class Connection(asyncio.Protocol):
         "_keeper",
         "_rest",
         "_transport",
-        "_unsent",
         "_was_used",
         "idle_since",
     )
@@ -66,7 +61,6 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._attempt: HttpAttempt | None = None
         self._rest: memoryview | None = None
-        self._unsent = b""
         self._is_held = False
         self._is_left = False
         self._was_used = False
@@ -82,7 +76,9 @@ class Connection(asyncio.Protocol):
 
     def send(self, attempt: HttpAttempt) -> None:
         """Send the request; its answer goes to the attempt's ear."""
-        transport = cast(asyncio.Transport, self._transport)
+        transport = self._transport
+        if transport is None:
+            raise AssertionError("the connection has not been made, or is gone")
         self._attempt = attempt
         attempt.line = self
         self._answer.expect(is_to_head=attempt.is_head)
@@ -90,10 +86,7 @@ class Connection(asyncio.Protocol):
             transport.pause_reading()
         body = attempt.body
         if len(body) <= JOINED_BYTES:
-            # At the end of the turn, with those of the other connections: the first write wakes
-            # the peer up, and that is most of its cost.
-            self._unsent = attempt.head + body if body else attempt.head
-            self._keeper.flush_soon(self)
+            transport.write(attempt.head + body if body else attempt.head)
             return
         # Together: a head that goes alone wakes the peer up for nothing.
         if len(body) <= PIECE_BYTES:
@@ -103,12 +96,6 @@ class Connection(asyncio.Protocol):
         self._rest = whole[PIECE_BYTES:]
         transport.writelines((attempt.head, whole[:PIECE_BYTES]))
         self._send_rest(transport)
-
-    def flush(self) -> None:
-        """Write what waits for the end of the turn."""
-        unsent, self._unsent = self._unsent, b""
-        if unsent and self._transport is not None and not self._transport.is_closing():
-            self._transport.write(unsent)
 
     def _send_rest(self, transport: asyncio.Transport) -> None:
         while self._rest is not None and not self._is_held:
@@ -152,7 +139,6 @@ class Connection(asyncio.Protocol):
 
     def _leave(self) -> None:
         self._rest = None
-        self._unsent = b""
         if not self._is_left:
             self._is_left = True
             if self._transport is not None:

@@ -16,6 +16,7 @@ from jackline.upstream.port import Headers, Message
 _not_written_here = Sieve(HOP_BY_HOP | {b"host", b"content-length", b"expect"})
 _BODILESS = frozenset({b"GET", b"HEAD", b"OPTIONS", b"DELETE", b"TRACE", b"CONNECT"})
 _FORBIDDEN = b"\r\n\0"
+_REMEMBERED_HEADS = 256
 _BLANKS = re.compile(rb"[ \r\n\0]")
 _BREAKS = (
     "The head of a request may hold no line end and no NUL,"
@@ -27,7 +28,7 @@ _colon = b": "
 class HeadWriter:
     """Writes heads for one origin; what never changes is built once."""
 
-    __slots__ = ("_after_target", "_before_target")
+    __slots__ = ("_after_target", "_before_target", "_written")
 
     def __init__(self, origin: Origin) -> None:
         address = origin.address
@@ -38,12 +39,20 @@ class HeadWriter:
                 lines += f"\r\nProxy-Authorization: {origin.proxy_credentials}"
         self._before_target = b" " + prefix.encode("ascii")
         self._after_target = lines.encode("ascii")
+        # Callers send the same lines again and again; only the length behind them changes.
+        self._written: dict[tuple[bytes, bytes, bytes], bytes] = {}
 
     def head(self, message: Message) -> bytes:
         """Request line and headers, with the empty line; ValueError for what would break them."""
         method, target, headers, body, lines = message
         if lines is None:
             lines = header_lines(headers)
+        before = self._written.get((method, target, lines)) or self._write(method, target, lines)
+        if body or method not in _BODILESS:
+            return b"%b\r\nContent-Length: %d\r\n\r\n" % (before, len(body))
+        return before + b"\r\n\r\n"
+
+    def _write(self, method: bytes, target: bytes, lines: bytes) -> bytes:
         # Without its slash the target would be read as part of the host, or as another address.
         if target[:1] != b"/" or _BLANKS.search(target) or _BLANKS.search(method):
             raise ValueError(_BREAKS)
@@ -54,9 +63,10 @@ class HeadWriter:
             self._after_target,
             lines,
         )
-        if body or method not in _BODILESS:
-            return b"%b\r\nContent-Length: %d\r\n\r\n" % (before, len(body))
-        return before + b"\r\n\r\n"
+        if len(self._written) >= _REMEMBERED_HEADS:
+            self._written.clear()
+        self._written[method, target, lines] = before
+        return before
 
 
 def header_lines(headers: Headers) -> bytes:

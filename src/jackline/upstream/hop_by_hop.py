@@ -12,6 +12,7 @@ from jackline.upstream.port import Headers
 HOP_BY_HOP = frozenset(
     {b"connection", b"keep-alive", b"te", b"trailer", b"transfer-encoding", b"upgrade"}
 )
+_NAMES_NOTHING = frozenset({b"keep-alive", b"close", b""})
 # Clients and providers use some dozens of names; whoever invents more of them gains nothing.
 _REMEMBERED_NAMES = 1024
 
@@ -34,25 +35,31 @@ class Sieve(dict[bytes, bool]):
 
     def keep(self, headers: Headers) -> list[tuple[bytes, bytes]]:
         """The headers that pass, and that no `Connection` header names."""
+        return self.sift(headers)[0]
+
+    def sift(self, headers: Headers) -> tuple[list[tuple[bytes, bytes]], Headers]:
+        """The headers that pass, and those that by their own name do not."""
         kept = [pair for pair in headers if self[pair[0]]]
-        if len(kept) < len(headers):
-            named = _named_by_connection(headers)
-            if named:
-                return [pair for pair in kept if pair[0].lower() not in named]
-        return kept
+        if len(kept) == len(headers):
+            return kept, ()
+        dropped = [pair for pair in headers if not self[pair[0]]]
+        named = _named_by_connection(dropped)
+        if named:
+            kept = [pair for pair in kept if pair[0].lower() not in named]
+        return kept, dropped
 
 
-def _named_by_connection(headers: Headers) -> set[bytes]:
+def _named_by_connection(dropped: Headers) -> set[bytes]:
     named: set[bytes] = set()
-    for name, value in headers:
+    for name, value in dropped:
         if len(name) == 10 and name.lower() == b"connection":
             named.update(token.strip().lower() for token in value.split(b","))
-    return named - {b"keep-alive", b"close", b""}
+    return named - _NAMES_NOTHING if named else named
 
 
-_end_to_end = Sieve(HOP_BY_HOP)
+END_TO_END = Sieve(HOP_BY_HOP)
 
 
 def end_to_end(headers: Headers) -> list[tuple[bytes, bytes]]:
     """The headers without those that concern only the connection they came on."""
-    return _end_to_end.keep(headers)
+    return END_TO_END.keep(headers)
