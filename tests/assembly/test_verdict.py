@@ -61,6 +61,13 @@ def picture(
             f"Nothing is under way. {CALM} {PARKED}; when it comes back is not known. {COUNTS}",
         ),
         (
+            picture(lane("parked", NOW.timestamp())),
+            (
+                f"Nothing is under way. {CALM} {PARKED}; it is tried again with the next call."
+                f" {COUNTS}"
+            ),
+        ),
+        (
             picture(lane("limited", waiting=3), running=1, waiting=3),
             f"1 call running, 3 waiting. {CALM} anthropic/m asked to slow down. {COUNTS}",
         ),
@@ -91,6 +98,10 @@ NINE = Crew(20, {Doing.PARKED: 9}, {Doing.PARKED: (TEN_PAST_TEN, TEN_PAST_TEN + 
         (
             Crew(0, {Doing.PARKED: 2}, {Doing.PARKED: (TEN_PAST_TEN, TEN_PAST_TEN + 9000)}),
             "0 of 2 agents working, 2 parked, the first until 22:10 UTC (in 2 h 10 min).",
+        ),
+        (
+            Crew(0, {Doing.PARKED: 2}, {Doing.PARKED: (NOW.timestamp(), TEN_PAST_TEN)}),
+            "0 of 2 agents working, 2 parked, about to go on.",
         ),
         (
             Crew(4, {Doing.QUEUED: 1, Doing.THROTTLED: 2, Doing.DOWN: 3}, failed=1),

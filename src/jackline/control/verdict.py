@@ -98,7 +98,7 @@ def _goes_on(crew: Crew, doing: Doing, now: datetime) -> str:
         return ""
     first, last = crew.until[doing]
     some = ", the first" if last - first > _SAME_HOUR else ""
-    return f"{some} {_until(first, now)}"
+    return ", about to go on" if first <= now.timestamp() else f"{some} {_until(first, now)}"
 
 
 def _until(moment: float, now: datetime) -> str:
@@ -121,10 +121,10 @@ def _lane(lane: LaneShown, now: datetime) -> str:
     word = "is parked" if lane.state == "parked" else "is down"
     if lane.until is None:
         return f"{lane.name} {word}; when it comes back is not known."
-    if lane.state == "parked":
-        return f"{lane.name} {word} {_until(lane.until, now)}."
     until = datetime.fromtimestamp(lane.until, now.tzinfo)
-    left = duration_in_words(max(timedelta(0), until - now))
     if until <= now:
         return f"{lane.name} {word}; it is tried again with the next call."
+    if lane.state == "parked":
+        return f"{lane.name} {word} {_until(lane.until, now)}."
+    left = duration_in_words(until - now)
     return f"{lane.name} {word}; it is tried again in {left}."
