@@ -36,10 +36,8 @@ def test_a_watched_drill_says_where_and_stays_until_ctrl_c() -> None:
         where = next(line for line in told if line.startswith("watch it: "))
         assert f"http://127.0.0.1:{port} " in where
         state = where.rpartition("--state ")[2].strip()
-        page = urllib.request.Request(
-            f"http://127.0.0.1:{port}/", headers={"accept": "text/html"}
-        )
-        with urllib.request.urlopen(page, timeout=30) as answer:  # noqa: S310 -- as above
+        page = urllib.request.Request(f"http://127.0.0.1:{port}/", headers={"accept": "text/html"})
+        with urllib.request.urlopen(page, timeout=30) as answer:  # noqa: S310 -- the drill's own
             assert b"<title>jackline</title>" in answer.read()
         top = jackline("top", "--once", "--json", "--state", state)
         (run,) = json.loads(top.out)["runs"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 
-INTERRUPTED = 130
+_INTERRUPTED = 130
 
 
 def leave_interrupted() -> None:
@@ -21,4 +21,4 @@ def leave_interrupted() -> None:
                 stream.flush()
             except OSError:
                 continue  # whoever read it has left
-    os._exit(INTERRUPTED)
+    os._exit(_INTERRUPTED)

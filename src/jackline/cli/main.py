@@ -17,10 +17,9 @@ import click
 from click.shell_completion import CompletionItem
 
 from jackline import __version__
-from jackline.cli.closed_output import forget_output
-from jackline.cli.leaving import INTERRUPTED, leave_interrupted
 from jackline.errors import InternalError, JacklineError
 
+_INTERRUPTED = 130
 # Verb: the module that defines it, and its line in --help.
 _VERBS = {
     "cancel": ("jackline.cli.runs", "End a run for good, with its clean-up."),
@@ -78,6 +77,8 @@ class _LazyVerbs(click.Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
+            from jackline.cli.closed_output import forget_output  # noqa: PLC0415 -- rarely needed
+
             forget_output()
             return 0
 
@@ -107,7 +108,9 @@ def main() -> NoReturn:
     code = run(sys.argv[1:])
     # All is done and told: a Ctrl-C that comes while Python clears up only hurries it.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    if code == INTERRUPTED:
+    if code == _INTERRUPTED:
+        from jackline.cli.leaving import leave_interrupted  # noqa: PLC0415 -- rarely needed
+
         leave_interrupted()
     sys.exit(code)
 
@@ -118,10 +121,10 @@ def run(arguments: list[str]) -> int:
         code = jackline.main(arguments, prog_name="jackline", standalone_mode=False)
     except click.exceptions.Abort:
         click.echo("interrupted", err=True)
-        return INTERRUPTED
+        return _INTERRUPTED
     except KeyboardInterrupt:
         click.echo("interrupted", err=True)
-        return INTERRUPTED
+        return _INTERRUPTED
     except click.ClickException as error:
         error.show()
         return error.exit_code

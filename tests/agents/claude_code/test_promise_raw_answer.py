@@ -9,7 +9,7 @@ import pytest
 
 from jackline.agents.outcome import Ending
 from tests.agents.claude_code import test_runner
-from tests.agents.claude_code.streams import call, init, result, said, text
+from tests.agents.claude_code.streams import call, init, result, said, synthetic, text
 from tests.agents.claude_code.test_runner import SCHEMA, Client, user
 
 pytestmark = test_runner.pytestmark
@@ -65,3 +65,15 @@ def test_an_answer_of_a_sub_agent_is_none_of_the_agents_own(client: Client) -> N
     end = result(is_error=True, subtype="error_max_structured_output_retries") + b"EXIT 1\n"
     client.plays(*[init() + inner + end] * 3)
     assert client.carry(schema=SCHEMA).text == ""
+
+
+def test_an_api_failure_is_no_missing_answer_and_nothing_is_asked_again(client: Client) -> None:
+    words = "API Error: 529 Overloaded. This is a server-side issue, usually temporary"
+    failed = synthetic(words, "overloaded") + result(
+        is_error=True, api_error_status=529, result=words
+    )
+    client.plays(*[init() + failed + b"EXIT 1\n"] * 3)
+    outcome = client.carry(schema=SCHEMA)
+    assert outcome.terminated_by is Ending.OUTAGE
+    assert outcome.evidence.status == 529
+    assert len(client.starts) == 1
