@@ -15,7 +15,14 @@ from jackline.agents.outcome import Ending, Evidence
 from jackline.agents.task import AgentTask
 from jackline.cli.run_progress import drawn, shown_progress
 from jackline.control.run_view import RunView, event_line
-from jackline.flows.progress import AgentBegan, AgentWaits, CleanupEnded, FlowEvent, RunParked
+from jackline.flows.progress import (
+    AgentBegan,
+    AgentWaits,
+    CleanupEnded,
+    FlowEvent,
+    PhaseBegan,
+    RunParked,
+)
 from jackline.flows.settings import RunSettings
 from jackline.testing.scripted_runner import Play
 from tests.flows.world import EPOCH, World, played, world
@@ -161,6 +168,13 @@ def test_away_from_a_terminal_each_event_is_a_line_on_stderr_and_a_common_wait_i
     assert len(told.err.splitlines()) == 1
     assert "a waits until" in told.err
     assert told.err.strip().endswith(": the limit")
+
+
+def test_a_phase_is_shown_as_soon_as_it_begins() -> None:
+    view = RunView()
+    view.heard(PhaseBegan(EPOCH.timestamp(), "scope"))
+    assert "scope 0/0" in picture(view, world())
+    assert event_line(PhaseBegan(EPOCH.timestamp(), "scope"), EPOCH) == "phase scope"
 
 
 async def _given(task: asyncio.Task[object]) -> object:

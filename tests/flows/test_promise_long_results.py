@@ -6,8 +6,9 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from jackline import flow, parallel, step
+from jackline import agent, flow, parallel, step
 from jackline.flows.local import LocalEngine
+from jackline.flows.outcome_json import outcome_of
 from tests.flows.world import played, world
 
 KB = 1024
@@ -41,3 +42,30 @@ def test_a_result_over_64_kb_is_a_blob_and_equal_ones_are_the_same(tmp_path: Pat
         assert file.execute("SELECT length(data) FROM blobs").fetchall() == [(64 * KB + 1,)]
         named = file.execute("SELECT count(*) FROM calls WHERE value_blob IS NOT NULL").fetchone()
         assert named == (3,)
+
+
+@flow
+async def long_answer() -> str:
+    return str(await agent("word " * 20_000))
+
+
+def test_a_long_answer_in_words_is_kept_once_and_is_the_outcomes_text_again(
+    tmp_path: Path,
+) -> None:
+    async def test() -> None:
+        w = world()
+        w.engine = LocalEngine(tmp_path / "flows.db", wall=w.clock.wall)
+        try:
+            await w.run(long_answer)
+            (run,) = await w.engine.runs()
+            calls = await w.engine.calls(run.run_id)
+        finally:
+            await w.engine.close()
+        (call,) = calls
+        assert outcome_of(call).text == "answer to " + "word " * 20_000
+
+    played(test)
+    with closing(sqlite3.connect(tmp_path / "flows.db")) as file:
+        kept = file.execute("SELECT outcome FROM calls WHERE outcome_blob IS NULL").fetchall()
+        assert len(kept) == 1
+        assert len(kept[0][0]) < 4 * KB

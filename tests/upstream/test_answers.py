@@ -105,6 +105,9 @@ class Keeping:
     def free(self, connection: Connection) -> None:
         self.freed.append(connection)
 
+    def flush_soon(self, connection: Connection) -> None:
+        connection.flush()
+
     def lost(self, connection: Connection) -> None:
         pass
 

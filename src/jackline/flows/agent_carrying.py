@@ -32,7 +32,7 @@ from jackline.flows.keeping_back import kept_back
 from jackline.flows.keys import session_id_of
 from jackline.flows.leave import AgentLeave
 from jackline.flows.notebook import KeptNotebook
-from jackline.flows.outcome_json import decode_outcome, encode_outcome
+from jackline.flows.outcome_json import encode_kept_beside, encode_outcome, outcome_of
 from jackline.flows.progress import AgentBegan, AgentEnded, AgentReplayed, Warned
 from jackline.flows.records import CallKind, CallRecord, CallState
 from jackline.flows.scope import CURRENT, Scope, inside
@@ -95,7 +95,7 @@ class AgentCarrying:
 
     def _replayed(self, known: CallRecord) -> Outcome[Any]:
         run = self._run
-        outcome = decode_outcome(known.outcome or b'{"terminated_by":"completion"}')
+        outcome = outcome_of(known)
         if known.state is CallState.DONE:
             outcome = replace(outcome, value=self._spec.shape.decode(known.value or b"null"))
         if run.paid_here(known):
@@ -269,7 +269,7 @@ class AgentCarrying:
             call,
             state=CallState.DONE if outcome.ok else CallState.FAILED,
             value=data,
-            outcome=encode_outcome(outcome),
+            outcome=encode_kept_beside(outcome),
             ended_at=run.clock.wall(),
             tokens=outcome.usage.total,
             cost=outcome.cost or 0.0,

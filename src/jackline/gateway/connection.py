@@ -3,7 +3,7 @@
 Laws: (1) the next request is read only after the current answer was finished and taken by the
 client; (2) the owner hears at once when the client goes, so reading goes on while an answer is
 awaited; (3) no task, future or timer per request: limits of time are a `deadline` that the
-listener's sweep looks at; (4) what is written of an answer in one turn of the loop is one write.
+listener's sweep looks at; (4) what is written in one turn of the loop is one write.
 Not here: reading requests (request_reading.py), accepting and stopping (listening.py).
 """
 
@@ -228,13 +228,10 @@ class Connection(asyncio.BufferedProtocol):
     def end_with(self, pieces: tuple[Bytes, ...], *, keep_alive: bool) -> None:
         """Send the last of an answer; the exchange is over."""
         self._exchange = None
-        if self._out:
-            self._out += pieces
-        elif pieces and len(pieces[-1]) >= _MOST_WAITING:
-            self.transport.writelines(pieces)
-        elif pieces:
-            # Not at the end of the turn: nothing can follow that would go out with it.
-            self.transport.write(b"".join(pieces))
+        if pieces:
+            # At the end of the turn even so: a write at once would wake the peer up for each answer
+            # of many, which took a fifth more processor time (uvloop 0.23 writes at once).
+            self.write(pieces, sum(map(len, pieces)))
         if not keep_alive or self._reception.draining:
             self.close()
         elif self.paused:

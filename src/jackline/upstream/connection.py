@@ -31,6 +31,10 @@ class Keeper(Protocol):
         """The answer is complete and the connection can take another request."""
         ...
 
+    def flush_soon(self, connection: Connection) -> None:
+        """The connection has something to write at the end of this turn of the loop."""
+        ...
+
     def lost(self, connection: Connection) -> None:
         """The connection is gone."""
         ...
@@ -51,6 +55,7 @@ class Connection(asyncio.Protocol):
         "_keeper",
         "_rest",
         "_transport",
+        "_unsent",
         "_was_used",
         "idle_since",
     )
@@ -61,6 +66,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._attempt: HttpAttempt | None = None
         self._rest: memoryview | None = None
+        self._unsent: tuple[bytes | bytearray, ...] = ()
         self._is_held = False
         self._is_left = False
         self._was_used = False
@@ -76,9 +82,7 @@ class Connection(asyncio.Protocol):
 
     def send(self, attempt: HttpAttempt) -> None:
         """Send the request; its answer goes to the attempt's ear."""
-        transport = self._transport
-        if transport is None:
-            raise AssertionError("the connection has not been made, or is gone")
+        transport = cast(asyncio.Transport, self._transport)
         self._attempt = attempt
         attempt.line = self
         self._answer.expect(is_to_head=attempt.is_head)
@@ -86,16 +90,31 @@ class Connection(asyncio.Protocol):
             transport.pause_reading()
         body = attempt.body
         if len(body) <= JOINED_BYTES:
-            transport.write(attempt.head + body if body else attempt.head)
+            # At the end of the turn, with those of the other connections: the first write wakes
+            # the peer up, and that is most of its cost.
+            self._unsent = (attempt.head + body if body else attempt.head,)
+            self._keeper.flush_soon(self)
             return
         # Together: a head that goes alone wakes the peer up for nothing.
         if len(body) <= PIECE_BYTES:
-            transport.writelines((attempt.head, body))
+            self._unsent = (attempt.head, body)
+            self._keeper.flush_soon(self)
             return
         whole = memoryview(body)
         self._rest = whole[PIECE_BYTES:]
         transport.writelines((attempt.head, whole[:PIECE_BYTES]))
         self._send_rest(transport)
+
+    def flush(self) -> None:
+        """Write what waits for the end of the turn."""
+        unsent, self._unsent = self._unsent, ()
+        transport = self._transport
+        if not unsent or transport is None or transport.is_closing():
+            return
+        if len(unsent) == 1:
+            transport.write(unsent[0])
+        else:
+            transport.writelines(unsent)
 
     def _send_rest(self, transport: asyncio.Transport) -> None:
         while self._rest is not None and not self._is_held:
@@ -139,6 +158,7 @@ class Connection(asyncio.Protocol):
 
     def _leave(self) -> None:
         self._rest = None
+        self._unsent = ()
         if not self._is_left:
             self._is_left = True
             if self._transport is not None:

@@ -30,7 +30,7 @@ class Pool:
         # In the order in which they became idle.
         self._idle: dict[Connection, None] = {}
         self._dialling: dict[asyncio.Task[None], HttpAttempt] = {}
-
+        self._to_flush: list[Connection] = []
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._emptied: asyncio.Event | None = None
@@ -123,6 +123,17 @@ class Pool:
         self._idle[connection] = None
         if self._timer is None:
             self._timer = loop.call_later(self._origin.idle_seconds, self._drop_idle)
+
+    def flush_soon(self, connection: Connection) -> None:
+        """Let a connection write at the end of this turn of the loop."""
+        if not self._to_flush:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._to_flush.append(connection)
+
+    def _flush(self) -> None:
+        waiting, self._to_flush = self._to_flush, []
+        for connection in waiting:
+            connection.flush()
 
     def lost(self, connection: Connection) -> None:
         """Forget the connection."""

@@ -15,7 +15,7 @@ from typing import Any
 from jackline.agents.outcome import Ending, Evidence, Outcome
 from jackline.flows.cleanup.acting import Act, Actor
 from jackline.flows.engine import Engine
-from jackline.flows.outcome_json import decode_outcome, encode_outcome
+from jackline.flows.outcome_json import decode_outcome, encode_outcome, outcome_of
 from jackline.flows.records import CallRecord, CallState, HookRecord
 
 Told = Callable[[str, str, str], None]
@@ -121,7 +121,7 @@ class Hooks:
 
 def _ended(call: CallRecord | None, ending: Ending | None) -> Outcome[Any] | None:
     if call is not None and call.state is not CallState.RUNNING:
-        return decode_outcome(call.outcome) if call.outcome else None
+        return outcome_of(call) if call.outcome else None
     if ending is None or call is None:
         return None
     says = "Its run ended while it was underway."

@@ -1,0 +1,29 @@
+"""A batch that is required without a number is required whole."""
+
+from __future__ import annotations
+
+import pytest
+
+from jackline.agents.outcome import Ending, Outcome
+from jackline.errors import StepFailedError
+from jackline.flows.parallel import Batch
+
+OK: Outcome[int] = Outcome(Ending.COMPLETION, 1)
+BAD: Outcome[int] = Outcome(Ending.QUOTA)
+
+
+def test_require_without_a_number_means_all() -> None:
+    whole = Batch((OK, OK))
+    assert whole.require() is whole
+    with pytest.raises(StepFailedError, match="2 were needed: 1 of 2 ok, 1 failed: 1 quota"):
+        Batch((OK, BAD)).require()
+
+
+@pytest.mark.parametrize(("least", "enough"), [(0, True), (1, True), (2, False)])
+def test_require_with_a_number_means_at_least_so_many(least: int, enough: bool) -> None:
+    batch = Batch((OK, BAD))
+    if enough:
+        assert batch.require(least) is batch
+    else:
+        with pytest.raises(StepFailedError):
+            batch.require(least)
