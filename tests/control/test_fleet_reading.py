@@ -64,6 +64,6 @@ def test_calls_without_a_session_belong_to_no_agent() -> None:
 
 def test_what_was_burned_is_told() -> None:
     burn = Burn(lambda _model, _usage: 0.5)
-    burn.call_ended(ended()._replace(at=NOW))
+    burn.calls_ended([ended()._replace(at=NOW)])
     spend = read(facts(burn=burn))["spend"]
     assert (spend["dollars_today"], spend["tokens_today"]) == (0.5, 20)

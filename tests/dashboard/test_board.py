@@ -98,7 +98,7 @@ class World:
 
     def end(self, event: CallEnded) -> None:
         self.fleet.call_ended(event)
-        self.burn.call_ended(event)
+        self.burn.calls_ended([event])
 
     def look(self, at: float) -> dict[str, Any]:
         head = {"verdict": "Nothing is under way."}

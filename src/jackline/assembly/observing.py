@@ -99,12 +99,13 @@ class Observatory:
         """Count what was put aside."""
         aside, fleet, burn, tally = self._aside, self._fleet, self._burn, self._tally
         also = self.also
+        ended: list[CallEnded] = []
         while aside:
             event = aside.popleft()
             if also is not None:
                 also(event)
             if isinstance(event, CallEnded):
-                burn.call_ended(event)
+                ended.append(event)
                 tally.call_ended(event)
                 if self.refused and event.outcome in _DELIVERED:
                     self.refused.pop(event.lane.partition("/")[0], None)
@@ -125,3 +126,4 @@ class Observatory:
                 self.news.append(event)
                 if isinstance(event, LaneChanged):
                     fleet.lane_changed(event)
+        burn.calls_ended(ended)

@@ -8,7 +8,7 @@ Not here: prices (agents/prices.py), drawing (dashboard/), limits (flows/spendin
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -31,15 +31,6 @@ class Sums:
     dollars: float = 0.0
     unpriced: int = 0
     """Tokens of models whose price is not known."""
-
-    def add(self, tokens: int, dollars: float | None) -> None:
-        """One more call."""
-        self.calls += 1
-        self.tokens += tokens
-        if dollars is None:
-            self.unpriced += tokens
-        else:
-            self.dollars += dollars
 
     def join(self, other: Sums) -> None:
         """All that the other stretch took, too."""
@@ -67,26 +58,41 @@ class Burn:
         self.by_lane: dict[str, Sums] = {}
         self.total = Sums()
 
-    def call_ended(self, event: CallEnded) -> None:
-        """A call came to its end; one that was never answered took nothing."""
-        usage = Usage(
-            event.input_tokens,
-            event.output_tokens,
-            event.cache_read_tokens,
-            event.cache_write_tokens,
-        )
-        if not usage.total:
-            return
-        dollars = self._price_of(event.model, usage)
-        minute = self._minute(int(event.at // 60))
-        for sums in (
-            self.total,
-            minute.lanes.setdefault(event.lane, Sums()),
-            self.by_lane.setdefault(event.lane, Sums()),
-        ):
-            sums.add(usage.total, dollars)
-        if event.tag:
-            self._tagged(event.tag).add(usage.total, dollars)
+    def calls_ended(self, events: Iterable[CallEnded]) -> None:
+        """Calls came to their end; one that was never answered took nothing."""
+        # Most calls of a moment are alike: they are added up first, and priced together.
+        alike: dict[tuple[int, str, str, str | None], list[int]] = {}
+        for event in events:
+            sort = (int(event.at // 60), event.lane, event.model, event.tag)
+            taken = alike.get(sort)
+            if taken is None:
+                taken = alike[sort] = [0, 0, 0, 0, 0]
+            taken[0] += event.input_tokens
+            taken[1] += event.output_tokens
+            taken[2] += event.cache_read_tokens
+            taken[3] += event.cache_write_tokens
+            taken[4] += (
+                event.input_tokens > 0
+                or event.output_tokens > 0
+                or event.cache_read_tokens > 0
+                or event.cache_write_tokens > 0
+            )
+        for (minute, lane, model, tag), (*tokens, calls) in alike.items():
+            if calls:
+                self._took(minute, lane, tag, Usage(*tokens), model, calls)
+
+    def _took(
+        self, minute: int, lane: str, tag: str | None, usage: Usage, model: str, calls: int
+    ) -> None:
+        dollars = self._price_of(model, usage)
+        tokens = usage.total
+        unpriced = tokens if dollars is None else 0
+        taken = Sums(calls, tokens, dollars or 0.0, unpriced)
+        self.total.join(taken)
+        self._minute(minute).lanes.setdefault(lane, Sums()).join(taken)
+        self.by_lane.setdefault(lane, Sums()).join(taken)
+        if tag:
+            self._tagged(tag).join(taken)
 
     def series(self, now: float, minutes: int) -> list[Minute]:
         """The last minutes, the oldest first, empty ones included."""

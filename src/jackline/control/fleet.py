@@ -232,6 +232,8 @@ class Fleet:
         return sorted(rows, key=lambda row: (first[row.session], row.agent != "", row.agent))
 
     def _shut_between(self, lane: str, begins: float, ends: float) -> Doing:
+        if not self._shut:
+            return Doing.QUEUED
         doing, since, until = self._shut.get(lane, (Doing.QUEUED, 0.0, 0.0))
         return doing if since < ends and begins < until else Doing.QUEUED
 
@@ -275,7 +277,8 @@ class Fleet:
             while len(self._members) > _MOST_AGENTS:
                 gone, _ = self._members.popitem(last=False)
                 self._changed.pop(gone, None)
-        member.tag = tag or member.tag
+        if tag:
+            member.tag = tag
         self._members.move_to_end(key)
         self._changed[key] = None
         return member

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from jackline.clock import Clock
 from jackline.events import AttemptFailed, CallEnded, Event
@@ -29,8 +28,7 @@ _NO_TURN = frozenset(("count_tokens", "models"))
 _WALLS = frozenset((Kind.ACCOUNT_QUOTA.value, Kind.BILLING.value))
 
 
-@dataclass(frozen=True, slots=True)
-class Fate:
+class Fate(NamedTuple):
     """What became of an agent's latest call; `cause` is None when it was answered."""
 
     cause: Cause | None
@@ -70,14 +68,16 @@ class CallFates:
 
     def _ended(self, event: CallEnded, session: str, agent: str) -> None:
         key = (session, agent)
-        before = self._fates.get(key)
-        answered_at = 0.0 if before is None else before.answered_at
         if event.outcome in _ANSWERED:
-            self._attempts.pop(event.call, None)
+            # Nearly every call of the gateway comes here.
+            if self._attempts:
+                self._attempts.pop(event.call, None)
             _keep(self._fates, key, Fate(None, event.at, event.model, event.tag))
             if not agent and self.on_answer is not None:
                 self.on_answer(event)
         elif event.outcome in _HANDED_ON:
+            before = self._fates.get(key)
+            answered_at = 0.0 if before is None else before.answered_at
             cause = self._cause(event, before)
             _keep(self._fates, key, Fate(cause, answered_at, event.model, event.tag))
             is_wall = cause.kind is Kind.ACCOUNT_QUOTA
