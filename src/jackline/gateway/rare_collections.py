@@ -2,8 +2,7 @@
 
 Whatever a call holds is let go of when it ends, and freed by reference counting. The collector
 would still go through some hundred young objects for every few dozen calls in flight, which took
-three percent of all processor time. What cycles a rare error
-leaves behind is found a little later.
+three percent of all processor time. What cycles a rare error leaves behind is found a little later.
 
 Laws: (1) the collector is as it was before, once the last who asked for this has let go.
 Not here: the memory that the C library keeps (freed_memory.py).
