@@ -190,6 +190,23 @@ def test_a_shared_gateway_that_is_killed_is_started_again_for_a_run_from_python_
     assert (again["url"], again["pid"] != word["pid"]) == (word["url"], True)
 
 
+def test_a_run_from_python_has_a_gateway_of_its_own_which_ends_with_it(world: World) -> None:
+    code = "import asyncio, flow, jackline\nprint(asyncio.run(jackline.run(flow.many, 1)).value)"
+    told = subprocess.run(
+        [sys.executable, "-c", code],
+        env=world.environ,
+        cwd=world.folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert told.stdout.startswith("1 of 1 ok: ")
+    assert len(world.provider.ledger) == 1
+    assert not (world.folder / "state" / "gateway.json").exists()
+    assert world.jackline("status")[0] == 5
+
+
 def test_a_step_that_never_returns_keeps_no_second_ctrl_c_waiting(world: World) -> None:
     (world.folder / "stuck.py").write_text(
         "import time\n"

@@ -58,7 +58,8 @@ class RunOrders:
         words = await asyncio.to_thread(_written, log, begins)
         if code is None:
             return {"says": f"jackline {' '.join(arguments)} goes on, process {process.pid}."}
-        if code not in (0, 3, 75):
+        # A run that failed has been carried on as was ordered.
+        if code not in (0, 1, 3, 75):
             raise UsageError(f"jackline {' '.join(arguments)} failed: {words}")
         return {"says": words or f"jackline {' '.join(arguments)} is done."}
 
