@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import math
 import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -59,6 +60,9 @@ class WatchedDrill:
         self.opened = 0
         self.ahead = 0.0
         """What the drill's time is ahead of the provider's; known once the ledger was read."""
+        self.faults: list[dict[str, Any]] = []
+        """Those that the provider had when its first gateway opened."""
+        self._epoch = 0.0
 
     @property
     def url(self) -> str:
@@ -74,6 +78,8 @@ class WatchedDrill:
         assert self._open.wait(PATIENCE)
         self._raise()
         self.upstream = str(ask(self.url, "/_jackline/status")["upstream"])
+        told = ask(self.upstream, "/_control/faults")
+        self.faults, self._epoch = told["faults"], told["epoch"]
         return self
 
     def __exit__(
@@ -91,6 +97,10 @@ class WatchedDrill:
             self._raise()
 
     # --- what is true ---------------------------------------------------------------------------
+
+    def announced(self, at: float) -> int:
+        """A moment of the provider's time as the date that it tells of it."""
+        return math.ceil(self._epoch + at)
 
     def journal(self) -> tuple[list[CallEnded], list[AttemptFailed]]:
         with JournalReader(self.state.journal) as reader:
@@ -123,16 +133,18 @@ class WatchedDrill:
         return told
 
     def _ahead(self, told: list[dict[str, Any]]) -> float:
-        """No call ends before its last request has; the first of each agent tell by how much."""
+        """No call ends before its last request has: whichever ended soonest after it tells."""
         calls, _ = self.journal()
-        first: dict[str, float] = {}
-        for call in calls:
-            first[call.agent or ""] = min(first.get(call.agent or "", 1e12), call.at)
-        ends: dict[str, float] = {}
+        ends: dict[str, dict[str, float]] = {}
         for each in told:
             if each["outcome"] == "completed":
-                ends[each["agent"]] = min(ends.get(each["agent"], 1e12), each["ended"])
-        return min(first[agent] - end for agent, end in ends.items() if agent in first)
+                # A request that was given up may be answered all the same: the last one counts.
+                ends.setdefault(each["agent"], {})[each["body_hash"]] = each["ended"]
+        late: list[float] = []
+        for agent, by_body in ends.items():
+            answered = sorted(c.at for c in calls if c.agent == agent and c.outcome == "answered")
+            late += [at - end for at, end in zip(answered, sorted(by_body.values()), strict=False)]
+        return min(late)
 
     # --- the thread -----------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ PREFIX = "/_control"
 ROUTES = {
     "GET /_control/ledger": "every request and the counts",
     "GET /_control/summary": "the counts",
-    "GET /_control/faults": "the faults at work, with their handles",
+    "GET /_control/faults": "the faults at work, with their handles; zero is at `epoch`",
     "POST /_control/faults": "add a fault: the keys of a scenario's [[fault]], seconds from now",
     "DELETE /_control/faults": "end all faults",
     "DELETE /_control/faults/HANDLE": "end one fault",
@@ -61,7 +61,11 @@ def _get(playing: Playing, order: str) -> object:
     if order == "faults":
         now = playing.now()
         at_work = [active for active in provider.faults if not active.over(now)]
-        return {"now": now, "faults": [_fault_json(one.handle, one.fault) for one in at_work]}
+        return {
+            "now": now,
+            "epoch": playing.calendar.epoch,
+            "faults": [_fault_json(one.handle, one.fault) for one in at_work],
+        }
     if order == "settings":
         return json_ready(asdict(playing.settings))
     if order == "":
