@@ -27,6 +27,7 @@ from jackline.drills.pace import Pace
 from jackline.drills.running import DrillResult, DrillRun, Means, Side, SideRun
 from jackline.providers.settings import UpstreamSettings
 from tests.cli.commands import Answer, jackline
+from tests.hiccups import tried_again_after_a_hiccup
 
 # One after the other: in scaled time a machine that is too busy counts as a slow provider.
 pytestmark = pytest.mark.xdist_group("drills")
@@ -35,6 +36,8 @@ BUILTIN = ("--client", "builtin")
 # In hurried time a busy machine's pause of a quarter of a second looks like eight of silence, and a
 # sound attempt or two may be given up for it.
 HURRIED = 3
+# A standstill of so long is half a minute or more of hurried time.
+HICCUP = 0.3
 
 
 def document_of(answer: Answer) -> dict[str, Any]:
@@ -46,6 +49,7 @@ def told(answer: Answer) -> str:
     return answer.out + answer.err
 
 
+@tried_again_after_a_hiccup(HICCUP)
 def test_throttle_storm_is_not_noticed_by_anyone() -> None:
     answer = hurried_drill("throttle-storm")
     assert answer.code == 0, told(answer)
@@ -58,6 +62,7 @@ def test_throttle_storm_is_not_noticed_by_anyone() -> None:
     assert "the trouble begins" in answer.err
 
 
+@tried_again_after_a_hiccup(HICCUP)
 def test_session_limit_stops_the_fleet_at_once_and_lets_it_finish_after_the_reset() -> None:
     answer = hurried_drill("session-limit")
     assert answer.code == 0, told(answer)
@@ -73,6 +78,7 @@ def test_session_limit_stops_the_fleet_at_once_and_lets_it_finish_after_the_rese
     assert flow["extra_percent"] <= 2 < plain["extra_percent"]
 
 
+@tried_again_after_a_hiccup(HICCUP)
 def test_outage_is_outlived_by_all() -> None:
     means = Means("the built-in client", BuiltinFleet, gateway_before, speed=60.0)
     result = event_loop.run(DrillRun(named("outage-one-lane"), means).run())
@@ -119,6 +125,7 @@ def drilled(name: str, *, both_sides: bool = False) -> dict[str, Any]:
     return ours
 
 
+@tried_again_after_a_hiccup(HICCUP)
 def test_an_outage_moves_everyone_to_the_same_model_elsewhere_and_back_again() -> None:
     ours = drilled("outage-failover")
     second = ours["providers"]["second"]
@@ -129,6 +136,7 @@ def test_an_outage_moves_everyone_to_the_same_model_elsewhere_and_back_again() -
     assert 0 < ours["herd"] <= 4
 
 
+@tried_again_after_a_hiccup(HICCUP)
 def test_without_any_claude_the_same_conversations_go_on_with_another_family() -> None:
     ours = drilled("outage-family")
     gpt = ours["providers"]["gpt"]
@@ -137,6 +145,7 @@ def test_without_any_claude_the_same_conversations_go_on_with_another_family() -
     assert gpt["useful"] > 12, "whole turns, with their tools"
 
 
+@tried_again_after_a_hiccup(HICCUP)
 def test_only_the_model_that_fails_is_asked_for_elsewhere() -> None:
     ours = drilled("model-degraded", both_sides=True)
     assert (ours["bystanders_moved"], ours["not_moved"]) == (0, 0)
@@ -144,6 +153,7 @@ def test_only_the_model_that_fails_is_asked_for_elsewhere() -> None:
     assert ours["providers"]["anthropic"]["useful"] >= 4 * 36
 
 
+@tried_again_after_a_hiccup(HICCUP)
 def test_a_dead_network_is_named_and_tried_gently() -> None:
     ours = drilled("edge-down", both_sides=True)
     assert ours["unsaid"] == 0
@@ -151,12 +161,14 @@ def test_a_dead_network_is_named_and_tried_gently() -> None:
     assert ours["failed_later"] <= 50
 
 
+@tried_again_after_a_hiccup(HICCUP)
 def test_a_narrow_bridge_is_not_stormed() -> None:
     ours = drilled("bridge-limits")
     assert ours["reasons"]["429"] > 0, "its limit was met"
     assert ours["providers"]["bridge"]["useful"] > 60
 
 
+@tried_again_after_a_hiccup(HICCUP)
 def test_a_gateway_that_knows_no_other_upstream_does_not_pass() -> None:
     result = without_gateway("model-degraded")
     missed = {one.demand.figure for one in result.parts[0].verdicts if not one.held}
@@ -178,6 +190,7 @@ def without_gateway(name: str = "throttle-storm") -> DrillResult:
     return event_loop.run(DrillRun(named(name), means).run())
 
 
+@tried_again_after_a_hiccup(HICCUP)
 def test_a_gateway_that_does_nothing_does_not_pass() -> None:
     result = without_gateway()
     assert result.complete

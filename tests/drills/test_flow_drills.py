@@ -92,6 +92,7 @@ def test_fifty_times_power_cut() -> None:
     ("drill", "name", "figures_missed"),
     [
         ("cascade", "", {"lost", "untold"}),
+        ("lost-subagent", "", {"set_ups", "machines", "leaked", "hours_repeated"}),
         ("power-cut", "", {"paid_twice", "used_twice"}),
         (
             "session-limit",
@@ -105,7 +106,9 @@ def test_a_program_without_flows_does_not_pass(
     drill: str, name: str, figures_missed: set[str]
 ) -> None:
     part = part_of(drill, name)
-    assert figures_missed <= {one.demand.figure for one in missed(part, played(part, "bare"))}
+    # Nothing of it depends on the pace where a wall comes with a turn, and its hours are long.
+    figures = played(part, "bare", 600.0 if drill == "lost-subagent" else FAST)
+    assert figures_missed <= {one.demand.figure for one in missed(part, figures)}
 
 
 def test_an_interrupted_drill_of_flows_has_not_passed() -> None:

@@ -20,8 +20,11 @@ from jackline.simulator.mind import HANGUP, Fail, Mind, Reply, Rule, Say
 from jackline.simulator.server import SimulatorServer
 from jackline.simulator.service import AT_ONCE
 from jackline.simulator.settings import ProviderSettings
+from tests.hiccups import steadily
 
 QUICK = 1000.0
+# After so long a client at this pace has waited for five minutes.
+HICCUP = 0.2
 DONE = "All is well."
 TOOL = ("Bash", {"command": "ls"})
 OVERLOADED = Fail(529, "overloaded_error", "Overloaded")
@@ -46,7 +49,7 @@ def meet(
             await client.run()
             return client.record, server.playing.provider.ledger
 
-    return event_loop.run(run())
+    return steadily(lambda: event_loop.run(run()), HICCUP)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import urllib.request
 import pytest
 
 from tests.cli.commands import jackline
-from tests.cli.gateways import free_port
+from tests.ports import free_port
 
 pytestmark = pytest.mark.xdist_group("drills")
 

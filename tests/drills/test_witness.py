@@ -18,9 +18,12 @@ from jackline.simulator.mind import Mind, Rule, Say
 from jackline.simulator.server import SimulatorServer
 from jackline.simulator.service import AT_ONCE
 from jackline.simulator.settings import ProviderSettings
+from tests.hiccups import steadily
 
 DONE = "All is well."
 PLAN = AgentPlan("one", "TASK: look", DONE)
+# After so long a client at this pace has waited for minutes.
+HICCUP = 0.3
 
 
 def meet(*rules: Rule, retries: int = 10) -> tuple[AgentRecord, list[str]]:
@@ -35,7 +38,7 @@ def meet(*rules: Rule, retries: int = 10) -> tuple[AgentRecord, list[str]]:
             await client.run()
             return client.record, [error.word for error in witness.errors]
 
-    return event_loop.run(run())
+    return steadily(lambda: event_loop.run(run()), HICCUP)
 
 
 def test_a_healthy_conversation_shows_no_error() -> None:
@@ -73,4 +76,4 @@ def test_nobody_behind_it_is_a_refusal() -> None:
             await client.run()
             return [error.word for error in witness.errors]
 
-    assert event_loop.run(asyncio.wait_for(run(), 30)) == ["refused", "refused"]
+    assert event_loop.run(asyncio.wait_for(run(), 120)) == ["refused", "refused"]

@@ -1,7 +1,8 @@
 """Break the promises of flows one by one, and see that a test notices each.
 
-    python -m tests.mutants                 all of promises.txt, a few seconds each
+    python -m tests.mutants                 all of promises.txt: seconds each, drills minutes
     python -m tests.mutants parked hook     those whose promise has one of these words
+    python -m tests.mutants --list hook     only say which these are
 
 Laws: (1) everything is broken in a temporary copy of the tree, never in the tree; (2) a mutant
 counts as caught only by tests that pass without it; one that makes them hang is caught, too; (3) a
@@ -17,7 +18,8 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -25,7 +27,7 @@ from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).parents[2]
 TABLE = Path(__file__).with_name("promises.txt")
-PATIENCE_S = 300.0
+PATIENCE_S = 900.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,18 +101,40 @@ class Copy:
         return named[1] if named else done.stdout.strip()[-200:]
 
 
-def main(words: list[str]) -> int:
+def main(arguments: list[str]) -> int:
     """Break what was asked for; the exit code."""
+    about, usage, _ = (__doc__ or "").split("\n\n", 2)
+    reading = ArgumentParser(
+        "python -m tests.mutants",
+        description=f"{about}\n\n{usage}",
+        formatter_class=RawDescriptionHelpFormatter,
+    )
+    reading.add_argument("words", nargs="*", help="a part of the promises that are meant")
+    reading.add_argument("--list", action="store_true", help="list them, and break nothing")
+    asked = reading.parse_args(arguments)
+    chosen = [
+        mutant
+        for mutant in mutants(TABLE.read_text(encoding="utf-8"))
+        if not asked.words or any(word in mutant.promise for word in asked.words)
+    ]
+    if not chosen:
+        reading.error("no promise has one of these words; --list lists them all")
+    if asked.list:
+        sys.stdout.writelines(f"{mutant.promise}\n    {mutant.file}\n" for mutant in chosen)
+        return 0
+    return _broken(chosen)
+
+
+def _broken(chosen: Sequence[Mutant]) -> int:
     unnoticed = 0
     with TemporaryDirectory(prefix="jackline-mutants-") as folder:
         copy = Copy(Path(folder))
-        for mutant in mutants(TABLE.read_text(encoding="utf-8")):
-            if not words or any(word in mutant.promise for word in words):
-                noticed = copy.noticed_by(mutant)
-                unnoticed += noticed.startswith("NOT")
-                sys.stdout.write(f"{mutant.promise}\n    {noticed}\n")
-                sys.stdout.flush()
-    sys.stdout.write(f"{unnoticed} not caught\n")
+        for mutant in chosen:
+            noticed = copy.noticed_by(mutant)
+            unnoticed += noticed.startswith("NOT")
+            sys.stdout.write(f"{mutant.promise}\n    {noticed}\n")
+            sys.stdout.flush()
+    sys.stdout.write(f"{unnoticed} of {len(chosen)} not caught\n")
     return 1 if unnoticed else 0
 
 

@@ -1,15 +1,16 @@
 """Open what a drill's program runs against: a provider, and for flows a gateway and a store.
 
 Laws: (1) the provider's ledger and what it heard are the witnesses; (2) all live by the drill's
-clock; (3) a store is a file, so that a second host finds what the first has left.
+clock; (3) a store is a file, so that a second host finds what the first has left, in
+whichever process.
 Not here: what the programs do, faults (the parts of the drills).
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from jackline.agents.gateway_model import GatewayModel
@@ -81,22 +82,46 @@ async def flow_host(
     watched: Lookout = NOBODY,
 ) -> AsyncIterator[FlowHost]:
     """A host of flows, with a gateway of its own before this upstream."""
+    async with (
+        gateway_for_runs(upstream, store, pace, watched) as url,
+        flow_host_through(url, store, pace, listener=listener) as host,
+    ):
+        yield host
+
+
+def gateway_for_runs(
+    upstream: str, store: Path, pace: Pace, watched: Lookout = NOBODY
+) -> AbstractAsyncContextManager[str]:
+    """The base URL of a gateway before this upstream, for runs that are kept in this store."""
     # A gateway shows the runs that are kept in its own folder.
     state = store.parent if watched.watching else None
-    async with gateway(upstream, pace, watched, state) as url:
-        engine = LocalEngine(store, wall=pace.wall)
-        try:
-            async with GatewayModel(url, clock=pace, headers=CREDENTIALS) as model:
-                yield FlowHost(
-                    engine,
-                    lambda run_id: {"messages": MessagesRunner(model, clock=pace, tag=run_id)},
-                    pace,
-                    # A busy machine's second is minutes here: whose lease ends would be chance.
-                    settings=RunSettings(lease=3600.0),
-                    listener=listener,
-                )
-        finally:
-            await engine.close()
+    return gateway(upstream, pace, watched, state)
+
+
+@asynccontextmanager
+async def flow_host_through(
+    url: str, store: Path, pace: Pace, *, listener: Listener = nobody
+) -> AsyncIterator[FlowHost]:
+    """A host of flows that calls through the gateway at this URL, whoever has opened it."""
+    engine = LocalEngine(store, wall=pace.wall)
+    try:
+        async with GatewayModel(url, clock=pace, headers=CREDENTIALS) as model:
+            yield FlowHost(
+                engine,
+                lambda run_id: {"messages": MessagesRunner(model, clock=pace, tag=run_id)},
+                pace,
+                settings=_unhurried(pace.speed),
+                listener=listener,
+            )
+    finally:
+        await engine.close()
+
+
+def _unhurried(speed: float) -> RunSettings:
+    """The usual settings, but for what a busy machine takes, whose second is minutes here."""
+    usual = RunSettings(lease=3600.0)
+    # A shell that gives something back starts no faster because the drill is in a hurry.
+    return replace(usual, grace=usual.grace * speed, hook_limit=usual.hook_limit * speed)
 
 
 def paid_tokens(ledger: Ledger, *, once: bool = False) -> int:

@@ -4,7 +4,8 @@ Laws: (1) only one's own processes, by their handles, and with SIGKILL (or what 
 place): none of them gets to say good-bye; (2) moments are counted in requests that the provider
 got, plus parts of a second, so that a slow machine is struck no earlier than a fast one; (3) no
 configuration of the user's reaches them.
-Not here: what the processes do (power_cut_flow.py, power_cut_plain.py), judging (power_cut.py).
+Not here: what the processes do (power_cut_flow.py, power_cut_plain.py, flow_process.py), judging
+(power_cut.py, lost_subagent.py).
 """
 
 from __future__ import annotations
@@ -58,6 +59,16 @@ class Counter:
 
 
 @dataclass(frozen=True, slots=True)
+class Ended:
+    """A process that is over."""
+
+    code: int
+    printed: str
+    said: str
+    """Its last words on stderr."""
+
+
+@dataclass(frozen=True, slots=True)
 class Programs:
     """How processes of one side are started."""
 
@@ -71,6 +82,13 @@ class Programs:
 
     async def output(self, *words: str) -> str:
         """What a process prints that is left alone; InternalError when it fails."""
+        ended = await self.ended(*words)
+        if ended.code:
+            raise InternalError(f"a process of the drill ended with {ended.code}: {ended.said}")
+        return ended.printed
+
+    async def ended(self, *words: str) -> Ended:
+        """How a process ends that is left alone."""
         pipe = asyncio.subprocess.PIPE
         process = await self._process(words, stdout=pipe, stderr=pipe)
         try:
@@ -79,10 +97,8 @@ class Programs:
             process.kill()
             await process.wait()
             raise
-        if process.returncode:
-            last = said.decode("utf-8", "replace").strip()[-300:]
-            raise InternalError(f"a process of the drill ended with {process.returncode}: {last}")
-        return out.decode("utf-8").strip()
+        last = said.decode("utf-8", "replace").strip()[-300:]
+        return Ended(process.returncode or 0, out.decode("utf-8").strip(), last)
 
     async def _process(
         self, words: Sequence[str], *, stdout: int, stderr: int

@@ -1,44 +1,54 @@
 """An agent on a rented machine meets a wall after forty minutes: what of its hour is kept.
 
 Laws: (1) set-up, rent and release leave lines in files, which are the witnesses; (2) the process
-that was parked is stopped, and another one, which knows only the store, goes on; (3) the plain
-program is started again once the wall is gone, as its user would have to.
-Not here: the wall for a whole fleet (session_limit_flow.py).
+that was parked ends, and another one, which knows only the store, goes on; (3) the wall comes with
+a turn, not at an hour, so that a slow machine meets it, too; (4) the plain program is started again
+once the wall is gone, as its user would have to.
+Not here: the wall for a whole fleet (session_limit_flow.py), the flow (lost_subagent_flow.py), its
+processes (flow_process.py).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from jackline.agents.outcome import Ending, Outcome
 from jackline.drills.answer import Block
 from jackline.drills.crews import MINUTE, STEADY
 from jackline.drills.drill import Demand, Drill, FlowFigures, FlowPart, Scene
-from jackline.drills.flow_side import Provider, flow_host, provider_for
+from jackline.drills.flow_side import Provider, gateway_for_runs, provider_for
+from jackline.drills.killing import Ended, programs_of
+from jackline.drills.lost_subagent_flow import PROMPT
 from jackline.drills.pace import Pace
 from jackline.drills.plain_program import GaveUpError, PlainAgent, each, tool
-from jackline.flows.arguments import encode_arguments
-from jackline.flows.authoring import agent, step
-from jackline.flows.context import ctx
-from jackline.flows.definition import Flow, flow
-from jackline.flows.doors import resume
-from jackline.flows.orders import begin_run
-from jackline.flows.progress import FlowEvent, RunParked
-from jackline.flows.running import FlowRun
+from jackline.drills.rented_machine import (
+    RELEASED,
+    RENTED,
+    SET_UP,
+    TURN_TAKES,
+    WORKED,
+    Machine,
+)
+from jackline.errors import InternalError
+from jackline.flows.local import LocalEngine
+from jackline.flows.outcome_json import decode_outcome
+from jackline.flows.records import RunRecord, RunState
 from jackline.simulator.conversation import Asked
 from jackline.simulator.faults import Effect, Fault
 from jackline.simulator.lots import from_seed
 from jackline.simulator.mind import Reply, Say
 
 TURNS = 12
-TURN_TAKES = 5 * MINUTE
 WALL_AFTER = 40 * MINUTE
-# Farther away than a gateway holds calls for.
-RESETS_IN = 25 * MINUTE
-PROMPT = "PART-1: train the model on the rented machine."
+# Farther away than a gateway holds calls for, and than a process takes to start, hurried as it is.
+RESETS_IN = 40 * MINUTE
 LAST_WORDS = "The model is trained."
-SET_UP, RENTED, RELEASED, WORKED = "set-up.log", "rented.log", "released.log", "worked.log"
+_FLOW = str(Path(__file__).with_name("lost_subagent_flow.py"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,46 +68,6 @@ class LostFigures(FlowFigures):
     misreported: int
     """What the run said of its ends, and is not so."""
     started_by_hand: int
-
-
-@dataclass(slots=True)
-class Machine:
-    """A machine for rent, and what is done on it: each a line in a file."""
-
-    folder: Path
-    pace: Pace
-
-    def set_up(self) -> str:
-        """Prepare the data."""
-        return self._write(SET_UP, "set up")
-
-    def rent(self) -> str:
-        """Rent a machine and give its name."""
-        return self._write(RENTED, f"gpu-{len(self.lines(RENTED)) + 1}")
-
-    def release(self, name: str) -> None:
-        """Give it back."""
-        self._write(RELEASED, name)
-
-    @property
-    def release_command(self) -> str:
-        """The same as a command of the shell, whichever that is."""
-        return f'echo %s>> "{self.folder / RELEASED}"'
-
-    async def work(self, hour: int) -> str:
-        """Do one piece of the work."""
-        await self.pace.sleep(TURN_TAKES)
-        return self._write(WORKED, f"piece {hour}")
-
-    def lines(self, name: str) -> list[str]:
-        """What was written to one of the files."""
-        path = self.folder / name
-        return path.read_text("utf-8").split("\n")[:-1] if path.exists() else []
-
-    def _write(self, name: str, line: str) -> str:
-        with (self.folder / name).open("a", encoding="utf-8") as file:
-            file.write(f"{line}\n")
-        return line
 
 
 def lost_subagent() -> Drill:
@@ -127,37 +97,54 @@ def lost_subagent() -> Drill:
     return Drill("lost-subagent", about, (part,))
 
 
-def reply(asked: Asked) -> Reply:
-    """What the model says: a piece of work in each turn, then the end."""
-    if asked.turn < TURNS:
-        return Say("Going on.", (("work", {"hour": asked.turn + 1}),))
-    return Say(LAST_WORDS)
+@dataclass(slots=True)
+class Wall:
+    """The model, and the wall that it meets once."""
+
+    provider: Provider | None = None
+    came: bool = False
+
+    def reply(self, asked: Asked) -> Reply:
+        """What the model says: a piece of work in each turn, then the end."""
+        if asked.turn * TURN_TAKES >= WALL_AFTER and not self.came and self.provider is not None:
+            self.came = True
+            # It stands before this very request.
+            self.provider.playing.add_fault(Fault(Effect.QUOTA_WALL, until=RESETS_IN))
+        if asked.turn < TURNS:
+            return Say("Going on.", (("work", {"hour": asked.turn + 1}),))
+        return Say(LAST_WORDS)
+
+
+@asynccontextmanager
+async def _provider(speed: float) -> AsyncIterator[Provider]:
+    wall = Wall()
+    async with provider_for(wall.reply, STEADY, speed) as provider:
+        wall.provider = provider
+        yield provider
 
 
 # --- the plain program ---------------------------------------------------------------------
 
 
 async def _bare(scene: Scene) -> FlowFigures:
-    pace = Pace(scene.speed)
-    machine = Machine(scene.folder, pace)
-    async with provider_for(reply, STEADY, scene.speed) as provider:
-        _let_the_wall_come(provider)
+    pace, machine = Pace(scene.speed), Machine(scene.folder)
+    async with _provider(scene.speed) as provider:
         said, started = "", 0
         while not said:
             started += 1
-            said = await _plain_training(provider.url, machine)
+            said = await _plain_training(provider.url, machine, pace)
             # Whoever comes back after the reset starts it again from the beginning.
             provider.playing.clear_faults()
         return _figures(machine, provider, said, misreported=0, started_by_hand=started - 1)
 
 
-async def _plain_training(url: str, machine: Machine) -> str:
+async def _plain_training(url: str, machine: Machine, pace: Pace) -> str:
     machine.set_up()
     name = machine.rent()
-    plain = PlainAgent(url, machine.pace, from_seed(0))
+    plain = PlainAgent(url, pace, from_seed(0))
 
     async def worked(call: Block) -> str:
-        return await machine.work(call["input"]["hour"])
+        return await machine.work(call["input"]["hour"], pace)
 
     offered = [tool("work", hour="integer")]
     try:
@@ -171,79 +158,71 @@ async def _plain_training(url: str, machine: Machine) -> str:
 # --- the flow ------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class _StopWhenParked:
-    """Plays the user who goes home when the run is parked."""
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What a process has left in the store."""
 
-    run: FlowRun[str] | None = None
-    events: list[FlowEvent] = field(default_factory=list)
-
-    def hear(self, event: FlowEvent) -> None:
-        """Listen to the run."""
-        self.events.append(event)
-        if isinstance(event, RunParked) and self.run is not None:
-            self.run.stop("Its user went home.")
+    run: RunRecord
+    parked: int
+    """How often its log says that it met a wall, and until when."""
+    held: tuple[str, ...]
+    """The machines that are on the ledger."""
 
 
 async def _as_a_flow(scene: Scene) -> FlowFigures:
-    pace = Pace(scene.speed)
-    machine = Machine(scene.folder, pace)
-    store = scene.folder / "flows.db"
-    training = _training(machine)
-    async with provider_for(reply, STEADY, scene.speed) as provider:
-        _let_the_wall_come(provider)
-        user = _StopWhenParked()
-        async with flow_host(provider.url, store, pace, watched=scene.watched) as host:
-            given = encode_arguments(training.function, (), {})
-            user.run = await begin_run(host, training, given, listener=user.hear)
-            parked = await user.run.carry()
-            run_id = user.run.run_id
-        async with flow_host(provider.url, store, pace, watched=scene.watched) as host:
-            ended = await resume(run_id, flow=training, host=host)
+    pace, machine, store = Pace(scene.speed), Machine(scene.folder), scene.folder / "flows.db"
+    given = json.dumps({"folder": str(scene.folder), "clock": pace.told()})
+    async with _provider(scene.speed) as provider:
+        programs = programs_of(scene.folder, provider.url)
+        async with gateway_for_runs(provider.url, store, pace, scene.watched) as url:
+            process = ("-m", "jackline.drills.flow_process", pace.told(), url, str(store))
+            first = await programs.ended(*process, "run", _FLOW, given)
+            parked, left = _outcome(first), await _left_in(store)
+            ended = _outcome(await programs.ended(*process, "resume", left.run.run_id))
             await scene.watched.linger("lost-subagent", pace)
-    wrong = _wrong_of_parked(parked, user.events) + _wrong_of_ended(ended)
+    wrong = _wrong_of_parked(parked, first.code, left, machine) + _wrong_of_ended(ended)
     return _figures(machine, provider, ended.value or "", wrong, started_by_hand=1)
 
 
-def _training(machine: Machine) -> Flow[[], str]:
-    async def work(hour: int) -> str:
-        """Do one piece of the work."""
-        return await machine.work(hour)
-
-    @flow(name="training")
-    async def training() -> str:
-        await step(machine.set_up)
-        name = await step(machine.rent)
-        await ctx.resource(name, release=machine.release_command % name, lease="12h")
-        return await agent(PROMPT, tools=[work], label="PART-1")
-
-    return training
+async def _left_in(store: Path) -> Left:
+    engine = LocalEngine(store)
+    try:
+        (run,) = await engine.runs()
+        notes = await engine.notes(run.run_id)
+        held = await engine.resources()
+    finally:
+        await engine.close()
+    # Its last line says what it was left as; the other one says until when.
+    walls = [note for note in notes if note.what == "parked" and note.detail.get("wake_at")]
+    return Left(run, len(walls), tuple(row.name for row in held))
 
 
-def _wrong_of_parked(outcome: Outcome[str], events: list[FlowEvent]) -> int:
-    """How many of the things that a parked run must say are not said."""
-    parked = [event for event in events if isinstance(event, RunParked)]
+def _outcome(process: Ended) -> Outcome[Any]:
+    if not process.printed:
+        raise InternalError(f"a process of the drill ended with {process.code}: {process.said}")
+    return decode_outcome(process.printed.encode())
+
+
+def _wrong_of_parked(outcome: Outcome[Any], exit_code: int, left: Left, machine: Machine) -> int:
+    """How many of the things that a parked run must say, or leave, are not said or left."""
     told = [
         outcome.parked,
-        outcome.exit_code == 75,
+        outcome.exit_code == exit_code == 75,
         outcome.terminated_by is Ending.QUOTA,
         outcome.evidence.resets_at is not None,
-        len(parked) == 1 and parked[0].wake_at is not None,
+        left.run.state is RunState.PARKED and left.run.wake_at is not None,
+        left.parked == 1,
+        list(left.held) == machine.lines(RENTED),
     ]
     return told.count(False)
 
 
-def _wrong_of_ended(outcome: Outcome[str]) -> int:
+def _wrong_of_ended(outcome: Outcome[Any]) -> int:
     told = [outcome.terminated_by is Ending.COMPLETION, outcome.tally.ok == 1, not outcome.parked]
     return told.count(False)
 
 
 # --- both ----------------------------------------------------------------------------------
-
-
-def _let_the_wall_come(provider: Provider) -> None:
-    until = WALL_AFTER + RESETS_IN
-    provider.playing.add_fault(Fault(Effect.QUOTA_WALL, WALL_AFTER, until))
 
 
 def _figures(

@@ -1,16 +1,20 @@
 """Let a drill's seconds pass faster than the machine's.
 
 Laws: (1) gateway and clients of a drill live by this clock, and the provider tells its dates in it,
-so that all keep their usual settings; (2) nothing else turns the drill's seconds into real ones.
+so that all keep their usual settings; (2) nothing else turns the drill's seconds into real ones;
+(3) its processes share it: Python's monotonic clock is the same in all processes of a machine.
 Not here: the provider's own scale (simulator/playing.py), which is the same.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 from datetime import datetime
+from typing import Self
 
 from jackline.clock import SystemClock
+from jackline.errors import InternalError
 
 
 class Pace:
@@ -22,6 +26,19 @@ class Pace:
         self._began = self._system.monotonic()
         self._passed = 0.0
         self._began_wall = self._system.wall()
+
+    @classmethod
+    def joined(cls, told: str) -> Self:
+        """The clock that another process of this machine has told of."""
+        pace = cls()
+        pace.speed, pace._began, pace._passed, pace._began_wall = json.loads(told)
+        if pace._system.monotonic() < pace._began:
+            raise InternalError("two processes of this machine do not count the same seconds")
+        return pace
+
+    def told(self) -> str:
+        """What another process needs for the same clock, as it goes now."""
+        return json.dumps([self.speed, self._began, self._passed, self._began_wall])
 
     def now(self) -> datetime:
         """The drill's wall-clock time, aware, in the host's zone."""

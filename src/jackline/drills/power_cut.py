@@ -21,7 +21,7 @@ from pathlib import Path
 from jackline.drills.drill import Demand, Drill, FlowFigures, FlowPart, Scene
 from jackline.drills.flow_side import Provider, provider_for
 from jackline.drills.killing import Counter, Programs, kept_in, killed, programs_of
-from jackline.drills.power_cut_flow import SET_UP, USED
+from jackline.drills.power_cut_flow import SET_UP, USED, is_second
 from jackline.simulator.conversation import Asked
 from jackline.simulator.ledger import Outcome
 from jackline.simulator.lots import from_seed
@@ -111,6 +111,8 @@ def reply(asked: Asked) -> Reply:
     label, _, rest = asked.prompt.partition(":")
     if label == "PART-0":
         return Say(f"Done: {rest.partition('sum up ')[2]}")
+    if is_second(label):
+        return Say(f"{label} agrees.")
     if asked.turn < LOOKS:
         folder = rest.rpartition(" in ")[2].removesuffix(".")
         return Say("Looking.", (("look", {"folder": folder, "part": label, "turn": asked.turn}),))
@@ -186,7 +188,8 @@ def _count(scene: Scene) -> int:
 
 
 def _figures(stage: Stage, count: int, value: str, should_be: str) -> CutFigures:
-    agents = PARTS_PER_CUT * count + 1
+    # One who reviews each part, one who takes the second look, and one who sums up.
+    agents = 2 * PARTS_PER_CUT * count + 1
     whole = value == should_be
     beyond, in_hand = paid_again(_answers(stage.provider), [cut.requests for cut in stage.cuts])
     used = stage.lines(USED)

@@ -1,17 +1,20 @@
-"""The flow that power cuts strike: set-up, a fan of agents with a tool, and a last one.
+"""The flow that power cuts strike: set-up, a fan of agents with a tool, second looks, a last one.
 
 Laws: (1) it is run as a user's file, by `jackline run`; (2) each set-up and each use of the tool
-leaves a line in a file, so that what ran twice is seen.
+leaves a line in a file, so that what ran twice is seen; (3) second looks are called for as reviews
+come in, in another order each time, so that a result that is given to the wrong call is seen.
 Not here: the cuts (power_cut.py), the same without flows (power_cut_plain.py).
 """
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
-from jackline import agent, flow, parallel, phase, step
+from jackline import agent, flow, phase, step
 
 SET_UP, USED = "set-up.log", "used.log"
+_SECOND = 10_000
 
 
 def set_up(folder: str, parts: int) -> list[str]:
@@ -23,6 +26,21 @@ def set_up(folder: str, parts: int) -> list[str]:
 def prompt(label: str, folder: str) -> str:
     """What an agent is asked."""
     return f"{label}: review this part of the project in {folder}."
+
+
+def second(label: str) -> str:
+    """Who takes the second look at a part."""
+    return f"PART-{_SECOND + int(label.removeprefix('PART-'))}"
+
+
+def is_second(label: str) -> bool:
+    """Whether this is one who takes a second look."""
+    return int(label.removeprefix("PART-")) > _SECOND
+
+
+def second_look(label: str, review: str) -> str:
+    """What is asked about a review."""
+    return f"{second(label)}: is it so that {review}"
 
 
 def summing_up(reviews: list[str]) -> str:
@@ -40,10 +58,16 @@ def look(folder: str, part: str, turn: int) -> str:
 async def review(folder: str, parts: int, at_once: int) -> str:
     """Review all parts and sum up."""
     labels = await step(set_up, folder, parts)
+    slots = asyncio.Semaphore(at_once)
+
+    async def reviewed(label: str) -> str:
+        async with slots:
+            found = await agent(prompt(label, folder), tools=[look], label=label)
+            return await agent(second_look(label, found), label=second(label))
+
     async with phase("review"):
-        calls = (agent(prompt(label, folder), tools=[look], label=label) for label in labels)
-        reviewed = await parallel(calls, limit=at_once)
-    return await agent(summing_up(list(reviewed.values)), label="PART-0")
+        reviews = await asyncio.gather(*map(reviewed, labels))
+    return await agent(summing_up(reviews), label="PART-0")
 
 
 def _write(folder: str, name: str, line: str) -> None:

@@ -13,7 +13,7 @@ from jackline import event_loop
 from jackline.drills.answer import Block
 from jackline.drills.pace import Pace
 from jackline.drills.plain_program import PlainAgent, each, tool
-from jackline.drills.power_cut_flow import look, prompt, set_up, summing_up
+from jackline.drills.power_cut_flow import look, prompt, second_look, set_up, summing_up
 from jackline.simulator.lots import from_seed
 
 _LOOK = tool("look", folder="string", part="string", turn="integer")
@@ -27,13 +27,15 @@ async def review(url: str, folder: str, parts: int, at_once: int) -> str:
         return look(**call["input"])
 
     async def one(asked: str) -> str:
-        async with slots:
-            plain = PlainAgent(url, pace, draw)
-            return await plain.work(asked, [_LOOK], lambda calls: each(calls, looked))
+        plain = PlainAgent(url, pace, draw)
+        return await plain.work(asked, [_LOOK], lambda calls: each(calls, looked))
 
-    labels = set_up(folder, parts)
-    reviewed = await asyncio.gather(*(one(prompt(label, folder)) for label in labels))
-    return await one(summing_up(list(reviewed)))
+    async def reviewed(label: str) -> str:
+        async with slots:
+            return await one(second_look(label, await one(prompt(label, folder))))
+
+    reviews = await asyncio.gather(*map(reviewed, set_up(folder, parts)))
+    return await one(summing_up(reviews))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,62 @@
+"""Carry a run in a process of its own, by the drill's clock; a program to start.
+
+    python -m jackline.drills.flow_process CLOCK GATEWAY STORE run FLOW.py ARGUMENTS
+    python -m jackline.drills.flow_process CLOCK GATEWAY STORE resume RUN
+
+Laws: (1) as `jackline run` and `jackline resume`, it knows the flow's file and the store, and
+nothing that another process has in its memory; (2) who begins a run goes home when it is parked,
+and leaves like one whose terminal was closed: what was not kept by then is lost; (3) the last line
+on stdout is the outcome as JSON, the exit code is the outcome's.
+Not here: starting it (killing.py), the clock (pace.py), the flows (lost_subagent_flow.py).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from jackline import event_loop
+from jackline.agents.outcome import Outcome
+from jackline.drills.flow_side import flow_host_through
+from jackline.drills.pace import Pace
+from jackline.flows.doors import resume
+from jackline.flows.host import FlowHost
+from jackline.flows.loading import load_flow
+from jackline.flows.orders import begin_run
+from jackline.flows.outcome_json import encode_outcome
+from jackline.flows.progress import FlowEvent, RunParked
+from jackline.flows.running import FlowRun
+
+
+async def main(clock: str, url: str, store: str, verb: str, *rest: str) -> int:
+    """Begin a run or go on with one; the exit code."""
+    async with flow_host_through(url, Path(store), Pace.joined(clock)) as host:
+        if verb == "run":
+            outcome = await _begun(host, *rest)
+            _print(outcome)
+            os._exit(outcome.exit_code)
+        outcome = await resume(*rest, host=host)
+    _print(outcome)
+    return outcome.exit_code
+
+
+async def _begun(host: FlowHost, file: str, arguments: str) -> Outcome[Any]:
+    run: FlowRun[Any] | None = None
+
+    def hear(event: FlowEvent) -> None:
+        if isinstance(event, RunParked) and run is not None:
+            run.stop("Its user went home.")
+
+    run = await begin_run(host, load_flow(file), arguments.encode(), listener=hear)
+    return await run.carry()
+
+
+def _print(outcome: Outcome[Any]) -> None:
+    line = encode_outcome(outcome, plain_value=outcome.value).decode()
+    print(line, flush=True)  # noqa: T201 -- a program
+
+
+if __name__ == "__main__":
+    sys.exit(event_loop.run(main(*sys.argv[1:])))
