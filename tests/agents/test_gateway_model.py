@@ -182,9 +182,14 @@ def test_a_gateway_that_comes_back_is_waited_for() -> None:
             async with Server(_hang_up_at_once) as server:
                 url, port = server.url, server.port
             async with GatewayModel(url) as model:
-                caller = replace(CALLER, waits=lambda why, _until: waits.append(why))
-                asking = asyncio.ensure_future(model.ask(question(), caller))
-                await asyncio.sleep(0.3)
+                told = asyncio.Event()
+
+                def hear(why: str, _until: object) -> None:
+                    waits.append(why)
+                    told.set()
+
+                asking = asyncio.ensure_future(model.ask(question(), replace(CALLER, waits=hear)))
+                await told.wait()
                 assert not asking.done()
                 assert waits == ["the gateway does not answer; it is asked again"]
                 relay = await asyncio.start_server(

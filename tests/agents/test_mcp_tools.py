@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import socket
+import json
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -21,9 +22,11 @@ from jackline.errors import BadArgumentError
 from jackline.simulator.mind import Say
 from jackline.testing.scripted_model import ScriptedModel
 from tests.agents.world import MemoryNotebook, OpenLeave, run, task
+from tests.ports import free_port
 
 ADDER = Path(__file__).with_name("mcp_adder.py")
 STDIO: JsonObject = {"command": sys.executable, "args": [str(ADDER)], "type": "stdio"}
+GARBAGE: JsonObject = {"command": sys.executable, "args": ["-c", "print('words, no JSON')"]}
 ONCE: tuple[tuple[str, JsonObject], ...] = (("mcp__adder__add", {"a": 1, "b": 2}),)
 
 
@@ -81,8 +84,7 @@ def test_a_read_only_tool_is_known_as_one(tmp_path: Path) -> None:
 
 @asynccontextmanager
 async def over_http() -> AsyncIterator[str]:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     process = await asyncio.create_subprocess_exec(
         sys.executable, str(ADDER), str(port), stderr=asyncio.subprocess.DEVNULL
     )
@@ -118,21 +120,45 @@ def test_a_server_over_http_is_used_the_same_way(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "given",
+    ("given", "why"),
     [
-        {"command": "no-such-program-anywhere"},
-        {"command": sys.executable, "args": ["-c", "import sys; sys.exit('no adder today')"]},
-        {"type": "http", "url": "http://127.0.0.1:9/mcp"},
-        {"neither": "nor"},
+        ({"command": "no-such-program-anywhere"}, "there is no program no-such-program-anywhere"),
+        (
+            {"command": sys.executable, "args": ["-c", "import sys; sys.exit('no adder today')"]},
+            "it said: no adder today",
+        ),
+        ({"type": "http", "url": "http://127.0.0.1:9/mcp"}, "ConnectError"),
+        ({"neither": "nor"}, "it has neither a `command` nor a `url`"),
+        ({"command": 5}, "it has neither a `command` nor a `url`"),
+        (GARBAGE, "Connection closed"),
     ],
 )
 def test_a_server_that_cannot_be_had_is_told_before_anything_is_paid(
-    given: JsonObject, tmp_path: Path
+    given: JsonObject, why: str, tmp_path: Path
 ) -> None:
     outcome, model = carry({"adder": given}, tmp_path)
     assert outcome.terminated_by is Ending.REFUSED
     assert "The MCP server adder cannot be used" in outcome.evidence.says
+    assert why in outcome.evidence.says
     assert model.ledger == []
+
+
+def test_what_a_server_prints_that_is_no_mcp_goes_to_no_terminal(tmp_path: Path) -> None:
+    # In a process of its own: there nobody has set up logging, and Python would print it.
+    program = (
+        "import asyncio, json, pathlib, sys\n"
+        "from jackline.agents.messages.mcp_tools import tools_of_servers\n"
+        "from jackline.errors import BadArgumentError\n"
+        "async def main():\n"
+        "    try:\n"
+        "        async with tools_of_servers(json.loads(sys.argv[1]), pathlib.Path()): pass\n"
+        "    except BadArgumentError as error: print(error.message)\n"
+        "asyncio.run(main())\n"
+    )
+    words = [sys.executable, "-c", program, json.dumps({"adder": GARBAGE})]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "cannot be used" in done.stdout
+    assert done.stderr == ""
 
 
 def test_without_the_extra_the_error_names_it(

@@ -91,9 +91,11 @@ def test_a_call_that_needs_a_failed_one_is_skipped_with_that_reason() -> None:
     model = ScriptedModel.in_turn(Say("", calls), Say("done"))
     carry(model, task(tools=[tool]))
     _, skipped, ran, nonsense, summary = last_said(model)
-    assert skipped["content"].startswith("skipped: it needs call 1 of this turn")
+    assert skipped["content"].startswith(
+        '[add: {"a": 2, "b": 2}] skipped: it needs call 1 of this turn'
+    )
     assert ran["content"].endswith("6")
-    assert "refused" in nonsense["content"]
+    assert nonsense["content"].startswith('[add: {"a": 4, "b": 4}] refused: ')
     assert tool.runs == [{"a": 13, "b": 1}, {"a": 3, "b": 3}]
     assert "2 of 4 failed" in summary["text"]
     assert "1 skipped" in summary["text"]
@@ -183,17 +185,18 @@ def test_a_failed_call_is_never_counted_as_a_missing_answer() -> None:
     assert len(model.ledger) == 1
 
 
-def test_a_schema_that_is_no_object_is_wrapped_and_unwrapped() -> None:
+@pytest.mark.parametrize("defined", ["$defs", "definitions"])
+def test_a_schema_that_is_no_object_is_wrapped_and_unwrapped(defined: str) -> None:
     schema: JsonObject = {
         "type": "array",
-        "items": {"$ref": "#/$defs/n"},
-        "$defs": {"n": {"type": "integer"}},
+        "items": {"$ref": f"#/{defined}/n"},
+        defined: {"n": {"type": "integer"}},
     }
     model = ScriptedModel.in_turn(structured({"value": ["x"]}), structured({"value": [1, 2]}))
     outcome = carry(model, task(schema=schema))
     assert outcome.value == [1, 2]
     tools: Any = model.ledger[0].body["tools"]
-    assert tools[-1]["input_schema"]["$defs"] == schema["$defs"]
+    assert tools[-1]["input_schema"][defined] == schema[defined], "where the references look"
 
 
 def test_a_structured_answer_beside_other_calls_waits_for_their_results() -> None:

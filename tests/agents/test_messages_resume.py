@@ -187,6 +187,7 @@ def test_a_tool_cut_off_in_the_middle_is_reported_with_what_it_had_printed() -> 
     said: Any = model.ledger[-1].body["messages"]
     first, second, third, summary = said[-1]["content"]
     assert first["content"] == "[add] ok\n1"
+    assert second["content"].startswith('[add: {"a": 2, "b": 0}] This call was cut off')
     assert "may or may not have run" in second["content"]
     assert "half way" in second["content"]
     assert second["is_error"]

@@ -6,7 +6,7 @@ import pytest
 
 from jackline.agents.messages.defaults import MessagesSettings
 from jackline.agents.outcome import Usage
-from jackline.agents.prices import Price, dollars, price_of
+from jackline.agents.prices import Price, dollars, in_dollars, price_of
 
 MILLION = 1_000_000
 
@@ -45,3 +45,8 @@ def test_the_users_own_prices_come_first_and_may_be_patterns() -> None:
 
 def test_the_default_model_has_a_price() -> None:
     assert price_of(MessagesSettings().model) is not None
+
+
+def test_an_amount_for_people_never_reads_as_nothing_when_it_is_something() -> None:
+    told = [in_dollars(amount) for amount in (0.0, 1e-9, 0.0013, 0.25, 0.1, 1234.5)]
+    assert told == ["$0.00", "$0.000001", "$0.0013", "$0.25", "$0.10", "$1,234.50"]

@@ -127,6 +127,31 @@ def test_an_agent_that_reads_more_than_its_window_comes_to_its_end() -> None:
     assert notebook.kinds().count("shortened") < 15
 
 
+def test_an_agent_that_goes_on_with_a_long_conversation_is_told_its_own_task_to_the_end() -> None:
+    # Long words, not long results: whole turns have to go, the one with the second task too.
+    long = "word " * 1500
+    chatty = Rule(
+        lambda asked: (
+            Say(long, (("add", {"a": 1, "b": 1}),)) if asked.call % 10 != 9 else Say(f"{long} ok")
+        )
+    )
+    model = ScriptedModel(chatty)
+    runner = MessagesRunner(model, settings=MessagesSettings(window=20_000))
+    notebook = MemoryNotebook()
+    first = task("Count the ships.", tools=[Counter()])
+    assert run(runner.carry(first, notebook, OpenLeave())).ok
+    second = task("Now name them.", tools=[Counter()], task_id="task-2", session_id="session-2")
+    asked = len(model.ledger)
+    assert run(runner.carry(second, MemoryNotebook(notebook.entries), OpenLeave())).ok
+    assert len(model.ledger) > asked + 5
+    for request in model.ledger[asked:]:
+        messages: Any = request.body["messages"]
+        texts = [b["text"] for m in messages for b in m["content"] if b["type"] == "text"]
+        assert texts.count("Now name them.") == 1
+        assert texts[0] == "Count the ships."
+    assert "your present task" in json.dumps(model.ledger[-1].body)
+
+
 def test_a_conversation_that_the_api_finds_too_long_is_shortened_and_asked_again() -> None:
     def reply(asked: Any) -> Say | Fail:
         if asked.size > 30_000:

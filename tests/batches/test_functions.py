@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import date
@@ -180,6 +180,67 @@ def test_every_way_to_raise_is_a_result() -> None:
     assert "end the whole program" in (call(function_tool(leave)).error or "")
     assert (call(function_tool(fail)).error, call(function_tool(fail)).text) == ("it rains", "wet")
     assert call(function_tool(cancel)).error == "was cancelled from within"
+
+
+class PanicError(BaseException):
+    """What a library in Rust raises when it panics is no Exception either."""
+
+
+def test_nothing_that_a_function_raises_ends_the_program_or_another_call() -> None:
+    def panics() -> None:
+        raise PanicError("index out of bounds")
+
+    async def panics_later() -> None:
+        raise PanicError
+
+    def interrupts() -> None:
+        raise KeyboardInterrupt
+
+    async def leaves() -> None:
+        raise SystemExit(2)
+
+    def fine() -> str:
+        return "done"
+
+    async def main() -> None:
+        functions = (panics, panics_later, interrupts, leaves, fine)
+        calls = [BatchCall(each.__name__, function_tool(each), {}) for each in functions]
+        report = await run_batch(calls, context=HERE)
+        assert [result.error for result in report] == [
+            "it raised PanicError: index out of bounds",
+            "it raised PanicError",
+            "it raised KeyboardInterrupt",
+            "it tried to end the whole program (2)",
+            None,
+        ]
+
+    event_loop.run(main())
+
+
+def test_what_is_given_bit_by_bit_is_gathered_in_the_functions_own_thread() -> None:
+    ran_in: list[str] = []
+
+    def some(count: int) -> Iterator[int]:
+        ran_in.append(threading.current_thread().name)
+        yield from range(count)
+
+    async def more(count: int) -> AsyncIterator[int]:
+        for each in range(count):
+            yield each
+
+    assert call(function_tool(some), count=3).text == "[0,1,2]"
+    assert ran_in == ["jackline-some"]
+    assert call(function_tool(more), count=2).value == [0, 1]
+
+
+def test_a_value_that_cannot_be_written_as_json_is_told_as_python_would() -> None:
+    def circle() -> list[object]:
+        made: list[object] = [1]
+        made.append(made)
+        return made
+
+    told = call(function_tool(circle))
+    assert (told.ok, told.text) == (True, "[1, [...]]")
 
 
 class Counter:

@@ -87,6 +87,13 @@ def dollars(model: str, usage: Usage, own: Mapping[str, Price] = _NONE) -> float
     ) / _MILLION
 
 
+def in_dollars(amount: float) -> str:
+    """An amount for people: to the cent, and below one to what can be told apart from nothing."""
+    if amount == 0 or amount >= 0.1:
+        return f"${amount:,.2f}"
+    return f"${max(amount, 1 / _MILLION):.6f}".rstrip("0")
+
+
 @lru_cache(maxsize=256)
 def _listed(model: str) -> Price | None:
     match = _NAME.search(_VERSION_DOT.sub("-", model.lower()))

@@ -12,23 +12,23 @@ Not here: what the tools do (shell.py, files.py, …), the words of a report (re
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from jackline.batches.kept_output import KeptOutput
+from jackline.batches.leaving import LeavingError, failing_at_most
 from jackline.batches.needs import faults_of
 from jackline.batches.printing import AGAIN_EMPTY, AT_FIRST_EMPTY, NOT_REPEATED, Printing
 from jackline.batches.results import BatchCall, BatchReport, CallResult
 from jackline.batches.tool import (
     CallWords,
     JsonObject,
-    SpeaksOfCalls,
     Tool,
     ToolContext,
     ToolFailedError,
     ToolOutput,
 )
+from jackline.batches.wording import words_for
 from jackline.clock import Clock, SystemClock
 from jackline.failures.wording import redact
 
@@ -37,7 +37,6 @@ __all__ = ["BatchCall", "BatchReport", "CallResult", "run_batch"]
 USUAL_LIMIT = 16
 _PATIENCE_S = 10.0
 """How long a tool may take to end what it started; the shell needs a few seconds at most."""
-_LONGEST_WHAT = 100
 _LONGEST_ERROR = 2_000
 
 Began = Callable[[BatchCall], Awaitable[None]]
@@ -146,7 +145,7 @@ class _Batch:
         return result
 
     async def _result(self, call: BatchCall, fault: str | None) -> CallResult:
-        words = _words(call)
+        words = words_for(call)
         if fault is not None:
             refused = f"refused: {fault}"
             result = CallResult(call.id, words.what, ok=False, error=refused, name=words.name)
@@ -272,14 +271,15 @@ class _Batch:
 async def _guarded(tool: Tool, arguments: JsonObject, context: ToolContext) -> _Attempt:
     """What came of running the tool; every trouble of its own becomes a result."""
     try:
-        output = await tool.run(arguments, context)
+        with failing_at_most():
+            output = await tool.run(arguments, context)
     except ToolFailedError as failed:
         code = failed.exit_code
         by = failed.ended_by or ("" if code is None else f"exit {code}")
         output = ToolOutput(failed.output, exit_code=code)
         return _Attempt(output, redact(failed.says)[:_LONGEST_ERROR], by)
-    except SystemExit as left:
-        return _Attempt(ToolOutput(), f"it tried to end the whole program ({left})", "crashed")
+    except LeavingError as left:
+        return _Attempt(ToolOutput(), redact(str(left)), "crashed")
     except Exception as error:  # noqa: BLE001 -- the border of one tool call: its siblings go on
         return _Attempt(ToolOutput(), f"crashed: {_told(error)}", type(error).__name__)
     return _Attempt(output)
@@ -299,24 +299,3 @@ def _may_run_twice(call: BatchCall) -> bool:
         return call.tool.read_only(call.arguments)
     except Exception:  # noqa: BLE001 -- a tool that cannot tell has promised nothing
         return False
-
-
-def _words(call: BatchCall) -> CallWords:
-    if isinstance(call.tool, SpeaksOfCalls):
-        words = call.tool.words(call.arguments)
-    else:
-        words = CallWords(
-            call.tool.name, f"{call.tool.name}: {_shown(call.arguments)}".rstrip(": ")
-        )
-    return replace(words, what=_cut(call.what or words.what))
-
-
-def _shown(arguments: JsonObject) -> str:
-    if len(arguments) == 1 and isinstance(only := next(iter(arguments.values())), str):
-        return only
-    return json.dumps(arguments, ensure_ascii=False, default=repr) if arguments else ""
-
-
-def _cut(what: str) -> str:
-    line = " ".join(what.split())
-    return line if len(line) <= _LONGEST_WHAT else f"{line[: _LONGEST_WHAT - 1]}…"

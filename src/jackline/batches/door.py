@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from jackline.batches.batch import USUAL_LIMIT, run_batch
-from jackline.batches.functions import as_output, called_aside
+from jackline.batches.calling import called_aside
+from jackline.batches.functions import as_output
 from jackline.batches.results import BatchCall, BatchReport
 from jackline.batches.shell import ShellTool
 from jackline.batches.tool import CallWords, JsonObject, ToolContext, ToolOutput

@@ -16,10 +16,11 @@ from typing import Any, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 from pydantic.errors import PydanticUserError
-from pydantic_core import to_json
+from pydantic_core import PydanticSerializationError, to_json
 
 from jackline.batches.arguments import checked, schema_of
-from jackline.batches.threads import in_own_thread, told_on_loop
+from jackline.batches.calling import called_aside, plain_function
+from jackline.batches.threads import told_on_loop
 from jackline.batches.tool import JsonObject, ToolContext, ToolOutput
 from jackline.errors import BadArgumentError
 
@@ -59,17 +60,6 @@ class FunctionTool:
         )
 
 
-async def called_aside(work: Callable[[], object], function: Callable[..., object]) -> object:
-    """What `work`, a call of `function`, gave: awaited, or run in a thread of its own."""
-    if inspect.iscoroutinefunction(_plain(function)):
-        returned = work()
-    else:
-        name = getattr(function, "__name__", "function")
-        returned = await in_own_thread(work, f"jackline-{name}")
-    # A plain function may also give an awaitable: a lambda around a coroutine, say.
-    return await returned if inspect.isawaitable(returned) else returned
-
-
 def function_tool(
     function: Callable[..., object],
     *,
@@ -106,7 +96,11 @@ def as_output(returned: object) -> ToolOutput:
         return ToolOutput()
     if isinstance(returned, str):
         return ToolOutput(returned, value=returned)
-    told = to_json(returned, fallback=repr, inf_nan_mode="strings", bytes_mode="base64")
+    try:
+        told = to_json(returned, fallback=repr, inf_nan_mode="strings", bytes_mode="base64")
+    except PydanticSerializationError:
+        # It holds itself, say: the function has done its work, and that must not read as a crash.
+        return ToolOutput(repr(returned), value=returned)
     return ToolOutput(told.decode(), value=returned)
 
 
@@ -168,7 +162,7 @@ def _field(parameter: inspect.Parameter) -> object:
 
 def _hints(function: Callable[..., object], called: str) -> dict[str, object]:
     try:
-        return get_type_hints(_plain(function), include_extras=True)
+        return get_type_hints(plain_function(function), include_extras=True)
     except NameError as error:
         raise BadArgumentError(
             f"the annotations of {called} name {error.name!r}, which cannot be found",
@@ -187,11 +181,3 @@ def _refuse(parameter: inspect.Parameter, hint: object, called: str) -> None:
             f"the parameter `{parameter.name}` of {called} has no annotation",
             next=f"say its type: {parameter.name}: str",
         )
-
-
-def _plain(function: Callable[..., object]) -> Callable[..., object]:
-    """The function that holds annotations and kind: of a callable object, its `__call__`."""
-    plain: Callable[..., object] = getattr(function, "func", function)
-    if inspect.isroutine(plain):
-        return plain
-    return plain.__init__ if inspect.isclass(plain) else type(plain).__call__

@@ -1,8 +1,8 @@
 """Run a blocking function in a thread of its own.
 
 Laws: (1) a function that never returns holds up nobody: no pool is filled, and the program can
-end; (2) what it tells is told on the loop's thread; (3) a cancelled call lets go of its thread,
-whose result is then lost.
+end, but not by what the function raises; (2) what it tells is told on the loop's thread; (3) a
+cancelled call lets go of its thread, whose result is then lost.
 Not here: functions as tools (functions.py).
 """
 
@@ -14,6 +14,8 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
+
+from jackline.batches.leaving import failing_at_most
 
 T = TypeVar("T")
 
@@ -31,7 +33,8 @@ async def in_own_thread(work: Callable[[], T], name: str) -> T:
 
     def live() -> None:
         try:
-            value = context.run(work)
+            with failing_at_most():
+                value = context.run(work)
         except StopIteration:
             settle(lambda: done.set_exception(RuntimeError("it raised StopIteration")))
         except BaseException as error:  # noqa: BLE001 -- passed on to the caller, not handled

@@ -34,7 +34,7 @@ from tests.agents.process.doubles import FreeLeave, Pages
 
 CLAUDE_MODEL, CODEX_MODEL = "claude-sonnet-4-6", "gpt-5.5"
 # Only a test that fails ever waits so long.
-PATIENCE_S = 40.0
+PATIENCE_S = 180.0
 LOOK_EVERY_S = 0.02
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from jackline.agents.answer_reading import CUT_CALL
-from jackline.agents.messages.shortening import WHOLE, Shortened
+from jackline.agents.messages.shortening import NO_TASK, WHOLE, Shortened, Task
 from jackline.agents.outcome import Usage
 from jackline.agents.ports import Answer, Entry
 from jackline.agents.task import JsonObject
@@ -55,6 +55,8 @@ class Conversation:
     task_id: str = ""
     prompted: str = ""
     """The agent whose prompt was said last."""
+    task: Task = NO_TASK
+    """That prompt."""
     messages: list[JsonObject] = field(default_factory=list)
     """All whole turns, as they are sent."""
     said: list[JsonObject] = field(default_factory=list)
@@ -100,6 +102,7 @@ class Conversation:
             case "session":
                 self._begin_agent(data)
             case "prompt":
+                self.task = Task(_text(data), len(self.messages))
                 self._say(_text(data))
                 self.prompted = self.task_id
             case "note":

@@ -17,9 +17,6 @@ STRUCTURED_OUTPUT = "StructuredOutput"
 CHARACTERS_PER_TOKEN = 4
 """Roughly, where the vendor has not counted yet."""
 
-NEEDS_CALLS = "needs_calls"
-"""What a tool call may name of the calls beside it; taken off before the tool runs."""
-
 UNATTENDED = (
     "You carry out one task on your own: nobody watches, and nobody can answer a question. Use "
     "the tools you have, decide open points yourself, and end with the result itself, not with "

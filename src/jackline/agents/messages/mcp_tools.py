@@ -9,6 +9,7 @@ Not here: being an MCP server (mcp_server/), running calls side by side (batches
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import tempfile
 from collections.abc import AsyncIterator, Mapping
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     import mcp
     import mcp_types
 
+_SDK_LOG = logging.getLogger("mcp")
+_SILENT = logging.NullHandler()
 _NO_LETTER = re.compile(r"[^A-Za-z0-9_-]")
 _LONGEST_NAME = 128
 _MOST_PAGES = 100
@@ -52,6 +55,9 @@ async def tools_of_servers(
             "An agent with MCP servers needs the package `mcp`, which is not installed.",
             next="Install it with: pip install 'jackline[mcp]'",
         ) from error
+    # What a server printed that is no MCP is told here by whoever has set up logging, and else not
+    # at all: it is the server's own text, and may hold anything.
+    _SDK_LOG.addHandler(_SILENT)
     async with AsyncExitStack() as stack:
         running = [_Server(name, given, cwd) for name, given in servers.items()]
         for server in running:
@@ -112,6 +118,8 @@ class _Server:
         from mcp.shared._httpx_utils import create_mcp_http_client  # noqa: PLC0415
 
         given = self._given
+        if not any(isinstance(given.get(name), str) for name in ("command", "url")):
+            raise ValueError("it has neither a `command` nor a `url`, or one that is no text")
         if "command" in given:
             parameters = mcp.StdioServerParameters.model_validate(
                 {"cwd": str(self._cwd), **given}, extra="ignore"
@@ -127,12 +135,24 @@ class _Server:
     def _cannot(self, life: asyncio.Task[None], said: str) -> BadArgumentError:
         why = "it did not answer within a minute"
         if life.done() and not life.cancelled() and (error := life.exception()) is not None:
-            why = _innermost(error)
+            why = self._in_words(error)
         words = f"; it said: {said}" if said else ""
         return BadArgumentError(
             f"The MCP server {self._name} cannot be used: {why}{words}.",
             next="Correct its command or address, or leave it out.",
         )
+
+    def _in_words(self, error: BaseException) -> str:
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        if isinstance(error, FileNotFoundError) and "command" in self._given:
+            return f"there is no program {self._given['command']}, or no folder {self._folder}"
+        said = str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
+        return redact(said)[:_SHOWN]
+
+    @property
+    def _folder(self) -> str:
+        return str(self._given.get("cwd") or self._cwd)
 
 
 class _McpTool:
@@ -195,9 +215,3 @@ def _output(result: mcp_types.CallToolResult) -> ToolOutput:
 def _last_words(said: TextIO) -> str:
     said.seek(0)
     return redact(" ".join(said.read()[-_SHOWN:].split()))
-
-
-def _innermost(error: BaseException) -> str:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return redact(f"{type(error).__name__}: {error}")[:_SHOWN]

@@ -18,6 +18,7 @@ from jackline.agents.messages.conversation import CUT_OFF, PAUSED, Conversation,
 from jackline.agents.messages.defaults import STRUCTURED_OUTPUT, MessagesSettings
 from jackline.agents.messages.structured import StructuredAnswer
 from jackline.agents.outcome import Ending, Evidence
+from jackline.agents.prices import in_dollars
 from jackline.agents.task import AgentTask, JsonObject
 from jackline.autopsy.figures import counted
 from jackline.failures import Kind
@@ -93,7 +94,8 @@ def _ask(task: AgentTask, talk: Conversation) -> Move:
         says = f"The agent used its {turns} without coming to an end."
         return Fail(Ending.TURNS, Evidence(says=says), talk.text)
     if task.max_dollars is not None and talk.cost is not None and talk.cost >= task.max_dollars:
-        says = f"The agent has spent {talk.cost:.2f} of its {task.max_dollars:.2f} dollars."
+        may, has = in_dollars(task.max_dollars), in_dollars(talk.cost)
+        says = f"The agent may spend {may}, and has spent {has}."
         return Fail(Ending.BUDGET, Evidence(says=says), talk.text)
     return Ask()
 

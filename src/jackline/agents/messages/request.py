@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from jackline.agents.messages.conversation import Conversation
 from jackline.agents.messages.defaults import (
     ASKS_FOR_STRUCTURE,
-    NEEDS_CALLS,
     STRUCTURED_OUTPUT,
     UNATTENDED,
     MessagesSettings,
 )
+from jackline.agents.messages.needed_calls import with_needs
 from jackline.agents.messages.shortening import rendered
 from jackline.agents.task import AgentTask, JsonObject
 from jackline.batches.tool import Tool
@@ -25,14 +25,6 @@ from jackline.batches.tool import Tool
 _MARK: JsonObject = {"type": "ephemeral"}
 # Blocks of thinking take no mark, and none is ever on them: only what is said to the model has one.
 _MARKED_MESSAGES = 2
-_NEEDS: JsonObject = {
-    "type": "array",
-    "items": {"type": "integer"},
-    "description": (
-        "Optional. Positions (1 for the first) of earlier calls of this same turn that must have "
-        "succeeded before this one runs; it is skipped if one of them fails."
-    ),
-}
 
 
 def request_body(
@@ -60,7 +52,8 @@ def request_body(
         body["tool_choice"] = {"type": "tool", "name": STRUCTURED_OUTPUT}
     # One turn and out: marking what is never sent again would only cost.
     marked = _MARKED_MESSAGES if _has_tools(offered) else 0
-    body["messages"] = _marked(rendered(all_messages(talk), talk.shortened), marked)
+    shown = rendered(all_messages(talk), talk.shortened, talk.task)
+    body["messages"] = _marked(shown, marked)
     return body
 
 
@@ -73,12 +66,7 @@ def all_messages(talk: Conversation) -> list[JsonObject]:
 
 def offered_tool(tool: Tool) -> JsonObject:
     """A tool as it is offered to the model, with the way to name what a call needs."""
-    schema = dict(tool.input_schema)
-    properties = schema.get("properties")
-    if schema.get("type") == "object" and isinstance(properties, dict | None):
-        known = properties or {}
-        if NEEDS_CALLS not in known:
-            schema["properties"] = {**known, NEEDS_CALLS: _NEEDS}
+    schema = with_needs(tool.input_schema)
     return {"name": tool.name, "description": tool.description, "input_schema": schema}
 
 

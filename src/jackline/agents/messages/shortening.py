@@ -2,7 +2,8 @@
 
 Laws: (1) pure, and what was left out stays left out, so that the vendor's cache stays warm between
 shortenings; (2) what is left out is said where it is missing; (3) the task itself and the last
-turns stay; (4) every tool result that stays has its call, and the reverse.
+turns stay, also the task of an agent that goes on with another's conversation; (4) every tool
+result that stays has its call, and the reverse.
 Not here: counting tokens (the vendor's count of the last answer is used).
 """
 
@@ -44,6 +45,17 @@ class Shortened:
 WHOLE = Shortened()
 
 
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What the agent was asked last, and in which message."""
+
+    text: str = ""
+    at: int = 0
+
+
+NO_TASK = Task()
+
+
 def shorten(
     messages: Sequence[JsonObject], now: Shortened, *, tokens: int, target: int
 ) -> Shortened | None:
@@ -62,7 +74,9 @@ def shorten(
     return None if plan == now else plan
 
 
-def rendered(messages: Sequence[JsonObject], left_out: Shortened) -> list[JsonObject]:
+def rendered(
+    messages: Sequence[JsonObject], left_out: Shortened, task: Task = NO_TASK
+) -> list[JsonObject]:
     """The messages as they are sent."""
     if left_out == WHOLE:
         return list(messages)
@@ -74,7 +88,9 @@ def rendered(messages: Sequence[JsonObject], left_out: Shortened) -> list[JsonOb
             message = _without_results(message)  # noqa: PLW2901 -- the message as it is shown
         kept.append(message)
     if left_out.turns_before > 1 and kept:
-        kept[0] = _with_note(kept[0], left_out.turns_before - 1)
+        # Told anew where the rest was left out: its message may hold results whose calls are gone.
+        again = task.text if 0 < task.at < left_out.turns_before else ""
+        kept[0] = _with_note(kept[0], left_out.turns_before - 1, again)
     return kept
 
 
@@ -128,11 +144,13 @@ def _without_result(block: JsonObject) -> JsonObject:
     return {**block, "content": left_out}
 
 
-def _with_note(message: JsonObject, count: int) -> JsonObject:
+def _with_note(message: JsonObject, count: int, task: str) -> JsonObject:
     content = message.get("content")
-    told = f"[{count} earlier messages of this conversation were left out to save room]"
+    told = [f"[{count} earlier messages of this conversation were left out to save room]"]
+    if task:
+        told += ["[Among them was your present task, which is:]", task]
     blocks = content if isinstance(content, list) else []
-    return {**message, "content": [*blocks, {"type": "text", "text": told}]}
+    return {**message, "content": [*blocks, *({"type": "text", "text": each} for each in told)]}
 
 
 def _number(data: JsonObject, key: str) -> int:

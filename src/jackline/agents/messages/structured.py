@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = "Give the final answer of this task. Call it once, when everything else is done."
 _VALUE = "value"
+_DEFINED = ("$defs", "definitions")
 _TOLD = 5
 _LONGEST = 400
 
@@ -82,14 +83,13 @@ class StructuredAnswer:
 
     def _wrapped(self) -> JsonObject:
         """The API takes only objects as input; definitions are referred to from the root."""
-        inner = {key: value for key, value in self._schema.items() if key != "$defs"}
-        defs = self._schema.get("$defs")
+        inner = {key: value for key, value in self._schema.items() if key not in _DEFINED}
         return {
             "type": "object",
             "properties": {_VALUE: inner},
             "required": [_VALUE],
             "additionalProperties": False,
-            **({} if defs is None else {"$defs": defs}),
+            **{key: self._schema[key] for key in _DEFINED if key in self._schema},
         }
 
 

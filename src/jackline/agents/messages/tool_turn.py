@@ -19,10 +19,16 @@ from jackline.agents.messages.conversation import (
     Conversation,
     ToolCall,
 )
-from jackline.agents.messages.defaults import NEEDS_CALLS, STRUCTURED_OUTPUT, MessagesSettings
+from jackline.agents.messages.defaults import STRUCTURED_OUTPUT, MessagesSettings
 from jackline.agents.messages.jotting import Jotter
 from jackline.agents.messages.log import Log
 from jackline.agents.messages.moves import cut_in_words
+from jackline.agents.messages.needed_calls import (
+    NEEDS_CALLS,
+    is_nonsense,
+    named_positions,
+    own_arguments,
+)
 from jackline.agents.task import JsonObject
 from jackline.agents.tools_ran import RanTool, ToolsRan
 from jackline.batches.batch import run_batch
@@ -30,6 +36,7 @@ from jackline.batches.kept_output import KeptOutput
 from jackline.batches.printing import Printing
 from jackline.batches.results import BatchCall, BatchReport, CallResult
 from jackline.batches.tool import Tool, ToolContext, ToolFailedError, ToolOutput
+from jackline.batches.wording import words_for
 from jackline.clock import Clock
 
 _UNSURE = (
@@ -61,23 +68,30 @@ class ToolTurn:
             if call.id in answers:
                 await self._end(call.id, answers[call.id])
             elif call.began:
-                await self._end(call.id, _unsure(call, self._room))
+                await self._end(call.id, self._echoing(call, _unsure(call, self._room)))
         await self._run_the_rest(talk)
         await self._seal(talk)
 
     async def give_up_calls(self) -> None:
         """Settle what an earlier agent of this conversation had left over, without running it."""
         left = [call for call in self.log.talk.calls if call.ended is None and not call.began]
-        await self.resolve([(call.id, _left_over(call)) for call in left])
+        await self.resolve([(call.id, self._left_over(call)) for call in left])
+
+    def _left_over(self, call: ToolCall) -> JsonObject:
+        if call.name == STRUCTURED_OUTPUT:
+            # The answer with which the earlier agent ended.
+            return {"ok": True, "content": "Received.", "name": call.name}
+        told = {"ok": False, "content": _NEVER_RAN, "name": call.name, "ended_by": "did not run"}
+        return self._echoing(call, told)
 
     async def _run_the_rest(self, talk: Conversation) -> None:
-        needs = {call.id: _needs_of(call, talk.calls) for call in talk.calls}
+        needs = {call.id: self._needs_of(call) for call in talk.calls}
         for position, call in enumerate(talk.calls, 1):
-            if call.ended is None and _needs_nonsense(call, position):
-                await self._end(call.id, _refused(call, position))
+            if call.ended is None and is_nonsense(self._named(call), position):
+                await self._end(call.id, self._echoing(call, _refused(call, position)))
         for call in talk.calls:
             if call.ended is None and (unmet := _unmet(needs[call.id], talk.calls)):
-                await self._end(call.id, _skipped(call, unmet))
+                await self._end(call.id, self._echoing(call, _skipped(call, unmet)))
         fresh = [call for call in talk.calls if call.ended is None]
         if not fresh:
             return
@@ -99,11 +113,25 @@ class ToolTurn:
             await jotter.close()
 
     def _batch_call(self, call: ToolCall, needs: Sequence[str], fresh: set[str]) -> BatchCall:
-        arguments = {k: v for k, v in call.arguments.items() if k != NEEDS_CALLS}
+        arguments = own_arguments(call, self.tools.get(call.name))
         tool = self.tools.get(call.name) or _NoSuchTool(call.name, tuple(self.tools))
         # What ended well before does not have to be waited for.
         waits = tuple(need for need in needs if need in fresh)
         return BatchCall(call.id, tool, arguments, needs=waits)
+
+    def _named(self, call: ToolCall) -> list[object]:
+        return named_positions(call, self.tools.get(call.name))
+
+    def _needs_of(self, call: ToolCall) -> tuple[str, ...]:
+        """The ids of the calls that it names by their positions."""
+        calls = self.log.talk.calls
+        positions = [each for each in self._named(call) if isinstance(each, int)]
+        return tuple(calls[each - 1].id for each in positions if 0 < each <= len(calls))
+
+    def _echoing(self, call: ToolCall, data: JsonObject) -> JsonObject:
+        """A result that no run has given, with what it answers before it, like any other's."""
+        what = words_for(self._batch_call(call, (), set())).what
+        return {**data, "content": f"[{what}] {data['content']}"}
 
     @property
     def _room(self) -> int:
@@ -117,8 +145,8 @@ class ToolTurn:
             calls = self.log.talk.calls
             skipped = next(each for each in calls if each.id == call.id)
             # In the same words as when the needed call had failed in an earlier process.
-            unmet = _unmet(_needs_of(skipped, calls), calls) or "?"
-            await self._end(call.id, _skipped(skipped, unmet))
+            unmet = _unmet(self._needs_of(skipped), calls) or "?"
+            await self._end(call.id, self._echoing(skipped, _skipped(skipped, unmet)))
             return
         begins = self.clock.wall() - result.seconds
         self.ran.add(RanTool(call.tool.name, begins, result.seconds, result.ok, result.ended_by))
@@ -169,22 +197,6 @@ class _NoSuchTool:
         )
 
 
-def _named(call: ToolCall) -> list[object]:
-    named = call.arguments.get(NEEDS_CALLS)
-    return named if isinstance(named, list) else []
-
-
-def _needs_nonsense(call: ToolCall, position: int) -> bool:
-    """Whether it names anything but calls before it; so nothing can wait for itself."""
-    return any(not isinstance(each, int) or not 0 < each < position for each in _named(call))
-
-
-def _needs_of(call: ToolCall, calls: Sequence[ToolCall]) -> tuple[str, ...]:
-    """The ids of the calls that it names by their positions."""
-    positions = [each for each in _named(call) if isinstance(each, int)]
-    return tuple(calls[each - 1].id for each in positions if 0 < each <= len(calls))
-
-
 def _unmet(needs: Sequence[str], calls: Sequence[ToolCall]) -> str | None:
     """The position of a needed call that has ended badly."""
     for position, call in enumerate(calls, 1):
@@ -204,13 +216,6 @@ def _refused(call: ToolCall, position: int) -> JsonObject:
 def _skipped(call: ToolCall, unmet: str) -> JsonObject:
     why = f"skipped: it needs call {unmet} of this turn, which did not succeed"
     return {"ok": False, "content": why, "name": call.name, "ended_by": "", "skipped": why}
-
-
-def _left_over(call: ToolCall) -> JsonObject:
-    if call.name == STRUCTURED_OUTPUT:
-        # The answer with which the earlier agent ended.
-        return {"ok": True, "content": "Received.", "name": call.name}
-    return {"ok": False, "content": _NEVER_RAN, "name": call.name, "ended_by": "did not run"}
 
 
 def _unsure(call: ToolCall, longest: int) -> JsonObject:

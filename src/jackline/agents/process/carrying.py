@@ -15,7 +15,7 @@ from jackline.agents.endings import ending_of, evidence_of
 from jackline.agents.messages.structured import StructuredAnswer
 from jackline.agents.outcome import Ending, Evidence, Outcome
 from jackline.agents.ports import Leave, Notebook, StopAgentError
-from jackline.agents.prices import dollars
+from jackline.agents.prices import dollars, in_dollars
 from jackline.agents.process.attempt import Attempt
 from jackline.agents.process.ending import end
 from jackline.agents.process.going_on import ToolCall, changed_files, going_on
@@ -167,7 +167,7 @@ class _Carrying:
             says = f"it may take {counted(task.max_turns, 'turn')}, and has"
             raise StopAgentError(Ending.TURNS, Evidence(says=says))
         if task.max_dollars is not None and (cost or 0.0) >= task.max_dollars:
-            says = f"it may spend ${task.max_dollars:,.2f}, and has"
+            says = f"it may spend {in_dollars(task.max_dollars)}, and has"
             raise StopAgentError(Ending.BUDGET, Evidence(says=says))
         if task.timeout is not None and self._ran >= task.timeout:
             says = f"it ran for {task.timeout:g} s, which is all that it may"

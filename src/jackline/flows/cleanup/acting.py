@@ -8,16 +8,17 @@ Not here: the ledger of what was done (hooks.py, resources.py).
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import ModuleType
 
-from jackline.batches.threads import in_own_thread
+from jackline.batches.calling import called_aside
+from jackline.batches.leaving import LeavingError, failing_at_most
 from jackline.clock import Clock
 from jackline.errors import JacklineError
 from jackline.flows.cleanup.commands import run_command
 from jackline.flows.cleanup.functions import find_function, function_name
+from jackline.flows.cleanup.standing import STANDING, LeftRun, Standing
 from jackline.flows.cleanup.worktree import remove_if_clean, worktree_of
 
 _BROKEN_OFF = "it was broken off, since the program was told to end at once"
@@ -25,8 +26,13 @@ _BROKEN_OFF = "it was broken off, since the program was told to end at once"
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """One thing to do: `told` is a command's standard input, `argument` what a function gets."""
+    """One thing to do: `told` is a command's standard input, `argument` what a function gets.
 
+    `task_id` is the agent that it cleans up after; empty when it is the run itself.
+    """
+
+    run_id: str
+    task_id: str
     action: str
     told: bytes
     argument: object
@@ -44,9 +50,24 @@ class Actor:
     """The flow's module, loaded when a function of it is first needed."""
     hurry: asyncio.Event = field(default_factory=asyncio.Event)
     """Once set, what is being done is broken off, and left to the next process."""
+    left: LeftRun | None = None
+    """The run, when no process carries it any more."""
 
     async def do(self, act: Act) -> str:
         """Why it failed; empty when it did not."""
+        token = STANDING.set(Standing(act.run_id, act.task_id, self.left))
+        try:
+            trouble = await self._in_time(act)
+        finally:
+            STANDING.reset(token)
+        if self.left is not None:
+            try:
+                await self.left.settle()
+            except JacklineError as error:
+                return trouble or f"what it said could not be kept: {error.message}"
+        return trouble
+
+    async def _in_time(self, act: Act) -> str:
         doing = asyncio.ensure_future(self._done(act))
         hurrying = asyncio.ensure_future(self.hurry.wait())
         try:
@@ -92,10 +113,10 @@ class Actor:
 
 async def _called(function: Callable[..., object], argument: object) -> str:
     try:
-        if inspect.iscoroutinefunction(function):
-            await function(argument)
-        else:
-            await in_own_thread(lambda: function(argument), "clean-up")
+        with failing_at_most():
+            await called_aside(lambda: function(argument), function)
+    except LeavingError as error:
+        return str(error)
     except Exception as error:  # noqa: BLE001 -- a border: a hook's trouble is told, not raised
         return f"{type(error).__name__}: {str(error)[:200]}"
     return ""

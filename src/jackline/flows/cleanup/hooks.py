@@ -66,7 +66,7 @@ class Hooks:
 
     async def recover(self) -> None:
         """Run again what an earlier process failed at, or died under."""
-        for row in list(self._kept.values()):
+        for row in self._in_order():
             if row.state in ("running", "failed"):
                 await self._do(row, again=True)
 
@@ -82,14 +82,19 @@ class Hooks:
         With `ending`, the whole run ends here: agents that were underway end like that. `run` is
         how the run itself ended, once that is kept.
         """
-        own = f"{self._run_id}/"
-        # The run's own hooks last: what its agents leave is cleaned up before.
-        for row in sorted(self._kept.values(), key=lambda row: row.end_id.startswith(own)):
+        for row in self._in_order():
             if row.state == "due":
                 whose = row.end_id.rpartition("/")[0]
                 outcome = run if whose == self._run_id else _ended(calls.get(whose), ending)
                 if outcome is not None:
                     await self._do(replace(row, told=encode_outcome(outcome)), again=False)
+                elif ending is not None and whose != self._run_id and whose not in calls:
+                    await self._drop(row)
+
+    def _in_order(self) -> list[HookRecord]:
+        """The run's own hooks last: what its agents leave is cleaned up before."""
+        own = f"{self._run_id}/"
+        return sorted(self._kept.values(), key=lambda row: row.end_id.startswith(own))
 
     def _keep(self, row: HookRecord) -> None:
         self._kept[row.end_id, row.hook] = row
@@ -97,12 +102,21 @@ class Hooks:
         if row.state != "due":
             self._ends[whose] = max(self._ends.get(whose, 0), int(number))
 
+    async def _drop(self, row: HookRecord) -> None:
+        """Settle what was promised to an agent that never began: it comes to no end."""
+        settled = replace(row, state="done", at=self._actor.clock.wall())
+        await self._engine.end_hook(settled)
+        self._keep(settled)
+
     async def _do(self, row: HookRecord, *, again: bool) -> None:
         if not await self._engine.begin_hook(row, again=again):
             return
         outcome = decode_outcome(row.told)
         label = outcome.label
+        whose = row.end_id.rpartition("/")[0]
         act = Act(
+            self._run_id,
+            "" if whose == self._run_id else whose,
             row.hook,
             row.told,
             outcome,

@@ -87,4 +87,4 @@ async def release(row: ResourceRecord, engine: Engine, actor: Actor, told: Told)
 def _act(row: ResourceRecord) -> Act:
     told = json.dumps({"resource": row.name, "run_id": row.run_id, "task_id": row.task_id})
     environment = {"JACKLINE_RESOURCE": row.name, "JACKLINE_RUN_ID": row.run_id}
-    return Act(row.release, told.encode(), row.name, environment)
+    return Act(row.run_id, row.task_id, row.release, told.encode(), row.name, environment)
