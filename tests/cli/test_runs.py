@@ -107,6 +107,9 @@ def test_resume_without_a_service_is_not_robbed_of_its_run_by_the_one_it_starts(
     code, out, err = world.jackline("resume", run["run"])
     assert (code, out.strip()) == (0, "2 of 2 ok: 0 1"), err
     log = world.folder / "state" / "woken-runs.log"
+    while log.exists() and not log.read_text():
+        # Somebody was started to wake it, and has not come to say what he found.
+        assert world.json("show", run["run"])["state"] == "finished"
     assert not log.exists() or "not woken" in log.read_text()
 
 

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from jackline import Budget, agent, flow
 from jackline.agents.task import AgentTask
+from jackline.errors import BadArgumentError
 from jackline.flows.calls import AgentCall
 from jackline.flows.host import FlowHost
 from jackline.flows.orders import begin_run
@@ -109,3 +110,49 @@ def test_the_named_runner_carries_an_agent_and_the_runs_own_the_others() -> None
         assert (other.tasks[0].tools, other.tasks[0].tool_names) == ((), ("Read",))
 
     played(test)
+
+
+def test_one_tool_alone_needs_no_list() -> None:
+    (tool,) = asked_of_the_runner({"tools": depth}).tools
+    assert tool.name == "depth"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"model": 5},
+        {"system": 5},
+        {"runner": 5},
+        {"class_": 5},
+        {"cwd": 5},
+        {"cwd": b"."},
+        {"label": 5},
+        {"budget": {"turns": 1}},
+        {"retries": "2"},
+        {"retries": -1},
+        {"resume": 5},
+        {"continue_from": 5},
+        {"on_end": 5},
+        {"tools": 5},
+        {"schema": 5},
+    ],
+    ids=str,
+)
+def test_an_argument_that_cannot_be_meant_is_told_where_it_is_written(
+    given: dict[str, object],
+) -> None:
+    told: list[BadArgumentError] = []
+
+    @flow
+    async def one() -> None:
+        with pytest.raises(BadArgumentError) as error:
+            agent("look", **given)  # type: ignore[call-overload]
+        told.append(error.value)
+
+    async def test() -> None:
+        assert (await world().run(one)).ok
+
+    played(test)
+    (error,) = told
+    assert error.message.endswith(".")
+    assert error.next

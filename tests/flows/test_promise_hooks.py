@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Any
 
 import pytest
@@ -9,8 +10,10 @@ import pytest
 from jackline import agent, flow
 from jackline.agents.outcome import Outcome
 from jackline.errors import JournalError
+from jackline.flows.engine import Claim
+from jackline.flows.orders import cancel_run
 from jackline.flows.progress import CleanupEnded
-from jackline.flows.records import HookRecord
+from jackline.flows.records import CallRecord, HookRecord
 from jackline.flows.settings import RunSettings
 from jackline.testing.memory_engine import MemoryEngine
 from tests.flows.world import World, played, world
@@ -46,6 +49,52 @@ def test_a_function_that_takes_too_long_is_left_and_told() -> None:
     played(test)
 
 
+def leaving(_outcome: Outcome[Any]) -> None:
+    raise SystemExit(3)
+
+
+class PanicError(BaseException):
+    """What a library in Rust raises when it panics is no Exception either."""
+
+
+async def panicking(_outcome: Outcome[Any]) -> None:
+    raise PanicError("in a hook")
+
+
+def indirectly(outcome: Outcome[Any]) -> Awaitable[None]:
+    return noting(outcome)
+
+
+def test_a_hook_that_would_end_the_program_fails_and_the_run_goes_on() -> None:
+    @flow
+    async def two() -> str:
+        await agent("a", label="a", on_end=[leaving, panicking])
+        return await agent("b", label="b")
+
+    async def test() -> None:
+        w = world()
+        assert (await w.run(two)).ok
+        assert [told.trouble for told in w.of(CleanupEnded)] == [
+            "it tried to end the whole program (3)",
+            "it raised PanicError: in a hook",
+        ]
+
+    played(test)
+
+
+def test_what_a_hook_gives_to_be_awaited_is_awaited() -> None:
+    @flow
+    async def one() -> str:
+        return await agent("a", label="a", on_end=indirectly)
+
+    async def test() -> None:
+        SEEN.clear()
+        assert (await world().run(one)).ok
+        assert SEEN == ["hook of a: completion"]
+
+    played(test)
+
+
 class DiesBeforeHooks(MemoryEngine):
     """A store that the process loses at the moment at which its first hook would run."""
 
@@ -76,5 +125,38 @@ def test_after_a_crash_the_hook_runs_before_the_flow_hears_of_the_end() -> None:
         assert (await w.resume(one)).ok
         assert SEEN == ["hook of a: completion", "flow"]
         assert w.runner.begun == ["a"], "it had ended, and was not begun again"
+
+    played(test)
+
+
+class DiesBeforeAgents(MemoryEngine):
+    """A store that the process loses when its first agent would begin, its hook promised."""
+
+    dead = False
+
+    async def begin_call(self, claim: Claim, call: CallRecord) -> None:
+        if not self.dead:
+            self.dead = True
+            raise JournalError("The process died here.")
+        await super().begin_call(claim, call)
+
+
+def test_an_agent_that_never_began_owes_no_hook_once_its_run_has_ended() -> None:
+    @flow
+    async def one() -> str:
+        return await agent("a", label="a", on_end=noting)
+
+    async def test() -> None:
+        SEEN.clear()
+        w = world()
+        w.engine = DiesBeforeAgents(wall=w.clock.wall)
+        with pytest.raises(JournalError):
+            await w.run(one)
+        assert await w.engine.owing_hooks() == ["r1"]
+        await w.clock.advance(60)
+        await w.through(cancel_run(w.host, "r1"))
+        assert SEEN == []
+        # Or whoever looks after runs would be started for it for ever.
+        assert await w.engine.owing_hooks() == []
 
     played(test)

@@ -91,3 +91,36 @@ def test_a_worktree_whose_work_is_on_its_branch_goes(repository: Path) -> None:
     commit(tree)
     assert removed(tree) == ""
     assert not tree.exists()
+
+
+def test_new_files_keep_their_worktree_also_where_git_is_told_not_to_show_them(
+    repository: Path,
+) -> None:
+    git(repository, "config", "status.showUntrackedFiles", "no")
+    tree = worktree(repository)
+    add(tree)
+    assert removed(tree) == "kept: 1 changed or new files are not committed"
+    assert (tree / "folder" / "new").read_text() == "new"
+
+
+@pytest.mark.parametrize("flag", ["--assume-unchanged", "--skip-worktree"])
+def test_changes_that_git_was_told_to_overlook_keep_their_worktree(
+    flag: str, repository: Path
+) -> None:
+    tree = worktree(repository)
+    git(tree, "update-index", flag, "file")
+    change(tree)
+    assert removed(tree).startswith("kept: git was told to overlook changes")
+    assert (tree / "file").read_text() == "2"
+
+
+def test_the_worktree_itself_is_asked_wherever_the_environment_points_git(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = worktree(repository, "--detach")
+    commit(tree)
+    # As in a hook of git: there, git would look at the other, clean folder.
+    monkeypatch.setenv("GIT_DIR", str(repository / ".git"))
+    monkeypatch.setenv("GIT_WORK_TREE", str(repository))
+    assert removed(tree).startswith("kept: its last commit is on no branch")
+    assert (tree / "file").read_text() == "2"

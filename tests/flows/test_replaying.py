@@ -96,7 +96,7 @@ class MortalEngine:
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._engine, name)
         reads = {"run", "runs", "calls", "entries", "hooks", "resources", "notes", "asked_to_stop"}
-        reads |= {"find_session", "find_task", "spent_since"}
+        reads |= {"find_session", "find_task", "spent_since", "ordered_ends"}
         if name in reads:
             return method
 
@@ -538,6 +538,49 @@ def test_an_agent_goes_on_with_an_earlier_ones_session_and_notebook() -> None:
         replayed = await _reopened(w, chain)
         assert replayed.value == outcome.value
         assert len(w.runner.answered) == 4
+
+    played(test)
+
+
+def test_a_chain_of_agents_goes_on_with_the_whole_conversation() -> None:
+    @flow
+    async def chain() -> None:
+        first = await agent("begin", label="first").outcome()
+        second = await agent("go on", label="second", continue_from=first).outcome()
+        third = await agent("go on", label="third", continue_from=second).outcome()
+        await agent("go on", label="fourth", resume=third.session_id)
+        await agent("go on", label="beside", continue_from=first)
+
+    async def test() -> None:
+        # Each is done after so many turns of the whole conversation, earlier agents' included.
+        turns = {"first": 2, "second": 3, "third": 4, "fourth": 5, "beside": 4}
+        w = world(lambda task: Play(turns=turns[task.label]))
+        assert (await w.run(chain)).ok
+        alone = ["first", "first", "second", "third", "fourth", "beside", "beside"]
+        assert w.runner.answered == alone
+
+    played(test)
+
+
+def test_an_agent_that_is_cut_off_goes_on_from_where_the_other_stood_when_it_began() -> None:
+    @flow
+    async def chain() -> list[int]:
+        first = await agent("begin", label="first", budget=Budget(turns=limit[0])).outcome()
+        second = await agent("go on", label="second", continue_from=first.task_id).outcome()
+        return [first.turns, second.turns]
+
+    limit = [1]
+
+    async def test() -> None:
+        w = world(lambda _task: Play(turns=3, seconds=60))
+        begun = await w.begin(chain)
+        task = asyncio.create_task(begun.carry())
+        await w.until(lambda: w.runner.answered == ["first", "second"], task)
+        begun.stop_now()
+        await w.through(asyncio.wait_for(task, None))
+        limit[0] = 2  # so that the first comes further before the second goes on
+        assert (await w.resume(chain)).value is not None
+        assert w.runner.answered == ["first", "second", "first", "second"]
 
     played(test)
 

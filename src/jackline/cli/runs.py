@@ -26,6 +26,8 @@ from jackline.cli.run import AS_JSON, STATE
 from jackline.cli.runs_telling import (
     Waking,
     call_lines,
+    cancelled_json,
+    cancelled_lines,
     note_line,
     resource_line,
     run_line,
@@ -33,7 +35,8 @@ from jackline.cli.runs_telling import (
     waking_of,
 )
 from jackline.clock import SystemClock
-from jackline.errors import NothingFoundError
+from jackline.errors import BadArgumentError, NothingFoundError
+from jackline.flows.cancelling_agents import cancel_agents
 from jackline.flows.cleanup.reaper import reap
 from jackline.flows.host import FlowHost
 from jackline.flows.orders import cancel_run, known_run, module_of
@@ -155,12 +158,42 @@ def logs(run_id: str | None, follow: bool, limit: int, as_json: bool, state: str
 
 @click.command()
 @click.argument("run_id", metavar="ID", shell_complete=run_ids)
+@click.option(
+    "--only", metavar="LABEL", help="Only the agents with this label, or this task id; no others."
+)
+@click.option(
+    "--ahead",
+    is_flag=True,
+    help="With --only: also if the flow has not come to such an agent yet.",
+)
 @AS_JSON
 @STATE
-def cancel(run_id: str, as_json: bool, state: str | None) -> int:
-    """End a run for good, with its clean-up; what is finished stays to be read."""
+def cancel(run_id: str, only: str | None, ahead: bool, as_json: bool, state: str | None) -> int:
+    """End a run for good, with its clean-up; what is finished stays to be read.
+
+    With --only LABEL just these agents end, as `cancelled`, with their clean-up. Their siblings go
+    on, the flow gets them as failed, and a parked run stays parked. A resume does not begin them
+    again; `jackline resume ID --only LABEL` does.
+
+    \b
+    Examples:
+      jackline cancel 9f3c
+      jackline cancel 9f3c --only "search 7"
+    """
 
     async def order(host: FlowHost) -> int:
+        if only is not None:
+            came = await cancel_agents(host, run_id, only, ahead=ahead)
+            if as_json:
+                click.echo(json.dumps(cancelled_json(came)))
+            else:
+                for line in cancelled_lines(came):
+                    click.echo(line, err=True)
+            return 0
+        if ahead:
+            raise BadArgumentError(
+                "--ahead says nothing without --only", next="name the agents: --only LABEL"
+            )
         run = await known_run(host, run_id)
         now = await cancel_run(host, run.run_id)
         if as_json:

@@ -10,6 +10,7 @@ Not here: the runner's work (agents/), leave to call (leave.py), what was asked 
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,16 +25,19 @@ from jackline.errors import (
     LeaseLostError,
     UsageError,
 )
+from jackline.flows.agent_orders import EndedByHandError, Reach, by_hand
 from jackline.flows.agent_spec import OWN_LOOP, AgentSpec
+from jackline.flows.agent_telling import tell_began, tell_ended
 from jackline.flows.agent_tools import tools_for
 from jackline.flows.earlier import earlier_entries, what_happened
+from jackline.flows.ended_by_hand import end_by_hand
 from jackline.flows.gate import Ticket
 from jackline.flows.keeping_back import kept_back
 from jackline.flows.keys import session_id_of
 from jackline.flows.leave import AgentLeave
 from jackline.flows.notebook import KeptNotebook
 from jackline.flows.outcome_json import encode_kept_beside, encode_outcome, outcome_of
-from jackline.flows.progress import AgentBegan, AgentEnded, AgentReplayed, Warned
+from jackline.flows.progress import AgentReplayed
 from jackline.flows.records import CallKind, CallRecord, CallState
 from jackline.flows.scope import CURRENT, Scope, inside
 from jackline.flows.spending import Account
@@ -78,18 +82,40 @@ class AgentCarrying:
 
     async def outcome(self) -> Outcome[Any]:
         """How it ended; from the store, when it is there."""
+        # Before it waits for anything, so that nobody else is given what it has used.
+        used = self._run.earlier.of(self._call.task_id)
+        if used is not None:
+            self._scope.account.recall(used.tokens, used.dollars, used.turns, agents=1)
         if self._known is not None and self._run.answers_from_store(self._known):
             return self._replayed(self._known)
+        if self._scope.account.parent is not None and self._run.earlier.agents:
+            # A child flow knows what its calls have used once it has come to them: let those come
+            # that are called with this one, before it uses what is theirs.
+            await asyncio.sleep(0)
         ticket = self._run.gate.ticket()
+        orders, call = self._run.orders, self._call
         try:
-            with self._run.carried_here():
-                if self._scope.task_id:
-                    # A tool of an agent that holds a slot called it: waiting could be for ever.
-                    return await self._started(ticket)
-                async with self._run.slot(process=self._runner.name != OWN_LOOP):
-                    return await self._started(ticket)
+            with self._run.carried_here(), orders.reaching(call.label, call.task_id) as reach:
+                return await self._in_turn(ticket, reach)
         finally:
             self._run.gate.done(ticket)
+
+    async def _in_turn(self, ticket: Ticket, reach: Reach) -> Outcome[Any]:
+        async with AsyncExitStack() as stack:
+            try:
+                with reach.may_be_cut():
+                    # A tool of an agent that holds a slot called it: waiting could be for ever.
+                    if not self._scope.task_id:
+                        slot = self._run.slot(process=self._runner.name != OWN_LOOP)
+                        await stack.enter_async_context(slot)
+                    # Before the gate: a stopping run does not wait for those that have not begun.
+                    await kept_back(self._run, self._call, self._spec.class_)
+                    await self._run.gate.enter(ticket)
+            except StopAgentError as stop:
+                return await self._never_began(stop.ending, stop.evidence)
+            except EndedByHandError:
+                return await self._run.whole(self._ended_by_hand(reach.ordered))
+            return await self._started(ticket, reach)
 
     # --- from the store -----------------------------------------------------------------------
 
@@ -98,15 +124,13 @@ class AgentCarrying:
         outcome = outcome_of(known)
         if known.state is CallState.DONE:
             outcome = replace(outcome, value=self._spec.shape.decode(known.value or b"null"))
-        if run.paid_here(known):
-            self._scope.account.recall(known.tokens, known.cost, outcome.turns, agents=1)
         run.count_agent(outcome, replayed=True)
         run.tell(AgentReplayed(run.clock.wall(), known.task_id, known.label, self._scope.phase))
         return outcome
 
     # --- begun --------------------------------------------------------------------------------
 
-    async def _started(self, ticket: Ticket) -> Outcome[Any]:
+    async def _started(self, ticket: Ticket, reach: Reach) -> Outcome[Any]:
         run, spec = self._run, self._spec
         run.heed_window(spec.budget)
         account = Account(
@@ -114,13 +138,8 @@ class AgentCarrying:
             () if spec.budget is None else (spec.budget,),
             self._scope.account,
         )
-        try:
-            # Before the gate: a stopping run does not wait for agents that have not begun.
-            await kept_back(run, self._call, spec.class_)
-            await run.gate.enter(ticket)
-        except StopAgentError as stop:
-            return await self._never_began(stop.ending, stop.evidence)
-        refusal = self._scope.account.begin_agent()
+        has_begun = run.earlier.of(self._call.task_id) is not None
+        refusal = None if has_begun else self._scope.account.begin_agent()
         if refusal is not None:
             return await self._never_began(refusal.ending, Evidence(says=refusal.says))
         self._call = replace(self._call, started_at=run.clock.wall())
@@ -128,9 +147,12 @@ class AgentCarrying:
         if spec.on_end:
             self._end_id = await run.hooks.promise(self._call.task_id, spec.on_end)
         await run.begin(self._call)
-        self._tell_began()
+        tell_began(run, self._call, self._runner.name, spec.model)
         try:
-            outcome = await self._carried(ticket, account)
+            with reach.may_be_cut():
+                outcome = await self._carried(ticket, account)
+        except EndedByHandError:
+            outcome = Outcome(Ending.CANCELLED, evidence=by_hand(run.run_id, reach.ordered))
         except asyncio.CancelledError:
             if run.interruption is None or not run.interruption.keeps_agents:
                 evidence = Evidence(
@@ -148,8 +170,10 @@ class AgentCarrying:
         try:
             session_id = session_id_of(call.task_id)
             await notebook.open(session_id)
-            earlier = await earlier_entries(run.engine, self._spec, self._runner.name)
-            notebook.follow(earlier.entries)
+            earlier = await earlier_entries(
+                run.engine, self._spec, self._runner.name, notebook.follows
+            )
+            notebook.follow(earlier.follows, earlier.entries)
             self._go_on_counting(account, notebook)
             task = self._task(session_id, earlier.session_id)
             leave = AgentLeave(
@@ -169,10 +193,9 @@ class AgentCarrying:
             raise
 
     def _go_on_counting(self, account: Account, notebook: KeptNotebook) -> None:
-        """Let what earlier processes have used of it count against the budgets in this one."""
+        """Let what earlier processes have used of it count against its own budget in this one."""
         run, used = self._run, notebook.used
         account.tokens, account.dollars, account.turns = used.usage.total, used.dollars, used.turns
-        self._scope.account.recall(used.usage.total, used.dollars, used.turns)
         run.go_on_timing(account, notebook)
         if self._spec.budget is not None and self._spec.budget.seconds is not None:
             run.underway.time(notebook)
@@ -247,6 +270,9 @@ class AgentCarrying:
             outcome = replace(outcome, usage=used.usage)
         if outcome.cost is None and used.dollars:
             outcome = replace(outcome, cost=used.dollars)
+        if not outcome.turns:
+            # It was ended from outside, and nobody said how far it had come.
+            outcome = replace(outcome, turns=used.turns)
         return outcome
 
     async def _ended(self, outcome: Outcome[Any]) -> Outcome[Any]:
@@ -281,7 +307,7 @@ class AgentCarrying:
                 await run.hooks.run(self._end_id, self._spec.on_end, outcome)
             await run.settle_registering()
             await run.resources.release_of_agent(call.task_id)
-        self._tell_ended(outcome)
+        tell_ended(run, call, outcome)
         run.count_agent(outcome, replayed=False)
         return outcome
 
@@ -309,8 +335,16 @@ class AgentCarrying:
             record = replace(call, state=CallState.FAILED, outcome=encode_outcome(outcome))
             ended_at = run.clock.wall()
             await run.end(replace(record, ended_at=ended_at, terminated_by=ending.value))
+        run.count_agent(outcome, replayed=False)
+        tell_ended(run, call, outcome)
+        return outcome
+
+    async def _ended_by_hand(self, name: str) -> Outcome[Any]:
+        """It waited for its turn, in this process at least, and a person's order ended it."""
+        if self._known is None:
+            return await self._never_began(Ending.CANCELLED, by_hand(self._run.run_id, name))
+        outcome = await end_by_hand(self._run, self._known, name)
         self._run.count_agent(outcome, replayed=False)
-        self._tell_ended(outcome)
         return outcome
 
     # --- small things -------------------------------------------------------------------------
@@ -349,41 +383,6 @@ class AgentCarrying:
             resume_session=resume_session,
             what_happened=what_happened(self._known),
             class_=spec.class_,
-        )
-
-    def _tell_began(self) -> None:
-        run, call = self._run, self._call
-        model = self._spec.model or run.settings.model
-        run.tell(
-            AgentBegan(
-                call.started_at,
-                call.task_id,
-                call.label,
-                call.phase,
-                self._runner.name,
-                model,
-                call.attempts,
-            )
-        )
-
-    def _tell_ended(self, outcome: Outcome[Any]) -> None:
-        run, call = self._run, self._call
-        if outcome.ok and not outcome.text and outcome.value in ("", None):
-            says = f"The agent {call.label} completed with nothing to say."
-            run.tell(Warned(run.clock.wall(), says))
-        run.tell(
-            AgentEnded(
-                run.clock.wall(),
-                call.task_id,
-                call.label,
-                call.phase,
-                outcome.terminated_by,
-                outcome.evidence.says,
-                outcome.usage.total,
-                outcome.cost,
-                outcome.turns,
-                outcome.duration,
-            )
         )
 
 

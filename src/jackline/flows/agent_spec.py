@@ -104,11 +104,11 @@ class AgentSpec:
         return call_key(CallKind.AGENT, self.label, said)
 
 
-def toolbox(given: Iterable[ToolGiven] | None) -> Toolbox:
-    """The tools as given to `agent(tools=…)`."""
+def toolbox(given: Iterable[ToolGiven] | ToolGiven | None) -> Toolbox:
+    """The tools as given to `agent(tools=…)`; one alone needs no list."""
     if given is None:
         return Toolbox()
-    if isinstance(given, str | Mapping):
+    if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
         given = [given]
     tools: list[Tool] = []
     names: list[str] = []
@@ -127,7 +127,7 @@ def hooks(given: HookGiven | Iterable[HookGiven] | None, flow_module: str) -> tu
     """The hooks as given to `agent(on_end=…)`, in words that the next process understands."""
     if given is None:
         return ()
-    if isinstance(given, str) or callable(given):
+    if isinstance(given, str) or callable(given) or not isinstance(given, Iterable):
         given = [given]
     return tuple(action_words(one, flow_module) for one in given)
 
@@ -142,9 +142,35 @@ def text(name: str, given: object) -> str:
     return given
 
 
+def text_or_none(name: str, given: object) -> str | None:
+    """The text that an argument must be, if it is given."""
+    return None if given is None else text(name, given)
+
+
 def folder(given: str | os.PathLike[str] | None) -> str | None:
     """The folder as it was written."""
-    return None if given is None else os.fspath(given)
+    if isinstance(given, os.PathLike):
+        given = given.__fspath__()
+    return text_or_none("cwd", given)
+
+
+def limits(given: Budget | None) -> Budget | None:
+    """The budget as given to `agent(budget=…)`."""
+    if given is not None and not isinstance(given, Budget):
+        raise BadArgumentError(
+            f"agent(budget=…) must be a Budget, not {type(given).__name__}.",
+            next="Write it so: budget=Budget(turns=20, dollars=0.5).",
+        )
+    return given
+
+
+def tries(given: object) -> int:
+    """How often to try again, as given to `agent(retries=…)`."""
+    if not isinstance(given, int) or given < 0:
+        raise BadArgumentError(
+            f"agent(retries=…) cannot be {given!r}.", next="Give a number, 0 or more."
+        )
+    return given
 
 
 def continued(given: Resumed | None) -> str | None:
@@ -156,7 +182,7 @@ def continued(given: Resumed | None) -> str | None:
                 next="Give what `await agent(…).outcome()` gave.",
             )
         return given.task_id
-    return given
+    return text_or_none("continue_from", given)
 
 
 def _tool(given: object) -> Tool:

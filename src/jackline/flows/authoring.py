@@ -24,8 +24,11 @@ from jackline.flows.agent_spec import (
     continued,
     folder,
     hooks,
+    limits,
     text,
+    text_or_none,
     toolbox,
+    tries,
 )
 from jackline.flows.calls import AgentCall, StepCall
 from jackline.flows.progress import PhaseBegan, PhaseEnded
@@ -87,17 +90,17 @@ def agent(  # noqa: PLR0913 -- everything one can say of an agent, all by name a
         text("prompt", prompt),
         Shape(schema),
         label=text("label", label),
-        model=model,
+        model=text_or_none("model", model),
         toolbox=toolbox(tools),
-        system=system,
-        runner=runner,
+        system=text_or_none("system", system),
+        runner=text_or_none("runner", runner),
         cwd=folder(cwd),
-        budget=budget,
-        retries=retries,
-        resume=resume,
+        budget=limits(budget),
+        retries=tries(retries),
+        resume=text_or_none("resume", resume),
         continue_from=continued(continue_from),
         on_end=hooks(on_end, scope.run.flow_module_name),
-        class_=class_,
+        class_=text_or_none("class_", class_),
     )
     return AgentCall(spec, scope)
 

@@ -1,21 +1,24 @@
 """What code inside a run may ask and say about it: `from jackline import ctx`.
 
-Laws: (1) it is the current run's, in the flow, in steps, in tools and in threads of them; (2) a
-resource is on the ledger when `ctx.resource(…)` was awaited, or has returned in a thread; (3) notes
-are the author's own words: nothing is added to them.
+Laws: (1) it is the current run's, in the flow, in steps, in tools and in threads of them, and in
+clean-up the run's that is cleaned up after; (2) a resource is on the ledger when `ctx.resource(…)`
+was awaited, or has returned in a thread; (3) notes are the author's own words: nothing is added.
 Not here: releasing (cleanup/).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Generator
 from typing import Any
 
+from jackline.errors import UsageError
 from jackline.flows.cleanup.functions import action_words
+from jackline.flows.cleanup.standing import STANDING, LeftRun
 from jackline.flows.durations import Duration, seconds_of
+from jackline.flows.execution import Execution
 from jackline.flows.records import ResourceRecord, ResourceState
-from jackline.flows.scope import Scope, scope_for
+from jackline.flows.scope import scope_for
 from jackline.flows.spending import Left
 
 
@@ -36,31 +39,43 @@ class Context:
     @property
     def run_id(self) -> str:
         """The run's id."""
-        return scope_for("ctx.run_id").run.run_id
+        standing = STANDING.get()
+        return standing.run_id if standing else scope_for("ctx.run_id").run.run_id
 
     @property
     def phase(self) -> str:
         """The current phase; empty outside any."""
+        standing = STANDING.get()
+        if standing is not None and standing.left is not None:
+            return standing.phase
         return scope_for("ctx.phase").phase
 
     @property
     def task_id(self) -> str:
-        """The agent for which this tool works; empty in the flow itself."""
-        return scope_for("ctx.task_id").task_id
+        """The agent for which this tool works, or whose end is cleaned up after; or empty."""
+        standing = STANDING.get()
+        return standing.task_id if standing else scope_for("ctx.task_id").task_id
 
     @property
     def budget(self) -> Left:
         """What is left here: of the run's budgets, the child flow's, and so on."""
+        if _left_run() is not None:
+            raise UsageError(
+                "ctx.budget is not known here: no process carries this run any more.",
+                next="Use what the hook is given: the outcome has usage and cost.",
+            )
         scope = scope_for("ctx.budget")
         return scope.account.left(scope.run.worked())
 
     def note(self, text: str, **detail: object) -> None:
         """Write a line to the run's log; `detail` is plain data."""
-        scope = scope_for("ctx.note()")
-        run = scope.run
-        self._on_loop(
-            scope, lambda: run.telling.log(run.clock.wall(), "note", "", {"says": text, **detail})
-        )
+        left = _left_run()
+        if left is not None:
+            _on_loop(left.loop, lambda: left.note(text, detail))
+            return
+        run = scope_for("ctx.note()").run
+        said = {"says": text, **detail}
+        _on_loop(run.loop, lambda: run.telling.log(run.clock.wall(), "note", "", said))
 
     def resource(
         self,
@@ -75,36 +90,47 @@ class Context:
         `release` is a shell command, or a function at the top level of the flow's file that is
         given the name; `lease` is how long it may be held at most.
         """
-        scope = scope_for("ctx.resource()")
-        now = scope.run.clock.wall()
+        left = _left_run()
+        run = scope_for("ctx.resource()").run if left is None else left
+        now = run.clock.wall()
         record = ResourceRecord(
-            scope.run.run_id,
+            run.run_id,
             name,
-            scope.task_id,
-            action_words(release, scope.run.flow_module_name) if release else "",
+            self.task_id,
+            action_words(release, run.flow_module_name) if release else "",
             release_on_park,
             None if lease is None else now + seconds_of(lease),
             ResourceState.HELD,
             now,
         )
-        return self._kept(scope, scope.run.resources.take(record))
+        return _registering(run, record)
 
-    def _kept(self, scope: Scope, keeping: Coroutine[Any, Any, None]) -> Registering:
-        loop = scope.run.loop
-        if _here() is loop:
-            # Begun at once, so that it is kept even if nobody awaits it.
-            task = loop.create_task(keeping)
-            scope.run.registering.add(task)
-            task.add_done_callback(scope.run.registering.discard)
-            return Registering(task)
-        asyncio.run_coroutine_threadsafe(keeping, loop).result()
+
+def _registering(run: Execution | LeftRun, record: ResourceRecord) -> Registering:
+    keeping = run.keep(record) if isinstance(run, LeftRun) else run.resources.take(record)
+    if _here() is not run.loop:
+        asyncio.run_coroutine_threadsafe(keeping, run.loop).result()
         return Registering(None)
+    # Begun at once, so that it is kept even if nobody awaits it.
+    if isinstance(run, LeftRun):
+        return Registering(run.write(keeping))
+    task = run.loop.create_task(keeping)
+    run.registering.add(task)
+    task.add_done_callback(run.registering.discard)
+    return Registering(task)
 
-    def _on_loop(self, scope: Scope, act: Callable[[], None]) -> None:
-        if _here() is scope.run.loop:
-            act()
-        else:
-            scope.run.loop.call_soon_threadsafe(act)
+
+def _left_run() -> LeftRun | None:
+    """The run that is cleaned up after here, if no process carries it."""
+    standing = STANDING.get()
+    return None if standing is None else standing.left
+
+
+def _on_loop(loop: asyncio.AbstractEventLoop, act: Callable[[], None]) -> None:
+    if _here() is loop:
+        act()
+    else:
+        loop.call_soon_threadsafe(act)
 
 
 def _here() -> asyncio.AbstractEventLoop | None:

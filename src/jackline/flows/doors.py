@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from jackline.agents.outcome import Outcome
 from jackline.errors import UsageError
 from jackline.flows.arguments import encode_arguments
+from jackline.flows.cancelling_agents import cancel_agents
 from jackline.flows.definition import Flow
 from jackline.flows.host import FlowHost, usual_host
 from jackline.flows.orders import begin_fork, begin_resume, begin_retry, begin_run, cancel_run
@@ -53,16 +54,18 @@ async def resume(
     flow: Flow[..., Any] | None = None,
     host: FlowHost | None = None,
     listener: Listener | None = None,
+    only: str | None = None,
 ) -> Outcome[Any]:
     """Go on with a run that was stopped, parked, failed or left by a crash.
 
     What is finished answers from the store. A finished run gives its outcome again. `settings`
     replace those that were kept with it, for a higher budget, say. `flow` is needed only when the
-    run was begun from code that is in no file.
+    run was begun from code that is in no file. With `only` (a label or task id), of the agents that
+    failed or were cancelled only those of this name go on, each at its last complete turn.
     """
     async with _host(host) as found:
         return await _carried(
-            begin_resume(found, run_id, settings=settings, flow=flow, listener=listener)
+            begin_resume(found, run_id, settings=settings, flow=flow, listener=listener, only=only)
         )
 
 
@@ -95,9 +98,14 @@ async def fork(
         return await _carried(begin_fork(found, run_id, from_label, flow=flow, listener=listener))
 
 
-async def cancel(run_id: str, *, host: FlowHost | None = None) -> RunState:
-    """Cancel a run, with its clean-up; gives its state, which a live owner changes in a moment."""
+async def cancel(run_id: str, *, only: str | None = None, host: FlowHost | None = None) -> RunState:
+    """Cancel a run, with its clean-up; gives its state, which a live owner changes in a moment.
+
+    With `only` (a label or task id), those agents of it end and the run goes on as it stands.
+    """
     async with _host(host) as found:
+        if only is not None:
+            return (await cancel_agents(found, run_id, only)).run.state
         return await cancel_run(found, run_id)
 
 

@@ -1,6 +1,8 @@
 """Find what an agent goes on from: an earlier agent's session, and what cut the last attempt off.
 
-Laws: (1) an agent that goes on with another sees its lines before its own, and writes none of them;
+Laws: (1) an agent that goes on with another sees its lines before its own, those of whom that one
+went on from before them, and so on to the first; it writes none of them, and sees none that came
+later;
 (2) what happened is told in words that hold no prompt and no answer.
 Not here: what a runner makes of it (agents/).
 """
@@ -18,7 +20,7 @@ from jackline.errors import BadArgumentError
 from jackline.flows.agent_spec import OWN_LOOP, AgentSpec
 from jackline.flows.engine import Engine
 from jackline.flows.keys import session_id_of
-from jackline.flows.notebook import is_own_line
+from jackline.flows.notebook import Follows, follows_in, is_own_line
 from jackline.flows.outcome_json import decode_outcome
 from jackline.flows.records import CallRecord, CallState
 
@@ -29,10 +31,16 @@ class Earlier:
 
     session_id: str | None = None
     entries: Sequence[Entry] = ()
+    follows: Follows | None = None
 
 
-async def earlier_entries(engine: Engine, spec: AgentSpec, runner: str) -> Earlier:
-    """What `resume=` or `continue_from=` names; BadArgumentError when it cannot be found."""
+async def earlier_entries(
+    engine: Engine, spec: AgentSpec, runner: str, known: Follows | None = None
+) -> Earlier:
+    """What `resume=` or `continue_from=` names; BadArgumentError when it cannot be found.
+
+    `known` is where the agent had begun, if it has.
+    """
     if spec.resume is None and spec.continue_from is None:
         return Earlier()
     session: str | None
@@ -48,11 +56,24 @@ async def earlier_entries(engine: Engine, spec: AgentSpec, runner: str) -> Earli
         )
     if call is None or runner != OWN_LOOP:
         return Earlier(session)
-    lines = [
-        Entry(record.kind, json.loads(record.data), record.at)
-        for record in await engine.entries(call.task_id)
-    ]
-    return Earlier(session, [line for line in lines if not is_own_line(line)])
+    whom = known or Follows(call.task_id, len(await engine.entries(call.task_id)))
+    return Earlier(session, await _lines(engine, whom), whom)
+
+
+async def _lines(engine: Engine, whom: Follows | None) -> list[Entry]:
+    """The lines of this agent and of all that it went on from, the oldest first."""
+    parts: list[list[Entry]] = []
+    while whom is not None:
+        part: list[Entry] = []
+        before: Follows | None = None
+        for record in (await engine.entries(whom.task_id))[: whom.lines]:
+            line = Entry(record.kind, json.loads(record.data), record.at)
+            before = before or follows_in(line.kind, line.data)
+            if not is_own_line(line):
+                part.append(line)
+        parts.append(part)
+        whom = before
+    return [line for part in reversed(parts) for line in part]
 
 
 def what_happened(before: CallRecord | Outcome[Any] | None) -> str:

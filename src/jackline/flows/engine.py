@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from jackline.flows.records import (
+    AgentOrder,
     CallRecord,
     EntryRecord,
     HookRecord,
@@ -140,8 +141,35 @@ class Engine(Protocol):
         """Keep how a call ended, begun before or not; done ones stay for good."""
         ...
 
-    async def forget_calls(self, claim: Claim, calls: Collection[tuple[str, int]]) -> None:
-        """Drop what these calls gave, so that they run again, with a new notebook."""
+    async def forget_calls(
+        self,
+        claim: Claim,
+        calls: Collection[tuple[str, int]],
+        *,
+        leaving: Sequence[EntryRecord] = (),
+    ) -> None:
+        """Drop what these calls gave, so that they run again, with a new notebook.
+
+        The lines that they leave are added to other notebooks in the same write.
+        """
+        ...
+
+    # --- orders to single agents --------------------------------------------------------------
+
+    async def order_end(self, order: AgentOrder) -> None:
+        """Keep the order to end the agents of this name; needs no claim. Replaces one before."""
+        ...
+
+    async def ordered_ends(self, run_id: str) -> Sequence[AgentOrder]:
+        """The orders to agents of a run, the oldest first; also those that were carried out."""
+        ...
+
+    async def answer_order(self, claim: Claim, order: AgentOrder) -> None:
+        """Keep what came of an order; nothing if it was taken back or given anew meanwhile."""
+        ...
+
+    async def take_back_order(self, run_id: str, name: str) -> bool:
+        """Drop the order of this name, carried out or not; False when there is none."""
         ...
 
     # --- notebooks ----------------------------------------------------------------------------
@@ -190,6 +218,10 @@ class Engine(Protocol):
 
     async def hooks(self, run_id: str) -> Sequence[HookRecord]:
         """All hooks of a run and how they ended."""
+        ...
+
+    async def owing_hooks(self) -> Sequence[str]:
+        """The ids of the runs with a hook that is not done, in whatever state they are."""
         ...
 
     async def note(

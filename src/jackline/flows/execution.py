@@ -19,16 +19,18 @@ from typing import Any, TypeVar
 from jackline.agents.outcome import Ending, Evidence, Outcome, Tally, Usage
 from jackline.agents.ports import Runner, StopAgentError
 from jackline.errors import JacklineError, JournalError, LeaseLostError
+from jackline.flows.agent_orders import AgentOrders
 from jackline.flows.cleanup.acting import Actor
 from jackline.flows.cleanup.hooks import Hooks
 from jackline.flows.cleanup.resources import Resources
 from jackline.flows.counting import Counting
+from jackline.flows.earlier_use import EarlierUse
 from jackline.flows.engine import Claim
 from jackline.flows.gate import Gate
 from jackline.flows.guard import Guard
 from jackline.flows.host import FlowHost
 from jackline.flows.keys import call_key, task_id_of
-from jackline.flows.notebook import KeptNotebook, used_before
+from jackline.flows.notebook import KeptNotebook
 from jackline.flows.outcome_json import decode_outcome
 from jackline.flows.progress import BudgetNear, CleanupEnded, GuardTripped, Listener
 from jackline.flows.records import CallKind, CallRecord, CallState, RunRecord, RunState
@@ -107,11 +109,13 @@ class Execution:
         """How many agents had not ended when the flow was interrupted, and go on later."""
         self.known: dict[tuple[str, int], CallRecord] = {}
         self.underway = Underway(host.engine, claim, self.known)
+        self.earlier = EarlierUse(host.engine, claim, host.clock)
         self.unawaited: dict[object, str] = {}
         self.loop = asyncio.get_running_loop()
         self.registering: set[asyncio.Task[None]] = set()
         """Resources that are being put on the ledger."""
         self._aside: set[asyncio.Task[Any]] = set()
+        self.orders = AgentOrders(host.engine, claim, self.aside)
         self.carriers: set[asyncio.Task[object]] = set()
         """The tasks in which calls are underway."""
         self._guard = Guard(settings.guard)
@@ -127,22 +131,14 @@ class Execution:
         self.known |= {(call.key, call.occurrence): call for call in calls}
         # Those that come are numbered after all that are kept, so that no two share a name.
         self._unnamed = len(calls)
-        own = [call for call in calls if call.kind is CallKind.AGENT and self.paid_here(call)]
-        # One that has not come to its end counts when it is begun again.
-        self.account.agents = sum(call.state is CallState.DONE for call in own)
-        tokens, dollars = sum(call.tokens for call in calls), sum(call.cost for call in calls)
-        for call in own:
-            if call.outcome is not None:
-                self.account.turns += decode_outcome(call.outcome).turns
-            elif call.state is CallState.RUNNING:
-                # Cut off: its notebook knows what it used up to its last answer.
-                used = used_before(await self.engine.entries(call.task_id))
-                self.account.turns += used.turns
-                tokens += max(0, used.usage.total - call.tokens)
-                dollars += max(0.0, used.dollars - call.cost)
-        self.account.tokens = max(self.record.tokens, tokens)
-        self.account.dollars = max(self.record.cost, dollars)
+        await self.earlier.load(calls)
+        used = self.earlier.whole
+        self.account.agents = self.earlier.agents
+        self.account.turns = used.turns
+        self.account.tokens = max(self.record.tokens, used.tokens)
+        self.account.dollars = max(self.record.cost, used.dollars)
         self._worked_before = worked
+        await self.orders.load()
         await self.hooks.load()
         await self.resources.load()
 
@@ -158,10 +154,6 @@ class Execution:
             known,
             known.task_id if known else task_id_of(self.run_id, key, occurrence),
         )
-
-    def paid_here(self, call: CallRecord) -> bool:
-        """Whether this run has paid for the call; a fork keeps calls that another run has."""
-        return call.task_id == task_id_of(self.run_id, call.key, call.occurrence)
 
     def answers_from_store(self, call: CallRecord | None) -> bool:
         """Whether this call is not run (again) but answered with what is kept."""

@@ -1,8 +1,8 @@
 """Keep one agent's notebook in the engine, with the run's own lines between the runner's.
 
 Laws: (1) lines are numbered and written in the order they were given; (2) a runner sees only its
-own lines; ours name the session, what was paid and how long it has worked; (3) a line that was only
-jotted is written before the agent's end is kept.
+own lines; ours name the session, whom it goes on from, what was paid and how long it has worked;
+(3) a line that was only jotted is written before the agent's end is kept.
 Not here: what a runner writes (agents/), the store (engine.py).
 """
 
@@ -25,6 +25,7 @@ from jackline.flows.records import EntryRecord
 _SESSION = "session"
 _PAID = "flow:paid"
 _WORKED = "flow:worked"
+_FOLLOWS = "flow:follows"
 _COUNTS = tuple(count.name for count in fields(Usage))
 
 
@@ -45,6 +46,22 @@ class Used:
             self.dollars += _amount(data.get("dollars"))
             self.turns = int(_amount(data.get("turns"))) or self.turns + 1
         self.seconds = max(self.seconds, _amount(data.get("seconds")))
+
+
+@dataclass(frozen=True, slots=True)
+class Follows:
+    """The agent whose conversation another goes on with, and how far it had come then."""
+
+    task_id: str
+    lines: int
+    """So many of its lines belong to it; what it writes later does not."""
+
+
+def follows_in(kind: str, data: JsonObject) -> Follows | None:
+    """Whom a line names as the one gone on from."""
+    if kind != _FOLLOWS:
+        return None
+    return Follows(str(data.get("task_id", "")), int(_amount(data.get("lines"))))
 
 
 def used_before(lines: Iterable[EntryRecord]) -> Used:
@@ -73,6 +90,8 @@ class KeptNotebook:
         self.used = Used()
         self.time_used: Callable[[], float] | None = None
         """How long the agent has worked by now; None where nobody counts it."""
+        self.follows: Follows | None = None
+        """Whom the agent goes on from, as it was when it began."""
 
     async def open(self, session_id: str = "") -> None:
         """Read what is there, and name the session, if it has one, unless somebody has."""
@@ -83,9 +102,15 @@ class KeptNotebook:
             self._has_session = True
             await self._give(_SESSION, {"session_id": session_id, "by": "flow"})
 
-    def follow(self, earlier: Sequence[Entry]) -> None:
-        """Let the lines of an earlier agent stand before this one's own."""
+    def follow(self, whom: Follows | None, earlier: Sequence[Entry]) -> None:
+        """Let the lines of an earlier agent stand before this one's own, and keep whose they are.
+
+        Without that, one that goes on from this one would know only the last part.
+        """
         self._entries[:0] = earlier
+        if whom is not None and self.follows is None:
+            self.follows = whom
+            self._queue(_FOLLOWS, asdict(whom), None)
 
     @property
     def entries(self) -> Sequence[Entry]:
@@ -129,6 +154,8 @@ class KeptNotebook:
             self._entries.append(entry)
         elif entry.kind == _SESSION:
             self._has_session = True
+        elif entry.kind == _FOLLOWS:
+            self.follows = follows_in(entry.kind, entry.data)
         else:
             self.used.take(entry.kind, entry.data)
 
@@ -170,7 +197,7 @@ def is_own_line(entry: Entry) -> bool:
     """Whether a line is the run's, not the runner's."""
     if entry.kind == _SESSION:
         return entry.data.get("by") == "flow"
-    return entry.kind in (_PAID, _WORKED)
+    return entry.kind in (_PAID, _WORKED, _FOLLOWS)
 
 
 def _amount(value: object) -> float:

@@ -20,15 +20,18 @@ from typing import Any, TypeVar
 
 from jackline.agents.outcome import Ending, Outcome
 from jackline.errors import BadArgumentError, JacklineError, UnreadableError, UsageError
+from jackline.flows.agent_orders import agents_meant, is_meant, was_ended_by_hand
 from jackline.flows.arguments import decode_arguments
 from jackline.flows.definition import Flow
+from jackline.flows.ended_by_hand import end_by_hand
 from jackline.flows.engine import Claim
 from jackline.flows.execution import Execution
 from jackline.flows.host import FlowHost
 from jackline.flows.loading import load_flow, load_module
+from jackline.flows.naming_agents import nothing_failed, take_back, to_go_on_with
 from jackline.flows.outcome_json import decode_outcome
 from jackline.flows.progress import Listener
-from jackline.flows.records import ENDED, CallKind, CallState, RunRecord, RunState
+from jackline.flows.records import ENDED, CallKind, CallRecord, CallState, RunRecord, RunState
 from jackline.flows.running import FlowRun
 from jackline.flows.scope import Scope, inside
 from jackline.flows.settings import RunSettings, decode_settings, encode_settings
@@ -66,7 +69,7 @@ async def begin_run(
         updated_at=now,
     )
     claim = await host.engine.create(record, owner=new_owner(), lease=settings.lease)
-    execution = _execution(host, claim, record, settings, flow, listener)
+    execution = execution_of(host, claim, record, settings, flow, listener)
     await execution.load()
     return FlowRun(execution, flow, resumed=False, probe_first=False)
 
@@ -78,9 +81,19 @@ async def begin_resume(
     settings: RunSettings | None = None,
     flow: Flow[..., Any] | None = None,
     listener: Listener | None = None,
+    only: str | None = None,
 ) -> FlowRun[Any] | Outcome[Any]:
-    """The run to be carried on, with new settings if given; its outcome when it is finished."""
+    """The run to be carried on, with new settings if given; its outcome when it is finished.
+
+    With `only`, of the agents that failed those of this label or task id go on at their last
+    complete turn, also where the run has finished; the others stay failed.
+    """
     record = await known_run(host, run_id)
+    if only is not None:
+        chosen = await to_go_on_with(host.engine, record, only)
+        return await _taken_up(
+            host, record, flow, listener, chosen=chosen, anew=False, settings=settings
+        )
     if record.state in (RunState.FINISHED, RunState.CANCELLED):
         if record.outcome is None:
             raise UnreadableError(f"The run {record.run_id} has no outcome.")
@@ -98,19 +111,21 @@ async def begin_retry(
     flow: Flow[..., Any] | None = None,
     listener: Listener | None = None,
 ) -> FlowRun[Any]:
-    """An ended run whose failed calls (those with the label `only`, if given) run again."""
+    """An ended run whose failed calls (those with the label `only`, if given) run again.
+
+    Agents that a person has cancelled stay so unless they are named.
+    """
     record = await known_run(host, run_id)
     calls = await host.engine.calls(record.run_id)
     failed = [call for call in calls if call.state is not CallState.DONE]
-    chosen = [call for call in failed if only is None or call.label == only]
+    if only is None:
+        chosen = [call for call in failed if not was_ended_by_hand(call)]
+    else:
+        chosen = [call for call in failed if is_meant(call, only)]
+        await take_back(host.engine, record.run_id, only, chosen)
     if not chosen:
-        labels = ", ".join(sorted({call.label for call in failed})[:10]) or "none"
-        raise BadArgumentError(
-            f"Nothing failed in {record.run_id}" + (f" under {only!r}." if only else "."),
-            next=f"Failed calls: {labels}. `jackline fork` runs finished ones again.",
-        )
-    keep = frozenset((call.key, call.occurrence) for call in failed if call not in chosen)
-    return await _taken_up(host, record, flow, listener, keep_failures=keep, settings=settings)
+        raise nothing_failed(record, failed, only)
+    return await _taken_up(host, record, flow, listener, chosen=chosen, settings=settings)
 
 
 async def begin_fork(
@@ -152,7 +167,7 @@ async def begin_fork(
         lease=settings.lease,
         without=[(call.key, call.occurrence) for call in calls[first:]],
     )
-    execution = _execution(host, claim, new, settings, flow, listener)
+    execution = execution_of(host, claim, new, settings, flow, listener)
     await execution.load()
     return FlowRun(execution, flow, resumed=True, probe_first=False)
 
@@ -164,11 +179,11 @@ async def cancel_run(host: FlowHost, run_id: str) -> RunState:
         return record.state
     await host.engine.ask_to_stop(record.run_id, "cancel")
     settings = decode_settings(record.settings)
-    claim = await _claim(host, record, settings.lease)
+    claim = await claim_run(host, record, settings.lease)
     if claim is None:
         return record.state
-    execution = _execution(host, claim, record, settings, None, None)
-    await execution.load(worked=_worked(record))
+    execution = execution_of(host, claim, record, settings)
+    await execution.load(worked=worked_before(record))
     execution.count_kept()
     run: FlowRun[None] = FlowRun(execution, Flow(_nothing), resumed=True, probe_first=False)
     run.cancel("It was cancelled while nobody carried it.")
@@ -216,7 +231,8 @@ def new_run_id() -> str:
     return secrets.token_hex(5)
 
 
-async def _claim(host: FlowHost, record: RunRecord, lease: float) -> Claim | None:
+async def claim_run(host: FlowHost, record: RunRecord, lease: float) -> Claim | None:
+    """The claim to a run that nobody carries, or only a dead process; else None."""
     dead = record.owner if is_dead(record.owner) else ""
     return await host.engine.claim(record.run_id, owner=new_owner(), lease=lease, instead_of=dead)
 
@@ -249,12 +265,15 @@ async def _taken_up(
     flow: Flow[..., Any] | None,
     listener: Listener | None,
     *,
-    keep_failures: Collection[tuple[str, int]] = (),
+    chosen: Collection[CallRecord] | None = None,
+    anew: bool = True,
     settings: RunSettings | None = None,
 ) -> FlowRun[Any]:
+    """The run, claimed: of its failed calls the chosen ones run, and by default all but those that
+    a person has ended; with `anew`, what would end alike begins anew."""
     flow = flow or flow_of(record)
     settings = settings or decode_settings(record.settings)
-    claim = await _claim(host, record, settings.lease)
+    claim = await claim_run(host, record, settings.lease)
     if claim is None:
         raise UsageError(
             f"The run {record.run_id} is carried by {record.owner.rpartition(':')[0]} now.",
@@ -265,13 +284,14 @@ async def _taken_up(
     record = replace(record, state=RunState.RUNNING, why="", wake_at=None, ended_at=None)
     record = replace(record, settings=encode_settings(settings))
     await host.engine.change(claim, replace(record, updated_at=host.clock.wall()))
-    execution = _execution(host, claim, record, settings, flow, listener)
-    await execution.load(worked=_worked(record))
-    execution.kept_failures = frozenset(keep_failures)
+    execution = execution_of(host, claim, record, settings, flow, listener)
+    await execution.load(worked=worked_before(record))
+    await _end_what_was_ordered(execution)
+    execution.kept_failures = _kept(execution, chosen)
     if ended is not None:
         with inside(Scope(execution, execution.account)):
             await execution.hooks.run_due({}, ending=None, run=ended)
-    await _forget_what_would_end_alike(execution)
+    await _forget_what_would_end_alike(execution, agents=anew)
     return FlowRun(execution, flow, resumed=True, probe_first=parked)
 
 
@@ -282,10 +302,10 @@ async def _clean_up_after(
     held = any(each.run_id == record.run_id for each in await host.engine.resources())
     owed = any(row.state != "done" for row in await host.engine.hooks(record.run_id))
     settings = decode_settings(record.settings)
-    claim = await _claim(host, record, settings.lease) if held or owed else None
+    claim = await claim_run(host, record, settings.lease) if held or owed else None
     if claim is None:
         return
-    execution = _execution(host, claim, record, settings, flow, listener)
+    execution = execution_of(host, claim, record, settings, flow, listener)
     await execution.load()
     calls = {call.task_id: call for call in execution.known.values()}
     with inside(Scope(execution, execution.account)):
@@ -296,28 +316,52 @@ async def _clean_up_after(
     await host.engine.let_go(claim, record)
 
 
-async def _forget_what_would_end_alike(execution: Execution) -> None:
+async def _end_what_was_ordered(execution: Execution) -> None:
+    """Carry out orders that an earlier owner did not live to see, on agents it had begun."""
+    for order in execution.orders.standing:
+        for call in agents_meant(list(execution.known.values()), order.name):
+            if call.state is CallState.RUNNING:
+                await end_by_hand(execution, call, order.name)
+            elif not was_ended_by_hand(call) or (call.ended_at or 0.0) < order.at:
+                continue  # it had ended before, and by something else
+            execution.orders.carried_out(order.name)
+
+
+def _kept(
+    execution: Execution, chosen: Collection[CallRecord] | None
+) -> frozenset[tuple[str, int]]:
+    """The failed calls that this execution answers with their failure."""
+    failed = {
+        name: call for name, call in execution.known.items() if call.state is CallState.FAILED
+    }
+    if chosen is None:
+        return frozenset(name for name, call in failed.items() if was_ended_by_hand(call))
+    return frozenset(failed) - {(call.key, call.occurrence) for call in chosen}
+
+
+async def _forget_what_would_end_alike(execution: Execution, *, agents: bool) -> None:
     anew = [
-        name
+        call
         for name, call in execution.known.items()
         if call.state is CallState.FAILED
         and name not in execution.kept_failures
-        and (call.kind is not CallKind.AGENT or call.terminated_by in _BEGINS_ANEW)
+        and (call.kind is not CallKind.AGENT or (agents and call.terminated_by in _BEGINS_ANEW))
     ]
     if anew:
-        await execution.engine.forget_calls(execution.claim, anew)
-        for name in anew:
-            del execution.known[name]
+        await execution.earlier.forget(anew)
+        for call in anew:
+            del execution.known[call.key, call.occurrence]
 
 
-def _execution(
+def execution_of(
     host: FlowHost,
     claim: Claim,
     record: RunRecord,
     settings: RunSettings,
-    flow: Flow[..., Any] | None,
-    listener: Listener | None,
+    flow: Flow[..., Any] | None = None,
+    listener: Listener | None = None,
 ) -> Execution:
+    """This process's hold on a claimed run; `load` it."""
     name = flow.function.__module__ if flow is not None else ""
     return Execution(
         host,
@@ -330,7 +374,8 @@ def _execution(
     )
 
 
-def _worked(record: RunRecord) -> float:
+def worked_before(record: RunRecord) -> float:
+    """How long earlier processes have worked on the run, as far as they said."""
     before = _outcome(record)
     return 0.0 if before is None else before.duration
 

@@ -104,6 +104,18 @@ class CallRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class AgentOrder:
+    """A person's order to end single agents of a run, and what came of it."""
+
+    run_id: str
+    name: str
+    """The label or the task id of those that it means."""
+    at: float
+    ended: int | None = None
+    """How many were ended by it; None until the run's owner has looked, 0 while there is none."""
+
+
+@dataclass(frozen=True, slots=True)
 class EntryRecord:
     """One line of an agent's notebook."""
 

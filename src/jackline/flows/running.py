@@ -226,6 +226,8 @@ class FlowRun(Generic[T]):
             self.cancel("It was cancelled from another process.")
         elif asked == "stop" and self._x.interruption is None:
             self.stop("Another process asked it to stop.")
+        if not self._has_ended:
+            await self._x.orders.look()
 
     async def _mind_gate(self) -> None:
         x = self._x

@@ -16,6 +16,7 @@ from jackline.flows import engine_rules
 from jackline.flows.engine import Claim
 from jackline.flows.records import (
     ENDED,
+    AgentOrder,
     CallRecord,
     CallState,
     EntryRecord,
@@ -37,6 +38,7 @@ class _Run:
     asked: str = ""
     calls: dict[_CallName, CallRecord] = field(default_factory=dict)
     notes: list[NoteRecord] = field(default_factory=list)
+    orders: dict[str, AgentOrder] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -190,14 +192,44 @@ class MemoryEngine:
         """Keep how a call ended; done ones stay for good."""
         await self.begin_call(claim, call)
 
-    async def forget_calls(self, claim: Claim, calls: Collection[tuple[str, int]]) -> None:
+    async def forget_calls(
+        self,
+        claim: Claim,
+        calls: Collection[tuple[str, int]],
+        *,
+        leaving: Sequence[EntryRecord] = (),
+    ) -> None:
         """Drop what these calls gave, so that they run again, with a new notebook."""
         run = self._owned(claim)
+        for line in leaving:
+            await self.write_entry(claim, line)
         for name in calls:
             call = run.calls.pop(name, None)
             notebook = self._notebooks.get(call.task_id) if call else None
             if call and notebook and notebook.run_id == claim.run_id:
                 self._drop_notebook(call.task_id)
+
+    async def order_end(self, order: AgentOrder) -> None:
+        """Keep the order to end the agents of this name."""
+        self._known(order.run_id).orders[order.name] = order
+
+    async def ordered_ends(self, run_id: str) -> Sequence[AgentOrder]:
+        """The orders to agents of a run, the oldest first."""
+        orders = self._runs[run_id].orders.values() if run_id in self._runs else ()
+        return sorted(orders, key=lambda order: (order.at, order.name))
+
+    async def answer_order(self, claim: Claim, order: AgentOrder) -> None:
+        """Keep what came of an order, unless it was taken back or given anew."""
+        engine_rules.must_be_of(claim, order.run_id)
+        orders = self._owned(claim).orders
+        kept = orders.get(order.name)
+        if kept is not None and kept.at == order.at:
+            orders[order.name] = order
+
+    async def take_back_order(self, run_id: str, name: str) -> bool:
+        """Drop the order of this name; False when there is none."""
+        run = self._runs.get(run_id)
+        return run is not None and run.orders.pop(name, None) is not None
 
     async def entries(self, task_id: str) -> Sequence[EntryRecord]:
         """An agent's notebook, the oldest line first."""
@@ -268,6 +300,10 @@ class MemoryEngine:
         """All hooks of a run and how they ended."""
         hooks = [hook for hook in self._hooks.values() if hook.run_id == run_id]
         return sorted(hooks, key=lambda hook: (hook.at, hook.end_id, hook.hook))
+
+    async def owing_hooks(self) -> Sequence[str]:
+        """The ids of the runs with a hook that is not done."""
+        return sorted({hook.run_id for hook in self._hooks.values() if hook.state != "done"})
 
     async def note(
         self, run_id: str, at: float, what: str, label: str, detail: dict[str, object]

@@ -247,6 +247,23 @@ def test_a_hook_that_is_due_is_begun_by_the_first_who_comes(world: World) -> Non
     world.run(story)
 
 
+def test_runs_with_a_hook_that_is_not_done_are_known(world: World) -> None:
+    async def story(engine: Engine) -> None:
+        await _begun(engine)
+        assert await engine.owing_hooks() == []
+        await engine.end_hook(made.hook(state="due"))
+        await engine.end_hook(made.hook(end_id="another end", state="failed"))
+        assert await engine.owing_hooks() == ["run-1"]
+        await engine.end_hook(made.hook(state="done"))
+        assert await engine.owing_hooks() == ["run-1"]
+        await engine.begin_hook(made.hook(end_id="another end"), again=True)
+        assert await engine.owing_hooks() == ["run-1"], "its process may have died under it"
+        await engine.end_hook(made.hook(end_id="another end", state="done"))
+        assert await engine.owing_hooks() == []
+
+    world.run(story)
+
+
 def test_a_log_is_numbered_and_can_be_followed(world: World) -> None:
     async def story(engine: Engine) -> None:
         await _begun(engine)

@@ -250,7 +250,7 @@ def test_a_long_value_lies_in_the_file_once_and_goes_with_its_last_name(disk: Wo
 
     disk.run(story)
     tables = ("runs", "calls", "notebooks", "entries", "sessions", "notes", "hooks", "resources")
-    for table in tables:
+    for table in (*tables, "agent_orders"):
         assert _asked(disk.path, f"SELECT count(*) FROM {table}") == [(0,)]  # noqa: S608
 
 

@@ -8,7 +8,7 @@ Not here: notebooks (notebooks.py), copies for a fork (whole_runs.py).
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from jackline.flows import engine_rules
@@ -16,7 +16,7 @@ from jackline.flows.engine import Claim
 from jackline.flows.local import log, notebooks
 from jackline.flows.local.blobs import drop_unnamed, place
 from jackline.flows.local.writer import Transaction, Work
-from jackline.flows.records import CallKind, CallRecord, CallState
+from jackline.flows.records import CallKind, CallRecord, CallState, EntryRecord
 
 _SELECT = """SELECT run_id, key, occurrence, kind, label, phase, task_id, state,
     coalesce(value, (SELECT data FROM blobs WHERE sha = value_blob)),
@@ -61,11 +61,15 @@ def keep(claim: Claim, call: CallRecord, now: float) -> Work[None]:
     return work
 
 
-def forget(claim: Claim, calls: Collection[tuple[str, int]]) -> Work[None]:
-    """Drop these calls with what they gave."""
+def forget(
+    claim: Claim, calls: Collection[tuple[str, int]], leaving: Sequence[EntryRecord]
+) -> Work[None]:
+    """Drop these calls with what they gave, and add the lines that they leave."""
 
     def work(transaction: Transaction) -> None:
         transaction.must_own(claim)
+        for line in leaving:
+            notebooks.write(claim, line)(transaction)
         connection = transaction.connection
         blobs: list[bytes | None] = []
         for key, occurrence in calls:

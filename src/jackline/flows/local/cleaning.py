@@ -99,6 +99,14 @@ def hooks(run_id: str) -> Callable[[sqlite3.Connection], list[HookRecord]]:
     return look
 
 
+def owing_hooks(connection: sqlite3.Connection) -> list[str]:
+    """The runs with a hook that is not done."""
+    rows = connection.execute(
+        "SELECT DISTINCT run_id FROM hooks WHERE state <> 'done' ORDER BY run_id"
+    ).fetchall()
+    return [str(run_id) for (run_id,) in rows]
+
+
 def _hook(connection: sqlite3.Connection, hook: HookRecord) -> HookRecord | None:
     row = connection.execute(
         f"{_HOOKS} WHERE run_id = ? AND end_id = ? AND hook = ?",

@@ -2,7 +2,8 @@
 
 Laws: (1) no logic: each method names the work and who does it, the writer's thread or the reader's;
 (2) the time of a lease is taken when it is asked for, so that waiting for the disk lengthens none.
-Not here: the work (runs.py, whole_runs.py, calls.py, notebooks.py, cleaning.py, log.py).
+Not here: the work (runs.py, whole_runs.py, calls.py, agent_orders.py, notebooks.py, cleaning.py,
+log.py).
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from pathlib import Path
 
 from jackline.clock import SystemClock
 from jackline.flows.engine import Claim
+from jackline.flows.local import agent_orders, cleaning, log, notebooks, runs, whole_runs
 from jackline.flows.local import calls as keyed_calls
-from jackline.flows.local import cleaning, log, notebooks, runs, whole_runs
 from jackline.flows.local.opening import LOCK_SECONDS, Connect, StoreFile, connect
 from jackline.flows.local.reader import Reader
 from jackline.flows.local.writer import Writer
 from jackline.flows.records import (
+    AgentOrder,
     CallRecord,
     EntryRecord,
     HookRecord,
@@ -124,9 +126,31 @@ class LocalEngine:
         size = len(call.value or b"") + len(call.outcome or b"")
         await self._writer.write(keyed_calls.keep(claim, call, self._wall()), size)
 
-    async def forget_calls(self, claim: Claim, calls: Collection[tuple[str, int]]) -> None:
+    async def forget_calls(
+        self,
+        claim: Claim,
+        calls: Collection[tuple[str, int]],
+        *,
+        leaving: Sequence[EntryRecord] = (),
+    ) -> None:
         """Drop what these calls gave, so that they run again, with a new notebook."""
-        await self._writer.write(keyed_calls.forget(claim, calls))
+        await self._writer.write(keyed_calls.forget(claim, calls, leaving))
+
+    async def order_end(self, order: AgentOrder) -> None:
+        """Keep the order to end the agents of this name."""
+        await self._writer.write(agent_orders.keep(order))
+
+    async def ordered_ends(self, run_id: str) -> Sequence[AgentOrder]:
+        """The orders to agents of a run, the oldest first."""
+        return await self._reader.read(agent_orders.of_run(run_id))
+
+    async def answer_order(self, claim: Claim, order: AgentOrder) -> None:
+        """Keep what came of an order, unless it was taken back or given anew."""
+        await self._writer.write(agent_orders.answer(claim, order))
+
+    async def take_back_order(self, run_id: str, name: str) -> bool:
+        """Drop the order of this name; False when there is none."""
+        return await self._writer.write(agent_orders.drop(run_id, name))
 
     async def entries(self, task_id: str) -> Sequence[EntryRecord]:
         """An agent's notebook, the oldest line first."""
@@ -163,6 +187,10 @@ class LocalEngine:
     async def hooks(self, run_id: str) -> Sequence[HookRecord]:
         """All hooks of a run and how they ended."""
         return await self._reader.read(cleaning.hooks(run_id))
+
+    async def owing_hooks(self) -> Sequence[str]:
+        """The ids of the runs with a hook that is not done."""
+        return await self._reader.read(cleaning.owing_hooks)
 
     async def note(
         self, run_id: str, at: float, what: str, label: str, detail: dict[str, object]

@@ -63,6 +63,11 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             at REAL NOT NULL, run_id TEXT NOT NULL, tokens INTEGER NOT NULL, cost REAL NOT NULL)""",
         "CREATE INDEX spending_at ON spending (at, tokens, cost)",
     ),
+    (
+        """CREATE TABLE agent_orders (
+            run_id TEXT NOT NULL, name TEXT NOT NULL, at REAL NOT NULL, ended INTEGER,
+            PRIMARY KEY (run_id, name)) WITHOUT ROWID""",
+    ),
 )
 # The mark is "JKLF".
 FILE = VersionedFile(application=0x4A4B4C46, steps=MIGRATIONS, holds="the store of runs")

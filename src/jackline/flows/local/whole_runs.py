@@ -67,7 +67,7 @@ def delete(run_id: str, now: float) -> Work[None]:
         blobs += connection.execute(
             "SELECT outcome_blob FROM runs WHERE run_id = ?", (run_id,)
         ).fetchone()
-        for table in ("calls", "resources", "hooks", "notes", "runs"):
+        for table in ("calls", "agent_orders", "resources", "hooks", "notes", "runs"):
             connection.execute(f"DELETE FROM {table} WHERE run_id = ?", (run_id,))  # noqa: S608
         notebooks.drop_unneeded(connection, run_id)
         drop_unnamed(connection, blobs)
