@@ -28,7 +28,7 @@ from tests.assembly.world import (
     run,
     until,
 )
-from tests.cli.gateways import free_port
+from tests.ports import free_port
 
 
 class QuickRounds(SystemClock):

@@ -130,7 +130,7 @@ def test_a_wall_is_known_after_a_restart_and_nothing_is_sent_before_its_reset(
     """The first gateway meets it; the second holds its call and sends it once, after the reset."""
 
     async def main() -> None:
-        simulated.quota_wall(resets_in=3.0)
+        simulated.quota_wall(resets_in=10.0)
         async with gateway(tmp_path, simulated.url, hold=HoldSettings(quota=0.0)) as service:
             refused = await ask(service.url, request(body=question()))
             assert refused.status == 429

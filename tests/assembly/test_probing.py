@@ -24,6 +24,7 @@ from jackline.control.host_findings import state_findings
 from jackline.errors import UsageError
 from jackline.journal import Journal
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
+from tests.ports import free_port
 from tests.upstream.loopback import Server, Wire, answering
 
 CLOCK = SystemClock()
@@ -240,8 +241,8 @@ def test_a_credential_that_cannot_be_had_is_told() -> None:
 
 
 def test_a_taken_port_is_seen_and_a_free_one_is_not() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as held:
-        port = held.getsockname()[1]
+    port = free_port()
+    with socket.create_server(("127.0.0.1", port)):
         assert is_port_taken("127.0.0.1", port)
     assert not is_port_taken("127.0.0.1", port)
     assert not is_port_taken("127.0.0.1", 0)

@@ -21,7 +21,7 @@ from jackline.testing import SimulatedProvider
 from tests.assembly.world import ask, config_for, question, request, run, until
 
 RUN = RunRecord("9f3c", "many", "", b"{}")
-WAITS = "0 of 3 agents working, 3 parked until"
+WAITS = "0 of 3 agents answering, 3 parked until"
 NEEDS = "1 needs you: many (9f3c) is parked until you say so: jackline resume 9f3c."
 
 
@@ -39,13 +39,13 @@ def read(url: str, path: str, token: str, body: bytes | None = None) -> bytes:
     headers = {"x-jackline-control": token, "content-type": "application/json"}
     asked = urllib.request.Request(url + path, body, headers)  # noqa: S310 -- our own loopback
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(asked, timeout=30) as answer:
+    with opener.open(asked, timeout=120) as answer:
         return bytes(answer.read())
 
 
 async def told_by_the_models_tool(service: Service, token: str) -> str:
     async with (
-        httpx2.AsyncClient(headers={"x-jackline-control": token}) as http,
+        httpx2.AsyncClient(headers={"x-jackline-control": token}, timeout=120) as http,
         streamable_http_client(f"{service.url}/mcp", http_client=http) as streams,
         ClientSession(streams[0], streams[1]) as client,
     ):
@@ -85,7 +85,7 @@ def test_who_works_until_when_others_wait_and_what_needs_you_is_said_by_every_fa
             ):
                 assert sentence.startswith(WAITS)
                 assert NEEDS in sentence
-            assert "1 needs you · 0 of 3 working" in line.decode()
+            assert "1 needs you · 0 of 3 answering" in line.decode()
             waiting: Any = service.status()["waiting"]
             assert "the first" in {call["label"] for call in waiting}
             for each in asked:

@@ -92,20 +92,22 @@ NINE = Crew(20, {Doing.PARKED: 9}, {Doing.PARKED: (TEN_PAST_TEN, TEN_PAST_TEN + 
 @pytest.mark.parametrize(
     ("crew", "sentence"),
     [
-        (Crew(working=1), "1 of 1 agent working."),
-        (Crew(working=3, quiet=2), "3 of 5 agents working, 2 quiet."),
-        (NINE, "20 of 29 agents working, 9 parked until 22:10 UTC (in 2 h 10 min)."),
+        (Crew(answering=1), "1 of 1 agent answering."),
+        (Crew(answering=3, quiet=2), "3 of 5 agents answering, 2 quiet."),
+        (Crew(between=1), "0 of 1 agent answering, 1 between calls."),
+        (Crew(2, between=1, failed=1), "2 of 4 agents answering, 1 between calls, 1 failed."),
+        (NINE, "20 of 29 agents answering, 9 parked until 22:10 UTC (in 2 h 10 min)."),
         (
             Crew(0, {Doing.PARKED: 2}, {Doing.PARKED: (TEN_PAST_TEN, TEN_PAST_TEN + 9000)}),
-            "0 of 2 agents working, 2 parked, the first until 22:10 UTC (in 2 h 10 min).",
+            "0 of 2 agents answering, 2 parked, the first until 22:10 UTC (in 2 h 10 min).",
         ),
         (
             Crew(0, {Doing.PARKED: 2}, {Doing.PARKED: (NOW.timestamp(), TEN_PAST_TEN)}),
-            "0 of 2 agents working, 2 parked, about to go on.",
+            "0 of 2 agents answering, 2 parked, about to go on.",
         ),
         (
             Crew(4, {Doing.QUEUED: 1, Doing.THROTTLED: 2, Doing.DOWN: 3}, failed=1),
-            "4 of 11 agents working, 3 upstream down, 2 throttled, 1 queued, 1 failed.",
+            "4 of 11 agents answering, 3 upstream down, 2 throttled, 1 queued, 1 failed.",
         ),
         (Crew(quiet=3), "Nothing is under way."),
     ],

@@ -33,7 +33,7 @@ from tests.upstream.loopback import Server, Wire
 T = TypeVar("T")
 Pair = tuple[bytes, bytes]
 
-PATIENCE = 30.0  # only a test that fails ever waits so long
+PATIENCE = 90.0  # only a test that fails ever waits so long
 MODEL = "claude-opus-4-8"
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.control.crew import QUIET_AFTER, WAITS, crew_of, needs_of
-from jackline.control.fleet import Doing, Fleet, Live
+from jackline.control.crew import WAITS, crew_of, needs_of
+from jackline.control.fleet import QUIET_AFTER, Doing, Fleet, Live
+from jackline.control.picture import LaneShown
 from jackline.events import CallEnded
 
 NOW = 1_794_744_000.0
@@ -23,7 +24,7 @@ def live(agent: str, doing: Doing, until: float | None = None) -> Live:
     return Live("s", agent, "", "m", "anthropic/m#1", NOW - 5, doing, "", until)
 
 
-def test_who_works_waits_failed_or_is_quiet_is_told_apart() -> None:
+def test_who_is_answered_waits_failed_or_is_alone_is_told_apart() -> None:
     fleet = Fleet()
     for event in (
         ended("s", "between", 10),
@@ -37,16 +38,16 @@ def test_who_works_waits_failed_or_is_quiet_is_told_apart() -> None:
     calls = [live("parked", Doing.PARKED, NOW + 60), live("other", Doing.PARKED, NOW + 600)]
     calls += [live("new", Doing.ANSWERING), live("queue", Doing.QUEUED)]
     crew = crew_of(calls, fleet, {"done": Doing.FINISHED}, NOW)
-    assert (crew.working, crew.failed, crew.quiet) == (2, 1, 1)
+    assert (crew.answering, crew.failed, crew.between, crew.quiet) == (1, 1, 1, 1)
     assert crew.waiting == {Doing.PARKED: 2, Doing.QUEUED: 1}
     assert crew.until == {Doing.PARKED: (NOW + 60, NOW + 600)}
-    assert (crew.at_work, crew.total) == (5, 7)
+    assert (crew.present, crew.held, crew.total) == (5, 3, 7)
 
 
 def test_an_agent_with_several_calls_is_one_and_the_call_that_waits_is_what_holds_it_up() -> None:
     calls = [live("a", Doing.ANSWERING), live("a", Doing.THROTTLED), live("a", Doing.ANSWERING)]
     crew = crew_of(calls, Fleet(), {}, NOW)
-    assert (crew.working, crew.waiting, crew.total) == (0, {Doing.THROTTLED: 1}, 1)
+    assert (crew.answering, crew.waiting, crew.total) == (0, {Doing.THROTTLED: 1}, 1)
 
 
 def test_calls_without_a_session_are_no_agents() -> None:
@@ -66,7 +67,18 @@ def test_nobody_is_counted_twice(
         fleet.call_ended(ended("s", agent, ago, "refused" if lost else "answered"))
     crew = crew_of([live(*each) for each in calls], fleet, {}, NOW)
     assert crew.total <= len({agent for agent, _ in calls} | {agent for agent, _, _ in past})
-    assert crew.at_work >= len({agent for agent, _ in calls})
+    assert crew.present >= len({agent for agent, _ in calls})
+
+
+def lane(
+    name: str,
+    state: str,
+    *,
+    cause: tuple[str, str | None] | None = None,
+    paused: bool = False,
+    waiting: int = 0,
+) -> LaneShown:
+    return LaneShown(name, state, "", None, 0, 8, waiting, {}, cause, paused)
 
 
 RUN = {"run": "9f3c", "flow": "many", "wake_at": None}
@@ -80,13 +92,16 @@ def test_what_waits_for_a_person_is_named_with_what_to_do() -> None:
         "c3": RUN | {"run": "c3", "state": "running"},
     }
     lanes = [
-        ("anthropic/opus", "parked", "billing"),
-        ("anthropic/haiku", "parked", "billing"),
-        ("bedrock/opus", "parked", "account_quota"),
+        lane("anthropic/opus", "parked", cause=("billing", None)),
+        lane("anthropic/haiku", "parked", cause=("billing", None)),
+        lane("bedrock/opus", "parked", cause=("account_quota", None)),
+        lane("vertex/opus", "open", paused=True, waiting=2),
+        lane("vertex/haiku", "open", paused=True),
     ]
     assert needs_of(runs, lanes, {"vertex": NOW - 5, "old": NOW - 5000}, NOW) == (
         "many (9f3c) is parked until you say so: jackline resume 9f3c",
         "many (b2) was cut off: jackline resume b2",
         "anthropic takes no more calls: its credit is used up or its bill unpaid",
+        "vertex/opus is paused by hand, 2 calls held: jackline upstream resume vertex/opus",
         "vertex refuses the key or login: sign in again",
     )

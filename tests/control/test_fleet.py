@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.control.fleet import _MOST_AGENTS, Doing, Fleet, Live
+from jackline.control.fleet import _MOST_AGENTS, QUIET_AFTER, Doing, Fleet, Live, resting
 from jackline.events import AttemptFailed, CallEnded, LaneChanged
 
 
@@ -137,3 +137,50 @@ def test_a_lane_that_opened_before_is_not_to_blame() -> None:
     fleet.lane_changed(changed(20, "open"))
     fleet.call_ended(ended(100, took=50, waited=45))
     assert stretches(fleet, 100)[0] == ("queued", 45)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["called", "agent", "session"]), st.floats(1, 600)), min_size=1
+    ),
+    st.floats(0, 800),
+)
+def test_the_latest_news_of_an_agent_decides_and_silence_alone_ends_nobody_soon(
+    news: list[tuple[str, float]], later: float
+) -> None:
+    fleet, at = Fleet(), 1000.0
+    fleet.call_ended(ended(at, took=1, agent="a"))
+    last, heard = "called", at
+    for what, pause in news:
+        at += pause
+        if what == "called":
+            fleet.call_ended(ended(at, took=1, agent="a"))
+            last, heard = what, at
+        else:
+            fleet.ended("s", "a" if what == "agent" else None, at)
+            last = what
+    member = fleet.member(("s", "a"))
+    assert member is not None
+    now = heard + later
+    expected = Doing.BETWEEN if now - heard < QUIET_AFTER else Doing.QUIET
+    assert resting(member, now) is (expected if last == "called" else Doing.FINISHED)
+
+
+def test_who_failed_stays_failed_when_its_client_is_gone() -> None:
+    fleet = Fleet()
+    fleet.call_ended(ended(100, took=5, outcome="refused"))
+    fleet.ended("s", None, 101)
+    (row,) = fleet.shown(102, (), since=0)
+    assert row.doing is Doing.FAILED
+
+
+def test_an_end_is_news_once_and_of_strangers_none() -> None:
+    fleet = Fleet()
+    fleet.call_ended(ended(100, took=5))
+    fleet.take_changed()
+    fleet.ended("s", None, 101)
+    fleet.ended("s", None, 102)
+    fleet.ended("nobody", "x", 103)
+    assert fleet.take_changed() == [("s", "")]
+    fleet.ended("s", None, 104)
+    assert fleet.take_changed() == []

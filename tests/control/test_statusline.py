@@ -53,9 +53,9 @@ def test_the_fullest_window_and_its_end_are_told() -> None:
     assert status_line(picture(), (calm,), NOON) == "jackline ● open"
 
 
-def test_who_needs_a_person_and_how_many_work_is_told_in_short() -> None:
+def test_who_needs_a_person_and_how_many_are_answered_is_told_in_short() -> None:
     crew = Crew(20, {Doing.PARKED: 9}, failed=1, quiet=3)
     shown = picture(lane("a/opus", "parked", AT + 7500), waiting=9)
     told = status_line(shown, (), NOON, crew, ["many (9f3c) is parked"])
-    assert told == "jackline ■ a/opus parked until 14:05 · 1 needs you · 20 of 33 working"
+    assert told == "jackline ■ a/opus parked until 14:05 · 1 needs you · 20 of 33 answering"
     assert status_line(picture(), (), NOON, Crew(5)) == "jackline ● open"

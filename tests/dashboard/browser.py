@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Literal
 
-from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "msedge")
 # No look-ups of its maker's hosts, and no sandbox where tests run as root.
@@ -36,6 +36,9 @@ new PerformanceObserver((list) => {
 }).observe({ type: "measure" });
 """
 PATIENCE = 600
+# Only a test that fails ever waits so long for the page; in milliseconds, as Playwright counts.
+SHOWN_WITHIN = 90_000
+expect.set_options(timeout=SHOWN_WITHIN)
 Scheme = Literal["dark", "light"]
 
 
@@ -64,11 +67,19 @@ def _found() -> str | None:
 @contextmanager
 def chromium() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium_path(), args=list(FLAGS))
+        browser = playwright.chromium.launch(
+            executable_path=chromium_path(), args=list(FLAGS), timeout=2 * SHOWN_WITHIN
+        )
         try:
             yield browser
         finally:
             browser.close()
+
+
+def _zone() -> str:
+    """That of whoever runs the tests is no matter, but one that a test has chosen is the page's."""
+    chosen = os.environ.get("TZ", "")
+    return chosen if chosen.startswith("Etc/GMT") else "UTC"
 
 
 @contextmanager
@@ -93,12 +104,12 @@ def opened(
         color_scheme=scheme,
         viewport={"width": width, "height": height},
         reduced_motion="reduce",
-        timezone_id="UTC",
+        timezone_id=_zone(),
     )
     try:
         context.add_init_script(FRAMES)
         page = context.new_page()
-        page.set_default_timeout(30_000)
+        page.set_default_timeout(SHOWN_WITHIN)
         page.on("console", heard)
         page.on("pageerror", lambda error: said.append(str(error)))
         page.goto(address)

@@ -1,7 +1,9 @@
-"""One Chromium for all tests of a module."""
+"""One Chromium for all tests of a module, and a day that does not end during a test."""
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -14,3 +16,21 @@ from tests.dashboard.browser import chromium
 def browser() -> Iterator[Browser]:
     with chromium() as found:
         yield found
+
+
+@pytest.fixture
+def young_day(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A zone in which it is three in the morning: what takes hours there is done on one day.
+
+    Sums are told for today, and of moments on other days the day is told, too.
+    """
+    if os.name == "nt":
+        yield  # it has one zone for all processes
+        return
+    ahead = (3 - time.gmtime().tm_hour + 12) % 24 - 12
+    # By their names these zones are behind, not ahead.
+    monkeypatch.setenv("TZ", f"Etc/GMT{-ahead:+d}")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()

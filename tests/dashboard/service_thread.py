@@ -21,7 +21,7 @@ from jackline.journal.settings import JournalSettings
 from jackline.providers.settings import UpstreamSettings
 
 T = TypeVar("T")
-PATIENCE = 60.0
+PATIENCE = 120.0  # only a test that fails ever waits so long
 
 
 class ServiceThread:

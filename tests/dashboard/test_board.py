@@ -246,6 +246,26 @@ def test_agents_that_were_silent_for_an_hour_are_taken_away() -> None:
     assert world.page().rows == {}
 
 
+def test_silence_is_told_in_the_second_in_which_it_has_a_new_name() -> None:
+    world = World()
+    world.end(ended(EPOCH + 10))
+    for later, word in ((1, "between calls"), (120, "quiet"), (121, None), (900, "finished")):
+        told = world.look(EPOCH + 10 + later).get("agents")
+        if word is None:
+            assert told is None, "nothing is told twice"
+        else:
+            assert world.page().rows["s1|a"]["doing"] == word
+
+
+def test_an_end_that_somebody_told_is_shown_at_once() -> None:
+    world = World()
+    world.end(ended(EPOCH + 10))
+    world.look(EPOCH + 11)
+    world.fleet.ended("s1", None, EPOCH + 12)
+    world.look(EPOCH + 12)
+    assert world.page().rows["s1|a"]["doing"] == "finished"
+
+
 def test_calls_without_a_session_belong_to_nobodys_timeline() -> None:
     world = World()
     world.live = [Live("", "", "", "m", "l", EPOCH, Doing.QUEUED, "", None)]

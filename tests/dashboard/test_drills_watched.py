@@ -37,9 +37,10 @@ from tests.dashboard.watched_page import (
     waiting_is_true,
     watch,
 )
+from tests.hiccups import tried_again_after_a_hiccup
 
 # By themselves: in scaled time a machine that is too busy counts as a slow provider.
-pytestmark = [pytest.mark.xdist_group("drills")]
+pytestmark = [pytest.mark.xdist_group("drills"), pytest.mark.usefixtures("young_day")]
 # What each agent did at one moment of the past, by the stretches that are drawn.
 SLEPT = """async (at) => {
 	const { state } = await import("/_jackline/page/feed.js");
@@ -147,7 +148,7 @@ def agent_page_is_true(page: Page, drill: WatchedDrill) -> None:
 
 
 def hour(at: float) -> str:
-    return time.strftime("%H:%M", time.gmtime(round(at)))
+    return time.strftime("%H:%M", time.localtime(round(at)))
 
 
 def told_as(reset: int) -> set[str]:
@@ -175,6 +176,7 @@ def stored(drill: WatchedDrill) -> tuple[RunRecord, list[CallState], int]:
 # --- the drills -----------------------------------------------------------------------------------
 
 
+@tried_again_after_a_hiccup(0.5)
 def test_throttle_storm(browser: Browser, tmp_path: Path) -> None:
     """429 "not your usage limit" for 6 of 8 agents, for 90 seconds."""
     speed = 10.0
@@ -204,6 +206,7 @@ def test_throttle_storm(browser: Browser, tmp_path: Path) -> None:
         agent_page_is_true(page, drill)
 
 
+@tried_again_after_a_hiccup(0.3)
 def test_outage_of_the_only_lane(browser: Browser, tmp_path: Path) -> None:
     """529, 503, hangs and broken streams, one after the other, and nowhere else to go."""
     speed = 30.0
@@ -231,6 +234,7 @@ def test_outage_of_the_only_lane(browser: Browser, tmp_path: Path) -> None:
         agent_page_is_true(page, drill)
 
 
+@tried_again_after_a_hiccup(0.3)
 def test_session_limit_as_a_flow(browser: Browser, tmp_path: Path) -> None:
     """A quota wall in the middle of a flow, too far away for calls to be held."""
     speed, many, abreast = 30.0, 16, 8
@@ -283,51 +287,72 @@ def test_session_limit_as_a_flow(browser: Browser, tmp_path: Path) -> None:
         sums_are_true(page, drill)
 
 
+def of_two_processes(
+    looks: list[Seen], drill: WatchedDrill, resets: float, stale: float
+) -> tuple[list[Seen], list[Seen]]:
+    """Looks at an agent at work, before and after its wall, and looks at it parked."""
+    entries = drill.ledger()
+    began, refused = entries[0].arrived, min(e.arrived for e in entries if e.wall)
+    went_on = min(e.arrived for e in entries if e.arrived > refused and not e.wall)
+    before = [s for s in looks if began + stale < s.at < refused - stale]
+    # It has finished a while before its process has ended.
+    after = [s for s in looks if went_on + stale < s.at < entries[-1].arrived]
+    # Each process that meets the wall is at work for a moment.
+    met = [call.at for call in drill.journal()[0] if call.outcome == "refused"]
+    quiet = [s for s in looks if all(abs(s.at - at) > stale for at in met)]
+    at_the_wall = [s for s in quiet if refused < s.at < resets]
+    assert before
+    assert at_the_wall
+    assert after
+    return before + after, at_the_wall
+
+
+@tried_again_after_a_hiccup(0.2)
 def test_lost_subagent(browser: Browser, tmp_path: Path) -> None:
     """An agent with a rented machine meets a wall; its process goes home, and another goes on."""
-    speed = 200.0
+    speed = 120.0
     (part,) = named("lost-subagent").programs
 
     def play(lookout: Lookout) -> Awaitable[object]:
         (tmp_path / "drill").mkdir()
         return part.jackline(Scene(tmp_path / "drill", speed, False, lookout))
 
-    with (
-        WatchedDrill(play) as drill,
-        # Between its two processes there is no gateway at all.
-        opened(browser, drill.url, errors_expected=True) as page,
-    ):
-        looks, top = watched(
-            drill,
-            page,
-            tmp_path / "lost-subagent",
-            lambda s: s.count("parked") == 1 and drill.opened == 2,
-        )
-        assert drill.opened == 2
+    walls: dict[int, dict[str, Any]] = {}
+    tops: list[dict[str, Any]] = []
+
+    def once(seen: Seen) -> None:
+        walls.update((wall["handle"], wall) for wall in drill.faults())
+        if not tops and seen.count("parked") == 1:
+            # The second process may come while it is asked for, and is at work for a moment.
+            top = drill.top()
+            if top["runs"][0]["state"] == "parked":
+                tops.append(top)
+                expect(page.locator(".flows")).to_contain_text("gpu-1: held by")
+                pictures(page, tmp_path, "lost-subagent-trouble")
+
+    with WatchedDrill(play) as drill, opened(browser, drill.url) as page:
+        looks = watch(page, drill, once)
+        assert drill.opened == 1, "its two processes come through one gateway"
+        (top,) = tops
         entries = drill.ledger()
         give = 2 * PIECE * speed + 1
         top_is_true(top, entries, give)
-        (wall,) = drill.faults
-        assert wall["until"] - wall["start"] == lost_subagent.RESETS_IN
+        (wall,) = walls.values()
+        assert wall["until"] - wall["start"] == pytest.approx(lost_subagent.RESETS_IN)
         resets = drill.announced(wall["until"])
         wakes = top["runs"][0]["wake_at"]
         assert resets - 1 < wakes < resets + 120
-        refused = min(e.arrived for e in entries if e.wall)
-        before = [s for s in looks if s.at < refused - give]
         # A look at the store of runs may be a few seconds old, and they are minutes here.
-        at_the_wall = [s for s in looks if refused + 4 * speed < s.at < resets - give]
-        after = [s for s in looks if s.at > resets + 4 * speed][:-1]
-        assert before
-        assert at_the_wall
-        assert after
-        for seen in (*before, *after):
+        at_work, at_the_wall = of_two_processes(looks, drill, resets - give, 4 * speed)
+        for seen in at_work:
             assert seen.count("between calls", "answering") == 1, "a long tool is no end"
             assert "● running" in seen.runs[0]
+        # Each process has a moment of its own to wake at, soon after the reset.
+        minutes = {hour(resets + later) for later in (-0.6, 0, 60, 120)}
         for seen in at_the_wall:
             assert seen.doing == {"parked": 1}
-            assert f"parked until {hour(wakes)}" in seen.runs[0]
+            assert minutes & set(re.findall(r"parked until ([\d:]+)", seen.runs[0]))
             assert told_as(resets) & set(re.findall(r"to reset, ([\d:]+)", seen.cards[0]))
-            assert "gpu-1: held by" in page.locator(".flows").inner_text() or drill.over
         (agent,) = top["agents"]
         assert agent["doing"] == "parked"
         assert agent["until"] == round(wakes)

@@ -26,9 +26,9 @@ from tests.dashboard.service_thread import ServiceThread
 from tests.planted import KEY, PROMPT
 
 pytestmark = pytest.mark.xdist_group("browser")
-PATIENCE = 30.0
-# Long enough to be looked at, short enough to be waited for.
-WALL = 8.0
+PATIENCE = 120.0  # only a test that fails ever waits so long
+# Long enough to be looked at on a busy machine, short enough to be waited for.
+WALL = 25.0
 
 
 def until(condition: Callable[[], object], page: Page) -> None:
@@ -41,7 +41,7 @@ def until(condition: Callable[[], object], page: Page) -> None:
 
 def ask(port: int, session: str, agent: str = "", tag: str = "") -> int:
     """One call of one agent; returns when it is answered."""
-    line = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    line = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     headers = {"x-api-key": KEY, "x-claude-code-session-id": session}
     if agent:
         headers["x-claude-code-agent-id"] = agent
@@ -80,7 +80,7 @@ def tell(words: str) -> None:
 
 def status(port: int) -> dict[str, Any]:
     """What `jackline status --json` prints, without the time that a process takes."""
-    line = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    line = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     try:
         line.request("GET", "/_jackline/status")
         told: dict[str, Any] = json.load(line.getresponse())
@@ -206,7 +206,9 @@ def in_vain(port: int) -> None:
         ask(port, "session-1", "agent-1")
 
 
-def test_a_paused_lane_says_that_it_drains_and_is_resumed(browser: Browser, tmp_path: Path) -> None:
+def test_a_lane_is_drained_says_what_is_left_and_is_resumed(
+    browser: Browser, tmp_path: Path
+) -> None:
     with SimulatedProvider() as provider:
         provider.hang()
         with ServiceThread(tmp_path, provider.url) as service:
@@ -214,18 +216,40 @@ def test_a_paused_lane_says_that_it_drains_and_is_resumed(browser: Browser, tmp_
             thread = threading.Thread(target=in_vain, args=(port,))
             thread.start()
             with opened(browser, f"{service.url}/#token={service.token}") as page:
-                card = page.locator(".card")
+                card, asks = page.locator(".card"), page.locator("dialog")
+                state = card.locator(".state")
                 expect(card).to_contain_text("1 of 8 in flight")
                 page.get_by_role("button", name="pause anthropic/").click()
-                expect(page.locator("dialog")).to_contain_text("(it drains)")
-                page.get_by_role("button", name="Pause it").click()
+                expect(asks).to_contain_text("The 1 call in flight finish (it drains)")
+                page.get_by_role("button", name="Leave it").click()
+                page.get_by_role("button", name="drain anthropic/").click()
+                expect(asks).to_contain_text("its card says when the last has ended")
+                expect(asks.locator("code")).to_have_text(
+                    "jackline upstream drain anthropic/claude-opus-4-8"
+                )
+                page.get_by_role("button", name="Drain it").click()
+                expect(page.locator("#toast")).to_contain_text("1 call in flight")
+                expect(state).to_have_text("◌ draining")
                 expect(card).to_contain_text("it drains: 1 still in flight")
                 expect(card).to_contain_text("is paused by hand")
                 page.get_by_role("button", name="resume anthropic/").click()
-                expect(page.locator("dialog")).to_contain_text("takes calls again")
+                expect(asks).to_contain_text("takes calls again")
                 page.get_by_role("button", name="Resume it").click()
-                expect(card).not_to_contain_text("paused")
+                expect(state).to_have_text("● open")
         thread.join(PATIENCE)
+
+
+def test_a_lane_without_a_call_in_flight_needs_no_draining(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with SimulatedProvider() as provider, ServiceThread(tmp_path, provider.url) as service:
+        ask(int(service.url.rpartition(":")[2]), "session-1")
+        with opened(browser, f"{service.url}/#token={service.token}") as page:
+            page.get_by_role("button", name="pause anthropic/").click()
+            assert page.get_by_role("button", name="drain anthropic/").count() == 0
+            page.get_by_role("button", name="Pause it").click()
+            expect(page.locator(".card")).to_contain_text("drained: nothing is in flight")
+            expect(page.locator(".card .state")).to_have_text("‖ paused")
 
 
 def test_without_the_token_the_page_only_shows_and_says_how_to_get_further(

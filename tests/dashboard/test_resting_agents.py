@@ -92,7 +92,7 @@ def test_the_verdict_counts_those_that_their_run_has_parked() -> None:
         fleet.call_ended(call(NOW, agent))
     parked = {"one": Doing.PARKED}
     crew = crew_of([], fleet, parked, NOW + 10, {"one": Rest("quota", NOW + 900)})
-    assert (crew.working, dict(crew.waiting)) == (1, {Doing.PARKED: 1})
+    assert (crew.between, dict(crew.waiting)) == (1, {Doing.PARKED: 1})
     assert crew.until == {Doing.PARKED: (NOW + 900, NOW + 900)}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from jackline.assembly import Service
+from jackline.control.board import merged
 from jackline.dashboard.face import DashboardFace
 from jackline.dashboard.feed import MOST_WATCHERS
 from jackline.dashboard.page_files import PageFiles
@@ -60,8 +61,20 @@ class Stream:
                 told: dict[str, Any] = json.loads(line[6:])
                 return told
 
+    async def until(self, complete: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+        """All that was told, once it is what it should be: runs are looked at now and then."""
+        document: dict[str, Any] = {}
+        while not complete(document):
+            parts = {name: each for name, each in (await self.heard()).items() if _is_part(each)}
+            document = {name: dict(part) for name, part in merged(document, parts).items()}
+        return document
+
     def leave(self) -> None:
         self._writer.transport.abort()
+
+
+def _is_part(told: object) -> bool:
+    return isinstance(told, dict)
 
 
 @asynccontextmanager
@@ -221,7 +234,9 @@ def test_orders_to_runs_need_the_token(tmp_path: Path) -> None:
     run(main())
 
 
-@pytest.mark.parametrize("path", [b"/_jackline/pause", b"/_jackline/run/cancel", b"/_jackline/use"])
+@pytest.mark.parametrize(
+    "path", [b"/_jackline/pause", b"/_jackline/drain", b"/_jackline/run/cancel", b"/_jackline/use"]
+)
 def test_a_read_only_service_takes_no_order_from_a_page_even_with_the_token(
     tmp_path: Path, path: bytes
 ) -> None:
@@ -263,7 +278,7 @@ def test_runs_are_told_without_arguments_and_answers(
         async with gateway(tmp_path, "http://127.0.0.1:9") as service:
             await kept_run(tmp_path)
             async with watching(service.url) as stream:
-                first = await stream.heard()
+                first = await stream.until(lambda told: "run1|vm-1" in told.get("resources", {}))
                 told = first["runs"]["run1"]
                 assert (told["flow"], told["done"], told["tokens"]) == ("review", 1, 120)
                 assert [call["label"] for call in told["calls"]] == ["plan"]
@@ -282,6 +297,11 @@ def test_runs_are_told_without_arguments_and_answers(
     run(main())
 
 
+def _of_run1(told: dict[str, Any]) -> dict[str, Any]:
+    run1: dict[str, Any] = told.get("runs", {}).get("run1", {})
+    return run1
+
+
 def test_a_run_is_cancelled_by_order_and_the_page_hears_of_it(tmp_path: Path) -> None:
     async def main() -> None:
         async with gateway(tmp_path, "http://127.0.0.1:9") as service:
@@ -292,14 +312,12 @@ def test_a_run_is_cancelled_by_order_and_the_page_hears_of_it(tmp_path: Path) ->
             await engine.let_go(claim, record)
             await engine.close()
             async with watching(service.url) as stream:
-                assert (await stream.heard())["runs"]["run1"]["can"] == ["cancel"]
+                await stream.until(lambda told: _of_run1(told).get("can") == ["cancel"])
                 got = await ask(
                     service.url, order(b"/_jackline/run/cancel", {"run": "run1"}, service._token)
                 )
                 assert got.status == 200, got.body
                 assert "cancelled" in got.json["says"]
-                told = await stream.heard()
-                while told.get("runs", {}).get("run1", {}).get("state") != "cancelled":
-                    told = await stream.heard()
+                await stream.until(lambda told: _of_run1(told).get("state") == "cancelled")
 
     run(main())

@@ -23,7 +23,7 @@ def ask(
 ) -> tuple[int, http.client.HTTPMessage]:
     """The status and the head; streams are left at once."""
     place = urlsplit(url)
-    line = http.client.HTTPConnection(place.hostname or "", place.port, timeout=30)
+    line = http.client.HTTPConnection(place.hostname or "", place.port, timeout=120)
     try:
         line.request(method, path, headers={n.replace("_", "-"): v for n, v in headers.items()})
         answer = line.getresponse()

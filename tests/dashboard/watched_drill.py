@@ -25,7 +25,7 @@ from jackline.drills.lookout import Lookout
 from jackline.events import AttemptFailed, CallEnded
 from jackline.journal import JournalReader
 from tests.cli.commands import jackline
-from tests.cli.gateways import free_port
+from tests.ports import free_port
 
 PATIENCE = 120.0
 
@@ -60,8 +60,6 @@ class WatchedDrill:
         self.opened = 0
         self.ahead = 0.0
         """What the drill's time is ahead of the provider's; known once the ledger was read."""
-        self.faults: list[dict[str, Any]] = []
-        """Those that the provider had when its first gateway opened."""
         self._epoch = 0.0
 
     @property
@@ -78,8 +76,7 @@ class WatchedDrill:
         assert self._open.wait(PATIENCE)
         self._raise()
         self.upstream = str(ask(self.url, "/_jackline/status")["upstream"])
-        told = ask(self.upstream, "/_control/faults")
-        self.faults, self._epoch = told["faults"], told["epoch"]
+        self._epoch = ask(self.upstream, "/_control/faults")["epoch"]
         return self
 
     def __exit__(
@@ -97,6 +94,11 @@ class WatchedDrill:
             self._raise()
 
     # --- what is true ---------------------------------------------------------------------------
+
+    def faults(self) -> list[dict[str, Any]]:
+        """Those that the provider has now."""
+        told: list[dict[str, Any]] = ask(self.upstream, "/_control/faults")["faults"]
+        return told
 
     def announced(self, at: float) -> int:
         """A moment of the provider's time as the date that it tells of it."""
@@ -192,7 +194,7 @@ class _Announcing(Lookout):
 
 def ask(url: str, path: str) -> dict[str, Any]:
     place = urlsplit(url)
-    line = http.client.HTTPConnection(place.hostname or "", place.port, timeout=30)
+    line = http.client.HTTPConnection(place.hostname or "", place.port, timeout=120)
     try:
         line.request("GET", path)
         told: dict[str, Any] = json.load(line.getresponse())

@@ -75,7 +75,7 @@ def settled(page: Page, condition: Callable[[Seen], bool]) -> Seen:
     """The page once it has come to this; what it says else when it does not."""
     looks = [look(page)]
     while not condition(looks[-1]):
-        assert len(looks) < 100, looks[-1]
+        assert len(looks) < 600, looks[-1]  # a minute of looking, or more
         page.wait_for_timeout(100)
         looks.append(look(page))
     return looks[-1]

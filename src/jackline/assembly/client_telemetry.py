@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from jackline.assembly.hearing_ends import ListenedClients
 from jackline.assembly.observing import Observatory
 from jackline.assembly.tracing import Tracing
 from jackline.batches.results import BatchCall, CallResult
@@ -34,8 +35,9 @@ class ClientTelemetry:
         tracing: Tracing | None,
         observatory: Observatory,
         clock: Clock,
+        ended: Callable[[str, str], None],
     ) -> None:
-        self.book = ClientBook()
+        self.book = ListenedClients(ended)
         self.forwarder = None if tracing is None else Forwarder(settings(), clock)
         heard = Heard(
             settings,

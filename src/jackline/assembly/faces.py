@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jackline.assembly.client_telemetry import JoinedDetails
+from jackline.assembly.hearing_ends import EndsHeard, ListenedHooks
 from jackline.clock import Clock, SystemClock
 from jackline.control.board import Facts, Flows
 from jackline.control.face import Asked, Face
@@ -54,6 +55,8 @@ class Standing:
     """What became of each agent's latest call."""
     hook_token: str
     """What HTTP hooks of the plugin show."""
+    ends: EndsHeard
+    """Hears what hooks tell of agents that have ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,4 +130,5 @@ def make_faces(
         standing.fates,
         standing.hook_token,
     )
-    return Faces((models, hooks, page), (models.serve, page.serve))
+    heard = ListenedHooks(hooks, trusts, standing.ends)
+    return Faces((models, heard, page), (models.serve, page.serve, standing.ends.watch))

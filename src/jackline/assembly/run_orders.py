@@ -41,6 +41,7 @@ class RunOrders:
     ) -> dict[str, object]:
         """What came of it, in words."""
         arguments, cwd = ["resources", "--retry"], ""
+        undo: dict[str, object] = {}
         if verb != "release":
             run_id = asked.get("run")
             if not isinstance(run_id, str) or not _ID.fullmatch(run_id):
@@ -50,18 +51,21 @@ class RunOrders:
                 raise BadArgumentError(f"there is no run {run_id}", next="`jackline ls` lists them")
             arguments, cwd = [verb, run.run_id], run.cwd
             only = asked.get("only")
-            if verb == "retry" and isinstance(only, str) and only:
+            if isinstance(only, str) and only:
                 arguments.append(f"--only={only}")
+                if verb == "cancel":
+                    undo = {"undo": {"order": "resume", "run": run.run_id, "only": only}}
         log = self._folder / "ordered-runs.log"
         process, begins = await asyncio.to_thread(self._start, arguments, cwd, log)
         code = await _ended(process, _TELLS_SOON[verb])
         words = await asyncio.to_thread(_written, log, begins)
         if code is None:
-            return {"says": f"jackline {' '.join(arguments)} goes on, process {process.pid}."}
+            says = f"jackline {' '.join(arguments)} goes on, process {process.pid}."
+            return {"says": says} | undo
         # A run that failed has been carried on as was ordered.
         if code not in (0, 1, 3, 75):
             raise UsageError(f"jackline {' '.join(arguments)} failed: {words}")
-        return {"says": words or f"jackline {' '.join(arguments)} is done."}
+        return {"says": words or f"jackline {' '.join(arguments)} is done."} | undo
 
     def _start(
         self, arguments: list[str], cwd: str, log: Path

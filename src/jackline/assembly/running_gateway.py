@@ -174,9 +174,11 @@ def start_in_background(state: StateDir, arguments: Sequence[str]) -> Running:
     else:
         if process.poll() is None:
             process.terminate()
+    why, what_to_do = _last_words(state.log, begin)
     raise UnreachableError(
-        f"the gateway did not start: {_last_words(state.log, begin)}",
-        next=f"run it in the foreground to see more: jackline up; its log is {state.log}",
+        f"the gateway did not start: {why}",
+        next=what_to_do
+        or f"run it in the foreground to see more: jackline up; its log is {state.log}",
     )
 
 
@@ -221,12 +223,15 @@ def _is_alive(pid: int) -> bool:
     return True
 
 
-def _last_words(log: Path, begin: int) -> str:
+def _last_words(log: Path, begin: int) -> tuple[str, str]:
+    """Why it ended, and what it told to do next, if it did."""
     with log.open("rb") as file:
         file.seek(begin)
         lines = file.read().decode(errors="replace").strip().splitlines()
     errors = [line for line in lines if line.startswith("error: ")]
-    return (errors or lines or ["it said nothing"])[-1].removeprefix("error: ")
+    told = [line.removeprefix("next:").strip() for line in lines if line.startswith("next:")]
+    why = (errors or lines or ["it said nothing"])[-1].removeprefix("error: ")
+    return why, told[-1] if errors and told else ""
 
 
 def _ask(

@@ -79,7 +79,7 @@ class SelfReport:
         drawn, now = self._picture(), self._clock.now()
         forecasts = self._from.observatory.windows.forecasts(now.timestamp())
         crew = self._agents()
-        told = foretold(forecasts, crew.at_work or drawn.calls_in_flight, now)
+        told = foretold(forecasts, crew.present or drawn.calls_in_flight, now)
         sentence = verdict(drawn, now, crew, self._needs(drawn))
         return {
             **drawn.to_json(f"{sentence} {told}" if told else sentence),
@@ -121,11 +121,8 @@ class SelfReport:
         return self._crew
 
     def _needs(self, drawn: Picture) -> tuple[str, ...]:
-        lanes = (
-            (lane.name, lane.state, None if lane.cause is None else lane.cause[0])
-            for lane in drawn.lanes
-        )
-        return needs_of(self._from.book.known.runs, lanes, self._from.observatory.refused, drawn.at)
+        runs, refused = self._from.book.known.runs, self._from.observatory.refused
+        return needs_of(runs, drawn.lanes, refused, drawn.at)
 
     def _picture(self) -> Picture:
         parts = self._from
@@ -137,6 +134,11 @@ class SelfReport:
             connections=parts.listener.connections,
             notes=(*parts.notes.values(), *self._reported()),
         )
+        known = parts.desk.carrier.controller.lanes.values()
+        if any(lane.paused for lane in known):
+            both = zip(drawn.lanes, known, strict=True)
+            lanes = tuple(replace(told, paused=lane.paused) for told, lane in both)
+            drawn = replace(drawn, lanes=lanes)
         labels = self._from.book.known.labels
         if not labels or not drawn.waiting:
             return drawn

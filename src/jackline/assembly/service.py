@@ -24,7 +24,9 @@ from jackline import __version__
 from jackline.assembly.addresses import local_url
 from jackline.assembly.background_agents import BackgroundAgents
 from jackline.assembly.client_telemetry import ClientTelemetry
+from jackline.assembly.draining import Draining
 from jackline.assembly.faces import Standing, Watched, Working, make_faces
+from jackline.assembly.hearing_ends import EndsHeard
 from jackline.assembly.live_calls import LiveCalls
 from jackline.assembly.measuring import Measuring
 from jackline.assembly.notifying import Notifying
@@ -245,6 +247,7 @@ class Service:
             b"/_jackline/use": self._hand_orders.use,
             b"/_jackline/back": self._hand_orders.back,
             b"/_jackline/pause": self._hand_orders.pause,
+            b"/_jackline/drain": Draining(self.desk, self._hand_orders).drain,
             b"/_jackline/resume": self._hand_orders.resume,
             b"/_jackline/probe": self._hand_orders.probe,
         }
@@ -255,14 +258,19 @@ class Service:
     ) -> tuple[Face, ...]:
         """Who else answers on the port, and what works beside the calls."""
         report = self._report
+        ends = EndsHeard(lambda: self.observatory.fleet, self._clock)
         standing = Standing(
-            report.status, report.line, self._session_stopped, self._fates, for_hooks
+            report.status, report.line, self._session_stopped, self._fates, for_hooks, ends
         )
         watching = Watching(
             self.desk, self._live, self.observatory, report.status, self._pages.note, self._clock
         )
         self._clients = clients = ClientTelemetry(
-            lambda: self.config.otlp, self._tracing, self.observatory, self._clock
+            lambda: self.config.otlp,
+            self._tracing,
+            self.observatory,
+            self._clock,
+            ends.agent_ended,
         )
         watched = Watched(
             watching.facts,

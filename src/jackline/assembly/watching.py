@@ -91,7 +91,6 @@ class Watching:
                     "upstream": place,
                     "model": model,
                     "sort": "" if upstream is None else upstream.kind.value,
-                    "paused": lane.paused,
                     "reported": self._reported(place, model) or "",
                 },
             )

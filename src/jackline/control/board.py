@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from itertools import islice
 from typing import NamedTuple, TypeAlias
 
 from jackline.control.board_parts import burned, happened, lane_shown, spent
 from jackline.control.burn import Burn
-from jackline.control.fleet import Doing, Fleet, Key, Live, Member, Stretch, resting
+from jackline.control.fleet import Doing, Fleet, Key, Live, Member, Stretch, resting, turns_at
 from jackline.events import Event
 
 Part: TypeAlias = Mapping[str, object]
@@ -27,7 +28,7 @@ PAST = 3600.0
 """How far back the timeline goes."""
 
 _NUMBER = {doing.value: number for number, doing in enumerate(DOINGS)}
-# Agents that fell silent, or were forgotten, are looked for so often; nothing is heard of them.
+# Agents that are long past, or were forgotten, are looked for so often; nothing is heard of them.
 _SWEEP_SECONDS = 20.0
 AGENTS_AT_A_TIME = 100
 # So many stretches in all: a large fleet is looked at from farther away.
@@ -141,6 +142,8 @@ class Board:
         self._flows = NO_FLOWS
         # Agents that have changed, and were not looked at yet.
         self._dirty: dict[Key, None] = {}
+        # When silence makes something else of agents, the earliest first.
+        self._turns: list[tuple[float, Key]] = []
 
     def update(self, facts: Facts) -> dict[str, object]:
         """Take the facts in; what has changed since the last time, the rest of it with `more`."""
@@ -199,6 +202,8 @@ class Board:
             changed = _otherwise(self._flows, facts.flows)
             self._flows = facts.flows
             dirty |= {key: None for key in self._agents if key[1] in changed}
+        while self._turns and self._turns[0][0] <= facts.at:
+            dirty[heappop(self._turns)[1]] = None
         if facts.at - self._swept_at >= _SWEEP_SECONDS:
             self._swept_at = facts.at
             dirty |= dict.fromkeys(self._fallen_silent(facts))
@@ -217,6 +222,9 @@ class Board:
                     agents[_name(key)] = None
                 continue
             agents[_name(key)] = self._agents[key] = self._row(member, self._live.get(key))
+            turns = turns_at(member, self._at)
+            if turns is not None:
+                heappush(self._turns, (turns, key))
             # The last one that was told may have become longer.
             news = self._stretches(key, self._told.get(key, 0) - 1)
             self._told[key] = member.kept

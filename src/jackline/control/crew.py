@@ -1,7 +1,8 @@
 """Count the agents of now by what they do, and name what waits for a person.
 
-Laws: (1) pure: facts and the time come in; (2) an agent is counted once, and those that have ended
-are not counted; (3) nothing is guessed: who was heard of minutes ago is "quiet", not at work.
+Laws: (1) pure: facts and the time come in; (2) an agent is counted once, under the word of its own
+row on every face, and those that have ended are not counted; (3) nothing is guessed: whether an
+agent works that has no call under way is nobody's to say from outside.
 Not here: the sentence (verdict.py), each agent by itself (fleet.py, fleet_reading.py).
 """
 
@@ -10,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from jackline.control.counted import counted
 from jackline.control.fleet import Doing, Fleet, Key, Live, resting
+from jackline.control.picture import LaneShown
 
-# Who is between calls for longer may run a long tool, or be gone: nobody can tell from outside.
-QUIET_AFTER = 120.0
+_ALONE = (Doing.BETWEEN, Doing.QUIET)
 WAITS = (Doing.PARKED, Doing.DOWN, Doing.THROTTLED, Doing.QUEUED)
 # A refused key is a person's matter until a call gets through, and no news after so long.
 _REFUSED_LATELY = 900.0
@@ -21,24 +23,30 @@ _REFUSED_LATELY = 900.0
 
 @dataclass(frozen=True, slots=True)
 class Crew:
-    """The agents of one moment: how many work, wait for what, have failed, or are quiet."""
+    """The agents of one moment: how many are answered, wait for what, failed, or are alone."""
 
-    working: int = 0
+    answering: int = 0
     waiting: Mapping[Doing, int] = field(default_factory=dict)
     until: Mapping[Doing, tuple[float, float]] = field(default_factory=dict)
     """When the first and the last of those that wait for this go on, as far as that is known."""
     failed: int = 0
+    between: int = 0
     quiet: int = 0
 
     @property
-    def at_work(self) -> int:
-        """Those that work or wait to."""
-        return self.working + sum(self.waiting.values())
+    def held(self) -> int:
+        """Those that wait for something outside of them."""
+        return sum(self.waiting.values())
+
+    @property
+    def present(self) -> int:
+        """Those that have a call under way, or had one a moment ago."""
+        return self.answering + self.between + self.held
 
     @property
     def total(self) -> int:
         """All that have not ended."""
-        return self.at_work + self.failed + self.quiet
+        return self.present + self.failed + self.quiet
 
 
 NOBODY = Crew()
@@ -74,39 +82,42 @@ def crew_of(
 
     for call in calls.values():
         waits(call.doing, call.until)
-    working, failed, quiet = waiting.pop(Doing.ANSWERING, 0), 0, 0
+    answering, failed, alone = waiting.pop(Doing.ANSWERING, 0), 0, dict.fromkeys(_ALONE, 0)
     for key in fleet.known():
         member = fleet.member(key)
         if key in calls or member is None:
             continue
         doing = ended.get(member.agent) or resting(member, now)
-        if doing is Doing.BETWEEN and now - member.last_end < QUIET_AFTER:
-            working += 1
-        elif doing is Doing.BETWEEN:
-            quiet += 1
+        if doing in alone:
+            alone[doing] += 1
         elif doing is Doing.FAILED and now - member.last_end < _REFUSED_LATELY:
             failed += 1
         elif doing in WAITS:
             waits(doing, (rests or {}).get(member.agent, ("", None))[1])
-    return Crew(working, waiting, until, failed, quiet)
+    return Crew(answering, waiting, until, failed, alone[Doing.BETWEEN], alone[Doing.QUIET])
 
 
 def needs_of(
     runs: Mapping[str, object],
-    lanes: Iterable[tuple[str, str, str | None]],
+    lanes: Iterable[LaneShown],
     refused: Mapping[str, float],
     now: float,
 ) -> tuple[str, ...]:
     """What waits for a person, in a few words each.
 
-    `runs` as the store of runs tells them; `lanes` are name, state and what closed it; `refused`
-    is when each upstream last refused a key and has answered no call since.
+    `runs` as the store of runs tells them; `refused` is when each upstream last refused a key and
+    has answered no call since.
     """
     told = [run for run in runs.values() if isinstance(run, Mapping)]
     found = [words for run in told if (words := _run_needs(run))]
-    for name, state, cause in lanes:
-        if state == "parked" and cause == "billing":
-            place = name.partition("/")[0]
+    for lane in lanes:
+        place = lane.name.partition("/")[0]
+        if lane.paused and lane.waiting:
+            held = counted(lane.waiting, "call")
+            found.append(
+                f"{lane.name} is paused by hand, {held} held: jackline upstream resume {lane.name}"
+            )
+        if lane.state == "parked" and lane.cause is not None and lane.cause[0] == "billing":
             found.append(f"{place} takes no more calls: its credit is used up or its bill unpaid")
     found += [
         f"{place} refuses the key or login: sign in again"

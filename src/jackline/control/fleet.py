@@ -2,7 +2,8 @@
 
 Laws: (1) pure: facts and `now` come in; (2) bounded: the longest silent agents and the oldest
 stretches go first; (3) a stretch has one state, and the words are those of every other face; (4)
-nothing is guessed: between two calls an agent is "between calls", whatever it does there; (5) who
+nothing is guessed: between two calls an agent is "between calls", whatever it does there, for two
+minutes, then "quiet", and "finished" at once where somebody who knows has told its end; (5) who
 looks again and again need look only at the agents that have changed.
 Not here: flows' own agents (flows/), drawing (dashboard/, cli/top.py).
 """
@@ -24,6 +25,8 @@ _MOST_STRETCHES = 240
 _MOST_CALLS = 20_000
 # Shorter stretches are drawn as nothing, and would only crowd out longer ones.
 _WORTH_KEEPING = 0.05
+# Who is between calls for longer may run a long tool, or be gone: nobody can tell from outside.
+QUIET_AFTER = 120.0
 # An agent that asked nothing for so long has most likely ended.
 _SILENT = 900.0
 
@@ -33,6 +36,7 @@ class Doing(StrEnum):
 
     ANSWERING = "answering"
     BETWEEN = "between calls"
+    QUIET = "quiet"
     QUEUED = "queued"
     THROTTLED = "throttled"
     PARKED = "parked"
@@ -86,6 +90,8 @@ class Member:
     kept: int = 0
     """How many stretches there have ever been: the number of the next one."""
     last_end: float = 0.0
+    gone_at: float = 0.0
+    """When somebody who knows told its end; a call that ends later proves that it lives."""
     calls: int = 0
     failed: int = 0
     tokens: int = 0
@@ -198,6 +204,16 @@ class Fleet:
         member.tokens += event.cache_read_tokens + event.cache_write_tokens
         member.why = failure.why if lost and failure is not None else ""
 
+    def ended(self, session: str, agent: str | None, at: float) -> None:
+        """Somebody who knows says that an agent has ended, or with None a whole session."""
+        known = self._members
+        keys = [(session, agent)] if agent is not None else [k for k in known if k[0] == session]
+        for key in keys:
+            member = known.get(key)
+            if member is not None and member.gone_at < member.last_end:
+                member.gone_at = max(at, member.last_end)
+                self._changed[key] = None
+
     def take_changed(self) -> list[Key]:
         """The agents about which something was heard since this was last asked."""
         changed, self._changed = self._changed, {}
@@ -250,7 +266,7 @@ class Fleet:
         else:
             doing, at, until = resting(member, now), member.last_end, None
             why = member.why if doing is Doing.FAILED else ""
-            if doing is Doing.BETWEEN:
+            if doing in (Doing.BETWEEN, Doing.QUIET):
                 stretches.append((max(at, since), now, doing.value))
         return Shown(
             key[0],
@@ -288,4 +304,13 @@ def resting(member: Member, now: float) -> Doing:
     """What an agent does that has no call under way."""
     if member.stretches and member.stretches[-1].doing is Doing.FAILED:
         return Doing.FAILED
-    return Doing.BETWEEN if now - member.last_end < _SILENT else Doing.FINISHED
+    silent = now - member.last_end
+    if silent >= _SILENT or 0 < member.last_end <= member.gone_at:
+        return Doing.FINISHED
+    return Doing.BETWEEN if silent < QUIET_AFTER else Doing.QUIET
+
+
+def turns_at(member: Member, now: float) -> float | None:
+    """When silence alone will make something else of what it does; None if it will not."""
+    after = {Doing.BETWEEN: QUIET_AFTER, Doing.QUIET: _SILENT}.get(resting(member, now))
+    return None if after is None else member.last_end + after

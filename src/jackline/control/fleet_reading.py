@@ -26,7 +26,7 @@ _WAITS = (Doing.PARKED, Doing.DOWN, Doing.THROTTLED, Doing.QUEUED)
 _ORDER = {
     doing: rank
     for rank, doing in enumerate(
-        (Doing.FAILED, *_WAITS, Doing.ANSWERING, Doing.BETWEEN, Doing.FINISHED)
+        (Doing.FAILED, *_WAITS, Doing.ANSWERING, Doing.BETWEEN, Doing.QUIET, Doing.FINISHED)
     )
 }
 

@@ -29,6 +29,15 @@ class LaneShown:
     waiting: int
     limits: Mapping[str, float]
     cause: tuple[str, str | None] | None = None
+    paused: bool = False
+    """Whether a person has closed it."""
+
+
+def lane_word(lane: Mapping[str, object]) -> str:
+    """The word for how a lane stands, of a lane as the gateway tells it."""
+    if not lane.get("paused"):
+        return str(lane["state"])
+    return "draining" if lane["in_flight"] else "paused"
 
 
 @dataclass(frozen=True, slots=True)

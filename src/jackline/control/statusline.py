@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from jackline.control.crew import NOBODY, Crew
+from jackline.control.fleet import Doing
 from jackline.control.forecast import Forecast
 from jackline.control.picture import LaneShown, Picture
 from jackline.control.verdict import own_network
@@ -33,8 +34,8 @@ def status_line(
     parts = [_standing(picture, now)]
     if needs:
         parts.append(f"{len(needs)} {'needs' if len(needs) == 1 else 'need'} you")
-    if crew.working < crew.at_work:
-        parts.append(f"{crew.working} of {crew.total} working")
+    if crew.held:
+        parts.append(f"{crew.answering} of {crew.total} {Doing.ANSWERING.value}")
     elif picture.calls_waiting:
         parts.append(f"{picture.calls_waiting} waiting")
     fullest = max(forecasts, key=lambda each: each.used, default=None)

@@ -1,7 +1,8 @@
-"""Say in one sentence how the gateway stands: who works, who waits until when, who needs you.
+"""Say in one sentence how the gateway stands: who gets on, who waits until when, who needs you.
 
 Laws: (1) what waits comes with its reason and its hour; (2) whether anything needs a person is
-always said, also when nothing does; (3) calm when nothing is wrong.
+always said, also when nothing does; (3) calm when nothing is wrong; (4) agents are counted by the
+very words of their rows: "working" is said of none, since between two calls nobody can know it.
 Not here: the figures (picture.py, crew.py).
 """
 
@@ -78,17 +79,18 @@ def needs_you(needs: Sequence[str]) -> str:
 
 
 def _agents(picture: Picture, crew: Crew, now: datetime) -> str:
-    """Who works and who waits; calls that belong to no agent are told as calls."""
-    if not crew.at_work and not crew.failed:
+    """What agents do and wait for; calls that belong to no agent are told as calls."""
+    if not crew.present and not crew.failed:
         return _calls(picture)
-    parts = [f"{crew.working:,} of {counted(crew.total, 'agent')} working"]
+    parts = [f"{crew.answering:,} of {counted(crew.total, 'agent')} {Doing.ANSWERING.value}"]
+    parts += [f"{crew.between:,} {Doing.BETWEEN.value}"] if crew.between else []
     parts += [
         f"{count:,} {doing.value}{_goes_on(crew, doing, now)}"
         for doing in WAITS
         if (count := crew.waiting.get(doing, 0))
     ]
-    parts += [f"{crew.failed:,} failed"] if crew.failed else []
-    parts += [f"{crew.quiet:,} quiet"] if crew.quiet else []
+    parts += [f"{crew.failed:,} {Doing.FAILED.value}"] if crew.failed else []
+    parts += [f"{crew.quiet:,} {Doing.QUIET.value}"] if crew.quiet else []
     return f"{', '.join(parts)}."
 
 

@@ -49,7 +49,7 @@ class Details:
         held = [each for each in await engine.resources() if each.run_id == record.run_id]
         return {
             **run_told(record, calls, now),
-            "calls": [call_told(call) for call in calls],
+            "calls": [call_told(call, record, now) for call in calls],
             "notes": [note_told(note) for note in notes[-_MOST_NOTES:]],
             "resources": [resource_told(each, record, now) for each in held],
             "more_notes": max(0, len(notes) - _MOST_NOTES),
@@ -59,15 +59,23 @@ class Details:
         """Everything about one agent: its calls, the attempts that failed, and its flow's word."""
         calls, failed = await asyncio.to_thread(self._read, session, agent)
         engine = self._flows.engine()
-        call = None if engine is None else await _flow_call(engine, session, agent)
+        told = None if engine is None else await self._told_of(engine, session, agent)
         return {
             "session": session,
             "agent": agent,
             "calls": [_call(each) for each in calls[:_MOST_CALLS]],
             "attempts": [_attempt(each) for each in failed],
             "sums": _sums(calls),
-            "flow": None if call is None else call_told(call) | {"run": call.run_id},
+            "flow": told,
         }
+
+    async def _told_of(self, engine: Engine, session: str, agent: str) -> dict[str, object] | None:
+        """What the agent's flow says of it; None where it has none."""
+        call = await _flow_call(engine, session, agent)
+        run = None if call is None else await engine.run(call.run_id)
+        if call is None or run is None:
+            return None
+        return call_told(call, run, self._clock.wall()) | {"run": call.run_id}
 
     def _read(self, session: str, agent: str) -> tuple[list[CallEnded], list[AttemptFailed]]:
         now = self._clock.wall()

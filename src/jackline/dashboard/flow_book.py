@@ -142,9 +142,10 @@ class FlowBook:
         after = notes[-1].number if notes else 0
         fresh = await engine.notes(record.run_id, after=after)
         notes = [*notes, *(each for each in fresh if _is_news(each))][-_MOST_NOTES:]
-        told = run_told(record, calls, self._clock.wall())
+        now = self._clock.wall()
+        told = run_told(record, calls, now)
         chosen = worth_showing(calls)
-        told["calls"] = [call_told(call) for call in chosen]
+        told["calls"] = [call_told(call, record, now) for call in chosen]
         told["more"] = len(calls) - len(chosen)
         labels: dict[str, object] = {call.task_id: call.label for call in calls if call.task_id}
         doing, rest = _meanwhile(record, str(told["state"]))

@@ -11,9 +11,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 from jackline.errors import JournalError
+from jackline.flows.agent_orders import is_by_hand
 from jackline.flows.outcome_json import decode_outcome
 from jackline.flows.records import (
     ENDED,
+    CallKind,
     CallRecord,
     CallState,
     NoteRecord,
@@ -51,8 +53,8 @@ def run_told(run: RunRecord, calls: Sequence[CallRecord], now: float) -> dict[st
     }
 
 
-def call_told(call: CallRecord) -> dict[str, object]:
-    """How one call of a run stands, with the evidence where it failed."""
+def call_told(call: CallRecord, run: RunRecord, now: float) -> dict[str, object]:
+    """How one call of a run stands, with the evidence where it failed, and what may be ordered."""
     told: dict[str, object] = {
         "kind": call.kind.value,
         "label": call.label,
@@ -65,6 +67,7 @@ def call_told(call: CallRecord) -> dict[str, object]:
         "ended": call.ended_at,
         "tokens": call.tokens,
         "cost": round(call.cost, 4),
+        "can": _can_agent(call, run, now),
     }
     if call.outcome is not None and call.state is not CallState.DONE:
         told |= _evidence(call.outcome)
@@ -105,6 +108,15 @@ def _can(run: RunRecord, state: str, *, failed: int) -> list[str]:
     return can
 
 
+def _can_agent(call: CallRecord, run: RunRecord, now: float) -> list[str]:
+    """The orders that make sense for one agent; a flow that is carried has heard of ended ones."""
+    if call.kind is not CallKind.AGENT or call.state is CallState.DONE:
+        return []
+    if call.state is CallState.RUNNING:
+        return [] if run.state in ENDED else ["cancel"]
+    return [] if run.lease_until > now or not run.source else ["resume", "retry"]
+
+
 def _budget(run: RunRecord) -> dict[str, object] | None:
     """The tightest dollars and tokens that the run may take, if there are such."""
     try:
@@ -124,7 +136,8 @@ def _evidence(outcome: bytes) -> dict[str, object]:
     except JournalError:
         return {}  # an older version's; the ending is told without it
     evidence = seen.evidence
-    return {
+    told: dict[str, object] = {"by_hand": True} if is_by_hand(seen) else {}
+    return told | {
         "says": evidence.says,
         "failure": evidence.failure,
         "status": evidence.status,

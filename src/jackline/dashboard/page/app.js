@@ -2,7 +2,7 @@
 
 import { agentPage, ask, runPage } from "./details.js";
 import { burn } from "./burn.js";
-import { fill, h, steady } from "./dom.js";
+import { fill, h, inFrame, link, steady } from "./dom.js";
 import { listen, now, open, state } from "./feed.js";
 import { attach, counted, detach, fleetPanel, outdated, recolour, refresh, schedule } from "./fleet.js";
 import { events, flows, onFold } from "./flows.js";
@@ -38,12 +38,12 @@ function header() {
 	const verdict = head.verdict || "Waiting for the service…";
 	const cut = verdict.indexOf(". ") + 1 || verdict.length;
 	return [
-		h("div.brand", h("a", { href: "#/" }, "jackline"), " ", h("small", head.version || "")),
+		h("div.brand", link("#/", "jackline"), " ", h("small", head.version || "")),
 		h("h1", { id: "verdict" }, h("strong", verdict.slice(0, cut)), verdict.slice(cut)),
 		h("p", { class: `live ${state.live ? "go" : "bad"}` }, state.live ? `● live · ${location.host}` : `▲ not connected · last heard ${length((Date.now() - state.heard) / 1000)} ago, trying again`),
 		state.locked && h("p.note", h("label", "This gateway wants a token. Open it with `jackline open`, or write its token here: ", h("input", { type: "password", onchange: (event) => open(event.target.value) }))),
 		head.version && h("p.note dim", whyNot()),
-		(head.notes || []).map((note) => h("p.note", { key: note }, note)),
+		(head.notes || []).map((note) => h("p.note", note)),
 		head.journal_ok === false && h("p.note bad", head.journal_problem),
 	];
 }
@@ -71,7 +71,7 @@ function drawAll() {
 		fill(main, [agentPage(id, name)]);
 	} else {
 		refresh(filter);
-		fill(main, [lanes(), h("div.columns", { key: "columns" }, h("div.left", fleetPanel(filter, setFilter, draw), burn(filter, setFilter)), h("div.right", flows(filter), events()))]);
+		fill(main, [lanes(), h("div.columns", h("div.left", fleetPanel(filter, setFilter, draw), burn(filter, setFilter)), h("div.right", flows(filter), events()))]);
 		attach(main.querySelector(".fleet"));
 	}
 	if (kind) detach();
@@ -84,12 +84,7 @@ function drawAll() {
 	document.title = `${failed ? `▲ ${failed} · ` : parked ? "■ " : ""}jackline`;
 }
 
-let due = false;
-function soon() {
-	if (due) return;
-	due = true;
-	requestAnimationFrame(() => { due = false; draw(); });
-}
+const soon = inFrame(drawAll);
 
 takeToken();
 onOrdered(soon);

@@ -21,7 +21,7 @@ export function burn(filter, setFilter) {
 	const most = Math.max(...minutes.map((minute) => total(minute, which)), inDollars ? 0.01 : 1);
 	const pace = minutes.slice(-6, -1).reduce((sum, minute) => sum + total(minute, 0), 0) / 5;
 	return panel("Burn", "ls", [
-			h("div.legend", lanes.map((lane, i) => h("span.key", { key: lane }, h("i", { class: `s${i % 7}`, "aria-hidden": "true" }, "■"), ` ${lane} ${tokens(state.spend.lanes[lane].tokens)}`))),
+			h("div.legend", lanes.map((lane, i) => h("span.key", h("i", { class: `s${i % 7}`, "aria-hidden": "true" }, "■"), ` ${lane} ${tokens(state.spend.lanes[lane].tokens)}`))),
 			h("button.order", { onclick: () => setFilter({ burn: inDollars ? "" : "dollars" }) }, inDollars ? "show tokens" : "show dollars"),
 			beside(`${tokens(pace)} tok/min`)],
 		lanes.length ? h("svg.area", { viewBox: `0 0 ${WIDE} ${TALL}`, preserveAspectRatio: "none", role: "img", "aria-label": `${inDollars ? "dollars" : "tokens"} a minute over the last hour, at most ${inDollars ? dollars(most) : number(most)}` },
@@ -36,7 +36,7 @@ function areas(lanes, minutes, value, most) {
 		minutes.forEach((minute, at) => { base[at] += value(lane, minute); });
 		const point = (sum, at) => `${((at / (MINUTES - 1)) * WIDE).toFixed(1)} ${(TALL - (sum / most) * (TALL - 4)).toFixed(1)}`;
 		const path = [...base.map(point), ...under.map(point).reverse()].join("L");
-		return h("path", { key: lane, class: `s${i % 7}`, d: `M${path}Z` });
+		return h("path", { class: `s${i % 7}`, d: `M${path}Z` });
 	});
 }
 
@@ -50,7 +50,7 @@ function money() {
 
 function windows() {
 	return (state.head.forecast || []).map((each) => bar(WINDOWS[each.window] || each.window, each.used,
-		`${percent(each.used)}, ${each.ends_at ? `ends ${moment(each.ends_at, now())}` : `resets ${moment(each.resets_at, now())}`}`, `${each.account} ${each.window}`));
+		`${percent(each.used)}, ${each.ends_at ? `ends ${moment(each.ends_at, now())}` : `resets ${moment(each.resets_at, now())}`}`));
 }
 
 function byRun() {

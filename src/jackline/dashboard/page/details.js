@@ -1,8 +1,8 @@
 // A page for one run, and one for one agent: attempts, failures, waits, cost, the way on.
 
-import { dim, h, link, p, runAt, table } from "./dom.js";
+import { detail, dim, h, link, p, runAt, table } from "./dom.js";
 import { now, state } from "./feed.js";
-import { resource, retryOne, runOrders, stateWord, sums, tree } from "./flows.js";
+import { callOrders, resource, runOrders, stateWord, sums, tree } from "./flows.js";
 import { dollars, exact, length, moment, number, plural } from "./words.js";
 
 const asked = { address: "", changes: -1, told: null, failed: "" };
@@ -25,14 +25,13 @@ export async function ask(address, query, redraw) {
 	redraw();
 }
 
-const back = () => p(h("a", { href: "#/" }, "← all"));
-const waiting = () => h("section.panel detail", { key: "detail" }, back(), dim(asked.failed || "…"));
+const waiting = () => detail("…", dim(asked.failed || "…"));
 
 export function runPage() {
 	const run = asked.told;
 	if (!run?.run) return waiting();
 	const notes = run.notes.slice(-100).reverse();
-	return h("section.panel detail", { key: "detail", "aria-label": `Run ${run.run}` }, back(),
+	return detail(`Run ${run.run}`,
 		h("div.row", h("h2", run.flow, " ", h("small", run.run)), stateWord(run.state, run.wake_at)),
 		p(sums(run)), run.why && p(run.why),
 		run.budget && dim(`budget: ${run.budget.dollars == null ? "" : dollars(run.budget.dollars)} ${run.budget.tokens == null ? "" : `${number(run.budget.tokens)} tokens`}`),
@@ -47,25 +46,28 @@ export function agentPage(session, agent) {
 	const told = asked.told;
 	if (!told?.sums) return waiting();
 	const row = state.agents.get(`${session}|${agent}`);
-	const { flow } = told;
+	const { flow, sums: sum, client } = told;
 	const run = state.runs[flow?.run];
-	return h("section.panel detail", { key: "detail", "aria-label": "Agent" }, back(),
+	return detail("Agent",
 		h("div.row", h("h2", flow?.label || state.labels[agent] || agent || "main", " ", h("small", `session ${session}`)), row && stateWord(row.doing, row.until)),
 		row?.why && p(row.why),
-		p(`${plural(told.sums.calls, "call")} in the last day, ${plural(told.sums.attempts, "attempt")}, ${told.sums.lost} passed on as failed · waited ${length(told.sums.waited)} · ${number(told.sums.tokens)} tokens · ${dollars(told.sums.cost)}${told.sums.unpriced ? ", some models without a known price" : ""}`),
+		p(`${plural(sum.calls, "call")} in the last day, ${plural(sum.attempts, "attempt")}, ${sum.lost} passed on as failed · waited ${length(sum.waited)} · ${number(sum.tokens)} tokens · ${dollars(sum.cost)}${sum.unpriced ? ", some models without a known price" : ""}`),
+		client && p(`Its client says: ${client.name && `${client.name}, `}${plural(client.requests, "call")}, ${client.errors} failed · ${number(client.tokens)} tokens · ${dollars(client.dollars)}`),
 		flow && p("Part of run ", link(runAt(flow.run), flow.run), `: ${flow.state}${flow.ending ? `, ${flow.ending}` : ""}${flow.says ? `. ${flow.says}` : ""}`),
 		p(wayOn(row, flow, run, session)),
-		run && h("div.orders", retryOne(run, flow), runOrders(run)),
+		run && [["this agent:", callOrders(run, flow)], ["its run:", runOrders(run)]].map(([whose, orders]) => orders.some(Boolean) && h("div.orders", whose, orders)),
 		table("attempts that failed", ["when", "kind", "what was seen", "status", "request id", "lane", "resets"],
 			told.attempts.map((each) => [exact(each.at), each.sub ? `${each.kind}, ${each.sub}` : each.kind, each.why, each.status ?? "none", each.request_id || "none", each.lane, each.resets_at ? moment(each.resets_at, now()) : ""])) || dim("No attempt failed."),
 		table("calls", ["when", "outcome", "attempts", "waited", "took", "tokens", "cost", "lane"],
-			told.calls.map((each) => [exact(each.at), each.outcome, each.attempts, length(each.waited), length(each.took), number(each.tokens), each.cost == null ? "unknown" : dollars(each.cost), each.lane])));
+			told.calls.map((each) => [exact(each.at), each.outcome, each.attempts, length(each.waited), length(each.took), number(each.tokens), each.cost == null ? "unknown" : dollars(each.cost), each.lane])),
+		table("tools, as its client tells them", ["tool", "runs", "failed", "took"],
+			Object.entries(client?.tools || {}).map(([name, tool]) => [name, number(tool.ok + tool.failed), number(tool.failed), length(tool.seconds)])));
 }
 
 function wayOn(row, flow, run, session) {
 	if (run?.state === "parked" && run.wake_at) return `Nothing to do: its run wakes at ${moment(run.wake_at, now())}.`;
 	if (row?.until) return `Nothing to do: its call waits in the gateway and goes on at ${moment(row.until, now())}.`;
 	if (flow ? run?.state === "running" : WAITS.includes(row?.doing)) return "Nothing to do: it is under way.";
-	if (flow) return flow.state === "done" ? "It is done." : ["To go on: ", h("code", `jackline resume ${flow.run}`)];
+	if (flow) return flow.state === "done" ? "It is done." : ["To go on: ", h("code", `jackline resume ${flow.run}${flow.by_hand ? ` --only ${flow.task}` : ""}`)];
 	return session && ["If its client has ended, Claude Code goes on with: ", h("code", `jackline claude --resume ${session}`)];
 }

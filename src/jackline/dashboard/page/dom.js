@@ -11,35 +11,36 @@ export function h(name, ...children) {
 	return { tag, props: look ? { class: look, ...props } : props, children };
 }
 
-/** Make the children of an element agree with these descriptions. */
+/** Make the children of an element agree with these descriptions.
+ * One without a key is known again by its place among them, where what is left out has its place, too: whoever is pressing a button has pressed it. */
 export function fill(parent, children) {
-	const wanted = children.flat(Infinity).filter((each) => each != null && each !== false && each !== "");
-	let keyed = null;
+	const wanted = [];
+	place(children, "", wanted);
 	let keys = null;
 	let at = parent.firstChild;
-	for (const each of wanted) {
+	for (const [each, key] of wanted) {
 		if (typeof each !== "object") {
 			const text = String(each);
-			if (at && at.nodeType === 3) {
+			if (at?.nodeType === 3) {
 				if (at.data !== text) at.data = text;
 				at = at.nextSibling;
 			} else parent.insertBefore(document.createTextNode(text), at);
 			continue;
 		}
-		const key = each.props.key;
+		const fits = (element) => element?.localName === each.tag && element.jlKey === key;
 		// Who is gone goes first: those behind it keep their places, and the focus.
-		while (at && at.jlKey != null && !fits(at, each, key) && !(keys ||= keysOf(wanted)).has(at.jlKey)) at = dropped(at);
+		while (at?.jlKey && !fits(at) && !(keys ||= new Set(wanted.map((one) => one[1]))).has(at.jlKey)) at = dropped(at);
 		let element = at;
-		if (fits(at, each, key)) at = at.nextSibling;
-		else {
-			keyed ||= byKey(parent);
-			const known = key == null ? null : keyed.get(key);
-			element = fits(known, each, key) ? known : make(parent, each, key);
-			parent.insertBefore(element, at);
-		}
+		if (fits(at)) at = at.nextSibling;
+		else parent.insertBefore(element = [...parent.children].find(fits) || make(parent, each, key), at);
 		update(element, each);
 	}
 	while (at) at = dropped(at);
+}
+
+function place(each, path, wanted) {
+	if (Array.isArray(each)) each.forEach((child, i) => place(child, `${path}.${i}`, wanted));
+	else if (each != null && each !== false && each !== "") wanted.push([each, each.props?.key ?? path]);
 }
 
 function dropped(node) {
@@ -48,8 +49,6 @@ function dropped(node) {
 	return next;
 }
 
-const keysOf = (wanted) => new Set(wanted.map((each) => each.props?.key));
-
 /** Do what may move elements, and leave the focus where it was. */
 export function steady(work) {
 	const held = document.activeElement;
@@ -57,22 +56,19 @@ export function steady(work) {
 	if (document.activeElement === document.body && held.isConnected) held.focus({ preventScroll: true });
 }
 
-function fits(element, wanted, key) {
-	return element && element.nodeType === 1 && element.localName === wanted.tag && element.jlKey === key;
+/** Work that may be asked for many times, and is done once, in the next frame. */
+export function inFrame(work) {
+	let due = false;
+	return () => {
+		if (!due) requestAnimationFrame(() => { due = false; steady(work); });
+		due = true;
+	};
 }
 
-function byKey(parent) {
-	const found = new Map();
-	for (const each of parent.children) if (each.jlKey != null) found.set(each.jlKey, each);
-	return found;
-}
-
-function make(parent, wanted, key) {
-	const inSvg = wanted.tag === "svg" || (parent.namespaceURI === SVG);
-	const element = inSvg ? document.createElementNS(SVG, wanted.tag) : document.createElement(wanted.tag);
-	element.jlKey = key;
-	element.jlProps = {};
-	return element;
+function make(parent, { tag }, key) {
+	const inSvg = tag === "svg" || parent.namespaceURI === SVG;
+	const element = inSvg ? document.createElementNS(SVG, tag) : document.createElement(tag);
+	return Object.assign(element, { jlKey: key, jlProps: {} });
 }
 
 function update(element, wanted) {
@@ -95,6 +91,8 @@ function set(element, name, value) {
 /** A panel with its name, what stands beside it, and the command that tells the same. */
 export const panel = (name, twin, beside, ...body) => h("section", { class: `panel ${name.split(" ")[0].toLowerCase()}`, "aria-label": name, key: name },
 	h("div.caption", h("h2", name), beside, h("code.twin", `jackline ${twin}`)), body);
+/** One thing by itself, with the way back. */
+export const detail = (name, ...body) => h("section.panel detail", { "aria-label": name, key: name }, p(link("#/", "← all")), body);
 /** A table that scrolls where it is wider than the page; nothing without rows. */
 export const table = (caption, heads, rows) => rows.length > 0 && h("div.wide-table", { tabindex: "0", role: "region", "aria-label": caption }, h("table", h("caption", caption),
 	h("thead", h("tr", heads.map((word) => h("th", { scope: "col" }, word)))), h("tbody", rows.map((row) => h("tr", row.map((cell) => h("td", cell)))))));

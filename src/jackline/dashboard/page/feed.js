@@ -1,12 +1,9 @@
 // Keep what the service tells: all there is when the stream begins, then what changes.
 
-export const state = {
-	at: 0, epoch: 0, past: 3600, doings: [], live: false, locked: false, heard: 0, changes: 0,
-	head: {}, lanes: {}, burn: {}, spend: {}, runs: {}, resources: {}, labels: {}, events: {},
-	agents: new Map(), stretches: new Map(),
-};
-
 const PLAIN = ["head", "lanes", "burn", "spend", "runs", "resources", "labels", "events"];
+const nothing = () => Object.fromEntries(PLAIN.map((name) => [name, {}]));
+export const state = { at: 0, epoch: 0, past: 3600, doings: [], live: false, locked: false, heard: 0, changes: 0, agents: new Map(), stretches: new Map(), ...nothing() };
+
 const SILENCE = 25_000;
 export const KEPT = "jackline-token";
 let skew = 0;
@@ -38,7 +35,7 @@ export async function open(given) {
 }
 
 function connect() {
-	if (source) source.close();
+	source?.close();
 	source = new EventSource("/_jackline/feed");
 	source.onmessage = (event) => take(JSON.parse(event.data));
 	source.onerror = () => {
@@ -80,8 +77,7 @@ function begin(told) {
 	const { epoch, past, doings, head } = told;
 	// Another service may need another page.
 	if (state.head.version && state.head.version !== head.version) location.reload();
-	Object.assign(state, { epoch, past, doings });
-	for (const name of PLAIN) state[name] = {};
+	Object.assign(state, { epoch, past, doings }, nothing());
 	state.agents.clear();
 	state.stretches.clear();
 }

@@ -1,6 +1,6 @@
 // The fleet's timeline, past and future. Only rows in sight are drawn: 5,000 agents cost what 50 do.
 
-import { agentAt, beside, fill, h, steady, panel, runAt } from "./dom.js";
+import { agentAt, beside, fill, h, inFrame, panel, runAt } from "./dom.js";
 import { now, state } from "./feed.js";
 import { hour, length, look, moment, number, plural, short } from "./words.js";
 
@@ -10,6 +10,7 @@ const TOP = 18;
 const FOOT = 20;
 const FOLD_ABOVE = 150;
 const SPANS = [300, 900, 1800, 3600];
+const THIN = ["quiet", "queued", "finished"];
 const STEPS = [60, 120, 300, 600, 900, 1800];
 
 const view = { rows: [], height: 0, shown: 0, colours: {}, toggled: new Set(), counts: {}, made: "", span: 3600, ahead: 1200 };
@@ -32,7 +33,7 @@ export function fleetPanel(filter, setFilter, draw) {
 			h("label", "span ", h("select", { value: filter.span, onchange: (event) => setFilter({ span: event.target.value }) },
 				["", ...SPANS].map((value) => h("option", { value }, value ? length(value) : "fits")))),
 			beside(view.shown === state.agents.size ? plural(view.shown, "agent") : `${number(view.shown)} of ${plural(state.agents.size, "agent")}`)),
-		h("div.timeline", { own: true, key: "timeline" }),
+		h("div.timeline", { own: true }),
 		h("p.dim tip", { "aria-hidden": "true", own: true }));
 }
 
@@ -118,14 +119,7 @@ function groupLabel(agent) {
 	return agent.tag ? `tag ${agent.tag}` : `session ${short(agent.session)}`;
 }
 
-export function schedule() {
-	if (view.waiting || !parts) return;
-	view.waiting = true;
-	requestAnimationFrame(() => {
-		view.waiting = false;
-		if (parts) steady(frame);
-	});
-}
+export const schedule = inFrame(() => parts && frame());
 
 /** One frame: everything that is touched here is in sight. */
 function frame() {
@@ -159,39 +153,32 @@ function frame() {
 	performance.measure("fleet-frame", { start: begins, detail: { rows: seen.length, agents: state.agents.size } });
 }
 
-function inSight(from, until) {
-	let low = 0;
-	let high = view.rows.length;
-	while (low < high) {
-		const middle = (low + high) >> 1;
-		if (view.rows[middle].y + view.rows[middle].height <= from) low = middle + 1;
-		else high = middle;
-	}
-	let end = low;
-	while (end < view.rows.length && view.rows[end].y < until) end += 1;
-	return view.rows.slice(low, end);
+const inSight = (from, until) => view.rows.filter((row) => row.y + row.height > from && row.y < until);
+
+/** A filled box in the colour of this name. */
+function rect(name, ...place) {
+	parts.pen.fillStyle = view.colours[name];
+	parts.pen.fillRect(...place);
 }
 
-const paint = (name) => { parts.pen.fillStyle = view.colours[name]; };
+function write(name, words, align, ...place) {
+	parts.pen.fillStyle = view.colours[name];
+	parts.pen.textAlign = align;
+	parts.pen.fillText(words, ...place);
+}
 
 function axis(width, tall) {
-	const { pen } = parts;
 	const at = now();
-	const x0 = view.x0;
+	const { x0 } = view;
 	const from = at - view.span;
 	const perSecond = (width - x0) / (view.span + view.ahead);
 	const x = (time) => x0 + (time - from) * perSecond;
-	paint("ahead");
-	pen.fillRect(x(at), TOP, width - x(at), tall);
+	rect("ahead", x(at), TOP, width - x(at), tall);
 	const step = STEPS.find((each) => each * perSecond > 64) || 3600;
-	pen.font = view.colours.font;
-	pen.textAlign = "center";
-	const first = Math.ceil(from / step) * step;
-	for (let time = first; time < at + view.ahead; time += step) {
-		paint("line");
-		pen.fillRect(Math.round(x(time)), TOP, 1, tall);
-		paint("dim");
-		if (x(time) > x0 + 16 && x(time) < width - 16) pen.fillText(hour(time), x(time), tall + TOP + 14);
+	parts.pen.font = view.colours.font;
+	for (let time = Math.ceil(from / step) * step; time < at + view.ahead; time += step) {
+		rect("line", Math.round(x(time)), TOP, 1, tall);
+		if (x(time) > x0 + 16 && x(time) < width - 16) write("dim", hour(time), "center", x(time), tall + TOP + 14);
 	}
 	return { x, from, at, until: at + view.ahead, width };
 }
@@ -203,15 +190,11 @@ function drawAgent(row, top, { x, from, at, until }) {
 		const doing = state.doings[number];
 		const ends = until == null ? at : state.epoch + until / 10;
 		if (ends <= from) return;
-		const thin = doing === "queued" || doing === "finished";
+		const thin = THIN.includes(doing);
 		const left = x(Math.max(state.epoch + begins / 10, from));
-		paint(doing);
-		pen.fillRect(left, thin ? y + 4 : y, Math.max(1, x(ends) - left - 0.5), thin ? 4 : ROW - 4);
-		if (doing === "failed") {
-			// Not by colour alone: what failed has a line through it.
-			paint("ground");
-			pen.fillRect(left, y + 5, Math.max(1, x(ends) - left), 1.5);
-		}
+		rect(doing, left, thin ? y + 4 : y, Math.max(1, x(ends) - left - 0.5), thin ? 4 : ROW - 4);
+		// Not by colour alone: what failed has a line through it.
+		if (doing === "failed") rect("ground", left, y + 5, Math.max(1, x(ends) - left), 1.5);
 	};
 	const flat = state.stretches.get(row.key)?.flat || [];
 	for (let i = 0; i < flat.length; i += 3) bar(flat[i], flat[i + 1], flat[i + 2]);
@@ -227,8 +210,7 @@ function drawAgent(row, top, { x, from, at, until }) {
 		pen.setLineDash([]);
 		if (row.agent.until < until) {
 			pen.globalAlpha = 0.3;
-			paint("answering");
-			pen.fillRect(ends, y, x(until) - ends, ROW - 4);
+			rect("answering", ends, y, x(until) - ends, ROW - 4);
 			pen.globalAlpha = 1;
 		}
 	}
@@ -237,17 +219,13 @@ function drawAgent(row, top, { x, from, at, until }) {
 /** A folded group is what its agents do now, in words and as shares: no times. */
 function drawGroup(row, top, { x, at, from }) {
 	if (!row.group.folded) return;
-	const { pen } = parts;
 	const y = row.y - top + TOP + 4;
 	const wide = (x(at) - x(from)) / row.group.agents.length;
 	let left = x(from);
-	pen.textAlign = "left";
-	paint("dim");
-	pen.fillText(words(row.group.counts), left, y + 8, x(at) - left);
+	write("dim", words(row.group.counts), "left", left, y + 8, x(at) - left);
 	for (const doing of state.doings) {
 		const many = row.group.counts[doing] || 0;
-		paint(doing);
-		if (many) pen.fillRect(left, y + 12, Math.max(1, many * wide - 1), 3);
+		if (many) rect(doing, left, y + 12, Math.max(1, many * wide - 1), 3);
 		left += many * wide;
 	}
 }
@@ -255,12 +233,9 @@ function drawGroup(row, top, { x, at, from }) {
 const words = (counts) => state.doings.filter((doing) => counts[doing]).map((doing) => `${number(counts[doing])} ${doing}`).join(", ");
 
 function lines({ x, at, width }, tall) {
-	const { pen } = parts;
 	const mark = (time, colour, words, align, place) => {
-		paint(colour);
-		pen.fillRect(Math.round(x(time)), TOP - 4, 1.5, tall + 4);
-		pen.textAlign = align;
-		pen.fillText(words, place, 12);
+		rect(colour, Math.round(x(time)), TOP - 4, 1.5, tall + 4);
+		write(colour, words, align, place, 12);
 	};
 	mark(at, "ink", "now", "right", x(at) - 5);
 	for (const lane of Object.values(state.lanes)) {
@@ -280,13 +255,12 @@ function name(seen) {
 	fill(parts.names, [...seen, ...kept].map((row) => {
 		const props = { key: row.key, "--y": `${row.y}px`, class: row.group ? "group" : "" };
 		if (row.group) {
-			return h("li", props, h("button", { "aria-expanded": String(!row.group.folded), "aria-label": `${row.group.label}: ${words(row.group.counts)}`, onclick: () => choose(row) },
+			return h("li", props, h("button", { "aria-expanded": String(!row.group.folded), "aria-label": says(row), onclick: () => choose(row) },
 				`${row.group.folded ? "▸" : "▾"} ${row.group.label}`), row.group.run && h("a", { href: runAt(row.group.run), "aria-label": `run ${row.group.run}` }, "↗"));
 		}
 		const { agent } = row;
-		const until = agent.until ? ` until ${hour(agent.until)}` : "";
 		const [glyph, colour] = look(agent.doing);
-		return h("li", props, h("a", { href: agentAt(agent.session, agent.agent), "aria-label": `${row.name}: ${agent.doing}${until}${agent.why ? `, ${agent.why}` : ""}` },
+		return h("li", props, h("a", { href: agentAt(agent.session, agent.agent), "aria-label": says(row) },
 			h("span", { class: `glyph ${colour}`, "aria-hidden": "true" }, glyph), row.name));
 	}));
 }
@@ -306,12 +280,16 @@ function rowAt(event) {
 	return inSight(y, y + 1)[0];
 }
 
+function says({ group, name, agent }) {
+	if (group) return `${group.label}: ${words(group.counts)}`;
+	const until = agent.until ? ` until ${moment(agent.until, now())}` : "";
+	return `${name}: ${agent.doing}${until}${agent.why ? `, ${agent.why}` : ""}`;
+}
+
 function tip(row) {
-	if (!row) return "";
-	if (row.group) return `${row.group.label}: ${words(row.group.counts)}`;
-	const { agent } = row;
-	const until = agent.until ? `, until ${moment(agent.until, now())}` : "";
-	return `${row.name}: ${agent.doing} for ${length(now() - agent.since)}${until}${agent.why ? ` (${agent.why})` : ""} · ${agent.model} on ${agent.lane} · ${plural(agent.calls, "call")}`;
+	if (!row?.agent) return row ? says(row) : "";
+	const { since, model, lane, calls } = row.agent;
+	return `${says(row)} · for ${length(now() - since)} · ${model} on ${lane} · ${plural(calls, "call")}`;
 }
 
 export function recolour() {

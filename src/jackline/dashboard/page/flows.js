@@ -11,11 +11,11 @@ export const onFold = (work) => { redraw = work; };
 
 export function flows(filter) {
 	const query = filter.q.trim().toLowerCase();
-	const runs = Object.values(state.runs).filter((run) => !query || `${run.flow} ${run.run} ${run.state}`.toLowerCase().includes(query) || run.calls.some((call) => call.label.toLowerCase().includes(query))).sort((one, other) => other.created_at - one.created_at);
+	const runs = Object.values(state.runs).filter((run) => [run.flow, run.run, run.state, ...run.calls.map((call) => call.label)].join(" ").toLowerCase().includes(query)).sort((one, other) => other.created_at - one.created_at);
 	const held = Object.entries(state.resources);
 	return panel("Flows", "ls", beside(`${runs.filter((run) => run.state === "running").length} running`),
 		runs.length ? runs.map(runCard) : dim(query ? "No run fits." : "No runs yet: jackline run FLOW.py"),
-		held.length ? h("div", { key: "held" }, h("h3", "Still held"), held.map(([key, each]) => resource(key, each))) : null);
+		held.length > 0 && h("div", h("h3", "Still held"), held.map(([key, each]) => resource(key, each))));
 }
 
 function runCard(run) {
@@ -28,7 +28,7 @@ function runCard(run) {
 		dim(sums(run)),
 		run.why && dim(run.why),
 		h("div.orders", runOrders(run)),
-		run.calls.length ? h("details", { open, ontoggle: (event) => fold(run.run, event.target.open) }, h("summary", plural(run.calls.length + run.more, "call")), open ? tree(run) : null) : null);
+		run.calls.length > 0 && h("details", { open, ontoggle: (event) => fold(run.run, event.target.open) }, h("summary", plural(run.calls.length + run.more, "call")), open && tree(run)));
 }
 
 function fold(run, open) {
@@ -58,7 +58,7 @@ function leaf(run, call) {
 	const [glyph, colour] = look(word);
 	const name = call.kind === "agent" && call.task ? link(agentAt(sessionOf(call), call.task), call.label) : call.label;
 	const words = call.state === "failed" ? `${call.ending || "failed"}${call.says ? `: ${call.says}` : ""}` : call.state === "running" ? `for ${length(now() - call.began)}` : `${number(call.tokens)} tokens`;
-	return h("li", { key: `${call.task} ${call.label}` }, h("span", { class: colour, "aria-hidden": "true" }, glyph), h("span", name), beside(`${word} · ${words}`), retryOne(run, call));
+	return h("li", { key: `${call.task} ${call.label}` }, h("span", { class: colour, "aria-hidden": "true" }, glyph), h("span", name), beside(`${word} · ${words}`), h("span.orders", callOrders(run, call)));
 }
 
 /** The timeline knows the session of an agent that is under way, its outcome that of one that ended. */
@@ -68,23 +68,34 @@ function sessionOf(call) {
 	return "";
 }
 
+const runOrder = (run, verb, label, says, only, later) => orderButton(verb, label, { says, later, path: `run/${verb}`, body: { run: run.run, only }, twin: `jackline ${verb} ${run.run}${only ? ` --only ${only}` : ""}` });
+
 export function runOrders(run) {
-	const order = (verb, word, title, says) => run.can.includes(verb) && orderButton(word, () => ({ title, says, verb: word, path: `run/${verb}`, body: { run: run.run }, twin: `jackline ${verb} ${run.run}` }), `${verb} run ${run.run}`);
+	const order = (verb, says) => run.can.includes(verb) && runOrder(run, verb, `${verb} run ${run.run}`, says);
 	return [
-		order("resume", "resume", `Resume ${run.flow} ${run.run}`, `A process of its own goes on with the run. Its ${run.done} finished calls answer from the store and cost nothing; ${run.failed + run.running} are gone on with.`),
-		order("retry", "retry", `Retry ${run.flow} ${run.run}`, `The ${plural(run.failed, "failed call")} run again, and nothing else.`),
-		order("cancel", "cancel", `Cancel ${run.flow} ${run.run}`, `The run ends for good, with its clean-up. What is finished stays to be read; ${plural(run.running, "call")} under way stop.`),
+		order("resume", `A process of its own goes on with the run. Its ${run.done} finished calls answer from the store and cost nothing; ${run.failed + run.running} are gone on with.`),
+		order("retry", `The ${plural(run.failed, "failed call")} run again, and nothing else.`),
+		order("cancel", `The run ends for good, with its clean-up. What is finished stays to be read; ${plural(run.running, "call")} under way stop.`),
 	];
 }
 
-export function retryOne(run, call) {
-	return call.state === "failed" && run.can.includes("retry") && orderButton("retry", () => ({ title: `Retry ${call.label}`, says: `The failed calls labelled ${call.label} run again, and nothing else.`, verb: "retry", path: "run/retry", body: { run: run.run, only: call.label }, twin: `jackline retry ${run.run} --only ${call.label}` }), `retry ${call.label}`);
+const ONE_AGENT = {
+	cancel: "ends now as cancelled, with its clean-up. Its siblings go on, and the flow gets it as failed. A resume of the run does not begin it again, only a resume or retry of this agent does.",
+	resume: "goes on at its last complete turn, in the same conversation. Other failed agents stay as they are; whatever else the run has not finished goes on, too.",
+	retry: "runs again, and nothing else that failed. Where going on would end alike, it begins anew.",
+};
+
+/** Orders about one agent, or about all failed steps of one label. */
+export function callOrders(run, call) {
+	const one = call.kind === "agent";
+	const verbs = one ? call.can : ["retry"].filter((verb) => call.state === "failed" && run.can.includes(verb));
+	const says = (verb) => (one ? `${call.label} ${ONE_AGENT[verb]}` : `The failed calls labelled ${call.label} run again, and nothing else.`);
+	return verbs.map((verb) => runOrder(run, verb, `${verb} ${call.label}`, says(verb), one ? call.task : call.label, verb === "cancel" && "Its resume undoes it, as soon as no process carries the run."));
 }
 
-export function resource(key, each) {
-	const release = each.can.includes("release") ? orderButton("give back", () => ({ title: "Give back what is left over", says: `${each.name}, and all else that ended runs still hold, is given back now by the command that its flow names.`, verb: "Give back", path: "run/release", body: {}, twin: "jackline resources --retry" }), `give back ${each.name}`) : null;
-	const trouble = each.trouble ? `, its release failed: ${each.trouble}` : "";
-	return h("p", { key, class: each.trouble ? "bad" : "dim" }, `${each.name}: ${each.state} by ${each.run} for ${length(now() - each.taken_at)}${trouble} `, release);
+export function resource(key, { name, state: word, run, taken_at: since, trouble, can }) {
+	return h("p", { key, class: trouble ? "bad" : "dim" }, `${name}: ${word} by ${run} for ${length(now() - since)}${trouble ? `, its release failed: ${trouble}` : ""} `,
+		can.includes("release") && orderButton("give back", `give back ${name}`, { says: `${name}, and all else that ended runs still hold, is given back now by the command that its flow names.`, verb: "Give it back", path: "run/release", body: {}, twin: "jackline resources --retry" }));
 }
 
 export function events() {

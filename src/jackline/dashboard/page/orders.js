@@ -19,49 +19,47 @@ export function takeToken() {
 export const onOrdered = (work) => { redraw = work; };
 export const mayOrder = () => !state.head.read_only && sessionStorage.getItem(KEPT) !== null;
 
-/** Why no orders can be given, and what to do; empty when they can. */
-export function whyNot() {
-	if (state.head.read_only) return "Read-only: the service was started with --read-only.";
-	return mayOrder() ? "" : "Read-only: open this page with `jackline open` to give orders.";
+/** Why no orders can be given, and what to do. */
+export const whyNot = () => !mayOrder() && `Read-only: ${state.head.read_only ? "the service was started with --read-only." : "open this page with `jackline open` to give orders."}`;
+
+const capital = (words) => words[0].toUpperCase() + words.slice(1);
+
+/** A button for an order; none where no orders can be given.
+ * The order: {says, path, body, undo, later, twin, verb, choosing, choices}; with choices, body and undo are made of the chosen one. */
+export function orderButton(word, label, order) {
+	return mayOrder() && h("button.order", { key: label, onclick: () => ask(word, label, order), "aria-label": label }, word);
 }
 
-/** A button for an order; none where no orders can be given. `act` is what `ask` takes. */
-export function orderButton(word, act, label) {
-	if (!mayOrder()) return null;
-	return h("button.order", { onclick: () => ask(act()), "aria-label": label }, word);
-}
-
-/** Ask before an order: {title, says, verb, path, body, choices, undo}. */
-function ask(order) {
-	const choice = order.choices ? h("select", { id: "choice", "aria-label": order.choosing }, order.choices.map((each) => h("option", { value: each }, each))) : null;
-	const close = () => dialog.close();
+/** Ask before an order. */
+function ask(word, label, order) {
+	const { choosing, choices, undo, later } = order;
 	fill(dialog, [
-		h("h2", { id: "ask-title" }, order.title),
+		h("h2", { id: "ask-title" }, capital(label)),
 		p(order.says),
-		choice && p(h("label", { for: "choice" }, order.choosing, " "), choice),
-		dim(order.undo ? "It can be undone at once." : "It cannot be undone from here."),
-		order.twin && p(h("code", order.twin)),
+		choices && p(h("label", choosing, " ", h("select", choices.map((each) => h("option", each))))),
+		dim(undo ? "It can be undone at once." : later || "It cannot be undone from here."),
+		p(h("code", order.twin)),
 		h("div.row",
-			h("button", { onclick: close }, "Leave it"),
-			h("button.do", { onclick: () => { const chosen = dialog.querySelector("select")?.value; close(); carryOut(order, chosen); } }, order.verb)),
+			h("button", { onclick: () => dialog.close() }, "Leave it"),
+			h("button.do", { onclick: () => carryOut(label, order, dialog.querySelector("select")?.value) }, order.verb || `${capital(word)} it`)),
 	]);
 	dialog.showModal();
 	dialog.querySelector(".do").focus();
 }
 
-async function carryOut(order, chosen) {
-	const body = typeof order.body === "function" ? order.body(chosen) : order.body;
+async function carryOut(label, { path, body, undo }, chosen) {
+	const made = (value) => (typeof value === "function" ? value(chosen) : value);
+	dialog.close();
 	say("…");
-	const told = await send(order.path, body);
-	if (told.error) {
-		say(`${told.error.message || told.error}${told.error.next ? ` Next: ${told.error.next}` : ""}`, null, "bad");
-		return;
-	}
-	say(told.says || `${order.title}: done.`, order.undo && (async () => {
-		const undo = typeof order.undo === "function" ? order.undo(chosen) : order.undo;
-		const back = await send(undo.path, undo.body);
-		say(back.error ? back.error.message : "It is as it was before.");
-	}));
+	const told = await send(path, made(body));
+	// The service knows best whether, and how, one can go back.
+	const back = told.undo ? { path: `run/${told.undo.order}`, body: told.undo } : made(undo);
+	tell(told, `${capital(label)}: done.`, back && (async () => tell(await send(back.path, back.body), "It is as it was before.")));
+}
+
+function tell({ error, says }, done, undo) {
+	if (error) say(`${error.message || error}${error.next ? ` Next: ${error.next}` : ""}`, null, "bad");
+	else say(says || done, undo);
 }
 
 async function send(path, body) {
@@ -88,5 +86,5 @@ function say(words, undo, look = "") {
 	clearTimeout(hiding);
 	toast.className = `shown ${look}`;
 	fill(toast, [h("span", words), undo && h("button", { onclick: undo }, "Undo")]);
-	hiding = setTimeout(() => { toast.className = ""; fill(toast, []); }, 12_000);
+	hiding = setTimeout(() => { toast.className = ""; fill(toast, []); }, undo ? 60_000 : 12_000);
 }

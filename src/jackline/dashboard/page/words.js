@@ -1,13 +1,14 @@
 // Times, numbers and states in the words of every other face.
 
-const clock = new Intl.DateTimeFormat([], { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
-const seconds = new Intl.DateTimeFormat([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+const time = (more) => new Intl.DateTimeFormat([], { hour: "2-digit", minute: "2-digit", hourCycle: "h23", ...more });
+const clock = time();
+const seconds = time({ second: "2-digit" });
 const day = new Intl.DateTimeFormat([], { weekday: "short", day: "numeric", month: "short" });
 const count = new Intl.NumberFormat("en");
 
 /** How a state is drawn: a glyph, a colour, and its word is always beside it. */
-const LOOKS = Object.fromEntries(`open ● go/limited ◐ slow/parked ■ park/broken ✕ down/probing ◌ try/paused ‖ calm
-answering ● go/between calls ◍ tool/queued ○ calm/throttled ◐ slow/upstream down ✕ down/failed ▲ bad/finished ✓ done
+const LOOKS = Object.fromEntries(`open ● go/limited ◐ slow/parked ■ park/broken ✕ down/probing ◌ try/paused ‖ calm/draining ◌ calm
+answering ● go/between calls ◍ tool/quiet ◦ calm/queued ○ calm/throttled ◐ slow/upstream down ✕ down/failed ▲ bad/finished ✓ done
 running ● go/done ✓ done/stopped ‖ calm/cancelled – calm/cut off ▲ bad/held ● calm/releasing ◌ try`
 	.split(/[\n/]/).map((each) => [each.slice(0, each.search(/ \W /)), each.split(" ").slice(-2)]));
 export const look = (state) => LOOKS[state] || ["·", "calm"];
