@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import binascii
 import gzip
+import os
 import re
 import sqlite3
 import zlib
@@ -38,13 +39,16 @@ _BASE64 = re.compile(rb"[A-Za-z0-9+/]{40,}={0,2}")
 
 def leaks(folder: Path) -> list[str]:
     """The files under a folder in which a planted word stands, in whatever packing."""
-    folder = folder.absolute()
-    files = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
-    return sorted(
-        str(path)
-        for path in files
-        if KEPT_BY_USERS not in path.relative_to(folder).parts and _leaks(path)
-    )
+    return sorted(str(path) for path in _files(folder.absolute()) if _leaks(path))
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """All but those of users; what goes away meanwhile, as others' processes end, is left out."""
+    for place, folders, names in os.walk(folder):
+        if KEPT_BY_USERS in folders:
+            folders.remove(KEPT_BY_USERS)
+        paths = (Path(place, name) for name in names if name != KEPT_BY_USERS)
+        yield from (path for path in paths if path.is_file() and not path.is_symlink())
 
 
 def holds_planted(data: bytes) -> bool:
@@ -64,12 +68,14 @@ def _leaks(path: Path) -> bool:
 
 def _leaks_in_rows(path: Path) -> bool:
     """A long value is cut into pages in the file; in its row it is whole."""
-    with closing(sqlite3.connect(path, timeout=5.0)) as database:
-        try:
+    try:
+        with closing(
+            sqlite3.connect(f"{path.as_uri()}?mode=ro", timeout=5.0, uri=True)
+        ) as database:
             tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master")]
             return any(holds_planted(value) for value in _values(database, tables))
-        except sqlite3.Error:  # damaged on purpose by a test; its bytes were searched
-            return False
+    except sqlite3.Error:  # damaged on purpose by a test, or gone by now; its bytes were searched
+        return False
 
 
 def _values(database: sqlite3.Connection, tables: Iterable[str]) -> Iterator[bytes]:

@@ -28,7 +28,18 @@ from tests.assembly.world import (
 )
 from tests.cli.gateways import Place
 from tests.gateway.test_wire import OPENING, START_OF_STREAM, block, event, streamed
-from tests.planted import ANSWER, BEARER, KEPT_BY_USERS, KEY, PROMPT, TOKEN, TOOL_INPUT, WORD, leaks
+from tests.planted import (
+    ANSWER,
+    BEARER,
+    KEPT_BY_USERS,
+    KEY,
+    PROMPT,
+    TOKEN,
+    TOOL_INPUT,
+    WORD,
+    _leaks_in_rows,
+    leaks,
+)
 from tests.upstream.loopback import Server, Wire
 
 JSON = (b"content-type", b"application/json")
@@ -292,3 +303,11 @@ def test_a_leak_in_any_test_fails_the_whole_run(tmp_path: Path) -> None:
         assert "planted secrets were written down" in done.stdout
         assert "test_leaks0" in done.stdout
         assert "test_does_not" not in done.stdout
+
+
+def test_a_database_that_has_gone_since_it_was_listed_is_no_leak_and_is_not_made_anew(
+    tmp_path: Path,
+) -> None:
+    assert not _leaks_in_rows(tmp_path / "journal.db")
+    assert not _leaks_in_rows(tmp_path / "gone" / "journal.db")
+    assert list(tmp_path.iterdir()) == []

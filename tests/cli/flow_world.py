@@ -1,6 +1,7 @@
 """A folder with a flow, a simulated provider, and `jackline` as processes around them.
 
-Laws: (1) whatever gateway was started is ended; (2) nothing of the user's own state is touched.
+Laws: (1) whatever gateway was started is ended, and so is a process whose test has failed; (2)
+nothing of the user's own state is touched.
 Not here: what is promised of runs (test_runs.py and its neighbours).
 """
 
@@ -15,12 +16,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from jackline.simulator.ledger import Outcome
 from jackline.simulator.mind import Say
 from jackline.testing import Rule, SimulatedProvider
 
+# Only a test that fails ever waits so long; some commands wait for a reset themselves.
+PATIENCE = 240.0
 FLOW = """
 from jackline import agent, flow, parallel, phase
 
@@ -30,6 +34,19 @@ async def many(count: int, word: str = "part") -> str:
         parts = await parallel(agent(f"{word} {i}", label=f"{word} {i}") for i in range(count))
     return f"{parts.summary}: {' '.join(sorted(parts.values))}"
 """
+
+
+class _Process(subprocess.Popen[str]):
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is not None:
+            # A parked run would keep the test that has failed waiting until its reset.
+            self.kill()
+        super().__exit__(kind, error, trace)
 
 
 @dataclass
@@ -51,7 +68,7 @@ class World:
         }
 
     def start(self, *words: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
+        return _Process(
             [sys.executable, "-m", "jackline", *words],
             env=self.environ,
             cwd=self.folder,
@@ -63,7 +80,7 @@ class World:
     def jackline(self, *words: str) -> tuple[int, str, str]:
         with self.start(*words) as process:
             try:
-                out, err = process.communicate(timeout=60)
+                out, err = process.communicate(timeout=PATIENCE)
             except subprocess.TimeoutExpired:
                 process.kill()
                 raise

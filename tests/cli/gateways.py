@@ -10,7 +10,6 @@ import http.client
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -26,15 +25,9 @@ from typing import Any
 from jackline.assembly import StateDir
 from tests.cli.commands import Answer, jackline
 from tests.planted import KEY, PROMPT
+from tests.ports import free_port
 
-PATIENCE = 30.0  # only a test that fails ever waits so long
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+PATIENCE = 120.0  # only a test that fails ever waits so long
 
 
 def until(condition: Callable[[], object], what: str) -> None:
@@ -110,7 +103,7 @@ class Place:
 
     def answers(self) -> bool:
         try:
-            with urllib.request.urlopen(f"{self.url}/healthz", timeout=5.0) as answer:  # noqa: S310
+            with urllib.request.urlopen(f"{self.url}/healthz", timeout=PATIENCE) as answer:  # noqa: S310
                 return bool(answer.status == 200)
         except OSError:
             return False

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from jackline.testing import SimulatedProvider
-from tests.cli.gateways import Place, until
+from tests.cli.gateways import PATIENCE, Place, until
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and scripts of POSIX")
 
@@ -164,7 +164,7 @@ def test_signals_are_the_clients_to_answer(
                 os.killpg(process.pid, number)
             else:
                 process.send_signal(number)
-            assert process.wait(30.0) == code
+            assert process.wait(PATIENCE) == code
 
 
 def test_a_client_that_is_not_installed_is_told_with_what_to_do(clients: Clients) -> None:
@@ -213,6 +213,6 @@ def test_clients_that_start_at_once_share_one_gateway(
         )
         for _ in range(3)
     ]
-    told = [process.communicate(timeout=60.0)[1].decode() for process in processes]
+    told = [process.communicate(timeout=PATIENCE)[1].decode() for process in processes]
     assert [process.returncode for process in processes] == [0, 0, 0], told
     until(lambda: provider.ledger.useful == 3, "three answers")

@@ -77,6 +77,12 @@ def test_check_lists_all_faults_and_leaves_with_2(tmp_path: Path) -> None:
     assert (document["good"], len(document["faults"])) == (False, 2)
 
 
+def test_a_file_can_be_named_as_for_every_other_verb(tmp_path: Path) -> None:
+    path = written(tmp_path, "[hold]\nquota = 3600\n")
+    assert f'quota = "1h"  # {path}:2' in config(tmp_path, "show", "--origin", "--config", path).out
+    assert config(tmp_path, "check", "--config", path).out == f"good: {path}\n"
+
+
 def test_check_looks_up_secrets_and_never_prints_them(tmp_path: Path) -> None:
     path = written(tmp_path, "[listen]\ntoken = 'env:KEPT'\n")
     missing = config(tmp_path, "check", JACKLINE_CONFIG=path)

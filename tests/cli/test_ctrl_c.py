@@ -44,7 +44,7 @@ def test_ctrl_c_while_the_program_loads_is_quiet(verb: str, module: int, tmp_pat
         stdin=subprocess.DEVNULL,
         capture_output=True,
         check=False,
-        timeout=120,
+        timeout=300,
     )
     assert b"Traceback" not in done.stderr
     if done.returncode != 130:

@@ -15,7 +15,8 @@ import pytest
 
 from jackline.testing import SimulatedProvider
 from tests.cli.commands import jackline
-from tests.cli.gateways import Calling, Place, call, free_port, until
+from tests.cli.gateways import Calling, Place, call, until
+from tests.ports import free_port
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and folders of POSIX")
 
@@ -138,7 +139,7 @@ STATUS_KEYS = {
     "input_tokens", "output_tokens", "journal_ok", "journal_problem", "notes", "forecast",
 }  # fmt: skip
 LANE_KEYS = {
-    "name", "state", "why", "until", "in_flight", "window", "waiting", "limits", "cause",
+    "name", "state", "why", "until", "in_flight", "window", "waiting", "limits", "cause", "paused",
 }  # fmt: skip
 CALL_KEYS = {
     "call", "session", "agent", "tag", "model", "lane", "state", "why", "until", "since",

@@ -112,6 +112,7 @@ def test_each_platform_gets_its_own(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="no systemd") as caught:
             kind("linux")
         assert "crontab -e" in caught.value.next
+        assert "(to undo it: remove)" in caught.value.next, "said for --uninstall, too"
         assert "@reboot" in caught.value.next
 
 

@@ -14,7 +14,7 @@ import pytest
 from jackline.cli.runs_telling import waking_line
 from jackline.flows.records import CallKind, CallRecord, CallState, RunRecord, RunState
 from jackline.flows.settings import RunSettings, WakeSettings, encode_settings
-from tests.cli.flow_world import World, flow_world, wait_for
+from tests.cli.flow_world import PATIENCE, World, flow_world, wait_for
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 RESET = (NOW + timedelta(hours=2)).timestamp()
@@ -30,11 +30,11 @@ def world(tmp_path: Path) -> Iterator[World]:
 def test_a_parked_run_that_was_left_is_woken_by_the_service_and_comes_to_its_end(
     world: World,
 ) -> None:
-    world.provider.quota_wall(resets_in=20)
+    world.provider.quota_wall(resets_in=30)
     with world.start("run", "flow.py", "--count", "4") as process:
         wait_for(process, "parked until")
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        process.communicate(timeout=PATIENCE)
     assert process.returncode == 75
     (run,) = world.json("ls", "--parked")["runs"]
     # Nobody resumes it: whoever follows the log hears it wake and finish.
@@ -51,7 +51,7 @@ def test_a_timer_that_fires_early_or_beside_another_wakes_nothing(world: World) 
     with world.start("run", "flow.py", "--count", "2") as process:
         wait_for(process, "parked until")
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        process.communicate(timeout=PATIENCE)
     (run,) = world.json("ls", "--parked")["runs"]
     sent = len(world.provider.ledger.entries)
     code, out, err = world.jackline("resume", "--woken", run["run"])

@@ -19,7 +19,9 @@ from tests.cli.flow_world import World, flow_world, wait_for
 from tests.cli.real_timers import at_daemon, installed, needs_root, user_systemd
 
 # Minutes are all that `at` knows, and it looks once in each of them.
-PATIENCE = 240.0
+PATIENCE = 400.0
+# `at` has one queue and one daemon for the whole machine.
+pytestmark = pytest.mark.xdist_group("timers")
 
 
 @pytest.fixture
@@ -75,7 +77,7 @@ def test_systemd_wakes_a_run_also_when_the_machine_was_off_at_its_time(
     (variables / "key.conf").write_text("ANTHROPIC_API_KEY=sk-ant-simulated\n")
     with user_systemd(home) as environ:
         world.more = dict(environ)
-        run = parked_and_killed(world, "systemd", resets_in=30)
+        run = parked_and_killed(world, "systemd", resets_in=60)
         units = home / ".config" / "systemd" / "user"
         written = [units / f"jackline-wake-{run}.{kind}" for kind in ("service", "timer")]
         verify = ["systemd-analyze", "--user", "verify", *map(str, written)]
@@ -113,7 +115,7 @@ def test_a_run_is_not_woken_where_what_it_pays_with_is_not_set(
 
 def test_a_timer_whose_run_could_not_go_on_is_set_anew(world: World) -> None:
     at = installed("at", "at")
-    world.provider.quota_wall(resets_in=20)
+    world.provider.quota_wall(resets_in=40)
     with world.start("run", "flow.py", "--count", "1") as process:
         wait_for(process, "parked until")
         (run,) = world.json("ls", "--parked")["runs"]

@@ -14,7 +14,7 @@ import pytest
 from jackline.simulator.conversation import Asked
 from jackline.simulator.mind import Say
 from jackline.testing import Rule
-from tests.cli.flow_world import World, flow_world, wait_for
+from tests.cli.flow_world import PATIENCE, World, flow_world, wait_for
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals are sent as POSIX knows them")
 
@@ -44,7 +44,7 @@ def wall_after_the_first(world: World, resets_in: float) -> None:
 
     def strike() -> None:
         # The provider cannot be ordered anything while it makes up its mind.
-        asked_first.wait(60)
+        asked_first.wait(PATIENCE)
         world.provider.quota_wall(resets_in=resets_in)
 
     world.provider.says(
@@ -72,7 +72,7 @@ def test_a_brake_holds_a_run_after_its_reset_says_so_and_gives_way_to_a_person(
     world: World, variable: str, value: str, told: str
 ) -> None:
     world.more = {variable: value}
-    wall_after_the_first(world, resets_in=12)
+    wall_after_the_first(world, resets_in=20)
     with world.start("run", "two.py") as process:
         wait_for(process, "parked until")
         (parked,) = world.json("ls", "--parked")["runs"]
@@ -101,7 +101,7 @@ def test_a_brake_holds_a_run_after_its_reset_says_so_and_gives_way_to_a_person(
             code, _, err = world.jackline("resume", parked["run"])
             assert code == 0, err
             assert "may go on now, and does so in process" in err
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out.strip()) in [(0, "01"), (75, "")], err
     assert world.json("show", parked["run"])["state"] == "finished"
 
@@ -118,7 +118,7 @@ def test_resume_now_asks_before_the_announced_reset_and_takes_over_from_who_wait
         code, out, err = world.jackline("resume", run["run"], "--now")
         assert (code, out.strip()) == (0, "01"), err
         assert "hands the run over" in err
-        process.communicate(timeout=60)
+        process.communicate(timeout=PATIENCE)
     assert process.returncode == 75
     assert len(world.provider.ledger) == asked + 1, "what was finished is not asked again"
 
@@ -133,6 +133,6 @@ def test_resume_now_that_meets_the_wall_again_parks_again(world: World) -> None:
     with world.start("resume", run["run"], "--now") as process:
         wait_for(process, "parked until")
         process.terminate()
-        process.communicate(timeout=60)
+        process.communicate(timeout=PATIENCE)
     assert process.returncode == 75
     assert len(world.provider.ledger) == asked + 1

@@ -1,4 +1,4 @@
-"""`jackline connect codex` says beforehand what would refuse its calls."""
+"""`connect` says beforehand what would go wrong, and `disconnect` never claims too much."""
 
 from __future__ import annotations
 
@@ -39,3 +39,51 @@ def test_codex_is_warned_of_a_gateway_that_cannot_answer_it(
     assert ("jackline upstream add openai" in told.stderr) == warned
     as_json = json.loads(connect(tmp_path, upstreams, "--json").stdout)
     assert (as_json["warning"] is not None) == warned
+
+
+def claude(folder: Path, verb: str, state: str) -> subprocess.CompletedProcess[str]:
+    """Connect or disconnect Claude Code by a service with that state folder."""
+    return subprocess.run(
+        [sys.executable, "-m", "jackline", verb, "claude-code"],
+        env={
+            **os.environ,
+            "HOME": str(folder),
+            "CLAUDE_CONFIG_DIR": str(folder / "claude"),
+            "XDG_CONFIG_HOME": str(folder),
+            "JACKLINE_STATE": str(folder / state),
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+
+def test_what_was_connected_by_a_service_that_is_forgotten_can_be_taken_back(
+    tmp_path: Path,
+) -> None:
+    """Whoever tried it with a state folder of its own and deleted that is not stuck with it."""
+    settings = tmp_path / "claude" / "settings.json"
+    settings.parent.mkdir()
+    settings.write_text('{"model": "opus", "env": {"MINE": "1"}}')
+    claude(tmp_path, "connect", "tried")
+    assert "ANTHROPIC_BASE_URL" in settings.read_text()
+    told = claude(tmp_path, "disconnect", "another")
+    assert "goes to its vendor directly" in told.stderr
+    assert json.loads(settings.read_text()) == {"model": "opus", "env": {"MINE": "1"}}
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:4000", "https://llm.example.com"])
+def test_an_address_that_is_not_ours_stays_and_is_not_told_as_the_vendors(
+    address: str, tmp_path: Path
+) -> None:
+    settings = tmp_path / "claude" / "settings.json"
+    settings.parent.mkdir()
+    theirs = {"env": {"ANTHROPIC_BASE_URL": address}}
+    settings.write_text(json.dumps(theirs))
+    for connected in (False, True):
+        if connected:
+            claude(tmp_path, "connect", "state")
+        told = claude(tmp_path, "disconnect", "state").stderr
+        assert f"ANTHROPIC_BASE_URL is {address} in it, which `jackline connect`" in told
+        assert "directly" not in told
+        assert json.loads(settings.read_text()) == theirs

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.gateways import free_port
 from tests.docs.pages import FENCE, text_of
+from tests.ports import free_port
 
 PATIENCE = 240.0  # only a test that fails ever waits so long
 MARK = "the block has ended: "

@@ -12,17 +12,11 @@ import pytest
 
 from jackline.failures import Failure, Kind, Observation, classify
 from tests.failures.examples import NOW
+from tests.ports import free_port
 
 
 def judged(exception: BaseException) -> Failure:
     return classify(Observation.of_exception(exception), now=NOW)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def test_a_port_where_nobody_listens_is_a_refused_connection() -> None:

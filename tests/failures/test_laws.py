@@ -158,7 +158,8 @@ def test_time_grows_no_faster_than_the_body(shape: str) -> None:
     cost(MEGABYTE)  # warm caches, so that the first measurement is not of compiling
     small = max(min(cost(MEGABYTE) for _ in range(3)), 0.01)
     # Ten times the body may cost ten times the time; quadratic growth would cost a hundred times.
-    assert cost(10 * MEGABYTE) <= 30 * small
+    # A neighbour or a collection of garbage may fall into one measurement, not into each.
+    assert any(cost(10 * MEGABYTE) <= 30 * small for _ in range(4))
 
 
 @pytest.mark.parametrize("depth", [1_000, 100_000])

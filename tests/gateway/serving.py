@@ -23,7 +23,7 @@ from jackline.gateway.settings import GatewaySettings, LimitSettings, ListenSett
 T = TypeVar("T")
 
 HOST = b"Host: 127.0.0.1\r\n"
-PATIENCE = 20.0  # only reached by a test that fails
+PATIENCE = 60.0  # only reached by a test that fails
 LOOPS = {"fast": loop_factory(), "asyncio": asyncio.new_event_loop}
 
 

@@ -301,7 +301,7 @@ def test_headers_that_drip_in_do_not_buy_more_time_but_a_body_that_goes_on_does(
 @pytest.mark.parametrize("before", [b"", get()], ids=["new", "used"])
 def test_an_idle_connection_is_closed_without_a_word(before: bytes, loop: str) -> None:
     async def main() -> None:
-        limits = LimitSettings(idle_seconds=0.05)
+        limits = LimitSettings(idle_seconds=0.5)
         async with listening(echo, limits) as listener, client_of(listener) as client:
             if before:
                 await client.send(before)
@@ -316,11 +316,11 @@ def test_waiting_for_an_answer_has_no_limit_of_its_own() -> None:
     owner = Owner()
 
     async def main() -> None:
-        limits = LimitSettings(header_seconds=0.02, body_pause_seconds=0.02, idle_seconds=0.02)
+        limits = LimitSettings(header_seconds=0.2, body_pause_seconds=0.2, idle_seconds=0.2)
         async with listening(owner.take, limits) as listener, client_of(listener) as client:
             await client.send(get())
             exchange = await owner.first()
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(1.0)
             exchange.respond(200, (), b"late")
             assert (await client.answer()).body == b"late"
 

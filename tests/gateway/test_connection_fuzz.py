@@ -13,6 +13,7 @@ from jackline.gateway.exchange import Exchange
 from jackline.gateway.settings import LimitSettings
 from tests.gateway.serving import (
     HOST,
+    PATIENCE,
     client_of,
     listening,
     read_answer,
@@ -84,7 +85,7 @@ async def served(
         while not client.reader.at_eof():
             try:
                 answer = await asyncio.wait_for(
-                    read_answer(client.reader, to_head=seen_head(seen, len(statuses))), 10
+                    read_answer(client.reader, to_head=seen_head(seen, len(statuses))), PATIENCE
                 )
             except asyncio.IncompleteReadError as error:
                 assert error.partial == b""  # noqa: PT017 -- no answer ends halfway

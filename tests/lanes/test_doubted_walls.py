@@ -59,3 +59,13 @@ def test_a_lane_that_takes_calls_is_left_as_it_is() -> None:
     controller = LaneController([LaneSettings(LANE)], lambda: 0.5, now=START)
     assert controller.probe(START, LANE).sends == []
     assert controller.lanes[LANE].state is State.OPEN
+
+
+def test_a_reset_in_doubt_is_told_as_such_and_not_as_unknown() -> None:
+    controller = parked()
+    controller.aborted(START + 60, 1)
+    assert controller.probe(START + 61, LANE).sends == [], "nobody is there to be sent"
+    told = controller.lanes[LANE].held_up(START + 62)
+    assert told is not None
+    assert told.why == f"{LANE} is parked; the next call finds out how it stands"
+    assert told.until == START + 62, "it is due, not somewhere in the future"

@@ -87,3 +87,15 @@ def test_a_memory_that_makes_no_sense_is_ignored(memory: object) -> None:
 def test_another_version_is_not_read(version: object) -> None:
     memory = {"version": version, "at": NOW, "lanes": {"opus": {"parked_until": NOW + 10}}}
     assert restore(controller(), memory, NOW) == []  # type: ignore[arg-type]
+
+
+def test_restarting_again_and_again_forgets_no_more_than_restarting_once() -> None:
+    """An idle service that was restarted three times began with one call at a time."""
+    lane = controller()
+    sizes = []
+    for restarts in range(1, 5):
+        fresh = controller()
+        restore(fresh, export(lane, NOW + restarts), NOW + restarts)
+        lane = fresh
+        sizes.append(lane.lanes["opus"].window.size)
+    assert len(set(sizes)) == 1, sizes

@@ -106,7 +106,7 @@ class AgentsWorld:
             "x-jackline-client-session": session,
         }
         async with (
-            httpx2.AsyncClient(headers=headers, timeout=60) as http,
+            httpx2.AsyncClient(headers=headers, timeout=240) as http,
             streamable_http_client(f"{service.url}/mcp", http_client=http) as streams,
             ClientSession(streams[0], streams[1], logging_callback=logging) as client,
         ):
@@ -136,7 +136,7 @@ def _both(told: Any) -> tuple[str, dict[str, Any]]:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Return as soon as it holds."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while not condition():  # noqa: ASYNC110 -- what is awaited happens in the service
             await asyncio.sleep(0.01)
 

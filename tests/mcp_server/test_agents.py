@@ -365,7 +365,7 @@ def test_one_agent_of_a_group_can_be_cancelled_alone(tmp_path: Path) -> None:
 def test_at_a_wall_the_answer_says_until_when_and_the_agent_goes_on_by_itself(
     tmp_path: Path,
 ) -> None:
-    walls = [6.0]
+    walls = [12.0]
 
     def mind(asked: Asked) -> Reply:
         if asked.turn == 0:
@@ -434,7 +434,7 @@ def test_a_service_that_starts_after_the_reset_wakes_the_agent_that_was_parked(
 
     async def main() -> None:
         async with world.provider():
-            walled(world, 4.0)
+            walled(world, 12.0)
             async with world.service() as service, world.client(service) as client:
                 _, data = await call(client, "agent", prompt="TASK")
                 assert data["run_state"] == "parked"

@@ -42,7 +42,7 @@ async def rude(service: Service, **headers: str) -> AsyncIterator[httpx2.AsyncCl
         "content-type": "application/json",
     }
     async with httpx2.AsyncClient(
-        base_url=service.url, headers=usual | headers, timeout=30
+        base_url=service.url, headers=usual | headers, timeout=120
     ) as http:
         yield http
 
@@ -143,7 +143,7 @@ def test_a_session_is_listened_to_on_one_stream_which_ends_with_it(tmp_path: Pat
                 async with http.stream("GET", "/mcp", headers=session) as second:
                     assert second.status_code == 409
                 await http.delete("/mcp", headers=session)
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(120):
                     assert [line async for line in listening.aiter_lines() if "data" in line] == []
 
     run(main())

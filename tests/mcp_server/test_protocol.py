@@ -27,7 +27,7 @@ def token_of(service: Service) -> str:
 async def session(service: Service) -> AsyncIterator[ClientSession]:
     headers = {"x-jackline-control": token_of(service)}
     async with (
-        httpx2.AsyncClient(headers=headers) as http,
+        httpx2.AsyncClient(headers=headers, timeout=120) as http,
         streamable_http_client(f"{service.url}/mcp", http_client=http) as streams,
         ClientSession(streams[0], streams[1]) as client,
     ):
@@ -71,7 +71,7 @@ def test_bad_arguments_and_unknown_tools_are_told_in_words(tmp_path: Path) -> No
 
 def test_without_the_control_token_nobody_gets_in(tmp_path: Path) -> None:
     async def main() -> None:
-        async with gateway(tmp_path, NOBODY) as service, httpx2.AsyncClient() as http:
+        async with gateway(tmp_path, NOBODY) as service, httpx2.AsyncClient(timeout=120) as http:
             for headers in ({}, {"x-jackline-control": "guess"}):
                 answer = await http.post(f"{service.url}/mcp", json={}, headers=headers)
                 assert answer.status_code == 401

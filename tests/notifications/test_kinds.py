@@ -21,8 +21,8 @@ from jackline.notifications.signing import HEADER, signature
 from jackline.providers.settings import UpstreamSettings
 from jackline.testing import SimulatedProvider
 from tests.assembly.world import ask, config_for, question, request, run, until
-from tests.cli.gateways import free_port
 from tests.notifications.webhooks import Receiver, receiver
+from tests.ports import free_port
 
 SECRET = "a secret of the receiver"  # noqa: S105 -- a test's
 # An incident has to last for ten of the service's seconds before it is told.

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import platformdirs
@@ -118,14 +119,16 @@ def test_a_service_that_hangs_is_waited_for_once_and_then_hardly_at_all(tmp_path
     with socket.create_server(("127.0.0.1", 0)) as hung:
         url = f"http://127.0.0.1:{hung.getsockname()[1]}"
         StateDir(tmp_path).tell_running(Running(1, url, "u", "v", 1.0, "secret"))
-        waits = []
-        for _ in range(2):
+
+        def seconds() -> float:
             began = time.monotonic()
-            told = jackline("hook", folder=tmp_path)
-            waits.append(time.monotonic() - began)
-            assert told.returncode == 0
-        # The first waits for 3.5 s, the second for 0.3: starting a process is never the difference.
-        assert waits[0] - waits[1] > 1.5
+            assert jackline("hook", folder=tmp_path).returncode == 0
+            return time.monotonic() - began
+
+        # The first waits for 3.5 s, all others for 0.3; a machine that stands still in some of them
+        # does not do so in each.
+        first = seconds()
+        assert any(first - seconds() > 1.5 for _ in range(6))
 
 
 def test_a_service_that_answers_again_is_waited_for_again_and_missed_again(tmp_path: Path) -> None:
@@ -136,15 +139,23 @@ def test_a_service_that_answers_again_is_waited_for_again_and_missed_again(tmp_p
         StateDir(tmp_path).tell_running(Running(1, url, "u", "v", 1.0, "secret"))
 
         def serve() -> None:
-            line, _ = server.accept()
-            with line:
-                line.recv(65536)
-                line.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+            while (tmp_path / NOTICE).exists():
+                line, _ = server.accept()
+                with line, suppress(ConnectionError):  # it may have waited long enough
+                    line.recv(65536)
+                    line.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+                    line.recv(1)
 
-        thread = threading.Thread(target=serve)
+        thread = threading.Thread(target=serve, daemon=True)
         thread.start()
-        assert jackline("hook", folder=tmp_path).stdout == b""
-        thread.join()
+        # It is waited for no more than 0.3 s until it has answered once, which a busy machine may
+        # take longer for.
+        for _ in range(20):
+            assert jackline("hook", folder=tmp_path).stdout == b""
+            if not (tmp_path / NOTICE).exists():
+                break
+        socket.create_connection(server.getsockname()).close()  # so that nobody waits for another
+        thread.join(60)
     assert not (tmp_path / NOTICE).exists()
     assert b"jackline up" in jackline("hook", folder=tmp_path).stdout
 

@@ -259,7 +259,7 @@ def wait_for_end(place: Place) -> dict[str, str]:
 
 
 def wait_for_parked(place: Place) -> list[dict[str, str]]:
-    for _ in range(100):
+    for _ in range(1000):
         if found := place.parked():
             return found
         time.sleep(0.1)

@@ -95,7 +95,7 @@ def test_before_a_clients_time_out_an_id_comes_back_and_the_result_is_waited_for
     async def main() -> None:
         async with world.open():
             # By the client's own limit every one of these calls would end after so long.
-            parent = await world.start(MCP_TOOL_TIMEOUT="10000")
+            parent = await world.start(MCP_TOOL_TIMEOUT="20000")
             assert await world.result_of(parent) == "PARENT-DONE", told
             assert "still at work" in told[1]
             assert not any("timed out" in each for each in told)

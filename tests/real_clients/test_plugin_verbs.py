@@ -62,6 +62,7 @@ def test_it_is_installed_in_a_few_lines_and_renewed_with_the_service(
     dry = user.jackline("install", "--dry-run")
     assert dry.returncode == 0, dry.stderr
     assert '"hooks": {' in dry.stderr, "a dry run shows everything"
+    assert dry.stderr.endswith("nothing was changed: --dry-run\n")
     assert not (tmp_path / "state").exists()
     first = user.jackline("install")
     assert first.returncode == 0, first.stderr

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from jackline.simulator.exchange import ProviderEvent, SimRequest
 from jackline.simulator.provider import Provider
 
-PATIENCE = 10.0
+PATIENCE = 60.0  # only a test that fails ever waits so long
 
 
 class HasPort(Protocol):

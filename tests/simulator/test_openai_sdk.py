@@ -24,7 +24,7 @@ from pydantic import TypeAdapter
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response, ResponseStreamEvent
 
-client = openai.OpenAI(api_key="sk-test", base_url=sys.argv[1] + "/v1", max_retries=0, timeout=20)
+client = openai.OpenAI(api_key="sk-test", base_url=sys.argv[1] + "/v1", max_retries=0, timeout=120)
 event_type = TypeAdapter(ResponseStreamEvent)
 
 def chat(body, stream):

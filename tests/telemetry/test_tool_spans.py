@@ -78,7 +78,7 @@ def test_each_call_of_a_batch_has_a_span_under_the_session_that_asked(tmp_path: 
                 "x-jackline-client-session": "session-7",
             }
             async with (
-                httpx2.AsyncClient(headers=headers) as http,
+                httpx2.AsyncClient(headers=headers, timeout=120) as http,
                 streamable_http_client(f"{service.url}/mcp", http_client=http) as streams,
                 ClientSession(streams[0], streams[1]) as client,
             ):

@@ -13,6 +13,7 @@ import trustme
 
 from jackline.failures import Kind, Observation, classify
 from jackline.upstream import Origin
+from tests.ports import free_port
 from tests.upstream.conftest import Certified, Run
 from tests.upstream.loopback import Asking, Recorder, Server, Wire, answering, ask
 
@@ -35,8 +36,7 @@ async def broken(origin: Origin | str) -> Recorder:
 
 def test_nobody_listens(run: Run) -> None:
     async def main() -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = free_port()
         for host in ("127.0.0.1", "localhost"):
             ear = await broken(f"http://{host}:{port}")
             assert isinstance(ear.error, ConnectionRefusedError)

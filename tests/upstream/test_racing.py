@@ -10,16 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jackline.upstream.racing import Place, connected_transport, first_connected, taking_turns
+from tests.ports import free_port
 from tests.upstream.conftest import Run
 
 # TEST-NET-1: nothing there ever answers, or the machine says at once that it has no way there.
 SILENT: Place = (socket.AF_INET, "192.0.2.1", 9)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
-        return port
 
 
 @given(families=st.lists(st.sampled_from([socket.AF_INET, socket.AF_INET6]), max_size=8))

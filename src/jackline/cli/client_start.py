@@ -20,6 +20,7 @@ import click
 from jackline.agents.claude_code.environment import client_environment
 from jackline.assembly import Running, StateDir
 from jackline.assembly.running_gateway import find_lasting, start_in_background
+from jackline.cli.asked_otherwise import warn_if_otherwise
 from jackline.cli.gateway_flags import configured
 from jackline.config import Config
 from jackline.errors import UnreadableError
@@ -32,7 +33,9 @@ def gateway(config: Config) -> Running:
     running = find_lasting(folder, config.gateway.listen)
     if running is None:
         running = start_in_background(folder, [])
-        click.echo(f"jackline: started a gateway at {running.url}", err=True)
+        click.echo(f"jackline: started a gateway at {running.url}; jackline down ends it", err=True)
+    else:
+        warn_if_otherwise(running, config)
     return running
 
 

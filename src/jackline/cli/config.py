@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from jackline.config import Config
 
 
+_file = click.option("--config", "file", type=click.Path(), help="A jackline.toml to use alone.")
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def config() -> None:
     """Show, check and locate the configuration.
@@ -31,9 +34,10 @@ def config() -> None:
 
 
 @config.command()
+@_file
 @click.option("--origin", is_flag=True, help="Say where each value comes from.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def show(origin: bool, as_json: bool) -> None:
+def show(file: str | None, origin: bool, as_json: bool) -> None:
     """Print every setting that holds here, as a file that could be used.
 
     \b
@@ -45,7 +49,7 @@ def show(origin: bool, as_json: bool) -> None:
     """
     from jackline.config import showing  # noqa: PLC0415 -- loads the validator
 
-    found = _load(with_secrets=False)
+    found = _load(file, with_secrets=False)
     if as_json:
         document = {
             "schema": "jackline.config/1",
@@ -89,14 +93,15 @@ def path(as_json: bool) -> None:
 
 
 @config.command()
+@_file
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def check(as_json: bool) -> int:
+def check(file: str | None, as_json: bool) -> int:
     """Check the whole configuration, secrets included, and list all faults.
 
     Exit codes: 0 good, 2 there are faults.
     """
     try:
-        found = _load(with_secrets=True)
+        found = _load(file, with_secrets=True)
     except BadConfigError as error:
         if not as_json:
             raise
@@ -113,10 +118,11 @@ def check(as_json: bool) -> int:
     return 0
 
 
-def _load(*, with_secrets: bool) -> Config:
+def _load(file: str | None = None, *, with_secrets: bool) -> Config:
     from jackline.config import load  # noqa: PLC0415 -- `--help` needs none of it
 
-    return load(environ=os.environ, cwd=Path.cwd(), with_secrets=with_secrets)
+    flags = {"config": file}
+    return load(flags=flags, environ=os.environ, cwd=Path.cwd(), with_secrets=with_secrets)
 
 
 def _warn(found: Config) -> None:

@@ -1,7 +1,7 @@
 """`jackline connect` and `jackline disconnect`: point a client at the gateway in its own settings.
 
 Laws: (1) what changes is shown, and with --dry-run only shown; (2) `disconnect` works without any
-gateway: it is what one needs when there is none; (3) both may be run twice.
+gateway, and with a faulty configuration: it is what one needs then; (3) both may be run twice.
 Not here: what is written (clients/).
 """
 
@@ -14,10 +14,10 @@ from pathlib import Path
 
 import click
 
-from jackline.agents.claude_code.environment import client_environment
+from jackline.agents.claude_code.environment import BASE_URL, CLIENT_VARIABLES, client_environment
 from jackline.assembly import StateDir, local_url
 from jackline.assembly.running_gateway import find
-from jackline.cli.gateway_flags import configured
+from jackline.cli.gateway_flags import configured, service_place, warn_of_faults
 from jackline.cli.own_command import own_command
 from jackline.clients import claude_code, codex
 from jackline.clients.changing import Change, text_of
@@ -122,23 +122,31 @@ def connect(client: str, project: bool, dry_run: bool, as_json: bool) -> int:
 @_as_json
 def disconnect(client: str, project: bool, dry_run: bool, as_json: bool) -> int:
     """Give a client its own settings back, so that it goes to its vendor directly again."""
-    config = configured({}, with_secrets=False)
+    place = service_place({})
+    warn_of_faults(place)
     if client == "codex":
         path = _codex_file(project=project)
         before = text_of(path)
         change = Change(path, before, codex.disconnected(before, path))
         kept: list[str] = []
+        warning = ""
     else:
-        records = ConnectionRecords(config.state_dir)
+        records = ConnectionRecords(place.state_dir)
         path = _claude_file(project=project)
         before = text_of(path)
-        after, kept = claude_code.disconnected(before, path, records.of(path))
+        waiting = {each.name: each.value for each in CLIENT_VARIABLES}
+        written = records.of(path) or claude_code.unrecorded(before, path, BASE_URL, waiting)
+        after, kept = claude_code.disconnected(before, path, written)
+        address = claude_code.variables_in(after, path).get(BASE_URL)
+        still = f"{BASE_URL} is {address} in it, which `jackline connect` did not write"
+        warning = still if address else ""
         change = Change(path, before, after)
         if not dry_run:
             records.forget(path)
     backup = None if dry_run else change.make()
-    done = _Done(change, backup, kept, dry_run)
-    done.tell(f"{client} goes to its vendor directly from its next start on", as_json=as_json)
+    done = _Done(change, backup, kept, dry_run, warning)
+    where = "has its own settings back" if warning else "goes to its vendor directly"
+    done.tell(f"{client} {where} from its next start on", as_json=as_json)
     return 0
 
 

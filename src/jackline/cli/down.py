@@ -1,6 +1,7 @@
 """`jackline down`: end the gateway in good order.
 
-Laws: (1) only the gateway of this state folder is ended, and only by asking it.
+Laws: (1) only the gateway of this state folder is ended, and only by asking it; (2) faults of the
+configuration do not stand in the way.
 Not here: the login service (`up --uninstall`).
 """
 
@@ -10,7 +11,7 @@ import click
 
 from jackline.assembly import StateDir
 from jackline.assembly.running_gateway import find, order, wait_until_gone
-from jackline.cli.gateway_flags import configured, gateway_flags
+from jackline.cli.gateway_flags import gateway_flags, service_place, warn_of_faults
 from jackline.errors import UnreachableError
 
 
@@ -22,12 +23,15 @@ def down(port: int | None, upstream: str | None, state: str | None, config: str 
     Exit codes: 0 it has ended, or none ran; 5 it does not answer.
     """
     flags = {"port": port, "upstream": upstream, "state": state, "config": config}
-    settings = configured(flags, with_secrets=False)
-    folder = StateDir(settings.state_dir)
-    running = find(folder, settings.gateway.listen)
+    place = service_place(flags)
+    folder = StateDir(place.state_dir)
+    running = find(folder, place.listen)
+    if running is None and place.problem is not None:
+        raise place.problem  # it may say where one runs
     if running is None:
         click.echo("no gateway runs", err=True)
         return 0
+    warn_of_faults(place)
     order(running, "stop")
     click.echo(f"{running.url} is being stopped", err=True)
     if not wait_until_gone(folder, running):

@@ -16,7 +16,7 @@ from pathlib import Path, PurePath, PureWindowsPath
 import click
 
 from jackline.agents.claude_code.environment import CUSTOM_HEADERS, TOKEN_HEADER, client_environment
-from jackline.assembly.running_gateway import find
+from jackline.assembly.running_gateway import find, stranger
 from jackline.assembly.state_dir import StateDir
 from jackline.config import Config, load
 from jackline.errors import BadArgumentError
@@ -54,7 +54,8 @@ def env(shell: str | None, afk: bool, port: int | None, as_json: bool) -> None:
     Exit codes: 0 printed, 2 the configuration or an argument has to change.
     """
     config = load(flags={"port": port}, environ=os.environ, cwd=Path.cwd(), with_secrets=False)
-    variables = client_environment(_address(config), afk=afk, environ=os.environ)
+    address, answers = _address(config)
+    variables = client_environment(address, afk=afk, environ=os.environ)
     chosen = shell or guess_shell(os.environ, windows=os.name == "nt")
     if as_json:
         document = {"schema": "jackline.env/1", "shell": chosen, "variables": variables}
@@ -63,6 +64,8 @@ def env(shell: str | None, afk: bool, port: int | None, as_json: bool) -> None:
     for name, value in variables.items():
         click.echo(assignment(chosen, name, value))
     click.echo(f"# to apply:  {_HOW[chosen]}")
+    if not answers and config.gateway.listen.token is None:
+        click.echo(f"no gateway answers at {address} yet; next: jackline up -d", err=True)
     if config.gateway.listen.token is not None:
         # Printed lines end in scroll-back and logs; `jackline claude` hands it over unseen.
         click.echo(
@@ -72,11 +75,17 @@ def env(shell: str | None, afk: bool, port: int | None, as_json: bool) -> None:
         )
 
 
-def _address(config: Config) -> str:
-    """The port that was asked for, else the gateway that runs, else the one that would."""
+def _address(config: Config) -> tuple[str, bool]:
+    """The port that was asked for, else the gateway that runs, else the one that would.
+
+    And whether a gateway answers there.
+    """
     asked_for = config.origins["listen.port"].startswith(("flag", "JACKLINE_"))
-    running = None if asked_for else find(StateDir(config.state_dir))
-    return gateway_url(config.gateway.listen) if running is None else running.url
+    running = find(StateDir(config.state_dir))
+    if running is not None and not asked_for:
+        return running.url, True
+    url = gateway_url(config.gateway.listen)
+    return url, (running is not None and running.url == url) or stranger(url) is not None
 
 
 def gateway_url(listen: ListenSettings) -> str:

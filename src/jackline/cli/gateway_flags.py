@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import click
 
-from jackline.config import Config, load
+from jackline.config import Config, ServicePlace, load, place_of_service
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -34,6 +34,17 @@ def gateway_flags(command: F) -> F:
 def configured(flags: Mapping[str, object], *, with_secrets: bool = True) -> Config:
     """The configuration under these flags."""
     return load(flags=flags, environ=os.environ, cwd=Path.cwd(), with_secrets=with_secrets)
+
+
+def service_place(flags: Mapping[str, object]) -> ServicePlace:
+    """Where the service lives under these flags; faults of the configuration come with it."""
+    return place_of_service(flags=flags, environ=os.environ, cwd=Path.cwd())
+
+
+def warn_of_faults(place: ServicePlace) -> None:
+    """Say what is wrong with a configuration that was not needed for what is done now."""
+    if place.problem is not None:
+        click.echo(f"warning: {place.problem}", err=True)
 
 
 def as_arguments(flags: Mapping[str, object]) -> list[str]:

@@ -7,6 +7,7 @@ Not here: what is run again (flows/orders.py), taking a run (taking_up.py).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import click
@@ -32,6 +33,11 @@ from jackline.flows.running import FlowRun
     is_flag=True,
     help="Ask at once, though its limit is told to reset later: you know better.",
 )
+@click.option(
+    "--only",
+    metavar="LABEL",
+    help="Of those that failed or were cancelled, only the agents with this label, or task id.",
+)
 @click.option("--woken", is_flag=True, hidden=True, help="By a timer or the service: brakes hold.")
 @WAKE
 @QUIET
@@ -40,6 +46,7 @@ from jackline.flows.running import FlowRun
 def resume(
     run_id: str,
     now: bool,
+    only: str | None,
     woken: bool,
     wake: WakeBy,
     quiet: bool,
@@ -54,6 +61,11 @@ def resume(
     A parked run asks with one agent first. Where the gateway remembers the wall, that is answered
     by the gateway itself until the reset; with --now it asks the vendor once, as after you bought
     more. A process that waits for the reset with the run is asked to hand it over.
+
+    With --only LABEL, also of a finished run, just these agents go on, each in its own conversation
+    at its last complete turn; other failed ones stay failed. It undoes `jackline cancel --only`.
+    `jackline retry` differs: it runs the failed calls again, and those that would end alike (by
+    schema, refused or tool_error) begin anew. What the run has not finished goes on in both cases.
     """
     config = configured({"state": state})
     taking = TakingUp(run_id, config, wake=wake)
@@ -61,9 +73,13 @@ def resume(
     async def begin(host: FlowHost, listener: Listener) -> FlowRun[Any] | Outcome[Any]:
         if now:
             await taking.forget_walls()
-        return await taking.hand_over(begin_resume(host, taking.run_id, listener=listener))
+        return await taking.hand_over(
+            begin_resume(host, taking.run_id, listener=listener, only=only)
+        )
 
     first = taking.woken if woken else taking.hurried if now else taking.by_hand
+    if only is not None and not now:
+        first = partial(taking.by_name, only)
     try:
         return carry_in_foreground(
             config, begin, as_json=as_json, quiet=quiet, wake=wake, first=first
@@ -76,12 +92,17 @@ def resume(
 
 @click.command()
 @click.argument("run_id", metavar="ID", shell_complete=run_ids)
-@click.option("--only", metavar="LABEL", help="Only the failed calls with this label.")
+@click.option("--only", metavar="LABEL", help="Only the failed calls with this label, or task id.")
 @QUIET
 @AS_JSON
 @STATE
 def retry(run_id: str, only: str | None, quiet: bool, as_json: bool, state: str | None) -> int:
-    """Run the failed calls of a run again, and nothing else."""
+    """Run the failed calls of a run again, and nothing else.
+
+    Agents that ended by schema, refused or tool_error begin anew, since they would end alike; the
+    others go on at their last complete turn, like with `jackline resume ID --only LABEL`. Agents
+    that you cancelled with `jackline cancel --only` are left out unless you name them.
+    """
     config = configured({"state": state})
     taking = TakingUp(run_id, config)
 

@@ -66,7 +66,8 @@ def login_service(
     if not has_systemd():
         raise UsageError(
             "there is no systemd here that could start the gateway at login",
-            next=f"run `crontab -e` and add the line: @reboot {shlex.join([*command, '-d'])}",
+            next="run `crontab -e` and add (to undo it: remove) the line:"
+            f" @reboot {shlex.join([*command, '-d'])}",
         )
     configured = environ.get("XDG_CONFIG_HOME")
     return systemd(command, Path(configured) if configured else home / ".config")

@@ -13,7 +13,7 @@ import click
 
 from jackline.assembly import StateDir
 from jackline.assembly.running_gateway import find, not_running
-from jackline.cli.gateway_flags import configured, gateway_flags
+from jackline.cli.gateway_flags import gateway_flags, service_place, warn_of_faults
 
 
 @click.command(name="open")
@@ -35,11 +35,12 @@ def open_(
     Exit codes: 0 opened or printed, 5 no gateway runs.
     """
     flags = {"port": port, "upstream": upstream, "state": state, "config": config}
-    settings = configured(flags, with_secrets=False)
-    folder = StateDir(settings.state_dir)
-    running = find(folder, settings.gateway.listen)
+    place = service_place(flags)
+    folder = StateDir(place.state_dir)
+    running = find(folder, place.listen)
     if running is None:
-        raise not_running(folder)
+        raise place.problem or not_running(folder)
+    warn_of_faults(place)
     address = f"{running.url}/#token={running.token}"
     if only_print:
         click.echo(address)

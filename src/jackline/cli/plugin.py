@@ -184,6 +184,8 @@ def _carry_out(steps: list[Step], *, dry_run: bool, in_full: bool) -> None:
         click.echo(words if in_full else _in_short(words), err=True)
 
     carry_out(steps, tell, dry_run=dry_run)
+    if dry_run:
+        click.echo("nothing was changed: --dry-run", err=True)
 
 
 def _in_short(step: str) -> str:

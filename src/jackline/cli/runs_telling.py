@@ -8,12 +8,15 @@ Not here: which of them are shown (runs.py).
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 
+from jackline.autopsy.figures import counted
 from jackline.control.run_view import until_words
 from jackline.failures.sentences import duration_in_words, moment_in_words
+from jackline.flows.cancelling_agents import CancelledAgents
 from jackline.flows.orders import is_dead
 from jackline.flows.outcome_json import decode_outcome
 from jackline.flows.records import (
@@ -106,6 +109,37 @@ def _call_words(call: CallRecord, now: datetime) -> str:
     evidence = decode_outcome(call.outcome).evidence
     until = until_words(None if evidence.resets_at is None else evidence.resets_at.timestamp(), now)
     return f"  {call.terminated_by}: {evidence.says}{until}{words}, task {call.task_id}"
+
+
+def cancelled_lines(came: CancelledAgents) -> Iterator[str]:
+    """What came of an order to cancel agents, and how to undo it."""
+    run, name = came.run, came.name
+    if came.ended is None:
+        yield f"the process that carries run {run.run_id} was told: it ends {name} in a moment"
+    elif not came.ended:
+        yield f"no agent {name} has come yet; one that comes in run {run.run_id} is not started"
+    else:
+        who = name if came.ended == 1 else f"{counted(came.ended, 'agent')} labelled {name}"
+        rest = "its run goes on" if came.carried else f"its run stays {run.state.value}"
+        yield f"{who} of run {run.run_id} {'was' if came.ended == 1 else 'were'} cancelled; {rest}"
+    when = ", once the run has ended or was stopped" if came.carried and came.ended else ""
+    yield f"undo{when}: {_undo(came)}"
+
+
+def cancelled_json(came: CancelledAgents) -> dict[str, object]:
+    """The same as a document."""
+    return {
+        "schema": "jackline.agents-cancelled/1",
+        "run": came.run.run_id,
+        "state": came.run.state.value,
+        "only": came.name,
+        "ended": came.ended,
+        "undo": _undo(came),
+    }
+
+
+def _undo(came: CancelledAgents) -> str:
+    return f"jackline resume {came.run.run_id} --only {shlex.quote(came.name)}"
 
 
 def resource_line(resource: ResourceRecord, now: datetime) -> str:

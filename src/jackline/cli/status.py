@@ -18,6 +18,7 @@ from jackline.assembly.running_gateway import find, not_running, status_of
 from jackline.cli.gateway_flags import configured, gateway_flags
 from jackline.cli.status_clients import tell_clients
 from jackline.clock import SystemClock
+from jackline.control.picture import lane_word
 from jackline.failures.sentences import duration_in_words, moment_in_words
 
 _MOST_LINES = 20
@@ -72,7 +73,7 @@ def _lane_line(lane: dict[str, object]) -> str:
     if isinstance(limits, dict) and limits:
         figures += ", left: " + ", ".join(f"{name} {share:.0%}" for name, share in limits.items())
     why = f"; {lane['why']}" if lane["why"] else ""
-    return f"  {lane['name']}: {lane['state']}, {figures}{why}{_until(lane)}"
+    return f"  {lane['name']}: {lane_word(lane)}, {figures}{why}{_until(lane)}"
 
 
 def waiting_lines(told: dict[str, object]) -> Iterator[str]:

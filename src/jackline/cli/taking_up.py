@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 from collections.abc import Awaitable
 from dataclasses import replace
 from datetime import timedelta
@@ -32,6 +33,7 @@ from jackline.errors import UsageError
 from jackline.flows.engine import Claim
 from jackline.flows.host import FlowHost
 from jackline.flows.local import LocalEngine
+from jackline.flows.naming_agents import take_back
 from jackline.flows.orders import is_dead, known_run, new_owner
 from jackline.flows.records import RunRecord, RunState
 from jackline.flows.settings import decode_settings
@@ -73,6 +75,24 @@ class TakingUp:
             raise UsageError(
                 f"the run {record.run_id} waits in {_process(record)}{until}: {held.why}",
                 next=f"jackline resume {record.run_id} --now takes it over and asks at once",
+            )
+
+    async def by_name(self, only: str, engine: LocalEngine) -> None:
+        """A person wants one agent of it, perhaps one that was cancelled a moment ago."""
+        record = await self._known(engine)
+        taken_back = await take_back(engine, record.run_id, only)
+        if not _is_carried(record):
+            await self.by_hand(engine)
+        elif taken_back:
+            _leave(
+                f"the order to cancel {only} was taken back: run {record.run_id} goes on with it"
+            )
+        else:
+            raise UsageError(
+                f"the run {record.run_id} is carried by {_process(record)}, and its flow has heard"
+                f" how {only} ended",
+                next="once it has ended or was stopped: "
+                f"jackline resume {record.run_id} --only {shlex.quote(only)}",
             )
 
     async def hurried(self, engine: LocalEngine) -> None:
@@ -159,6 +179,11 @@ class TakingUp:
             return False
         self._held = (engine, claim, await self._known(engine))
         return True
+
+
+def _is_carried(record: RunRecord) -> bool:
+    holds = record.owner and record.lease_until > SystemClock().wall()
+    return bool(holds) and not is_dead(record.owner)
 
 
 def _process(record: RunRecord) -> str:

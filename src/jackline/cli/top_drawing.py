@@ -16,6 +16,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from jackline.control.counted import counted
+from jackline.control.picture import lane_word
 from jackline.failures.sentences import duration_in_words, moment_in_words
 
 # As on the page in the browser: a glyph and a colour for each word.
@@ -26,8 +27,10 @@ _LOOKS = {
     "broken": ("✕", "yellow"),
     "probing": ("◌", "cyan"),
     "paused": ("‖", "bold"),
+    "draining": ("◌", "bold"),
     "answering": ("●", "green"),
     "between calls": ("◍", "cyan"),
+    "quiet": ("◦", "dim"),
     "queued": ("○", ""),
     "throttled": ("◐", "yellow"),
     "upstream down": ("✕", "yellow"),
@@ -84,8 +87,7 @@ def _part(name: str, lines: Sequence[Text], most: int, summary: str = "") -> lis
 
 def _lanes(told: Mapping[str, Any], now: datetime) -> Iterator[Text]:
     for lane in told["lanes"]:
-        state = "paused" if lane.get("paused") else str(lane["state"])
-        line = _stated(state, f"{lane['name']}  ")
+        line = _stated(lane_word(lane), f"{lane['name']}  ")
         line.append(f"  {lane['in_flight']} of {lane['window']} in flight")
         if lane["waiting"]:
             line.append(f", {lane['waiting']} waiting")

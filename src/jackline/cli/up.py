@@ -12,6 +12,7 @@ import click
 
 from jackline.assembly import StateDir
 from jackline.assembly.running_gateway import find_lasting, start_in_background
+from jackline.cli.asked_otherwise import warn_if_otherwise
 from jackline.cli.gateway_flags import as_arguments, configured, gateway_flags
 from jackline.cli.login_service import login_service, program
 from jackline.cli.next_steps import tell_next
@@ -73,6 +74,7 @@ def up(  # noqa: PLR0913, PLR0917 -- one per flag
     running = find_lasting(folder, settings.gateway.listen)
     if running is not None:
         click.echo(f"a gateway runs already at {running.url} (process {running.pid})", err=True)
+        warn_if_otherwise(running, settings, given)
         return 0
     if detach:
         running = start_in_background(folder, arguments)

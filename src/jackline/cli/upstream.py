@@ -1,7 +1,7 @@
 """`jackline upstream`: where calls go, in the files and while the gateway runs.
 
 Laws: (1) a file is changed only by `add` and `rm`, in the open; (2) `use`, `back`, `pause`,
-`resume` and `probe` change nothing but the running gateway; (3) no credential is printed.
+`drain`, `resume` and `probe` change nothing but the running gateway; (3) no credential is printed.
 Not here: edits (config/editing.py), the trial call (upstream_trying.py).
 """
 
@@ -236,6 +236,31 @@ def pause(lane: str, as_json: bool) -> None:
     Exit codes: 0 ordered, 2 there is no such lane, 5 no gateway runs.
     """
     _order("pause", {"lane": lane}, as_json=as_json)
+
+
+@upstream.command()
+@click.argument("lane")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def drain(lane: str, as_json: bool) -> None:
+    """Pause a lane, or all that fit a pattern, and wait until its last call in flight has ended.
+
+    Other calls wait or go elsewhere, until `resume`. Ctrl-C ends the waiting, not the draining.
+
+    \b
+    Example:
+      jackline upstream drain bedrock        before its key is changed
+
+    Exit codes: 0 drained, 2 there is no such lane, 5 no gateway runs.
+    """
+    from jackline.cli.upstream_draining import drain_lanes  # noqa: PLC0415 -- `--help` needs none of it
+
+    told = drain_lanes(_gateway(), lane)
+    if as_json:
+        click.echo(json.dumps({"schema": "jackline.drained/1", **told}, indent=2))
+        return
+    for became, lanes in told.items():
+        if lanes:
+            click.echo(f"{became}: {', '.join(lanes)}")
 
 
 @upstream.command()

@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeAlias
+from urllib.parse import urlsplit
 
 from jackline.errors import UnreadableError
 
@@ -22,6 +23,7 @@ Written: TypeAlias = dict[str, list[object]]
 
 # The client draws it anew after each answer; a session that waits for one has none for hours.
 _LINE_EVERY_S = 10
+_THIS_MACHINE = ("127.0.0.1", "::1", "localhost")
 _INDENT = re.compile(r"\{\s*\n([ \t]+)\"")
 
 
@@ -88,6 +90,23 @@ def disconnected(
     if text is None or not settings:
         return None, kept
     return _printed(settings, text), kept
+
+
+def unrecorded(text: str | None, path: Path, address: str, waiting: Mapping[str, str]) -> Written:
+    """What `connect` has written, where its record is in a state folder that is not known here.
+
+    Only when all of it stands there: an address on this machine under the name `address`, and
+    every setting for waiting as it is written. Nobody else writes all of them.
+    """
+    env = variables_in(text, path)
+    here = urlsplit(env.get(address, "")).hostname in _THIS_MACHINE
+    if not here or any(env.get(name) != value for name, value in waiting.items()):
+        return {}
+    written: Written = {f"env.{name}": [None, env[name]] for name in (address, *waiting)}
+    line = _parsed(text, path).get("statusLine")
+    if isinstance(line, dict) and str(line.get("command")).endswith("jackline statusline"):
+        written["statusLine"] = [None, line]
+    return written
 
 
 def user_home() -> Path:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from jackline.config.settings import Config, HomeFolders
+from jackline.config.settings import Config, HomeFolders, ServicePlace
 
-__all__ = ["Config", "HomeFolders", "load"]
+__all__ = ["Config", "HomeFolders", "ServicePlace", "load", "place_of_service"]
 
 
 def load(
@@ -38,3 +38,21 @@ def load(
         folders=folders or HomeFolders.of_this_user(),
         with_secrets=with_secrets,
     )
+
+
+def place_of_service(
+    *,
+    flags: Mapping[str, object] | None = None,
+    environ: Mapping[str, str],
+    cwd: Path,
+    folders: HomeFolders | None = None,
+) -> ServicePlace:
+    """Where the service lives, also while the configuration has faults.
+
+    For whoever wants to end it or to get round it: a running service keeps its old configuration,
+    and a slip in the new one must not stand between it and its user.
+    """
+    from jackline.config.loading import load_place  # noqa: PLC0415 -- loads pydantic
+
+    found = folders or HomeFolders.of_this_user()
+    return load_place(flags=flags or {}, environ=environ, cwd=cwd, folders=found)

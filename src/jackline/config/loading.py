@@ -27,7 +27,7 @@ from jackline.config.places import (
     is_file,
     read_named,
 )
-from jackline.config.settings import Config, HomeFolders
+from jackline.config.settings import Config, HomeFolders, ServicePlace
 from jackline.config.strangers import is_loopback
 from jackline.flows.settings import Budget, Reserve, RunSettings, WakeSettings
 from jackline.gateway.settings import (
@@ -72,15 +72,42 @@ def load_document(
     with_secrets: bool,
 ) -> Config:
     """The configuration that holds here and now; BadConfigError tells all that is wrong."""
-    cwd = cwd.absolute()
     merged = Merged()
+    files, watched = _take_all(merged, flags, environ, cwd.absolute(), folders)
+    return _finished(merged, files, watched, folders, environ if with_secrets else None)
+
+
+def load_place(
+    *, flags: Mapping[str, object], environ: Mapping[str, str], cwd: Path, folders: HomeFolders
+) -> ServicePlace:
+    """Where the service lives, as far as that can be read; faults are handed over, not raised."""
+    merged = Merged()
+    _take_all(merged, flags, environ, cwd.absolute(), folders)
+    for key, value in (defaults() | {("state",): str(folders.state)}).items():
+        if key[0] in ("state", "listen"):
+            merged.fill(key, value)
+    return ServicePlace(
+        Path(merged.values["state",]),
+        ListenSettings(**merged.table("listen")),
+        rejection(merged.faults) if merged.faults else None,
+    )
+
+
+def _take_all(
+    merged: Merged,
+    flags: Mapping[str, object],
+    environ: Mapping[str, str],
+    cwd: Path,
+    folders: HomeFolders,
+) -> tuple[list[FileText], list[Path]]:
+    """Let every source have its say; the files that count, and every place that could hold one."""
     named = str(flags.get(keys.FILE_FLAG) or environ.get(keys.FILE_VARIABLE) or "")
     files, watched = _files(merged, named, cwd, folders)
     for file in reversed(files):
         merged.take(of_file(file))
     merged.take(of_environment(environ, cwd, merged.warnings))
     merged.take(of_flags(flags, cwd))
-    return _finished(merged, files, watched, folders, environ if with_secrets else None)
+    return files, watched
 
 
 def _finished(

@@ -13,8 +13,9 @@ from pathlib import Path
 
 from jackline.agents.prices import Price
 from jackline.config.keys import Key
+from jackline.errors import BadConfigError
 from jackline.flows.settings import RunSettings
-from jackline.gateway.settings import GatewaySettings
+from jackline.gateway.settings import GatewaySettings, ListenSettings
 from jackline.journal.settings import JournalSettings
 from jackline.mcp_server.settings import ToolSettings
 from jackline.notifications.settings import NotifySettings
@@ -37,6 +38,15 @@ class HomeFolders:
             config=platformdirs.user_config_path("jackline", appauthor=False),
             state=platformdirs.user_state_path("jackline", appauthor=False),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ServicePlace:
+    """Where the service of this configuration lives, and what is wrong elsewhere in it."""
+
+    state_dir: Path
+    listen: ListenSettings
+    problem: BadConfigError | None = None
 
 
 @dataclass(frozen=True, slots=True)

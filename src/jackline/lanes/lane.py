@@ -125,6 +125,9 @@ class Lane:
         """Why the call waits here, in words for people."""
         if self.paused:
             return Waiting(f"{self.name} is paused by hand")
+        if self.state is State.PARKED and self._doubted is not None:
+            # What was announced is in doubt, not forgotten: to call it unknown would be a lie.
+            return Waiting(f"{self.name} is parked; the next call finds out how it stands", now)
         if self.state is State.PARKED:
             return Waiting(self._parked_why(), self.reset_at)
         if self.state is State.BROKEN:

@@ -7,11 +7,14 @@ Not here: where the memory is stored (journal/).
 
 from __future__ import annotations
 
+import math
+
 from jackline.failures import Json
 from jackline.lanes.bucket import Bucket
 from jackline.lanes.controller import LaneController
 from jackline.lanes.lane import Lane
 from jackline.lanes.limits_seen import DIMENSIONS
+from jackline.lanes.states import State
 
 VERSION = 1
 # A learned window says little about tomorrow's load.
@@ -47,10 +50,19 @@ def _told(lane: Lane, now: float) -> dict[str, Json]:
     }
     return {
         "parked_until": lane.reset_at,
-        "window": lane.window.size,
+        "window": _carried(lane),
         "peak": lane.window.peak,
         "limits": limits,
     }
+
+
+def _carried(lane: Lane) -> float:
+    """What an open lane carried before the last restart counts until it has grown to it again.
+
+    Else a second restart would halve what the first had halved already.
+    """
+    size, before = lane.window.size, lane.window.slow_until
+    return max(size, before) if lane.state is State.OPEN and math.isfinite(before) else size
 
 
 def _teach(lane: Lane, told: dict[str, Json], at: float, now: float) -> bool:
