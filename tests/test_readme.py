@@ -47,7 +47,7 @@ def test_its_first_command_starts_a_gateway_and_says_what_to_do_next(tmp_path: P
         told = jackline("status", env={"JACKLINE_STATE": str(tmp_path / "state")})
         assert told.out.startswith("Nothing is under way.")
         assert jackline("down", env={"JACKLINE_STATE": str(tmp_path / "state")}).code == 0
-        assert running.wait(30) == 0
+        assert running.wait(120) == 0
 
 
 def test_its_incident_is_told_as_the_replica_tells_it() -> None:

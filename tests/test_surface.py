@@ -69,7 +69,7 @@ _AGENT = (
         ("flow", "(function=None, /, *, name=None, budget=None, on_end=None)"),
         ("parallel", "(calls, *, limit=None)"),
         ("phase", "(name)"),
-        ("resume", "(run_id, *, settings=None, flow=None, host=None, listener=None)"),
+        ("resume", "(run_id, *, settings=None, flow=None, host=None, listener=None, only=None)"),
         ("run", "(flow, /, *args, settings=None, host=None, listener=None, **kwargs)"),
         ("step", "(function, /, *args, **kwargs)"),
         (

@@ -6,9 +6,11 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+
+import pytest
 
 from jackline import event_loop
 from jackline.assembly.hearing_ends import EndsHeard, ListenedClients
@@ -56,13 +58,20 @@ async def met(ends: EndsHeard, told: HookAsked, *processes: int) -> None:
     await asyncio.gather(*others)
 
 
-def with_fleet(play: Callable[[EndsHeard, Fleet, VirtualClock], Awaitable[None]]) -> None:
+def with_fleet(
+    play: Callable[[EndsHeard, Fleet, VirtualClock], Awaitable[None]],
+    names: Sequence[str] = (),
+) -> None:
+    """`names` are those of the processes above the hook; nobody knows them where there are none."""
+
     async def main() -> None:
         fleet, clock = Fleet(), VirtualClock(START)
         for agent in AGENTS:
             called(fleet, clock.wall(), agent)
         called(fleet, clock.wall(), "", "other")
-        await play(EndsHeard(lambda: fleet, clock), fleet, clock)
+        left = list(names)
+        ends = EndsHeard(lambda: fleet, clock, lambda _pid: left.pop(0) if left else "")
+        await play(ends, fleet, clock)
 
     event_loop.run(main())
 
@@ -115,6 +124,39 @@ def test_a_client_that_is_gone_before_it_is_known_is_missed_only_with_all_above_
             assert doings(fleet, clock) == [Doing.FINISHED] * 3
 
     with_fleet(play)
+
+
+@pytest.mark.parametrize(
+    ("names", "client"), [(["claude", "zsh"], 0), (["sh", "claude"], 1), (["dash", "node"], 1)]
+)
+def test_a_client_that_is_known_by_its_name_may_be_gone_at_once(
+    names: list[str], client: int
+) -> None:
+    async def play(ends: EndsHeard, fleet: Fleet, clock: VirtualClock) -> None:
+        with process() as nearest, process() as above:
+            both = (nearest, above)
+            await met(ends, PROMPT, nearest.pid, above.pid)
+            if client:
+                end(both[0])
+                await ends.look()
+                assert doings(fleet, clock) == [Doing.BETWEEN] * 3
+            end(both[client])
+            await ends.look()
+            assert doings(fleet, clock) == [Doing.FINISHED] * 3
+
+    with_fleet(play, names)
+
+
+def test_shells_alone_are_nobodys_client() -> None:
+    async def play(ends: EndsHeard, fleet: Fleet, clock: VirtualClock) -> None:
+        with process() as nearest, process() as above:
+            await met(ends, PROMPT, nearest.pid, above.pid)
+            end(nearest)
+            end(above)
+            await ends.look()
+            assert doings(fleet, clock) == [Doing.BETWEEN] * 3
+
+    with_fleet(play, ["sh", "bash"])
 
 
 def test_processes_that_were_never_seen_alive_prove_nothing() -> None:

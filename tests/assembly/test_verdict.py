@@ -18,8 +18,10 @@ CALM = "Nothing needs you."
 COUNTS = "0 calls held and delivered, 0 passed on as failed."
 
 
-def lane(state: str, until: float | None = None, waiting: int = 0) -> LaneShown:
-    return LaneShown("anthropic/m", state, "", until, 0, 4, waiting, {})
+def lane(
+    state: str, until: float | None = None, waiting: int = 0, *, paused: bool = False
+) -> LaneShown:
+    return LaneShown("anthropic/m", state, "", until, 0, 4, waiting, {}, paused=paused)
 
 
 def picture(
@@ -59,6 +61,13 @@ def picture(
         (
             picture(lane("parked")),
             f"Nothing is under way. {CALM} {PARKED}; when it comes back is not known. {COUNTS}",
+        ),
+        *(
+            (
+                picture(lane(state, paused=True)),
+                f"Nothing is under way. {CALM} anthropic/m is paused by hand. {COUNTS}",
+            )
+            for state in ("parked", "broken")
         ),
         (
             picture(lane("parked", NOW.timestamp())),

@@ -118,7 +118,7 @@ WHO: ContextVar[str] = ContextVar("WHO", default="nobody")
 
 
 def test_blocking_functions_run_side_by_side_in_threads_of_their_own() -> None:
-    together = threading.Barrier(20, timeout=30)
+    together = threading.Barrier(20, timeout=120)
 
     def meet(heard: ToolContext) -> str:
         heard.heard("said")

@@ -16,7 +16,7 @@ import pytest
 from jackline.simulator.conversation import Asked
 from jackline.simulator.mind import Say, refusal
 from jackline.testing import Rule
-from tests.cli.flow_world import World, flow_world, wait_for
+from tests.cli.flow_world import PATIENCE, World, flow_world, wait_for
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals are sent as POSIX knows them")
 
@@ -76,7 +76,7 @@ def test_a_killed_run_goes_on_and_pays_for_nothing_twice(world: World) -> None:
 
 
 def test_a_wall_parks_the_run_and_resume_finishes_it(world: World) -> None:
-    world.provider.quota_wall(resets_in=25)
+    world.provider.quota_wall(resets_in=60)
     with world.start("run", "flow.py", "--count", "5") as process:
         wait_for(process, "parked until")
         sent = len(world.provider.ledger.entries)
@@ -84,7 +84,7 @@ def test_a_wall_parks_the_run_and_resume_finishes_it(world: World) -> None:
         assert "wakes" in out
         (run,) = world.json("ls", "--parked")["runs"]
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 75
     assert "jackline resume" in err
     assert len(world.provider.ledger.entries) == sent
@@ -96,7 +96,7 @@ def test_a_wall_parks_the_run_and_resume_finishes_it(world: World) -> None:
 def test_resume_without_a_service_is_not_robbed_of_its_run_by_the_one_it_starts(
     world: World,
 ) -> None:
-    world.provider.quota_wall(resets_in=25)
+    world.provider.quota_wall(resets_in=45)
     with world.start("run", "flow.py", "--count", "2") as process:
         wait_for(process, "parked until")
         process.kill()
@@ -119,7 +119,7 @@ def test_ctrl_c_saves_and_resume_goes_on(world: World) -> None:
     with world.start("run", "flow.py", "--count", "2") as process:
         wait_for(process, "part 1 began")
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode in (0, 130), err
     (run,) = world.json("ls")["runs"]
     code, out, err = world.jackline("resume", run["run"])
@@ -135,7 +135,7 @@ def test_ctrl_c_saves_and_resume_goes_on(world: World) -> None:
         (("run", "flow.py", "--count", "many"), 2, "count"),
         (("run", "flow.py", "--count"), 2, "needs a value"),
         (("run", "flow.py", "--count", "1", "--budget", "beer=1"), 2, "no budget"),
-        (("ls",), 1, "there are no runs"),
+        (("show", "zzzz"), 1, "there are no runs"),
         (("resume", "zzzz"), 2, "There is no run"),
     ],
 )
@@ -146,6 +146,22 @@ def test_what_cannot_be_meant_is_told_with_a_next_step(
     assert (got, out) == (code, ""), err
     assert told in err
     assert "next:" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "told", "document"),
+    [
+        (("ls",), "No runs yet: `jackline run FLOW.py` begins one.", "runs"),
+        (("ls", "--parked"), "No runs yet: `jackline run FLOW.py` begins one.", "runs"),
+        (("resources",), "nothing is held", "resources"),
+    ],
+)
+def test_a_list_without_entries_is_no_error(
+    words: tuple[str, ...], told: str, document: str, world: World
+) -> None:
+    assert world.jackline(*words) == (0, "", f"{told}\n")
+    listed = {"schema": f"jackline.{document}/1", document: []}
+    assert world.json(*words) == listed
 
 
 def test_a_gateway_that_is_killed_is_started_again_and_the_run_finishes(world: World) -> None:
@@ -162,7 +178,7 @@ def test_a_gateway_that_is_killed_is_started_again_and_the_run_finishes(world: W
         os.kill(word["pid"], signal.SIGKILL)
         wait_for(process, "the gateway does not answer")
         gate.set()
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out.strip()) == (0, "2 of 2 ok: 0 1"), err
 
 
@@ -225,7 +241,7 @@ def test_a_step_that_never_returns_keeps_no_second_ctrl_c_waiting(world: World) 
         process.send_signal(signal.SIGINT)
         wait_for(process, "stopping")
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
 
 
@@ -260,8 +276,8 @@ def test_cancel_reaches_the_process_that_carries_the_run_and_who_follows_it_hear
         (run,) = world.json("ls")["runs"]
         with world.start("logs", run["run"], "-f") as following:
             assert world.jackline("cancel", run["run"])[0] == 0
-            _, err = process.communicate(timeout=60)
-            out, _ = following.communicate(timeout=60)
+            _, err = process.communicate(timeout=PATIENCE)
+            out, _ = following.communicate(timeout=PATIENCE)
     assert (process.returncode, following.returncode) == (1, 0), err
     assert "cancelled" in out.splitlines()[-1]
     assert world.json("show", run["run"])["state"] == "cancelled"

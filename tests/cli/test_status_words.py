@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
-from jackline.cli.status import waiting_lines
+import pytest
+
+from jackline.cli.status import lane_line, waiting_lines
 
 PARKED = "anthropic/opus is parked: its limit is used up"
 UNTIL = 1_794_744_000.0
@@ -25,11 +28,14 @@ def waiting(label: str = "", **more: Any) -> dict[str, object]:
     return call | more
 
 
-def lines(*calls: dict[str, object], count: int | None = None, said: str = "") -> list[str]:
+def lines(
+    *calls: dict[str, object], count: int | None = None, said: str = "", at: float = UNTIL - 60
+) -> list[str]:
     told: dict[str, object] = {
         "waiting": list(calls),
         "calls_waiting": len(calls) if count is None else count,
         "lanes": [{"why": said}],
+        "at": at,
     }
     return list(waiting_lines(told))
 
@@ -46,6 +52,20 @@ def test_what_the_line_of_the_lane_has_said_is_not_said_again() -> None:
     assert told[0] == "\nwaiting, 1 call:"
     assert told[1].startswith("  for anthropic/opus, until ")
     assert PARKED not in " ".join(told)
+
+
+@pytest.mark.parametrize("ago", [0, 0.2, 3600])
+def test_an_hour_that_has_passed_is_not_told_as_one_to_wait_for(ago: float) -> None:
+    told = lines(waiting("one"), said=PARKED, at=UNTIL + ago)
+    assert told[1] == "  for anthropic/opus, about to go on:"
+    why = "anthropic/opus is down; it is tried again with one call"
+    figures = {"in_flight": 0, "window": 4, "waiting": 0, "limits": {}}
+    row = {"name": "anthropic/opus", "state": "broken", "why": why, "until": UNTIL, **figures}
+    before, after = (
+        lane_line(row, datetime.fromtimestamp(at, UTC)) for at in (UNTIL - 60, UNTIL + ago)
+    )
+    assert before.endswith(f"{why}, until 12:00 UTC")
+    assert after.endswith(why)
 
 
 def test_each_reason_has_its_own_list() -> None:

@@ -72,7 +72,9 @@ def test_what_was_connected_by_a_service_that_is_forgotten_can_be_taken_back(
     assert json.loads(settings.read_text()) == {"model": "opus", "env": {"MINE": "1"}}
 
 
-@pytest.mark.parametrize("address", ["http://127.0.0.1:4000", "https://llm.example.com"])
+@pytest.mark.parametrize(
+    "address", ["http://127.0.0.1:4000", "https://llm.example.com", "http://[no"]
+)
 def test_an_address_that_is_not_ours_stays_and_is_not_told_as_the_vendors(
     address: str, tmp_path: Path
 ) -> None:
@@ -84,6 +86,13 @@ def test_an_address_that_is_not_ours_stays_and_is_not_told_as_the_vendors(
         if connected:
             claude(tmp_path, "connect", "state")
         told = claude(tmp_path, "disconnect", "state").stderr
-        assert f"ANTHROPIC_BASE_URL is {address} in it, which `jackline connect`" in told
+        assert f"ANTHROPIC_BASE_URL is still {address} in it" in told
         assert "directly" not in told
         assert json.loads(settings.read_text()) == theirs
+
+
+def test_a_file_that_was_made_by_connecting_leaves_nothing_behind(tmp_path: Path) -> None:
+    """A copy of it would bear the name of what was before Jackline, and connect whoever took it."""
+    claude(tmp_path, "connect", "state")
+    assert "before" not in claude(tmp_path, "disconnect", "state").stderr
+    assert list((tmp_path / "claude").iterdir()) == []

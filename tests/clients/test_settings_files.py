@@ -138,3 +138,8 @@ def test_a_change_keeps_the_first_backup_the_mode_and_a_link(tmp_path: Path) -> 
     assert real.with_name("real.json" + BACKUP).read_text() == "one"
     Change(link, "three", None).make()
     assert text_of(real) is None
+
+
+@pytest.mark.parametrize("text", ['{"model":"opus"}', "{}\n", "", '{"env": {}}', None])
+def test_disconnecting_what_was_never_connected_changes_no_byte(text: str | None) -> None:
+    assert claude_code.disconnected(text, Path("settings.json"), {}) == (text, [])

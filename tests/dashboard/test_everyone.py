@@ -94,7 +94,7 @@ def test_the_fleet_can_be_walked_by_keyboard(browser: Browser, service: ServiceT
         first = page.locator(".names a").first
         first.focus()
         name = first.get_attribute("aria-label") or ""
-        # It was last heard of minutes ago: on a slow machine it may have become a quarter of an hour.
+        # It was last heard of minutes ago; on a slow machine that becomes a quarter of an hour.
         assert name in ("agent-00: quiet", "agent-00: finished")
         page.keyboard.press("Enter")
         page.locator(".detail h2", has_text="agent-00").wait_for()

@@ -97,7 +97,7 @@ class World:
     async def look(self) -> None:
         """Let the next look happen, however its threads are scheduled."""
         looks = self.feed.looks
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while self.feed.looks == looks:
                 await self.clock.advance(0.5)
                 await asyncio.sleep(0.001)

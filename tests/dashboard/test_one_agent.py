@@ -83,10 +83,31 @@ def test_one_agent_is_cancelled_from_its_own_page_and_its_siblings_are_not(
             expect(asks).to_contain_text("Its siblings go on")
             expect(asks).to_contain_text("Its resume undoes it")
             page.get_by_role("button", name="Cancel it").click()
-            expect(page.get_by_role("button", name="Undo")).to_be_visible()
             expect(detail).to_contain_text("To go on: jackline resume r1 --only task-0")
             expect(page.get_by_role("button", name="resume reader")).to_be_visible()
             expect(page.get_by_role("button", name="cancel run r1")).to_be_visible()
+
+
+def test_the_way_back_that_the_service_names_is_offered_and_taken(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """The answer is given here: how long a process takes to start decides nothing."""
+    undo = {"order": "resume", "run": RUN, "only": "task-0"}
+    with ServiceThread(tmp_path) as service:
+        service.wait(a_parked_run(service.folder / "flows.db"))
+        with opened(browser, f"{service.url}/#token={service.token}") as page:
+            page.route("**/run/cancel", lambda asked: asked.fulfill(json={"undo": undo}))
+            page.route("**/run/resume", lambda asked: asked.fulfill(json={}))
+            page.locator(".run summary").click()
+            page.get_by_role("button", name="cancel reader").click()
+            page.get_by_role("button", name="Cancel it").click()
+            expect(page.locator("#toast")).to_contain_text("Cancel reader: done.")
+            with page.expect_request("**/run/resume") as ordered:
+                page.get_by_role("button", name="Undo").click()
+            told = ordered.value.post_data_json
+            assert told is not None
+            assert (told["run"], told["only"]) == (RUN, "task-0")
+            expect(page.locator("#toast")).to_contain_text("It is as it was before.")
 
 
 def test_what_a_client_tells_of_its_agent_stands_beside_what_was_seen(

@@ -207,8 +207,10 @@ def test_what_is_left_over_is_given_back_by_order(browser: Browser, tmp_path: Pa
         with opened(browser, f"{service.url}/#token={service.token}") as page:
             held = page.locator(".flows", has_text="vm-7")
             expect(held).to_contain_text("its release failed")
-            (tmp_path / "may-go").touch()
             page.get_by_role("button", name="give back vm-7").click()
+            (tmp_path / "may-go").touch()
             page.locator("dialog .do").click()
-            expect(page.locator("#toast.shown")).to_contain_text("vm-7")
+            # The service tries again by itself, too, and may have been first.
+            gone = re.compile("vm-7|nothing is held")
+            expect(page.locator("#toast.shown")).to_contain_text(gone)
             expect(page.locator(".flows")).not_to_contain_text("vm-7")

@@ -308,11 +308,28 @@ def test_search_and_filters_stay_in_the_address(browser: Browser, tmp_path: Path
             expect(page.locator(".filters")).to_contain_text("25 of 60 agents")
             page.locator("button.key", has_text="failed").click()
             expect(page.locator(".filters")).to_contain_text("1 of 60 agents")
+            page.get_by_label("span").select_option("15 min")
             address = page.url
-            assert "q=session-0000" in address
-            assert "doing=failed" in address
+            for each in ("q=session-0000", "doing=failed", "span=900"):
+                assert each in address
         with opened(browser, address) as again:
             expect(again.locator(".filters")).to_contain_text("1 of 60 agents")
+            expect(again.get_by_label("span")).to_have_value("900")
+            again.get_by_label("span").select_option("fits")
+            assert "span" not in again.url
+
+
+def test_a_filter_that_fits_nobody_any_more_can_still_be_taken_away(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with ServiceThread(tmp_path) as service:
+        events = hour_of_work(time.time(), 3)
+        service.do(lambda running: announce(running, events))
+        with opened(browser, f"{service.url}/#/?doing=throttled") as page:
+            expect(page.locator(".filters")).to_contain_text("0 of 3 agents")
+            page.locator("button.key", has_text="throttled 0").click()
+            expect(page.locator(".filters")).to_contain_text("3 agents")
+            expect(page.locator("button.key", has_text="throttled")).to_have_count(0)
 
 
 # --- many agents ----------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ class Stream:
     async def heard(self) -> dict[str, Any]:
         """The next thing that is told."""
         while True:
-            line = await asyncio.wait_for(self._reader.readline(), 30)
+            line = await asyncio.wait_for(self._reader.readline(), 120)
             assert line, "the stream has ended"
             if line.startswith(b"data: "):
                 told: dict[str, Any] = json.loads(line[6:])

@@ -147,6 +147,22 @@ def test_an_agent_that_failed_is_one_of_those_that_may_start_whatever_is_retried
     played(test)
 
 
+@pytest.mark.parametrize("whose", ["run", "child"])
+def test_agents_that_go_on_are_not_counted_again(whose: str) -> None:
+    budget = Budget(agents=2)
+    working = fleet(["a", "b"], budget if whose == "child" else None)
+
+    async def test() -> None:
+        w = failing({"a": [Ending.OUTAGE] * 2, "b": [Ending.SCHEMA] * 2})
+        w.settings = RunSettings(poll=5.0, budgets=(budget,) if whose == "run" else ())
+        await cut_off(w, await w.begin(working), 2)
+        await w.resume(working)
+        again = await begin_retry(w.host, "r1", flow=working)
+        assert (await w.through(again.carry())).value == "2 of 2 ok"
+
+    played(test)
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     kind=st.sampled_from(sorted(LIMITS)),

@@ -166,19 +166,28 @@ def test_awaited_alone_it_fails_for_the_flow_like_any_other_and_cancels_nothing_
 
 
 def test_a_run_that_nobody_carries_stays_stopped_and_its_agent_is_cancelled_at_once() -> None:
+    @flow
+    async def working() -> str:
+        given = [agent("work", label=each, on_end=heard_of_end) for each in ("a", "b")]
+        return (await parallel(given)).summary
+
     async def test() -> None:
         w = world(ten_turns)
-        begun, task = await under_way(w, fleet("a", "b"), lambda: len(w.runner.answered) == 4)
+        begun, task = await under_way(w, working, lambda: len(w.runner.answered) == 4)
         begun.stop_now()
         await w.through(_of(task))
         came = await cancel_agents(w.host, "r1", "a")
         assert (came.ended, came.carried) == (1, False)
+        hooks = [hook.state for hook in await w.engine.hooks("r1")]
+        assert sorted(hooks) == ["done", "due"]
         record = await w.engine.run("r1")
         assert record is not None
         assert (record.state, record.owner) == (RunState.STOPPED, "")
-        again = await w.resume(fleet("a", "b"))
+        again = await w.resume(working)
         assert again.value == "1 of 2 ok, 1 failed: 1 cancelled"
         assert w.runner.begun == ["a", "b", "b"]
+        hooks = [hook.state for hook in await w.engine.hooks("r1")]
+        assert hooks == ["done", "done"]
 
     played(test)
 

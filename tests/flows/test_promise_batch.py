@@ -1,12 +1,14 @@
-"""A batch that is required without a number is required whole."""
+"""A batch that is required without a number is required whole; what makes none is told."""
 
 from __future__ import annotations
 
 import pytest
 
+from jackline import flow, parallel
 from jackline.agents.outcome import Ending, Outcome
-from jackline.errors import StepFailedError
+from jackline.errors import BadArgumentError, StepFailedError
 from jackline.flows.parallel import Batch
+from tests.flows.world import played, world
 
 OK: Outcome[int] = Outcome(Ending.COMPLETION, 1)
 BAD: Outcome[int] = Outcome(Ending.QUOTA)
@@ -27,3 +29,25 @@ def test_require_with_a_number_means_at_least_so_many(least: int, enough: bool) 
     else:
         with pytest.raises(StepFailedError):
             batch.require(least)
+
+
+@pytest.mark.parametrize(
+    ("given", "limit", "words"),
+    [
+        (5, None, "cannot go through a int"),
+        (None, None, "cannot go through a NoneType"),
+        ([], "2", "limit='2'"),
+        ([], 0, "limit=0"),
+    ],
+)
+def test_what_cannot_be_gone_through_is_told(given: object, limit: object, words: str) -> None:
+    @flow
+    async def wrong() -> str:
+        with pytest.raises(BadArgumentError) as told:
+            await parallel(given, limit=limit)  # type: ignore[arg-type]
+        return told.value.message
+
+    async def test() -> None:
+        assert words in ((await world().run(wrong)).value or "")
+
+    played(test)

@@ -27,3 +27,29 @@ def test_steps_that_block_run_side_by_side() -> None:
         assert (await world().run(meeting)).value == [0, 1, 2]
 
     played(test)
+
+
+async def leaves(code: int) -> int:
+    """Would end the whole program."""
+    raise SystemExit(code)
+
+
+def leaves_in_a_thread(code: int) -> int:
+    """Likewise."""
+    raise SystemExit(code)
+
+
+@flow
+async def leaving() -> str:
+    return (await parallel([step(leaves, 3), step(leaves_in_a_thread, 3), step(fine)])).summary
+
+
+def fine() -> str:
+    return "done"
+
+
+def test_a_step_that_would_end_the_program_fails_alone() -> None:
+    async def test() -> None:
+        assert (await world().run(leaving)).value == "1 of 3 ok, 2 failed: 2 crash"
+
+    played(test)

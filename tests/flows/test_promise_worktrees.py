@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from jackline.clock import VirtualClock
+from jackline.flows.cleanup.acting import Act, Actor
 from jackline.flows.cleanup.worktree import remove_if_clean
 from tests.flows.test_cleanup import git
-from tests.flows.world import played
+from tests.flows.world import EPOCH, played
 
 
 @pytest.fixture
@@ -115,7 +117,7 @@ def test_changes_that_git_was_told_to_overlook_keep_their_worktree(
 
 
 def test_the_worktree_itself_is_asked_wherever_the_environment_points_git(
-    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tree = worktree(repository, "--detach")
     commit(tree)
@@ -124,3 +126,14 @@ def test_the_worktree_itself_is_asked_wherever_the_environment_points_git(
     monkeypatch.setenv("GIT_WORK_TREE", str(repository))
     assert removed(tree).startswith("kept: its last commit is on no branch")
     assert (tree / "file").read_text() == "2"
+
+
+def test_a_worktree_is_looked_for_in_the_runs_own_folder(repository: Path) -> None:
+    tree = worktree(repository)
+    add(tree)
+
+    async def kept() -> str:
+        actor = Actor(VirtualClock(EPOCH), 60.0, str(repository), lambda: None)
+        return await actor.do(Act("r1", "", "worktree ../tree", b"", "tree"))
+
+    assert played(kept) == "kept: 1 changed or new files are not committed"

@@ -169,7 +169,8 @@ def test_calls_with_wrong_words_are_told_what_was_wrong_and_do_nothing(tmp_path:
         ("agent_wait", {"ids": ["no-such-agent"]}, "agent_status"),
         ("agent_wait", {"ids": ["no-such-agent"], "seconds": -1}, "seconds"),
         ("agent_cancel", {}, "ids"),
-        ("batch", {"calls": [{"id": "a", "tool": "rm", "input": {}}]}, "calls"),
+        ("batch", {"calls": [{"id": "a", "tool": "rm", "input": {}}]}, "calls.0.tool: must be"),
+        ("batch", {"calls": [{"id": "a", "tool": "rm", "input": {}}]}, '"search", "fetch"'),
     ]
 
     async def main() -> None:

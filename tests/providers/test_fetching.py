@@ -19,7 +19,7 @@ def test_many_wait_for_one_fetch_and_the_next_one_is_new() -> None:
 
         def fetch() -> None:
             calls.append(threading.current_thread().name)
-            assert go.wait(30)
+            assert go.wait(120)
 
         fetching = Fetching(fetch)
         waiting = [asyncio.ensure_future(fetching.once()) for _ in range(5)]
@@ -53,7 +53,7 @@ def test_nobody_waits_longer_than_allowed() -> None:
     go = threading.Event()
 
     def fetch() -> None:
-        go.wait(30)
+        go.wait(120)
 
     async def main() -> None:
         with pytest.raises(OSError):  # noqa: PT011 -- that it is one is the rule

@@ -2,8 +2,8 @@
 
 Laws: (1) only evidence ends an agent: a parent that has its result, a client that says so, a
 process that was alive and is gone; silence is none; (2) a process is known again by its number and
-its beginning; which of those above a hook is the client shows when the hook is over; (3) only
-trusted hooks are believed, and looking at processes holds up no call.
+its beginning; which of those above a hook is the client says its name, or shows when the hook is
+over; (3) only trusted hooks are believed, and looking at processes holds up no call.
 Not here: agents of runs, whose ends the store of runs knows (dashboard/flow_book.py); what is shown
 (control/fleet.py).
 """
@@ -15,6 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 
 from jackline.agents.process.marks import Mark, is_alive, mark_of
 from jackline.clock import Clock
@@ -29,6 +30,8 @@ _LOOK_EVERY = 2.0
 _MOST_SESSIONS = 2000
 # So many are looked at in one round: a system without /proc starts a program for each.
 _AT_A_TIME = 50
+# By what a client may have called its hook.
+_SHELLS = frozenset(("sh", "dash", "bash", "zsh", "ash", "ksh", "fish", "busybox"))
 # A hook, and the shell that a client may have called it by, are over after so long.
 _HOOK_OVER = 6.0
 
@@ -55,9 +58,13 @@ class _Lived:
 class EndsHeard:
     """What is known of ends; `watch` must run for as long as the service does."""
 
-    def __init__(self, fleet: Callable[[], Fleet], clock: Clock) -> None:
+    def __init__(
+        self, fleet: Callable[[], Fleet], clock: Clock, name: Callable[[int], str] | None = None
+    ) -> None:
+        """`name` tells what a process is called, empty where the system does not say."""
         self._fleet = fleet
         self._clock = clock
+        self._name = name or program_name
         self._lived: OrderedDict[str, _Lived] = OrderedDict()
         self._work: set[asyncio.Task[None]] = set()
 
@@ -100,14 +107,33 @@ class EndsHeard:
 
     async def _meet(self, session: str, processes: Sequence[int]) -> None:
         """Know them again by their beginnings, while the hook waits for its answer."""
-        marks = await asyncio.to_thread(lambda: [mark_of(pid) for pid in processes])
-        # One that is none of this system's (a container has numbers of its own) tells nothing.
-        found = [mark for mark in marks if mark.began]
-        if found:
-            self._lived[session] = _Lived(found, self._clock.monotonic())
+        found = await asyncio.to_thread(self._find, processes)
+        if found is not None:
+            self._lived[session] = found
             self._lived.move_to_end(session)
         while len(self._lived) > _MOST_SESSIONS:
             self._lived.popitem(last=False)
+
+    def _find(self, processes: Sequence[int]) -> _Lived | None:
+        marks = [mark_of(pid) for pid in processes]
+        # One that is none of this system's (a container has numbers of its own) tells nothing.
+        found = [mark for mark in marks if mark.began]
+        if not found:
+            return None
+        names = [self._name(mark.pid) for mark in found]
+        # The nearest that is no shell has called the hook, unless a nearer one is unknown.
+        called = next((i for i, name in enumerate(names) if name not in _SHELLS), None)
+        if called is None:
+            return None
+        return _Lived(found, self._clock.monotonic(), found[called] if names[called] else None)
+
+
+def program_name(pid: int) -> str:
+    """What a process is called; empty where the system does not say."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text("utf-8", "replace").strip()
+    except OSError:
+        return ""  # gone, or no such system
 
 
 class ListenedHooks:

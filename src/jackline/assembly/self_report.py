@@ -83,6 +83,7 @@ class SelfReport:
         sentence = verdict(drawn, now, crew, self._needs(drawn))
         return {
             **drawn.to_json(f"{sentence} {told}" if told else sentence),
+            "upstreams": [each.url for each in self._from.desk.settings.upstreams],
             "forecast": [each.to_json() for each in forecasts],
         }
 

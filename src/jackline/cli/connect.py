@@ -138,12 +138,13 @@ def disconnect(client: str, project: bool, dry_run: bool, as_json: bool) -> int:
         written = records.of(path) or claude_code.unrecorded(before, path, BASE_URL, waiting)
         after, kept = claude_code.disconnected(before, path, written)
         address = claude_code.variables_in(after, path).get(BASE_URL)
-        still = f"{BASE_URL} is {address} in it, which `jackline connect` did not write"
-        warning = still if address else ""
+        still = f"{BASE_URL} is still {address} in it, and {place.state_dir} has no record of that"
+        warning = f"{still}; if you do not want it, remove the line" if address else ""
         change = Change(path, before, after)
         if not dry_run:
             records.forget(path)
-    backup = None if dry_run else change.make()
+    # A file that held nothing but ours is no copy of how it was before.
+    backup = None if dry_run else change.make(backup=change.after is not None)
     done = _Done(change, backup, kept, dry_run, warning)
     where = "has its own settings back" if warning else "goes to its vendor directly"
     done.tell(f"{client} {where} from its next start on", as_json=as_json)

@@ -57,7 +57,8 @@ async def _run(config: Config, reload: Callable[[], Config]) -> int:
     # Before it starts: whoever interrupts it then wants it to end in good order too.
     _on_signals(service, interrupted)
     async with service:
-        click.echo(f"{service.url}  sends to {config.gateway.upstream.url}", err=True)
+        ladder = ", then ".join(each.url for each in config.gateway.upstreams)
+        click.echo(f"{service.url}  sends to {ladder}", err=True)
         tell_next(service.url)
         await service.stop_asked.wait()
         left = len(service.desk.calls)

@@ -2,7 +2,7 @@
 
 Laws: (1) the first line says it all; --json is one document with its schema's name, streams are a
 document a line; (2) prompts and answers are shown only when asked for; (3) reading makes nothing:
-without a store there are no runs.
+without a store there are no runs, and a list without entries is no error.
 Not here: going on with a run (going_on.py).
 """
 
@@ -20,7 +20,7 @@ from jackline.assembly import StateDir
 from jackline.assembly.flow_host import open_quiet_host
 from jackline.cli.carrying_run import summary
 from jackline.cli.completing import run_ids
-from jackline.cli.gateway_flags import configured
+from jackline.cli.gateway_flags import configured, service_place, warn_of_faults
 from jackline.cli.paying_variables import last_refusal
 from jackline.cli.run import AS_JSON, STATE
 from jackline.cli.runs_telling import (
@@ -45,6 +45,7 @@ from jackline.flows.records import ENDED, CallRecord, RunRecord, RunState
 
 T = TypeVar("T")
 _FOLLOW_SECONDS = 0.5
+_NO_RUNS = "No runs yet: `jackline run FLOW.py` begins one."
 
 
 @click.command(name="ls")
@@ -73,12 +74,17 @@ def ls(parked: bool, limit: int, as_json: bool, state: str | None) -> int:
             if parked:
                 click.echo("    " + waking_line(run, *await _known(host, run, now)))
         if not runs:
-            click.echo(
-                "no run is parked" if parked else "no runs yet: jackline run FLOW.py", err=True
-            )
+            click.echo("No run is parked." if parked else _NO_RUNS, err=True)
         return 0
 
-    return _with_store(state, look)
+    def nothing() -> int:
+        if as_json:
+            click.echo(json.dumps({"schema": "jackline.runs/1", "runs": []}, indent=2))
+        else:
+            click.echo(_NO_RUNS, err=True)
+        return 0
+
+    return _with_store(state, look, nothing)
 
 
 @click.command()
@@ -136,7 +142,11 @@ def logs(run_id: str | None, follow: bool, limit: int, as_json: bool, state: str
     if run_id is None:
         from jackline.cli.service_log import print_log  # noqa: PLC0415 -- not for runs
 
-        journal = StateDir(configured({"state": state}, with_secrets=False).state_dir).journal
+        place = service_place({"state": state})
+        journal = StateDir(place.state_dir).journal
+        if place.problem is not None and not journal.exists():
+            raise place.problem  # it may say where there is one
+        warn_of_faults(place)
         return event_loop.run(print_log(journal, limit, follow=follow, as_json=as_json))
 
     async def look(host: FlowHost) -> int:
@@ -249,12 +259,26 @@ def resources(everything: bool, retry: bool, as_json: bool, state: str | None) -
                 click.echo("nothing is held", err=True)
         return 1 if any(each.trouble for each in found) else 0
 
-    return _with_store(state, look)
+    def nothing() -> int:
+        if as_json:
+            click.echo(json.dumps({"schema": "jackline.resources/1", "resources": []}, indent=2))
+        else:
+            click.echo("nothing is held", err=True)
+        return 0
+
+    return _with_store(state, look, nothing)
 
 
-def _with_store(state: str | None, work: Callable[[FlowHost], Awaitable[T]]) -> T:
+def _with_store(
+    state: str | None,
+    work: Callable[[FlowHost], Awaitable[T]],
+    without: Callable[[], T] | None = None,
+) -> T:
+    """Work with the store; where there is none, `without` it, or say that there are no runs."""
     config = configured({"state": state}, with_secrets=False)
     if not StateDir(config.state_dir).flows.exists():
+        if without is not None:
+            return without()
         raise NothingFoundError(
             f"there are no runs in {config.state_dir}", next="start one: jackline run FLOW.py"
         )

@@ -1,7 +1,9 @@
 """`jackline status`: how the gateway stands, who waits for what, and until when.
 
 Laws: (1) the verdict comes first, in the words of every other face; (2) a reason is said once,
-however many wait for it; (3) `--json` is what the gateway itself tells, one document.
+however many wait for it; (3) `--json` is what the gateway itself tells, one document; (4) an hour
+that has passed is not told as one to wait for; (5) faults of the configuration do not stand in the
+way.
 Not here: the words (control/).
 """
 
@@ -15,7 +17,7 @@ import click
 
 from jackline.assembly import StateDir
 from jackline.assembly.running_gateway import find, not_running, status_of
-from jackline.cli.gateway_flags import configured, gateway_flags
+from jackline.cli.gateway_flags import gateway_flags, service_place, warn_of_faults
 from jackline.cli.status_clients import tell_clients
 from jackline.clock import SystemClock
 from jackline.control.picture import lane_word
@@ -45,11 +47,12 @@ def status(
     Exit codes: 0 told, 5 no gateway runs.
     """
     flags = {"port": port, "upstream": upstream, "state": state, "config": config}
-    settings = configured(flags, with_secrets=False)
-    folder = StateDir(settings.state_dir)
-    running = find(folder, settings.gateway.listen)
+    place = service_place(flags)
+    folder = StateDir(place.state_dir)
+    running = find(folder, place.listen)
     if running is None:
-        raise not_running(folder)
+        raise place.problem or not_running(folder)
+    warn_of_faults(place)
     if session is not None:
         return tell_clients(running, session, as_json=as_json)
     told = status_of(running)
@@ -57,9 +60,9 @@ def status(
         click.echo(json.dumps(told, indent=2, ensure_ascii=False))
         return 0
     click.echo(str(told["verdict"]))
-    click.echo(f"\n{told['url']} sends to {told['upstream']}, process {running.pid}")
+    click.echo(f"\n{told['url']} sends to {_ladder(told)}, process {running.pid}")
     for lane in _list(told, "lanes"):
-        click.echo(_lane_line(lane))
+        click.echo(lane_line(lane, _now(told)))
     for line in waiting_lines(told):
         click.echo(line)
     for note in told.get("notes") or []:  # type: ignore[attr-defined]
@@ -67,13 +70,20 @@ def status(
     return 0
 
 
-def _lane_line(lane: dict[str, object]) -> str:
+def _ladder(told: dict[str, object]) -> str:
+    """Where calls go; one from before an update tells only the first."""
+    ladder = told.get("upstreams")
+    return ", then ".join(map(str, ladder if isinstance(ladder, list) else [told["upstream"]]))
+
+
+def lane_line(lane: dict[str, object], now: datetime) -> str:
+    """How one lane stands."""
     figures = f"{lane['in_flight']} of {lane['window']} in flight, {lane['waiting']} waiting"
     limits = lane.get("limits")
     if isinstance(limits, dict) and limits:
         figures += ", left: " + ", ".join(f"{name} {share:.0%}" for name, share in limits.items())
     why = f"; {lane['why']}" if lane["why"] else ""
-    return f"  {lane['name']}: {lane_word(lane)}, {figures}{why}{_until(lane)}"
+    return f"  {lane['name']}: {lane_word(lane)}, {figures}{why}{_until(lane, now)}"
 
 
 def waiting_lines(told: dict[str, object]) -> Iterator[str]:
@@ -86,7 +96,7 @@ def waiting_lines(told: dict[str, object]) -> Iterator[str]:
     # The lane's own line above has said it already.
     said = {str(lane["why"]) for lane in _list(told, "lanes")}
     left = _MOST_LINES
-    for reason, calls in _by_reason(waiting, said).items():
+    for reason, calls in _by_reason(waiting, said, _now(told)).items():
         yield f"  {reason}:"
         for call in calls[: max(0, left)]:
             yield _call_line(call)
@@ -97,13 +107,13 @@ def waiting_lines(told: dict[str, object]) -> Iterator[str]:
 
 
 def _by_reason(
-    waiting: list[dict[str, object]], said: set[str]
+    waiting: list[dict[str, object]], said: set[str], now: datetime
 ) -> dict[str, list[dict[str, object]]]:
     groups: dict[str, list[dict[str, object]]] = {}
     for call in waiting:
         why = str(call["why"])
         reason = f"for {call['lane']}" + ("" if why in said or not why else f": {why}")
-        groups.setdefault(f"{reason}{_until(call)}", []).append(call)
+        groups.setdefault(f"{reason}{_until(call, now, past=', about to go on')}", []).append(call)
     return groups
 
 
@@ -116,12 +126,18 @@ def _call_line(call: dict[str, object]) -> str:
     return f"    {who} ({call['model']}), for {waited}"
 
 
-def _until(told: dict[str, object]) -> str:
+def _until(told: dict[str, object], now: datetime, past: str = "") -> str:
     until = told.get("until")
     if not isinstance(until, int | float):
         return ""
-    now = SystemClock().now()
+    if until <= now.timestamp():
+        return past
     return f", until {moment_in_words(datetime.fromtimestamp(round(until), now.tzinfo), now)}"
+
+
+def _now(told: dict[str, object]) -> datetime:
+    """The gateway's own time, which in a drill runs faster, and elsewhere may be another."""
+    return datetime.fromtimestamp(_number(told["at"]), SystemClock().now().tzinfo)
 
 
 def _list(told: dict[str, object], name: str) -> list[dict[str, object]]:

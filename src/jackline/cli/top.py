@@ -2,7 +2,8 @@
 
 Laws: (1) the first frame comes before anything else is done; (2) a gateway that restarts does not
 end it: it says so and goes on; (3) `q` and Ctrl-C leave with the terminal as it was; (4) `--json`
-is what the gateway itself tells, one document, and stdout off a terminal gets one frame.
+is what the gateway itself tells, one document, and stdout off a terminal gets one frame; (5) faults
+of the configuration do not stand in the way.
 Not here: the words and the drawing (top_drawing.py), keys (top_keys.py).
 """
 
@@ -17,7 +18,7 @@ import click
 
 from jackline.assembly import StateDir
 from jackline.assembly.running_gateway import find, not_running, reading_of
-from jackline.cli.gateway_flags import configured, gateway_flags
+from jackline.cli.gateway_flags import gateway_flags, service_place, warn_of_faults
 from jackline.clock import SystemClock
 from jackline.errors import UnreachableError
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from jackline.assembly.state_dir import Running
-    from jackline.config import Config
+    from jackline.config import ServicePlace
 
 _EVERY = 1.0
 _LEAVE = frozenset(("q", "Q", "\x03", "\x1b"))
@@ -58,11 +59,12 @@ def top(
     Exit codes: 0 told, 5 no gateway runs.
     """
     flags = {"port": port, "upstream": upstream, "state": state, "config": config}
-    settings = configured(flags, with_secrets=False)
-    folder = StateDir(settings.state_dir)
-    running = find(folder, settings.gateway.listen)
+    place = service_place(flags)
+    folder = StateDir(place.state_dir)
+    running = find(folder, place.listen)
     if running is None:
-        raise not_running(folder)
+        raise place.problem or not_running(folder)
+    warn_of_faults(place)
     told = reading_of(running, "fleet")
     if as_json:
         click.echo(json.dumps(told, indent=2, ensure_ascii=False))
@@ -73,12 +75,12 @@ def top(
     if once or not sys.stdout.isatty():
         console.print(_drawn(told, console, _TALL))
         return 0
-    _watch(console, settings, running, told, every)
+    _watch(console, place, running, told, every)
     return 0
 
 
 def _watch(
-    console: Console, settings: Config, running: Running, told: dict[str, Any], every: float
+    console: Console, place: ServicePlace, running: Running, told: dict[str, Any], every: float
 ) -> None:
     from rich.live import Live  # noqa: PLC0415 -- not for --once
 
@@ -91,15 +93,15 @@ def _watch(
             Live(first, console=console, screen=True, auto_refresh=False) as live,
         ):
             while pressed.wait(every) not in _LEAVE:
-                live.update(_again(console, settings, running, told), refresh=True)
+                live.update(_again(console, place, running, told), refresh=True)
     except KeyboardInterrupt:
         pass  # the other way to leave
 
 
-def _again(console: Console, settings: Config, running: Running, told: dict[str, Any]) -> Any:
+def _again(console: Console, place: ServicePlace, running: Running, told: dict[str, Any]) -> Any:
     try:
         # Found again each time: after a restart it has another token, and perhaps another port.
-        now = find(StateDir(settings.state_dir), settings.gateway.listen) or running
+        now = find(StateDir(place.state_dir), place.listen) or running
         told.update(reading_of(now, "fleet"))
     except UnreachableError as error:
         told["verdict"] = f"{error.message}; this is how it stood before."

@@ -70,9 +70,10 @@ def disconnected(
 ) -> tuple[str | None, list[str]]:
     """The settings as they were, and the keys that someone has changed since and are left alone.
 
-    None: nothing is left, and there was no file before.
+    None: nothing is left, and there was no file before. Where nothing of ours stands, every byte
+    stays.
     """
-    settings = _parsed(text, path)
+    settings, found_before = _parsed(text, path), _parsed(text, path)
     kept = []
     for key, (before, ours) in written.items():
         table, _, name = key.rpartition(".")
@@ -85,6 +86,8 @@ def disconnected(
             del found[name]
         else:
             found[name] = before
+    if settings == found_before:
+        return text, kept
     if settings.get("env") == {}:
         del settings["env"]
     if text is None or not settings:
@@ -99,14 +102,22 @@ def unrecorded(text: str | None, path: Path, address: str, waiting: Mapping[str,
     every setting for waiting as it is written. Nobody else writes all of them.
     """
     env = variables_in(text, path)
-    here = urlsplit(env.get(address, "")).hostname in _THIS_MACHINE
-    if not here or any(env.get(name) != value for name, value in waiting.items()):
+    if not _is_here(env.get(address, "")) or any(
+        env.get(name) != value for name, value in waiting.items()
+    ):
         return {}
     written: Written = {f"env.{name}": [None, env[name]] for name in (address, *waiting)}
     line = _parsed(text, path).get("statusLine")
     if isinstance(line, dict) and str(line.get("command")).endswith("jackline statusline"):
         written["statusLine"] = [None, line]
     return written
+
+
+def _is_here(address: str) -> bool:
+    try:
+        return urlsplit(address).hostname in _THIS_MACHINE
+    except ValueError:
+        return False  # no address at all, and so none of ours
 
 
 def user_home() -> Path:
@@ -129,7 +140,7 @@ def _parsed(text: str | None, path: Path) -> Json:
 def _no_settings(path: Path, why: str) -> UnreadableError:
     return UnreadableError(
         f"{path} is not the JSON that Claude Code reads ({why}), so it is left as it is",
-        next="mend the file, or connect by variables instead: jackline env",
+        next="mend the file; to go through the gateway without it: jackline env",
     )
 
 

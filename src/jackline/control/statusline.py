@@ -58,6 +58,8 @@ def _standing(picture: Picture, now: datetime) -> str:
 
 
 def _lane_words(lane: LaneShown, now: datetime) -> str:
+    if lane.paused:
+        return "paused by hand"
     word = _WORDS.get(lane.state, lane.state)
     if lane.state == "parked" and lane.until is not None:
         return f"{word} until {_clock(lane.until, now)}"

@@ -120,6 +120,8 @@ def _calls(picture: Picture) -> str:
 
 
 def _lane(lane: LaneShown, now: datetime) -> str:
+    if lane.paused:
+        return f"{lane.name} is paused by hand."
     word = "is parked" if lane.state == "parked" else "is down"
     if lane.until is None:
         return f"{lane.name} {word}; when it comes back is not known."

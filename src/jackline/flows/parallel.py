@@ -76,9 +76,11 @@ async def parallel(
     Siblings go on when one fails; look at the batch for what came of each. Up to 10,000 calls.
     """
     scope_for("parallel()")
-    if limit is not None and limit < 1:
+    _check_limit(limit)
+    if not isinstance(calls, (Iterable, AsyncIterable)):
         raise BadArgumentError(
-            f"parallel(limit={limit}) would start nothing.", next="Give 1 or more."
+            f"parallel() cannot go through a {type(calls).__name__}.",
+            next="Give many calls: parallel(agent(…) for …), or a list of them.",
         )
     given = await _collect(calls)
     slots = None if limit is None else asyncio.Semaphore(limit)
@@ -95,6 +97,13 @@ async def parallel(
         if not task.cancelled():
             task.exception()  # looked at: the first trouble is raised below for all
     return Batch(tuple(_outcome(task) for task in tasks))
+
+
+def _check_limit(limit: object) -> None:
+    if limit is not None and (not isinstance(limit, int) or limit < 1):
+        raise BadArgumentError(
+            f"parallel(limit={limit!r}) would start nothing.", next="Give 1 or more."
+        )
 
 
 async def _collect(

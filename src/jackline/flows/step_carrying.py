@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import partial
 
 from jackline.agents.ports import StopAgentError
+from jackline.batches.leaving import failing_at_most
 from jackline.batches.threads import in_own_thread
 from jackline.errors import BadArgumentError, StepFailedError
 from jackline.flows.keys import call_key
@@ -103,12 +104,13 @@ class StepCarrying:
 
     async def _work(self) -> object:
         positional, named = self._arguments
-        if inspect.iscoroutinefunction(self._function):
-            return await self._function(*positional, **named)
-        async with self._run.blocking_steps:
-            call = partial(self._function, *positional, **named)
-            returned = await in_own_thread(call, f"step {self._name}")
-        return await returned if inspect.isawaitable(returned) else returned
+        with failing_at_most():
+            if inspect.iscoroutinefunction(self._function):
+                return await self._function(*positional, **named)
+            async with self._run.blocking_steps:
+                call = partial(self._function, *positional, **named)
+                returned = await in_own_thread(call, f"step {self._name}")
+            return await returned if inspect.isawaitable(returned) else returned
 
     def _tell_ended(self, trouble: str, *, replayed: bool) -> None:
         call, at = self._call, self._run.clock.wall()

@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import mcp_types as types
-from jsonschema_rs import validator_for
+from jsonschema_rs import ValidationError, ValidationErrorKind, validator_for
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -85,10 +85,7 @@ class ToolServer:
             known = ", ".join(self._tools)
             return _failed(f"There is no tool {params.name!r} here. There are: {known}.")
         arguments = dict(params.arguments or {})
-        faults = [
-            f"{'.'.join(str(part) for part in fault.instance_path) or 'the input'}: {fault.message}"
-            for fault in self._checks[tool.name].iter_errors(arguments)
-        ]
+        faults = [_fault(each) for each in self._checks[tool.name].iter_errors(arguments)]
         if faults:
             more = f" (and {len(faults) - _MOST_FAULTS} more)" if len(faults) > _MOST_FAULTS else ""
             return _failed(f"{'; '.join(faults[:_MOST_FAULTS])}{more}. Nothing was done.")
@@ -130,6 +127,15 @@ class ToolServer:
             hears_progress=bool(context.meta and context.meta.get("progress_token") is not None),
             took_back=self._taken_back.asker(headers.get(SESSION_HEADER, ""), context.request_id),
         )
+
+
+def _fault(found: ValidationError) -> str:
+    """Where and what is wrong; of a choice all that can be chosen, which the checker cuts short."""
+    where = ".".join(str(part) for part in found.instance_path) or "the input"
+    if isinstance(found.kind, ValidationErrorKind.Enum):
+        choice = ", ".join(json.dumps(each) for each in found.kind.options)
+        return f"{where}: must be one of {choice}"
+    return f"{where}: {found.message}"
 
 
 async def _not_at_all(_words: str) -> None:

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from jackline.agents.outcome import Ending
+from jackline.agents.outcome import Ending, Evidence
+from jackline.agents.ports import StopAgentError
 from tests.agents.claude_code import test_runner
-from tests.agents.claude_code.streams import init, result
+from tests.agents.claude_code.streams import call, init, result, resulted, said, text
 from tests.agents.claude_code.test_runner import Client, user
+from tests.agents.process.doubles import FreeLeave, Pages
 
 pytestmark = test_runner.pytestmark
 
@@ -28,3 +30,24 @@ def test_the_outcome_names_the_transcript(play: bytes, ending: Ending, tmp_path:
     client.plays(play)
     outcome = client.carry()
     assert (outcome.terminated_by, outcome.transcript) == (ending, str(path))
+
+
+def test_one_that_a_budget_stops_in_its_first_process_names_the_transcript_that_it_began(
+    tmp_path: Path,
+) -> None:
+    client = Client(tmp_path / "client")
+    turn = said("m1", text("One."), call("t1", command="ls")) + resulted("t1", "a.py")
+    client.plays(init() + turn + b"WAIT\n")
+    written: list[Path] = []
+
+    class SpentLeave(FreeLeave):
+        async def before_call(self) -> None:
+            if self.asked == 1:
+                # The client has begun to write by now.
+                written.append(client.kept(user("THE TASK")))
+            await super().before_call()
+
+    stop = StopAgentError(Ending.BUDGET, Evidence(says="5,000 tokens are used up"))
+    outcome = client.carry(Pages(), SpentLeave(stop=stop, stop_after=1))
+    assert outcome.terminated_by is Ending.BUDGET
+    assert [outcome.transcript] == [str(path) for path in written]

@@ -73,6 +73,8 @@ class _Carrying:
                 self._answer = StructuredAnswer(self._task.schema, self._task.check)
             return await self._to_the_end()
         except StopAgentError as stop:
+            # It may have been stopped in the middle of its first process.
+            self._left = await self._look_back()
             return self._outcome(stop.ending, stop.evidence)
         except BadArgumentError as error:
             return self._outcome(Ending.REFUSED, Evidence(says=f"{error.message} {error.next}"))

@@ -73,10 +73,11 @@ function make(parent, { tag }, key) {
 
 function update(element, wanted) {
 	const old = element.jlProps;
+	// Children first: a value can be chosen only where its option stands.
+	if (!wanted.props.own) fill(element, wanted.children);
 	for (const name of Object.keys(old)) if (!(name in wanted.props)) set(element, name, null);
 	for (const [name, value] of Object.entries(wanted.props)) if (old[name] !== value) set(element, name, value);
 	element.jlProps = wanted.props;
-	if (!wanted.props.own) fill(element, wanted.children);
 }
 
 function set(element, name, value) {

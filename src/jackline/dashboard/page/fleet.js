@@ -21,11 +21,11 @@ let redraw = () => {};
 export function fleetPanel(filter, setFilter, draw) {
 	redraw = draw;
 	const { counts } = view;
-	const legend = state.doings.filter((doing) => counts[doing]).map((doing) => {
+	const legend = state.doings.filter((doing) => counts[doing] || filter.doing === doing).map((doing) => {
 		const [glyph, colour] = look(doing);
 		const on = filter.doing === doing;
 		return h("button", { key: doing, class: `key ${colour}`, "aria-pressed": String(on), onclick: () => setFilter({ doing: on ? "" : doing }) },
-			h("i", { "aria-hidden": "true" }, glyph), ` ${doing} ${number(counts[doing])}`);
+			h("i", { "aria-hidden": "true" }, glyph), ` ${doing} ${number(counts[doing] || 0)}`);
 	});
 	return panel("Fleet", "top", [h("div.legend", legend), beside(`last ${length(view.span)} · next ${length(view.ahead)}`)],
 		h("div.filters",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import ModuleType
 
 from jackline.batches.calling import called_aside
@@ -82,7 +83,8 @@ class Actor:
     async def _done(self, act: Act) -> str:
         worktree = worktree_of(act.action)
         if worktree is not None:
-            return await remove_if_clean(worktree)
+            # From the run's folder, like a command: who cleans up may stand in another.
+            return await remove_if_clean(Path(self.cwd, worktree))
         name = function_name(act.action)
         if name is not None:
             return await self._call(name, act.argument)

@@ -1,17 +1,24 @@
 """Remove a git worktree that holds nothing unsaved, and no other.
 
 Laws: (1) a worktree with a changed, new or unreadable file, or with commits that are on no branch,
-is kept, and the reason told; (2) nothing is forced: git itself refuses what we overlook; (3) a
-worktree that is gone is released.
+is kept, and the reason told, whatever git was told not to show; (2) nothing is forced: git itself
+refuses what we overlook; (3) a worktree that is gone is released; (4) files that git ignores are
+no work.
 Not here: making worktrees.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 _PREFIX = "worktree "
+# For our questions, and for git's own check before it removes.
+_PLAIN = ("-c", "status.showUntrackedFiles=normal", "-c", "core.fsmonitor=false")
+_ELSEWHERE = frozenset(
+    ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
+) | {"GIT_NAMESPACE", "GIT_PREFIX", "GIT_CEILING_DIRECTORIES"}
 
 
 def release_of_worktree(path: Path) -> str:
@@ -28,30 +35,54 @@ async def remove_if_clean(path: Path) -> str:
     """Why the worktree was kept; empty when it is gone."""
     if not await asyncio.to_thread(path.exists):
         return ""
-    code, said = await _git(path, "status", "--porcelain", "--ignored=no")
+    code, said = await _git(path, "status", "--porcelain", "--ignore-submodules=none")
     if code:
-        return f"kept: git cannot tell whether it is clean ({said.strip()[:100] or code})"
+        return f"kept: git cannot tell whether it is clean ({_text(said)[:100] or code})"
     if said.strip():
         return f"kept: {len(said.splitlines())} changed or new files are not committed"
+    if overlooked := await _overlooked(path):
+        return f"kept: git was told to overlook changes, in {overlooked} files"
     # With the worktree goes the only name of what was committed without a branch.
     code, said = await _git(path, "for-each-ref", "--count=1", "--contains", "HEAD")
     if code or not said.strip():
         return "kept: its last commit is on no branch (`git branch NAME` there saves it)"
     code, said = await _git(path, "worktree", "remove", str(path))
-    return f"kept: {said.strip()[:200]}" if code else ""
+    return f"kept: {_text(said)[:200]}" if code else ""
 
 
-async def _git(cwd: Path, *words: str) -> tuple[int, str]:
+async def _overlooked(path: Path) -> int:
+    """How many files are there whose changes `git status` never shows."""
+    code, said = await _git(path, "ls-files", "-v", "-z")
+    if code:
+        return 1
+    # A small letter: assumed to be unchanged. S: not checked out, if it is really not there.
+    marked = [line[2:] for line in said.split(b"\0") if line[:1].islower() or line[:1] == b"S"]
+
+    def there() -> int:
+        return sum(os.path.lexists(path / os.fsdecode(name)) for name in marked)
+
+    return await asyncio.to_thread(there)
+
+
+async def _git(cwd: Path, *words: str) -> tuple[int, bytes]:
+    # What points git elsewhere, as in one of its hooks, must not make it look at another folder.
+    around = {name: value for name, value in os.environ.items() if name not in _ELSEWHERE}
     try:
         process = await asyncio.create_subprocess_exec(
             "git",
+            *_PLAIN,
             *words,
             cwd=cwd,
+            env=around,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
         )
     except OSError as error:
-        return 1, str(error)
+        return 1, str(error).encode()
     said, _ = await process.communicate()
-    return process.returncode or 0, said.decode("utf-8", "replace")
+    return process.returncode or 0, said
+
+
+def _text(said: bytes) -> str:
+    return said.decode("utf-8", "replace").strip()
