@@ -151,3 +151,23 @@ def test_the_readme_of_exit_codes_is_true(tmp_path: Path) -> None:
     assert jackline("why", tmp_path).code == 1
     for code in ("0", "1", "2", "3", "75", "130"):
         assert f"| {code} |" in docs
+
+
+@pytest.mark.parametrize(
+    "words", [("429 Too Many Requests",), ("API Error: 429",), ("--status", "429", "Error")]
+)
+def test_a_bare_429_blames_neither_side(words: tuple[str, ...]) -> None:
+    plain = jackline("explain", *words)
+    assert (plain.code, plain.err) == (0, "")
+    assert "does not say whose limit it is" in plain.out
+    assert "your own traffic may" in plain.out
+    assert "the provider may" in plain.out
+    assert "Waiting and retrying helps" in plain.out
+    document = json.loads(jackline("explain", "--json", *words).out)
+    assert document["explanation"] == plain.out.strip()
+    assert (document["kind"], document["sub"]) == ("server_throttle", None)
+
+
+def test_one_that_says_whose_it_is_is_taken_at_its_word() -> None:
+    said = "API Error: 429 Server is temporarily limiting requests (not your usage limit)"
+    assert "your own usage is not the cause" in jackline("explain", said).out

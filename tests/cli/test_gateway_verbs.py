@@ -42,6 +42,20 @@ def test_up_says_where_it_listens_and_what_to_do_next(place: Place) -> None:
         assert "jackline down" in gateway.said
 
 
+def test_the_whole_ladder_is_named(place: Place) -> None:
+    file = place.folder / "jackline.toml"
+    urls = [place.upstream, "http://127.0.0.1:1"]
+    tables = [f'[[upstream]]\nname = "at{n}"\nurl = "{url}"\n' for n, url in enumerate(urls)]
+    file.write_text("\n".join(tables))
+    place.more |= {"JACKLINE_CONFIG": str(file), "JACKLINE_UPSTREAM": ""}
+    ladder = f"sends to {urls[0]}, then {urls[1]}"
+    with place.up() as gateway:
+        until(lambda: "jackline status" in gateway.said, "the next step")
+        assert f"{place.url}  {ladder}\n" in gateway.said
+        assert f"{place.url} {ladder}, process " in place.jackline("status").out
+        assert place.status()["upstreams"] == urls
+
+
 def test_calls_pass_with_the_clients_own_credentials(
     place: Place, provider: SimulatedProvider
 ) -> None:
@@ -134,9 +148,10 @@ def test_status_without_a_gateway_is_an_error_of_its_own(place: Place) -> None:
 
 
 STATUS_KEYS = {
-    "schema", "verdict", "at", "version", "url", "upstream", "started", "lanes", "waiting",
-    "calls_waiting", "calls_in_flight", "connections", "outcomes", "held_and_delivered", "joined",
-    "input_tokens", "output_tokens", "journal_ok", "journal_problem", "notes", "forecast",
+    "schema", "verdict", "at", "version", "url", "upstream", "upstreams", "started", "lanes",
+    "waiting", "calls_waiting", "calls_in_flight", "connections", "outcomes",
+    "held_and_delivered", "joined", "input_tokens", "output_tokens", "journal_ok",
+    "journal_problem", "notes", "forecast",
 }  # fmt: skip
 LANE_KEYS = {
     "name", "state", "why", "until", "in_flight", "window", "waiting", "limits", "cause", "paused",

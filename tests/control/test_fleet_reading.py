@@ -34,7 +34,7 @@ def read(given: Facts) -> dict[str, Any]:
 def test_an_agent_is_told_by_the_call_that_holds_it_up() -> None:
     told = read(facts([live("a", Doing.ANSWERING), live("a", Doing.PARKED, NOW + 60.4)]))
     (row,) = told["agents"]
-    assert (row["doing"], row["until"], row["why"]) == ("parked", 1060, "because")
+    assert (row["doing"], row["until"], row["why"]) == ("parked", 1061, "because")
     assert told["agents_by_state"]["parked"] == 1
 
 

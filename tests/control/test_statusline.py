@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -38,6 +39,10 @@ def picture(*lanes: LaneShown, waiting: int = 0) -> Picture:
         ),
         (picture(lane("a/x", "parked", AT + 86400)), "jackline ■ a/x parked until Mon 12:00"),
         (picture(lane("a/x", "broken", AT + 5)), "jackline ✗ a/x down"),
+        (
+            picture(replace(lane("a/x", "broken"), paused=True)),
+            "jackline ✗ a/x paused by hand",
+        ),
     ],
 )
 def test_the_line_says_what_stands_in_the_way(shown: Picture, told: str) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 
 from jackline.control.fleet import Doing, Live, waited_for
+from jackline.control.whole_seconds import whole_second
 from jackline.gateway.desk import Desk
 from jackline.gateway.lane_book import shown
 from jackline.gateway.messages import MessagesCall
@@ -56,7 +57,7 @@ class LiveCalls:
             call.since,
             self._waits_for(call),
             "" if told is None else told.why.replace(call.lane, shown(call.lane)),
-            None if told is None or told.until is None else float(round(told.until)),
+            None if told is None or told.until is None else float(whole_second(told.until)),
         )
 
     def _answering(self, call: MessagesCall) -> Live:

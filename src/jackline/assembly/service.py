@@ -51,6 +51,7 @@ from jackline.calls import Carrier
 from jackline.clock import Clock, SystemClock
 from jackline.config import Config
 from jackline.control.face import Face
+from jackline.control.whole_seconds import whole_second
 from jackline.dashboard.flow_book import FlowBook
 from jackline.events import AttemptFailed, Event, LaneChanged, ServiceNoted, WindowsTold
 from jackline.failures.sentences import moment_in_words
@@ -418,7 +419,7 @@ class Service:
 
 def _hour(moment: float, clock: Clock) -> str:
     now = clock.now()
-    return moment_in_words(datetime.fromtimestamp(moment, now.tzinfo).replace(microsecond=0), now)
+    return moment_in_words(datetime.fromtimestamp(whole_second(moment), now.tzinfo), now)
 
 
 def _tell_failure(task: asyncio.Task[None]) -> None:

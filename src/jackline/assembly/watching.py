@@ -17,6 +17,7 @@ from jackline.assembly.live_calls import LiveCalls
 from jackline.assembly.observing import Observatory
 from jackline.clock import Clock
 from jackline.control.board import Facts, Flows
+from jackline.control.whole_seconds import whole_second
 from jackline.gateway.desk import Desk
 from jackline.gateway.lane_book import shown
 from jackline.lanes import State
@@ -85,7 +86,7 @@ class Watching:
                 | {
                     "limits": limits,
                     "why": why,
-                    "until": None if until is None else round(until),
+                    "until": None if until is None else whole_second(until),
                     "aim": aim(lane),
                     "first_byte": round(lane.first_byte, 1),
                     "upstream": place,

@@ -1,7 +1,7 @@
 """`jackline explain`: what one error means, whose fault it is, and what helps.
 
 Laws: (1) any text gets an answer; (2) `--jsonl` answers line by line, in order, and never stops at
-a bad line.
+a bad line; (3) of a bare 429 no side is blamed: it does not say whose limit it is.
 Not here: judging (failures/classify.py), wording (failures/sentences.py).
 """
 
@@ -22,6 +22,7 @@ from jackline.failures.pasted import from_line, from_paste
 from jackline.failures.sentences import explain as explain_in_words
 
 EXIT_SOME_BAD = 3
+_BARE = frozenset(("status 429", 'text "too many requests"'))
 
 
 @click.command()
@@ -74,9 +75,21 @@ def explain(
     if as_json:
         _print_json(failure, moment)
     else:
-        click.echo(" ".join(explain_in_words(failure, moment)))
+        click.echo(_in_words(failure, moment))
     unrecognised = failure.kind is Kind.NOT_A_FAILURE and failure.sub == "unrecognised"
     return 1 if unrecognised else 0
+
+
+def _in_words(failure: Failure, now: datetime) -> str:
+    what, *helps = explain_in_words(failure, now)
+    guessed = failure.kind is Kind.SERVER_THROTTLE and failure.sub is None
+    if guessed and _BARE.issuperset(failure.evidence):
+        what = (
+            "This is a 429 that does not say whose limit it is: your own traffic may be above what"
+            " the account may send, or the provider may be short of capacity. The rest of the"
+            " response, its headers and body, may tell."
+        )
+    return " ".join((what, *helps))
 
 
 def _answer_lines(lines: BinaryIO, now: datetime) -> int:
@@ -96,7 +109,7 @@ def _print_json(failure: Failure, now: datetime) -> None:
         "schema": "jackline.explain/1",
         **failure.to_json(),
         "evidence": list(failure.evidence),
-        "explanation": " ".join(explain_in_words(failure, now)),
+        "explanation": _in_words(failure, now),
     }
     click.echo(json.dumps(document, ensure_ascii=False, indent=2))
 

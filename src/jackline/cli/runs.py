@@ -35,6 +35,7 @@ from jackline.cli.runs_telling import (
     waking_of,
 )
 from jackline.clock import SystemClock
+from jackline.control.whole_seconds import whole_second
 from jackline.errors import BadArgumentError, NothingFoundError
 from jackline.flows.cancelling_agents import cancel_agents
 from jackline.flows.cleanup.reaper import reap
@@ -299,7 +300,7 @@ def _as_json(run: RunRecord) -> dict[str, Any]:
         "why": run.why or None,
         "created_at": _iso(run.created_at),
         "updated_at": _iso(run.updated_at),
-        "wake_at": None if run.wake_at is None else _iso(run.wake_at),
+        "wake_at": None if run.wake_at is None else _iso(whole_second(run.wake_at)),
         "tokens": run.tokens,
         "cost": run.cost,
         "forked_from": run.forked_from,
@@ -318,7 +319,7 @@ async def _known(
 def _waking_json(waking: Waking) -> dict[str, Any]:
     return {
         "wakes_now": waking.now,
-        "wakes_at": None if waking.at is None else _iso(waking.at.timestamp()),
+        "wakes_at": None if waking.at is None else _iso(whole_second(waking.at.timestamp())),
         "held_by": waking.held_by or None,
         "calls_left": waking.calls_left,
         "expected_cost": waking.expected_cost,

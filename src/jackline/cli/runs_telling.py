@@ -15,6 +15,7 @@ from datetime import datetime, timedelta, tzinfo
 
 from jackline.autopsy.figures import counted
 from jackline.control.run_view import until_words
+from jackline.control.whole_seconds import whole_second
 from jackline.failures.sentences import duration_in_words, moment_in_words
 from jackline.flows.cancelling_agents import CancelledAgents
 from jackline.flows.orders import is_dead
@@ -80,7 +81,8 @@ def waking_line(
     elif waking.at is not None:
         at_reset = run.wake_at is not None and waking.at.timestamp() <= run.wake_at
         why = "" if at_reset else f": {waking.held_by}"  # a brake holds it for longer than its wall
-        when = f"wakes {moment_in_words(waking.at.replace(microsecond=0), now)}{why}"
+        hour = datetime.fromtimestamp(whole_second(waking.at.timestamp()), waking.at.tzinfo)
+        when = f"wakes {moment_in_words(hour, now)}{why}"
     else:
         when = f"does not wake by itself: {waking.held_by}"
     cost = waking.expected_cost

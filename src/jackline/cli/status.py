@@ -21,6 +21,7 @@ from jackline.cli.gateway_flags import gateway_flags, service_place, warn_of_fau
 from jackline.cli.status_clients import tell_clients
 from jackline.clock import SystemClock
 from jackline.control.picture import lane_word
+from jackline.control.whole_seconds import whole_second
 from jackline.failures.sentences import duration_in_words, moment_in_words
 
 _MOST_LINES = 20
@@ -132,7 +133,9 @@ def _until(told: dict[str, object], now: datetime, past: str = "") -> str:
         return ""
     if until <= now.timestamp():
         return past
-    return f", until {moment_in_words(datetime.fromtimestamp(round(until), now.tzinfo), now)}"
+    return (
+        f", until {moment_in_words(datetime.fromtimestamp(whole_second(until), now.tzinfo), now)}"
+    )
 
 
 def _now(told: dict[str, object]) -> datetime:

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from jackline.control.counted import counted
 from jackline.control.picture import lane_word
+from jackline.control.whole_seconds import whole_second
 from jackline.failures.sentences import duration_in_words, moment_in_words
 
 # As on the page in the browser: a glyph and a colour for each word.
@@ -195,7 +196,7 @@ def _until(until: object, now: datetime) -> str:
 
 
 def _moment(at: float, now: datetime) -> str:
-    return moment_in_words(datetime.fromtimestamp(round(at), now.tzinfo), now)
+    return moment_in_words(datetime.fromtimestamp(whole_second(at), now.tzinfo), now)
 
 
 def _since(at: float, now: datetime) -> str:

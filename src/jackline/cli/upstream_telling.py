@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from jackline.clock import SystemClock
+from jackline.control.whole_seconds import whole_second
 from jackline.failures import Failure, Kind
 from jackline.failures.sentences import explain, moment_in_words
 from jackline.providers.settings import CostClass, Credential, UpstreamSettings
@@ -131,7 +132,9 @@ def order_words(order: Mapping[str, object]) -> str:
     end = "until told otherwise"
     if isinstance(until, int | float):
         now = SystemClock().now()
-        end = f"until {moment_in_words(datetime.fromtimestamp(round(until), now.tzinfo), now)}"
+        end = (
+            f"until {moment_in_words(datetime.fromtimestamp(whole_second(until), now.tzinfo), now)}"
+        )
     return f"{calls} go to {order.get('upstream')} where they can, {end}"
 
 

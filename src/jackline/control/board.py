@@ -17,6 +17,7 @@ from typing import NamedTuple, TypeAlias
 from jackline.control.board_parts import burned, happened, lane_shown, spent
 from jackline.control.burn import Burn
 from jackline.control.fleet import Doing, Fleet, Key, Live, Member, Stretch, resting, turns_at
+from jackline.control.whole_seconds import whole_second
 from jackline.events import Event
 
 Part: TypeAlias = Mapping[str, object]
@@ -266,7 +267,7 @@ class Board:
             "why": why,
             "since": round(since, 1),
             # Whole seconds: an estimate that wanders by milliseconds is no news.
-            "until": None if until is None else round(until),
+            "until": None if until is None else whole_second(until),
             "calls": member.calls,
             "failed": member.failed,
             "tokens": member.tokens,

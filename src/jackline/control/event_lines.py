@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
 from jackline.control.board_parts import lane_shown
+from jackline.control.whole_seconds import whole_second
 from jackline.events import AttemptFailed, CallEnded, LaneChanged, ServiceNoted
 from jackline.failures.sentences import duration_in_words, moment_in_words
 
@@ -90,4 +91,6 @@ def _span(seconds: float) -> str:
 def _until(until: float | None, now: datetime) -> str:
     if until is None:
         return ""
-    return f", until {moment_in_words(datetime.fromtimestamp(round(until), now.tzinfo), now)}"
+    return (
+        f", until {moment_in_words(datetime.fromtimestamp(whole_second(until), now.tzinfo), now)}"
+    )

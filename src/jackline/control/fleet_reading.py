@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from jackline.control.board import Facts
 from jackline.control.board_parts import lane_shown
 from jackline.control.fleet import Doing, Key, Live, Member
+from jackline.control.whole_seconds import whole_second
 
 SCHEMA = "jackline.fleet/1"
 _DIGITS = re.compile(r"([0-9]+)")
@@ -88,13 +89,13 @@ def _live_row(facts: Facts, key: Key, call: Live) -> dict[str, object]:
     member = facts.fleet.member(key) or Member(call.session, call.agent, call.tag)
     row = _row(facts, key, member)
     now_row = {"tag": call.tag or member.tag, "model": call.model, "lane": lane_shown(call.lane)}
-    until = None if call.until is None else round(call.until)
+    until = None if call.until is None else whole_second(call.until)
     return row | now_row | _doing(call.doing, call.why, call.since, until)
 
 
 def _resting_row(facts: Facts, key: Key, member: Member) -> dict[str, object]:
     doing, (why, until) = facts.flows.resting(member, facts.at)
-    until = None if until is None else round(until)
+    until = None if until is None else whole_second(until)
     return _row(facts, key, member) | _doing(doing, why, member.last_end, until)
 
 

@@ -12,6 +12,7 @@ from datetime import datetime
 
 from jackline.agents.outcome import Ending
 from jackline.control.counted import counted
+from jackline.control.whole_seconds import whole_second
 from jackline.failures.sentences import moment_in_words
 from jackline.flows.progress import (
     AT_WALL,
@@ -164,7 +165,8 @@ def until_words(until: float | None, now: datetime) -> str:
     """ " until 22:10 UTC", or nothing when the time is not known."""
     if until is None:
         return ""
-    return f" until {moment_in_words(datetime.fromtimestamp(round(until), now.tzinfo), now)}"
+    hour = datetime.fromtimestamp(whole_second(until), now.tzinfo)
+    return f" until {moment_in_words(hour, now)}"
 
 
 def event_line(event: FlowEvent, now: datetime) -> str:  # noqa: C901, PLR0911, PLR0912 -- each its line

@@ -15,6 +15,7 @@ from jackline.control.counted import counted
 from jackline.control.crew import NOBODY, WAITS, Crew
 from jackline.control.fleet import Doing
 from jackline.control.picture import LaneShown, Picture
+from jackline.control.whole_seconds import whole_second
 from jackline.failures.sentences import duration_in_words, moment_in_words
 
 _TROUBLED = ("parked", "broken")
@@ -105,7 +106,7 @@ def _goes_on(crew: Crew, doing: Doing, now: datetime) -> str:
 
 def _until(moment: float, now: datetime) -> str:
     """The hour, and how long that is; in whole seconds, as people plan."""
-    until = datetime.fromtimestamp(round(moment), now.tzinfo)
+    until = datetime.fromtimestamp(whole_second(moment), now.tzinfo)
     left = duration_in_words(max(timedelta(0), until - now.replace(microsecond=0)))
     return f"until {moment_in_words(until, now)} (in {left})"
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from jackline.control.whole_seconds import whole_second
 from jackline.errors import JournalError
 from jackline.flows.agent_orders import is_by_hand
 from jackline.flows.outcome_json import decode_outcome
@@ -38,7 +39,7 @@ def run_told(run: RunRecord, calls: Sequence[CallRecord], now: float) -> dict[st
         "flow": run.flow,
         "state": state,
         "why": run.why,
-        "wake_at": run.wake_at,
+        "wake_at": None if run.wake_at is None else whole_second(run.wake_at),
         "created_at": round(run.created_at, 1),
         "ended_at": run.ended_at,
         # The run's own sums are written now and then, those of its calls when they end.

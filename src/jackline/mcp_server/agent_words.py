@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from jackline.agents.outcome import Outcome
+from jackline.control.whole_seconds import whole_second
 from jackline.failures import Kind
 from jackline.failures.sentences import moment_in_words
 from jackline.flows.outcome_json import decode_outcome
@@ -279,4 +280,4 @@ def _iso(at: float | None, now: datetime) -> str | None:
 
 
 def _moment(at: float, now: datetime) -> datetime:
-    return datetime.fromtimestamp(at, now.tzinfo).replace(microsecond=0)
+    return datetime.fromtimestamp(whole_second(at), now.tzinfo)

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from jackline.control.board import Facts
 from jackline.control.counted import counted
+from jackline.control.whole_seconds import whole_second
 from jackline.failures.sentences import duration_in_words, moment_in_words
 from jackline.flows.records import RunState
 from jackline.notifications.incidents import Condition
@@ -176,4 +177,4 @@ def _budget_used(run: Mapping[str, Any]) -> float:
 
 
 def _hour(moment: float, now: datetime) -> str:
-    return moment_in_words(datetime.fromtimestamp(round(moment), now.tzinfo), now)
+    return moment_in_words(datetime.fromtimestamp(whole_second(moment), now.tzinfo), now)
