@@ -9,6 +9,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,10 @@ from jackline.flows.cleanup.commands import run_command
 from jackline.flows.cleanup.reaper import reap
 from jackline.flows.cleanup.worktree import release_of_worktree, remove_if_clean
 from jackline.flows.definition import Flow
-from jackline.flows.orders import cancel_run
+from jackline.flows.engine import Claim
+from jackline.flows.orders import cancel_run, claim_run
 from jackline.flows.progress import CleanupEnded
-from jackline.flows.records import ResourceRecord, ResourceState, RunRecord
+from jackline.flows.records import ResourceRecord, ResourceState, RunRecord, RunState
 from jackline.flows.settings import RunSettings
 from jackline.testing.memory_engine import MemoryEngine
 from jackline.testing.scripted_runner import Play, ScriptedRunner
@@ -473,9 +475,49 @@ def test_a_release_that_fails_stays_on_the_ledger_and_the_reaper_tries_again() -
         assert row.trouble == "OSError: the vendor is down"
         TROUBLE.clear()
         module = sys.modules[__name__]
-        [reaped] = await reap(w.engine, w.clock, lambda _run: module)
+        take = partial(claim_run, w.host)
+        [reaped] = await reap(w.engine, w.clock, lambda _run: module, take)
         assert (reaped.what, reaped.trouble) == ("release gpu", "")
         assert await w.engine.resources() == []
+
+    played(test)
+
+
+def test_of_two_that_clean_up_at_once_one_does_it() -> None:
+    async def fails(_name: str) -> None:
+        raise OSError("the vendor is down")
+
+    async def gives_back(name: str) -> None:
+        HEARD.append(("released", name))
+        await asyncio.sleep(0)  # the other one may come between
+
+    async def test() -> None:
+        @flow
+        async def renting() -> None:
+            await ctx.resource("gpu", release=slow_release)
+            await agent("x", label="a", on_end=heard)
+
+        w = world()
+        RELEASES[:], TROUBLE[:] = [fails], ["the vendor is down"]
+        assert (await w.run(renting)).ok
+        RELEASES[:] = [gives_back, gives_back]
+        TROUBLE.clear()
+        HEARD.clear()
+        module, both_look = sys.modules[__name__], asyncio.Barrier(2)
+
+        async def take(run: RunRecord, lease: float) -> Claim | None:
+            await both_look.wait()
+            return await claim_run(w.host, run, lease)
+
+        both = await asyncio.gather(
+            *(reap(w.engine, w.clock, lambda _run: module, take) for _ in range(2))
+        )
+        assert sorted(HEARD) == [("a", "completion"), ("released", "gpu")]
+        assert sorted(map(len, both)) == [0, 2]
+        assert await w.engine.resources() == []
+        RELEASES.clear()
+        before = await w.engine.runs()
+        assert [(run.state, run.owner) for run in before] == [(RunState.FINISHED, "")]
 
     played(test)
 
@@ -492,7 +534,11 @@ def test_the_reaper_leaves_live_runs_alone_and_takes_what_is_overdue() -> None:
             await engine.keep_resource(row)
             await engine.keep_resource(replace(row, name="y", lease_until=None))
         await clock.advance(100)
-        reaped = await reap(engine, clock, lambda _run: None)
+
+        def take(run: RunRecord, lease: float) -> Awaitable[Claim | None]:
+            return engine.claim(run.run_id, owner="me", lease=lease)
+
+        reaped = await reap(engine, clock, lambda _run: None, take)
         assert [(one.run_id, one.what) for one in reaped] == [("dead", "release x")]
 
     played(test)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, TypeVar
 
 import click
@@ -40,7 +41,7 @@ from jackline.errors import BadArgumentError, NothingFoundError
 from jackline.flows.cancelling_agents import cancel_agents
 from jackline.flows.cleanup.reaper import reap
 from jackline.flows.host import FlowHost
-from jackline.flows.orders import cancel_run, known_run, module_of
+from jackline.flows.orders import cancel_run, claim_run, known_run, module_of
 from jackline.flows.outcome_json import decode_outcome
 from jackline.flows.records import ENDED, CallRecord, RunRecord, RunState
 
@@ -234,7 +235,8 @@ def resources(everything: bool, retry: bool, as_json: bool, state: str | None) -
 
     async def look(host: FlowHost) -> int:
         if retry:
-            for done in await reap(host.engine, host.clock, module_of):
+            take = partial(claim_run, host)
+            for done in await reap(host.engine, host.clock, module_of, take):
                 click.echo(f"{done.what}: {done.trouble or 'done'}", err=True)
         found = await host.engine.resources(held_only=not everything)
         if as_json:

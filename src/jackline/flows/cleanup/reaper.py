@@ -2,13 +2,14 @@
 
 Laws: (1) what a live run holds within its lease is left alone; (2) an ended run holds nothing, and
 owes no hook; (3) hooks go first, as in a live run: they may have to save something from what is
-about to be given back; (4) each try is kept with its result.
+about to be given back; (4) each try is kept with its result; (5) of several that clean up after one
+run, one does it, by the lease that carries runs.
 Not here: what a live run releases itself (resources.py), listing for people (cli/).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
@@ -19,12 +20,14 @@ from jackline.flows.cleanup.acting import Actor
 from jackline.flows.cleanup.hooks import Hooks
 from jackline.flows.cleanup.resources import release
 from jackline.flows.cleanup.standing import LeftRun
-from jackline.flows.engine import Engine
+from jackline.flows.engine import Claim, Engine
 from jackline.flows.outcome_json import decode_outcome
 from jackline.flows.records import ENDED, ResourceRecord, RunRecord
 
 ModuleOf = Callable[[RunRecord], ModuleType | None]
 """The flow's module of a run; None when its file is gone or cannot be loaded."""
+Take = Callable[[RunRecord, float], Awaitable[Claim | None]]
+"""Takes a run over for so many seconds; None when somebody else has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,85 +40,104 @@ class Reaped:
 
 
 async def reap(
-    engine: Engine, clock: Clock, module_of: ModuleOf, *, limit: float = 120.0
+    engine: Engine, clock: Clock, module_of: ModuleOf, take: Take, *, limit: float = 120.0
 ) -> list[Reaped]:
     """Run the hooks that ended runs still owe, and release what is overdue or left behind."""
-    reaper = _Reaper(engine, clock, module_of, limit)
-    now = clock.wall()
-    for run in await _owing(engine, now):
-        await reaper.run_hooks(run)
-    for row in await engine.resources():
-        taker = await engine.run(row.run_id)
-        if taker is not None and _is_left(row, taker, now):
-            await reaper.release(row, taker)
-    return reaper.done
+    done: list[Reaped] = []
+    for left in await _left_behind(engine, clock.wall()):
+        # Two that clean up after one run would run its hooks twice.
+        claim = await take(left.run, limit * (left.acts + 1))
+        if claim is None:
+            continue
+        try:
+            # Whoever held it until now may have done it all.
+            for still in await _left_behind(engine, clock.wall(), ours=left.run.run_id):
+                await _Reaper(engine, clock, module_of, limit, done, still).clean_up()
+        finally:
+            standing = await engine.run(left.run.run_id)
+            await engine.let_go(claim, standing or left.run)
+    return done
 
 
 async def is_overdue(engine: Engine, now: float) -> bool:
     """Whether something rented, or a hook of an ended run, waits for `reap`."""
-    if await _owing(engine, now):
-        return True
-    for row in await engine.resources():
-        run = await engine.run(row.run_id)
-        if run is not None and _is_left(row, run, now):
-            return True
-    return False
+    return bool(await _left_behind(engine, now))
+
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """What is to be cleaned up after one run."""
+
+    run: RunRecord
+    owes_hooks: bool
+    held: int
+
+    @property
+    def acts(self) -> int:
+        """About how many acts it takes: of hooks, only that there are some is known."""
+        return 10 * self.owes_hooks + self.held
 
 
 class _Reaper:
-    """One look over all runs."""
+    """Cleans up after one run."""
 
-    def __init__(self, engine: Engine, clock: Clock, module_of: ModuleOf, limit: float) -> None:
-        self.done: list[Reaped] = []
+    def __init__(
+        self,
+        engine: Engine,
+        clock: Clock,
+        module_of: ModuleOf,
+        limit: float,
+        done: list[Reaped],
+        left: _Left,
+    ) -> None:
         self._engine = engine
         self._clock = clock
-        self._module_of = module_of
+        # Loaded once: what a hook names must be of the very module that it stands in.
+        self._module = cache(lambda: module_of(left.run))
         self._limit = limit
-        self._actors: dict[str, Actor] = {}
+        self._done = done
+        self._left = left
 
-    async def run_hooks(self, run: RunRecord) -> None:
-        """Run what an ended run owes."""
-        told = _collector(self.done, run)
-        hooks = Hooks(self._engine, run.run_id, await self._actor(run), told)
-        await hooks.load()
+    async def clean_up(self) -> None:
+        """Run the hooks that it owes, then give back what it holds."""
+        run = self._left.run
         calls = {call.task_id: call for call in await self._engine.calls(run.run_id)}
-        await hooks.recover()
-        ended = None if run.outcome is None else decode_outcome(run.outcome)
-        await hooks.run_due(calls, ending=Ending.CRASH, run=ended)
+        phases = {name: call.phase for name, call in calls.items()}
+        left = LeftRun(run.run_id, self._engine, self._clock, self._module, phases)
+        actor = Actor(self._clock, self._limit, run.cwd, self._module, left=left)
+        if self._left.owes_hooks:
+            hooks = Hooks(self._engine, run.run_id, actor, self._told)
+            await hooks.load()
+            await hooks.recover()
+            ended = None if run.outcome is None else decode_outcome(run.outcome)
+            await hooks.run_due(calls, ending=Ending.CRASH, run=ended)
+        # Looked at only now: a hook may have rented something, too.
+        for row in _over(run, await self._engine.resources(), self._clock.wall()):
+            await release(row, self._engine, actor, self._told)
 
-    async def release(self, row: ResourceRecord, run: RunRecord) -> None:
-        """Give one thing back."""
-        await release(row, self._engine, await self._actor(run), _collector(self.done, run))
-
-    async def _actor(self, run: RunRecord) -> Actor:
-        known = self._actors.get(run.run_id)
-        if known is None:
-            # Loaded once: what a hook names must be of the very module that it stands in.
-            module = cache(lambda: self._module_of(run))
-            phases = {call.task_id: call.phase for call in await self._engine.calls(run.run_id)}
-            left = LeftRun(run.run_id, self._engine, self._clock, module, phases)
-            known = Actor(self._clock, self._limit, run.cwd, module, left=left)
-            self._actors[run.run_id] = known
-        return known
+    def _told(self, what: str, _label: str, trouble: str) -> None:
+        self._done.append(Reaped(self._left.run.run_id, what, trouble))
 
 
-async def _owing(engine: Engine, now: float) -> list[RunRecord]:
-    """The runs that ended, are carried by nobody, and have a hook that is not done."""
-    found = [await engine.run(run_id) for run_id in await engine.owing_hooks()]
-    return [
-        run for run in found if run is not None and run.state in ENDED and run.lease_until <= now
-    ]
+async def _left_behind(engine: Engine, now: float, ours: str = "") -> list[_Left]:
+    """What nobody carries and somebody has to clean up; with `ours`, of this run, which we hold."""
+    owing = await engine.owing_hooks()
+    held = await engine.resources()
+    found = []
+    for run_id in [ours] if ours else dict.fromkeys((*owing, *(row.run_id for row in held))):
+        run = await engine.run(run_id)
+        if run is None or (run.lease_until > now and not ours):
+            continue  # a live owner does it itself
+        owes_hooks = run.state in ENDED and run_id in owing
+        rows = _over(run, held, now)
+        if rows or owes_hooks:
+            found.append(_Left(run, owes_hooks, len(rows)))
+    return found
 
 
-def _is_left(row: ResourceRecord, run: RunRecord, now: float) -> bool:
-    carried = run.lease_until > now
-    if row.lease_until is not None and row.lease_until < now:
-        return not carried  # a live owner releases it itself
-    return run.state in ENDED and not carried
-
-
-def _collector(done: list[Reaped], run: RunRecord) -> Callable[[str, str, str], None]:
-    def told(what: str, _label: str, trouble: str) -> None:
-        done.append(Reaped(run.run_id, what, trouble))
-
-    return told
+def _over(run: RunRecord, held: Iterable[ResourceRecord], now: float) -> list[ResourceRecord]:
+    """Of what is held, what this run should not hold any more."""
+    mine = [row for row in held if row.run_id == run.run_id]
+    if run.state in ENDED:
+        return mine
+    return [row for row in mine if row.lease_until is not None and row.lease_until < now]
