@@ -39,7 +39,7 @@ def test_a_watched_drill_says_where_and_stays_until_ctrl_c() -> None:
         page = urllib.request.Request(f"http://127.0.0.1:{port}/", headers={"accept": "text/html"})
         with urllib.request.urlopen(page, timeout=30) as answer:  # noqa: S310 -- the drill's own
             assert b"<title>jackline</title>" in answer.read()
-        runs = []
+        runs: list[dict[str, object]] = []
         for _ in range(60):
             # What is shown of runs may be some seconds old.
             top = jackline("top", "--once", "--json", "--state", state)
