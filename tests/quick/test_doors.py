@@ -16,8 +16,9 @@ import platformdirs
 import pytest
 
 from jackline.assembly import Running, StateDir
+from jackline.private_files import default_state_folder
 from jackline.quick.asking import ask
-from jackline.quick.finding import Word, default_state_folder, state_folder, word_of_service
+from jackline.quick.finding import Word, state_folder, word_of_service
 from jackline.quick.hook import NOTICE
 from jackline.quick.statusline import DOWN
 
@@ -179,7 +180,8 @@ def test_a_quick_verb_loads_nothing_but_the_standard_library(verb: str, tmp_path
     # An editable install brings its own finder; what that loads is not ours.
     own = {name for name in loaded if name.startswith("jackline")}
     assert all(
-        name.startswith(("jackline.quick", "jackline.__main__")) or name == "jackline"
+        name.startswith(("jackline.quick", "jackline.__main__", "jackline.private_files"))
+        or name == "jackline"
         for name in own
     )
     assert not heavy - {"pathlib"} & loaded

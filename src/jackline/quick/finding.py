@@ -9,7 +9,8 @@ Not here: whether it answers (asking.py), reading all of a configuration (config
 from __future__ import annotations
 
 import os
-import sys
+
+from jackline.private_files import default_config_folder, default_state_folder
 
 _FILE = "jackline.toml"
 _PROJECT = "pyproject.toml"
@@ -61,18 +62,6 @@ def state_folder(arguments: list[str]) -> str:
     return os.environ.get("JACKLINE_STATE") or _written_state() or default_state_folder()
 
 
-def default_state_folder() -> str:
-    """The system's folder for state, as platformdirs tells it; a test holds the two together."""
-    home = os.path.expanduser("~")  # noqa: PTH111
-    if sys.platform == "win32":
-        local = os.environ.get("LOCALAPPDATA") or os.path.join(home, "AppData", "Local")  # noqa: PTH118
-        return os.path.join(local, "jackline")  # noqa: PTH118
-    if sys.platform == "darwin":
-        return os.path.join(home, "Library", "Application Support", "jackline")  # noqa: PTH118
-    state = os.environ.get("XDG_STATE_HOME", "").strip()
-    return os.path.join(state or os.path.join(home, ".local", "state"), "jackline")  # noqa: PTH118
-
-
 def _written_state() -> str:
     """The `state` of the nearest file that has one; most have none, and are not even parsed."""
     named = os.environ.get("JACKLINE_CONFIG")
@@ -86,16 +75,8 @@ def _written_state() -> str:
                 return found
         above = os.path.dirname(folder)  # noqa: PTH120
         if above == folder:
-            return _state_in(os.path.join(_config_folder(), _FILE))  # noqa: PTH118
+            return _state_in(os.path.join(default_config_folder(), _FILE))  # noqa: PTH118
         folder = above
-
-
-def _config_folder() -> str:
-    home = os.path.expanduser("~")  # noqa: PTH111
-    if sys.platform in ("win32", "darwin"):
-        return default_state_folder()
-    config = os.environ.get("XDG_CONFIG_HOME", "").strip()
-    return os.path.join(config or os.path.join(home, ".config"), "jackline")  # noqa: PTH118
 
 
 def _state_in(path: str) -> str:

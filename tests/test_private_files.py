@@ -1,0 +1,134 @@
+"""Only files that nobody else can have written are used."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import platformdirs
+import pytest
+
+from jackline import private_files
+from jackline.private_files import (
+    NotPrivateError,
+    check_private_file,
+    check_private_folder,
+    installation_key,
+    is_signature,
+    make_private_folder,
+    open_private,
+    read_private,
+    signature,
+    write_private,
+)
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="modes are POSIX's")
+
+
+@pytest.fixture(autouse=True)
+def _own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "home"))
+
+
+def test_the_default_folders_are_those_of_platformdirs() -> None:
+    state = platformdirs.user_state_path("jackline", appauthor=False)
+    config = platformdirs.user_config_path("jackline", appauthor=False)
+    assert Path(private_files.default_state_folder()) == state
+    assert Path(private_files.default_config_folder()) == config
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o755, 0o701])
+def test_a_folder_that_is_open_to_others_is_refused_with_a_fix_that_works(
+    tmp_path: Path, mode: int
+) -> None:
+    folder = tmp_path / "a folder"
+    folder.mkdir()
+    folder.chmod(mode)
+    with pytest.raises(NotPrivateError) as refused:
+        make_private_folder(folder)
+    assert os.system(refused.value.fix) == 0  # noqa: S605 -- the advice must work as it stands
+    check_private_folder(folder)
+
+
+def test_a_folder_in_one_that_everybody_may_write_to_is_refused(tmp_path: Path) -> None:
+    outer = tmp_path / "outer"
+    inner = outer / "between" / "inner"
+    make_private_folder(inner)
+    outer.chmod(0o777)
+    with pytest.raises(NotPrivateError, match="can be replaced"):
+        check_private_folder(inner)
+    outer.chmod(0o1777)  # like /tmp: what is there belongs to whoever made it
+    check_private_folder(inner)
+
+
+def test_a_file_that_others_can_have_written_is_not_read(tmp_path: Path) -> None:
+    good, link, hard, loose = (tmp_path / name for name in ("good", "link", "hard", "loose"))
+    write_private(good, b"mine")
+    assert read_private(good) == b"mine"
+    link.symlink_to(good)
+    write_private(loose, b"mine")
+    loose.chmod(0o644)
+    for bad in (link, loose):
+        with pytest.raises(NotPrivateError):
+            read_private(bad)
+        with pytest.raises(NotPrivateError):
+            check_private_file(bad)
+    hard.hardlink_to(good)
+    with pytest.raises(NotPrivateError, match="second name"):
+        read_private(good)
+    with pytest.raises(FileNotFoundError):
+        read_private(tmp_path / "none")
+    check_private_file(tmp_path / "none")
+
+
+@pytest.mark.skipif(os.name == "nt" or os.getuid() != 0, reason="needs root to give files away")
+def test_a_file_of_another_user_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "theirs"
+    write_private(path, b"planted")
+    os.chown(path, 12345, 12345)
+    with pytest.raises(NotPrivateError, match="belongs to another user"):
+        read_private(path)
+    folder = tmp_path / "folder"
+    make_private_folder(folder)
+    os.chown(folder, 12345, 12345)
+    with pytest.raises(NotPrivateError, match="belongs to another user"):
+        check_private_folder(folder)
+
+
+def test_writing_replaces_a_planted_link_and_leaves_its_target_alone(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.write_text("untouched")
+    (tmp_path / "file").symlink_to(target)
+    write_private(tmp_path / "file", b"new")
+    assert target.read_text() == "untouched"
+    assert read_private(tmp_path / "file") == b"new"
+    (tmp_path / "log").symlink_to(target)
+    with pytest.raises(NotPrivateError):
+        open_private(tmp_path / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "log", "target"]
+
+
+def test_all_processes_of_a_user_sign_with_one_key(tmp_path: Path) -> None:
+    found: list[bytes] = []
+    threads = [threading.Thread(target=lambda: found.append(installation_key())) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 20
+    assert len(set(found)) == 1
+    assert [path.name for path in (tmp_path / "home" / "jackline").iterdir()] == [
+        "installation.key"
+    ]
+
+
+def test_a_signature_fits_its_own_purpose_and_parts_only() -> None:
+    key = bytes(32)
+    given = signature(key, "release", b"a", b"bc")
+    assert is_signature(key, given, "release", b"a", b"bc")
+    assert not is_signature(key, given, "release", b"ab", b"c")
+    assert not is_signature(key, given, "flow", b"a", b"bc")
+    assert not is_signature(b"x" * 32, given, "release", b"a", b"bc")
+    assert not is_signature(key, "é", "release", b"a", b"bc")
+    assert not is_signature(key, "", "release", b"a", b"bc")
