@@ -1,12 +1,14 @@
-"""Control paths open only to this machine's own programs and pages; tokens are needed where set."""
+"""Only this machine's own programs and pages are let in; tokens are needed where set."""
 
 from __future__ import annotations
+
+import re
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from jackline.gateway.doors import foreign, token_missing
+from jackline.gateway.doors import foreign, token_missing, unmarked_page
 from jackline.gateway.settings import ListenSettings
 
 HERE = ListenSettings()
@@ -27,9 +29,11 @@ def named(host: bytes, *more: tuple[bytes, bytes]) -> Headers:
         b"[::1]:8766",
         b"[::1]",
         b" 127.0.0.1:8766\t",
+        b"127.0.0.1:80",
+        b"localhost:9000",
     ],
 )
-def test_this_machine_may_be_named_with_its_port_or_without(host: bytes) -> None:
+def test_this_machine_may_be_named_with_any_port_or_without(host: bytes) -> None:
     assert foreign(named(host), HERE) is None
 
 
@@ -39,8 +43,6 @@ def test_this_machine_may_be_named_with_its_port_or_without(host: bytes) -> None
         b"",
         b"evil.example",
         b"evil.example:8766",
-        b"127.0.0.1:80",
-        b"127.0.0.1:8767",
         b"127.0.0.1.evil.example:8766",
         b"localhost.evil.example",
         b"localhost.",
@@ -73,7 +75,7 @@ def test_the_address_that_it_listens_on_may_be_named() -> None:
     assert foreign(named(b"gateway.example"), listen) is None
     assert foreign(named(b"gateway.example:80"), listen) is None
     assert foreign(named(b"127.0.0.1"), listen) is None
-    assert foreign(named(b"gateway.example:81"), listen) is not None
+    assert foreign(named(b"gateway.example:81"), listen) is None
     assert foreign(named(b"other.example"), listen) is not None
 
 
@@ -84,16 +86,41 @@ def test_where_it_listens_everywhere_any_address_may_be_named_but_no_strange_nam
     listen = ListenSettings(host=host)
     assert foreign(named(b"192.168.0.7:8766"), listen) is None
     assert foreign(named(b"[fd00::7]:8766"), listen) is None
-    assert foreign(named(b"192.168.0.7:8767"), listen) is not None
+    assert foreign(named(b"192.168.0.7:8767"), listen) is None
     assert foreign(named(b"evil.example:8766"), listen) is not None
     assert foreign(named(b"[::zz]:8766"), listen) is not None
 
 
-def test_the_real_port_counts_where_any_was_asked_for() -> None:
-    listen = ListenSettings(port=0)
-    assert foreign(named(b"localhost:4711"), listen, 4711) is None
-    assert foreign(named(b"localhost:4712"), listen, 4711) is not None
-    assert foreign(named(b"localhost:4712"), listen) is None
+def test_names_that_the_user_wrote_may_be_named() -> None:
+    listen = ListenSettings(names=("Host.Docker.Internal", "[fd00::7]"))
+    assert foreign(named(b"host.docker.internal:8766"), listen) is None
+    assert foreign(named(b"[fd00::7]"), listen) is None
+    assert foreign(named(b"docker.internal"), listen) is not None
+    assert foreign(named(b"host.docker.internal."), listen) is not None
+    assert foreign(named(b"x.host.docker.internal"), listen) is not None
+
+
+def test_a_refused_name_is_told_with_the_line_that_lets_it_in() -> None:
+    reason = foreign(named(b"gw.team.example:8766"), HERE) or ""
+    assert 'names = ["gw.team.example"]' in reason
+    assert "JACKLINE_LISTEN_NAMES=gw.team.example" in reason
+
+
+@pytest.mark.parametrize(
+    ("method", "headers", "welcome"),
+    [
+        (b"GET", [(b"User-Agent", b"Mozilla/5.0 (X11)")], False),
+        (b"HEAD", [(b"user-agent", b"mozilla/4.0")], False),
+        (b"GET", [(b"User-Agent", b"claude-cli/2.1.0 (external, cli)")], True),
+        (b"GET", [], True),
+        (b"POST", [(b"User-Agent", b"Mozilla/5.0 (X11)")], True),
+        (b"GET", [(b"User-Agent", b"Mozilla/5.0"), (b"Sec-Fetch-Site", b"same-origin")], True),
+    ],
+)
+def test_a_browser_that_does_not_say_for_whom_it_reads_reads_nothing_of_upstreams(
+    method: bytes, headers: Headers, welcome: bool
+) -> None:
+    assert (unmarked_page(method, headers) is None) == welcome
 
 
 @pytest.mark.parametrize(
@@ -142,8 +169,9 @@ def test_a_port_that_is_the_schemes_own_may_be_left_out() -> None:
 @given(st.binary(max_size=40))
 def test_no_host_but_the_own_ones_is_ever_let_in(host: bytes) -> None:
     plain = host.strip(b" \t").lower()
+    name, _, port = plain.rpartition(b":")
     own = (b"127.0.0.1", b"localhost", b"[::1]")
-    assume(plain not in {name + port for name in own for port in (b"", b":8766")})
+    assume(plain not in own and not (name in own and port.isdigit()))
     assert foreign(named(host), HERE) is not None
 
 
@@ -153,13 +181,20 @@ def test_no_origin_but_the_own_one_is_ever_let_in(origin: bytes) -> None:
     assert foreign(named(b"localhost:8766", (b"Origin", origin)), HERE) is not None
 
 
-@given(st.binary(max_size=30), st.sampled_from((b"Host", b"Origin", b"x-jackline-token")))
+@given(st.binary(max_size=30), st.sampled_from((b"Origin", b"x-jackline-token", b"Sec-Fetch-Site")))
 def test_no_reason_repeats_what_the_request_said(said: bytes, header: bytes) -> None:
     value = b"planted-" + said
     listen = ListenSettings(token="other")  # noqa: S106 -- no secret
-    headers = [(header, value)] if header == b"Host" else named(b"localhost", (header, value))
+    headers = named(b"localhost", (header, value))
     for reason in (foreign(headers, listen), token_missing(headers, listen)):
         assert reason is None or "planted-" not in reason
+
+
+@given(st.binary(max_size=300))
+def test_of_a_host_nothing_but_a_valid_name_is_repeated(host: bytes) -> None:
+    reason = foreign(named(host), HERE) or ""
+    repeated = re.search(r'names = \["(.*?)"\]', reason, re.DOTALL)
+    assert repeated is None or re.fullmatch(r"[0-9a-z._:-]{1,253}", repeated[1])
 
 
 def test_without_a_token_in_the_settings_none_is_needed() -> None:

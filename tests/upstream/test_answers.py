@@ -332,10 +332,19 @@ def test_a_connection_that_answered_head_reads_the_next_answer_right() -> None:
 def test_headers_come_in_order_and_spelling_without_those_of_the_connection() -> None:
     reading = Reading().feed(
         OK + b"Request-Id: r\r\nConnection: Keep-Alive, X-Hop\r\nKeep-Alive: timeout=5\r\n"
-        b"x-hop: 1\r\nsEt-cookie: a\r\nSet-Cookie: b\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+        b"x-hop: 1\r\nvAry: a\r\nVary: b\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
     )
     assert reading.ear.headers == [
         (b"Request-Id", b"r"),
-        (b"sEt-cookie", b"a"),
-        (b"Set-Cookie", b"b"),
+        (b"vAry", b"a"),
+        (b"Vary", b"b"),
     ]
+
+
+def test_what_is_said_to_browsers_about_the_upstreams_own_site_is_dropped() -> None:
+    reading = Reading().feed(
+        OK + b"Access-Control-Allow-Origin: *\r\nACCESS-CONTROL-EXPOSE-HEADERS: *\r\n"
+        b"sEt-cookie: a=1\r\nAlt-Svc: h3\r\nClear-Site-Data: x\r\nVary: Origin\r\n"
+        b"Content-Length: 0\r\n\r\n"
+    )
+    assert reading.ear.headers == [(b"Vary", b"Origin"), (b"Content-Length", b"0")]

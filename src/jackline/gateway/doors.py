@@ -1,9 +1,11 @@
-"""Decide who may come in by the control paths, and who needs the token.
+"""Decide who may come in at all, and who needs the token.
 
-Laws: (1) a control request must name this machine as its Host, so that a page whose name was bound
+Rules: (1) every request must name this gateway as its Host, so that a page whose name was bound
 anew to 127.0.0.1 gets nothing; (2) a request that a browser sends for another site's page is
-refused; (3) tokens are compared in constant time, and no reason that is given holds a header.
-Not here: which paths are control paths (routing).
+refused, on every path; (3) the port in Host is not looked at: a browser names the one it connected
+to, and behind a tunnel or a container that is another than ours; (4) tokens are compared in
+constant time, and of a request a refusal repeats a valid host name at most.
+Not here: which paths there are (routing.py).
 """
 
 from __future__ import annotations
@@ -22,34 +24,49 @@ TOKEN_HEADER = b"x-jackline-token"
 
 _LOOPBACK = frozenset(("127.0.0.1", "localhost", "::1"))
 _EVERYWHERE = frozenset(("0.0.0.0", "::"))  # noqa: S104 -- compared with, not bound
-_AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]+)\]|([0-9a-z._-]+))(?::([0-9]{1,5}))?\Z")
+_AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]{1,64})\]|([0-9a-z._-]{1,253}))(?::([0-9]{1,5}))?\Z")
 # `none` is what a browser says when its user typed the address or opened a bookmark.
 _OWN_SITES = frozenset((b"same-origin", b"none"))
+_OTHER_SITE = "Requests from pages of other sites are refused."
 _HTTP_PORT = 80
+_READS = (b"GET", b"HEAD")
+_BROWSER = b"mozilla/"
 
 
-def foreign(headers: Headers, listen: ListenSettings, port: int | None = None) -> str | None:
-    """Why a control request must be refused, or None.
-
-    `port` is the real one where the settings say 0; with neither, any port may be named.
-    """
+def foreign(headers: Headers, listen: ListenSettings) -> str | None:
+    """Why a request must be refused because of where it is addressed to or comes from, or None."""
     hosts = _values(headers, b"host")
     authority = _authority(hosts[0]) if len(hosts) == 1 else None
     if authority is None:
         return "The request must name one valid Host."
-    own_port = port or listen.port
-    if not _is_own(authority, listen, own_port):
+    host = authority[0]
+    if not _is_own(host, listen):
         return (
-            "The Host of the request is not this gateway. Use the address that it listens on,"
-            " or 127.0.0.1, with its port."
+            f"{host} is not a name of this gateway, so requests for it are refused: a web page"
+            " could have sent them. Use 127.0.0.1 or localhost in the client's base URL; or, if"
+            f' clients need this name, write names = ["{host}"] under [listen] in your own'
+            f" jackline.toml (or set JACKLINE_LISTEN_NAMES={host})."
         )
     for origin in _values(headers, b"origin"):
         if not origin.startswith(b"http://"):
-            return "Requests from pages of other sites are refused."
+            return _OTHER_SITE
         if _with_port(_authority(origin[7:])) != _with_port(authority):
-            return "Requests from pages of other sites are refused."
+            return _OTHER_SITE
     if any(site not in _OWN_SITES for site in _values(headers, b"sec-fetch-site")):
-        return "Requests from pages of other sites are refused."
+        return _OTHER_SITE
+    return None
+
+
+def unmarked_page(method: bytes, headers: Headers) -> str | None:
+    """Why a request for an upstream must be refused as a page's image or script, or None.
+
+    Browsers do not say for which site they read where an address is a plain name, and old ones
+    never do; but all of them name themselves, and no client of an API reads as a browser.
+    """
+    if method not in _READS or _values(headers, b"sec-fetch-site"):
+        return None
+    if any(agent.startswith(_BROWSER) for agent in _values(headers, b"user-agent")):
+        return "Browsers may read the gateway's own pages only, and nothing of an upstream."
     return None
 
 
@@ -83,12 +100,11 @@ def _with_port(authority: tuple[str, int | None] | None) -> tuple[str, int] | No
     return None if authority is None else (authority[0], authority[1] or _HTTP_PORT)
 
 
-def _is_own(authority: tuple[str, int | None], listen: ListenSettings, own_port: int) -> bool:
-    host, port = authority
-    if port is not None and own_port and port != own_port:
-        return False
+def _is_own(host: str, listen: ListenSettings) -> bool:
     own_host = listen.host.lower().strip("[]")
     if host in _LOOPBACK or host == own_host:
+        return True
+    if any(host == name.lower().strip("[]") for name in listen.names):
         return True
     # Where it listens on every address, any of them may be named, but no name: only names can be
     # bound anew by a stranger.

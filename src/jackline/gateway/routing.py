@@ -1,8 +1,9 @@
 """Send each request to where it is answered: the desk, the relay, or a face of the service.
 
-Laws: (1) faces are kept from strangers (Host, Origin, token) before anything is read; (2)
-while the gateway stops, new calls are told to come back; (3) a path that is not ours is the
-vendor's, and relayed.
+Rules: (1) strangers are refused on every path (Host, Origin, Sec-Fetch-Site, token) before anything
+is looked at, and no preflight is answered or relayed; (2) a verdict is remembered with its head,
+for the settings that it was found by; (3) while the gateway stops, new calls are told to come back;
+(4) a path that is not ours is the vendor's, and relayed.
 Not here: answering (desk.py, relay.py, control_paths.py).
 """
 
@@ -16,11 +17,12 @@ from jackline.control.face import Face
 from jackline.gateway.answer_notes import new_call_id, noted
 from jackline.gateway.control_paths import ControlPaths
 from jackline.gateway.desk import Desk
-from jackline.gateway.doors import foreign, token_missing
+from jackline.gateway.doors import foreign, token_missing, unmarked_page
 from jackline.gateway.exchange import Exchange
 from jackline.gateway.identity import without_tag
 from jackline.gateway.placing import upstream_for
 from jackline.gateway.relay import Relay
+from jackline.gateway.settings import ListenSettings
 from jackline.gateway.vendor_words import No, in_our_words
 from jackline.upstream.port import Upstream
 
@@ -32,6 +34,8 @@ _MODELS = b"/v1/models"
 _CHAT = b"/chat/completions"
 _RESPONSES = b"/responses"
 _MEMO = "turn"
+_ADMITTED = "admitted"
+_NO_PREFLIGHT = "Web pages of other sites may not call this gateway, so OPTIONS is not answered."
 
 
 class Stopping(Protocol):
@@ -44,10 +48,14 @@ class Stopping(Protocol):
 
 
 class _Turn(NamedTuple):
-    """A model call: what its path means is remembered with its head, as most heads come again."""
+    """A model call: what its path means is remembered with its head, as most heads come again.
+
+    `listen` are the settings by which that head was let in.
+    """
 
     target: bytes
     tag: str | None
+    listen: ListenSettings
 
 
 class Router:
@@ -75,24 +83,21 @@ class Router:
         listen = self._desk.settings.listen
         stops = self.stopping is not None and self.stopping.draining
         turn = exchange.memo.get(_MEMO)
-        if isinstance(turn, _Turn) and listen.token is None and not stops:
+        if isinstance(turn, _Turn) and turn.listen is listen and not stops:
             self._desk.take(exchange, turn.target, turn.tag)
             return
         path = exchange.path
         # No face has paths that models are called by: most requests need not ask each of them.
         called = path.startswith(_CALLED)
         face = None if called else next((f for f in self._faces if f.knows(exchange)), None)
-        if listen.token is not None and not (face and self._control.is_known(exchange)):
-            reason = token_missing(exchange.headers, listen)
-            if reason is not None:
-                _say(exchange, in_our_words(401, reason))
+        if exchange.memo.get(_ADMITTED) is not listen:
+            no = self._refusal(exchange, listen, face)
+            if no is not None:
+                _say(exchange, no)
                 return
+            exchange.memo[_ADMITTED] = listen
         if face is not None:
-            reason = foreign(exchange.headers, listen)
-            if reason is not None:
-                _say(exchange, in_our_words(403, reason))
-            else:
-                face.answer(exchange)
+            face.answer(exchange)
             return
         if stops:
             come_back = [(b"retry-after", b"5")]
@@ -100,12 +105,26 @@ class Router:
             return
         self._forward(exchange, path)
 
+    def _refusal(self, exchange: Exchange, listen: ListenSettings, face: Face | None) -> No | None:
+        """Why whoever sent this head is not let in, or None."""
+        headers = exchange.headers
+        reason = foreign(headers, listen)
+        if reason is None and face is None:
+            reason = unmarked_page(exchange.method, headers)
+        if reason is not None:
+            return in_our_words(403, reason)
+        if exchange.method == b"OPTIONS":
+            return in_our_words(405, _NO_PREFLIGHT)
+        if face is None or not self._control.is_known(exchange):
+            reason = token_missing(headers, listen)
+        return None if reason is None else in_our_words(401, reason)
+
     def _forward(self, exchange: Exchange, path: bytes) -> None:
         tag, path = without_tag(path)
         target = path if not exchange.query else path + b"?" + exchange.query
         # Only the end is looked at: a prefix in the client's base URL is the upstream's business.
         if path.endswith(_MESSAGES) and exchange.method == b"POST":
-            exchange.memo[_MEMO] = _Turn(target, tag)
+            exchange.memo[_MEMO] = _Turn(target, tag, self._desk.settings.listen)
             self._desk.take(exchange, target, tag)
         elif path.endswith(_COUNT_TOKENS) and exchange.method == b"POST":
             self._desk.take_side_call(exchange, target, tag, "count_tokens")

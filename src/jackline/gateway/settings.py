@@ -29,6 +29,8 @@ class ListenSettings:
     host: str = "127.0.0.1"
     port: int = 8766
     token: str | None = field(default=None, repr=False)
+    # Host names that requests may be addressed to, beside loopback's and `host`.
+    names: tuple[str, ...] = ()
     # The page in the browser shows everything and may change nothing.
     read_only: bool = False
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from jackline.upstream.breaks import CutShortError, GarbledError, NotHttpError
-from jackline.upstream.hop_by_hop import END_TO_END
+from jackline.upstream.hop_by_hop import OF_ANSWERS
 from jackline.upstream.port import Headers
 
 # The longest head, and the longest stretch of framing (trailers, chunk sizes) without content.
@@ -103,7 +103,7 @@ class AnswerReader:
         del self._parser, self._feed
 
     def _judge_head(self, data: bytes) -> None:
-        headers, dropped = END_TO_END.sift(self._headers)
+        headers, dropped = OF_ANSWERS.sift(self._headers)
         if dropped and not _is_plainly_coded(dropped):
             self._refuse("a transfer coding other than chunked")
         elif self._framing > FRAMING_BYTES and _size(self._headers) > FRAMING_BYTES:
