@@ -73,6 +73,7 @@ models = { "claude-opus-*" = "team-large", "claude-*" = "team-small" }
 headers = { x-team = "blue", x-key = "env:TEAM" }
 cost_class = "low"
 longest_answer = 8192
+accept_rejected_clients = true
 
 [hold]
 quota = "30m"
@@ -162,6 +163,7 @@ level = "debug"
     assert (upstream.credential, upstream.secret) == (Credential.BEARER, "a-key")
     assert (upstream.region, upstream.project) == ("unused", "unused")
     assert (upstream.cost_class, upstream.longest_answer) == (CostClass.LOW, 8192)
+    assert upstream.accept_rejected_clients
     assert list(upstream.models.items()) == [
         ("claude-opus-*", "team-large"),
         ("claude-*", "team-small"),

@@ -91,7 +91,6 @@ def test_a_beta_header_that_named_logins_alone_is_left_out() -> None:
     )
     assert names(provider.render(message, MODEL)) == {
         "anthropic-beta": "one,  two",
-        "x": "oauth-2025-04-20",
         "x-api-key": KEY,
     }
 

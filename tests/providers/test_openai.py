@@ -14,7 +14,7 @@ from jackline.errors import UsageError
 from jackline.event_loop import run
 from jackline.failures import Kind, Observation, classify
 from jackline.providers.making import provider_for
-from jackline.providers.provider import CannotCarryError
+from jackline.providers.provider import CannotCarryError, WrongVendorError
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
 from jackline.providers.translating import NOTES, as_stream
 from jackline.upstream import Message
@@ -357,7 +357,12 @@ def test_nothing_but_the_chosen_credential_goes_along(
     credential: Credential, url: str, expected: tuple[str, str] | None
 ) -> None:
     given = settings(url=url, credential=credential, headers={"x-team": "ours"})
-    told = names(provider_for(given, {}).render(call(), "gpt-5"))
+    asked = call()
+    if credential is Credential.PASS_THROUGH:
+        # Nothing of it says that it is Anthropic's; else it would not be let through.
+        unmarked = (b"content-type", b"authorization", b"cookie")
+        asked = asked._replace(headers=[h for h in asked.headers if h[0].lower() in unmarked])
+    told = names(provider_for(given, {}).render(asked, "gpt-5"))
     fixed = {"content-type", "user-agent", "x-team"}
     assert {name: told[name] for name in set(told) - fixed} == (
         {} if expected is None else dict([expected])
@@ -370,6 +375,17 @@ def test_a_key_that_passes_through_goes_the_way_that_openai_knows() -> None:
     assert names(provider.render(keyed, "gpt-5"))["authorization"] == "Bearer of-the-client"
     nobody = call()._replace(headers=())
     assert "authorization" not in names(provider.render(nobody, "gpt-5"))
+
+
+@pytest.mark.parametrize("left_out", [b"x-api-key", b"authorization"])
+def test_what_anthropic_gave_a_client_does_not_pass_through(left_out: bytes) -> None:
+    provider = provider_for(settings(credential=Credential.PASS_THROUGH), {})
+    headers = [pair for pair in call().headers if pair[0].lower() != left_out]
+    for target in (b"/v1/messages", b"/v1/chat/completions", b"/v1/files"):
+        message = Message(b"POST", target, headers, call().body)
+        with pytest.raises(WrongVendorError) as caught:
+            provider.render(message, "gpt-5")
+        assert "of-the-client" not in str(caught.value)
 
 
 def test_there_is_no_vendors_credential_for_openai() -> None:

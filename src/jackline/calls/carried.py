@@ -72,6 +72,7 @@ class Carried:
         "over",
         "paused",
         "receiver",
+        "rejected_on",
         "rejection",
         "request",
         "sent",
@@ -96,6 +97,8 @@ class Carried:
         self.tries = 0
         self.hearing: InFlight | None = None
         self.rejection: Rejection | None = None
+        # The lane that has refused its client's own credential.
+        self.rejected_on: str | None = None
         self.usage: TokensUsed = _NOTHING_USED
         self.began = False
         self.over = False

@@ -2,7 +2,8 @@
 
 Laws: (1) every decision of the controller is carried out at once and in its order; (2) a caller
 that leaves frees its permit at once; (3) a retryable failure never reaches the caller, unless it
-has waited longer than it allows; (4) one timer for all calls, and no task for any of them.
+has waited longer than it allows; (4) one timer for all calls, and no task for any of them; (5) who
+is refused with a credential of its own is not served with ours.
 Not here: the decisions (lanes/), bytes on the wire (upstream/), reading answers (hearing.py).
 """
 
@@ -26,7 +27,7 @@ from jackline.calls.story import AttemptTold
 from jackline.calls.walls import Walls
 from jackline.clock import Clock
 from jackline.events import Announce, AttemptFailed, WindowsTold, to_nobody
-from jackline.failures import Failure, Observation, classify
+from jackline.failures import Failure, Kind, Observation, classify
 from jackline.failures.sentences import explain, name_of
 from jackline.lanes import Call, Decision, LaneController, LaneSettings, Send, Usage, Waiting
 from jackline.lanes.reactions import Reaction, reaction_to
@@ -35,6 +36,7 @@ from jackline.lanes.windows_seen import has_windows, read_windows
 from jackline.upstream.port import Message, Upstream
 
 _log = logging.getLogger(__name__)
+_REJECTING = (401, 403)
 _SILENT = "the upstream was silent for too long"
 
 
@@ -179,13 +181,21 @@ class Carrier:
         request.last_resorts = ()
         self._obey(self.controller.reroute(now, carried.number, request.lanes))
 
-    def reroute(self, carried: Carried, lanes: tuple[str, ...], last: tuple[str, ...]) -> None:
+    def reroute(
+        self,
+        carried: Carried,
+        lanes: tuple[str, ...],
+        last: tuple[str, ...],
+        own_key: tuple[str, ...] = (),
+    ) -> None:
         """Somebody has chosen other lanes for a call: they count from its next attempt on."""
         if carried.over or carried.delivered:
             return
-        carried.request.lanes, carried.request.last_resorts = lanes, last
-        now = self._clock.wall()
-        self._obey(self.controller.reroute(now, carried.number, lanes))
+        request = carried.request
+        request.lanes, request.last_resorts, request.own_key = lanes, last, own_key
+        if carried.rejected_on is not None:
+            _close_own_key_lanes(request)
+        self._obey(self.controller.reroute(self._clock.wall(), carried.number, request.lanes))
 
     def pause_lane(self, name: str, *, paused: bool) -> None:
         """Somebody wants nothing, or something again, to be sent on a lane."""
@@ -319,6 +329,8 @@ class Carrier:
         repair = carried.stitch.broke() if carried.request.stream else None
         mended = self._mend(carried, repair)
         now = self._clock.wall()
+        if _is_credential_rejected(hearing, failure):
+            self._reject_client(carried, hearing.lane)
         decision = self.controller.failed(now, hearing.permit, failure, hearing.lowered)
         if not mended:
             self._settle(hearing, repair, failure)
@@ -328,6 +340,16 @@ class Carrier:
             self.walls.remember(hearing.lane, failure, rejection)
         if self.lane_news.look(now) or parked:
             self.review()
+
+    def _reject_client(self, carried: Carried, lane: str) -> None:
+        """A lane has refused a credential: if it is the client's own, ours is not used instead."""
+        request = carried.request
+        if lane in request.own_key:
+            return
+        carried.rejected_on = lane
+        if request.own_key:
+            _close_own_key_lanes(request)
+            self.controller.close_to(carried.number, request.own_key)
 
     def crashed(self, hearing: Hearing, error: Exception) -> None:
         """Our own code has failed: this call ends, the others go on."""
@@ -409,3 +431,15 @@ class Carrier:
         resets = None if failure is None or failure.resets_at is None else failure.resets_at
         retry_at = None if resets is None else resets.timestamp()
         return Refusal(why, failure, carried.rejection, retry_at, carried.story)
+
+
+def _is_credential_rejected(hearing: Hearing, failure: Failure) -> bool:
+    # Whatever else the answer says: a border that answers for the vendor has not let the client in
+    # either, and an error inside a stream has no status of its own.
+    return hearing.status in _REJECTING or failure.kind is Kind.AUTH
+
+
+def _close_own_key_lanes(request: Request) -> None:
+    closed = request.own_key
+    request.lanes = tuple(name for name in request.lanes if name not in closed)
+    request.last_resorts = tuple(name for name in request.last_resorts if name not in closed)

@@ -38,7 +38,8 @@ class Request(msgspec.Struct):
     `lanes` are the names of the lanes it may take, the preferred first; `last_resorts` those that
     it may take only when none of them takes calls. `caps` are limits on how many calls with the
     same key may be under way at once. `since` is when its client first asked, for one that comes
-    back. `continues` says that the model may be asked to go on from its own words.
+    back. `continues` says that the model may be asked to go on from its own words. `own_key` names
+    the lanes that are closed to it once another one has refused its client's credential.
     """
 
     id: str
@@ -55,6 +56,7 @@ class Request(msgspec.Struct):
     hold: HoldLimits = msgspec.field(default_factory=HoldLimits)
     caps: tuple[Cap, ...] = ()
     since: float | None = None
+    own_key: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

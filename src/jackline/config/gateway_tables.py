@@ -179,6 +179,11 @@ class UpstreamTable(Table):
         description="Tokens that an answer may have, for models of OpenAI's dialects that refuse to"
         " be asked for more.",
     )
+    accept_rejected_clients: bool = Field(
+        default=_DEFAULT.upstream.accept_rejected_clients,
+        description="Serve clients here, with this upstream's own key, that send no credential or"
+        " whose own one the upstream before it has refused (401, 403).",
+    )
     headers: Annotated[dict[str, str], AfterValidator(_headers)] = Field(
         default_factory=dict, description="Headers to send along; values may be references."
     )

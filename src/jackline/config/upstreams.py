@@ -275,4 +275,5 @@ def _settings(one: _One) -> UpstreamSettings:
         status_page=one.get("status_page"),
         headers=merged.table("upstream", place, "headers"),
         longest_answer=one.get("longest_answer"),
+        accept_rejected_clients=one.get("accept_rejected_clients"),
     )

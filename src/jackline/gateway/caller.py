@@ -70,6 +70,14 @@ def caller_of(exchange: Exchange, tag: str | None) -> Caller:
     return caller
 
 
+def credential_of(headers: Headers) -> bytes:
+    """What a client logs in with, as `Caller.credential` has it; empty where there is nothing."""
+    found: dict[bytes, bytes] = {}
+    for name, value in headers:
+        found.setdefault(name.lower(), value)
+    return found.get(b"x-api-key") or found.get(b"authorization") or b""
+
+
 class _GoesOn(dict[bytes, bool]):
     """Whether a header of this name goes on to the upstream, remembered for each spelling."""
 

@@ -31,10 +31,15 @@ class Rung(NamedTuple):
 
 
 class Places(NamedTuple):
-    """The lanes that a call may take, and those that it may take only if all of them fail."""
+    """The lanes that a call may take, and those that it may take only if all of them fail.
+
+    `own_key` are those of both that are paid by the user's own key, where the first is not: they
+    are closed to a client whose credential the first refuses.
+    """
 
     lanes: tuple[str, ...]
     last_resorts: tuple[str, ...]
+    own_key: tuple[str, ...] = ()
 
 
 class OnlyPlace(NamedTuple):

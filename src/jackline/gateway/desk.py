@@ -27,7 +27,7 @@ from jackline.dialects import RequestFacts, plain_body, read_request
 from jackline.dialects.openai_asked import read_openai_request
 from jackline.events import Announce, CallEnded
 from jackline.gateway.answer_notes import new_call_id, noted
-from jackline.gateway.caller import Caller, caller_of
+from jackline.gateway.caller import Caller, caller_of, credential_of
 from jackline.gateway.choosing import Chooser
 from jackline.gateway.counting import Counts
 from jackline.gateway.exchange import Exchange
@@ -133,7 +133,7 @@ class Desk:
             self._turn_away(exchange, self._too_many(), identity, facts, call_id)
             return
         model = facts.model or "unknown-model"
-        lanes, last_resorts = self._placing.places(model, caller, body, now)
+        lanes, last_resorts, own_key = self._placing.places(model, caller, body, now)
         # By position, in the order of its fields: every call is made here.
         request = Request(
             call_id,
@@ -150,6 +150,7 @@ class Desk:
             self._until_reset if caller.afk else self._usual_hold,
             self._caps(identity) if self._capped else (),
             since,
+            own_key,
         )
         self._submit(MessagesCall(self, exchange, identity, facts.model or "", request, now), who)
 
@@ -182,7 +183,7 @@ class Desk:
         facts = read_openai_request(exchange.body)
         call_id, now = new_call_id(), self.now()
         model, body = facts.model or "unknown-model", exchange.body
-        lanes, last_resorts = self._placing.places(model, caller, body, now, dialect)
+        lanes, last_resorts, own_key = self._placing.places(model, caller, body, now, dialect)
         if not lanes:
             self._turn_away(exchange, _nobody_speaks(dialect), caller.identity, facts, call_id)
             return
@@ -198,6 +199,7 @@ class Desk:
             max_tokens=facts.max_tokens,
             hold=self._until_reset if caller.afk else self._usual_hold,
             caps=self._caps(caller.identity) if self._capped else (),
+            own_key=own_key,
         )
         call = MessagesCall(self, exchange, caller.identity, facts.model or "", request, now)
         self._submit(call, None)
@@ -253,11 +255,11 @@ class Desk:
         if not sticks:
             caller = caller._replace(who=None)
         body = call.request.message.body
-        lanes, last = self._placing.places(
+        lanes, last, own_key = self._placing.places(
             call.model or "unknown-model", caller, body, now, dialect
         )
         if call.carried is not None and lanes:
-            self.carrier.reroute(call.carried, lanes, last)
+            self.carrier.reroute(call.carried, lanes, last, own_key)
 
     def send_home(self) -> None:
         """The gateway stops: whoever still waits is told to ask again."""
@@ -271,11 +273,11 @@ class Desk:
         self._forget(call)
         self.counts.count(event)
         request, who = call.request, call.identity.who
+        is_answered = event.outcome in _ANSWERED
+        if len(self.settings.upstreams) > 1:
+            self._tell_placing(call, event, is_answered=is_answered)
         if who is not None and request.hold is not _SIDE_CALL_HOLD:
             session, agent = who[0], who[1] or _MAIN
-            is_answered = event.outcome in _ANSWERED
-            if is_answered and len(self.settings.upstreams) > 1:
-                self._placing.answered(event, request.dialect)
             if request.dialect != "anthropic":
                 pass  # whose work it is, is not known well enough there
             elif is_answered:
@@ -283,6 +285,18 @@ class Desk:
             else:
                 self._work.withdrawn(event.at, session, agent)
         self._announce(event)
+
+    def _tell_placing(self, call: MessagesCall, event: CallEnded, *, is_answered: bool) -> None:
+        """Which lane has refused the call's client, and which has answered it."""
+        request = call.request
+        rejected_on = None if call.carried is None else call.carried.rejected_on
+        if request.hold is _SIDE_CALL_HOLD or not (is_answered or rejected_on):
+            return
+        credential = credential_of(request.message.headers)
+        if rejected_on is not None:
+            self._placing.rejected(rejected_on, credential)
+        if is_answered:
+            self._placing.answered(event, request.dialect, credential)
 
     def in_native_words(self, refusal: Refusal) -> Refusal:
         """The refusal with an error of another dialect told in the client's."""

@@ -38,6 +38,10 @@ class LaneBook:
         self._upstreams = {each.name: each for each in upstreams}
         self._names.clear()
 
+    def upstream(self, lane: str) -> UpstreamSettings | None:
+        """Whose lane this is."""
+        return self._upstreams.get(lane.partition("/")[0])
+
     def fingerprint(self, upstream: UpstreamSettings, who: bytes) -> str:
         """A short name for an account or credential that says nothing about it."""
         text = b"%b\n%b" % (upstream.url.encode(), who)

@@ -1,8 +1,10 @@
 """Find the lanes of a call: its ladder, kept to where its conversation is.
 
-Laws: (1) an order given by hand counts from the next attempt on, also in the middle of a turn; (2)
+Rules: (1) an order given by hand counts from the next attempt on, also in the middle of a turn; (2)
 otherwise no conversation changes its upstream in the middle of a turn, as long as the one that it
-is at takes calls; (3) one that has just recovered gets no more conversations than it can carry.
+is at takes calls; (3) one that has just recovered gets no more conversations than it can carry; (4)
+behind an upstream that gets the client's own credential, those with a key of ours serve nobody who
+has none or whose own was refused, unless the user wrote so.
 Not here: the ladder (choosing.py), where conversations are (conversations.py), waiting (lanes/).
 """
 
@@ -18,13 +20,14 @@ from jackline.dialects.openai_asked import in_the_middle_of_an_openai_turn
 from jackline.events import CallEnded
 from jackline.gateway.caller import Caller, caller_of
 from jackline.gateway.choosing import Chooser, OnlyPlace, Places, Rung
-from jackline.gateway.conversations import Conversations
+from jackline.gateway.conversations import Conversations, Talk
 from jackline.gateway.exchange import Exchange
-from jackline.gateway.identity import Who
 from jackline.gateway.lane_book import LaneBook, shown
+from jackline.gateway.rejected_clients import RejectedClients
 from jackline.lanes import LaneController
 from jackline.lanes.states import FLOWING, State
-from jackline.providers.settings import UpstreamSettings
+from jackline.providers.credential_forms import ANTHROPIC, OPENAI, login_vendor
+from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
 
 _LONGEST_ID = 128
 _MOST_STAND_INS = 100
@@ -60,13 +63,23 @@ class Placing:
         self._book = book
         self._known = controller.lanes
         self._conversations = Conversations()
+        self._rejected = RejectedClients()
         self._stood_in: dict[tuple[str, str], StoodIn] = {}
 
-    def answered(self, event: CallEnded, dialect: Dialect) -> None:
+    def rejected(self, lane: str, credential: bytes) -> None:
+        """A lane has refused a credential; nothing is learned of a client where it was ours."""
+        if self._passes_through(lane):
+            self._rejected.reject(credential)
+
+    def answered(self, event: CallEnded, dialect: Dialect, credential: bytes) -> None:
         """A call was answered, and so its conversation is there."""
         upstream = _upstream_of(event.lane)
-        if event.session is not None:
-            self._conversations.answered((event.session, event.agent), upstream, event.at)
+        if self._passes_through(event.lane):
+            self._rejected.accept(credential)
+        if event.session is None:
+            return
+        talk = (event.session, event.agent), self._rejected.digest(credential)
+        self._conversations.answered(talk, upstream, event.at)
         if self._chooser.degrades(event.model, upstream, dialect):
             lane = shown(event.lane)
             before = self._stood_in.pop((event.model, lane), None)
@@ -96,19 +109,29 @@ class Placing:
                 return known.places
             return self._only_place(model, rungs[0], caller, body, now)
         reader = _TURNS[dialect]
+        closed = [rung.upstream.name for rung in rungs[1:] if _is_closed(rung.upstream, rungs[0])]
+        if closed and (not caller.credential or caller.credential in self._rejected):
+            rungs = [rung for rung in rungs if rung.upstream.name not in closed]
+        talk = None
+        if caller.who is not None:
+            talk = caller.who, self._rejected.digest(caller.credential)
         home = rungs[0].upstream.name if rungs else ""
         if rungs and not chooser.is_ordered(home, model, caller.identity, now):
-            rungs = self._conversations.kept(caller.who, rungs, lambda: reader(body), now)
+            rungs = self._conversations.kept(talk, rungs, lambda: reader(body), now)
         lanes: list[str] = []
         last: list[str] = []
+        own_key: list[str] = []
         for upstream, name, degrades in rungs:
             account = book.account(upstream, caller, body)
-            (last if degrades else lanes).append(book.lane(upstream, name, account, now))
+            lane = book.lane(upstream, name, account, now)
+            (last if degrades else lanes).append(lane)
+            if upstream.name in closed:
+                own_key.append(lane)
         if not lanes:
-            return Places(tuple(last), ())
-        places = Places(tuple(lanes), tuple(last))
-        if caller.who is not None and len(lanes) > 1 and self._any_recovers(lanes):
-            return self._while_one_recovers(places, caller.who, lambda: reader(body), now)
+            lanes, last = last, []
+        places = Places(tuple(lanes), tuple(last), tuple(own_key))
+        if talk is not None and len(lanes) > 1 and self._any_recovers(lanes):
+            return self._while_one_recovers(places, talk, lambda: reader(body), now)
         return places
 
     def _only_place(
@@ -122,11 +145,15 @@ class Placing:
             caller.places[model] = OnlyPlace(rung, places)
         return places
 
+    def _passes_through(self, lane: str) -> bool:
+        upstream = self._book.upstream(lane)
+        return upstream is not None and upstream.credential is Credential.PASS_THROUGH
+
     def _any_recovers(self, lanes: Sequence[str]) -> bool:
         return any(self._known[name].state is State.PROBING for name in lanes)
 
     def _while_one_recovers(
-        self, places: Places, who: Who, is_in_turn: Callable[[], bool], now: float
+        self, places: Places, talk: Talk, is_in_turn: Callable[[], bool], now: float
     ) -> Places:
         """The lanes of a call while one of them is only taking up work again.
 
@@ -135,9 +162,9 @@ class Placing:
         """
         lanes = places.lanes
         first, home = self._known[lanes[0]], _upstream_of(lanes[0])
-        if self._conversations.is_at(who, home, now):
+        if self._conversations.is_at(talk, home, now):
             stays = first.state in FLOWING and not first.paused and is_in_turn()
-            return Places(lanes[:1], lanes[1:]) if stays else places
+            return places._replace(lanes=lanes[:1], last_resorts=lanes[1:]) if stays else places
         room = _FOR_EACH_CALL * first.limit(now)
         if first.state is not State.PROBING or self._conversations.at_work(home, now) < room:
             return places
@@ -158,14 +185,29 @@ def openai_caller(exchange: Exchange, tag: str | None) -> Caller:
 
 
 def upstream_for(exchange: Exchange, upstreams: Sequence[UpstreamSettings]) -> UpstreamSettings:
-    """Whose business a request is that is no model call: the first upstream's of its own house.
+    """Whose business a request is that is no model call: the first upstream's of its own vendor.
 
-    A key for one vendor shall not be shown to another.
+    What a login says of itself counts most, then which vendor's headers come with it.
     """
-    of_anthropic = any(exchange.header(name) is not None for name in _OF_ANTHROPIC)
-    if of_anthropic or exchange.header(b"authorization") is None:
-        return upstreams[0]
-    return next((each for each in upstreams if each.kind.value in _OPENAI), upstreams[0])
+    vendor = login_vendor(exchange.headers)
+    if vendor not in (ANTHROPIC, OPENAI):
+        of_anthropic = any(exchange.header(name) is not None for name in _OF_ANTHROPIC)
+        if of_anthropic or exchange.header(b"authorization") is None:
+            return upstreams[0]
+        vendor = OPENAI
+    if vendor == OPENAI:
+        return next((each for each in upstreams if each.kind.value in _OPENAI), upstreams[0])
+    kinds = [each for each in upstreams if each.kind is UpstreamKind.ANTHROPIC]
+    return kinds[0] if kinds else upstreams[0]
+
+
+def _is_closed(upstream: UpstreamSettings, first: Rung) -> bool:
+    """Whether clients whom the first upstream does not take are not served with this one's key."""
+    return (
+        first.upstream.credential is Credential.PASS_THROUGH
+        and upstream.credential is not Credential.PASS_THROUGH
+        and not upstream.accept_rejected_clients
+    )
 
 
 def _id(exchange: Exchange, name: bytes) -> str | None:

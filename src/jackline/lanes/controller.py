@@ -193,6 +193,15 @@ class LaneController:
             entry.lanes = lanes
         return self._done(decision)
 
+    def close_to(self, call_id: int, lanes: Sequence[str]) -> None:
+        """A call in flight may not go to these lanes any more, whatever becomes of its attempt."""
+        entry = self._entries.get(call_id)
+        permit = self._permit_of.get(call_id)
+        if entry is None or permit is None:
+            return
+        left = tuple(name for name in entry.lanes if name not in lanes)
+        entry.lanes = left or (self._attempts[permit].lane,)
+
     def pause(self, now: float, name: str, *, paused: bool) -> Decision:
         """A lane is closed by hand, or opened again; what is in flight goes on."""
         now = self._clock(now)

@@ -7,8 +7,9 @@ Not here: which model is asked for (gateway/).
 
 from __future__ import annotations
 
+from jackline.providers.credential_forms import PassThroughGuard, without_secrets
 from jackline.providers.sent_body import unpacked, with_model
-from jackline.providers.sent_headers import own_headers, with_own, without, without_credentials
+from jackline.providers.sent_headers import allowed, own_headers, with_own, without
 from jackline.providers.settings import Credential, UpstreamSettings
 from jackline.upstream.origin import Origin
 from jackline.upstream.port import Ear, Headers, Message
@@ -22,6 +23,7 @@ class AnthropicProvider:
     def __init__(self, settings: UpstreamSettings, origin: Origin) -> None:
         self._origin = origin
         self._passes_through = settings.credential is Credential.PASS_THROUGH
+        self._guard = PassThroughGuard(settings, origin)
         self._own = own_headers(settings)
         self._changes_nothing = self._passes_through and not self._own
 
@@ -40,12 +42,14 @@ class AnthropicProvider:
 
     def render(self, message: Message, model: str) -> Message:
         """The message with this upstream's credential and name of the model."""
+        if self._passes_through:
+            self._guard.check(message)
         # The usual case: the client's own credential, and the model that it asks for.
         if self._changes_nothing and message.body.startswith(b'{"model":"%b"' % model.encode()):
             return message
-        headers = message.headers
+        headers, target = message.headers, message.target
         if not self._passes_through:
-            headers = without_credentials(headers)
+            headers, target = allowed(headers), without_secrets(target)
         if self._own:
             headers = with_own(headers, self._own)
         body = message.body
@@ -60,7 +64,7 @@ class AnthropicProvider:
         if headers is message.headers:
             # Nothing was changed, or the model in a body alone: the lines are still right.
             return message if body is message.body else message._replace(body=body)
-        return Message(message.method, message.target, headers, body)
+        return Message(message.method, target, headers, body)
 
     def listen(self, ear: Ear, message: Message, model: str) -> Ear:  # noqa: ARG002 -- the protocol
         """The ear itself: nothing has to be translated."""

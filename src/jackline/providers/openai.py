@@ -26,17 +26,18 @@ from jackline.dialects.openai_chat.stream import ChatStreamTranslator
 from jackline.dialects.openai_responses.answer import from_responses
 from jackline.dialects.openai_responses.request import to_responses
 from jackline.dialects.openai_responses.stream import ResponsesStreamTranslator
+from jackline.providers.credential_forms import PassThroughGuard, without_secrets
 from jackline.providers.kept_reasoning import KeptReasoning
 from jackline.providers.openai_models import is_vendor, reasons, target_of
 from jackline.providers.provider import CannotCarryError
 from jackline.providers.sent_body import plain, stop_sequences_of, with_model
 from jackline.providers.sent_headers import (
+    allowed,
     bearer_of,
     given_headers,
     own_secret,
     with_own,
     without,
-    without_credentials,
 )
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
 from jackline.providers.translating import TranslatingEar
@@ -77,6 +78,7 @@ class OpenAiProvider:
         self._origin = origin
         self._dialect = _DIALECTS[settings.kind]
         self._passes_through = settings.credential is Credential.PASS_THROUGH
+        self._guard = PassThroughGuard(settings, origin)
         self._own = _own_headers(settings, origin)
         self._at_deployment = _DEPLOYMENT in origin.path
         self._holds_version = bool(_HOLDS_VERSION.search(origin.path)) or self._at_deployment
@@ -101,6 +103,8 @@ class OpenAiProvider:
 
     def render(self, message: Message, model: str) -> Message:
         """The message in this upstream's dialect; CannotCarryError names what it cannot say."""
+        if self._passes_through:
+            self._guard.check(message)
         if self._is_native(message):
             return self._render_native(message, model)
         if message.method != b"POST" or message.target.partition(b"?")[0] != _MESSAGES or not model:
@@ -160,9 +164,9 @@ class OpenAiProvider:
         )
 
     def _render_native(self, message: Message, model: str) -> Message:
-        headers = message.headers
+        headers, target = message.headers, message.target
         if not self._passes_through:
-            headers = without_credentials(headers)
+            headers, target = allowed(headers), without_secrets(target)
         if self._own:
             headers = with_own(headers, self._own)
         body = message.body
@@ -171,7 +175,7 @@ class OpenAiProvider:
             asked = with_model(readable, model)
             if asked is not readable:
                 headers, body = without(headers, _PACKED), asked
-        target = self._target(message.target)
+        target = self._target(target)
         if headers is message.headers:
             return message._replace(target=target, body=body)
         return Message(message.method, target, headers, body)

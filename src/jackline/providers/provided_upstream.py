@@ -20,7 +20,7 @@ from jackline.providers.mending import (
     Mending,
     RefusedSignatures,
 )
-from jackline.providers.provider import CannotCarryError, Provider
+from jackline.providers.provider import CannotCarryError, Provider, WrongVendorError
 from jackline.upstream.http_upstream import HttpUpstream
 from jackline.upstream.port import Attempt, Ear, Message
 
@@ -128,6 +128,8 @@ class ProvidedUpstream:
         except CannotCarryError as error:
             words = f"model: {lane.partition('#')[0]} cannot be asked for this: {error}"
             return _Told(404, "not_found_error", words, ear)
+        except WrongVendorError as error:
+            return _Told(401, "authentication_error", f"Jackline: {error}.", ear)
         return self.http.start(rendered, lane, provider.listen(ear, message, model))
 
 

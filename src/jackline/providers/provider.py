@@ -1,9 +1,10 @@
 """How an upstream of any kind is spoken to.
 
 Laws: (1) `render` is quick and changes nothing but what the other side needs: address, credentials,
-model, dialect; (2) the client's own credentials go only where the settings pass them through; (3)
-whatever comes back reaches the ear as Anthropic's dialect, except errors, which are told as they
-came: they are judged by their own words first; (4) what a dialect cannot say is refused by name.
+model, dialect; (2) the client's own credentials go only where the settings pass them through, and
+to no other vendor than theirs; (3) whatever comes back reaches the ear as Anthropic's dialect,
+except errors, which are told as they came: they are judged by their own words first; (4) what a
+dialect cannot say is refused by name.
 Not here: HTTP (upstream/), choosing between upstreams (lanes/, gateway/).
 """
 
@@ -17,6 +18,10 @@ from jackline.upstream.port import Ear, Message
 
 class CannotCarryError(ValueError):
     """This upstream cannot carry this request, for the reason told; another one may."""
+
+
+class WrongVendorError(ValueError):
+    """The client's credential is another vendor's, for the reason told: nothing may be sent."""
 
 
 class Provider(Protocol):

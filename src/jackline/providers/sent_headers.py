@@ -1,7 +1,8 @@
 """Write the headers that an upstream is to get in place of those that the client sent.
 
-Laws: (1) unless credentials are passed through, nothing by which the client shows who it is leaves;
-(2) an upstream's own headers win over the client's; (3) no secret in an error or `repr`.
+Rules: (1) unless credentials are passed through, only those headers leave that are known to say
+nothing of who the client is: a vendor's next name for a key is not among them; (2) an upstream's
+own headers win over the client's; (3) no secret in an error or `repr`.
 Not here: bodies (sent_body.py), hop-by-hop headers and lengths (upstream/).
 """
 
@@ -14,14 +15,49 @@ from jackline.errors import UsageError
 from jackline.providers.settings import Credential, UpstreamSettings
 from jackline.upstream.port import Headers
 
-_CLIENTS_OWN = frozenset(
+# What a request means, how it is packed, which client and conversation it comes from.
+_ALLOWED = frozenset(
     {
-        b"x-api-key",
-        b"authorization",
-        b"cookie",
-        b"api-key",
-        b"x-goog-api-key",
-        b"anthropic-dangerous-direct-browser-access",
+        b"accept",
+        b"accept-encoding",
+        b"accept-language",
+        b"anthropic-beta",
+        b"anthropic-version",
+        b"content-encoding",
+        b"content-language",
+        b"content-type",
+        b"conversation_id",
+        b"idempotency-key",
+        b"if-match",
+        b"if-none-match",
+        b"openai-beta",
+        b"originator",
+        b"range",
+        b"session-id",
+        b"session_id",
+        b"thread-id",
+        b"traceparent",
+        b"tracestate",
+        b"user-agent",
+        b"x-app",
+        b"x-claude-code-agent-id",
+        b"x-claude-code-parent-agent-id",
+        b"x-claude-code-session-id",
+        b"x-client-request-id",
+        b"x-stainless-arch",
+        b"x-stainless-async",
+        b"x-stainless-helper",
+        b"x-stainless-helper-method",
+        b"x-stainless-lang",
+        b"x-stainless-os",
+        b"x-stainless-package-version",
+        b"x-stainless-raw-response",
+        b"x-stainless-read-timeout",
+        b"x-stainless-retry-count",
+        b"x-stainless-runtime",
+        b"x-stainless-runtime-version",
+        b"x-stainless-stream-helper",
+        b"x-stainless-timeout",
     }
 )
 BETA = b"anthropic-beta"
@@ -31,12 +67,12 @@ _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 
 
-def without_credentials(headers: Headers) -> list[tuple[bytes, bytes]]:
-    """The headers but those that say who the client is."""
+def allowed(headers: Headers) -> list[tuple[bytes, bytes]]:
+    """The headers that any upstream may see: none of them says who the client is."""
     kept = []
     for name, value in headers:
         plain = name.lower()
-        if plain in _CLIENTS_OWN:
+        if plain not in _ALLOWED:
             continue
         if plain == BETA and _BETA_OF_LOGINS in value:
             betas = [beta for beta in _listed(value) if beta != _BETA_OF_LOGINS]

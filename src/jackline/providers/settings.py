@@ -79,3 +79,5 @@ class UpstreamSettings:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     # Tokens of an answer at most, for models that refuse to be asked for more.
     longest_answer: int | None = None
+    # Also for clients without a credential, or whose own one the preferred upstream has refused.
+    accept_rejected_clients: bool = False

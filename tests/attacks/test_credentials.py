@@ -1,0 +1,581 @@
+"""A caller with a bad key, with none, or with a login that belongs to another vendor.
+
+Rules: (1) whoever the vendor refuses, and whoever shows nothing, is not served with the user's own
+key; (2) what a client logs in with reaches its own vendor and nobody else, under whatever name,
+path or query it was sent; (3) every upstream is a real server on a loopback port that keeps each
+byte it got.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jackline.assembly import Service
+from jackline.gateway.settings import HoldSettings, ListenSettings
+from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
+from tests.assembly.world import (
+    MODEL,
+    Got,
+    Pair,
+    answered,
+    ask,
+    config_for,
+    http,
+    provider,
+    question,
+    request,
+    run,
+    until,
+)
+from tests.planted import BEARER, KEY, WORD
+
+JSON = (b"Content-Type", b"application/json")
+OPENAI_LOGIN = ".".join(
+    base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=")
+    for part in ({"alg": "RS256"}, {"iss": "https://auth.openai.com", "sub": WORD}, {"x": 1})
+)
+OPENAI_KEY = f"sk-proj-{WORD}-{'c' * 40}"
+OVERLOADED = http(
+    529, b'{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}', JSON
+)
+QUOTA = http(
+    429,
+    b'{"type":"error","error":{"type":"rate_limit_error","message":"This request would exceed your '
+    b"account's rate limit. Please try again later.\"}}",
+    JSON,
+    (b"anthropic-ratelimit-unified-status", b"rejected"),
+    (b"anthropic-ratelimit-unified-representative-claim", b"five_hour"),
+    (b"anthropic-ratelimit-unified-reset", b"4102444800"),
+)
+
+
+def refusal(status: int, words: str = "invalid x-api-key") -> bytes:
+    kind = "authentication_error" if status == 401 else "permission_error"
+    error = {"type": "error", "error": {"type": kind, "message": words}}
+    return http(status, json.dumps(error).encode(), JSON)
+
+
+REJECTIONS = [
+    refusal(401),
+    refusal(403, "Your account does not have access to this model."),
+    refusal(401, "The authentication service is unavailable: service disruption"),
+    http(403, b"<html>Request blocked</html>", (b"Content-Type", b"text/html")),
+    http(401, b"", (b"WWW-Authenticate", b"Bearer")),
+]
+
+
+def theirs(url: str, name: str = "anthropic", kind: str = "anthropic") -> UpstreamSettings:
+    """An upstream that gets the client's own credential."""
+    return UpstreamSettings(name=name, url=url, kind=UpstreamKind(kind))
+
+
+def ours(url: str, name: str = "ours", kind: str = "anthropic", **more: object) -> UpstreamSettings:
+    """An upstream that is called with the user's own key."""
+    upstream = UpstreamSettings(
+        name=name,
+        url=url,
+        kind=UpstreamKind(kind),
+        credential=Credential.BEARER if kind != "anthropic" else Credential.API_KEY,
+        secret="users-own-key",  # noqa: S106 -- no secret
+    )
+    return replace(upstream, **more)  # type: ignore[arg-type]
+
+
+@asynccontextmanager
+async def gateway(
+    folder: Path, *upstreams: UpstreamSettings, other: float = 0.5
+) -> AsyncIterator[Service]:
+    config = config_for(folder, "", hold=HoldSettings(quota=0.0, other=other))
+    settings = replace(config.gateway, upstreams=upstreams, listen=ListenSettings(port=0))
+    async with Service(replace(config, gateway=settings)) as service:
+        yield service
+
+
+def call(
+    key: str | None = KEY, *headers: Pair, session: str | None = None, **more: object
+) -> bytes:
+    told = () if session is None else ((b"x-claude-code-session-id", session.encode()),)
+    credential = None if key is None else key.encode()
+    return request(b"POST", b"/v1/messages", question(**more), *told, *headers, key=credential)
+
+
+# --- a bad key, or none -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rejection", REJECTIONS, ids=["401", "403", "healing", "html", "empty"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_whose_key_is_rejected_is_not_served_with_ours(
+    tmp_path: Path, rejection: bytes, stream: bool
+) -> None:
+    async def main() -> None:
+        async with (
+            provider(rejection) as (vendor, vendor_url),
+            provider(answered()) as (mine, mine_url),
+            gateway(tmp_path, theirs(vendor_url), ours(mine_url)) as service,
+        ):
+            got = await ask(service.url, call(stream=stream))
+            assert got.status in (401, 403, 502)
+            assert vendor.asked
+            assert mine.asked == []
+
+    run(main())
+
+
+def test_a_rejected_client_is_not_served_with_ours_by_another_model_either(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with (
+            provider(refusal(401)) as (_, vendor_url),
+            provider(answered()) as (mine, mine_url),
+            gateway(
+                tmp_path,
+                theirs(vendor_url),
+                ours(mine_url, kind="openai-chat", models={"claude-*": "gpt-5.5"}),
+            ) as service,
+        ):
+            assert (await ask(service.url, call())).status == 401
+            assert mine.asked == []
+
+    run(main())
+
+
+def test_a_rejected_key_is_remembered_until_the_vendor_takes_it(tmp_path: Path) -> None:
+    """Else whoever was refused would only have to wait until the vendor is down."""
+
+    async def main() -> None:
+        answers = (refusal(401), OVERLOADED)
+        async with (
+            provider(*answers) as (vendor, vendor_url),
+            provider(answered()) as (mine, mine_url),
+            gateway(tmp_path, theirs(vendor_url), ours(mine_url)) as service,
+        ):
+            assert (await ask(service.url, call())).status == 401
+            assert (await ask(service.url, call())).status in (503, 529)
+            assert mine.asked == []
+            # Another client is not blamed for it: whom the vendor has not judged goes on.
+            assert (await ask(service.url, call(KEY + "other"))).status == 200
+            assert len(mine.asked) == 1
+            vendor.answers = [answered()]
+            vendor.asked.clear()
+            await until_served(service, call())
+            vendor.answers = [OVERLOADED]
+            mine.asked.clear()
+            await until_served(service, call())
+            assert len(mine.asked) == 1
+
+    run(main())
+
+
+async def until_served(service: Service, raw: bytes) -> None:
+    async with asyncio.timeout(60.0):
+        while (await ask(service.url, raw)).status != 200:  # noqa: ASYNC110 -- asked from outside
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("answer", [OVERLOADED, QUOTA, refusal(401)], ids=["down", "quota", "401"])
+def test_a_client_without_any_key_is_not_served_with_ours_when_the_vendor_fails(
+    tmp_path: Path, answer: bytes
+) -> None:
+    async def main() -> None:
+        async with (
+            provider(answer) as (_, vendor_url),
+            provider(answered()) as (mine, mine_url),
+            gateway(tmp_path, theirs(vendor_url), ours(mine_url)) as service,
+        ):
+            got = await ask(service.url, call(None))
+            assert got.status in (401, 429, 503, 529)
+            assert mine.asked == []
+
+    run(main())
+
+
+def test_a_bad_key_does_not_follow_a_conversation_to_where_ours_pays(tmp_path: Path) -> None:
+    """A session's name is no secret: who names it must still be taken by the vendor."""
+    turn = {
+        "messages": [
+            {"role": "user", "content": "go on"},
+            {
+                "role": "assistant",
+                "content": [{"type": "tool_use", "id": "t", "name": "x", "input": {}}],
+            },
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t"}]},
+        ]
+    }
+
+    async def main() -> None:
+        async with (
+            provider(QUOTA, refusal(401)) as (vendor, vendor_url),
+            provider(answered()) as (mine, mine_url),
+            gateway(tmp_path, theirs(vendor_url), ours(mine_url)) as service,
+        ):
+            assert (await ask(service.url, call(session="s-1", **turn))).status == 200
+            assert len(mine.asked) == 1
+            got = await ask(service.url, call(KEY + "bad", session="s-1", **turn))
+            assert got.status == 401
+            assert (len(vendor.asked), len(mine.asked)) == (2, 1)
+
+    run(main())
+
+
+def test_an_order_or_a_long_wait_does_not_bring_a_rejected_client_to_our_key(
+    tmp_path: Path,
+) -> None:
+    async def main() -> None:
+        healing = refusal(401, "The authentication service is unavailable: service disruption")
+        async with (
+            provider(healing) as (vendor, vendor_url),
+            provider(answered()) as (mine, mine_url),
+            gateway(tmp_path, theirs(vendor_url), ours(mine_url), other=60.0) as service,
+        ):
+            asking = asyncio.ensure_future(ask(service.url, call()))
+            await until(lambda: len(vendor.asked) >= 1 and bool(service.desk.calls))
+            await until(lambda: service.desk.calls[0].waiting)
+            service.desk.choose_again()
+            service.desk.reconsider(service.desk.calls[0], service.desk.now())
+            await until(lambda: len(vendor.asked) >= 2)
+            assert mine.asked == []
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("method", "target"),
+    [
+        (b"POST", b"/v1/messages/count_tokens"),
+        (b"GET", b"/v1/models"),
+        (b"GET", b"/v1/files"),
+        (b"POST", b"/v1/unknown"),
+    ],
+)
+def test_side_calls_of_a_rejected_client_go_nowhere_else(
+    tmp_path: Path, method: bytes, target: bytes
+) -> None:
+    async def main() -> None:
+        async with (
+            provider(refusal(401)) as (_, vendor_url),
+            provider(answered()) as (mine, mine_url),
+            gateway(tmp_path, theirs(vendor_url), ours(mine_url)) as service,
+        ):
+            body = question() if method == b"POST" else b""
+            assert (await ask(service.url, request(method, target, body))).status == 401
+            assert mine.asked == []
+
+    run(main())
+
+
+def test_the_user_may_write_down_that_an_upstream_serves_rejected_clients(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with (
+            provider(refusal(401)) as (_, vendor_url),
+            provider(answered()) as (mine, mine_url),
+            gateway(
+                tmp_path, theirs(vendor_url), ours(mine_url, accept_rejected_clients=True)
+            ) as service,
+        ):
+            assert (await ask(service.url, call())).status == 200
+            assert (await ask(service.url, call(None))).status == 200
+            assert len(mine.asked) == 2
+
+    run(main())
+
+
+def test_who_has_a_good_key_is_served_with_ours_when_its_quota_is_used_up(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with (
+            provider(QUOTA) as (_, vendor_url),
+            provider(answered()) as (mine, mine_url),
+            gateway(tmp_path, theirs(vendor_url), ours(mine_url)) as service,
+        ):
+            assert (await ask(service.url, call())).status == 200
+            assert len(mine.asked) == 1
+
+    run(main())
+
+
+def test_an_upstream_of_the_users_own_that_comes_first_serves_this_machine_as_before(
+    tmp_path: Path,
+) -> None:
+    async def main() -> None:
+        async with (
+            provider(answered()) as (mine, mine_url),
+            provider(refusal(401)) as (_, vendor_url),
+            gateway(tmp_path, ours(mine_url), theirs(vendor_url)) as service,
+        ):
+            assert (await ask(service.url, call(None))).status == 200
+            assert len(mine.asked) == 1
+
+    run(main())
+
+
+# --- a login for another vendor -----------------------------------------------------------------
+
+CUSTOM_HEADERS = (
+    b"x-api-key",
+    b"api-key",
+    b"authorization",
+    b"proxy-authorization",
+    b"x-goog-api-key",
+    b"x-goog-user-project",
+    b"x-amz-security-token",
+    b"ocp-apim-subscription-key",
+    b"anthropic-auth-token",
+    b"anthropic-api-key",
+    b"openai-api-key",
+    b"openai-organization",
+    b"chatgpt-account-id",
+    b"cookie",
+    b"x-openrouter-api-key",
+    b"helicone-auth",
+    b"cf-aig-authorization",
+    b"cf-access-client-secret",
+    b"x-portkey-api-key",
+    b"x-portkey-virtual-key",
+    b"x-litellm-api-key",
+    b"x-functions-key",
+    b"x-stainless-api-key",
+    b"x-auth-token",
+    b"x-access-token",
+    b"x-csrf-token",
+    b"x-vercel-oidc-token",
+    b"x-some-new-vendors-thing",
+    b"baggage",
+    b"x-forwarded-for",
+    b"anthropic-dangerous-direct-browser-access",
+)
+QUERIES = (
+    b"key",
+    b"api_key",
+    b"apikey",
+    b"API-KEY",
+    b"access_token",
+    b"token",
+    b"auth",
+    b"code",
+    b"sig",
+    b"subscription-key",
+    b"x-amz-signature",
+    b"k%65y",
+)
+
+
+@pytest.mark.parametrize("kind", ["anthropic", "openai-chat", "openai-responses"])
+@pytest.mark.parametrize(
+    ("method", "target"),
+    [
+        (b"POST", b"/v1/messages"),
+        (b"POST", b"/v1/messages/count_tokens"),
+        (b"POST", b"/v1/chat/completions"),
+        (b"POST", b"/v1/responses"),
+        (b"GET", b"/v1/models"),
+        (b"GET", b"/v1/files"),
+        (b"POST", b"/v1/anything/else"),
+        (b"POST", b"/t/tag/v1/messages"),
+    ],
+)
+def test_an_upstream_with_a_key_of_its_own_never_sees_the_clients(
+    tmp_path: Path, kind: str, method: bytes, target: bytes
+) -> None:
+    headers = [(name, b"%b-%b" % (WORD.encode(), name)) for name in CUSTOM_HEADERS]
+    query = b"&".join(b"%b=%b" % (name, WORD.encode()) for name in QUERIES)
+    body = json.dumps({"model": MODEL, "max_tokens": 5, "input": "x", "messages": []}).encode()
+
+    async def main() -> None:
+        async with (
+            provider(refusal(400, "no")) as (mine, mine_url),
+            gateway(tmp_path, ours(mine_url, kind=kind, models={"*": "gpt-5.5"})) as service,
+        ):
+            raw = request(
+                method,
+                target + b"?beta=true&limit=2&x=" + KEY.encode() + b"&" + query,
+                body if method == b"POST" else b"",
+                *headers,
+                key=None,
+            )
+            await ask(service.url, raw)
+            for asked in mine.asked:
+                assert WORD.encode() not in asked.raw
+                assert b"users-own-key" in asked.raw
+            if mine.asked and target not in (b"/v1/messages", b"/t/tag/v1/messages"):
+                assert b"limit=2" in mine.asked[0].line
+
+    run(main())
+
+
+@pytest.mark.parametrize("kind", ["bedrock", "vertex"])
+def test_clouds_never_see_what_a_client_shows(tmp_path: Path, kind: str) -> None:
+    headers = [(name, b"%b-%b" % (WORD.encode(), name)) for name in CUSTOM_HEADERS]
+
+    async def main() -> None:
+        async with (
+            provider(refusal(400, "no")) as (mine, mine_url),
+            gateway(
+                tmp_path, ours(mine_url, kind=kind, region="us-east-1", project="p")
+            ) as service,
+        ):
+            body = question("hello")
+            target = b"/v1/messages?key=" + WORD.encode()
+            await ask(service.url, request(b"POST", target, body, *headers, key=None))
+            assert mine.asked
+            assert all(WORD.encode() not in asked.raw for asked in mine.asked)
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "credential",
+    [
+        (b"x-api-key", KEY.encode()),
+        (b"Authorization", b"Bearer " + BEARER.encode()),
+        (b"AUTHORIZATION", b"bearer   " + BEARER.encode()),
+        (b"Authorization", b"Basic " + base64.b64encode(b"u:" + KEY.encode())),
+        (b"api-key", KEY.encode()),
+    ],
+    ids=["key", "login", "spaced", "basic", "azure"],
+)
+@pytest.mark.parametrize(
+    ("method", "target"),
+    [
+        (b"POST", b"/v1/messages"),
+        (b"POST", b"/v1/chat/completions"),
+        (b"POST", b"/v1/responses"),
+        (b"GET", b"/v1/models"),
+        (b"GET", b"/api/oauth/profile"),
+        (b"POST", b"/v1/embeddings"),
+    ],
+)
+def test_an_anthropic_login_never_reaches_an_upstream_of_openais(
+    tmp_path: Path, method: bytes, target: bytes, credential: Pair
+) -> None:
+    body = question() if method == b"POST" else b""
+    raw = request(method, target, body, credential, key=None)
+
+    async def main() -> None:
+        async with (
+            provider(refusal(400, "no")) as (openai, openai_url),
+            provider(answered()) as (mine, mine_url),
+        ):
+            chat = replace(
+                theirs(openai_url, "chat", "openai-chat"), models={"claude-*": "gpt-5.5"}
+            )
+            responses = theirs(openai_url, "responses", "openai-responses")
+            async with gateway(tmp_path / "1", chat, responses) as service:
+                got = await ask(service.url, raw)
+                assert got.status in (401, 404)
+                assert openai.asked == []
+            # A login that nobody may take is rejected like any other: ours does not pay for it.
+            mine_in_chat = ours(mine_url, kind="openai-chat", models={"claude-*": "gpt-5.5"})
+            async with gateway(tmp_path / "2", chat, mine_in_chat) as service:
+                await ask(service.url, raw)
+                assert openai.asked == []
+                assert mine.asked == []
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        ((b"Authorization", b"Bearer " + OPENAI_LOGIN.encode()),),
+        (
+            (b"Authorization", b"Bearer opaque-login-of-chatgpt"),
+            (b"ChatGPT-Account-Id", b"1"),
+        ),
+        ((b"Authorization", b"Bearer " + OPENAI_KEY.encode()),),
+        ((b"x-api-key", OPENAI_KEY.encode()),),
+    ],
+    ids=["login", "opaque", "key", "x-api-key"],
+)
+@pytest.mark.parametrize(
+    ("method", "target"),
+    [
+        (b"POST", b"/v1/messages"),
+        (b"POST", b"/v1/responses"),
+        (b"GET", b"/v1/models"),
+        (b"GET", b"/v1/files"),
+        (b"POST", b"/backend-api/codex/responses/compact"),
+    ],
+)
+def test_a_login_of_openais_never_reaches_anthropic(
+    tmp_path: Path, method: bytes, target: bytes, headers: tuple[Pair, ...]
+) -> None:
+    async def main() -> None:
+        async with (
+            provider(answered()) as (vendor, vendor_url),
+            gateway(tmp_path, theirs(vendor_url)) as service,
+        ):
+            body = question() if method == b"POST" else b""
+            got = await ask(service.url, request(method, target, body, *headers, key=None))
+            assert got.status in (401, 404)
+            assert WORD not in got.body.decode()
+            assert vendor.asked == []
+
+    run(main())
+
+
+def test_each_login_finds_its_own_vendor_on_paths_that_nobody_knows(tmp_path: Path) -> None:
+    claude = (b"Authorization", b"Bearer " + BEARER.encode())
+    codex = (b"Authorization", b"Bearer " + OPENAI_LOGIN.encode())
+
+    async def main() -> None:
+        async with (
+            provider(http(200, b"{}", JSON)) as (openai, openai_url),
+            provider(http(200, b"{}", JSON)) as (vendor, vendor_url),
+        ):
+            first = theirs(openai_url, "openai", "openai-responses")
+            second = theirs(vendor_url)
+            for number, ladder in enumerate(((first, second), (second, first))):
+                async with gateway(tmp_path / str(number), *ladder) as service:
+                    for path in (b"/api/oauth/profile", b"/v1/files", b"/v1/models"):
+                        for login in (claude, codex):
+                            raw = request(b"GET", path, b"", login, key=None)
+                            assert (await ask(service.url, raw)).status == 200
+            assert len(vendor.asked) == len(openai.asked) == 6
+            assert all(BEARER.encode() in asked.raw for asked in vendor.asked)
+            assert all(OPENAI_LOGIN.encode() in asked.raw for asked in openai.asked)
+
+    run(main())
+
+
+def test_a_refused_login_is_told_what_to_do_in_words_without_it(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with provider(answered()) as (_, url), gateway(tmp_path, theirs(url)) as service:
+            got: Got = await ask(service.url, call(OPENAI_KEY))
+            assert got.status == 401
+            words = got.json["error"]["message"]
+            assert "openai" in words.lower()
+            assert "anthropic" in words
+            assert "credential" in words
+            assert WORD not in words
+
+    run(main())
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_carries_no_credential_anywhere(tmp_path: Path, status: int) -> None:
+    async def main() -> None:
+        async with provider(answered()) as (elsewhere, elsewhere_url):
+            moved = http(status, b"", (b"Location", f"{elsewhere_url}/v1/messages".encode()))
+            async with (
+                provider(moved) as (vendor, vendor_url),
+                gateway(tmp_path, theirs(vendor_url)) as service,
+            ):
+                for method, target in (
+                    (b"POST", b"/v1/messages"),
+                    (b"POST", b"/v1/messages/count_tokens"),
+                    (b"GET", b"/v1/files"),
+                ):
+                    body = question() if method == b"POST" else b""
+                    await ask(service.url, request(method, target, body))
+                assert len(vendor.asked) >= 3
+                assert elsewhere.asked == []
+
+    run(main())

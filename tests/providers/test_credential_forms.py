@@ -1,0 +1,88 @@
+"""Whose a credential is by its form, and what of a query may leave."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jackline.providers.credential_forms import (
+    login_vendor,
+    vendor_at,
+    vendors_in,
+    without_secrets,
+)
+from jackline.providers.sent_headers import allowed
+
+LONG = b"0123456789abcdef0123456789abcdef"
+
+
+@pytest.mark.parametrize(
+    ("value", "vendor"),
+    [
+        (b"sk-ant-api03-x", "Anthropic"),
+        (b"Bearer sk-ant-oat01-x", "Anthropic"),
+        (b"Bearer sk-proj-" + LONG, "OpenAI"),
+        (b"Bearer sk-or-v1-" + LONG, "OpenRouter"),
+        (b"Bearer gsk_" + LONG, "Groq"),
+        (b"AIza" + LONG, "Google"),
+        (b"sk-" + LONG, None),
+        (b"xai-grok", None),
+        (b"task-ant-colony", None),
+        (b"risk-ant-", None),
+        (b"eyJhbGciOiJub25lIn0.eyJzdWIiOiJtZSJ9.x", None),
+    ],
+)
+def test_a_key_is_known_by_its_form(value: bytes, vendor: str | None) -> None:
+    assert login_vendor([(b"Authorization", value)]) == vendor
+    assert login_vendor([(b"x-note", value)]) is None
+    assert vendors_in(b"\r\nx-note: " + value) == ({vendor} if vendor else set())
+
+
+@pytest.mark.parametrize(
+    ("host", "vendor"),
+    [
+        ("api.anthropic.com", "Anthropic"),
+        ("API.Anthropic.com.", "Anthropic"),
+        ("chatgpt.com", "OpenAI"),
+        ("us.openai.azure.com", "Azure"),
+        ("notanthropic.com", None),
+        ("anthropic.com.evil.example", None),
+        ("127.0.0.1", None),
+        ("gateway.team.example", None),
+    ],
+)
+def test_a_vendor_is_known_by_its_host(host: str, vendor: str | None) -> None:
+    assert vendor_at(host) == vendor
+
+
+@pytest.mark.parametrize(
+    ("target", "sent"),
+    [
+        (b"/v1/models", b"/v1/models"),
+        (b"/v1/models?", b"/v1/models?"),
+        (b"/v1/m?beta=true&limit=5", b"/v1/m?beta=true&limit=5"),
+        (b"/v1/m?key=x", b"/v1/m"),
+        (b"/v1/m?beta=true&KEY=x&limit=5", b"/v1/m?beta=true&limit=5"),
+        (b"/v1/m?%6Bey=x&api%5Fkey=y", b"/v1/m"),
+        (b"/v1/m?x-goog-api-key=x", b"/v1/m"),
+        (b"/v1/m?page_token=abc&pageToken=d", b"/v1/m?page_token=abc&pageToken=d"),
+        (b"/v1/m?q=sk%2Dant-x", b"/v1/m"),
+        (b"/v1/m?monkey=1&author=x", b"/v1/m?monkey=1&author=x"),
+    ],
+)
+def test_of_a_query_what_names_or_is_a_credential_is_left_out(target: bytes, sent: bytes) -> None:
+    assert without_secrets(target) == sent
+
+
+@given(st.binary(max_size=60))
+def test_any_query_is_read(query: bytes) -> None:
+    target = b"/v1/m?" + query
+    assert without_secrets(without_secrets(target)) == without_secrets(target)
+    assert isinstance(vendors_in(query, query), set)
+
+
+@given(st.text("abcdefghijklmnopqrstuvwxyz-", min_size=1, max_size=30))
+def test_a_header_that_nobody_knows_does_not_leave(name: str) -> None:
+    header = (f"x-new-{name}".encode(), b"secret")
+    assert allowed([header, (b"Content-Type", b"a/b")]) == [(b"Content-Type", b"a/b")]
