@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -77,7 +78,7 @@ def theirs(url: str, name: str = "anthropic", kind: str = "anthropic") -> Upstre
     return UpstreamSettings(name=name, url=url, kind=UpstreamKind(kind))
 
 
-def ours(url: str, name: str = "ours", kind: str = "anthropic", **more: object) -> UpstreamSettings:
+def ours(url: str, name: str = "ours", kind: str = "anthropic", **more: Any) -> UpstreamSettings:
     """An upstream that is called with the user's own key."""
     upstream = UpstreamSettings(
         name=name,
@@ -86,7 +87,7 @@ def ours(url: str, name: str = "ours", kind: str = "anthropic", **more: object) 
         credential=Credential.BEARER if kind != "anthropic" else Credential.API_KEY,
         secret="users-own-key",  # noqa: S106 -- no secret
     )
-    return replace(upstream, **more)  # type: ignore[arg-type]
+    return replace(upstream, **more)
 
 
 @asynccontextmanager
@@ -99,9 +100,7 @@ async def gateway(
         yield service
 
 
-def call(
-    key: str | None = KEY, *headers: Pair, session: str | None = None, **more: object
-) -> bytes:
+def call(key: str | None = KEY, *headers: Pair, session: str | None = None, **more: Any) -> bytes:
     told = () if session is None else ((b"x-claude-code-session-id", session.encode()),)
     credential = None if key is None else key.encode()
     return request(b"POST", b"/v1/messages", question(**more), *told, *headers, key=credential)
@@ -198,7 +197,7 @@ def test_a_client_without_any_key_is_not_served_with_ours_when_the_vendor_fails(
 
 def test_a_bad_key_does_not_follow_a_conversation_to_where_ours_pays(tmp_path: Path) -> None:
     """A session's name is no secret: who names it must still be taken by the vendor."""
-    turn = {
+    turn: dict[str, Any] = {
         "messages": [
             {"role": "user", "content": "go on"},
             {

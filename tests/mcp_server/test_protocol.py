@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 
 from jackline.assembly import Service, StateDir
-from tests.assembly.world import gateway, run
+from tests.assembly.world import config_for, gateway, run
 
 NOBODY = "http://127.0.0.1:9"
 
@@ -65,6 +66,33 @@ def test_bad_arguments_and_unknown_tools_are_told_in_words(tmp_path: Path) -> No
             unknown = await client.call_tool("fly", {})
             assert unknown.is_error
             assert "status" in text_of(unknown)
+
+    run(main())
+
+
+def test_a_read_only_service_takes_no_order_from_a_model(tmp_path: Path) -> None:
+    orders: dict[str, dict[str, Any]] = {
+        "agent": {"prompt": "write a file"},
+        "agents": {"items": ["a"], "prompt": "look at {item}"},
+        "agent_cancel": {"ids": ["run-1"]},
+        "batch": {"calls": [{"id": "a", "tool": "shell", "input": {"command": "touch made"}}]},
+    }
+
+    async def main() -> None:
+        config = config_for(tmp_path, NOBODY)
+        listen = replace(config.gateway.listen, read_only=True)
+        config = replace(config, gateway=replace(config.gateway, listen=listen))
+        async with Service(config) as service, session(service) as client:
+            tools = (await client.list_tools()).tools
+            reads = {tool.name for tool in tools if tool.annotations.read_only_hint}
+            assert reads == {"status", "why", "agent_wait", "agent_status"}
+            assert orders.keys() == {tool.name for tool in tools} - reads
+            for name, arguments in orders.items():
+                told = await client.call_tool(name, arguments)
+                assert told.is_error
+                assert "--read-only" in text_of(told), name
+            assert not (await client.call_tool("status", {})).is_error
+            assert not (await client.call_tool("agent_status", {})).is_error
 
     run(main())
 

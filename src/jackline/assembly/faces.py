@@ -121,6 +121,7 @@ def make_faces(
         lambda: [*standing_tools(standing.status, clock), *working.tools(clock)],
         trusts,
         working.news,
+        lambda: not watched.read_only(),
     )
     hooks = HooksFace(
         clock,

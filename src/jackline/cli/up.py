@@ -22,7 +22,11 @@ from jackline.cli.system_steps import carry_out
 @click.command()
 @gateway_flags
 @click.option("--afk", is_flag=True, help="Hold calls until any quota reset, however far away.")
-@click.option("--read-only", is_flag=True, help="Take no orders from the page in the browser.")
+@click.option(
+    "--read-only",
+    is_flag=True,
+    help="Take no orders from the page in the browser, nor from models.",
+)
 @click.option("-d", "--detach", is_flag=True, help="Run in the background; end it with down.")
 @click.option("--install", is_flag=True, help="Start it at every login.")
 @click.option("--uninstall", is_flag=True, help="Do not start it at login any more.")

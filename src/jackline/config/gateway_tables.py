@@ -97,7 +97,8 @@ class ListenTable(Table):
     )
     read_only: bool = Field(
         default=_DEFAULT.listen.read_only,
-        description="Take no orders from the page in the browser (`--read-only`).",
+        description="Take no orders from the page in the browser, nor from models by `/mcp`"
+        " (`--read-only`).",
     )
 
 

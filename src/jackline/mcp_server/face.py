@@ -37,10 +37,12 @@ class McpFace:
         tools: Callable[[], Sequence[ModelTool]],
         trusts: Callable[[Asked], bool],
         news: Callable[[Caller], Sequence[str]],
+        takes_orders: Callable[[], bool],
     ) -> None:
         self._tools = tools
         self._trusts = trusts
         self._news = news
+        self._takes_orders = takes_orders
         self._taken_back = TakenBack()
         self._wanted = asyncio.Event()
         self._ready: asyncio.Future[Application] = asyncio.get_running_loop().create_future()
@@ -73,7 +75,8 @@ class McpFace:
             return
         make = cast("type[ToolServer]", module.ToolServer)
         async with AsyncExitStack() as stack:
-            sessions = make(self._tools(), self._taken_back, self._news).sessions()
+            served = make(self._tools(), self._taken_back, self._news, self._takes_orders)
+            sessions = served.sessions()
             await stack.enter_async_context(sessions.run())
             stack.push_async_callback(self._end_answers)
             self._ready.set_result(cast("Application", sessions.handle_request))

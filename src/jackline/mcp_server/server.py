@@ -2,7 +2,7 @@
 
 Laws: (1) the SDK is imported here alone, and this module only when a model asks; (2) bad arguments
 and failures come back as results with `is_error`, in words that say what to do; (3) a cancelled
-request cancels its tool.
+request cancels its tool; (4) a service that is read-only runs no tool but those that only read.
 Not here: the tools (tools/), HTTP (face.py, asgi_face.py).
 """
 
@@ -45,7 +45,9 @@ class ToolServer:
         tools: Sequence[ModelTool],
         taken_back: TakenBack,
         news: Callable[[Caller], Sequence[str]],
+        takes_orders: Callable[[], bool],
     ) -> None:
+        self._takes_orders = takes_orders
         self._taken_back = taken_back
         self._news = news
         self._tools = {tool.name: tool for tool in tools}
@@ -84,6 +86,11 @@ class ToolServer:
         if tool is None:
             known = ", ".join(self._tools)
             return _failed(f"There is no tool {params.name!r} here. There are: {known}.")
+        if not tool.read_only and not self._takes_orders():
+            return _failed(
+                f"This service takes no orders from models (--read-only): {tool.name} did nothing.",
+                "ask the user to start it without --read-only (listen.read_only = false)",
+            )
         arguments = dict(params.arguments or {})
         faults = [_fault(each) for each in self._checks[tool.name].iter_errors(arguments)]
         if faults:
