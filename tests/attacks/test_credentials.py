@@ -544,6 +544,77 @@ def test_each_login_finds_its_own_vendor_on_paths_that_nobody_knows(tmp_path: Pa
     run(main())
 
 
+@pytest.mark.parametrize(
+    "location",
+    [
+        b"https://elsewhere.example/v1/files",
+        b"//elsewhere.example/v1/files",
+        b"/\\elsewhere.example",
+        b"\\\\elsewhere.example",
+        b"http:elsewhere",
+        b"",
+    ],
+)
+def test_an_upstream_that_must_not_see_a_login_cannot_have_the_client_send_it_elsewhere(
+    tmp_path: Path, location: bytes
+) -> None:
+    """SDKs follow redirects by themselves, and take their keys along."""
+
+    async def main() -> None:
+        moved = http(307, b"", (b"LOCATION", location))
+        async with provider(moved) as (_, url), gateway(tmp_path, ours(url)) as service:
+            for method, target in (
+                (b"POST", b"/v1/messages"),
+                (b"POST", b"/v1/messages/count_tokens"),
+                (b"GET", b"/v1/files"),
+                (b"POST", b"/v1/unknown"),
+            ):
+                body = question() if method == b"POST" else b""
+                got = await ask(service.url, request(method, target, body))
+                assert got.status == 502, target
+                assert got.header(b"location") is None
+
+    run(main())
+
+
+def test_a_redirect_that_stays_here_or_comes_from_the_logins_own_vendor_is_passed_on(
+    tmp_path: Path,
+) -> None:
+    async def main() -> None:
+        for make, location in ((ours, b"/v1/files/2"), (theirs, b"https://files.example/2")):
+            moved = http(302, b"", (b"Location", location))
+            async with provider(moved) as (_, url), gateway(tmp_path, make(url)) as service:
+                got = await ask(service.url, request(b"GET", b"/v1/files/1"))
+                assert (got.status, got.header(b"location")) == (302, location)
+
+    run(main())
+
+
+@pytest.mark.parametrize("path", [b"/v1/chat/completions", b"/v1/responses"])
+def test_clients_of_other_dialects_are_not_served_with_our_key_when_rejected(
+    tmp_path: Path, path: bytes
+) -> None:
+    kind = "openai-chat" if path.endswith(b"completions") else "openai-responses"
+
+    async def main() -> None:
+        async with (
+            provider(refusal(401, "Incorrect API key provided")) as (vendor, vendor_url),
+            provider(answered()) as (mine, mine_url),
+            gateway(
+                tmp_path, theirs(vendor_url, "openai", kind), ours(mine_url, kind=kind)
+            ) as service,
+        ):
+            for key in (None, OPENAI_KEY.encode()):
+                login = () if key is None else ((b"Authorization", b"Bearer " + key),)
+                body = json.dumps({"model": "gpt-5.5", "messages": [], "input": "x"}).encode()
+                got = await ask(service.url, request(b"POST", path, body, *login, key=None))
+                assert got.status == 401
+            assert len(vendor.asked) == 2
+            assert mine.asked == []
+
+    run(main())
+
+
 def test_a_refused_login_is_told_what_to_do_in_words_without_it(tmp_path: Path) -> None:
     async def main() -> None:
         async with provider(answered()) as (_, url), gateway(tmp_path, theirs(url)) as service:

@@ -1,12 +1,15 @@
 """Pass any other request on as it is, and its answer back as it comes.
 
-Laws: (1) one attempt, no waiting, no judging: what the vendor says is what the client gets; (2) an
+Rules: (1) one attempt, no waiting, no judging: what the vendor says is what the client gets; (2) an
 answer that breaks off is broken off for the client too; (3) how it is packed stays between client
-and vendor: nothing here reads it.
+and vendor: nothing here reads it; (4) an upstream that is not shown the client's credential cannot
+send the client elsewhere either: SDKs follow redirects, and take their keys along.
 Not here: model calls (messages.py).
 """
 
 from __future__ import annotations
+
+import re
 
 from jackline.gateway.answer_notes import new_call_id, noted
 from jackline.gateway.exchange import Exchange
@@ -14,14 +17,18 @@ from jackline.gateway.vendor_words import in_our_words
 from jackline.upstream.port import Attempt, Headers, Message, Upstream
 
 _OURS = b"x-jackline-"
+# A path of this gateway: no second slash, which would begin a host, however it leans.
+_PATH_HERE = re.compile(rb"/(?![/\\])[!-\[\]-~]*")
 
 
 class Relay:
     """One request on its way; an `Ear` for the upstream."""
 
-    __slots__ = ("_call", "_exchange", "_lane")
+    __slots__ = ("_attempt", "_call", "_exchange", "_lane", "_may_redirect")
 
-    def __init__(self, exchange: Exchange, lane: str) -> None:
+    def __init__(self, exchange: Exchange, lane: str, *, may_redirect: bool = True) -> None:
+        self._attempt: Attempt | None = None
+        self._may_redirect = may_redirect
         self._exchange = exchange
         self._lane = lane
         self._call = new_call_id()
@@ -31,13 +38,18 @@ class Relay:
         exchange = self._exchange
         headers = [pair for pair in exchange.headers if not pair[0].lower().startswith(_OURS)]
         message = Message(exchange.method, target, headers, exchange.body)
-        attempt: Attempt = upstream.start(message, self._lane, self)
+        attempt = self._attempt = upstream.start(message, self._lane, self)
         self._exchange.on_gone = attempt.hang_up
         self._exchange.on_pause = attempt.pause
         self._exchange.on_resume = attempt.resume
 
     def began(self, status: int, headers: Headers) -> None:
         """The head of the answer."""
+        if 300 <= status < 400 and not self._may_redirect and _leads_away(headers):
+            self._refuse("the upstream redirects this call to another address, which is refused")
+            if self._attempt is not None:
+                self._attempt.hang_up()
+            return
         self._exchange.begin(status, self._noted(headers))
 
     def heard(self, data: bytes) -> None:
@@ -53,9 +65,17 @@ class Relay:
         if self._exchange.begun:
             self._exchange.reset()
             return
-        words = f"Jackline: the upstream could not be asked ({type(error).__name__})."
-        no = in_our_words(502, words)
+        self._refuse(f"the upstream could not be asked ({type(error).__name__})")
+
+    def _refuse(self, why: str) -> None:
+        no = in_our_words(502, f"Jackline: {why}.")
         self._exchange.respond(no.status, self._noted(no.headers), no.body)
 
     def _noted(self, headers: Headers) -> list[tuple[bytes, bytes]]:
         return noted(headers, self._call, self._lane, attempts=1)
+
+
+def _leads_away(headers: Headers) -> bool:
+    """Whether a redirect says where to, and that is no path of this gateway."""
+    told = [value.strip() for name, value in headers if name.lower() == b"location"]
+    return not all(_PATH_HERE.fullmatch(value) for value in told) if told else False

@@ -24,6 +24,7 @@ from jackline.gateway.placing import upstream_for
 from jackline.gateway.relay import Relay
 from jackline.gateway.settings import ListenSettings
 from jackline.gateway.vendor_words import No, in_our_words
+from jackline.providers.settings import Credential
 from jackline.upstream.port import Upstream
 
 _log = logging.getLogger(__name__)
@@ -95,7 +96,8 @@ class Router:
             if no is not None:
                 _say(exchange, no)
                 return
-            exchange.memo[_ADMITTED] = listen
+            if face is None:
+                exchange.memo[_ADMITTED] = listen
         if face is not None:
             face.answer(exchange)
             return
@@ -136,7 +138,9 @@ class Router:
             self._desk.take_foreign(exchange, target, tag, "openai-responses")
         else:
             upstream = upstream_for(exchange, self._desk.settings.upstreams)
-            Relay(exchange, f"{upstream.name}/relay").start(self._upstream, target)
+            passes_through = upstream.credential is Credential.PASS_THROUGH
+            relay = Relay(exchange, f"{upstream.name}/relay", may_redirect=passes_through)
+            relay.start(self._upstream, target)
 
 
 def _say(exchange: Exchange, no: No) -> None:
