@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import binascii
 import re
-from base64 import b64decode, urlsafe_b64decode
+from base64 import urlsafe_b64decode
 from urllib.parse import unquote_to_bytes
 
 from jackline.providers.provider import WrongVendorError
@@ -21,37 +21,45 @@ from jackline.upstream.origin import Origin
 from jackline.upstream.port import Headers, Message
 
 ANTHROPIC, OPENAI = "Anthropic", "OpenAI"
-# Behind some prefixes a name may stand that is no credential (`hf_model`, `xai-grok`): a long one
-# only counts there.
+# Behind some prefixes a name may stand that is no credential (`hf_model`, `xai-grok`): there only a
+# long one counts.
 _LONG = rb"[A-Za-z0-9_.\-]{16}"
-_FORMS = (
-    (ANTHROPIC, rb"sk-ant-"),
-    (OPENAI, rb"sk-(?:proj|svcacct|admin)-"),
-    ("OpenRouter", rb"sk-or-"),
-    ("Google", rb"(?:AIza|ya29\.)" + _LONG),
-    ("AWS", rb"(?:ABSK|bedrock-api-key-)" + _LONG),
-    ("Groq", rb"gsk_" + _LONG),
-    ("xAI", rb"xai-" + _LONG),
-    ("Perplexity", rb"pplx-" + _LONG),
-    ("Hugging Face", rb"hf_" + _LONG),
-    ("NVIDIA", rb"nvapi-" + _LONG),
-    ("Cerebras", rb"csk-" + _LONG),
-    ("GitHub", rb"(?:gh[pousr]_|github_pat_)" + _LONG),
+_PREFIXES: tuple[tuple[str, bytes, bytes], ...] = (
+    (ANTHROPIC, b"sk-ant-", b""),
+    (OPENAI, b"sk-proj-", b""),
+    (OPENAI, b"sk-svcacct-", b""),
+    (OPENAI, b"sk-admin-", b""),
+    ("OpenRouter", b"sk-or-", b""),
+    ("Google", b"AIza", _LONG),
+    ("Google", b"ya29.", _LONG),
+    ("AWS", b"ABSK", _LONG),
+    ("AWS", b"bedrock-api-key-", _LONG),
+    ("Groq", b"gsk_", _LONG),
+    ("xAI", b"xai-", _LONG),
+    ("Perplexity", b"pplx-", _LONG),
+    ("Hugging Face", b"hf_", _LONG),
+    ("NVIDIA", b"nvapi-", _LONG),
+    ("Cerebras", b"csk-", _LONG),
+    ("GitHub", b"ghp_", _LONG),
+    ("GitHub", b"gho_", _LONG),
+    ("GitHub", b"ghu_", _LONG),
+    ("GitHub", b"github_pat_", _LONG),
 )
-_KEYS = re.compile(
-    rb"(?<![A-Za-z0-9_\-])(?:" + b"|".join(rb"(%b)" % form for _, form in _FORMS) + rb")"
+# The prefix is looked for first: most are in no head, and that is found much faster.
+_FORMS = tuple(
+    (vendor, prefix, re.compile(rb"(?<![A-Za-z0-9_\-])" + re.escape(prefix) + rest))
+    for vendor, prefix, rest in _PREFIXES
 )
-_VENDORS = tuple(vendor for vendor, _ in _FORMS)
 _JWT = re.compile(rb"eyJ[\w\-]{4,}\.(eyJ[\w\-]{4,})\.")
 _BASIC = re.compile(rb"\bbasic +([A-Za-z0-9+/=]{8,})", re.IGNORECASE)
 _OPENAIS = b"openai.com"
-_LOGIN_HEADERS = re.compile(
-    rb"\r\n(?:authorization|x-api-key|api-key|x-goog-api-key|anthropic-auth-token):[^\r\n]*",
-    re.IGNORECASE,
+_LOGIN_HEADERS = frozenset(
+    {b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key", b"anthropic-auth-token"}
 )
-_BEARER = re.compile(rb"\r\nauthorization: *bearer ", re.IGNORECASE)
-_CLAUDE_LOGIN = re.compile(rb"\r\nanthropic-beta:[^\r\n]*\boauth-\d", re.IGNORECASE)
-_CHATGPT_LOGIN = re.compile(rb"\r\nchatgpt-account-id:", re.IGNORECASE)
+# Looked for in lower case.
+_BEARER = re.compile(rb"\r\nauthorization: *bearer ")
+_CLAUDE_LOGIN = re.compile(rb"\r\nanthropic-beta:[^\r\n]*\boauth-\d")
+_CHATGPT_LOGIN = b"\r\nchatgpt-account-id:"
 _HOSTS = {
     "anthropic.com": ANTHROPIC,
     "claude.com": ANTHROPIC,
@@ -109,9 +117,10 @@ class PassThroughGuard:
         lines = message.lines
         if lines is None:
             lines = header_lines(message.headers)
-        query = message.target.partition(b"?")[2]
-        if (lines, query) in self._passed:
+        seen = (lines, message.target)
+        if seen in self._passed:
             return
+        query = message.target.partition(b"?")[2]
         found = vendors_in(lines, query) if self._is_vendors_own else vendors_of_login(lines)
         # Where the host is no vendor's, anything may be forwarded but the two that have logins.
         if not self._is_vendors_own:
@@ -125,7 +134,7 @@ class PassThroughGuard:
             )
         if len(self._passed) >= _REMEMBERED:
             self._passed.clear()
-        self._passed.add((lines, query))
+        self._passed.add(seen)
 
 
 def vendor_at(host: str) -> str | None:
@@ -146,7 +155,10 @@ def login_vendor(headers: Headers) -> str | None:
 
 def vendors_of_login(lines: bytes) -> set[str]:
     """Whose keys and logins stand in the headers that clients log in with."""
-    return _forms_in(b"".join(_LOGIN_HEADERS.findall(lines))) | _marked_logins(lines)
+    shown = [
+        line for line in lines.split(b"\r\n") if line.partition(b":")[0].lower() in _LOGIN_HEADERS
+    ]
+    return _forms_in(b"\r\n".join(shown)) | _marked_logins(lines)
 
 
 def vendors_in(lines: bytes, query: bytes = b"") -> set[str]:
@@ -156,20 +168,21 @@ def vendors_in(lines: bytes, query: bytes = b"") -> set[str]:
 
 def _marked_logins(lines: bytes) -> set[str]:
     """Whose login a bearer is by the headers that its vendor's clients send with one."""
-    if not _BEARER.search(lines):
-        return set()
-    marks = ((ANTHROPIC, _CLAUDE_LOGIN), (OPENAI, _CHATGPT_LOGIN))
-    return {vendor for vendor, mark in marks if mark.search(lines)}
+    lowered = lines.lower()
+    found: set[str] = set()
+    if _BEARER.search(lowered):
+        if _CLAUDE_LOGIN.search(lowered):
+            found.add(ANTHROPIC)
+        if _CHATGPT_LOGIN in lowered:
+            found.add(OPENAI)
+    return found
 
 
 def _forms_in(text: bytes) -> set[str]:
-    for encoded in _BASIC.findall(text):
-        try:
-            text += b"\n" + b64decode(encoded, validate=True)
-        except binascii.Error:
-            continue
-    found = {_VENDORS[(match.lastindex or 1) - 1] for match in _KEYS.finditer(text)}
-    if any(_OPENAIS in _decoded(payload) for payload in _JWT.findall(text)):
+    if b"basic " in text.lower():
+        text = b"\n".join((text, *map(_decoded, _BASIC.findall(text))))
+    found = {vendor for vendor, prefix, form in _FORMS if prefix in text and form.search(text)}
+    if b"eyJ" in text and any(_OPENAIS in _decoded(part) for part in _JWT.findall(text)):
         found.add(OPENAI)
     return found
 
@@ -206,7 +219,8 @@ def _is_secret(part: bytes) -> bool:
 
 
 def _decoded(part: bytes) -> bytes:
+    """What stands in base64 of either alphabet; nothing where it is none."""
     try:
-        return urlsafe_b64decode(part + b"=" * (-len(part) % 4))
+        return urlsafe_b64decode(part.rstrip(b"=") + b"=" * (-len(part.rstrip(b"=")) % 4))
     except binascii.Error:
         return b""
