@@ -21,6 +21,7 @@ from jackline.gateway.doors import foreign, token_missing, unmarked_page
 from jackline.gateway.exchange import Exchange
 from jackline.gateway.identity import without_tag
 from jackline.gateway.placing import upstream_for
+from jackline.gateway.refusal import Refusal
 from jackline.gateway.relay import Relay
 from jackline.gateway.settings import ListenSettings
 from jackline.gateway.vendor_words import No, in_our_words
@@ -92,9 +93,9 @@ class Router:
         called = path.startswith(_CALLED)
         face = None if called else next((f for f in self._faces if f.knows(exchange)), None)
         if exchange.memo.get(_ADMITTED) is not listen:
-            no = self._refusal(exchange, listen, face)
-            if no is not None:
-                _say(exchange, no)
+            refused = self._refused(exchange, listen, face)
+            if refused is not None:
+                _say(exchange, in_our_words(refused.status, refused.message))
                 return
             if face is None:
                 exchange.memo[_ADMITTED] = listen
@@ -107,19 +108,21 @@ class Router:
             return
         self._forward(exchange, path)
 
-    def _refusal(self, exchange: Exchange, listen: ListenSettings, face: Face | None) -> No | None:
-        """Why whoever sent this head is not let in, or None."""
+    def _refused(
+        self, exchange: Exchange, listen: ListenSettings, face: Face | None
+    ) -> Refusal | None:
+        """Why whoever sent this head is not let in, or None; the body is not looked at."""
         headers = exchange.headers
         reason = foreign(headers, listen)
         if reason is None and face is None:
             reason = unmarked_page(exchange.method, headers)
         if reason is not None:
-            return in_our_words(403, reason)
+            return Refusal(403, reason)
         if exchange.method == b"OPTIONS":
-            return in_our_words(405, _NO_PREFLIGHT)
+            return Refusal(405, _NO_PREFLIGHT)
         if face is None or not self._control.is_known(exchange):
             reason = token_missing(headers, listen)
-        return None if reason is None else in_our_words(401, reason)
+        return None if reason is None else Refusal(401, reason)
 
     def _forward(self, exchange: Exchange, path: bytes) -> None:
         tag, path = without_tag(path)
