@@ -335,6 +335,29 @@ def test_an_image_in_a_page_that_an_old_browser_shows_reaches_no_upstream(tmp_pa
     run(main())
 
 
+def test_a_site_that_the_user_opened_cannot_send_the_whole_tab_to_an_upstream(
+    tmp_path: Path,
+) -> None:
+    """After a redirect of an address that the user typed, a browser still says `none`."""
+    tab = (
+        (b"Sec-Fetch-Site", b"none"),
+        (b"Sec-Fetch-Mode", b"navigate"),
+        (b"Sec-Fetch-Dest", b"document"),
+        (b"User-Agent", b"Mozilla/5.0 (X11; Linux x86_64)"),
+        (b"Accept", b"text/html"),
+    )
+
+    async def main() -> None:
+        async with gateway_and_upstream(tmp_path) as (upstream, service):
+            for target in (b"/v1/models", b"/v1/files", b"/t/x/v1/models", b"/anything"):
+                assert (await ask(service.url, sent(b"GET", target, *tab))).status == 403
+            assert upstream.asked == []
+            # The gateway's own pages are there to be opened.
+            assert (await ask(service.url, sent(b"GET", b"/", *tab))).status == 200
+
+    run(main())
+
+
 # --- who is served as before ------------------------------------------------------------------
 
 

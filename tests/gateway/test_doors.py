@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from jackline.gateway.doors import foreign, token_missing, unmarked_page
+from jackline.gateway.doors import foreign, reads_as_browser, token_missing
 from jackline.gateway.settings import ListenSettings
 
 HERE = ListenSettings()
@@ -115,12 +115,15 @@ def test_a_refused_name_is_told_with_the_line_that_lets_it_in() -> None:
         (b"GET", [], True),
         (b"POST", [(b"User-Agent", b"Mozilla/5.0 (X11)")], True),
         (b"GET", [(b"User-Agent", b"Mozilla/5.0"), (b"Sec-Fetch-Site", b"same-origin")], True),
+        (b"GET", [(b"Sec-Fetch-Mode", b"cors")], True),
+        (b"GET", [(b"Sec-Fetch-Mode", b"navigate"), (b"Sec-Fetch-Site", b"none")], False),
+        (b"POST", [(b"sec-fetch-mode", b"NAVIGATE")], False),
     ],
 )
 def test_a_browser_that_does_not_say_for_whom_it_reads_reads_nothing_of_upstreams(
     method: bytes, headers: Headers, welcome: bool
 ) -> None:
-    assert (unmarked_page(method, headers) is None) == welcome
+    assert (reads_as_browser(method, headers) is None) == welcome
 
 
 @pytest.mark.parametrize(

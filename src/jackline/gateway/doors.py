@@ -28,6 +28,7 @@ _AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]{1,64})\]|([0-9a-z._-]{1,253}))(?::([0
 # `none` is what a browser says when its user typed the address or opened a bookmark.
 _OWN_SITES = frozenset((b"same-origin", b"none"))
 _OTHER_SITE = "Requests from pages of other sites are refused."
+_OWN_PAGES_ONLY = "Browsers may read the gateway's own pages only, and nothing of an upstream."
 _HTTP_PORT = 80
 _READS = (b"GET", b"HEAD")
 _BROWSER = b"mozilla/"
@@ -57,16 +58,19 @@ def foreign(headers: Headers, listen: ListenSettings) -> str | None:
     return None
 
 
-def unmarked_page(method: bytes, headers: Headers) -> str | None:
-    """Why a request for an upstream must be refused as a page's image or script, or None.
+def reads_as_browser(method: bytes, headers: Headers) -> str | None:
+    """Why a request for an upstream must be refused as a browser's, though no site is named.
 
     Browsers do not say for which site they read where an address is a plain name, and old ones
-    never do; but all of them name themselves, and no client of an API reads as a browser.
+    never do; but all of them name themselves, and no client of an API reads as a browser. Nor does
+    one open a tab, which a site can send anywhere without being named.
     """
+    if b"navigate" in _values(headers, b"sec-fetch-mode"):
+        return _OWN_PAGES_ONLY
     if method not in _READS or _values(headers, b"sec-fetch-site"):
         return None
     if any(agent.startswith(_BROWSER) for agent in _values(headers, b"user-agent")):
-        return "Browsers may read the gateway's own pages only, and nothing of an upstream."
+        return _OWN_PAGES_ONLY
     return None
 
 

@@ -17,7 +17,7 @@ from jackline.control.face import Face
 from jackline.gateway.answer_notes import new_call_id, noted
 from jackline.gateway.control_paths import ControlPaths
 from jackline.gateway.desk import Desk
-from jackline.gateway.doors import foreign, token_missing, unmarked_page
+from jackline.gateway.doors import foreign, reads_as_browser, token_missing
 from jackline.gateway.exchange import Exchange
 from jackline.gateway.identity import without_tag
 from jackline.gateway.placing import upstream_for
@@ -115,7 +115,7 @@ class Router:
         headers = exchange.headers
         reason = foreign(headers, listen)
         if reason is None and face is None:
-            reason = unmarked_page(exchange.method, headers)
+            reason = reads_as_browser(exchange.method, headers)
         if reason is not None:
             return Refusal(403, reason)
         if exchange.method == b"OPTIONS":
