@@ -94,5 +94,5 @@ def too_large(limit: int) -> Refusal:
     return Refusal(
         413,
         f"The request's body is longer than {limit} bytes, the most that this gateway takes. Send"
-        " less, or raise `limits.body_bytes` in jackline.toml.",
+        " less, or raise `limits.body` in jackline.toml.",
     )

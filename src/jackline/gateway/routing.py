@@ -20,6 +20,7 @@ from jackline.gateway.doors import foreign, token_missing
 from jackline.gateway.exchange import Exchange
 from jackline.gateway.identity import without_tag
 from jackline.gateway.placing import upstream_for
+from jackline.gateway.refusal import Refusal
 from jackline.gateway.relay import Relay
 from jackline.gateway.vendor_words import No, in_our_words
 from jackline.upstream.port import Upstream
@@ -71,6 +72,18 @@ class Router:
             _log.error("a bug in Jackline while taking a request", exc_info=error)
             _say(exchange, in_our_words(500, f"A bug in Jackline: {type(error).__name__}."))
 
+    def refusal(self, exchange: Exchange) -> Refusal | None:
+        """Why a request is refused by its head alone, before its body is read."""
+        face = next((each for each in self._faces if each.knows(exchange)), None)
+        reason = self._token_missing(exchange, face)
+        return None if reason is None else Refusal(401, reason)
+
+    def _token_missing(self, exchange: Exchange, face: Face | None) -> str | None:
+        listen = self._desk.settings.listen
+        if listen.token is None or (face is not None and self._control.is_known(exchange)):
+            return None
+        return token_missing(exchange.headers, listen)
+
     def _handle(self, exchange: Exchange) -> None:
         listen = self._desk.settings.listen
         stops = self.stopping is not None and self.stopping.draining
@@ -82,11 +95,10 @@ class Router:
         # No face has paths that models are called by: most requests need not ask each of them.
         called = path.startswith(_CALLED)
         face = None if called else next((f for f in self._faces if f.knows(exchange)), None)
-        if listen.token is not None and not (face and self._control.is_known(exchange)):
-            reason = token_missing(exchange.headers, listen)
-            if reason is not None:
-                _say(exchange, in_our_words(401, reason))
-                return
+        reason = self._token_missing(exchange, face)
+        if reason is not None:
+            _say(exchange, in_our_words(401, reason))
+            return
         if face is not None:
             reason = foreign(exchange.headers, listen)
             if reason is not None:
