@@ -259,7 +259,10 @@ def test_a_stream_that_only_says_that_it_lives_is_broken_off_in_time(tmp_path: P
     head = http(200, b"", STREAM, CHUNKED, length=False)
 
     async def main() -> None:
-        async with endless(head, chunk(BEGIN), chunk(b"event: ping\ndata: {}\n\n")) as (counted, url):
+        async with endless(head, chunk(BEGIN), chunk(b"event: ping\ndata: {}\n\n")) as (
+            counted,
+            url,
+        ):
             async with gateway(tmp_path, url, limits=limits) as service:
                 got = await ask(service.url, request(body=question(stream=True)))
                 assert got.status == 502
@@ -310,7 +313,9 @@ def test_thousands_of_headers_are_no_answer(tmp_path: Path) -> None:
 
 def test_names_that_an_upstream_tells_are_kept_short(tmp_path: Path) -> None:
     long = b"r" * 60_000
-    error = json.dumps({"type": "error", "error": {"type": "not_found_error", "message": "m" * 90_000}})
+    error = json.dumps(
+        {"type": "error", "error": {"type": "not_found_error", "message": "m" * 90_000}}
+    )
 
     async def main() -> None:
         async with provider(

@@ -16,6 +16,7 @@ from jackline.calls.carried import Carried
 from jackline.calls.request import Rejection
 from jackline.dialects import read_answer
 from jackline.failures import Failure, Kind, Observation
+from jackline.outside_names import cut_name
 from jackline.upstream.port import Attempt, Headers
 
 _UNFINISHED = "the stream ended before the response was complete"
@@ -106,7 +107,8 @@ class Hearing:
     @property
     def request_id(self) -> str | None:
         """The vendor's own name for this attempt, once it has spoken."""
-        return self.lowered.get("request-id")
+        given = self.lowered.get("request-id")
+        return None if given is None else cut_name(given)
 
     @property
     def status(self) -> int | None:

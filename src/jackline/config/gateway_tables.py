@@ -232,6 +232,10 @@ class TakenTable(Table):
         description="Size of all requests together that have begun to come and are not whole;"
         " above it, the one that takes most for longest is refused with status 503.",
     )
+    held_bodies: Size = Field(
+        default=_DEFAULT.limits.held_bytes,
+        description="Size of the bodies of all calls together that are under way or wait.",
+    )
     answer: Size = Field(
         default=_DEFAULT.limits.answer_bytes,
         description="Size of an upstream's answer to a model call, unpacked; a larger one is broken"

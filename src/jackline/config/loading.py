@@ -51,6 +51,7 @@ _TAKEN = {
     "waiting_calls": "waiting_calls",
     "header_time": "header_seconds",
     "unfinished_bodies": "unfinished_bytes",
+    "held_bodies": "held_bytes",
     "answer": "answer_bytes",
     "answer_time": "answer_seconds",
     "body_pause": "body_pause_seconds",

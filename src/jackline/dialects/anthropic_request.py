@@ -13,7 +13,9 @@ import zlib
 
 import msgspec
 
-LARGEST_PLAIN_BODY = 128 * 1024 * 1024
+LARGEST_PLAIN_BODY = 64 * 1024 * 1024
+# A body is one member, rarely a few; each further one costs a copy of all that is behind it.
+_MOST_MEMBERS = 100
 _LETTERS_PER_TOKEN = 4
 _WINDOW = 1024
 # Up to here decoding everything costs less than the searches of the short way.
@@ -150,7 +152,7 @@ def account_of(body: bytes | bytearray) -> str | None:
 def plain_body(
     body: bytes | bytearray, content_encoding: bytes | None, *, largest: int = LARGEST_PLAIN_BODY
 ) -> bytes | bytearray | None:
-    """The body without its compression; None when it cannot be read here."""
+    """The body without its compression; None when it cannot be read here, or is too large."""
     coding = (content_encoding or b"identity").strip().lower()
     if coding in (b"identity", b""):
         return body
@@ -163,11 +165,13 @@ def plain_body(
     return None
 
 
-def _inflated(body: bytes | bytearray, window: int, largest: int) -> bytes | None:
+def _inflated(body: bytes | bytearray, window: int, largest: int) -> bytearray | None:
     """All members of a compressed body, when they are whole and not too large together."""
     plain = bytearray()
-    left = bytes(body)
-    while left:
+    left: bytes | bytearray = body
+    for _ in range(_MOST_MEMBERS):
+        if not left:
+            return plain
         member = zlib.decompressobj(window)
         try:
             plain += member.decompress(left, largest - len(plain) + 1)
@@ -176,4 +180,4 @@ def _inflated(body: bytes | bytearray, window: int, largest: int) -> bytes | Non
         if not member.eof or len(plain) > largest:
             return None
         left = member.unused_data
-    return bytes(plain)
+    return None

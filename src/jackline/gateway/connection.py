@@ -58,8 +58,9 @@ class Reception(Protocol):
     limits: LimitSettings
     draining: bool
     handle: Callable[[Exchange], None]
-    # Why a request is refused by its head alone, before its body is read; None if it is not.
-    refusal: Callable[[Exchange], Refusal | None]
+    # Why a request is refused by its head and its length alone (0: it is not told), before its
+    # body is read; None if it is not.
+    refusal: Callable[[Exchange, int], Refusal | None]
     # What is read goes in here, and is taken out again before anything else is read.
     packet: memoryview
 
@@ -370,7 +371,7 @@ class Connection(asyncio.BufferedProtocol):
             head = self._reader.head
             if head is None:
                 raise AssertionError("a body is read without its head")
-            refusal = self._reception.refusal(Exchange(self, head, b""))
+            refusal = self._reception.refusal(Exchange(self, head, b""), head.length or 0)
             if refusal is not None:
                 self._refuse(refusal)
                 return

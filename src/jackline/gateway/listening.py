@@ -31,7 +31,7 @@ _FREED_SHARE = 8
 _FIRST_SECONDS = 0.01
 
 
-def _refuses_nobody(_exchange: Exchange) -> None:
+def _refuses_nobody(_exchange: Exchange, _length: int) -> None:
     return None
 
 
@@ -40,7 +40,7 @@ class Listener:
 
     def __init__(self, settings: GatewaySettings, handle: Callable[[Exchange], None]) -> None:
         self.handle = handle
-        self.refusal: Callable[[Exchange], Refusal | None] = _refuses_nobody
+        self.refusal: Callable[[Exchange, int], Refusal | None] = _refuses_nobody
         self.limits = settings.limits
         self.draining = False
         self.packet = memoryview(bytearray(_PACKET_BYTES))

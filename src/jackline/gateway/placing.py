@@ -20,13 +20,12 @@ from jackline.gateway.caller import Caller, caller_of
 from jackline.gateway.choosing import Chooser, OnlyPlace, Places, Rung
 from jackline.gateway.conversations import Conversations
 from jackline.gateway.exchange import Exchange
-from jackline.gateway.identity import Who
+from jackline.gateway.identity import Who, named
 from jackline.gateway.lane_book import LaneBook, shown
 from jackline.lanes import LaneController
 from jackline.lanes.states import FLOWING, State
 from jackline.providers.settings import UpstreamSettings
 
-_LONGEST_ID = 128
 _MOST_STAND_INS = 100
 _OF_ANTHROPIC = (b"anthropic-version", b"anthropic-beta", b"x-api-key")
 _TOLD_FOR = 3600.0
@@ -92,7 +91,7 @@ class Placing:
         rungs: Sequence[Rung] = chooser.ladder(model, caller.identity, now, dialect)
         if len(rungs) == 1:
             known = caller.places.get(model)
-            if known is not None and known.rung is rungs[0]:
+            if known is not None and known.rung is rungs[0] and known.places[0][0] in self._known:
                 return known.places
             return self._only_place(model, rungs[0], caller, body, now)
         reader = _TURNS[dialect]
@@ -149,7 +148,7 @@ class Placing:
 def openai_caller(exchange: Exchange, tag: str | None) -> Caller:
     """The caller of a request in one of OpenAI's dialects; Codex tells its session and thread."""
     caller = caller_of(exchange, tag)
-    session, thread = _id(exchange, b"session-id"), _id(exchange, b"thread-id")
+    session, thread = named(exchange.header(b"session-id")), named(exchange.header(b"thread-id"))
     if session is None:
         return caller
     agent = thread if thread != session else None
@@ -166,11 +165,6 @@ def upstream_for(exchange: Exchange, upstreams: Sequence[UpstreamSettings]) -> U
     if of_anthropic or exchange.header(b"authorization") is None:
         return upstreams[0]
     return next((each for each in upstreams if each.kind.value in _OPENAI), upstreams[0])
-
-
-def _id(exchange: Exchange, name: bytes) -> str | None:
-    value = exchange.header(name)
-    return None if not value else value[:_LONGEST_ID].decode("latin-1")
 
 
 def _upstream_of(lane: str) -> str:

@@ -19,6 +19,7 @@ from jackline.gateway.desk import Desk
 from jackline.gateway.doors import foreign, token_missing
 from jackline.gateway.exchange import Exchange
 from jackline.gateway.identity import without_tag
+from jackline.gateway.lane_book import TooManyLanesError
 from jackline.gateway.placing import upstream_for
 from jackline.gateway.refusal import Refusal
 from jackline.gateway.relay import Relay
@@ -33,6 +34,8 @@ _MODELS = b"/v1/models"
 _CHAT = b"/chat/completions"
 _RESPONSES = b"/responses"
 _MEMO = "turn"
+# What is not a model call is read as JSON in one go: hooks' inputs, orders, telemetry.
+_LARGEST_FOR_FACES = 16 * 1024 * 1024
 
 
 class Stopping(Protocol):
@@ -68,15 +71,20 @@ class Router:
         """Answer one request; the answer may come much later."""
         try:
             self._handle(exchange)
+        except TooManyLanesError:
+            words = "Jackline: calls for too many models or accounts are under way."
+            _say(exchange, in_our_words(503, words, [(b"retry-after", b"5")]))
         except Exception as error:  # noqa: BLE001 -- the border of one request: others go on
             _log.error("a bug in Jackline while taking a request", exc_info=error)
             _say(exchange, in_our_words(500, f"A bug in Jackline: {type(error).__name__}."))
 
-    def refusal(self, exchange: Exchange) -> Refusal | None:
+    def refusal(self, exchange: Exchange, length: int) -> Refusal | None:
         """Why a request is refused by its head alone, before its body is read."""
         face = next((each for each in self._faces if each.knows(exchange)), None)
         reason = self._token_missing(exchange, face)
-        return None if reason is None else Refusal(401, reason)
+        if reason is not None:
+            return Refusal(401, reason)
+        return _too_large_for_faces() if face is not None and length > _LARGEST_FOR_FACES else None
 
     def _token_missing(self, exchange: Exchange, face: Face | None) -> str | None:
         listen = self._desk.settings.listen
@@ -103,6 +111,8 @@ class Router:
             reason = foreign(exchange.headers, listen)
             if reason is not None:
                 _say(exchange, in_our_words(403, reason))
+            elif len(exchange.body) > _LARGEST_FOR_FACES:
+                _say(exchange, in_our_words(413, _too_large_for_faces().message))
             else:
                 face.answer(exchange)
             return
@@ -130,6 +140,11 @@ class Router:
         else:
             upstream = upstream_for(exchange, self._desk.settings.upstreams)
             Relay(exchange, f"{upstream.name}/relay").start(self._upstream, target)
+
+
+def _too_large_for_faces() -> Refusal:
+    most = _LARGEST_FOR_FACES >> 20
+    return Refusal(413, f"Only a model call may have a body of more than {most} MB. Send less.")
 
 
 def _say(exchange: Exchange, no: No) -> None:

@@ -68,6 +68,8 @@ class LimitSettings:
     waiting_calls: int = 50_000
     # Requests that have begun to come and are not whole, of all connections together.
     unfinished_bytes: int = 1024 * 1024 * 1024
+    # The bodies of all calls under way, held or waiting.
+    held_bytes: int = 4 * 1024 * 1024 * 1024
     # An answer of an upstream to a model call, unpacked: 128,000 tokens in events of their own are
     # some 20 MB. It may take so long in all, if something comes all the time.
     answer_bytes: int = 64 * 1024 * 1024

@@ -26,7 +26,7 @@ from jackline.upstream.http_upstream import HttpUpstream
 from jackline.upstream.port import Attempt, Ear, Message
 
 # Lanes that are no models: their bodies stay as they are.
-SIDE_LANES = frozenset(("count_tokens", "models", "other-models", "relay", "unknown-model"))
+SIDE_LANES = frozenset(("count_tokens", "models", "relay", "unknown-model"))
 _RELAYED = "/relay"
 _LIMITS = AnswerLimits(64 * 1024 * 1024, 2 * 3600.0)
 _ASKED_AGAIN = "earlier thoughts were refused as not its own; it was asked again without them"
