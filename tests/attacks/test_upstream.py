@@ -1,4 +1,4 @@
-"""An upstream, or whoever answers in its place, that sends too much, packed or plain, or for ever."""
+"""An upstream, or whoever answers in its place, that sends too much, or without an end."""
 
 from __future__ import annotations
 
@@ -96,18 +96,20 @@ def one_call(
     """What the client got (None: a broken answer), how often was asked, and the most memory."""
 
     async def main() -> tuple[Got | None, int, int]:
-        async with provider(answer) as (scripted, url):
-            async with gateway(folder, url, limits=limits) as service:
-                tracemalloc.start()
+        async with (
+            provider(answer) as (scripted, url),
+            gateway(folder, url, limits=limits) as service,
+        ):
+            tracemalloc.start()
+            try:
+                raw = request(body=question(stream=stream))
                 try:
-                    raw = request(body=question(stream=stream))
-                    try:
-                        got: Got | None = await ask(service.url, raw)
-                    except (asyncio.IncompleteReadError, ConnectionError):
-                        got = None
-                    return got, len(scripted.asked), tracemalloc.get_traced_memory()[1]
-                finally:
-                    tracemalloc.stop()
+                    got: Got | None = await ask(service.url, raw)
+                except (asyncio.IncompleteReadError, ConnectionError):
+                    got = None
+                return got, len(scripted.asked), tracemalloc.get_traced_memory()[1]
+            finally:
+                tracemalloc.stop()
 
     return run(main())
 
@@ -155,18 +157,20 @@ def test_other_calls_are_answered_while_a_bomb_is_unpacked(tmp_path: Path) -> No
     packed = gzip.compress(BEGIN + b": x\n\n" * 700_000)
 
     async def main() -> None:
-        async with provider(http(200, packed, STREAM, GZIP), answered()) as (scripted, url):
-            async with gateway(tmp_path, url, limits=LIMITS) as service:
-                raw = request(body=question(stream=True))
-                asking = asyncio.ensure_future(ask(service.url, raw))
-                while not scripted.asked:
-                    await asyncio.sleep(0)
-                turns = 0
-                while not asking.done():
-                    await asyncio.sleep(0)
-                    turns += 1
-                await asyncio.gather(asking, return_exceptions=True)
-                assert turns > 10
+        async with (
+            provider(http(200, packed, STREAM, GZIP), answered()) as (scripted, url),
+            gateway(tmp_path, url, limits=LIMITS) as service,
+        ):
+            raw = request(body=question(stream=True))
+            asking = asyncio.ensure_future(ask(service.url, raw))
+            while not scripted.asked:  # noqa: ASYNC110 -- a state of the other side
+                await asyncio.sleep(0)
+            turns = 0
+            while not asking.done():
+                await asyncio.sleep(0)
+                turns += 1
+            await asyncio.gather(asking, return_exceptions=True)
+            assert turns > 10
 
     run(main())
 
@@ -186,7 +190,9 @@ def test_a_packed_answer_of_usual_size_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [JSON, STREAM], ids=["whole", "stream"])
 @pytest.mark.parametrize("block", [True, False], ids=["block", "live"])
-def test_an_answer_without_an_end_is_broken_off(tmp_path: Path, kind: bytes, block: bool) -> None:
+def test_an_answer_without_an_end_is_broken_off(
+    tmp_path: Path, kind: tuple[bytes, bytes], block: bool
+) -> None:
     head = http(200, b"", kind, CHUNKED, length=False)
     streams = kind is STREAM
     begin, piece = (BEGIN, DELTA * 50) if streams else (b'{"id":"', b"x" * 100_000)
@@ -288,7 +294,7 @@ def test_interim_answers_without_an_end_are_broken_off(tmp_path: Path, flood: by
         async with endless(b"", flood) as (counted, url):
             async with gateway(tmp_path, url, limits=LIMITS) as service:
                 asking = asyncio.ensure_future(ask(service.url, request(body=question())))
-                while not service.observatory.tally.lanes:
+                while not service.observatory.tally.lanes:  # noqa: ASYNC110 -- as above
                     await asyncio.sleep(0.01)
                 asking.cancel()
                 await asyncio.gather(asking, return_exceptions=True)
@@ -318,13 +324,15 @@ def test_names_that_an_upstream_tells_are_kept_short(tmp_path: Path) -> None:
     )
 
     async def main() -> None:
-        async with provider(
-            http(404, error.encode(), JSON, (b"request-id", long)),
-            http(200, whole(), JSON, (b"request-id", long)),
-        ) as (_, url):
-            async with gateway(tmp_path, url, limits=LIMITS) as service:
-                assert (await ask(service.url, request(body=question()))).status == 404
-                assert (await ask(service.url, request(body=question()))).status == 200
+        async with (
+            provider(
+                http(404, error.encode(), JSON, (b"request-id", long)),
+                http(200, whole(), JSON, (b"request-id", long)),
+            ) as (_, url),
+            gateway(tmp_path, url, limits=LIMITS) as service,
+        ):
+            assert (await ask(service.url, request(body=question()))).status == 404
+            assert (await ask(service.url, request(body=question()))).status == 200
 
     run(main())
     for ended in journalled(tmp_path):

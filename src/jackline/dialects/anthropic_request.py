@@ -14,8 +14,9 @@ import zlib
 import msgspec
 
 LARGEST_PLAIN_BODY = 64 * 1024 * 1024
-# A body is one member, rarely a few; each further one costs a copy of all that is behind it.
+# A body is one member, rarely a few.
 _MOST_MEMBERS = 100
+_PIECE = 64 * 1024
 _LETTERS_PER_TOKEN = 4
 _WINDOW = 1024
 # Up to here decoding everything costs less than the searches of the short way.
@@ -168,16 +169,21 @@ def plain_body(
 def _inflated(body: bytes | bytearray, window: int, largest: int) -> bytearray | None:
     """All members of a compressed body, when they are whole and not too large together."""
     plain = bytearray()
-    left: bytes | bytearray = body
-    for _ in range(_MOST_MEMBERS):
-        if not left:
-            return plain
-        member = zlib.decompressobj(window)
-        try:
-            plain += member.decompress(left, largest - len(plain) + 1)
-        except zlib.error:
-            return None
-        if not member.eof or len(plain) > largest:
-            return None
-        left = member.unused_data
-    return None
+    packed, at, members = memoryview(body), 0, 1
+    member = zlib.decompressobj(window)
+    try:
+        while at < len(packed):
+            if member.eof:
+                members += 1
+                if members > _MOST_MEMBERS:
+                    return None
+                member = zlib.decompressobj(window)
+            # In pieces: what is behind a member is copied each time.
+            piece = packed[at : at + _PIECE]
+            plain += member.decompress(piece, largest - len(plain) + 1)
+            if len(plain) > largest:
+                return None
+            at += len(piece) - len(member.unused_data) - len(member.unconsumed_tail)
+    except zlib.error:
+        return None
+    return plain if member.eof or not len(body) else None

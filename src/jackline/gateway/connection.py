@@ -405,8 +405,10 @@ class Connection(asyncio.BufferedProtocol):
             self._ahead = bytearray(data)
         else:
             self._ahead += data
+        size = len(self._ahead)
         self._count_held()
-        if self._ahead is not None and len(self._ahead) > _MOST_AHEAD and not self._reading_paused:
+        # Counting may have ended the connection: then nothing is kept any more.
+        if size > _MOST_AHEAD and self.phase is not _FAREWELL and not self._reading_paused:
             self._reading_paused = True
             self.transport.pause_reading()
 

@@ -14,7 +14,8 @@ from typing import TypeAlias
 
 from jackline.outside_names import cut_name
 
-_CLAUDE_CODE = re.compile(rb"claude-cli/(\d+)\.(\d+)\.(\d+)(?: \(([^)]*)\))?")
+_CLAUDE_CODE = re.compile(rb"claude-cli/(\d{1,6})\.(\d{1,6})\.(\d{1,6})(?: \(([^)]*)\))?")
+_LONGEST_USER_AGENT = 512
 _TAGGED = re.compile(rb"/t/([A-Za-z0-9._~-]{1,64})(/.*)", re.DOTALL)
 Who: TypeAlias = tuple[str, str | None]
 
@@ -75,7 +76,7 @@ def identify(header: Callable[[bytes], bytes | None], tag: str | None) -> Identi
         named(header(b"x-claude-code-agent-id")),
         named(header(b"x-claude-code-parent-agent-id")),
         tag,
-        client_of(header(b"user-agent") or b""),
+        client_of((header(b"user-agent") or b"")[:_LONGEST_USER_AGENT]),
         named(header(b"x-jackline-class")),
     )
 

@@ -206,7 +206,9 @@ class RequestReader:
             return self._take_head(whole, end, whole)
         if len(partial) > self._limits.header_bytes:
             raise self._head_too_large()
-        if _BARE_LINE_END.search(partial, known) is not None:
+        # Found fast where there is none: a pattern looks at every byte.
+        line_end = partial.find(b"\n", known)
+        if line_end >= 0 and _BARE_LINE_END.search(partial, line_end) is not None:
             raise Refusal(400, f"Every line of a request's head must end with CR LF. {NEXT}")
         return b""
 
