@@ -257,7 +257,7 @@ class TakenTable(Table):
     body_pause: Annotated[Duration, between(1, 3600)] = Field(
         default=_DEFAULT.limits.body_pause_seconds, description="Longest pause inside a body."
     )
-    body_pace: Size = Field(
+    body_pace: Annotated[Size, Field(ge=1)] = Field(
         default=_DEFAULT.limits.body_pace,
         description="Bytes per second that a body must come at, once it has taken longer than"
         " `body_pause`.",
