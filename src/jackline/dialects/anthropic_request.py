@@ -17,6 +17,7 @@ LARGEST_PLAIN_BODY = 64 * 1024 * 1024
 # A body is one member, rarely a few.
 _MOST_MEMBERS = 100
 _PIECE = 64 * 1024
+_SLICE = 1024 * 1024
 _LETTERS_PER_TOKEN = 4
 _WINDOW = 1024
 # Up to here decoding everything costs less than the searches of the short way.
@@ -171,8 +172,10 @@ def _inflated(body: bytes | bytearray, window: int, largest: int) -> bytearray |
     plain = bytearray()
     packed, at, members = memoryview(body), 0, 1
     member = zlib.decompressobj(window)
+    # The last slice was cut off by its size: there may be more without any further input.
+    is_full = False
     try:
-        while at < len(packed):
+        while at < len(packed) or is_full:
             if member.eof:
                 members += 1
                 if members > _MOST_MEMBERS:
@@ -180,7 +183,9 @@ def _inflated(body: bytes | bytearray, window: int, largest: int) -> bytearray |
                 member = zlib.decompressobj(window)
             # In pieces: what is behind a member is copied each time.
             piece = packed[at : at + _PIECE]
-            plain += member.decompress(piece, largest - len(plain) + 1)
+            found = member.decompress(piece, _SLICE)
+            is_full = len(found) >= _SLICE and not member.eof
+            plain += found
             if len(plain) > largest:
                 return None
             at += len(piece) - len(member.unused_data) - len(member.unconsumed_tail)

@@ -18,7 +18,6 @@ from jackline.gateway.refusal import Refusal
 from jackline.gateway.request_head import END, NEXT, RequestHead, read_head
 from jackline.gateway.settings import LimitSettings
 
-_BARE_LINE_END = re.compile(rb"(?<!\r)\n")
 # As every client writes it; other spellings are read the long way.
 _LENGTH = re.compile(rb"\r\n(?:Content-Length|content-length): (\d{1,15})\r\n")
 _MOST_DIGITS = 15
@@ -206,9 +205,8 @@ class RequestReader:
             return self._take_head(whole, end, whole)
         if len(partial) > self._limits.header_bytes:
             raise self._head_too_large()
-        # Found fast where there is none: a pattern looks at every byte.
-        line_end = partial.find(b"\n", known)
-        if line_end >= 0 and _BARE_LINE_END.search(partial, line_end) is not None:
+        # Counted, not searched for: a pattern that looks behind each byte costs fifty times more.
+        if partial.count(b"\n", known) != partial.count(b"\r\n", max(known - 1, 0)):
             raise Refusal(400, f"Every line of a request's head must end with CR LF. {NEXT}")
         return b""
 
