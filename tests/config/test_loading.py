@@ -92,10 +92,15 @@ night = 2
 [limits]
 headers = "32KB"
 body = "1MB"
+unfinished_bodies = "16MB"
+held_bodies = "17MB"
+answer = "18MB"
+answer_time = "19m"
 connections = 10
 waiting_calls = 11
 header_time = "12s"
 body_pause = "13s"
+body_pace = "20KB"
 idle = "14s"
 drain = "15s"
 
@@ -177,6 +182,9 @@ level = "debug"
     assert (caps.session, caps.agent, caps.tags) == (4, 1, {"night": 2})
     limits = gateway.limits
     assert (limits.header_bytes, limits.body_bytes) == (32 * 1024, 1024**2)
+    assert (limits.unfinished_bytes, limits.held_bytes) == (16 * 1024**2, 17 * 1024**2)
+    assert (limits.answer_bytes, limits.answer_seconds) == (18 * 1024**2, 19 * 60)
+    assert limits.body_pace == 20 * 1024
     assert (limits.connections, limits.waiting_calls) == (10, 11)
     times = (limits.header_seconds, limits.body_pause_seconds, limits.idle_seconds)
     assert (*times, limits.drain_seconds) == (12.0, 13.0, 14.0, 15.0)

@@ -146,3 +146,13 @@ def test_a_body_that_grows_without_end_is_refused() -> None:
     assert plain_body(gzip.compress(b"x" * 1000), b"gzip", largest=1000) == b"x" * 1000
     assert plain_body(gzip.compress(b"x" * 1001), b"gzip", largest=1000) is None
     assert plain_body(gzip.compress(b"x" * 600) * 2, b"gzip", largest=1000) is None
+
+
+@given(st.integers(0, 3 * 1024 * 1024), st.integers(0, 9))
+def test_a_body_that_packs_well_is_unpacked_whole(size: int, level: int) -> None:
+    plain = (b"abc" * size)[:size]
+    assert plain_body(gzip.compress(plain, level), b"gzip") == plain
+
+
+def test_thousands_of_members_are_not_read() -> None:
+    assert plain_body(gzip.compress(b"") * 10_000, b"gzip") is None

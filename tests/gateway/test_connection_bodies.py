@@ -145,7 +145,7 @@ def test_a_body_over_the_limit_is_refused_and_the_reason_arrives(request_bytes: 
             assert answer.headers["connection"] == "close"
             kind, message = answer.error
             assert kind == "request_too_large"
-            assert "limits.body_bytes" in message
+            assert "limits.body" in message
             client.writer.write_eof()
             await until(lambda: listener.connections == 0)
 

@@ -243,8 +243,8 @@ def test_the_next_request_waits_until_the_client_has_taken_the_last_answer(loop:
 
 
 IMPATIENT = {
-    "header_seconds": LimitSettings(header_seconds=0.05),
-    "body_pause_seconds": LimitSettings(body_pause_seconds=0.05),
+    "header_time": LimitSettings(header_seconds=0.05),
+    "body_pause": LimitSettings(body_pause_seconds=0.05),
 }
 
 
@@ -252,10 +252,10 @@ IMPATIENT = {
 @pytest.mark.parametrize(
     ("limit", "sent"),
     [
-        ("header_seconds", b"POST / HTTP/1.1\r\nHost"),
-        ("body_pause_seconds", post(b"abc")[:-1]),
+        ("header_time", b"POST / HTTP/1.1\r\nHost"),
+        ("body_pause", post(b"abc")[:-1]),
         (
-            "body_pause_seconds",
+            "body_pause",
             b"POST / HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n",
         ),
     ],

@@ -161,7 +161,7 @@ def test_headers_over_the_limit_are_refused(whole: bool) -> None:
             await client.send(wire if whole else wire[:-2])
             answer = await client.answer()
             assert answer.status == 431
-            assert "limits.header_bytes" in answer.error[1]
+            assert "limits.headers" in answer.error[1]
             assert await client.closed()
 
     run(main())

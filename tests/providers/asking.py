@@ -8,6 +8,7 @@ import msgspec
 
 from jackline.providers.provider import Provider
 from jackline.upstream import Message
+from jackline.upstream.bounded_answer import AnswerLimits, BoundedAnswer
 from tests.upstream.loopback import Asking, Recorder, Server, Wire
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -88,7 +89,9 @@ async def spoken(provider: Provider, message: Message, model: str, got: list[byt
     ear = Recorder()
     async with Asking(provider.origin) as upstream:
         rendered = provider.render(message, model)
-        upstream.start(rendered, "a/model", provider.listen(ear, message, model))
+        listening = provider.listen(ear, message, model)
+        bounded = BoundedAnswer(listening, AnswerLimits(1 << 26, 3600.0))
+        bounded.attempt = upstream.start(rendered, "a/model", bounded)
         await ear.last_word()
     return Spoken(got[-1], ear)
 

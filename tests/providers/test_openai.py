@@ -18,7 +18,7 @@ from jackline.providers.provider import CannotCarryError, WrongVendorError
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
 from jackline.providers.translating import NOTES, as_stream
 from jackline.upstream import Message
-from jackline.upstream.breaks import CutShortError, GarbledError
+from jackline.upstream.breaks import BadPackingError, CutShortError, GarbledError
 from tests.providers.asking import (
     ASKED,
     CLIENT,
@@ -264,7 +264,7 @@ def test_an_answer_that_cannot_be_understood_breaks(said: bytes, message: Messag
             told = await spoken(provider, message, "gpt-5", got)
         assert told.ear.words[-1] == "broke"
         assert told.ear.body == b""
-        assert isinstance(told.ear.error, GarbledError)
+        assert isinstance(told.ear.error, GarbledError | BadPackingError)
 
     run(main())
 

@@ -21,10 +21,12 @@ from jackline.events import Announce, ServiceNoted
 from jackline.gateway.desk import Desk
 from jackline.gateway.lane_book import LaneBook
 from jackline.gateway.listening import Listener
+from jackline.gateway.settings import LimitSettings
 from jackline.gateway.status_pages import StatusPages
 from jackline.providers.making import provider_for
 from jackline.providers.provided_upstream import ProvidedUpstream
 from jackline.providers.settings import UpstreamKind, UpstreamSettings
+from jackline.upstream.bounded_answer import AnswerLimits
 
 _log = logging.getLogger("jackline")
 
@@ -38,6 +40,11 @@ def foreign_upstreams(upstreams: Sequence[UpstreamSettings]) -> frozenset[str]:
     """The upstreams that must be translated for."""
     kinds = (UpstreamKind.OPENAI_CHAT, UpstreamKind.OPENAI_RESPONSES)
     return frozenset(each.name for each in upstreams if each.kind in kinds)
+
+
+def answer_limits(limits: LimitSettings) -> AnswerLimits:
+    """How large an upstream's answer may be, and how long it may take."""
+    return AnswerLimits(limits.answer_bytes, limits.answer_seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +65,7 @@ class Changeable:
         made = {each.name: provider_for(each, os.environ) for each in changed}
         self.desk.use(after)
         self.listener.limits = after.limits
+        self.upstream.limits = answer_limits(after.limits)
         if after.upstreams == before.upstreams:
             return
         for name, provider in made.items():

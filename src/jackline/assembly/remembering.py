@@ -20,7 +20,7 @@ from jackline.clock import Clock
 from jackline.errors import JournalError
 from jackline.events import Announce, LanesLearned
 from jackline.failures import Json
-from jackline.gateway.lane_book import LaneBook, shown
+from jackline.gateway.lane_book import MOST_IDLE, LaneBook, shown
 from jackline.journal import JournalReader
 from jackline.lanes import export, restore
 
@@ -103,6 +103,7 @@ class LaneMemory:
         before = -1
         while True:
             await self._clock.sleep(EVERY)
+            self._carrier.close_idle_lanes(self._clock.wall(), MOST_IDLE)
             events = self._carrier.reports
             if events != before:
                 before = events

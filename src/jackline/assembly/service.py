@@ -35,6 +35,7 @@ from jackline.assembly.recalling import recall_past
 from jackline.assembly.reconfiguring import (
     Changeable,
     Reconfiguring,
+    answer_limits,
     foreign_upstreams,
     status_pages,
 )
@@ -174,6 +175,7 @@ class Service:
         faces = self._build_faces(control, hook_token(salt), draw)
         self._router = Router(self.desk, self._upstream, control, faces)
         self._router.stopping = self._listener
+        self._listener.refusal = self._router.refusal
 
     def _build_gateway(self, salt: bytes, draw: Callable[[], float]) -> None:
         """What carries calls."""
@@ -186,6 +188,7 @@ class Service:
             {each.name: provider_for(each, os.environ) for each in settings.upstreams},
             foreign_upstreams(settings.upstreams),
             self._note_repair,
+            answer_limits(settings.limits),
         )
         self.carrier = Carrier(controller, self._upstream, self._clock, self._announce)
         self._book = LaneBook(controller, settings.upstreams, salt)

@@ -30,6 +30,7 @@ from jackline.events import Announce, AttemptFailed, WindowsTold, to_nobody
 from jackline.failures import Failure, Kind, Observation, classify
 from jackline.failures.sentences import explain, name_of
 from jackline.lanes import Call, Decision, LaneController, LaneSettings, Send, Usage, Waiting
+from jackline.lanes.lane import OUTDATED_AFTER
 from jackline.lanes.reactions import Reaction, reaction_to
 from jackline.lanes.states import FLOWING
 from jackline.lanes.windows_seen import has_windows, read_windows
@@ -37,6 +38,8 @@ from jackline.upstream.port import Message, Upstream
 
 _log = logging.getLogger(__name__)
 _REJECTING = (401, 403)
+# Of a call that is held for hours, its first attempts are told and its last.
+_LONGEST_STORY = 200
 _SILENT = "the upstream was silent for too long"
 
 
@@ -210,6 +213,24 @@ class Carrier:
     def limit_lane(self, given: LaneSettings) -> None:
         """Somebody says something else of a lane's limits."""
         self._obey(self.controller.limit_lane(self._clock.wall(), given))
+
+    def close_idle_lanes(self, now: float, most: int) -> None:
+        """Forget lanes that nobody uses and that know nothing that counts.
+
+        Those that were not used for long go; of the others those that were used longest ago, until
+        there are no more than `most`.
+        """
+        lanes = self.controller.lanes
+        used = self.controller.lanes_in_use()
+        for carried in self._carried.values():
+            used.update(carried.request.lanes, carried.request.last_resorts)
+        idle = [lane for lane in lanes.values() if lane.may_be_forgotten(now)]
+        idle.sort(key=lambda lane: lane.used_at)
+        for lane in idle:
+            if len(lanes) <= most and now - lane.used_at < OUTDATED_AFTER:
+                break
+            if lane.name not in used:
+                self.controller.close_lane(lane.name)
 
     def _forget(self, carried: Carried) -> None:
         """Drop a call, whatever state it is in."""
@@ -408,6 +429,8 @@ class Carrier:
     def _tell(self, hearing: Hearing, failure: Failure | None, why: str) -> None:
         now = self._clock.wall()
         carried = hearing.carried
+        if len(carried.story) >= _LONGEST_STORY:
+            del carried.story[_LONGEST_STORY // 2]
         carried.story.append(AttemptTold(hearing.lane, hearing.began_at, now, failure, why))
         resets_at = None if failure is None or failure.resets_at is None else failure.resets_at
         self._announce(

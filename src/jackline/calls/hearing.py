@@ -2,8 +2,9 @@
 
 Laws: (1) every attempt ends in exactly one of three ways: a whole answer, a rejection with the
 vendor's words, or a break; (2) nothing is passed on before it is known to be an answer; (3) what
-the vendor wrote is passed on byte for byte, unless it had to be unpacked to be read.
-Not here: what happens next (carrier.py), how broken streams are mended (stitching.py).
+the vendor wrote is passed on byte for byte, as it was unpacked.
+Not here: what happens next (carrier.py), how broken streams are mended (stitching.py), unpacking
+and how large an answer may be (upstream/bounded_answer.py).
 """
 
 from __future__ import annotations
@@ -13,17 +14,13 @@ from typing import Protocol
 
 from jackline.calls.carried import Carried
 from jackline.calls.request import Rejection
-from jackline.calls.unpacking import Unpacking, unpacking_for
 from jackline.dialects import read_answer
 from jackline.failures import Failure, Kind, Observation
-from jackline.upstream.breaks import BadPackingError
+from jackline.outside_names import cut_name
 from jackline.upstream.port import Attempt, Headers
 
 _UNFINISHED = "the stream ended before the response was complete"
-# A vendor's error is a few kilobytes; a page from a proxy may be more, and nobody needs all of it.
-_LONGEST_REJECTION = 1 << 20
 _NO_HEADERS: Mapping[str, str] = {}
-_OF_THE_PACKING = (b"content-encoding", b"content-length")
 
 
 class _Plain(dict[bytes, str]):
@@ -79,7 +76,6 @@ class Hearing:
         "_judge",
         "_status",
         "_streams",
-        "_unpacking",
         "began_at",
         "carried",
         "handle",
@@ -105,14 +101,14 @@ class Hearing:
         self.lowered: Mapping[str, str] = _NO_HEADERS
         self._streams = False
         self._is_accepted = False
-        self._unpacking: Unpacking | None = None
         # The very bytes that came, as long as they came in one piece.
         self._body: bytes | bytearray = b""
 
     @property
     def request_id(self) -> str | None:
         """The vendor's own name for this attempt, once it has spoken."""
-        return self.lowered.get("request-id")
+        given = self.lowered.get("request-id")
+        return None if given is None else cut_name(given)
 
     @property
     def status(self) -> int | None:
@@ -145,15 +141,11 @@ class Hearing:
         if self.over:
             return
         try:
-            if self._unpacking is not None:
-                data = self._unpacking.feed(data)
             if self._streams:
                 self._follow(data)
             else:
                 self._judge.alive(self)
                 self._keep(data)
-        except BadPackingError as error:
-            self._cannot_be_unpacked(error)
         except Exception as error:  # noqa: BLE001 -- the border of one call: siblings go on
             self._judge.crashed(self, error)
 
@@ -163,11 +155,7 @@ class Hearing:
         if self.over:
             return
         try:
-            if self._unpacking is not None and not self.carried.stitch.complete:
-                self._unpacking.end()
             self._end()
-        except BadPackingError as error:
-            self._cannot_be_unpacked(error)
         except Exception as error:  # noqa: BLE001 -- the border of one call: siblings go on
             self._judge.crashed(self, error)
 
@@ -190,10 +178,6 @@ class Hearing:
         self._status = status
         self._headers = headers
         self.lowered = lowered = {_plain[n]: v.decode("latin-1") for n, v in headers}
-        if "content-encoding" in lowered:
-            self._unpacking = unpacking_for(lowered["content-encoding"])
-            if self._unpacking is not None:
-                self._headers = [(n, v) for n, v in headers if n.lower() not in _OF_THE_PACKING]
         carried = self.carried
         if carried.request.stream and 200 <= status < 300:
             kind = lowered.get("content-type")
@@ -225,8 +209,6 @@ class Hearing:
 
     def _keep(self, data: bytes) -> None:
         body = self._body
-        if self._status >= 300:
-            data = data[: max(0, _LONGEST_REJECTION - len(body))]
         if not body:
             self._body = data
         elif isinstance(body, bytearray):
@@ -261,14 +243,6 @@ class Hearing:
                 return
         self.carried.deliver(self._status, self._headers, self.lane, body)
         self._judge.answered(self)
-
-    def _cannot_be_unpacked(self, error: BadPackingError) -> None:
-        if 200 <= self._status < 300:
-            self._fail(Observation.of_exception(error))
-            return
-        # Its status says enough, whatever its words were.
-        body = bytes(self._body)
-        self._fail(self._seen(body), Rejection(self._status, self._headers, body, self.lane))
 
     def _seen(self, body: bytes) -> Observation:
         return Observation.of_response(self._status, self.lowered, body)

@@ -26,6 +26,8 @@ class LaneNews:
     def look(self, now: float) -> bool:
         """Whether anything has changed on any lane; it has been announced then."""
         changed = False
+        if len(self._told) > len(self._controller.lanes):
+            self._told = {n: s for n, s in self._told.items() if n in self._controller.lanes}
         for name in self._controller.lanes:
             changed |= self.look_at(name, now)
         return changed

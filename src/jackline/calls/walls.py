@@ -52,7 +52,9 @@ class Walls:
             return
         lasting = [(n, v) for n, v in rejection.headers if n.lower() not in _OF_ONE_ANSWER]
         words = Rejection(rejection.status, lasting, rejection.body, lane)
-        account = self._controller.lanes[lane].account
+        lanes = self._controller.lanes
+        self._words = {name: known for name, known in self._words.items() if name in lanes}
+        account = lanes[lane].account
         for each in self._controller.lanes.values():
             if each.name == lane or (each.account == account and each.cause is failure):
                 self._words[each.name] = words
@@ -84,7 +86,7 @@ class Walls:
         parked = [
             (name, words)
             for name, words in self._words.items()
-            if self._controller.lanes[name].state is State.PARKED
+            if name in self._controller.lanes and self._controller.lanes[name].state is State.PARKED
         ]
         return {name: _told(words) for name, words in parked}
 

@@ -229,10 +229,28 @@ class CapsTable(Table):
 
 
 class TakenTable(Table):
-    """What the gateway takes from its clients before it says no."""
+    """What the gateway takes from its clients, and from upstreams, before it says no."""
 
     headers: Size = Field(default=_DEFAULT.limits.header_bytes, description="Size of the headers.")
     body: Size = Field(default=_DEFAULT.limits.body_bytes, description="Size of a request's body.")
+    unfinished_bodies: Size = Field(
+        default=_DEFAULT.limits.unfinished_bytes,
+        description="Size of all requests together that have begun to come and are not whole;"
+        " above it, the one that takes most for longest is refused with status 503.",
+    )
+    held_bodies: Size = Field(
+        default=_DEFAULT.limits.held_bytes,
+        description="Size of the bodies of all calls together that are under way or wait.",
+    )
+    answer: Size = Field(
+        default=_DEFAULT.limits.answer_bytes,
+        description="Size of an upstream's answer to a model call, unpacked; a larger one is broken"
+        " off, and not asked for again there.",
+    )
+    answer_time: Annotated[Duration, between(60, 7 * 86400)] = Field(
+        default=_DEFAULT.limits.answer_seconds,
+        description="How long an answer may take from its first byte to its last.",
+    )
     connections: Count = Field(
         default=_DEFAULT.limits.connections, description="Open connections of clients."
     )
@@ -244,6 +262,11 @@ class TakenTable(Table):
     )
     body_pause: Annotated[Duration, between(1, 3600)] = Field(
         default=_DEFAULT.limits.body_pause_seconds, description="Longest pause inside a body."
+    )
+    body_pace: Annotated[Size, Field(ge=1)] = Field(
+        default=_DEFAULT.limits.body_pace,
+        description="Bytes per second that a body must come at, once it has taken longer than"
+        " `body_pause`.",
     )
     idle: Annotated[Duration, between(1, 86400)] = Field(
         default=_DEFAULT.limits.idle_seconds,

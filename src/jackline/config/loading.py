@@ -50,7 +50,12 @@ _TAKEN = {
     "connections": "connections",
     "waiting_calls": "waiting_calls",
     "header_time": "header_seconds",
+    "unfinished_bodies": "unfinished_bytes",
+    "held_bodies": "held_bytes",
+    "answer": "answer_bytes",
+    "answer_time": "answer_seconds",
     "body_pause": "body_pause_seconds",
+    "body_pace": "body_pace",
     "idle": "idle_seconds",
     "drain": "drain_seconds",
 }

@@ -19,6 +19,10 @@ PriceOf: TypeAlias = Callable[[str, Usage], float | None]
 
 _MINUTES = 24 * 60
 _MOST_TAGS = 500
+_MOST_LANES = 512
+# Of one minute's chart; what further lanes took in it is drawn as one.
+_MOST_OF_A_MINUTE = 64
+_OTHERS = "other-lanes"
 _PACE_MINUTES = 15
 
 
@@ -55,7 +59,9 @@ class Burn:
         self._price_of = price_of
         self._minutes: OrderedDict[int, Minute] = OrderedDict()
         self.by_tag: OrderedDict[str, Sums] = OrderedDict()
-        self.by_lane: dict[str, Sums] = {}
+        self.by_lane: OrderedDict[str, Sums] = OrderedDict()
+        self.of_other_lanes = Sums()
+        """What lanes took that are no longer told apart, since many others were used after them."""
         self.total = Sums()
 
     def calls_ended(self, events: Iterable[CallEnded]) -> None:
@@ -89,8 +95,10 @@ class Burn:
         unpriced = tokens if dollars is None else 0
         taken = Sums(calls, tokens, dollars or 0.0, unpriced)
         self.total.join(taken)
-        self._minute(minute).lanes.setdefault(lane, Sums()).join(taken)
-        self.by_lane.setdefault(lane, Sums()).join(taken)
+        lanes = self._minute(minute).lanes
+        name = lane if lane in lanes or len(lanes) < _MOST_OF_A_MINUTE else _OTHERS
+        lanes.setdefault(name, Sums()).join(taken)
+        self._of_lane(lane).join(taken)
         if tag:
             self._tagged(tag).join(taken)
 
@@ -123,6 +131,14 @@ class Burn:
             while len(self._minutes) > _MINUTES:
                 self._minutes.popitem(last=False)
         return minute
+
+    def _of_lane(self, lane: str) -> Sums:
+        sums = self.by_lane.setdefault(lane, Sums())
+        self.by_lane.move_to_end(lane)
+        while len(self.by_lane) > _MOST_LANES:
+            _, gone = self.by_lane.popitem(last=False)
+            self.of_other_lanes.join(gone)
+        return sums
 
     def _tagged(self, tag: str) -> Sums:
         sums = self.by_tag.setdefault(tag, Sums())

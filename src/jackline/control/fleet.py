@@ -21,6 +21,7 @@ from typing import NamedTuple, TypeAlias
 from jackline.events import AttemptFailed, CallEnded, LaneChanged
 
 _MOST_AGENTS = 5000
+_MOST_LANES = 2048
 _MOST_STRETCHES = 240
 _MOST_CALLS = 20_000
 # Shorter stretches are drawn as nothing, and would only crowd out longer ones.
@@ -176,7 +177,10 @@ class Fleet:
         doing = _SHUT.get(event.state)
         known = self._shut.get(event.lane)
         if doing is not None:
+            self._shut.pop(event.lane, None)
             self._shut[event.lane] = (doing, event.at, inf)
+            if len(self._shut) > _MOST_LANES:
+                del self._shut[next(iter(self._shut))]
         elif known is not None and known[2] == inf:
             self._shut[event.lane] = (known[0], known[1], event.at)
 

@@ -11,15 +11,20 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import islice
+from math import inf
 
 from jackline.failures.sentences import moment_in_words
 from jackline.lanes.windows_seen import SeenWindow
+from jackline.outside_names import cut_name
 
 # How far back the pace is measured: longer than a burst, shorter than a change of work.
 _PACE_SECONDS = 1200.0
 _LEAST_SECONDS = 120.0
 # One point in so many seconds tells the pace as well as each answer would.
 _POINT_EVERY = 5.0
+_MOST_WINDOWS = 512
+_MOST_OF_AN_ACCOUNT = 16
 _NAMES = {"5h": "5-hour", "7d": "7-day", "7d_opus": "7-day Opus", "7d-sonnet": "7-day Sonnet"}
 
 
@@ -57,9 +62,12 @@ class WindowWatch:
 
     def heard(self, now: float, account: str, windows: Iterable[SeenWindow]) -> None:
         """An answer told of its account's windows."""
-        for window in windows:
-            key = (account, window.name)
-            points = self._seen.setdefault(key, deque())
+        for window in islice(windows, _MOST_OF_AN_ACCOUNT):
+            key = (account, cut_name(window.name))
+            points = self._seen.get(key)
+            if points is None:
+                points = self._seen[key] = deque()
+                self._forget_oldest()
             if points and (
                 window.resets_at > self._resets[key] + 60 or window.used < points[-1][1] - 0.02
             ):
@@ -71,6 +79,16 @@ class WindowWatch:
                 points.append((now, window.used))
             while len(points) > 2 and points[0][0] < now - _PACE_SECONDS:
                 points.popleft()
+
+    def _forget_oldest(self) -> None:
+        if len(self._seen) > _MOST_WINDOWS:
+            oldest = min(self._seen, key=self._last_heard)
+            del self._seen[oldest]
+            self._resets.pop(oldest, None)
+
+    def _last_heard(self, key: tuple[str, str]) -> float:
+        points = self._seen[key]
+        return points[-1][0] if points else inf
 
     def forecasts(self, now: float) -> list[Forecast]:
         """Every window that has not refilled since it was heard of, the fullest first."""

@@ -61,6 +61,9 @@ _NAMES_BY_SUB = {
     (Kind.NETWORK_EDGE, "cf_challenge"): "a bot challenge at the provider's edge",
     (Kind.NETWORK_EDGE, "malformed_200"): "an answer that is not the API's",
     (Kind.NETWORK_EDGE, "egress_policy"): "a sandbox that does not let this host through",
+    (Kind.NETWORK_EDGE, "answer_too_large"): "an answer larger than limits.answer allows",
+    (Kind.NETWORK_EDGE, "answer_too_long"): "an answer that goes on for longer than"
+    " limits.answer_time allows",
     (Kind.AUTH, "expired"): "an expired login",
     (Kind.AUTH, "missing"): "a missing login",
     (Kind.AUTH, "org_disabled"): "a disabled account or organisation",
@@ -92,6 +95,7 @@ _CULPRITS = {
     Kind.NOT_A_FAILURE: "the request was served, or this is only a notice",
 }
 _LOCAL_EDGES = frozenset({"tls", "no_route", "proxy", "captive_portal", "egress_policy"})
+_BEYOND_LIMITS = frozenset({"answer_too_large", "answer_too_long"})
 _HUMAN_ADVICE = {
     Kind.BILLING: "Someone has to add credits or raise the limit",
     Kind.AUTH: "Someone has to log in again or fix the key",
@@ -128,6 +132,8 @@ def explain(failure: Failure, now: datetime) -> list[str]:
 def _culprit(failure: Failure) -> str:
     if failure.kind is Kind.NETWORK_EDGE and failure.sub in _LOCAL_EDGES:
         return "the fault is on your side of the line, not the provider's"
+    if failure.kind is Kind.NETWORK_EDGE and failure.sub in _BEYOND_LIMITS:
+        return "no model's answer is like that, or the limit in jackline.toml is too low"
     return _CULPRITS[failure.kind]
 
 

@@ -11,6 +11,7 @@ import secrets
 from functools import lru_cache
 from itertools import count
 
+from jackline.outside_names import cut_name
 from jackline.upstream.port import Headers
 
 # Call ids are unique over restarts by their first part, and cheap by their second.
@@ -71,5 +72,5 @@ def request_id(headers: Headers) -> str | None:
     """The name that an answer goes by."""
     for name, value in headers:
         if len(name) == 10 and name.lower() == b"request-id":
-            return value.decode("latin-1")
+            return cut_name(value.decode("latin-1"))
     return None

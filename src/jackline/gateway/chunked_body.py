@@ -16,17 +16,22 @@ _SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})(?:;[\t\x20-\x7e\x80-\xff]*)?\Z")
 _TRAILER = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[\t\x20-\x7e\x80-\xff]*\Z")
 _LONGEST_LINE = 4096
 _MOST_TRAILERS = 64
+# So many chunks may be small; beyond, a body of chunks of a few bytes is refused, since each costs
+# as much as one of kilobytes.
+_SMALL_CHUNKS = 4096
+_LEAST_MEAN = 16
 
 
 class ChunkedBody:
     """The body so far, in `data`."""
 
-    __slots__ = ("_inside", "_limit", "_line", "_missing", "_trailers", "data", "ended")
+    __slots__ = ("_chunks", "_inside", "_limit", "_line", "_missing", "_trailers", "data", "ended")
 
     def __init__(self, limit: int) -> None:
         self.data = bytearray()
         self.ended = False
         self._limit = limit
+        self._chunks = 0
         # The beginning of a line whose end has not come yet.
         self._line = b""
         # Bytes of the running chunk that have not come; with `_inside`, its CRLF has not either.
@@ -76,6 +81,9 @@ class ChunkedBody:
             self._missing = int(size[1], 16)
             if self._missing > self._limit - len(self.data):
                 raise too_large(self._limit)
+            self._chunks += 1
+            if self._chunks > _SMALL_CHUNKS and len(self.data) < _LEAST_MEAN * self._chunks:
+                raise Refusal(400, "The chunks of the body are too small: send larger ones.")
             self._inside = self._missing > 0
             if not self._missing:
                 self._trailers = 0
@@ -94,5 +102,5 @@ def too_large(limit: int) -> Refusal:
     return Refusal(
         413,
         f"The request's body is longer than {limit} bytes, the most that this gateway takes. Send"
-        " less, or raise `limits.body_bytes` in jackline.toml.",
+        " less, or raise `limits.body` in jackline.toml.",
     )

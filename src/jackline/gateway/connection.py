@@ -58,6 +58,9 @@ class Reception(Protocol):
     limits: LimitSettings
     draining: bool
     handle: Callable[[Exchange], None]
+    # Why a request is refused by its head and its length alone (0: it is not told), before its
+    # body is read; None if it is not.
+    refusal: Callable[[Exchange, int], Refusal | None]
     # What is read goes in here, and is taken out again before anything else is read.
     packet: memoryview
 
@@ -67,6 +70,10 @@ class Reception(Protocol):
 
     def flush_soon(self, connection: Connection) -> None:
         """Call its `flush` at the end of this turn of the loop."""
+        ...
+
+    def holds(self, more: int) -> None:
+        """So many bytes more, or fewer, are held of requests that are not whole."""
         ...
 
     def left(self, connection: Connection) -> None:
@@ -81,6 +88,7 @@ class Connection(asyncio.BufferedProtocol):
         "_ahead",
         "_consuming",
         "_exchange",
+        "_held",
         "_loop",
         "_out",
         "_out_size",
@@ -88,6 +96,7 @@ class Connection(asyncio.BufferedProtocol):
         "_reading_paused",
         "_reads_body",
         "_reception",
+        "began",
         "deadline",
         "now",
         "paused",
@@ -104,6 +113,9 @@ class Connection(asyncio.BufferedProtocol):
         self.now: Callable[[], float] = loop.time
         self.phase = _READING
         self.deadline = inf
+        # When the first bytes came of what is held, and how many bytes that is.
+        self.began = inf
+        self._held = 0
         self.paused = False
         self._exchange: Exchange | None = None
         # What waits for the end of the turn.
@@ -120,6 +132,11 @@ class Connection(asyncio.BufferedProtocol):
     def idle(self) -> bool:
         """Whether nothing is asked and nothing is answered."""
         return self.phase is _READING and self._reader.stage is _NOTHING and self._ahead is None
+
+    @property
+    def unfinished(self) -> int:
+        """How many bytes are held of requests that are not whole."""
+        return self._held
 
     @property
     def last_request(self) -> bool:
@@ -273,14 +290,47 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self.close()
 
+    def give_way(self) -> None:
+        """All connections together hold too much, and this one has taken most for longest."""
+        if self.phase is not _READING:
+            self.hang_up()  # requests that were sent ahead, behind one that is being answered
+            return
+        self._refuse(
+            Refusal(
+                503,
+                "The requests that are being received hold too much memory together, and this one"
+                " has taken most for longest. Send it again, and faster, or raise"
+                " `limits.unfinished_bodies` in jackline.toml.",
+                retry_after=1,
+            )
+        )
+
     # --- reading ---
 
     def _consume_body(self, size: int) -> None:
-        self._reader.filled(size)
-        if self._reader.stage is _COMPLETE:
-            self._hand_over(*self._reader.take())
+        reader = self._reader
+        reader.filled(size)
+        if reader.stage is _COMPLETE:
+            self._hand_over(*reader.take())
         else:
-            self.deadline = self.now() + self._reception.limits.body_pause_seconds
+            self.deadline = self._body_deadline()
+            if reader.held != self._held:
+                self._count_held()
+
+    def _body_deadline(self) -> float:
+        limits = self._reception.limits
+        pause, pace = limits.body_pause_seconds, limits.body_pace
+        return min(self.now(), self.began + self._reader.came / pace) + pause
+
+    def _count_held(self) -> None:
+        """Tell the listener how much is held now of what is not whole."""
+        held = self._reader.held + (0 if self._ahead is None else len(self._ahead))
+        if not held:
+            self.began = inf
+        elif self.began == inf:
+            self.began = self.now()
+        more, self._held = held - self._held, held
+        self._reception.holds(more)
 
     def _consume(self, data: Packet) -> None:
         # A loop and not a recursion: thousands of requests may come in one packet.
@@ -301,37 +351,53 @@ class Connection(asyncio.BufferedProtocol):
         if self.phase is _READING:
             if reader.stage is not _NOTHING:
                 self._await_the_rest(before)
+            elif self._held:
+                self._count_held()
         elif data and self.phase is not _FAREWELL:
             self._keep(data)
 
     def _hand_over(self, head: RequestHead, body: bytes | bytearray) -> None:
         self.phase = _ANSWERING
         self.deadline = inf
+        if self._held:
+            self._count_held()
         self._exchange = exchange = Exchange(self, head, body)
         self._reception.handle(exchange)
 
     def _await_the_rest(self, before: Stage) -> None:
         limits = self._reception.limits
         stage = self._reader.stage
-        if stage is _BODY:
-            self.deadline = self.now() + limits.body_pause_seconds
-            if before is not _BODY and self._reader.expects_continue:
+        if stage is _BODY and before is not _BODY:
+            head = self._reader.head
+            if head is None:
+                raise AssertionError("a body is read without its head")
+            refusal = self._reception.refusal(Exchange(self, head, b""), head.length or 0)
+            if refusal is not None:
+                self._refuse(refusal)
+                return
+            if head.expects_continue:
                 self.transport.write(_CONTINUE)
+            # The time that its head took is not the body's.
+            self.began = self.now()
         elif before is _NOTHING:
             self.deadline = self.now() + limits.header_seconds
+        self._count_held()
+        if stage is _BODY and self.phase is _READING:
+            self.deadline = self._body_deadline()
 
     def _too_slow(self) -> Refusal:
         limits = self._reception.limits
         if self._reader.stage is _BODY:
             return Refusal(
                 408,
-                f"Nothing of the body came for {limits.body_pause_seconds:g} s. Send it faster, or"
-                " raise `limits.body_pause_seconds` in jackline.toml.",
+                f"Nothing of the body came for {limits.body_pause_seconds:g} s, or less than"
+                f" {limits.body_pace} bytes a second. Send it faster, or change"
+                " `limits.body_pause` and `limits.body_pace` in jackline.toml.",
             )
         return Refusal(
             408,
             f"The headers did not come within {limits.header_seconds:g} s. Send them faster, or"
-            " raise `limits.header_seconds` in jackline.toml.",
+            " raise `limits.header_time` in jackline.toml.",
         )
 
     def _keep(self, data: Packet) -> None:
@@ -339,7 +405,10 @@ class Connection(asyncio.BufferedProtocol):
             self._ahead = bytearray(data)
         else:
             self._ahead += data
-        if len(self._ahead) > _MOST_AHEAD and not self._reading_paused:
+        size = len(self._ahead)
+        self._count_held()
+        # Counting may have ended the connection: then nothing is kept any more.
+        if size > _MOST_AHEAD and self.phase is not _FAREWELL and not self._reading_paused:
             self._reading_paused = True
             self.transport.pause_reading()
 
@@ -376,5 +445,7 @@ class Connection(asyncio.BufferedProtocol):
         self.deadline = inf
         self._reader.forget()
         self._ahead = None
+        if self._held:
+            self._count_held()
         self._out = []
         self._out_size = 0

@@ -32,13 +32,14 @@ from jackline.gateway.choosing import Chooser
 from jackline.gateway.counting import Counts
 from jackline.gateway.exchange import Exchange
 from jackline.gateway.identity import Identity, Who
-from jackline.gateway.lane_book import LaneBook
+from jackline.gateway.lane_book import LaneBook, TooManyLanesError
 from jackline.gateway.messages import MessagesCall
 from jackline.gateway.placing import Placing, StoodIn, openai_caller, upstream_for
 from jackline.gateway.returning import Returning
 from jackline.gateway.settings import CapSettings, GatewaySettings, StreamMode
 from jackline.gateway.vendor_words import No, in_our_words, no_by_vendor
 from jackline.lanes import RemainingWork
+from jackline.outside_names import LONGEST_MODEL, cut_name
 from jackline.upstream.port import Message
 
 NativeError: TypeAlias = Callable[[str, int, bytes], bytes]
@@ -81,6 +82,9 @@ class Desk:
         self._placing = Placing(self.chooser, lanes, carrier.controller)
         self._open: dict[str, MessagesCall] = {}
         self._by_who: dict[Who, list[MessagesCall]] = {}
+        # Of the bodies of all open calls.
+        self._held_bytes = 0
+        lanes.close_idle = carrier.close_idle_lanes
 
     def use(self, settings: GatewaySettings) -> None:
         """Take calls in by these settings from now on."""
@@ -120,7 +124,7 @@ class Desk:
         """A model call."""
         caller = caller_of(exchange, tag)
         identity, who, body = caller.identity, caller.who, exchange.body
-        facts = read_request(body) if caller.packed is None else _unpacked(body, caller.packed)
+        facts = read_request(body) if caller.packed is None else self._unpacked(body, caller.packed)
         now = self._clock.wall()
         call_id, since = new_call_id(), None
         if who is not None and (who in self._by_who or self._returning.knows(who)):
@@ -129,8 +133,9 @@ class Desk:
             place = self._returning.place(who, body, now)
             if place is not None:
                 call_id, since = place.call, place.since
-        if self._has_too_many():
-            self._turn_away(exchange, self._too_many(), identity, facts, call_id)
+        no = self._refused_at_once(facts, body)
+        if no is not None:
+            self._turn_away(exchange, no, identity, facts, call_id)
             return
         model = facts.model or "unknown-model"
         lanes, last_resorts, own_key = self._placing.places(model, caller, body, now)
@@ -170,10 +175,19 @@ class Desk:
         self._turn_away(exchange, no, caller.identity, facts, new_call_id())
         return True
 
-    def _has_too_many(self) -> bool:
-        most = self.settings.limits.waiting_calls
+    def _refused_at_once(self, facts: RequestFacts, body: bytes | bytearray) -> No | None:
+        """Why a call is not taken in, whoever asks."""
+        limits = self.settings.limits
         # Those that wait are some of those that are open.
-        return len(self._open) >= most and self.carrier.calls_waiting >= most
+        most = limits.waiting_calls
+        if len(self._open) >= most and self.carrier.calls_waiting >= most:
+            return _come_back(f"{most} calls wait already, as many as limits.waiting_calls allows")
+        if self._held_bytes + len(body) > limits.held_bytes and self._open:
+            return _come_back("the calls under way hold as much as limits.held_bodies allows")
+        if facts.model is not None and len(facts.model) > LONGEST_MODEL:
+            words = f"Jackline: the model's name is longer than {LONGEST_MODEL} characters."
+            return in_our_words(400, words)
+        return None
 
     def take_foreign(
         self, exchange: Exchange, target: bytes, tag: str | None, dialect: Dialect
@@ -183,6 +197,10 @@ class Desk:
         facts = read_openai_request(exchange.body)
         call_id, now = new_call_id(), self.now()
         model, body = facts.model or "unknown-model", exchange.body
+        no = self._refused_at_once(facts, body)
+        if no is not None:
+            self._turn_away(exchange, no, caller.identity, facts, call_id)
+            return
         lanes, last_resorts, own_key = self._placing.places(model, caller, body, now, dialect)
         if not lanes:
             self._turn_away(exchange, _nobody_speaks(dialect), caller.identity, facts, call_id)
@@ -208,6 +226,10 @@ class Desk:
         """A call that is no turn of an agent: counting tokens, listing models."""
         now = self.now()
         caller = caller_of(exchange, tag)
+        no = self._refused_at_once(_UNREAD, exchange.body)
+        if no is not None:
+            self._turn_away(exchange, no, caller.identity, _UNREAD, new_call_id())
+            return
         upstream = upstream_for(exchange, self.settings.upstreams)
         account = f"{self._lanes.account(upstream, caller, exchange.body)}-{name}"
         lane = self._lanes.lane(upstream, name, account, now)
@@ -218,6 +240,7 @@ class Desk:
 
     def _submit(self, call: MessagesCall, who: Who | None) -> None:
         self._open[call.request.id] = call
+        self._held_bytes += call.held_bytes
         if who is not None:
             self._by_who.setdefault(who, []).append(call)
         carried = self.carrier.submit(call.request, call)
@@ -255,9 +278,12 @@ class Desk:
         if not sticks:
             caller = caller._replace(who=None)
         body = call.request.message.body
-        lanes, last, own_key = self._placing.places(
-            call.model or "unknown-model", caller, body, now, dialect
-        )
+        try:
+            lanes, last, own_key = self._placing.places(
+                call.model or "unknown-model", caller, body, now, dialect
+            )
+        except TooManyLanesError:
+            return  # it stays where it waits
         if call.carried is not None and lanes:
             self.carrier.reroute(call.carried, lanes, last, own_key)
 
@@ -324,7 +350,8 @@ class Desk:
             self._returning.doomed(who, call.request.message.body, refusal, self.now())
 
     def _forget(self, call: MessagesCall) -> None:
-        self._open.pop(call.request.id, None)
+        if self._open.pop(call.request.id, None) is not None:
+            self._held_bytes -= call.held_bytes
         who = call.identity.who
         theirs = None if who is None else self._by_who.get(who)
         if who is None or theirs is None:
@@ -335,6 +362,10 @@ class Desk:
             self._by_who[who] = [each for each in theirs if each is not call]
 
     # --- reading ------------------------------------------------------------------------------
+
+    def _unpacked(self, body: bytes | bytearray, packed: bytes) -> RequestFacts:
+        plain = plain_body(body, packed, largest=self.settings.limits.body_bytes)
+        return _UNREAD if plain is None else read_request(plain)
 
     def _joined(self, who: Who, exchange: Exchange) -> bool:
         for call in self._by_who.get(who, ()):
@@ -363,11 +394,6 @@ class Desk:
             found.append((("tag", identity.tag), caps.tags[identity.tag]))
         return tuple(found)
 
-    def _too_many(self) -> No:
-        most = self.settings.limits.waiting_calls
-        words = f"{most} calls wait already, as many as limits.waiting_calls allows"
-        return in_our_words(503, f"Jackline: {words}.", [(b"retry-after", b"30")])
-
     def _turn_away(
         self, exchange: Exchange, no: No, identity: Identity, facts: RequestFacts, call_id: str
     ) -> None:
@@ -378,7 +404,7 @@ class Desk:
             call=call_id,
             outcome="refused",
             lane="",
-            model=facts.model or "",
+            model=cut_name(facts.model or ""),
             session=identity.session,
             agent=identity.agent,
             parent=identity.parent,
@@ -398,11 +424,10 @@ class Desk:
         self._announce(event)
 
 
+def _come_back(words: str) -> No:
+    return in_our_words(503, f"Jackline: {words}.", [(b"retry-after", b"30")])
+
+
 def _nobody_speaks(dialect: str) -> No:
     words = f"Jackline: no upstream of kind {dialect} is configured."
     return in_our_words(404, f"{words} Add one: jackline upstream add NAME --kind {dialect} …")
-
-
-def _unpacked(body: bytes | bytearray, packed: bytes) -> RequestFacts:
-    plain = plain_body(body, packed)
-    return _UNREAD if plain is None else read_request(plain)

@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TypeAlias
 
-_CLAUDE_CODE = re.compile(rb"claude-cli/(\d+)\.(\d+)\.(\d+)(?: \(([^)]*)\))?")
+from jackline.outside_names import cut_name
+
+_CLAUDE_CODE = re.compile(rb"claude-cli/(\d{1,6})\.(\d{1,6})\.(\d{1,6})(?: \(([^)]*)\))?")
+_LONGEST_USER_AGENT = 512
 _TAGGED = re.compile(rb"/t/([A-Za-z0-9._~-]{1,64})(/.*)", re.DOTALL)
-_LONGEST_ID = 128
 Who: TypeAlias = tuple[str, str | None]
 
 
@@ -70,12 +72,12 @@ def client_of(user_agent: bytes) -> Client:
 def identify(header: Callable[[bytes], bytes | None], tag: str | None) -> Identity:
     """Whose call it is, by its headers."""
     return Identity(
-        _named(header(b"x-claude-code-session-id")),
-        _named(header(b"x-claude-code-agent-id")),
-        _named(header(b"x-claude-code-parent-agent-id")),
+        named(header(b"x-claude-code-session-id")),
+        named(header(b"x-claude-code-agent-id")),
+        named(header(b"x-claude-code-parent-agent-id")),
         tag,
-        client_of(header(b"user-agent") or b""),
-        _named(header(b"x-jackline-class")),
+        client_of((header(b"user-agent") or b"")[:_LONGEST_USER_AGENT]),
+        named(header(b"x-jackline-class")),
     )
 
 
@@ -87,5 +89,6 @@ def without_tag(path: bytes) -> tuple[str | None, bytes]:
     return (None, path) if match is None else (match[1].decode("ascii"), match[2])
 
 
-def _named(value: bytes | None) -> str | None:
-    return None if not value else value[:_LONGEST_ID].decode("latin-1")
+def named(value: bytes | None) -> str | None:
+    """The name that a header holds; None where there is none."""
+    return None if not value else cut_name(value.decode("latin-1"))

@@ -2,14 +2,15 @@
 
 Laws: (1) an account is known only by a salted fingerprint, from which no credential can be had;
 (2) the same credential at another address is another account: a wall there says nothing of here;
-(3) the number of lanes is bounded, whatever models clients ask for.
+(3) two models, or two accounts, never share a lane; (4) the number of lanes is bounded: idle ones
+that know nothing that counts make room, and beyond that no further one is opened.
 Not here: what lanes learn (lanes/).
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
@@ -18,8 +19,19 @@ from jackline.gateway.caller import Caller
 from jackline.lanes import LaneController, LaneSettings
 from jackline.providers.settings import Credential, UpstreamSettings
 
-_MOST_LANES = 256
-_OTHER_MODELS = "other-models"
+# Above the first number idle lanes make room; so many that are in use are the most there can be.
+MOST_IDLE = 256
+MOST_LANES = 2048
+# So many are closed at once: finding them costs something.
+_FREED_SHARE = 8
+
+
+class TooManyLanesError(Exception):
+    """As many lanes are in use as there can be."""
+
+
+def _close_none(_now: float, _most: int) -> None:
+    """Who has no calls has no lanes to close."""
 
 
 class LaneBook:
@@ -30,13 +42,13 @@ class LaneBook:
     ) -> None:
         self._controller = controller
         self._salt = salt[:64]
-        self._names: dict[tuple[str, str, str], str] = {}
+        # Closes idle lanes until there are so many; whoever carries the calls knows which are idle.
+        self.close_idle: Callable[[float, int], None] = _close_none
         self.use(upstreams)
 
     def use(self, upstreams: Sequence[UpstreamSettings]) -> None:
         """Name and limit the lanes that are opened from now on by these upstreams."""
         self._upstreams = {each.name: each for each in upstreams}
-        self._names.clear()
 
     def upstream(self, lane: str) -> UpstreamSettings | None:
         """Whose lane this is."""
@@ -62,16 +74,23 @@ class LaneBook:
         return known
 
     def lane(self, upstream: UpstreamSettings, model: str, account: str, now: float) -> str:
-        """The name of the lane, opened if need be."""
-        key = (upstream.name, model, account)
-        name = self._names.get(key)
-        if name is None:
-            if len(self._names) >= _MOST_LANES:
-                model = _OTHER_MODELS
-            name = f"{upstream.name}/{model}#{account}"
-            self._names[key] = name
+        """The name of the lane, opened if need be; TooManyLanesError when it cannot be."""
+        name = f"{upstream.name}/{model}#{account}"
+        lane = self._controller.lanes.get(name)
+        if lane is None:
+            self._make_room(now)
             self.open(name, now)
+        else:
+            # It is not closed to make room for another one of the same call.
+            lane.used_at = max(lane.used_at, now)
         return name
+
+    def _make_room(self, now: float) -> None:
+        lanes = self._controller.lanes
+        if len(lanes) >= MOST_IDLE:
+            self.close_idle(now, MOST_IDLE - MOST_IDLE // _FREED_SHARE)
+        if len(lanes) >= MOST_LANES:
+            raise TooManyLanesError
 
     def open(self, name: str, now: float) -> None:
         """Open a lane by its name, as found in what was remembered over a restart."""

@@ -14,6 +14,7 @@ from jackline.gateway.connection import Connection
 from jackline.gateway.exchange import Exchange
 from jackline.gateway.freed_memory import keep_freed_memory
 from jackline.gateway.rare_collections import RARE_COLLECTIONS
+from jackline.gateway.refusal import Refusal
 from jackline.gateway.settings import GatewaySettings
 
 _BACKLOG = 4096
@@ -23,6 +24,15 @@ _LONGEST_SWEEP = 1.0
 # Above the limit so many clients at once are told why; further ones are cut without a word.
 _REFUSED_AT_ONCE = 256
 _LAST_TURNS_SECONDS = 5.0
+# Of the memory for requests that are not whole, so much is freed at once: looking for who takes
+# most costs something with thousands of connections.
+_FREED_SHARE = 8
+# What a body is taken to need at least: one of many bytes in its first moment weighs by its size.
+_FIRST_SECONDS = 0.01
+
+
+def _refuses_nobody(_exchange: Exchange, _length: int) -> None:
+    return None
 
 
 class Listener:
@@ -30,6 +40,7 @@ class Listener:
 
     def __init__(self, settings: GatewaySettings, handle: Callable[[Exchange], None]) -> None:
         self.handle = handle
+        self.refusal: Callable[[Exchange, int], Refusal | None] = _refuses_nobody
         self.limits = settings.limits
         self.draining = False
         self.packet = memoryview(bytearray(_PACKET_BYTES))
@@ -37,6 +48,8 @@ class Listener:
         self._host = settings.listen.host
         self._open: set[Connection] = set()
         self._to_flush: list[Connection] = []
+        # Bytes of requests that are not whole, of all connections.
+        self._unfinished = 0
         self._server: asyncio.Server | None = None
         self._sweeping: asyncio.TimerHandle | None = None
         self._all_left = asyncio.Event()
@@ -97,6 +110,25 @@ class Listener:
         if not self._to_flush:
             self._loop.call_soon(self._flush)
         self._to_flush.append(connection)
+
+    def holds(self, more: int) -> None:
+        """So many bytes more, or fewer, are held of requests that are not whole."""
+        self._unfinished += more
+        if more > 0 and self._unfinished > self.limits.unfinished_bytes:
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """Let those go that have taken most memory for longest, until a part of it is free.
+
+        Bytes times seconds: a large body that comes fast weighs as little as a small one that comes
+        slowly, and whoever stalls weighs more with every second.
+        """
+        now = self._loop.time()
+        holding = [one for one in self._open if one.unfinished]
+        holding.sort(key=lambda one: one.unfinished * (now - one.began + _FIRST_SECONDS))
+        enough = self.limits.unfinished_bytes - self.limits.unfinished_bytes // _FREED_SHARE
+        while holding and self._unfinished > enough:
+            holding.pop().give_way()
 
     def left(self, connection: Connection) -> None:
         """Forget a connection."""

@@ -94,6 +94,7 @@ class MessagesCall:
         "arrived",
         "carried",
         "committed",
+        "held_bytes",
         "identity",
         "lane",
         "manner",
@@ -120,6 +121,8 @@ class MessagesCall:
         self.request = request
         self.manner = _MANNERS[request.dialect]
         self.lane = request.lanes[0]
+        # The message may grow, when the rest of an answer is asked for.
+        self.held_bytes = len(request.message.body)
         self.arrived = now
         self.since = now if request.since is None else request.since
         self.carried: Carried | None = None
@@ -153,6 +156,8 @@ class MessagesCall:
 
     def join(self, exchange: Exchange) -> None:
         """Another client, or the same again, waits for the same answer."""
+        # The same bytes: they are held once, however many wait for their answer.
+        exchange.body = self.request.message.body
         self._exchanges.append(exchange)
         self._attend(exchange)
         if self.committed:

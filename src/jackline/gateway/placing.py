@@ -22,6 +22,7 @@ from jackline.gateway.caller import Caller, caller_of
 from jackline.gateway.choosing import Chooser, OnlyPlace, Places, Rung
 from jackline.gateway.conversations import Conversations, Talk
 from jackline.gateway.exchange import Exchange
+from jackline.gateway.identity import named
 from jackline.gateway.lane_book import LaneBook, shown
 from jackline.gateway.rejected_clients import RejectedClients
 from jackline.lanes import LaneController
@@ -29,7 +30,6 @@ from jackline.lanes.states import FLOWING, State
 from jackline.providers.credential_forms import ANTHROPIC, OPENAI, login_vendor
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
 
-_LONGEST_ID = 128
 _MOST_STAND_INS = 100
 _OF_ANTHROPIC = (b"anthropic-version", b"anthropic-beta", b"x-api-key")
 _TOLD_FOR = 3600.0
@@ -105,7 +105,7 @@ class Placing:
         rungs: Sequence[Rung] = chooser.ladder(model, caller.identity, now, dialect)
         if len(rungs) == 1:
             known = caller.places.get(model)
-            if known is not None and known.rung is rungs[0]:
+            if known is not None and known.rung is rungs[0] and known.places[0][0] in self._known:
                 return known.places
             return self._only_place(model, rungs[0], caller, body, now)
         reader = _TURNS[dialect]
@@ -176,7 +176,7 @@ class Placing:
 def openai_caller(exchange: Exchange, tag: str | None) -> Caller:
     """The caller of a request in one of OpenAI's dialects; Codex tells its session and thread."""
     caller = caller_of(exchange, tag)
-    session, thread = _id(exchange, b"session-id"), _id(exchange, b"thread-id")
+    session, thread = named(exchange.header(b"session-id")), named(exchange.header(b"thread-id"))
     if session is None:
         return caller
     agent = thread if thread != session else None
@@ -208,11 +208,6 @@ def _is_closed(upstream: UpstreamSettings, first: Rung) -> bool:
         and upstream.credential is not Credential.PASS_THROUGH
         and not upstream.accept_rejected_clients
     )
-
-
-def _id(exchange: Exchange, name: bytes) -> str | None:
-    value = exchange.header(name)
-    return None if not value else value[:_LONGEST_ID].decode("latin-1")
 
 
 def _upstream_of(lane: str) -> str:

@@ -23,6 +23,8 @@ NEXT = "Set ANTHROPIC_BASE_URL to the gateway's address and send plain HTTP/1.1.
 # parser alone would let both pass, as the short request line of HTTP/0.9.
 _REQUEST_LINE = re.compile(rb"([A-Z]+) (/[!\"$-~]*) HTTP/1\.([01])\r\n")
 _VERSION = re.compile(rb"[A-Z]+/[0-9]\.[0-9]\Z")
+# Each takes many times its bytes once it is read; clients send some thirty.
+_MOST_HEADERS = 256
 _ONLY_ONCE = (b"host", b"content-length", b"transfer-encoding", b"expect")
 
 
@@ -97,6 +99,10 @@ def read_head(data: bytes) -> RequestHead:
         pass  # an offer to change the protocol may be ignored; the body is framed as usual
     except HttpParserError as error:
         raise Refusal(400, f"This is not a valid HTTP/1.1 request: {error}. {NEXT}") from error
+    if len(head.headers) > _MOST_HEADERS:
+        raise Refusal(
+            431, f"The request has more than {_MOST_HEADERS} headers. Send fewer of them."
+        )
     head.by_name = by_name = {name.lower(): value for name, value in reversed(head.headers)}
     if len(by_name) != len(head.headers):
         _refuse_doubles(head)

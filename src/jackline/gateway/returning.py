@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jackline.calls import Refusal
 from jackline.dialects import asked_messages
@@ -21,6 +21,8 @@ from jackline.gateway.identity import Who
 _PLACE_KEPT = 600.0
 _FATE_KEPT = 120.0
 _MOST = 4096
+# An error with more words than that is remembered by its status alone.
+_LONGEST_WORDS = 16 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,9 @@ class Returning:
     def doomed(self, who: Who, body: bytes | bytearray, refusal: Refusal, now: float) -> None:
         """A turn was refused when its status could no longer be told."""
         asked = asked_messages(body)
+        said = refusal.rejection
+        if said is not None and len(said.body) > _LONGEST_WORDS:
+            refusal = replace(refusal, rejection=replace(said, body=b""))
         if asked is not None:
             self._fates[who] = Fate(_digest(asked), refusal, now)
             self._fates.move_to_end(who)

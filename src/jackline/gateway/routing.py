@@ -20,6 +20,7 @@ from jackline.gateway.desk import Desk
 from jackline.gateway.doors import foreign, reads_as_browser, token_missing
 from jackline.gateway.exchange import Exchange
 from jackline.gateway.identity import without_tag
+from jackline.gateway.lane_book import TooManyLanesError
 from jackline.gateway.placing import upstream_for
 from jackline.gateway.refusal import Refusal
 from jackline.gateway.relay import Relay
@@ -38,6 +39,8 @@ _RESPONSES = b"/responses"
 _MEMO = "turn"
 _ADMITTED = "admitted"
 _NO_PREFLIGHT = "Web pages of other sites may not call this gateway, so OPTIONS is not answered."
+# What is not a model call is read as JSON in one go: hooks' inputs, orders, telemetry.
+_LARGEST_FOR_FACES = 16 * 1024 * 1024
 
 
 class Stopping(Protocol):
@@ -77,9 +80,20 @@ class Router:
         """Answer one request; the answer may come much later."""
         try:
             self._handle(exchange)
+        except TooManyLanesError:
+            words = "Jackline: calls for too many models or accounts are under way."
+            _say(exchange, in_our_words(503, words, [(b"retry-after", b"5")]))
         except Exception as error:  # noqa: BLE001 -- the border of one request: others go on
             _log.error("a bug in Jackline while taking a request", exc_info=error)
             _say(exchange, in_our_words(500, f"A bug in Jackline: {type(error).__name__}."))
+
+    def refusal(self, exchange: Exchange, length: int) -> Refusal | None:
+        """Why a request is refused by its head alone, before its body is read."""
+        face = next((each for each in self._faces if each.knows(exchange)), None)
+        refused = self._refused(exchange, self._desk.settings.listen, face)
+        if refused is None and face is not None and length > _LARGEST_FOR_FACES:
+            return _too_large_for_faces()
+        return refused
 
     def _handle(self, exchange: Exchange) -> None:
         listen = self._desk.settings.listen
@@ -100,7 +114,10 @@ class Router:
             if face is None:
                 exchange.memo[_ADMITTED] = listen
         if face is not None:
-            face.answer(exchange)
+            if len(exchange.body) > _LARGEST_FOR_FACES:
+                _say(exchange, in_our_words(413, _too_large_for_faces().message))
+            else:
+                face.answer(exchange)
             return
         if stops:
             come_back = [(b"retry-after", b"5")]
@@ -144,6 +161,11 @@ class Router:
             passes_through = upstream.credential is Credential.PASS_THROUGH
             relay = Relay(exchange, f"{upstream.name}/relay", may_redirect=passes_through)
             relay.start(self._upstream, target)
+
+
+def _too_large_for_faces() -> Refusal:
+    most = _LARGEST_FOR_FACES >> 20
+    return Refusal(413, f"Only a model call may have a body of more than {most} MB. Send less.")
 
 
 def _say(exchange: Exchange, no: No) -> None:

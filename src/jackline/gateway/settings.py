@@ -62,15 +62,25 @@ class CapSettings:
 
 @dataclass(frozen=True, slots=True)
 class LimitSettings:
-    """What the gateway takes from its clients before it says no."""
+    """What the gateway takes from its clients, and from upstreams, before it says no."""
 
     header_bytes: int = 64 * 1024
     body_bytes: int = 64 * 1024 * 1024
     connections: int = 20_000
     waiting_calls: int = 50_000
+    # Requests that have begun to come and are not whole, of all connections together.
+    unfinished_bytes: int = 1024 * 1024 * 1024
+    # The bodies of all calls under way, held or waiting.
+    held_bytes: int = 4 * 1024 * 1024 * 1024
+    # An answer of an upstream to a model call, unpacked: 128,000 tokens in events of their own are
+    # some 20 MB. It may take so long in all, if something comes all the time.
+    answer_bytes: int = 64 * 1024 * 1024
+    answer_seconds: float = 2 * 3600.0
     # A client has so long to send its headers, and may pause so long inside a body.
     header_seconds: float = 20.0
     body_pause_seconds: float = 60.0
+    # A body that came for longer than that pause must have come at so many bytes a second.
+    body_pace: int = 4 * 1024
     idle_seconds: float = 300.0
     # Running calls may take so long to finish when the gateway is stopped.
     drain_seconds: float = 30.0

@@ -13,12 +13,15 @@ from pathlib import Path
 
 import msgspec
 
-_NOTIFICATION = re.compile(r"<task-notification>(.*?)</task-notification>", re.DOTALL)
+from jackline.outside_names import LONGEST_NAME
+
+_NOTIFICATION = ("<task-notification>", "</task-notification>")
 _TASK = re.compile(r"<task-id>([A-Za-z0-9-]{1,64})</task-id>")
 _USED = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 _FAILED = "<status>failed</status>"
-_SUMMARY = re.compile(r"<summary>(.*?)</summary>", re.DOTALL)
-_RESULT = re.compile(r"<result>(.*)</result>", re.DOTALL)
+_SUMMARY = ("<summary>", "</summary>")
+_RESULT = ("<result>", "</result>")
+_LONGEST_PATH = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +103,14 @@ class HookAsked(msgspec.Struct):
 def read_asked(body: bytes) -> HookAsked | None:
     """The hook's input; None when it is none."""
     try:
-        return msgspec.json.decode(body, type=HookAsked)
-    except msgspec.MsgspecError:
+        told = msgspec.json.decode(body, type=HookAsked)
+    except (msgspec.MsgspecError, RecursionError):
         return None
+    names = (told.hook_event_name, told.session_id, told.agent_id, told.tool_name, told.tool_use_id)
+    places = (told.transcript_path, told.cwd)
+    too_long = any(len(each or "") > LONGEST_NAME for each in names)
+    # Names and paths are kept, and looked for: a client's own are short.
+    return None if too_long or any(len(each) > _LONGEST_PATH for each in places) else told
 
 
 def _text_of(content: object) -> str:
@@ -112,9 +120,26 @@ def _text_of(content: object) -> str:
 
 
 def _notified(words: str) -> Iterator[Ended]:
-    for note in _NOTIFICATION.findall(words):
+    begin, end = _NOTIFICATION
+    at = words.find(begin)
+    while at >= 0 and (stop := words.find(end, at)) >= 0:
+        note = words[at + len(begin) : stop]
+        at = words.find(begin, stop)
         task, failed = _TASK.search(note), _FAILED in note
-        # Of a failed one the result is what it had said before.
-        said = (_SUMMARY if failed else _RESULT).search(note)
         if task is not None:
-            yield Ended(task[1], failed, "" if said is None else said[1])
+            # Of a failed one the result is what it had said before.
+            said = _between(note, _SUMMARY) if failed else _between(note, _RESULT, last=True)
+            yield Ended(task[1], failed, said)
+
+
+def _between(words: str, marks: tuple[str, str], *, last: bool = False) -> str:
+    """What stands between two marks, up to the first or the last end; nothing without both.
+
+    By searching, not by a pattern: a text with thousands of beginnings would take a pattern hours.
+    """
+    begin = words.find(marks[0])
+    if begin < 0:
+        return ""
+    begin += len(marks[0])
+    end = words.rfind(marks[1], begin) if last else words.find(marks[1], begin)
+    return "" if end < 0 else words[begin:end]

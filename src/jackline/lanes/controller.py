@@ -68,6 +68,18 @@ class LaneController:
             self._roomy.add(given.name)
         return lane
 
+    def lanes_in_use(self) -> set[str]:
+        """The lanes that calls wait for, are under way on, or may still be sent to."""
+        entries = self._entries.values()
+        return {name for entry in entries for name in (*entry.lanes, *entry.call.lanes)}
+
+    def close_lane(self, name: str) -> None:
+        """Forget a lane that is not in use; it is opened anew when somebody asks for it."""
+        self._room.close_lane(name)
+        self._roomy.discard(name)
+        del self._wake[name]
+        del self.lanes[name]
+
     # --- events ---------------------------------------------------------------------------
 
     def submit(self, now: float, call: Call) -> Decision:
@@ -427,7 +439,7 @@ class LaneController:
         return wake
 
     def _done(self, decision: Decision) -> Decision:
-        wake = min(self._wake.values())
+        wake = min(self._wake.values(), default=math.inf)
         deadline = self._deadlines.next_at()
         wake = min(wake, deadline)
         if wake != math.inf:

@@ -29,6 +29,8 @@ Draw: TypeAlias = Callable[[], float]
 # Looked at for every call: a global is found faster than a member of an Enum.
 _OPEN, _PROBING = State.OPEN, State.PROBING
 _LATEST_COUNTS = 0.2
+# A learned window, or an outage, says little about the load of an hour later.
+OUTDATED_AFTER = 3600.0
 _ANY_CALL = Call(0, ())
 
 
@@ -59,6 +61,8 @@ class Lane:
         self.paused = False
         self.episode = Episode(now)
         self._unconfirmed = 0
+        # When a call was last sent on it, or placed there.
+        self.used_at = now
         # When bytes last came, on any attempt.
         self.heard_at = now
         # How long the first byte took of late, for people to see; 0 before any came.
@@ -141,6 +145,14 @@ class Lane:
         at = self.ready_at(call, now)
         return Waiting(f"{self.name} has used up this minute's allowance", at if at > now else None)
 
+    def may_be_forgotten(self, now: float) -> bool:
+        """Whether nothing is under way, and nothing is known that still counts at `now`."""
+        if self.attempts or self.paused or now < self.hold_until or now <= self.used_at:
+            return False
+        if self.state is State.PARKED and self.reset_at is not None:
+            return self.reset_at <= now
+        return self.state in FLOWING or now - self.since >= OUTDATED_AFTER
+
     def held_up(self, now: float) -> Waiting | None:
         """Why no call is sent on just now, whichever it is; None where each has its own reason."""
         shut = self.paused or self.state not in FLOWING or now < self.hold_until
@@ -159,6 +171,7 @@ class Lane:
     ) -> Attempt:
         """Open an attempt; `stretch` makes it more patient with silence."""
         attempts = self.attempts
+        self.used_at = now
         in_flight = len(attempts)
         self.window.load_changed(in_flight, now)
         allowance = self.allowance

@@ -12,13 +12,11 @@ import math
 from jackline.failures import Json
 from jackline.lanes.bucket import Bucket
 from jackline.lanes.controller import LaneController
-from jackline.lanes.lane import Lane
+from jackline.lanes.lane import OUTDATED_AFTER, Lane
 from jackline.lanes.limits_seen import DIMENSIONS
 from jackline.lanes.states import State
 
 VERSION = 1
-# A learned window says little about tomorrow's load.
-OUTDATED_AFTER = 3600.0
 
 
 def export(controller: LaneController, now: float) -> dict[str, Json]:

@@ -4,7 +4,8 @@ Laws: (1) pure: the same events give the same answers, and time comes in as an a
 has to be told but which session and which agent a call belongs to; (3) an agent whose fate is not
 known yet is not counted as ended; (4) what is believed changes only when twice as much is known:
 calls that wait keep the value they were given, and would starve behind newer ones if it moved all
-the time; (5) sessions not heard of for a day are forgotten.
+the time; (5) sessions not heard of for a day are forgotten, and those heard of longest ago where
+there are very many.
 Not here: the order itself (queue.py), who is asked about which session (calls/).
 """
 
@@ -20,6 +21,8 @@ _FORGOTTEN_AFTER = 86_400.0
 # Who was heard of last is known to within so many seconds: they are put in order no more often.
 _SEEN_WITHIN = 60.0
 _MOST_SESSIONS = 10_000
+_MOST_AGENTS = 20_000
+_MOST_OF_A_SESSION = 2_000
 # Beyond the longest chain ever seen, each call is as likely as not to be the last.
 _UNKNOWN = 0.5
 _LONGEST_CHAIN = 2_000
@@ -146,6 +149,8 @@ class RemainingWork:
         found = group.agents.get(agent)
         if found is None:
             found = group.agents[agent] = self._newcomer(group, stage)
+            if len(group.agents) > _MOST_OF_A_SESSION:
+                self._forget_agents(group)
         elif not found.asking:
             self._goes_on(now, found)
         if not found.asking:
@@ -162,6 +167,8 @@ class RemainingWork:
             if not found.watched:
                 found.watched = True
                 self._quiet.append((now, found))
+                if len(self._quiet) > _MOST_AGENTS:
+                    self._end_quietest()
 
     def withdrawn(self, now: float, session: str, agent: str) -> None:
         """The call ended without an answer; the agent may ask again."""
@@ -226,6 +233,19 @@ class RemainingWork:
         if not agent.ended:
             agent.ended = True
             self.chains.ended(agent.calls)
+
+    def _forget_agents(self, group: _Session) -> None:
+        """Let go of those that were met first: of many thousands most have ended."""
+        quiet = [name for name, each in group.agents.items() if not each.asking]
+        for name in quiet[: _MOST_OF_A_SESSION // 4]:
+            del group.agents[name]
+
+    def _end_quietest(self) -> None:
+        """Of so many, the one that has been quiet for longest is taken to have ended."""
+        _, agent = self._quiet.popleft()
+        agent.watched = False
+        if not agent.asking:
+            self._ends(agent)
 
     def _notice_ends(self, now: float) -> None:
         long_ago = now - max(_SILENT_FOR, _SILENT_PAUSES * self._pause.value)

@@ -23,6 +23,16 @@ class WaitingRoom:
         """Calls may wait for this lane from now on."""
         self._of_lane[name] = []
 
+    def close_lane(self, name: str) -> None:
+        """Nobody waits for this lane, and nobody will."""
+        gone = {id(queue) for queue in self._of_lane.pop(name)}
+        closed = [lanes for lanes in self.queues if name in lanes]
+        for other in {each for lanes in closed for each in lanes} - {name}:
+            kept = [queue for queue in self._of_lane[other] if id(queue) not in gone]
+            self._of_lane[other] = kept
+        for lanes in closed:
+            del self.queues[lanes]
+
     def queue(self, lanes: tuple[str, ...]) -> Queue:
         """The queue of the calls that may go to these lanes."""
         queue = self.queues.get(lanes)

@@ -53,7 +53,6 @@ FOR_RESPONSES = Mend(
 
 _SIGNED = re.compile(rb'"(?:signature|data|encrypted_content)"\s*:\s*"([^"\\]+)"')
 _MOST_REFUSED = 20_000
-_LONGEST_REJECTION = 1 << 20
 
 
 class RefusedSignatures:
@@ -132,7 +131,7 @@ class Mending:
     def heard(self, data: bytes) -> None:
         """Bytes of it."""
         if self._keeps:
-            self._body += data[: max(0, _LONGEST_REJECTION - len(self._body))]
+            self._body += data
         elif self._ear is not None:
             self._ear.heard(data)
 

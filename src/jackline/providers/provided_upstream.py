@@ -21,11 +21,14 @@ from jackline.providers.mending import (
     RefusedSignatures,
 )
 from jackline.providers.provider import CannotCarryError, Provider, WrongVendorError
+from jackline.upstream.bounded_answer import AnswerLimits, BoundedAnswer
 from jackline.upstream.http_upstream import HttpUpstream
 from jackline.upstream.port import Attempt, Ear, Message
 
 # Lanes that are no models: their bodies stay as they are.
-SIDE_LANES = frozenset(("count_tokens", "models", "other-models", "relay", "unknown-model"))
+SIDE_LANES = frozenset(("count_tokens", "models", "relay", "unknown-model"))
+_RELAYED = "/relay"
+_LIMITS = AnswerLimits(64 * 1024 * 1024, 2 * 3600.0)
 _ASKED_AGAIN = "earlier thoughts were refused as not its own; it was asked again without them"
 # No upstream is called so.
 _CLAUDE = ""
@@ -45,8 +48,11 @@ class ProvidedUpstream:
         providers: Mapping[str, Provider],
         foreign: Collection[str] = (),
         tell: Callable[[str, str], None] = _to_nobody,
+        limits: AnswerLimits = _LIMITS,
     ) -> None:
         self._providers = dict(providers)
+        # Of answers that are read here; what is only relayed has no limit.
+        self.limits = limits
         self._tell = tell
         # By upstream, and once for all that serve Claude: they sign alike.
         self._refused: dict[str, RefusedSignatures] = {}
@@ -130,7 +136,12 @@ class ProvidedUpstream:
             return _Told(404, "not_found_error", words, ear)
         except WrongVendorError as error:
             return _Told(401, "authentication_error", f"Jackline: {error}.", ear)
-        return self.http.start(rendered, lane, provider.listen(ear, message, model))
+        listening = provider.listen(ear, message, model)
+        if lane.endswith(_RELAYED):
+            return self.http.start(rendered, lane, listening)
+        bounded = BoundedAnswer(listening, self.limits)
+        bounded.attempt = attempt = self.http.start(rendered, lane, bounded)
+        return attempt
 
 
 class _Told:

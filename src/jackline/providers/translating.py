@@ -8,7 +8,6 @@ Not here: the translations (dialects/).
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
@@ -19,10 +18,8 @@ from jackline.dialects.neutral.account import Translated
 from jackline.upstream.breaks import GarbledError
 from jackline.upstream.port import Ear, Headers
 
-_LARGEST_ANSWER = 64 * 1024 * 1024
 # What says how the foreign bytes were wrapped, and cookies of a house that the client never met.
 _NOT_PASSED_ON = frozenset({b"content-type", b"content-length", b"content-encoding", b"set-cookie"})
-_UNPACKED = {b"gzip": 31, b"x-gzip": 31, b"deflate": 15}
 EVENT_STREAM = b"text/event-stream"
 _JSON = b"application/json"
 NOTES = b"x-jackline-translated"
@@ -54,7 +51,6 @@ class TranslatingEar:
         "_spoiled",
         "_stream",
         "_stream_type",
-        "_unpack",
         "_wants_stream",
         "_whole",
     )
@@ -77,7 +73,6 @@ class TranslatingEar:
         self._stream_type = stream_type
         self._passes = False
         self._stream: Stream | None = None
-        self._unpack: zlib._Decompress | None = None
         self._head: tuple[int, Headers] = (0, ())
         self._body = bytearray()
         self._spoiled: str | None = None
@@ -90,9 +85,7 @@ class TranslatingEar:
             return
         lowered = {name.lower(): value for name, value in headers}
         packed = lowered.get(b"content-encoding", b"identity").strip().lower()
-        if packed in _UNPACKED:
-            self._unpack = zlib.decompressobj(_UNPACKED[packed])
-        elif packed != b"identity":
+        if packed != b"identity":
             self._spoiled = "it is packed in a way that was not asked for"
         self._head = status, headers
         if lowered.get(b"content-type", b"").lower().startswith(self._stream_type):
@@ -111,12 +104,6 @@ class TranslatingEar:
             return
         if self._spoiled is not None:
             return
-        if self._unpack is not None:
-            try:
-                data = self._unpack.decompress(data)
-            except zlib.error:
-                self._spoiled = "it is not packed as it says"
-                return
         if self._stream is not None:
             # Even where nothing is to be told yet, bytes are a sign of life.
             self._ear.heard(self._stream.feed(data))
@@ -124,9 +111,6 @@ class TranslatingEar:
         self._body += data
         if not self._wants_stream:
             self._ear.heard(b"")
-        if len(self._body) > _LARGEST_ANSWER:
-            self._spoiled = "it has no end"
-            self._body.clear()
 
     def ended(self) -> None:
         """The end of it, in order."""

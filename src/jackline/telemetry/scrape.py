@@ -173,6 +173,11 @@ def _burn(seen: Seen) -> dict[Metric, Samples]:
         key = (name if (name,) in dollars or len(dollars) < MOST_LANES else OTHERS,)
         dollars[key] = _plus(dollars.get(key), max(0.0, sums.dollars - paid))
         unpriced[key] = _plus(unpriced.get(key), max(0, sums.unpriced - unpaid))
+    others = seen.facts.burn.of_other_lanes
+    if others.calls:
+        key = (OTHERS,)
+        dollars[key] = _plus(dollars.get(key), others.dollars)
+        unpriced[key] = _plus(unpriced.get(key), others.unpriced)
     return {c.SPEND: dollars, c.UNPRICED: unpriced}
 
 

@@ -18,6 +18,8 @@ from jackline.upstream.port import Headers
 
 # The longest head, and the longest stretch of framing (trailers, chunk sizes) without content.
 FRAMING_BYTES = 256 * 1024
+# Each takes many times its bytes once it is read; vendors send some thirty.
+MOST_HEADERS = 512
 
 
 class AnswerReader:
@@ -108,6 +110,8 @@ class AnswerReader:
             self._refuse("a transfer coding other than chunked")
         elif self._framing > FRAMING_BYTES and _size(self._headers) > FRAMING_BYTES:
             self._refuse(f"more than {FRAMING_BYTES} bytes of headers")
+        elif len(self._headers) > MOST_HEADERS:
+            self._refuse(f"more than {MOST_HEADERS} headers")
         else:
             self.new_head = headers
             self._is_head_told = True

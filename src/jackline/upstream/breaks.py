@@ -43,6 +43,22 @@ class BadPackingError(ConnectionError):
         super().__init__(f"error decoding response body: its compression is broken ({why})")
 
 
+class AnswerTooLargeError(ConnectionError):
+    """The answer has more bytes, unpacked, than it may have."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"the upstream's answer is larger than limits.answer allows: {most} bytes")
+
+
+class AnswerTooLongError(ConnectionError):
+    """The answer goes on for longer than it may take."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(
+            f"the upstream's answer takes longer than limits.answer_time allows: {seconds:g} s"
+        )
+
+
 class ProxyRefusedError(ConnectionError):
     """The proxy would not open a way to the origin."""
 

@@ -17,6 +17,7 @@ _not_written_here = Sieve(HOP_BY_HOP | {b"host", b"content-length", b"expect"})
 _BODILESS = frozenset({b"GET", b"HEAD", b"OPTIONS", b"DELETE", b"TRACE", b"CONNECT"})
 _FORBIDDEN = b"\r\n\0"
 _REMEMBERED_HEADS = 256
+_LONGEST_REMEMBERED = 8 * 1024
 _BLANKS = re.compile(rb"[ \r\n\0]")
 _BREAKS = (
     "The head of a request may hold no line end and no NUL,"
@@ -63,9 +64,10 @@ class HeadWriter:
             self._after_target,
             lines,
         )
-        if len(self._written) >= _REMEMBERED_HEADS:
-            self._written.clear()
-        self._written[method, target, lines] = before
+        if len(before) <= _LONGEST_REMEMBERED:
+            if len(self._written) >= _REMEMBERED_HEADS:
+                self._written.clear()
+            self._written[method, target, lines] = before
         return before
 
 

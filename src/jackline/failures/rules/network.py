@@ -115,6 +115,15 @@ BORDER = (
 )
 
 PATH = (
+    # Our own words, of upstream/breaks.py: asked again, it would be as large.
+    when(
+        says=r"larger than limits\.answer allows",
+        then=_edge("answer_too_large", retry_same=False),
+    ),
+    when(
+        says=r"longer than limits\.answer_time allows",
+        then=_edge("answer_too_long", retry_same=False),
+    ),
     when(
         says=(
             r"self[- ]signed",

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import gzip
 import zlib
+from datetime import UTC, datetime
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.calls.unpacking import unpacking_for
 from jackline.failures import Kind, Observation, classify
-from jackline.testing import Step
 from jackline.upstream.breaks import BadPackingError
-from tests.calls.test_carrier import GOOD, START, World, play
+from jackline.upstream.unpacking import SLICE_BYTES, Unpacking, unpacking_for
+
+NOW = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
 
 WORDS = b"What was packed. " * 50
 PACKED = {"gzip": gzip.compress(WORDS), "x-gzip": gzip.compress(WORDS)}
 PACKED |= {"deflate": zlib.compress(WORDS), "GZIP ": gzip.compress(WORDS)}
+
+
+def fed(unpacking: Unpacking, data: bytes) -> bytes:
+    """All that is unpacked after these bytes."""
+    unpacking.feed(data)
+    return b"".join(iter(unpacking.next_slice, b""))
 
 
 @given(st.sampled_from(sorted(PACKED)), st.lists(st.integers(0, 400), max_size=8))
@@ -27,7 +34,7 @@ def test_how_the_bytes_are_cut_changes_nothing(coding: str, cuts: list[int]) -> 
     edges = [0, *sorted(cut % len(packed) for cut in cuts), len(packed)]
     unpacking = unpacking_for(coding)
     assert unpacking is not None
-    plain = b"".join(unpacking.feed(packed[start:stop]) for start, stop in pairwise(edges))
+    plain = b"".join(fed(unpacking, packed[start:stop]) for start, stop in pairwise(edges))
     unpacking.end()
     assert plain == WORDS
 
@@ -35,7 +42,7 @@ def test_how_the_bytes_are_cut_changes_nothing(coding: str, cuts: list[int]) -> 
 def test_an_answer_of_several_members_is_unpacked_whole() -> None:
     unpacking = unpacking_for("gzip")
     assert unpacking is not None
-    assert unpacking.feed(gzip.compress(b"one ") + gzip.compress(b"two")) == b"one two"
+    assert fed(unpacking, gzip.compress(b"one ") + gzip.compress(b"two")) == b"one two"
     unpacking.end()
 
 
@@ -49,8 +56,8 @@ def test_damage_is_told_as_a_broken_answer_of_the_upstream(junk: bytes) -> None:
     unpacking = unpacking_for("gzip")
     assert unpacking is not None
     with pytest.raises(BadPackingError) as caught:
-        unpacking.feed(b"\0" + junk)
-    failure = classify(Observation.of_exception(caught.value), now=START)
+        fed(unpacking, b"\0" + junk)
+    failure = classify(Observation.of_exception(caught.value), now=NOW)
     assert (failure.kind, failure.sub) == (Kind.TRUNCATED_STREAM, "decode")
     assert failure.retry_same
 
@@ -58,29 +65,25 @@ def test_damage_is_told_as_a_broken_answer_of_the_upstream(junk: bytes) -> None:
 def test_one_that_ends_before_its_packing_does_is_broken() -> None:
     unpacking = unpacking_for("gzip")
     assert unpacking is not None
-    unpacking.feed(PACKED["gzip"][:-1])
+    fed(unpacking, PACKED["gzip"][:-1])
     with pytest.raises(BadPackingError):
         unpacking.end()
 
 
-DAMAGED = gzip.compress(GOOD.says)[:-20] + b"damage that nobody can undo"
+@given(st.integers(0, 5 * SLICE_BYTES), st.sampled_from([b"a", b"abc"]))
+def test_no_slice_is_larger_than_a_slice_and_none_is_lost(size: int, pattern: bytes) -> None:
+    plain = (pattern * size)[:size]
+    unpacking = unpacking_for("gzip")
+    assert unpacking is not None
+    unpacking.feed(gzip.compress(plain, 1))
+    slices = list(iter(unpacking.next_slice, b""))
+    unpacking.end()
+    assert b"".join(slices) == plain
+    assert all(len(each) <= SLICE_BYTES for each in slices)
 
 
-@pytest.mark.parametrize(
-    ("trouble", "kind"),
-    [
-        (Step(says=DAMAGED, headers={"content-encoding": "gzip"}), Kind.TRUNCATED_STREAM),
-        (Step(says=DAMAGED[:60], headers={"content-encoding": "gzip"}), Kind.TRUNCATED_STREAM),
-        (Step(status=529, body=b"junk", headers={"content-encoding": "gzip"}), Kind.OVERLOADED),
-    ],
-    ids=["damaged", "cut short", "an error whose words are damaged"],
-)
-def test_a_call_whose_answer_cannot_be_unpacked_is_tried_again(trouble: Step, kind: Kind) -> None:
-    async def scene(world: World) -> None:
-        task = world.call()
-        await world.until_done([task])
-        answer = task.result()
-        assert answer.body == GOOD.says
-        assert [told.failure and told.failure.kind for told in answer.attempts] == [kind]
-
-    play({"first": [trouble, GOOD]}, scene)
+def test_thousands_of_empty_members_are_no_body() -> None:
+    unpacking = unpacking_for("gzip")
+    assert unpacking is not None
+    with pytest.raises(BadPackingError):
+        fed(unpacking, gzip.compress(b"") * 5000)

@@ -1,0 +1,190 @@
+"""Listen to an attempt on behalf of whoever reads its answer: unpack it, and bound it.
+
+Rules: (1) an answer that is larger, once it is unpacked, or takes longer than its limits allow is
+broken off with an error that names the setting, and the connection is dropped; (2) of an error only
+a beginning is told: its status says enough; (3) a packed answer is unpacked one slice a turn of the
+event loop, so that other calls go on meanwhile. Answers that are only relayed are not bounded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from math import inf
+
+from jackline.upstream.attempt import NOBODY
+from jackline.upstream.breaks import AnswerTooLargeError, AnswerTooLongError, BadPackingError
+from jackline.upstream.port import Attempt, Ear, Headers
+from jackline.upstream.unpacking import Unpacking, unpacking_for
+
+# A vendor's error is a few kilobytes; a page from a proxy may be more, and nobody needs all of it.
+LARGEST_ERROR = 256 * 1024
+_OF_THE_PACKING = (b"content-encoding", b"content-length")
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerLimits:
+    """How many bytes an answer may have, unpacked, and how many seconds it may take."""
+
+    size: int
+    seconds: float
+
+
+class BoundedAnswer:
+    """An `Ear` between an attempt and whoever reads its answer."""
+
+    __slots__ = (
+        "_ear",
+        "_is_error",
+        "_is_unpacking",
+        "_last_word",
+        "_limits",
+        "_loop",
+        "_most",
+        "_now",
+        "_plain",
+        "_size",
+        "_unpacking",
+        "_until",
+        "attempt",
+    )
+
+    def __init__(self, ear: Ear, limits: AnswerLimits) -> None:
+        self._ear = ear
+        self._limits = limits
+        self._loop = asyncio.get_running_loop()
+        self._now = self._loop.time
+        self.attempt: Attempt | None = None
+        self._is_error = False
+        self._most: float = limits.size
+        self._until = inf
+        # Bytes that came, and what became of them when they were unpacked.
+        self._size = 0
+        self._plain = 0
+        self._unpacking: Unpacking | None = None
+        self._is_unpacking = False
+        # How the attempt ended, to be told when all that came before is unpacked.
+        self._last_word: Callable[[], None] | None = None
+
+    # --- what the upstream tells --------------------------------------------------------------
+
+    def began(self, status: int, headers: Headers) -> None:
+        """The head of the answer."""
+        self._is_error = not 200 <= status < 300
+        if self._is_error:
+            self._most = LARGEST_ERROR
+        self._until = self._now() + self._limits.seconds
+        length = 0
+        for name, value in headers:
+            # By their lengths first: this is done for every answer.
+            size = len(name)
+            if size == 16 and name.lower() == b"content-encoding":
+                self._unpacking = unpacking_for(value.decode("latin-1"))
+            elif size == 14 and value.isdigit() and name.lower() == b"content-length":
+                length = int(value) if len(value) <= 18 else 1 << 60
+        if length > self._most and not self._is_error:
+            self._break_off(AnswerTooLargeError(self._limits.size))
+            return
+        if self._unpacking is not None:
+            headers = [(n, v) for n, v in headers if n.lower() not in _OF_THE_PACKING]
+        self._ear.began(status, headers)
+
+    def heard(self, data: bytes) -> None:
+        """Bytes of the answer."""
+        size = self._size = self._size + len(data)
+        if size > self._most or self._now() > self._until:
+            self._beyond_limits(data if self._unpacking is None else b"", size)
+        elif self._unpacking is None:
+            self._ear.heard(data)
+        else:
+            self._unpacking.feed(data)
+            if not self._is_unpacking:
+                self._unpack()
+
+    def ended(self) -> None:
+        """The HTTP message is complete."""
+        if self._unpacking is None:
+            self._ear.ended()
+        else:
+            self._end_with(self._end_unpacked)
+
+    def broke(self, error: OSError) -> None:
+        """It will not become complete."""
+        if self._unpacking is None:
+            self._ear.broke(error)
+        else:
+            self._end_with(partial(self._ear.broke, error))
+
+    # --- unpacking ----------------------------------------------------------------------------
+
+    def _end_with(self, last_word: Callable[[], None]) -> None:
+        if self._is_unpacking:
+            self._last_word = last_word
+        else:
+            last_word()
+
+    def _unpack(self) -> None:
+        """Tell one slice, and come back for the rest in the next turn of the loop."""
+        self._is_unpacking = False
+        unpacking = self._unpacking
+        if unpacking is None:
+            return
+        try:
+            plain = unpacking.next_slice()
+        except BadPackingError as error:
+            self._damaged(error)
+            return
+        if plain:
+            self._plain += len(plain)
+            if self._plain > self._most:
+                self._beyond_limits(plain, self._plain)
+                return
+            self._is_unpacking = True
+            self._loop.call_soon(self._unpack)
+            self._ear.heard(plain)
+        elif self._last_word is not None:
+            self._last_word()
+
+    def _end_unpacked(self) -> None:
+        try:
+            if self._unpacking is not None:
+                self._unpacking.end()
+        except BadPackingError as error:
+            self._damaged(error)
+            return
+        self._ear.ended()
+
+    def _damaged(self, error: BadPackingError) -> None:
+        if self._is_error:
+            self._leave().ended()  # its status says enough, whatever its words were
+        else:
+            self._break_off(error)
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def _beyond_limits(self, data: bytes, size: int) -> None:
+        limits = self._limits
+        if self._is_error:
+            ear, begin = self._leave(), data[: max(0, len(data) - (size - LARGEST_ERROR))]
+            if begin:
+                ear.heard(begin)
+            ear.ended()
+        elif size > self._most:
+            self._break_off(AnswerTooLargeError(limits.size))
+        else:
+            self._break_off(AnswerTooLongError(limits.seconds))
+
+    def _break_off(self, error: OSError) -> None:
+        self._leave().broke(error)
+
+    def _leave(self) -> Ear:
+        """Hear no more; the ear, for its last word."""
+        ear, self._ear = self._ear, NOBODY
+        self._unpacking = self._last_word = None
+        self._most = inf
+        attempt, self.attempt = self.attempt, None
+        if attempt is not None:
+            attempt.hang_up()
+        return ear

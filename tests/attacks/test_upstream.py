@@ -1,0 +1,339 @@
+"""An upstream, or whoever answers in its place, that sends too much, or without an end."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import tracemalloc
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from jackline.gateway.settings import LimitSettings
+from tests.assembly.world import (
+    Got,
+    answered,
+    ask,
+    gateway,
+    http,
+    journalled,
+    provider,
+    question,
+    request,
+    run,
+    whole,
+)
+from tests.upstream.loopback import Server, Wire
+
+MEGABYTE = 1024 * 1024
+LIMITS = LimitSettings(drain_seconds=1.0, answer_bytes=4 * MEGABYTE, answer_seconds=3600.0)
+JSON = (b"Content-Type", b"application/json")
+STREAM = (b"Content-Type", b"text/event-stream")
+GZIP = (b"Content-Encoding", b"gzip")
+CHUNKED = (b"Transfer-Encoding", b"chunked")
+DELTA = (
+    b'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,'
+    b'"delta":{"type":"text_delta","text":"' + b"x" * 2000 + b'"}}\n\n'
+)
+BEGIN = (
+    b'event: message_start\ndata: {"type":"message_start","message":{"id":"msg_1","type":"message",'
+    b'"role":"assistant","model":"claude","content":[],"stop_reason":null,"stop_sequence":null,'
+    b'"usage":{"input_tokens":10,"output_tokens":1}}}\n\n'
+    b'event: content_block_start\ndata: {"type":"content_block_start","index":0,'
+    b'"content_block":{"type":"text","text":""}}\n\n'
+)
+Saying: TypeAlias = Callable[[Wire], Awaitable[None]]
+
+
+@asynccontextmanager
+async def endless(head: bytes, *pieces: bytes) -> AsyncIterator[tuple[list[int], str]]:
+    """Says the head, the first pieces once and the last one until the other side has gone.
+
+    The list counts: requests, and bytes said beyond the head.
+    """
+    counted = [0, 0]
+
+    async def handler(wire: Wire) -> None:
+        while await wire.request():
+            counted[0] += 1
+            await wire.say(head)
+            for piece in pieces[:-1]:
+                await wire.say(piece)
+            while not wire.writer.is_closing():
+                await wire.say(pieces[-1])
+                counted[1] += len(pieces[-1])
+                if counted[1] > 64 * MEGABYTE:
+                    raise AssertionError("it was read on and on")
+                await asyncio.sleep(0)
+
+    async with Server(handler) as server:
+        yield counted, server.url
+
+
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def bomb(size: int, *, begin: bytes = b"") -> bytes:
+    """So many bytes in few."""
+    return gzip.compress(begin + b" " * size)
+
+
+def assert_too_large(got: Got) -> None:
+    assert got.status == 502
+    assert "larger than" in got.json["error"]["message"]
+    assert "limits.answer" in got.json["error"]["message"]
+
+
+def one_call(
+    folder: Path, answer: bytes, *, stream: bool = False, limits: LimitSettings = LIMITS
+) -> tuple[Got | None, int, int]:
+    """What the client got (None: a broken answer), how often was asked, and the most memory."""
+
+    async def main() -> tuple[Got | None, int, int]:
+        async with (
+            provider(answer) as (scripted, url),
+            gateway(folder, url, limits=limits) as service,
+        ):
+            tracemalloc.start()
+            try:
+                raw = request(body=question(stream=stream))
+                try:
+                    got: Got | None = await ask(service.url, raw)
+                except (asyncio.IncompleteReadError, ConnectionError):
+                    got = None
+                return got, len(scripted.asked), tracemalloc.get_traced_memory()[1]
+            finally:
+                tracemalloc.stop()
+
+    return run(main())
+
+
+# --- packed -----------------------------------------------------------------------------------
+
+
+def test_a_packed_answer_that_unpacks_to_hundreds_of_megabytes_is_broken_off(
+    tmp_path: Path,
+) -> None:
+    got, asked, peak = one_call(tmp_path, http(200, bomb(300 * MEGABYTE), JSON, GZIP))
+    assert got is not None
+    assert_too_large(got)
+    assert asked == 1  # no quota is spent on hoping that it gets smaller
+    assert peak < 40 * MEGABYTE
+
+
+def test_a_packed_stream_that_unpacks_to_hundreds_of_megabytes_is_broken_off(
+    tmp_path: Path,
+) -> None:
+    packed = gzip.compress(BEGIN + DELTA * 100_000)
+    got, asked, peak = one_call(tmp_path, http(200, packed, STREAM, GZIP), stream=True)
+    assert asked == 1
+    assert got is None or got.status == 502 or b"limits.answer" in got.body
+    assert peak < 60 * MEGABYTE
+
+
+def test_many_packed_members_count_together(tmp_path: Path) -> None:
+    got, asked, peak = one_call(tmp_path, http(200, bomb(MEGABYTE) * 100, JSON, GZIP))
+    assert got is not None
+    assert_too_large(got)
+    assert (asked, peak < 40 * MEGABYTE) == (1, True)
+
+
+def test_an_error_that_is_a_bomb_is_told_by_its_status(tmp_path: Path) -> None:
+    packed = bomb(300 * MEGABYTE, begin=b'{"type":"error","error":{"type":"not_found_error",')
+    got, _, peak = one_call(tmp_path, http(404, packed, JSON, GZIP))
+    assert got is not None
+    assert got.status == 404
+    assert peak < 40 * MEGABYTE
+
+
+def test_other_calls_are_answered_while_a_bomb_is_unpacked(tmp_path: Path) -> None:
+    """A stream of tiny events that is worth seconds of work comes in one packet."""
+    packed = gzip.compress(BEGIN + b": x\n\n" * 700_000)
+
+    async def main() -> None:
+        async with (
+            provider(http(200, packed, STREAM, GZIP), answered()) as (scripted, url),
+            gateway(tmp_path, url, limits=LIMITS) as service,
+        ):
+            raw = request(body=question(stream=True))
+            asking = asyncio.ensure_future(ask(service.url, raw))
+            while not scripted.asked:  # noqa: ASYNC110 -- a state of the other side
+                await asyncio.sleep(0)
+            turns = 0
+            while not asking.done():
+                await asyncio.sleep(0)
+                turns += 1
+            await asyncio.gather(asking, return_exceptions=True)
+            assert turns > 10
+
+    run(main())
+
+
+def test_a_packed_answer_of_usual_size_is_read(tmp_path: Path) -> None:
+    got, _, _ = one_call(tmp_path, http(200, gzip.compress(whole()), JSON, GZIP))
+    assert got is not None
+    assert (got.status, got.body) == (200, whole())
+    zipped = (b"Content-Encoding", b"deflate")
+    got, _, _ = one_call(tmp_path, http(200, zlib.compress(whole("x" * MEGABYTE)), JSON, zipped))
+    assert got is not None
+    assert got.body == whole("x" * MEGABYTE)
+
+
+# --- plain ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [JSON, STREAM], ids=["whole", "stream"])
+@pytest.mark.parametrize("block", [True, False], ids=["block", "live"])
+def test_an_answer_without_an_end_is_broken_off(
+    tmp_path: Path, kind: tuple[bytes, bytes], block: bool
+) -> None:
+    head = http(200, b"", kind, CHUNKED, length=False)
+    streams = kind is STREAM
+    begin, piece = (BEGIN, DELTA * 50) if streams else (b'{"id":"', b"x" * 100_000)
+    agent = b"claude-cli/2.1.0 (external, %b)" % (b"sdk-cli" if block else b"cli")
+
+    async def main() -> None:
+        async with endless(head, chunk(begin), chunk(piece)) as (counted, url):
+            async with gateway(tmp_path, url, limits=LIMITS) as service:
+                raw = request(
+                    b"POST", b"/v1/messages", question(stream=streams), (b"User-Agent", agent)
+                )
+                try:
+                    got: Got | None = await ask(service.url, raw)
+                except (asyncio.IncompleteReadError, ConnectionError):
+                    got = None
+                if not streams:
+                    assert got is not None
+                    assert_too_large(got)
+            assert counted[0] == 1
+            assert counted[1] < 32 * MEGABYTE
+
+    run(main())
+    (ended,) = journalled(tmp_path)
+    assert ended.outcome != "answered"
+
+
+def test_an_answer_whose_length_says_that_it_is_too_large_is_not_read(tmp_path: Path) -> None:
+    head = http(200, b"", JSON, (b"Content-Length", b"%d" % (1 << 40)), length=False)
+
+    async def main() -> None:
+        async with endless(head, b"x" * 1000) as (counted, url):
+            async with gateway(tmp_path, url, limits=LIMITS) as service:
+                assert_too_large(await ask(service.url, request(body=question())))
+            assert counted[0] == 1
+            assert counted[1] < MEGABYTE
+
+    run(main())
+
+
+def test_an_error_without_an_end_is_told_by_its_status(tmp_path: Path) -> None:
+    head = http(404, b"", JSON, CHUNKED, length=False)
+    begin = b'{"type":"error","error":{"type":"not_found_error","message":"model: no such'
+
+    async def main() -> None:
+        async with endless(head, chunk(begin), chunk(b"x" * 100_000)) as (counted, url):
+            async with gateway(tmp_path, url, limits=LIMITS) as service:
+                got = await ask(service.url, request(body=question()))
+                assert got.status == 404
+            assert counted[1] < 8 * MEGABYTE
+
+    run(main())
+
+
+def test_one_event_without_an_end_is_broken_off(tmp_path: Path) -> None:
+    head = http(200, b"", STREAM, CHUNKED, length=False)
+
+    async def main() -> None:
+        async with endless(head, chunk(b"data: "), chunk(b"x" * 100_000)) as (counted, url):
+            async with gateway(tmp_path, url, limits=LIMITS) as service:
+                got = await ask(service.url, request(body=question(stream=True)))
+                assert_too_large(got)
+            assert counted[0] == 1
+            assert counted[1] < 16 * MEGABYTE
+
+    run(main())
+
+
+def test_a_stream_that_only_says_that_it_lives_is_broken_off_in_time(tmp_path: Path) -> None:
+    limits = LimitSettings(drain_seconds=1.0, answer_seconds=0.3)
+    head = http(200, b"", STREAM, CHUNKED, length=False)
+
+    async def main() -> None:
+        async with endless(head, chunk(BEGIN), chunk(b"event: ping\ndata: {}\n\n")) as (
+            counted,
+            url,
+        ):
+            async with gateway(tmp_path, url, limits=limits) as service:
+                got = await ask(service.url, request(body=question(stream=True)))
+                assert got.status == 502
+                assert "limits.answer_time" in got.json["error"]["message"]
+            assert counted[0] == 1
+
+    run(main())
+
+
+# --- heads ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "flood",
+    [
+        b"HTTP/1.1 100 Continue\r\n\r\n" * 100,
+        b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" * 100,
+    ],
+    ids=["100", "103"],
+)
+def test_interim_answers_without_an_end_are_broken_off(tmp_path: Path, flood: bytes) -> None:
+    async def main() -> None:
+        async with endless(b"", flood) as (counted, url):
+            async with gateway(tmp_path, url, limits=LIMITS) as service:
+                asking = asyncio.ensure_future(ask(service.url, request(body=question())))
+                while not service.observatory.tally.lanes:  # noqa: ASYNC110 -- as above
+                    await asyncio.sleep(0.01)
+                asking.cancel()
+                await asyncio.gather(asking, return_exceptions=True)
+            assert counted[1] / counted[0] < 2 * MEGABYTE
+
+    run(main())
+
+
+def test_thousands_of_headers_are_no_answer(tmp_path: Path) -> None:
+    many = [(b"x-%d" % number, b"y") for number in range(20_000)]
+
+    async def main() -> None:
+        async with provider(http(200, whole(), JSON, *many), answered()) as (scripted, url):
+            async with gateway(tmp_path, url, limits=LIMITS) as service:
+                got = await ask(service.url, request(body=question()))
+                assert got.status == 200
+                assert len(got.headers) < 50
+            assert len(scripted.asked) == 2
+
+    run(main())
+
+
+def test_names_that_an_upstream_tells_are_kept_short(tmp_path: Path) -> None:
+    long = b"r" * 60_000
+    error = json.dumps(
+        {"type": "error", "error": {"type": "not_found_error", "message": "m" * 90_000}}
+    )
+
+    async def main() -> None:
+        async with (
+            provider(
+                http(404, error.encode(), JSON, (b"request-id", long)),
+                http(200, whole(), JSON, (b"request-id", long)),
+            ) as (_, url),
+            gateway(tmp_path, url, limits=LIMITS) as service,
+        ):
+            assert (await ask(service.url, request(body=question()))).status == 404
+            assert (await ask(service.url, request(body=question()))).status == 200
+
+    run(main())
+    for ended in journalled(tmp_path):
+        assert len(ended.request_id or "") <= 200
