@@ -84,7 +84,7 @@ def test_a_read_only_service_takes_no_order_from_a_model(tmp_path: Path) -> None
         config = replace(config, gateway=replace(config.gateway, listen=listen))
         async with Service(config) as service, session(service) as client:
             tools = (await client.list_tools()).tools
-            reads = {tool.name for tool in tools if tool.annotations.read_only_hint}
+            reads = {t.name for t in tools if t.annotations and t.annotations.read_only_hint}
             assert reads == {"status", "why", "agent_wait", "agent_status"}
             assert orders.keys() == {tool.name for tool in tools} - reads
             for name, arguments in orders.items():
