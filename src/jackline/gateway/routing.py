@@ -139,7 +139,12 @@ class Router:
             self._desk.take_foreign(exchange, target, tag, "openai-responses")
         else:
             upstream = upstream_for(exchange, self._desk.settings.upstreams)
-            Relay(exchange, f"{upstream.name}/relay").start(self._upstream, target)
+            no = self._desk.no_room_for(exchange.body)
+            if no is not None:
+                _say(exchange, no)
+                return
+            release = self._desk.hold(len(exchange.body))
+            Relay(exchange, f"{upstream.name}/relay", release).start(self._upstream, target)
 
 
 def _too_large_for_faces() -> Refusal:
