@@ -579,7 +579,8 @@ def test_a_packed_request_is_unpacked_within_limits(tmp_path: Path, size: int) -
     assert run(main()) < 64 * MEGABYTE
 
 
-def test_calls_that_wait_hold_no_more_than_their_limit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("path", [MESSAGES, b"/v1/files"], ids=["model calls", "relayed"])
+def test_calls_that_wait_hold_no_more_than_their_limit(tmp_path: Path, path: bytes) -> None:
     limits = LimitSettings(drain_seconds=1.0, held_bytes=4 * MEGABYTE)
 
     async def main() -> None:
@@ -591,19 +592,27 @@ def test_calls_that_wait_hold_no_more_than_their_limit(tmp_path: Path) -> None:
             told: list[asyncio.Task[Got]] = []
             for _ in range(6):
                 reader, writer = await connect()
-                writer.write(request(body=question("x" * MEGABYTE)))
+                writer.write(request(b"POST", path, question("x" * MEGABYTE)))
                 told.append(asyncio.ensure_future(answer_of(reader)))
             done, pending = await asyncio.wait(told, return_when=asyncio.FIRST_COMPLETED)
             for each in done:
                 assert each.result().status == 503
                 assert "limits.held_bodies" in each.result().json["error"]["message"]
                 assert each.result().header(b"retry-after") is not None
-            # A small one still finds room.
-            reader, writer = await connect()
-            writer.write(request(body=question()))
-            await until(lambda: len(service.desk.calls) >= 4)
             for task in pending:
                 task.cancel()
+            # A small one still finds room, and when they have gone so do large ones.
+            before = server.connections
+            _, writer = await connect()
+            writer.write(request(b"POST", path, question()))
+            await until(lambda: server.connections == before + 1)
+        async with (
+            provider(answered()) as (_, url),
+            gateway(tmp_path / "again", url, limits=limits) as service,
+        ):
+            for _ in range(12):
+                got = await ask(service.url, request(b"POST", path, question("x" * MEGABYTE)))
+                assert got.status == 200
 
     run(main())
 

@@ -8,7 +8,7 @@ import zlib
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jackline.dialects import account_of, asked_messages, plain_body, read_request
@@ -148,7 +148,8 @@ def test_a_body_that_grows_without_end_is_refused() -> None:
     assert plain_body(gzip.compress(b"x" * 600) * 2, b"gzip", largest=1000) is None
 
 
-@given(st.integers(0, 3 * 1024 * 1024), st.integers(0, 9))
+@settings(max_examples=20)
+@given(st.integers(0, 3 * 1024 * 1024), st.sampled_from([0, 1, 6]))
 def test_a_body_that_packs_well_is_unpacked_whole(size: int, level: int) -> None:
     plain = (b"abc" * size)[:size]
     assert plain_body(gzip.compress(plain, level), b"gzip") == plain

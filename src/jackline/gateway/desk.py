@@ -182,12 +182,29 @@ class Desk:
         most = limits.waiting_calls
         if len(self._open) >= most and self.carrier.calls_waiting >= most:
             return _come_back(f"{most} calls wait already, as many as limits.waiting_calls allows")
-        if self._held_bytes + len(body) > limits.held_bytes and self._open:
-            return _come_back("the calls under way hold as much as limits.held_bodies allows")
         if facts.model is not None and len(facts.model) > LONGEST_MODEL:
             words = f"Jackline: the model's name is longer than {LONGEST_MODEL} characters."
             return in_our_words(400, words)
+        return self.no_room_for(body)
+
+    def no_room_for(self, body: bytes | bytearray) -> No | None:
+        """Why a body cannot be held beside those of all that is under way; None if it can.
+
+        One that comes alone is held, however large it is.
+        """
+        held = self._held_bytes
+        if held and held + len(body) > self.settings.limits.held_bytes:
+            return _come_back("the calls under way hold as much as limits.held_bodies allows")
         return None
+
+    def hold(self, size: int) -> Callable[[], None]:
+        """Count so many bytes as held, until what is given back is called."""
+        self._held_bytes += size
+
+        def release() -> None:
+            self._held_bytes -= size
+
+        return release
 
     def take_foreign(
         self, exchange: Exchange, target: bytes, tag: str | None, dialect: Dialect

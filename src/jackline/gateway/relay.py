@@ -10,6 +10,7 @@ Not here: model calls (messages.py).
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from jackline.gateway.answer_notes import new_call_id, noted
 from jackline.gateway.exchange import Exchange
@@ -24,12 +25,21 @@ _PATH_HERE = re.compile(rb"/(?![/\\])[!-\[\]-~]*")
 class Relay:
     """One request on its way; an `Ear` for the upstream."""
 
-    __slots__ = ("_attempt", "_call", "_exchange", "_lane", "_may_redirect")
+    __slots__ = ("_attempt", "_call", "_exchange", "_lane", "_may_redirect", "_release")
 
-    def __init__(self, exchange: Exchange, lane: str, *, may_redirect: bool = True) -> None:
-        self._attempt: Attempt | None = None
+    def __init__(
+        self,
+        exchange: Exchange,
+        lane: str,
+        release: Callable[[], None],
+        *,
+        may_redirect: bool = True,
+    ) -> None:
+        """`release` is called once, when its body is held no longer."""
         self._may_redirect = may_redirect
         self._exchange = exchange
+        self._release: Callable[[], None] | None = release
+        self._attempt: Attempt | None = None
         self._lane = lane
         self._call = new_call_id()
 
@@ -38,17 +48,31 @@ class Relay:
         exchange = self._exchange
         headers = [pair for pair in exchange.headers if not pair[0].lower().startswith(_OURS)]
         message = Message(exchange.method, target, headers, exchange.body)
-        attempt = self._attempt = upstream.start(message, self._lane, self)
-        self._exchange.on_gone = attempt.hang_up
+        try:
+            self._attempt = attempt = upstream.start(message, self._lane, self)
+        except Exception:
+            self._let_go()
+            raise
+        self._exchange.on_gone = self._gone
         self._exchange.on_pause = attempt.pause
         self._exchange.on_resume = attempt.resume
+
+    def _gone(self) -> None:
+        if self._attempt is not None:
+            self._attempt.hang_up()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        release, self._release = self._release, None
+        self._attempt = None
+        if release is not None:
+            release()
 
     def began(self, status: int, headers: Headers) -> None:
         """The head of the answer."""
         if 300 <= status < 400 and not self._may_redirect and _leads_away(headers):
             self._refuse("the upstream redirects this call to another address, which is refused")
-            if self._attempt is not None:
-                self._attempt.hang_up()
+            self._gone()
             return
         self._exchange.begin(status, self._noted(headers))
 
@@ -58,10 +82,12 @@ class Relay:
 
     def ended(self) -> None:
         """The answer is complete."""
+        self._let_go()
         self._exchange.finish()
 
     def broke(self, error: OSError) -> None:
         """There is no answer, or no more of it."""
+        self._let_go()
         if self._exchange.begun:
             self._exchange.reset()
             return

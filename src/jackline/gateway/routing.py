@@ -158,8 +158,13 @@ class Router:
             self._desk.take_foreign(exchange, target, tag, "openai-responses")
         else:
             upstream = upstream_for(exchange, self._desk.settings.upstreams)
+            no = self._desk.no_room_for(exchange.body)
+            if no is not None:
+                _say(exchange, no)
+                return
+            release = self._desk.hold(len(exchange.body))
             passes_through = upstream.credential is Credential.PASS_THROUGH
-            relay = Relay(exchange, f"{upstream.name}/relay", may_redirect=passes_through)
+            relay = Relay(exchange, f"{upstream.name}/relay", release, may_redirect=passes_through)
             relay.start(self._upstream, target)
 
 

@@ -1,0 +1,133 @@
+"""An answer is unpacked and bounded on its way to whoever reads it."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from collections.abc import Callable
+
+import pytest
+
+from jackline.upstream.bounded_answer import LARGEST_ERROR, AnswerLimits, BoundedAnswer
+from jackline.upstream.breaks import (
+    AnswerTooLargeError,
+    AnswerTooLongError,
+    BadPackingError,
+    CutShortError,
+)
+from tests.upstream.loopback import Recorder
+
+GZIP = [(b"Content-Type", b"text/plain"), (b"Content-Encoding", b"gzip")]
+LIMITS = AnswerLimits(1 << 20, 3600.0)
+
+
+class Line:
+    """An attempt that writes down whether it was hung up on."""
+
+    def __init__(self) -> None:
+        self.is_dropped = False
+
+    def hang_up(self) -> None:
+        self.is_dropped = True
+
+    def pause(self) -> None:
+        """There is nothing to read."""
+
+    resume = pause
+
+
+def heard(
+    tell: Callable[[BoundedAnswer], None], limits: AnswerLimits = LIMITS
+) -> tuple[Recorder, Line]:
+    """What the reader of an answer hears, and what became of the attempt."""
+
+    async def main() -> tuple[Recorder, Line]:
+        ear, line = Recorder(), Line()
+        bounded = BoundedAnswer(ear, limits)
+        bounded.attempt = line
+        tell(bounded)
+        await ear.last_word()
+        await asyncio.sleep(0)
+        return ear, line
+
+    return asyncio.run(main())
+
+
+def test_a_plain_answer_passes_as_it_comes() -> None:
+    def tell(answer: BoundedAnswer) -> None:
+        answer.began(200, [(b"Content-Length", b"6")])
+        answer.heard(b"one")
+        answer.heard(b"two")
+        answer.ended()
+
+    ear, line = heard(tell)
+    assert (ear.status, ear.pieces, ear.words[-1]) == (200, [b"one", b"two"], "ended")
+    assert not line.is_dropped
+
+
+def test_a_packed_answer_is_told_before_its_end_is() -> None:
+    plain = b"What was packed. " * 60_000
+
+    def tell(answer: BoundedAnswer) -> None:
+        answer.began(200, GZIP)
+        answer.heard(gzip.compress(plain))
+        answer.ended()
+
+    ear, _ = heard(tell)
+    assert (ear.body, ear.words) == (plain, ["began", "heard", "ended"])
+    assert ear.headers == [(b"Content-Type", b"text/plain")]
+    assert max(map(len, ear.pieces)) <= 256 * 1024
+
+
+def test_a_packed_answer_that_is_cut_is_told_so_after_what_came() -> None:
+    def tell(answer: BoundedAnswer) -> None:
+        answer.began(200, GZIP)
+        answer.heard(gzip.compress(b"x" * 600_000)[:-4])
+        answer.broke(CutShortError())
+
+    ear, _ = heard(tell)
+    assert len(ear.body) == 600_000
+    assert isinstance(ear.error, CutShortError)
+
+
+@pytest.mark.parametrize("packed", [b"\0no gzip", gzip.compress(b"words")[:-3]])
+def test_damage_breaks_an_answer_and_ends_an_error(packed: bytes) -> None:
+    for status, last in ((200, "broke"), (529, "ended")):
+
+        def tell(answer: BoundedAnswer, status: int = status) -> None:
+            answer.began(status, GZIP)
+            answer.heard(packed)
+            answer.ended()
+
+        ear, line = heard(tell)
+        assert ear.words[-1] == last
+        assert line.is_dropped
+        assert status == 529 or isinstance(ear.error, BadPackingError)
+
+
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_an_answer_beyond_its_size_is_broken_off_and_an_error_is_cut(is_packed: bool) -> None:
+    plain = b"x" * (2 << 20)
+    for status in (200, 404):
+
+        def tell(answer: BoundedAnswer, status: int = status) -> None:
+            answer.began(status, GZIP if is_packed else [])
+            answer.heard(gzip.compress(plain) if is_packed else plain)
+            answer.ended()
+
+        ear, line = heard(tell)
+        assert line.is_dropped
+        if status == 200:
+            assert isinstance(ear.error, AnswerTooLargeError)
+        else:
+            assert (ear.words[-1], len(ear.body)) == ("ended", LARGEST_ERROR)
+
+
+def test_an_answer_beyond_its_time_is_broken_off() -> None:
+    def tell(answer: BoundedAnswer) -> None:
+        answer.began(200, [])
+        answer.heard(b"one")
+
+    ear, line = heard(tell, AnswerLimits(1 << 20, -1.0))
+    assert isinstance(ear.error, AnswerTooLongError)
+    assert line.is_dropped
