@@ -181,7 +181,7 @@ class Service:
         self._journal = Journal(
             self._state.journal, settings=self.config.journal, wall=self._clock.wall
         )
-        controller = LaneController([], draw, now=self._clock.wall())
+        controller = LaneController([], draw, now=self._clock.steady())
         self._upstream = ProvidedUpstream(
             {each.name: provider_for(each, os.environ) for each in settings.upstreams},
             foreign_upstreams(settings.upstreams),

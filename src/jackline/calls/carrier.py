@@ -2,7 +2,8 @@
 
 Laws: (1) every decision of the controller is carried out at once and in its order; (2) a caller
 that leaves frees its permit at once; (3) a retryable failure never reaches the caller, unless it
-has waited longer than it allows; (4) one timer for all calls, and no task for any of them.
+has waited longer than it allows; (4) one timer for all calls, and no task for any of them; (5)
+all waiting is measured on the clock's steady time line, and what is told to others carries dates.
 Not here: the decisions (lanes/), bytes on the wire (upstream/), reading answers (hearing.py).
 """
 
@@ -36,6 +37,11 @@ from jackline.upstream.port import Message, Upstream
 
 _log = logging.getLogger(__name__)
 _SILENT = "the upstream was silent for too long"
+# The wall clock is followed once it is off by so much: a time server's small corrections are not
+# worth it, and probes keep a second's distance from a reset.
+_OFF = 0.5
+# While a call waits, the wall clock is looked at this often.
+_LOOK_AT_CLOCK = 15.0
 
 
 class Carrier:
@@ -50,7 +56,7 @@ class Carrier:
     ) -> None:
         self.controller = controller
         self.walls = Walls(controller)
-        self.lane_news = LaneNews(controller, announce)
+        self.lane_news = LaneNews(controller, announce, clock.wall)
         self._upstream = upstream
         self._clock = clock
         self._announce = announce
@@ -60,6 +66,7 @@ class Carrier:
         self._gate: CapGate[Carried] = CapGate()
         self._waker: asyncio.Task[None] | None = None
         self._wake_at: float | None = None
+        self._slept = clock.slept()
         # How many times attempts taught the lanes something.
         self.reports = 0
 
@@ -84,7 +91,7 @@ class Carrier:
 
     def submit(self, request: Request, receiver: Receiver) -> Carried:
         """Take a call on; the receiver hears the rest, possibly before this returns."""
-        now = self._clock.wall()
+        now = self._clock.steady()
         carried = Carried(next(self._numbers), request, receiver, now)
         self._carried[carried.number] = carried
         if not request.caps or self._gate.enter(carried.number, carried, request.caps):
@@ -109,11 +116,12 @@ class Carrier:
             carried.hearing.handle.resume()
 
     def waiting(self, carried: Carried) -> Waiting | None:
-        """Why a call waits, and until when; None when it is in flight or over."""
+        """Why a call waits, and until which date; None when it is in flight or over."""
         if self._gate.stands_in_line(carried.number):
             named = ", ".join(f"{kind} {name}" for (kind, name), _ in carried.request.caps)
             return Waiting(f"as many calls as you allow are under way for {named}")
-        return self.controller.waiting(self._clock.wall(), carried.number)
+        told = self.controller.waiting(self._clock.steady(), carried.number)
+        return None if told is None else Waiting(told.why, self.controller.date_of(told.until))
 
     @property
     def calls(self) -> Iterable[Carried]:
@@ -133,9 +141,20 @@ class Carrier:
 
     def review(self) -> None:
         """Refuse the calls that have waited for longer than they allow."""
-        now = self._clock.wall()
+        now = self._clock.steady()
         for carried in [c for c in self._carried.values() if c.hearing is None]:
             self._review(carried, now)
+
+    def follow_clock(self) -> None:
+        """Look whether the wall clock was set or the machine has slept; vendors' dates follow."""
+        now = self._clock.steady()
+        ahead = self._clock.wall() - now
+        if abs(ahead - self.controller.wall_ahead) < _OFF:
+            return
+        slept = self._clock.slept()
+        before, self._slept = self._slept, slept
+        self._obey(self.controller.follow_clock(now, ahead, slept - before))
+        self.review()
 
     # --- carrying out decisions -----------------------------------------------------------------
 
@@ -151,6 +170,7 @@ class Carrier:
         )
         self._obey(self.controller.submit(now, call))
         if carried.hearing is None and not carried.over:
+            self.follow_clock()
             self._review(carried, now)
 
     def _review(self, carried: Carried, now: float) -> None:
@@ -167,7 +187,8 @@ class Carrier:
         own_words = carried.rejection if met_it_itself or hopeless.rejection is None else None
         rejection = own_words or hopeless.rejection
         failure = hopeless.failure or last
-        told = Refusal(hopeless.why, failure, rejection, hopeless.until, carried.story)
+        until = self.controller.date_of(hopeless.until)
+        told = Refusal(hopeless.why, failure, rejection, until, carried.story)
         carried.refuse(told)
 
     def _widen(self, carried: Carried, now: float) -> None:
@@ -184,22 +205,22 @@ class Carrier:
         if carried.over or carried.delivered:
             return
         carried.request.lanes, carried.request.last_resorts = lanes, last
-        now = self._clock.wall()
+        now = self._clock.steady()
         self._obey(self.controller.reroute(now, carried.number, lanes))
 
     def pause_lane(self, name: str, *, paused: bool) -> None:
         """Somebody wants nothing, or something again, to be sent on a lane."""
-        now = self._clock.wall()
+        now = self._clock.steady()
         self._obey(self.controller.pause(now, name, paused=paused))
         self.review()
 
     def probe_lane(self, name: str) -> None:
         """Somebody wants to know at once whether a lane still stands before its wall."""
-        self._obey(self.controller.probe(self._clock.wall(), name))
+        self._obey(self.controller.probe(self._clock.steady(), name))
 
     def limit_lane(self, given: LaneSettings) -> None:
         """Somebody says something else of a lane's limits."""
-        self._obey(self.controller.limit_lane(self._clock.wall(), given))
+        self._obey(self.controller.limit_lane(self._clock.steady(), given))
 
     def _forget(self, carried: Carried) -> None:
         """Drop a call, whatever state it is in."""
@@ -208,13 +229,13 @@ class Carrier:
         hearing = carried.hearing
         if hearing is not None:
             self._hang_up(hearing.permit)
-        self._obey(self.controller.aborted(self._clock.wall(), carried.number))
+        self._obey(self.controller.aborted(self._clock.steady(), carried.number))
         self._free(carried)
 
     def _free(self, carried: Carried) -> None:
         if carried.request.caps:
             for admitted in self._gate.leave(carried.number, carried.request.caps):
-                self._line_up(admitted, self._clock.wall())
+                self._line_up(admitted, self._clock.steady())
 
     def _obey(self, decision: Decision) -> None:
         for abort in decision.aborts:
@@ -236,7 +257,7 @@ class Carrier:
         carried = self._carried.get(send.call)
         if carried is None or carried.over:
             return
-        now = self._clock.wall()
+        now = self._clock.steady()
         hearing = Hearing(self, carried, send.permit, send.lane, now)
         carried.hearing = hearing
         carried.sent = True
@@ -265,9 +286,10 @@ class Carrier:
         self._waker = asyncio.get_running_loop().create_task(self._wake(wake_at))
 
     async def _wake(self, at: float) -> None:
-        await self._clock.sleep(max(0.0, at - self._clock.wall()))
+        await self._clock.sleep(min(max(0.0, at - self._clock.steady()), _LOOK_AT_CLOCK))
         self._wake_at = self._waker = None
-        now = self._clock.wall()
+        self.follow_clock()
+        now = self._clock.steady()
         self._obey(self.controller.tick(now))
         if self.lane_news.look(now):
             self.review()
@@ -277,13 +299,13 @@ class Carrier:
     def accepted(self, hearing: Hearing) -> None:
         """The vendor has taken the call, and more will come."""
         self.reports += 1
-        now = self._clock.wall()
+        now = self._clock.steady()
         self._obey(self.controller.first_byte(now, hearing.permit, hearing.lowered))
         self.lane_news.look_at(hearing.lane, now)
 
     def alive(self, hearing: Hearing) -> None:
         """Bytes came."""
-        self.controller.heard(self._clock.wall(), hearing.permit)
+        self.controller.heard(self._clock.steady(), hearing.permit)
 
     def answered(self, hearing: Hearing) -> None:
         """The answer is whole and passed on."""
@@ -293,12 +315,12 @@ class Carrier:
         used = carried.end(hearing.lane, shortened=False)
         usage = Usage(used.input + used.cache_creation, used.output)
         self.reports += 1
-        now = self._clock.wall()
+        now = self._clock.steady()
         self._obey(self.controller.finished(now, hearing.permit, usage, hearing.lowered))
         self.lane_news.look_at(hearing.lane, now)
         if has_windows(hearing.lowered):
             windows = read_windows(hearing.lowered)
-            self._announce(WindowsTold(now, hearing.lane, windows))
+            self._announce(WindowsTold(self._clock.wall(), hearing.lane, windows))
         if carried.request.caps:
             self._free(carried)
 
@@ -310,6 +332,8 @@ class Carrier:
         self, hearing: Hearing, failure: Failure, rejection: Rejection | None = None
     ) -> None:
         """The attempt has failed: mend, wait again, or end."""
+        # The vendor may have given a date, which was read by the wall clock of this moment.
+        self.follow_clock()
         self.reports += 1
         carried = hearing.carried
         self._close(hearing)
@@ -318,7 +342,7 @@ class Carrier:
         self._tell(hearing, failure, name_of(failure))
         repair = carried.stitch.broke() if carried.request.stream else None
         mended = self._mend(carried, repair)
-        now = self._clock.wall()
+        now = self._clock.steady()
         decision = self.controller.failed(now, hearing.permit, failure, hearing.lowered)
         if not mended:
             self._settle(hearing, repair, failure)
@@ -344,7 +368,7 @@ class Carrier:
         if carried.stitch.complete:
             self._carried.pop(carried.number, None)
             carried.end(hearing.lane, shortened=False)
-            self._obey(self.controller.aborted(self._clock.wall(), carried.number))
+            self._obey(self.controller.aborted(self._clock.steady(), carried.number))
             self._free(carried)
             return
         repair = carried.stitch.broke() if carried.request.stream else None
@@ -373,7 +397,7 @@ class Carrier:
             carried.end(hearing.lane, shortened=repair.shortened)
         else:
             carried.refuse(self._hopeless(carried, failure))
-        self._obey(self.controller.aborted(self._clock.wall(), carried.number))
+        self._obey(self.controller.aborted(self._clock.steady(), carried.number))
         self._free(carried)
 
     def _close(self, hearing: Hearing) -> None:
@@ -384,13 +408,13 @@ class Carrier:
             hearing.handle.hang_up()
 
     def _tell(self, hearing: Hearing, failure: Failure | None, why: str) -> None:
-        now = self._clock.wall()
+        now = self._clock.steady()
         carried = hearing.carried
         carried.story.append(AttemptTold(hearing.lane, hearing.began_at, now, failure, why))
         resets_at = None if failure is None or failure.resets_at is None else failure.resets_at
         self._announce(
             AttemptFailed(
-                at=now,
+                at=self._clock.wall(),
                 call=carried.request.id,
                 lane=hearing.lane,
                 kind="timeout" if failure is None else failure.kind.value,

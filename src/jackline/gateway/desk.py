@@ -109,7 +109,11 @@ class Desk:
         return list(self._open.values())
 
     def now(self) -> float:
-        """The wall-clock time."""
+        """The time that calls are measured in; it is never set."""
+        return self._clock.steady()
+
+    def wall(self) -> float:
+        """The wall-clock time, for what is told."""
         return self._clock.wall()
 
     def ticks(self) -> float:
@@ -121,7 +125,7 @@ class Desk:
         caller = caller_of(exchange, tag)
         identity, who, body = caller.identity, caller.who, exchange.body
         facts = read_request(body) if caller.packed is None else _unpacked(body, caller.packed)
-        now = self._clock.wall()
+        now = self._clock.steady()
         call_id, since = new_call_id(), None
         if who is not None and (who in self._by_who or self._returning.knows(who)):
             if self._is_settled(exchange, caller, facts, now):
@@ -274,14 +278,15 @@ class Desk:
         if who is not None and request.hold is not _SIDE_CALL_HOLD:
             session, agent = who[0], who[1] or _MAIN
             is_answered = event.outcome in _ANSWERED
+            now = self.now()
             if is_answered and len(self.settings.upstreams) > 1:
-                self._placing.answered(event, request.dialect)
+                self._placing.answered(event, request.dialect, now)
             if request.dialect != "anthropic":
                 pass  # whose work it is, is not known well enough there
             elif is_answered:
-                self._work.answered(event.at, session, agent, event.took - event.waited)
+                self._work.answered(now, session, agent, event.took - event.waited)
             else:
-                self._work.withdrawn(event.at, session, agent)
+                self._work.withdrawn(now, session, agent)
         self._announce(event)
 
     def in_native_words(self, refusal: Refusal) -> Refusal:
@@ -360,7 +365,7 @@ class Desk:
         """Answer a call that is not taken in at all."""
         exchange.respond(no.status, noted(no.headers, call_id), no.body)
         event = CallEnded(
-            at=self.now(),
+            at=self.wall(),
             call=call_id,
             outcome="refused",
             lane="",

@@ -62,16 +62,16 @@ class Placing:
         self._conversations = Conversations()
         self._stood_in: dict[tuple[str, str], StoodIn] = {}
 
-    def answered(self, event: CallEnded, dialect: Dialect) -> None:
+    def answered(self, event: CallEnded, dialect: Dialect, now: float) -> None:
         """A call was answered, and so its conversation is there."""
         upstream = _upstream_of(event.lane)
         if event.session is not None:
-            self._conversations.answered((event.session, event.agent), upstream, event.at)
+            self._conversations.answered((event.session, event.agent), upstream, now)
         if self._chooser.degrades(event.model, upstream, dialect):
             lane = shown(event.lane)
             before = self._stood_in.pop((event.model, lane), None)
             times = 1 if before is None else before.times + 1
-            self._stood_in[event.model, lane] = StoodIn(event.model, lane, times, event.at)
+            self._stood_in[event.model, lane] = StoodIn(event.model, lane, times, now)
             if len(self._stood_in) > _MOST_STAND_INS:
                 self._stood_in.pop(next(iter(self._stood_in)))
 
