@@ -199,10 +199,11 @@ def _counting_sleep() -> float:
     """Seconds that never go backwards and that pass while the machine sleeps, where known."""
     if sys.platform == "linux":
         return time.clock_gettime(time.CLOCK_BOOTTIME)
-    if sys.platform == "darwin":
+    elif sys.platform == "darwin":  # noqa: RET505 -- mypy reads each branch for its platform only
         return time.clock_gettime(time.CLOCK_MONOTONIC_RAW)
-    # Windows counts sleep in its monotonic clock; of others it is not known.
-    return time.monotonic()
+    else:
+        # Windows counts sleep in its monotonic clock; of others it is not known.
+        return time.monotonic()
 
 
 def host_zone() -> tzinfo | None:

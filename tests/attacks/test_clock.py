@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from jackline.events import AttemptFailed, CallEnded, Event, LaneChanged
 from jackline.gateway.settings import GatewaySettings, HoldSettings
 from jackline.gateway.telling import picture
-from jackline.journal import JournalHealth
+from jackline.journal import Journal, JournalHealth
 from jackline.testing import Step
 from jackline.testing.scripted_upstream import STREAMED
 from tests.gateway.desk_world import START, THROTTLED, WHOLE, World, play, wall
+from tests.journal import made
 
 HOUR, DAY = 3600.0, 86_400.0
 JUMPS = [-10 * 365 * DAY, -DAY, -HOUR, -2.0, 2.0, HOUR, DAY, 10 * 365 * DAY]
@@ -34,7 +37,7 @@ def throttle(seconds: int) -> Step:
     return Step(status=429, headers={"retry-after": str(seconds)}, body=THROTTLED.body, after=0.2)
 
 
-def status(world: World) -> dict[str, object]:
+def status(world: World) -> dict[str, Any]:
     """What `jackline status` reads."""
     drawn = picture(world.desk, HEALTHY, url="", started=START.timestamp(), connections=0)
     return drawn.to_json("")
@@ -381,3 +384,84 @@ def test_a_moment_in_utc_is_what_a_refused_client_hears_after_a_jump() -> None:
 
     play([wall(5 * HOUR)], scene)
     assert datetime.fromtimestamp(START.timestamp() + 5 * HOUR, UTC).hour == 14
+
+
+# --- the journal ------------------------------------------------------------------------------
+
+
+class _Times:
+    """A wall clock that can be set, beside real time that cannot."""
+
+    def __init__(self) -> None:
+        self.elapsed = 500.0
+        self.ahead = made.NOON - self.elapsed
+
+    def wall(self) -> float:
+        return self.elapsed + self.ahead
+
+    def journal(self, path: Path, keep_days: float = 30.0) -> Journal:
+        settings = replace(made.AT_ONCE, sweep_seconds=0.0, keep_days=keep_days)
+        return Journal(path, settings=settings, wall=self.wall, elapsed=lambda: self.elapsed)
+
+
+@pytest.mark.parametrize("years", [1, 10])
+def test_a_clock_set_years_ahead_deletes_no_record(tmp_path: Path, years: int) -> None:
+    path, times = tmp_path / "journal.db", _Times()
+    with times.journal(path) as journal:
+        for number in range(20):
+            journal.announce(made.call(number, at=times.wall()))
+        made.written(journal)
+        times.ahead += years * 365 * DAY
+        for _ in range(12):
+            times.elapsed += HOUR
+            made.written(journal)
+        assert made.kept_numbers(path) == list(range(20))
+        times.ahead -= years * 365 * DAY
+        times.elapsed += 5 * DAY
+        made.written(journal)
+    assert made.kept_numbers(path) == list(range(20))
+
+
+def test_a_clock_that_is_years_ahead_at_the_start_deletes_no_record(tmp_path: Path) -> None:
+    path, times = tmp_path / "journal.db", _Times()
+    with times.journal(path) as journal:
+        for number in range(20):
+            journal.announce(made.call(number, at=times.wall()))
+        made.written(journal)
+    times.ahead += 10 * 365 * DAY
+    with times.journal(path) as journal:
+        journal.announce(made.call(20, at=times.wall()))
+        made.written(journal)
+        times.elapsed += HOUR
+        made.written(journal)
+        assert made.kept_numbers(path) == list(range(21))
+        times.ahead -= 10 * 365 * DAY
+        times.elapsed += 2 * DAY
+        made.written(journal)
+    assert made.kept_numbers(path) == list(range(21))
+
+
+def test_records_grow_old_by_a_clock_that_has_been_set_for_a_day(tmp_path: Path) -> None:
+    path, times = tmp_path / "journal.db", _Times()
+    with times.journal(path) as journal:
+        journal.announce(made.call(0, at=times.wall()))
+        made.written(journal)
+        times.ahead += 40 * DAY
+        times.elapsed += 60
+        made.written(journal)
+        assert made.kept_numbers(path) == [0]
+        times.elapsed += 1.1 * DAY
+        journal.announce(made.call(1, at=times.wall()))
+        made.written(journal)
+    assert made.kept_numbers(path) == [1], "it is the time by now, not a slip"
+
+
+def test_records_grow_old_while_the_machine_sleeps(tmp_path: Path) -> None:
+    path, times = tmp_path / "journal.db", _Times()
+    with times.journal(path) as journal:
+        journal.announce(made.call(0, at=times.wall()))
+        made.written(journal)
+        times.elapsed += 31 * DAY
+        journal.announce(made.call(1, at=times.wall()))
+        made.written(journal)
+    assert made.kept_numbers(path) == [1]
