@@ -18,14 +18,21 @@ import sys
 import time
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
 
 # Whoever beats and is not heard of for so long was not running.
 _LONGEST_PAUSE = 10.0
+# A wall clock that is off by this was set. Time servers' small corrections follow unseen: vendors'
+# dates are whole seconds, and probes keep a second's distance from them.
+_OFF = 0.5
+# By so much a clock is corrected; more is another time, and believed when it has stayed for a day.
+_CORRECTED = 60.0
+_STAYS_FOR = 86_400.0
 
 
 class Clock(Protocol):
@@ -193,6 +200,69 @@ class VirtualClock:
                 wake.set_result(None)
             await _let_others_run()
         self._elapsed = end
+
+
+class Moved(NamedTuple):
+    """The wall clock is elsewhere than it was: ahead of the steady time line by so much now.
+
+    That is by so much more (or less) than before, `slept` of it because the machine slept.
+    """
+
+    ahead: float
+    by: float
+    slept: float
+
+
+class ClockWatch:
+    """Notices that the wall clock was set, or that the machine has slept."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._ahead = clock.wall() - clock.steady()
+        self._slept = clock.slept()
+
+    def look(self) -> Moved | None:
+        """How the wall clock has moved since the last look; None when it has not."""
+        ahead = self._clock.wall() - self._clock.steady()
+        by = ahead - self._ahead
+        if abs(by) < _OFF:
+            return None
+        slept = self._clock.slept()
+        before, self._slept, self._ahead = self._slept, slept, ahead
+        return Moved(ahead, by, slept - before)
+
+
+class BelievedTime:
+    """The wall clock's time for judging what lies long ago; one that was set is believed later.
+
+    `elapsed` are real seconds that nobody sets. Whoever forgets records, or what was spent, by a
+    clock that is wrong for an hour cannot undo it: a clock has to stay as it was set for a day.
+    It begins at `begins_at` if that is given, and at the wall clock's time otherwise.
+    """
+
+    def __init__(
+        self,
+        wall: Callable[[], float],
+        elapsed: Callable[[], float],
+        begins_at: float | None = None,
+    ) -> None:
+        self._wall = wall
+        self._elapsed = elapsed
+        at = elapsed()
+        self._seen = wall() - at
+        self._seen_since = at
+        self._believed = self._seen if begins_at is None else begins_at - at
+
+    def now(self) -> float:
+        """The time that is believed."""
+        at = self._elapsed()
+        ahead = self._wall() - at
+        if abs(ahead - self._seen) > _CORRECTED:
+            self._seen, self._seen_since = ahead, at
+        stays = at - self._seen_since >= _STAYS_FOR
+        if stays or abs(ahead - self._believed) <= _CORRECTED:
+            self._believed = ahead
+        return at + self._believed
 
 
 def _counting_sleep() -> float:

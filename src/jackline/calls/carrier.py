@@ -25,7 +25,7 @@ from jackline.calls.request import Receiver, Refusal, Rejection, Request
 from jackline.calls.stitching import BreakOff, Close, Continue, Repair
 from jackline.calls.story import AttemptTold
 from jackline.calls.walls import Walls
-from jackline.clock import Clock
+from jackline.clock import Clock, ClockWatch
 from jackline.events import Announce, AttemptFailed, WindowsTold, to_nobody
 from jackline.failures import Failure, Observation, classify
 from jackline.failures.sentences import explain, name_of
@@ -37,9 +37,6 @@ from jackline.upstream.port import Message, Upstream
 
 _log = logging.getLogger(__name__)
 _SILENT = "the upstream was silent for too long"
-# The wall clock is followed once it is off by so much: a time server's small corrections are not
-# worth it, and probes keep a second's distance from a reset.
-_OFF = 0.5
 # While a call waits, the wall clock is looked at this often.
 _LOOK_AT_CLOCK = 15.0
 
@@ -66,7 +63,7 @@ class Carrier:
         self._gate: CapGate[Carried] = CapGate()
         self._waker: asyncio.Task[None] | None = None
         self._wake_at: float | None = None
-        self._slept = clock.slept()
+        self._clock_watch = ClockWatch(clock)
         # How many times attempts taught the lanes something.
         self.reports = 0
 
@@ -147,14 +144,11 @@ class Carrier:
 
     def follow_clock(self) -> None:
         """Look whether the wall clock was set or the machine has slept; vendors' dates follow."""
-        now = self._clock.steady()
-        ahead = self._clock.wall() - now
-        if abs(ahead - self.controller.wall_ahead) < _OFF:
-            return
-        slept = self._clock.slept()
-        before, self._slept = self._slept, slept
-        self._obey(self.controller.follow_clock(now, ahead, slept - before))
-        self.review()
+        moved = self._clock_watch.look()
+        if moved is not None:
+            now = self._clock.steady()
+            self._obey(self.controller.follow_clock(now, moved.ahead, moved.slept))
+            self.review()
 
     # --- carrying out decisions -----------------------------------------------------------------
 

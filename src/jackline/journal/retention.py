@@ -1,15 +1,13 @@
 """Forget the oldest records, by age and by size, a small bite at a time.
 
 Laws: (1) one bite is one short transaction, so that records do not wait for it; (2) all tables
-forget up to the same moment when space is short; (3) freed space goes back to the system; (4) a
-clock that was set ahead makes nothing old before it has been believed for a day.
-Not here: when bites are taken (writer.py).
+forget up to the same moment when space is short; (3) freed space goes back to the system.
+Not here: when bites are taken, and which time is believed (writer.py).
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
 
 from jackline.journal.records import GROWING, Table
 from jackline.journal.settings import JournalSettings
@@ -18,42 +16,6 @@ DAY = 86_400.0
 # Freed pages are used again by the next records; only more than this share is given back.
 FREE_SHARE = 8
 PAGES_AT_ONCE = 256
-# Time servers correct by less; more than this is a clock that was set.
-_CORRECTED = 60.0
-
-
-class AgeClock:
-    """The time by which records grow old: the wall clock's, unless that was set ahead lately.
-
-    `elapsed` are real seconds that nobody sets. A clock that goes back is believed at once, since
-    that only keeps more. One by which everything that is kept would be too old at the start is
-    believed as late as one that was set: deleting can wait, and cannot be undone.
-    """
-
-    def __init__(
-        self,
-        wall: Callable[[], float],
-        elapsed: Callable[[], float],
-        newest: float | None,
-        keep_seconds: float,
-    ) -> None:
-        self._wall = wall
-        self._elapsed = elapsed
-        at, now = elapsed(), wall()
-        everything_is_old = newest is not None and now - newest > keep_seconds
-        self._ahead = (newest if newest is not None and everything_is_old else now) - at
-        self._seen = now - at
-        self._seen_since = at
-
-    def now(self) -> float:
-        """Records are as old as this moment says."""
-        at = self._elapsed()
-        ahead = self._wall() - at
-        if abs(ahead - self._seen) > _CORRECTED:
-            self._seen, self._seen_since = ahead, at
-        if ahead <= self._ahead + _CORRECTED or at - self._seen_since >= DAY:
-            self._ahead = ahead
-        return at + self._ahead
 
 
 def bite(connection: sqlite3.Connection, settings: JournalSettings, now: float) -> bool:
