@@ -26,7 +26,7 @@ from jackline.calls.stitching import BreakOff, Close, Continue, Repair
 from jackline.calls.story import AttemptTold
 from jackline.calls.walls import Walls
 from jackline.clock import Clock, ClockWatch
-from jackline.events import Announce, AttemptFailed, WindowsTold, to_nobody
+from jackline.events import Announce, AttemptFailed, ClockMoved, WindowsTold, to_nobody
 from jackline.failures import Failure, Observation, classify
 from jackline.failures.sentences import explain, name_of
 from jackline.lanes import Call, Decision, LaneController, LaneSettings, Send, Usage, Waiting
@@ -147,6 +147,7 @@ class Carrier:
         moved = self._clock_watch.look()
         if moved is not None:
             now = self._clock.steady()
+            self._announce(ClockMoved(self._clock.wall(), moved.by, moved.slept))
             self._obey(self.controller.follow_clock(now, moved.ahead, moved.slept))
             self.review()
 

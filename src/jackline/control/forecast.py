@@ -72,6 +72,11 @@ class WindowWatch:
             while len(points) > 2 and points[0][0] < now - _PACE_SECONDS:
                 points.popleft()
 
+    def follow_clock(self, set_by: float) -> None:
+        """The wall clock was set by so much: what was seen stays as long ago, resets are dates."""
+        for key, points in self._seen.items():
+            self._seen[key] = deque((at + set_by, used) for at, used in points)
+
     def forecasts(self, now: float) -> list[Forecast]:
         """Every window that has not refilled since it was heard of, the fullest first."""
         told = [

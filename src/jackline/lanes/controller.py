@@ -436,7 +436,7 @@ class LaneController:
         return wake
 
     def _done(self, decision: Decision) -> Decision:
-        wake = min(self._wake.values())
+        wake = min(self._wake.values(), default=math.inf)
         deadline = self._deadlines.next_at()
         wake = min(wake, deadline)
         if wake != math.inf:
