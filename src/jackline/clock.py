@@ -76,7 +76,8 @@ class Clock(Protocol):
 class SystemClock:
     """The machine's own time."""
 
-    def __init__(self) -> None:
+    def __init__(self, longest_pause: float = _LONGEST_PAUSE) -> None:
+        self._longest_pause = longest_pause
         self._began = time.monotonic()
         self._really_began = _counting_sleep()
         self._anchor = time.time() - self._began
@@ -110,7 +111,7 @@ class SystemClock:
             # nothing ran, so no duration has passed.
             self._stopped += at - self._due
             self._anchor -= at - self._due
-            self._due = at + _LONGEST_PAUSE
+            self._due = at + self._longest_pause
         return at + self._anchor
 
     def slept(self) -> float:
@@ -122,7 +123,7 @@ class SystemClock:
     def beat(self) -> None:
         """The process runs."""
         self.steady()
-        self._due = time.monotonic() + _LONGEST_PAUSE
+        self._due = time.monotonic() + self._longest_pause
 
     async def sleep(self, seconds: float) -> None:
         """Wait for at least so long."""

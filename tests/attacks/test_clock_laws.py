@@ -101,7 +101,8 @@ class Oracle:
             self.longest_pause = MARGIN
         else:
             self.real = self.elapsed + seconds
-            self.longest_pause = MARGIN if how == "wait" else 16 * 1.1 * seconds + MARGIN
+            # A probe that is throttled is followed by another after five minutes at most.
+            self.longest_pause = MARGIN if how == "wait" else max(340.0, 16 * 1.1 * seconds)
         if how == "date":
             self.note()  # a date may have passed already by this clock: then blind probes follow
             if self.date is None:
@@ -135,7 +136,8 @@ class Oracle:
             self.line += seconds / steps
             self.note()
             self.heed(self.controller.tick(self.line))
-            if self.controller.calls_waiting and self.permit is None and self.free_since:
+            waits = self.controller.calls_waiting and not self.controller.calls_in_flight
+            if waits and self.free_since:
                 late = self.line - self.free_since - seconds / steps
                 assert late <= self.longest_pause, "closed for longer than asked"
 
@@ -240,9 +242,10 @@ def test_every_call_is_answered_and_all_that_is_told_makes_sense(
     for event in world.events:
         assert all(map(math.isfinite, numbers_in(event)))
         if isinstance(event, CallEnded):
-            assert 0 <= event.waited <= event.took <= longest
+            assert 0 <= event.waited <= event.took + 0.001
+            assert event.took <= longest + 0.001
         elif isinstance(event, AttemptFailed):
-            assert 0 <= event.took <= longest
+            assert 0 <= event.took <= longest + 0.001
     for wall, shown in told:
         assert all(map(math.isfinite, numbers_in(shown)))
         assert shown["at"] == wall

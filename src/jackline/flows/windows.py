@@ -36,7 +36,6 @@ class RollingWindow:
         self._clock = clock
         # The store hears of a call's spending now and then, and when it ends; until then we count.
         self._underway = underway
-        self._elapsed = lambda: clock.monotonic() + clock.slept()
         self._believed = BelievedTime(clock.wall, self._elapsed)
         self._looked_at: float | None = None
         # What was paid for here, and when: the store knows it by the wall clock's time alone.
@@ -69,6 +68,10 @@ class RollingWindow:
             return None
         self._looked_at = None
         return self._clock.wall() + self._window / _LOOKS, why
+
+    def _elapsed(self) -> float:
+        """Real seconds, in sleep too."""
+        return self._clock.monotonic() + self._clock.slept()
 
     def _spent_here(self, now: float) -> tuple[int, float]:
         while self._here and self._here[0][0] < now - self._window:

@@ -23,6 +23,8 @@ _LONGEST_SWEEP = 1.0
 # Above the limit so many clients at once are told why; further ones are cut without a word.
 _REFUSED_AT_ONCE = 256
 _LAST_TURNS_SECONDS = 5.0
+# A sweep that comes later than this was held up: nothing ran, and no client is to blame for it.
+_HELD_UP = 1.0
 
 
 class Listener:
@@ -39,6 +41,7 @@ class Listener:
         self._to_flush: list[Connection] = []
         self._server: asyncio.Server | None = None
         self._sweeping: asyncio.TimerHandle | None = None
+        self._sweep_due = 0.0
         self._all_left = asyncio.Event()
         self._all_left.set()
 
@@ -123,10 +126,17 @@ class Listener:
     def _sweep_later(self) -> None:
         limits = self.limits
         shortest = min(limits.header_seconds, limits.body_pause_seconds, limits.idle_seconds)
-        self._sweeping = self._loop.call_later(min(_LONGEST_SWEEP, shortest), self._sweep)
+        pause = min(_LONGEST_SWEEP, shortest)
+        self._sweep_due = self._loop.time() + pause
+        self._sweeping = self._loop.call_later(pause, self._sweep)
 
     def _sweep(self) -> None:
-        self._sweep_later()
         now = self._loop.time()
+        late = now - self._sweep_due
+        if late > _HELD_UP:
+            # The process was stopped, or the machine slept on a system that counts that as time.
+            for connection in self._open:
+                connection.deadline += late
+        self._sweep_later()
         for connection in [one for one in self._open if one.deadline <= now]:
             connection.overdue()

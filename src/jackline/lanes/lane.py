@@ -270,6 +270,9 @@ class Lane:
         if self.state not in FLOWING:
             if attempt.probe:
                 self._schedule_probe(now)
+                if failure.retry_after is not None:
+                    asked = now + failure.retry_after.total_seconds()
+                    self.probe_at = max(self.probe_at, asked)
             return
         episode = self.episode
         episode.refused(now)
