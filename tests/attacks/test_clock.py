@@ -20,9 +20,12 @@ from jackline.events import (
     Event,
     LaneChanged,
 )
+from jackline.gateway.hand_orders import HandOrders
 from jackline.gateway.settings import GatewaySettings, HoldSettings
 from jackline.gateway.telling import picture
 from jackline.journal import JournalHealth
+from jackline.lanes import LaneController, LaneSettings, export, restore
+from jackline.lanes.settings import KnownLimits
 from jackline.testing import Step
 from jackline.testing.scripted_upstream import STREAMED
 from tests.gateway.desk_world import START, THROTTLED, WHOLE, World, play, wall
@@ -387,3 +390,54 @@ def test_a_moment_in_utc_is_what_a_refused_client_hears_after_a_jump() -> None:
 
     play([wall(5 * HOUR)], scene)
     assert datetime.fromtimestamp(START.timestamp() + 5 * HOUR, UTC).hour == 14
+
+
+# --- orders and memory ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("jump", [-DAY, -HOUR, HOUR, DAY])
+def test_an_order_for_half_an_hour_holds_for_half_an_hour(jump: float) -> None:
+    kept: list[bytes] = []
+
+    async def scene(world: World) -> None:
+        orders = HandOrders(world.desk, kept.append)
+        orders.use({"upstream": "anthropic", "seconds": 1800})
+        world.clock.jump_wall(jump)
+        await world.pass_time(600)
+        (told,) = orders.told()
+        assert told["until"] == pytest.approx(world.clock.wall() + 1200)
+        await world.pass_time(1201)
+        assert orders.told() == []
+        # What was kept holds dates: a service that starts now takes them for what they are.
+        world.clock.jump_wall(-jump)
+        world.desk.chooser.orders = ()
+        orders.recall(kept[0])
+        assert orders.told() == [], "its half hour is over"
+
+    play([GOOD], scene)
+
+
+@pytest.mark.parametrize("jump", [-DAY, -HOUR, 60.0, HOUR, DAY])
+def test_a_wall_is_remembered_over_a_restart_by_its_date(jump: float) -> None:
+    async def scene(world: World) -> None:
+        client = world.ask()
+        await world.pass_time(2)
+        world.clock.jump_wall(jump)
+        await world.pass_time(2)
+        memory = export(world.carrier.controller, world.clock.steady())
+        date = START.timestamp() + 2 * DAY
+        assert isinstance(memory["lanes"], dict)
+        (lane,) = memory["lanes"].values()
+        assert isinstance(lane, dict)
+        assert lane["parked_until"] == pytest.approx(date)
+        # A new service, whose line begins at the wall clock's time of now.
+        started = world.clock.wall()
+        after = LaneController([], lambda: 0.5, now=started)
+        for name, each in world.carrier.controller.lanes.items():
+            after.open_lane(started, LaneSettings(name, each.account, KnownLimits()))
+        restore(after, memory, started)
+        (parked,) = after.lanes.values()
+        assert parked.reset_at == pytest.approx(date)
+        client.exchange.left()
+
+    play([wall(2 * DAY)], scene, UNTIL_RESET)
