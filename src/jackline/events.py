@@ -103,6 +103,24 @@ class WindowsTold:
 
 
 @dataclass(frozen=True, slots=True)
+class ClockMoved:
+    """The wall clock has moved by `by` seconds beside the time that passed here.
+
+    `slept` of them passed while the machine slept; by the others it was set, and what happened
+    before `at` seems to have happened at other times than it did.
+    """
+
+    at: float
+    by: float
+    slept: float
+
+    @property
+    def set_by(self) -> float:
+        """By how much it was set."""
+        return self.by - self.slept
+
+
+@dataclass(frozen=True, slots=True)
 class ServiceNoted:
     """Something about the service itself: started, stopped, configuration read or rejected."""
 
@@ -118,6 +136,7 @@ Event: TypeAlias = (
     | LaneChanged
     | LanesLearned
     | WindowsTold
+    | ClockMoved
     | ServiceNoted
 )
 Announce: TypeAlias = Callable[[Event], None]

@@ -27,7 +27,9 @@ def test_what_is_older_than_its_days_is_forgotten_in_every_table_and_no_younger_
 ) -> None:
     path = tmp_path / "journal.db"
     now = made.NOON
-    with Journal(path, settings=replace(BITES, keep_days=2), wall=lambda: now) as journal:
+    with Journal(
+        path, settings=replace(BITES, keep_days=2), wall=lambda: now, elapsed=lambda: now
+    ) as journal:
         for hours in range(96):
             at = made.NOON + hours * 3600
             journal.announce(made.call(hours, at=at))
@@ -63,7 +65,9 @@ def test_one_bite_is_small_and_tells_whether_another_should_follow(tmp_path: Pat
 def test_bites_follow_one_another_by_themselves(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     now = made.NOON
-    with Journal(path, settings=replace(BITES, keep_days=1), wall=lambda: now) as journal:
+    with Journal(
+        path, settings=replace(BITES, keep_days=1), wall=lambda: now, elapsed=lambda: now
+    ) as journal:
         for number in range(450):
             journal.announce(made.call(number))
         made.written(journal)

@@ -35,18 +35,20 @@ class LiveCalls:
     def look(self) -> list[Live]:
         """Every call that was taken in and has not ended."""
         if self._seen is None:
-            self._seen = [self._live(call) for call in self._desk.calls if call.carried is not None]
+            ahead = self._desk.wall() - self._desk.now()
+            under_way = [call for call in self._desk.calls if call.carried is not None]
+            self._seen = [self._live(call, call.since + ahead) for call in under_way]
             asyncio.get_running_loop().call_soon(self._forget)
         return self._seen
 
     def _forget(self) -> None:
         self._seen = None
 
-    def _live(self, call: MessagesCall) -> Live:
+    def _live(self, call: MessagesCall, since: float) -> Live:
         who = call.identity
         carried = call.carried
         if carried is None or not call.waiting:
-            return self._answering(call)
+            return self._answering(call, since)
         told = self._desk.carrier.waiting(carried)
         return Live(
             who.session or "",
@@ -54,18 +56,18 @@ class LiveCalls:
             who.tag or "",
             call.model,
             call.lane,
-            call.since,
+            since,
             self._waits_for(call),
             "" if told is None else told.why.replace(call.lane, shown(call.lane)),
             None if told is None or told.until is None else float(whole_second(told.until)),
         )
 
-    def _answering(self, call: MessagesCall) -> Live:
+    def _answering(self, call: MessagesCall, since: float) -> Live:
         who, carried = call.identity, call.carried
-        since, waited = call.since, None
+        waited = None
         if carried is not None and carried.waited >= 1.0:
-            waited = (call.since, self._waited_for(call))
-            since = call.since + carried.waited
+            waited = (since, self._waited_for(call))
+            since += carried.waited
         return Live(
             who.session or "",
             who.agent or "",

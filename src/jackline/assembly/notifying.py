@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from jackline.assembly.observing import Observatory
 from jackline.clock import Clock
@@ -71,7 +72,9 @@ class Notifying:
         holding = self._noticing.look(facts, self._observatory.tally.lanes, now)
         wanted = [each for each in holding if each.about in settings.on]
         quiet = settings.quiet is not None and read_hours(settings.quiet).next_from(now) == now
-        due = self._incidents.look(now.timestamp(), wanted, quiet=quiet)
+        told = self._incidents.look(self._clock.steady(), wanted, quiet=quiet)
+        # How long something holds is a duration; when somebody is told of it, a date.
+        due = [replace(message, at=now.timestamp()) for message in told]
         for message in due:
             task = asyncio.get_running_loop().create_task(self._tell(message, settings))
             self._sending.add(task)

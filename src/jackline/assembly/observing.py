@@ -18,6 +18,7 @@ from jackline.control.forecast import WindowWatch
 from jackline.events import (
     AttemptFailed,
     CallEnded,
+    ClockMoved,
     Event,
     LaneChanged,
     ServiceNoted,
@@ -116,6 +117,10 @@ class Observatory:
                 tally.attempt_failed(event)
                 if event.kind == _REFUSED:
                     self.refused[event.lane.partition("/")[0]] = event.at
+            elif isinstance(event, ClockMoved):
+                burn.calls_ended(ended)
+                ended = []
+                self._follow_clock(event.set_by)
             elif isinstance(event, WindowsTold):
                 # One account's lanes share their windows; the model is not theirs.
                 upstream, _, account = event.lane.partition("/")
@@ -127,3 +132,10 @@ class Observatory:
                 if isinstance(event, LaneChanged):
                     fleet.lane_changed(event)
         burn.calls_ended(ended)
+
+    def _follow_clock(self, set_by: float) -> None:
+        """Keep what is remembered as long ago as it is, though it was told by another clock."""
+        self._fleet.follow_clock(set_by)
+        self._burn.follow_clock(set_by)
+        self._windows.follow_clock(set_by)
+        self.refused = {name: at + set_by for name, at in self.refused.items()}

@@ -28,14 +28,14 @@ _log = logging.getLogger("jackline")
 EVERY = 5.0
 
 
-def remember(carrier: Carrier, upstream: str, now: float, announce: Announce) -> None:
+def remember(carrier: Carrier, upstream: str, clock: Clock, announce: Announce) -> None:
     """Tell what the lanes know of the upstream at this address."""
     memory = {
         "upstream": upstream,
-        "lanes": export(carrier.controller, now),
+        "lanes": export(carrier.controller, clock.steady()),
         "walls": fit_to_keep(carrier.walls.export()),
     }
-    announce(LanesLearned(now, json.dumps(memory).encode()))
+    announce(LanesLearned(clock.wall(), json.dumps(memory).encode()))
 
 
 def recall(carrier: Carrier, book: LaneBook, upstream: str, memory: bytes, now: float) -> list[str]:
@@ -83,14 +83,15 @@ class LaneMemory:
             _log.warning("what the lanes knew cannot be read: %s", error.message)
             return
         if memory is not None:
-            where, now = self._addresses(), self._clock.wall()
+            self._carrier.follow_clock()
+            where, now = self._addresses(), self._clock.steady()
             for name in recall(self._carrier, self._book, where, memory[1], now):
                 _log.info("%s goes on from what was known", shown(name))
 
     def remember(self) -> None:
         """Tell what the lanes know by now."""
         self._due = False
-        remember(self._carrier, self._addresses(), self._clock.wall(), self._announce)
+        remember(self._carrier, self._addresses(), self._clock, self._announce)
 
     def remember_soon(self) -> None:
         """Tell it at the end of this moment: once for all lanes that change in it."""
@@ -103,7 +104,7 @@ class LaneMemory:
         before = -1
         while True:
             await self._clock.sleep(EVERY)
-            self._carrier.close_idle_lanes(self._clock.wall(), MOST_IDLE)
+            self._carrier.close_idle_lanes(self._clock.steady(), MOST_IDLE)
             events = self._carrier.reports
             if events != before:
                 before = events

@@ -66,7 +66,12 @@ class SelfReport:
         self._clock = clock
         self._crew = NOBODY
         self._counted_at = float("-inf")
-        self.started = clock.wall()
+        self._started = clock.steady()
+
+    @property
+    def started(self) -> float:
+        """When the service was started, by the wall clock as it is set now."""
+        return self._clock.wall() - (self._clock.steady() - self._started)
 
     async def watch(self) -> None:
         """Keep up with how runs stand, until cancelled."""

@@ -16,7 +16,7 @@ import random
 import secrets
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Self
 
@@ -54,8 +54,15 @@ from jackline.config import Config
 from jackline.control.face import Face
 from jackline.control.whole_seconds import whole_second
 from jackline.dashboard.flow_book import FlowBook
-from jackline.events import AttemptFailed, Event, LaneChanged, ServiceNoted, WindowsTold
-from jackline.failures.sentences import moment_in_words
+from jackline.events import (
+    AttemptFailed,
+    ClockMoved,
+    Event,
+    LaneChanged,
+    ServiceNoted,
+    WindowsTold,
+)
+from jackline.failures.sentences import duration_in_words, moment_in_words
 from jackline.gateway.control_paths import ControlPaths
 from jackline.gateway.desk import Desk
 from jackline.gateway.exchange import Exchange
@@ -76,6 +83,7 @@ from jackline.providers.provided_upstream import ProvidedUpstream
 _log = logging.getLogger("jackline")
 # How often a gateway that stops looks whether its calls have ended.
 _LOOK_EVERY = 0.05
+_NEWS_OF_CLOCK = 5.0
 
 
 class CannotListenError(Exception):
@@ -183,7 +191,7 @@ class Service:
         self._journal = Journal(
             self._state.journal, settings=self.config.journal, wall=self._clock.wall
         )
-        controller = LaneController([], draw, now=self._clock.wall())
+        controller = LaneController([], draw, now=self._clock.steady())
         self._upstream = ProvidedUpstream(
             {each.name: provider_for(each, os.environ) for each in settings.upstreams},
             foreign_upstreams(settings.upstreams),
@@ -378,6 +386,9 @@ class Service:
 
     def _announce(self, event: Event) -> None:
         self.observatory.announce(event)
+        if isinstance(event, ClockMoved):
+            self._tell_clock(event)
+            return
         if isinstance(event, WindowsTold):
             return  # news of the moment, with every answer: not for the records
         self._journal.announce(event)
@@ -389,6 +400,16 @@ class Service:
             self._memory.remember_soon()
         elif isinstance(event, AttemptFailed):
             _log.info("%s: %s on %s", event.call, event.why, shown(event.lane))
+
+    def _tell_clock(self, event: ClockMoved) -> None:
+        """Say that the wall clock was set or the machine slept; small corrections are no news."""
+        if event.slept >= _NEWS_OF_CLOCK:
+            words = f"the machine slept for {_long(event.slept)}"
+            self._announce(ServiceNoted(event.at, "woke up", words))
+        if abs(event.set_by) >= _NEWS_OF_CLOCK:
+            where = "forward" if event.set_by > 0 else "back"
+            words = f"the clock was set {where} by {_long(abs(event.set_by))}: resets follow it"
+            self._announce(ServiceNoted(event.at, "clock set", words))
 
     def _reconfiguring(self, reload: Callable[[], Config]) -> Reconfiguring:
         parts = Changeable(
@@ -423,6 +444,10 @@ class Service:
 def _hour(moment: float, clock: Clock) -> str:
     now = clock.now()
     return moment_in_words(datetime.fromtimestamp(whole_second(moment), now.tzinfo), now)
+
+
+def _long(seconds: float) -> str:
+    return duration_in_words(timedelta(seconds=round(seconds)))
 
 
 def _tell_failure(task: asyncio.Task[None]) -> None:

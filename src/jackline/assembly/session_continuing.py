@@ -46,6 +46,7 @@ class _Plan:
 
     run: str
     planned_at: float
+    """By the clock's steady time."""
     model: str
     transcript: Path | None
     written: float | None = None
@@ -83,7 +84,7 @@ class SessionContinuing:
         plan = self._plans.get(event.session or "")
         if plan is None or event.tag == plan.run:
             return
-        if event.model == plan.model or event.at > plan.planned_at + _DYING_S:
+        if event.model == plan.model or self._clock.steady() > plan.planned_at + _DYING_S:
             self._do(partial(self._drop, event.session or "", plan))
 
     async def watch(self, has_runs: Callable[[], bool]) -> None:
@@ -98,7 +99,7 @@ class SessionContinuing:
 
     def _went_on(self, plan: _Plan) -> bool:
         """Whether somebody has written on in its transcript since it came to rest."""
-        if plan.transcript is None or self._clock.wall() < plan.planned_at + _DYING_S:
+        if plan.transcript is None or self._clock.steady() < plan.planned_at + _DYING_S:
             return False
         try:
             written = plan.transcript.stat().st_mtime
@@ -144,7 +145,8 @@ class SessionContinuing:
     async def _recall(self) -> None:
         for session, (run, transcript) in (await self._planned(await self._host())).items():
             if transcript and run.state is RunState.PARKED:
-                self._plans[session] = _Plan(run.run_id, run.created_at, "", Path(transcript))
+                at = min(run.created_at, self._clock.steady())
+                self._plans[session] = _Plan(run.run_id, at, "", Path(transcript))
 
     async def _keep(self, host: FlowHost, stopped: Stopped, marks: list[Mark]) -> None:
         session, cause = stopped.session, stopped.cause
@@ -177,7 +179,9 @@ class SessionContinuing:
         parked = replace(record, state=RunState.PARKED, why=why, wake_at=wake_at)
         await host.engine.let_go(claim, parked)
         transcript = Path(session.transcript) if session.transcript else None
-        self._plans[session.id] = _Plan(record.run_id, now.timestamp(), stopped.model, transcript)
+        self._plans[session.id] = _Plan(
+            record.run_id, self._clock.steady(), stopped.model, transcript
+        )
         when = moment_in_words(cause.resets_at, now)
         _log.info("%s; it goes on %s, as run %s", why, when, record.run_id)
 

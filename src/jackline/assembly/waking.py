@@ -83,10 +83,10 @@ class Waker:
             await engine.close()
 
     async def _wake(self, engine: Engine) -> list[str]:
-        now = self._clock.wall()
-        if now >= self._clean_up_from:
+        now, steady = self._clock.wall(), self._clock.steady()
+        if steady >= self._clean_up_from:
             if await is_overdue(engine, now):
-                self._clean_up_from = now + self._clean_up_pause
+                self._clean_up_from = steady + self._clean_up_pause
                 self._clean_up_pause = min(2 * self._clean_up_pause, _LONGEST_PAUSE)
                 self._clean_up()
             else:
@@ -96,10 +96,10 @@ class Waker:
         for run in await engine.runs(states=(RunState.PARKED,)):
             if not run.source or run.lease_until > now:
                 continue
-            if self._not_before.get(run.run_id, 0.0) > now:
+            if self._not_before.get(run.run_id, 0.0) > steady:
                 continue
             if may_wake(self._clock.now(), run, decode_settings(run.settings).wake).now:
-                self._not_before[run.run_id] = now + self._pause_of(run)
+                self._not_before[run.run_id] = steady + self._pause_of(run)
                 _log.info("waking run %s (%s): its limit has reset", run.run_id, run.flow)
                 if not self._here(run):
                     self._start(run)

@@ -62,7 +62,8 @@ class Watching:
         )
 
     def _head(self, status: Mapping[str, Any]) -> dict[str, object]:
-        orders = [asdict(order) for order in self._desk.chooser.orders]
+        ahead = self._desk.wall() - self._desk.now()
+        orders = [asdict(order.moved(ahead)) for order in self._desk.chooser.orders]
         head = {name: value for name, value in status.items() if name not in _NOT_IN_HEAD}
         return head | {
             "upstreams": [each.name for each in self._desk.settings.upstreams],
@@ -78,8 +79,9 @@ class Watching:
             upstream = upstreams.get(place)
             limits = {each: round(share, 2) for each, share in told["limits"].items()}
             why, until = told["why"], told["until"]
-            if not why and told["waiting"] and (held := lane.held_up(self._clock.wall())):
-                why, until = held.why.replace(name, shown(name)), held.until
+            if not why and told["waiting"] and (held := lane.held_up(self._clock.steady())):
+                why = held.why.replace(name, shown(name))
+                until = self._desk.carrier.controller.date_of(held.until)
             yield (
                 name,
                 told

@@ -67,6 +67,7 @@ class Carried:
     __slots__ = (
         "began",
         "hearing",
+        "held_for",
         "number",
         "original",
         "over",
@@ -104,6 +105,8 @@ class Carried:
         self.over = False
         self.paused = False
         self.sent = False
+        # The date of a reset that it is held for, and when that was to come on the time line.
+        self.held_for: tuple[float, float] | None = None
         # How long it waited before its latest attempt.
         self.waited = 0.0
 

@@ -3,7 +3,8 @@
 Laws: (1) every decision of the controller is carried out at once and in its order; (2) a caller
 that leaves frees its permit at once; (3) a retryable failure never reaches the caller, unless it
 has waited longer than it allows; (4) one timer for all calls, and no task for any of them; (5) who
-is refused with a credential of its own is not served with ours.
+is refused with a credential of its own is not served with ours; (6) all waiting is measured on the
+clock's steady time line, and what is told to others carries dates.
 Not here: the decisions (lanes/), bytes on the wire (upstream/), reading answers (hearing.py).
 """
 
@@ -25,8 +26,8 @@ from jackline.calls.request import Receiver, Refusal, Rejection, Request
 from jackline.calls.stitching import BreakOff, Close, Continue, Repair
 from jackline.calls.story import AttemptTold
 from jackline.calls.walls import Walls
-from jackline.clock import Clock
-from jackline.events import Announce, AttemptFailed, WindowsTold, to_nobody
+from jackline.clock import Clock, ClockWatch
+from jackline.events import Announce, AttemptFailed, ClockMoved, WindowsTold, to_nobody
 from jackline.failures import Failure, Kind, Observation, classify
 from jackline.failures.sentences import explain, name_of
 from jackline.lanes import Call, Decision, LaneController, LaneSettings, Send, Usage, Waiting
@@ -41,6 +42,8 @@ _REJECTING = (401, 403)
 # Of a call that is held for hours, its first attempts are told and its last.
 _LONGEST_STORY = 200
 _SILENT = "the upstream was silent for too long"
+# While a call waits, the wall clock is looked at this often.
+_LOOK_AT_CLOCK = 15.0
 
 
 class Carrier:
@@ -55,7 +58,7 @@ class Carrier:
     ) -> None:
         self.controller = controller
         self.walls = Walls(controller)
-        self.lane_news = LaneNews(controller, announce)
+        self.lane_news = LaneNews(controller, announce, clock.wall)
         self._upstream = upstream
         self._clock = clock
         self._announce = announce
@@ -65,6 +68,7 @@ class Carrier:
         self._gate: CapGate[Carried] = CapGate()
         self._waker: asyncio.Task[None] | None = None
         self._wake_at: float | None = None
+        self._clock_watch = ClockWatch(clock)
         # How many times attempts taught the lanes something.
         self.reports = 0
 
@@ -89,7 +93,7 @@ class Carrier:
 
     def submit(self, request: Request, receiver: Receiver) -> Carried:
         """Take a call on; the receiver hears the rest, possibly before this returns."""
-        now = self._clock.wall()
+        now = self._clock.steady()
         carried = Carried(next(self._numbers), request, receiver, now)
         self._carried[carried.number] = carried
         if not request.caps or self._gate.enter(carried.number, carried, request.caps):
@@ -114,11 +118,12 @@ class Carrier:
             carried.hearing.handle.resume()
 
     def waiting(self, carried: Carried) -> Waiting | None:
-        """Why a call waits, and until when; None when it is in flight or over."""
+        """Why a call waits, and until which date; None when it is in flight or over."""
         if self._gate.stands_in_line(carried.number):
             named = ", ".join(f"{kind} {name}" for (kind, name), _ in carried.request.caps)
             return Waiting(f"as many calls as you allow are under way for {named}")
-        return self.controller.waiting(self._clock.wall(), carried.number)
+        told = self.controller.waiting(self._clock.steady(), carried.number)
+        return None if told is None else Waiting(told.why, self.controller.date_of(told.until))
 
     @property
     def calls(self) -> Iterable[Carried]:
@@ -138,9 +143,18 @@ class Carrier:
 
     def review(self) -> None:
         """Refuse the calls that have waited for longer than they allow."""
-        now = self._clock.wall()
+        now = self._clock.steady()
         for carried in [c for c in self._carried.values() if c.hearing is None]:
             self._review(carried, now)
+
+    def follow_clock(self) -> None:
+        """Look whether the wall clock was set or the machine has slept; vendors' dates follow."""
+        moved = self._clock_watch.look()
+        if moved is not None:
+            now = self._clock.steady()
+            self._announce(ClockMoved(self._clock.wall(), moved.by, moved.slept))
+            self._obey(self.controller.follow_clock(now, moved.ahead, moved.slept))
+            self.review()
 
     # --- carrying out decisions -----------------------------------------------------------------
 
@@ -156,6 +170,7 @@ class Carrier:
         )
         self._obey(self.controller.submit(now, call))
         if carried.hearing is None and not carried.over:
+            self.follow_clock()
             self._review(carried, now)
 
     def _review(self, carried: Carried, now: float) -> None:
@@ -172,7 +187,8 @@ class Carrier:
         own_words = carried.rejection if met_it_itself or hopeless.rejection is None else None
         rejection = own_words or hopeless.rejection
         failure = hopeless.failure or last
-        told = Refusal(hopeless.why, failure, rejection, hopeless.until, carried.story)
+        until = self.controller.date_of(hopeless.until)
+        told = Refusal(hopeless.why, failure, rejection, until, carried.story)
         carried.refuse(told)
 
     def _widen(self, carried: Carried, now: float) -> None:
@@ -198,21 +214,21 @@ class Carrier:
         request.lanes, request.last_resorts, request.own_key = lanes, last, own_key
         if carried.rejected_on is not None:
             _close_own_key_lanes(request)
-        self._obey(self.controller.reroute(self._clock.wall(), carried.number, request.lanes))
+        self._obey(self.controller.reroute(self._clock.steady(), carried.number, request.lanes))
 
     def pause_lane(self, name: str, *, paused: bool) -> None:
         """Somebody wants nothing, or something again, to be sent on a lane."""
-        now = self._clock.wall()
+        now = self._clock.steady()
         self._obey(self.controller.pause(now, name, paused=paused))
         self.review()
 
     def probe_lane(self, name: str) -> None:
         """Somebody wants to know at once whether a lane still stands before its wall."""
-        self._obey(self.controller.probe(self._clock.wall(), name))
+        self._obey(self.controller.probe(self._clock.steady(), name))
 
     def limit_lane(self, given: LaneSettings) -> None:
         """Somebody says something else of a lane's limits."""
-        self._obey(self.controller.limit_lane(self._clock.wall(), given))
+        self._obey(self.controller.limit_lane(self._clock.steady(), given))
 
     def close_idle_lanes(self, now: float, most: int) -> None:
         """Forget lanes that nobody uses and that know nothing that counts.
@@ -239,13 +255,13 @@ class Carrier:
         hearing = carried.hearing
         if hearing is not None:
             self._hang_up(hearing.permit)
-        self._obey(self.controller.aborted(self._clock.wall(), carried.number))
+        self._obey(self.controller.aborted(self._clock.steady(), carried.number))
         self._free(carried)
 
     def _free(self, carried: Carried) -> None:
         if carried.request.caps:
             for admitted in self._gate.leave(carried.number, carried.request.caps):
-                self._line_up(admitted, self._clock.wall())
+                self._line_up(admitted, self._clock.steady())
 
     def _obey(self, decision: Decision) -> None:
         for abort in decision.aborts:
@@ -267,7 +283,7 @@ class Carrier:
         carried = self._carried.get(send.call)
         if carried is None or carried.over:
             return
-        now = self._clock.wall()
+        now = self._clock.steady()
         hearing = Hearing(self, carried, send.permit, send.lane, now)
         carried.hearing = hearing
         carried.sent = True
@@ -296,9 +312,10 @@ class Carrier:
         self._waker = asyncio.get_running_loop().create_task(self._wake(wake_at))
 
     async def _wake(self, at: float) -> None:
-        await self._clock.sleep(max(0.0, at - self._clock.wall()))
+        await self._clock.sleep(min(max(0.0, at - self._clock.steady()), _LOOK_AT_CLOCK))
         self._wake_at = self._waker = None
-        now = self._clock.wall()
+        self.follow_clock()
+        now = self._clock.steady()
         self._obey(self.controller.tick(now))
         if self.lane_news.look(now):
             self.review()
@@ -308,13 +325,13 @@ class Carrier:
     def accepted(self, hearing: Hearing) -> None:
         """The vendor has taken the call, and more will come."""
         self.reports += 1
-        now = self._clock.wall()
+        now = self._clock.steady()
         self._obey(self.controller.first_byte(now, hearing.permit, hearing.lowered))
         self.lane_news.look_at(hearing.lane, now)
 
     def alive(self, hearing: Hearing) -> None:
         """Bytes came."""
-        self.controller.heard(self._clock.wall(), hearing.permit)
+        self.controller.heard(self._clock.steady(), hearing.permit)
 
     def answered(self, hearing: Hearing) -> None:
         """The answer is whole and passed on."""
@@ -324,12 +341,12 @@ class Carrier:
         used = carried.end(hearing.lane, shortened=False)
         usage = Usage(used.input + used.cache_creation, used.output)
         self.reports += 1
-        now = self._clock.wall()
+        now = self._clock.steady()
         self._obey(self.controller.finished(now, hearing.permit, usage, hearing.lowered))
         self.lane_news.look_at(hearing.lane, now)
         if has_windows(hearing.lowered):
             windows = read_windows(hearing.lowered)
-            self._announce(WindowsTold(now, hearing.lane, windows))
+            self._announce(WindowsTold(self._clock.wall(), hearing.lane, windows))
         if carried.request.caps:
             self._free(carried)
 
@@ -341,6 +358,8 @@ class Carrier:
         self, hearing: Hearing, failure: Failure, rejection: Rejection | None = None
     ) -> None:
         """The attempt has failed: mend, wait again, or end."""
+        # The vendor may have given a date, which was read by the wall clock of this moment.
+        self.follow_clock()
         self.reports += 1
         carried = hearing.carried
         self._close(hearing)
@@ -349,7 +368,7 @@ class Carrier:
         self._tell(hearing, failure, name_of(failure))
         repair = carried.stitch.broke() if carried.request.stream else None
         mended = self._mend(carried, repair)
-        now = self._clock.wall()
+        now = self._clock.steady()
         if _is_credential_rejected(hearing, failure):
             self._reject_client(carried, hearing.lane)
         decision = self.controller.failed(now, hearing.permit, failure, hearing.lowered)
@@ -387,7 +406,7 @@ class Carrier:
         if carried.stitch.complete:
             self._carried.pop(carried.number, None)
             carried.end(hearing.lane, shortened=False)
-            self._obey(self.controller.aborted(self._clock.wall(), carried.number))
+            self._obey(self.controller.aborted(self._clock.steady(), carried.number))
             self._free(carried)
             return
         repair = carried.stitch.broke() if carried.request.stream else None
@@ -416,7 +435,7 @@ class Carrier:
             carried.end(hearing.lane, shortened=repair.shortened)
         else:
             carried.refuse(self._hopeless(carried, failure))
-        self._obey(self.controller.aborted(self._clock.wall(), carried.number))
+        self._obey(self.controller.aborted(self._clock.steady(), carried.number))
         self._free(carried)
 
     def _close(self, hearing: Hearing) -> None:
@@ -427,7 +446,7 @@ class Carrier:
             hearing.handle.hang_up()
 
     def _tell(self, hearing: Hearing, failure: Failure | None, why: str) -> None:
-        now = self._clock.wall()
+        now = self._clock.steady()
         carried = hearing.carried
         if len(carried.story) >= _LONGEST_STORY:
             del carried.story[_LONGEST_STORY // 2]
@@ -435,7 +454,7 @@ class Carrier:
         resets_at = None if failure is None or failure.resets_at is None else failure.resets_at
         self._announce(
             AttemptFailed(
-                at=now,
+                at=self._clock.wall(),
                 call=carried.request.id,
                 lane=hearing.lane,
                 kind="timeout" if failure is None else failure.kind.value,

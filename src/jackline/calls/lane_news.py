@@ -7,6 +7,8 @@ Not here: the changes themselves (lanes/).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from jackline.events import Announce, LaneChanged
 from jackline.lanes import Call, LaneController
 from jackline.lanes.states import FLOWING, State
@@ -18,9 +20,12 @@ _OPEN = State.OPEN
 class LaneNews:
     """Compares the lanes with how they were last told."""
 
-    def __init__(self, controller: LaneController, announce: Announce) -> None:
+    def __init__(
+        self, controller: LaneController, announce: Announce, wall: Callable[[], float]
+    ) -> None:
         self._controller = controller
         self._announce = announce
+        self._wall = wall
         self._told: dict[str, State] = {}
 
     def look(self, now: float) -> bool:
@@ -40,8 +45,9 @@ class LaneNews:
             return False
         self._told[name] = state
         if state in FLOWING:
-            self._announce(LaneChanged(now, name, state.value, "", None))
+            self._announce(LaneChanged(self._wall(), name, state.value, "", None))
         else:
             told = lane.waiting(_ANY_CALL, now)
-            self._announce(LaneChanged(now, name, state.value, told.why, told.until))
+            until = self._controller.date_of(told.until)
+            self._announce(LaneChanged(self._wall(), name, state.value, told.why, until))
         return True

@@ -2,7 +2,8 @@
 
 Laws: (1) a call is refused only for what its own limits say is too long a wait; (2) who is refused
 at a wall hears the vendor's own words, also when another call ran into it; (3) a throttle is never
-told as a quota, nor the reverse.
+told as a quota, nor the reverse; (4) whoever is held for a reset is not refused because the wall
+clock was set and the same reset seems farther away: it is held for as long as was expected.
 Not here: parking the lane (lanes/), refusing (carrier.py).
 """
 
@@ -69,6 +70,9 @@ class Walls:
             limit = carried.request.hold.quota
             # An unknown reset is waited for as long as a known one may be away.
             if (left if math.isfinite(left) else waited) <= limit:
+                self._held(carried, nearest.reset_at)
+                return None
+            if self._is_held(carried, nearest.reset_at, now):
                 return None
             why = f"{nearest.name} is parked: its limit is used up"
             words = self._words.get(nearest.name)
@@ -78,6 +82,17 @@ class Walls:
         waiting = self._controller.waiting(now, carried.number)
         why = "it waited for too long" if waiting is None else waiting.why
         return Hopeless(why, None if waiting is None else waiting.until)
+
+    def _held(self, carried: Carried, reset_at: float | None) -> None:
+        date = self._controller.date_of(reset_at)
+        if date is not None and reset_at is not None and not _is_same(carried.held_for, date):
+            carried.held_for = (date, reset_at)
+
+    def _is_held(self, carried: Carried, reset_at: float | None, now: float) -> bool:
+        date, held = self._controller.date_of(reset_at), carried.held_for
+        if date is None or held is None:
+            return False
+        return _is_same(held, date) and now <= held[1]
 
     # --- over a restart -----------------------------------------------------------------------
 
@@ -98,6 +113,11 @@ class Walls:
             words = _heard(told)
             if words is not None and name in self._controller.lanes:
                 self._words[name] = replace(words, lane=name)
+
+
+def _is_same(held: tuple[float, float] | None, date: float) -> bool:
+    # A clock that is corrected little by little may have moved it by less than a second.
+    return held is not None and abs(held[0] - date) <= 1.0
 
 
 def _told(words: Rejection) -> Json:

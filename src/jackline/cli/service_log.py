@@ -16,7 +16,7 @@ from pathlib import Path
 
 import click
 
-from jackline.clock import SystemClock
+from jackline.clock import ClockWatch, SystemClock
 from jackline.control.event_lines import Logged, event_json, event_words
 from jackline.journal import JournalReader
 
@@ -54,6 +54,12 @@ class Following:
         while len(self._seen) > _MOST_SEEN:
             self._seen.popitem(last=False)
 
+    def set_back(self, reader: JournalReader, now: float) -> None:
+        """The clock was set back: what comes now seems older than what was printed."""
+        self._begins = self._since = now - _LATE
+        for event in latest(reader, now, _MOST_SEEN):
+            self._seen[event] = None
+
 
 async def print_log(journal: Path, limit: int, *, follow: bool, as_json: bool) -> int:
     """Print the latest events; with `follow` go on until interrupted."""
@@ -70,9 +76,13 @@ async def print_log(journal: Path, limit: int, *, follow: bool, as_json: bool) -
     if not follow:
         return 0
     following = Following(first[-1].at if first else clock.wall() - _LATE, first)
+    watch = ClockWatch(clock)
     while True:
         await clock.sleep(_FOLLOW_SECONDS)
         # Opened each time: the file may be exchanged while we look on.
         with JournalReader(journal) as reader:
+            moved = watch.look()
+            if moved is not None and moved.by < 0:
+                following.set_back(reader, clock.wall())
             for event in following.news(reader, _MOST_SEEN):
                 tell(event)

@@ -34,7 +34,7 @@ from jackline.flows.engine import Claim
 from jackline.flows.host import FlowHost
 from jackline.flows.local import LocalEngine
 from jackline.flows.naming_agents import take_back
-from jackline.flows.orders import is_dead, known_run, new_owner
+from jackline.flows.orders import claim_run, is_dead, known_run
 from jackline.flows.records import RunRecord, RunState
 from jackline.flows.settings import decode_settings
 from jackline.flows.waking import may_wake
@@ -173,8 +173,7 @@ class TakingUp:
         return record
 
     async def _hold(self, engine: LocalEngine, record: RunRecord) -> bool:
-        dead = record.owner if is_dead(record.owner) else ""
-        claim = await engine.claim(record.run_id, owner=new_owner(), lease=_HELD, instead_of=dead)
+        claim = await claim_run(FlowHost(engine, lambda _run_id: {}), record, _HELD)
         if claim is None:
             return False
         self._held = (engine, claim, await self._known(engine))

@@ -124,6 +124,13 @@ class Burn:
         """The present pace."""
         return self.dollars_since(now - _PACE_MINUTES * 60) * 60 / _PACE_MINUTES
 
+    def follow_clock(self, set_by: float) -> None:
+        """The wall clock was set by so much: minutes stay as long ago as they are."""
+        moved = round(set_by / 60)
+        for minute in self._minutes.values():
+            minute.at += moved
+        self._minutes = OrderedDict((minute.at, minute) for minute in self._minutes.values())
+
     def _minute(self, number: int) -> Minute:
         minute = self._minutes.get(number)
         if minute is None:

@@ -218,6 +218,22 @@ class Fleet:
                 member.gone_at = max(at, member.last_end)
                 self._changed[key] = None
 
+    def follow_clock(self, set_by: float) -> None:
+        """The wall clock was set by so much: all that is remembered stays as long ago as it is."""
+        for key, member in self._members.items():
+            for stretch in member.stretches:
+                stretch.begins += set_by
+                stretch.ends += set_by
+            if member.last_end:
+                member.last_end += set_by
+            if member.gone_at:
+                member.gone_at += set_by
+            self._changed[key] = None
+        self._shut = {
+            lane: (doing, since + set_by, until + set_by)
+            for lane, (doing, since, until) in self._shut.items()
+        }
+
     def take_changed(self) -> list[Key]:
         """The agents about which something was heard since this was last asked."""
         changed, self._changed = self._changed, {}

@@ -90,6 +90,11 @@ class WindowWatch:
         points = self._seen[key]
         return points[-1][0] if points else inf
 
+    def follow_clock(self, set_by: float) -> None:
+        """The wall clock was set by so much: what was seen stays as long ago, resets are dates."""
+        for key, points in self._seen.items():
+            self._seen[key] = deque((at + set_by, used) for at, used in points)
+
     def forecasts(self, now: float) -> list[Forecast]:
         """Every window that has not refilled since it was heard of, the fullest first."""
         told = [

@@ -52,6 +52,17 @@ class Pace:
         """The drill's seconds since the clock was made."""
         return self._passed + (self._system.monotonic() - self._began) * self.speed
 
+    def steady(self) -> float:
+        """The same as the wall clock: nobody sets it in a drill."""
+        return self.wall()
+
+    def slept(self) -> float:
+        """Nothing: a drill's machine is awake."""
+        return 0.0
+
+    def beat(self) -> None:
+        """Nothing: a drill's machine is awake."""
+
     def ease(self) -> None:
         """Let time pass as fast as the machine's from now on; who sleeps wakes as was said."""
         self._passed, self._began = self.monotonic(), self._system.monotonic()

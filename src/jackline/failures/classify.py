@@ -327,6 +327,8 @@ def _failure(
     if verdict.failover_helps is not None:
         failover_helps = verdict.failover_helps
     status = () if reading.status is None else (f"status {reading.status}",)
+    resets_at = _reset(decision, reading, wait, now) if parks else None
+    is_duration = wait is not None and resets_at is not None and resets_at - now == wait
     return Failure(
         kind=verdict.kind,
         sub=verdict.sub,
@@ -334,8 +336,9 @@ def _failure(
         retry_same=retry_same,
         failover_helps=failover_helps,
         retry_after=None if verdict.kind is Kind.NOT_A_FAILURE else wait,
-        resets_at=_reset(decision, reading, wait, now) if parks else None,
+        resets_at=resets_at,
         evidence=tuple(dict.fromkeys((*decision.evidence, *status))),
+        resets_in=wait if is_duration else None,
     )
 
 

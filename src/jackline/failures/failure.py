@@ -6,7 +6,7 @@ Not here: how a failure is recognised (classify.py), how it is told to a person 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -51,7 +51,9 @@ class Failure:
 
     `retry_same` means the same request to the same place can succeed without anyone acting;
     `failover_helps` means another upstream, account or model can. `resets_at` is aware, and may
-    lie in the past when the source was slow to tell. `evidence` names the signals that decided,
+    lie in the past when the source was slow to tell; `resets_in` is set when the source gave no
+    date but a duration, from which `resets_at` was reckoned: whoever waits long needs to know
+    which, since the wall clock may be set meanwhile. `evidence` names the signals that decided,
     strongest first, in words a person can check.
     """
 
@@ -63,6 +65,7 @@ class Failure:
     retry_after: timedelta | None = None
     resets_at: datetime | None = None
     evidence: tuple[str, ...] = ()
+    resets_in: timedelta | None = field(default=None, compare=False)
 
     def wait_from(self, now: datetime) -> timedelta:
         """How long the source asks to be left alone, from `now` on; zero when it says nothing."""

@@ -57,6 +57,8 @@ class Gate:
         self.state = GateState.OPEN
         self.why = ""
         self.wake_at: float | None = None
+        # Whether somebody gave that date, or it is only where a pause ends.
+        self._wakes_by_date = True
         self._parked_seconds = 0.0
         self.changed = asyncio.Event()
         self.came_to_rest = asyncio.Event()
@@ -107,20 +109,39 @@ class Gate:
         if self.state is GateState.PROBING and ticket is self._probe:
             self._open()
 
-    def wall(self, ticket: Ticket, why: str, resets_at: float | None, *, ask: bool = False) -> None:
-        """This one met a wall; with `ask`, only a person can take it away."""
+    def wall(
+        self,
+        ticket: Ticket,
+        why: str,
+        resets_at: float | None,
+        *,
+        ask: bool = False,
+        is_date: bool = True,
+    ) -> None:
+        """This one met a wall; with `ask`, only a person can take it away.
+
+        The reset was given as a date, or reckoned from a duration.
+        """
         now = self._clock.wall()
         if self.state is GateState.CLOSED:
             return
         if self.state is GateState.PARKED:
             if resets_at is not None and self.wake_at is not None and resets_at > self.wake_at:
-                self.why, self.wake_at = why, resets_at
+                self.why, self.wake_at, self._wakes_by_date = why, resets_at, is_date
                 self.changed.set()
             return
         sent_before = ticket.opening < self._opening
         if sent_before and (resets_at is None or resets_at <= now):
             return
-        self._park(why, None if ask else max(resets_at or 0.0, self._guess(resets_at, now)))
+        guess = self._guess(resets_at, now)
+        self._wakes_by_date = is_date and not guess
+        self._park(why, None if ask else max(resets_at or 0.0, guess))
+
+    def follow_clock(self, set_by: float) -> None:
+        """The wall clock was set by so much: a pause still ends when it would have ended."""
+        if self.wake_at is not None and not self._wakes_by_date:
+            self.wake_at += set_by
+            self.changed.set()
 
     # --- for the run --------------------------------------------------------------------------
 

@@ -49,7 +49,8 @@ class AgentLeave:
             spent = await self._spent_window()
             if spent is None:
                 break
-            await self._park(spent[1], spent[0], Ending.BUDGET, Evidence(says=spent[1]))
+            says = Evidence(says=spent[1])
+            await self._park(spent[1], spent[0], Ending.BUDGET, says, is_date=False)
         self._account.begin_turn()
 
     def spent(self, model: str, usage: Usage, cost: float | None = None) -> None:
@@ -81,10 +82,16 @@ class AgentLeave:
             evidence_of(failure, says=says),
             resets.timestamp() if known else None,
             needs_person=failure.kind is Kind.BILLING,
+            is_date=failure.resets_at is not None and failure.resets_in is None,
         )
 
     async def met_quota(
-        self, evidence: Evidence, resets_at: float | None, *, needs_person: bool
+        self,
+        evidence: Evidence,
+        resets_at: float | None,
+        *,
+        needs_person: bool,
+        is_date: bool = True,
     ) -> None:
         """The same for a runner that only tells at its end that it met a quota."""
         await self._park(
@@ -93,6 +100,7 @@ class AgentLeave:
             Ending.QUOTA,
             evidence,
             needs_person=needs_person,
+            is_date=is_date,
         )
 
     def waits(self, why: str, until: float | None) -> None:
@@ -108,13 +116,14 @@ class AgentLeave:
         evidence: Evidence,
         *,
         needs_person: bool = False,
+        is_date: bool = True,
     ) -> None:
         run = self._run
         if run.settings.on_quota == "abort":
             run.fail(ending, evidence, ending)
             raise StopAgentError(ending, evidence)
         run.wall = (ending, evidence)
-        run.gate.wall(self._ticket, why, until, ask=needs_person)
+        run.gate.wall(self._ticket, why, until, ask=needs_person, is_date=is_date)
         await self._pass_gate()
 
     async def _pass_gate(self) -> None:

@@ -25,6 +25,7 @@ from jackline.flows.arguments import decode_arguments
 from jackline.flows.definition import Flow
 from jackline.flows.ended_by_hand import end_by_hand
 from jackline.flows.engine import Claim
+from jackline.flows.engine_rules import lease_holds
 from jackline.flows.execution import Execution
 from jackline.flows.host import FlowHost
 from jackline.flows.loading import load_flow, load_module
@@ -37,6 +38,7 @@ from jackline.flows.scope import Scope, inside
 from jackline.flows.settings import RunSettings, decode_settings, encode_settings
 
 T = TypeVar("T")
+_LOOKS_EVERY = 1.0
 
 _BEGINS_ANEW = frozenset({Ending.SCHEMA, Ending.REFUSED, Ending.TOOL_ERROR})
 """Going on in the same conversation would end alike; these get a new notebook."""
@@ -233,8 +235,30 @@ def new_run_id() -> str:
 
 async def claim_run(host: FlowHost, record: RunRecord, lease: float) -> Claim | None:
     """The claim to a run that nobody carries, or only a dead process; else None."""
+    if _may_live(record.owner) and await _is_renewed(host, record):
+        return None
     dead = record.owner if is_dead(record.owner) else ""
     return await host.engine.claim(record.run_id, owner=new_owner(), lease=lease, instead_of=dead)
+
+
+async def _is_renewed(host: FlowHost, record: RunRecord) -> bool:
+    """Whether the owner of a lease that seems to be over still renews it.
+
+    Leases are kept as dates. By a clock that was set, or after the machine's sleep, those of living
+    processes are over too, until they renew them: as often as that is due, we wait for it.
+    """
+    clock, lease = host.clock, decode_settings(record.settings).lease
+    if lease_holds(record.lease_until, lease, clock.wall()):
+        return False  # the engine will say so
+    until = clock.monotonic() + lease
+    while clock.monotonic() < until:
+        await clock.sleep(_LOOKS_EVERY)
+        fresh = await host.engine.run(record.run_id)
+        if fresh is None or fresh.owner != record.owner:
+            return False
+        if fresh.lease_until != record.lease_until:
+            return True
+    return False
 
 
 def is_dead(owner: str) -> bool:
@@ -242,16 +266,29 @@ def is_dead(owner: str) -> bool:
 
     Only a number that nobody has now tells: one that is in use may be another process's.
     """
-    host, _, rest = owner.rpartition(":")[0].rpartition(":")
-    if os.name == "nt" or host != socket.gethostname() or not rest.isdecimal():
-        return False  # asking on Windows would end it; elsewhere's processes cannot be asked
+    process = _process_here(owner)
+    if process is None:
+        return False
     try:
-        os.kill(int(rest), 0)
+        os.kill(process, 0)
     except ProcessLookupError:
         return True
     except (PermissionError, OverflowError):
         return False
     return False
+
+
+def _may_live(owner: str) -> bool:
+    """Whether an owner may be another process of this machine that is at work."""
+    process = _process_here(owner)
+    return process is not None and process != os.getpid() and not is_dead(owner)
+
+
+def _process_here(owner: str) -> int | None:
+    host, _, rest = owner.rpartition(":")[0].rpartition(":")
+    if os.name == "nt" or host != socket.gethostname() or not rest.isdecimal():
+        return None  # asking on Windows would end it; elsewhere's processes cannot be asked
+    return int(rest)
 
 
 def new_owner() -> str:

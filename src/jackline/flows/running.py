@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 from jackline.agents.outcome import Ending, Evidence, Outcome
+from jackline.clock import ClockWatch
 from jackline.errors import InternalError, JournalError, LeaseLostError
 from jackline.flows.arguments import decode_arguments
 from jackline.flows.definition import Flow
@@ -56,6 +57,7 @@ class FlowRun(Generic[T]):
         self._was_asked = False
         self._has_ended = False
         """Its end is kept, and only clean-up is left to do."""
+        self._clock_watch = ClockWatch(execution.clock)
         self._renewed_at = execution.clock.monotonic()
         self._reaped_at = execution.clock.monotonic()
         self.error: BaseException | None = None
@@ -208,7 +210,11 @@ class FlowRun(Generic[T]):
     async def _renew(self) -> None:
         x = self._x
         now = x.clock.monotonic()
-        if now - self._renewed_at >= x.settings.lease / _RENEWALS:
+        moved = self._clock_watch.look()
+        if moved is not None:
+            x.gate.follow_clock(moved.by - moved.slept)
+        # A lease is kept as a date: once the clock was set, the old one says nothing.
+        if moved is not None or now - self._renewed_at >= x.settings.lease / _RENEWALS:
             await x.engine.renew(x.claim, lease=x.settings.lease)
             self._renewed_at = now
             if not self._has_ended:
@@ -218,7 +224,7 @@ class FlowRun(Generic[T]):
         if now - self._reaped_at >= _REAPING:
             self._reaped_at = now
             # Aside: a slow release must not cost us the lease.
-            x.aside(x.resources.release_overdue(x.clock.wall()))
+            x.aside(x.resources.release_overdue())
 
     async def _obey(self) -> None:
         asked = await self._x.engine.asked_to_stop(self._x.run_id)

@@ -1,15 +1,17 @@
 """Ask whether a rolling budget over all runs is spent, without asking the store at every call.
 
 Laws: (1) what this process spends counts at once, what others spend within a third of a lease; (2)
-a spent window is a reason to wait, not to fail.
+a spent window is a reason to wait, not to fail; (3) setting the clock neither empties a window nor
+fills it.
 Not here: budgets of one run (spending.py), the waiting (gate.py).
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 
-from jackline.clock import Clock
+from jackline.clock import BelievedTime, Clock
 from jackline.flows.engine import Engine
 from jackline.flows.settings import Budget
 
@@ -34,23 +36,28 @@ class RollingWindow:
         self._clock = clock
         # The store hears of a call's spending now and then, and when it ends; until then we count.
         self._underway = underway
+        self._believed = BelievedTime(clock.wall, self._elapsed)
         self._looked_at: float | None = None
+        # What was paid for here, and when: the store knows it by the wall clock's time alone.
+        self._here: deque[tuple[float, int, float]] = deque()
         self._tokens = 0
         self._dollars = 0.0
 
     def charge(self, tokens: int, dollars: float) -> None:
         """A call of this process was paid for."""
+        self._here.append((self._elapsed(), tokens, dollars))
         self._tokens += tokens
         self._dollars += dollars
 
     async def spent_until(self) -> tuple[float, str] | None:
         """When to look again and the reason, if the window is spent."""
-        now = self._clock.wall()
+        now = self._elapsed()
         if self._looked_at is None or now - self._looked_at >= _FRESH:
             self._looked_at = now
-            ended = await self._engine.spent_since(now - self._window)
-            underway = self._underway()
-            self._tokens, self._dollars = ended[0] + underway[0], ended[1] + underway[1]
+            ended = await self._engine.spent_since(self._believed.now() - self._window)
+            underway, here = self._underway(), self._spent_here(now)
+            self._tokens = max(ended[0] + underway[0], here[0])
+            self._dollars = max(ended[1] + underway[1], here[1])
         budget = self._budget
         hours = self._window / 3600
         if budget.tokens is not None and self._tokens >= budget.tokens:
@@ -60,4 +67,13 @@ class RollingWindow:
         else:
             return None
         self._looked_at = None
-        return now + self._window / _LOOKS, why
+        return self._clock.wall() + self._window / _LOOKS, why
+
+    def _elapsed(self) -> float:
+        """Real seconds, in sleep too."""
+        return self._clock.monotonic() + self._clock.slept()
+
+    def _spent_here(self, now: float) -> tuple[int, float]:
+        while self._here and self._here[0][0] < now - self._window:
+            self._here.popleft()
+        return sum(each[1] for each in self._here), sum(each[2] for each in self._here)

@@ -11,7 +11,7 @@ Not here: when to leave a lane (lanes/), where a lane's state is known (lane_boo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
@@ -51,7 +51,7 @@ class OnlyPlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HandOrder:
-    """Somebody said: use this upstream, for these calls, until then."""
+    """Somebody said: use this upstream, for these calls, until then (as `now` is measured)."""
 
     upstream: str
     model: str | None = None
@@ -67,6 +67,10 @@ class HandOrder:
             and (self.session is None or identity.session == self.session)
             and (self.agent is None or identity.agent == self.agent)
         )
+
+    def moved(self, seconds: float) -> HandOrder:
+        """The same order with its end on a clock that is ahead by so much."""
+        return self if self.until is None else replace(self, until=self.until + seconds)
 
 
 # What a mark in `never_degrade` is about.

@@ -113,7 +113,11 @@ class Desk:
         return list(self._open.values())
 
     def now(self) -> float:
-        """The wall-clock time."""
+        """The time that calls are measured in; it is never set."""
+        return self._clock.steady()
+
+    def wall(self) -> float:
+        """The wall-clock time, for what is told."""
         return self._clock.wall()
 
     def ticks(self) -> float:
@@ -125,7 +129,7 @@ class Desk:
         caller = caller_of(exchange, tag)
         identity, who, body = caller.identity, caller.who, exchange.body
         facts = read_request(body) if caller.packed is None else self._unpacked(body, caller.packed)
-        now = self._clock.wall()
+        now = self._clock.steady()
         call_id, since = new_call_id(), None
         if who is not None and (who in self._by_who or self._returning.knows(who)):
             if self._is_settled(exchange, caller, facts, now):
@@ -316,20 +320,22 @@ class Desk:
         self._forget(call)
         self.counts.count(event)
         request, who = call.request, call.identity.who
-        is_answered = event.outcome in _ANSWERED
+        is_answered, now = event.outcome in _ANSWERED, self.now()
         if len(self.settings.upstreams) > 1:
-            self._tell_placing(call, event, is_answered=is_answered)
+            self._tell_placing(call, event, now, is_answered=is_answered)
         if who is not None and request.hold is not _SIDE_CALL_HOLD:
             session, agent = who[0], who[1] or _MAIN
             if request.dialect != "anthropic":
                 pass  # whose work it is, is not known well enough there
             elif is_answered:
-                self._work.answered(event.at, session, agent, event.took - event.waited)
+                self._work.answered(now, session, agent, event.took - event.waited)
             else:
-                self._work.withdrawn(event.at, session, agent)
+                self._work.withdrawn(now, session, agent)
         self._announce(event)
 
-    def _tell_placing(self, call: MessagesCall, event: CallEnded, *, is_answered: bool) -> None:
+    def _tell_placing(
+        self, call: MessagesCall, event: CallEnded, now: float, *, is_answered: bool
+    ) -> None:
         """Which lane has refused the call's client, and which has answered it."""
         request = call.request
         rejected_on = None if call.carried is None else call.carried.rejected_on
@@ -339,7 +345,7 @@ class Desk:
         if rejected_on is not None:
             self._placing.rejected(rejected_on, credential)
         if is_answered:
-            self._placing.answered(event, request.dialect, credential)
+            self._placing.answered(event, request.dialect, credential, now)
 
     def in_native_words(self, refusal: Refusal) -> Refusal:
         """The refusal with an error of another dialect told in the client's."""
@@ -417,7 +423,7 @@ class Desk:
         """Answer a call that is not taken in at all."""
         exchange.respond(no.status, noted(no.headers, call_id), no.body)
         event = CallEnded(
-            at=self.now(),
+            at=self.wall(),
             call=call_id,
             outcome="refused",
             lane="",

@@ -50,13 +50,13 @@ class HandOrders:
         others = [each for each in self._living() if not _about_the_same(each, order)]
         # The newest comes first: it is what somebody wants now.
         self._set([order, *others])
-        return {"orders": [asdict(each) for each in self._desk.chooser.orders]}
+        return {"orders": self.told()}
 
     def back(self, asked: Mapping[str, object]) -> dict[str, object]:
         """End the orders about one upstream, or all."""
         name = asked.get("upstream")
         self._set([each for each in self._living() if name is not None and each.upstream != name])
-        return {"orders": [asdict(each) for each in self._desk.chooser.orders]}
+        return {"orders": self.told()}
 
     def pause(self, asked: Mapping[str, object]) -> dict[str, object]:
         """Send nothing more on matching lanes; calls wait, or go elsewhere."""
@@ -110,11 +110,17 @@ class HandOrders:
             paused = [str(name) for name in told["paused"]]
         except (ValueError, TypeError, KeyError):
             return  # nothing that we wrote
-        self._desk.chooser.orders = tuple(orders)
+        ahead = self._desk.wall() - self._desk.now()
+        self._desk.chooser.orders = tuple(each.moved(-ahead) for each in orders)
         self._desk.chooser.orders = tuple(self._living())
         for name in paused:
             if self._desk.open_lane(name):
                 self._desk.carrier.pause_lane(name, paused=True)
+
+    def told(self) -> list[dict[str, object]]:
+        """The orders in force as JSON, their ends as dates: for people, and for a restart."""
+        ahead = self._desk.wall() - self._desk.now()
+        return [asdict(each.moved(ahead)) for each in self._living()]
 
     def _living(self) -> list[HandOrder]:
         now = self._desk.now()
@@ -128,7 +134,7 @@ class HandOrders:
     def _keep(self) -> None:
         lanes = self._desk.carrier.controller.lanes
         told = {
-            "orders": [asdict(each) for each in self._living()],
+            "orders": self.told(),
             "paused": [name for name, lane in lanes.items() if lane.paused],
         }
         self._save(json.dumps(told).encode())

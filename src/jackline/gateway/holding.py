@@ -1,6 +1,7 @@
 """Look after the calls that take long: keep their clients alive, and end hopeless waits.
 
-Laws: (1) one timer for all calls; (2) what is done to a call is decided by the call.
+Laws: (1) one timer for all calls; (2) what is done to a call is decided by the call; (3) that the
+wall clock was set, or that the machine slept, is noticed here at the latest.
 Not here: how a client is kept alive (messages.py), when waiting is hopeless (calls/walls.py).
 """
 
@@ -19,7 +20,9 @@ async def look_after(desk: Desk, clock: Clock, every: float = EVERY) -> None:
     """Go round all calls again and again, until cancelled."""
     while True:
         await clock.sleep(every)
-        now = clock.wall()
+        clock.beat()
+        desk.carrier.follow_clock()
+        now = clock.steady()
         for call in desk.calls:
             try:
                 call.keep_alive(now)

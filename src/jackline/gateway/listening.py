@@ -29,6 +29,8 @@ _LAST_TURNS_SECONDS = 5.0
 _FREED_SHARE = 8
 # What a body is taken to need at least: one of many bytes in its first moment weighs by its size.
 _FIRST_SECONDS = 0.01
+# A sweep that comes later than this was held up: nothing ran, and no client is to blame for it.
+_HELD_UP = 1.0
 
 
 def _refuses_nobody(_exchange: Exchange, _length: int) -> None:
@@ -52,6 +54,7 @@ class Listener:
         self._unfinished = 0
         self._server: asyncio.Server | None = None
         self._sweeping: asyncio.TimerHandle | None = None
+        self._sweep_due = 0.0
         self._all_left = asyncio.Event()
         self._all_left.set()
 
@@ -155,10 +158,17 @@ class Listener:
     def _sweep_later(self) -> None:
         limits = self.limits
         shortest = min(limits.header_seconds, limits.body_pause_seconds, limits.idle_seconds)
-        self._sweeping = self._loop.call_later(min(_LONGEST_SWEEP, shortest), self._sweep)
+        pause = min(_LONGEST_SWEEP, shortest)
+        self._sweep_due = self._loop.time() + pause
+        self._sweeping = self._loop.call_later(pause, self._sweep)
 
     def _sweep(self) -> None:
-        self._sweep_later()
         now = self._loop.time()
+        late = now - self._sweep_due
+        if late > _HELD_UP:
+            # The process was stopped, or the machine slept on a system that counts that as time.
+            for connection in self._open:
+                connection.deadline += late
+        self._sweep_later()
         for connection in [one for one in self._open if one.deadline <= now]:
             connection.overdue()

@@ -52,7 +52,11 @@ class CallDesk(Protocol):
     carrier: Carrier
 
     def now(self) -> float:
-        """The wall-clock time."""
+        """The time that calls are measured in; it is never set."""
+        ...
+
+    def wall(self) -> float:
+        """The wall-clock time, for what is told."""
         ...
 
     def ticks(self) -> float:
@@ -362,9 +366,8 @@ class MessagesCall:
         if self.over:
             return
         self.over = True
-        now = self._desk.now()
         identity = self.identity
-        took = now - self.since
+        took = self._desk.now() - self.since
         carried = self.carried
         waited = carried.waited if carried is not None and carried.sent else took
         wasted = carried.wasted if carried is not None and carried.story else _NOTHING_USED
@@ -375,7 +378,7 @@ class MessagesCall:
             tuple.__new__(
                 CallEnded,
                 (
-                    now,
+                    self._desk.wall(),
                     self.request.id,
                     outcome,
                     self.lane,

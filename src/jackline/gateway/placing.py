@@ -71,7 +71,7 @@ class Placing:
         if self._passes_through(lane):
             self._rejected.reject(credential)
 
-    def answered(self, event: CallEnded, dialect: Dialect, credential: bytes) -> None:
+    def answered(self, event: CallEnded, dialect: Dialect, credential: bytes, now: float) -> None:
         """A call was answered, and so its conversation is there."""
         upstream = _upstream_of(event.lane)
         if self._passes_through(event.lane):
@@ -79,12 +79,12 @@ class Placing:
         if event.session is None:
             return
         talk = (event.session, event.agent), self._rejected.digest(credential)
-        self._conversations.answered(talk, upstream, event.at)
+        self._conversations.answered(talk, upstream, now)
         if self._chooser.degrades(event.model, upstream, dialect):
             lane = shown(event.lane)
             before = self._stood_in.pop((event.model, lane), None)
             times = 1 if before is None else before.times + 1
-            self._stood_in[event.model, lane] = StoodIn(event.model, lane, times, event.at)
+            self._stood_in[event.model, lane] = StoodIn(event.model, lane, times, now)
             if len(self._stood_in) > _MOST_STAND_INS:
                 self._stood_in.pop(next(iter(self._stood_in)))
 

@@ -34,8 +34,8 @@ def picture(
     notes: tuple[str, ...] = (),
 ) -> Picture:
     """How everything stands now."""
-    now = desk.now()
     carrier, counts = desk.carrier, desk.counts
+    now = desk.now()
     waiting_on: dict[str, int] = {}
     calls = [call for call in desk.calls if call.carried is not None]
     waiting = [call for call in calls if call.waiting]
@@ -44,13 +44,13 @@ def picture(
             waiting_on[name] = waiting_on.get(name, 0) + 1
     lanes = carrier.controller.lanes.values()
     return Picture(
-        at=now,
+        at=desk.wall(),
         version=__version__,
         url=url,
         upstream=desk.settings.upstream.url,
         started=started,
-        lanes=tuple(_lane(lane, waiting_on.get(lane.name, 0), now) for lane in lanes),
-        waiting=tuple(_call(desk, call) for call in waiting[:_MOST_CALLS]),
+        lanes=tuple(_lane(desk, lane, waiting_on.get(lane.name, 0), now) for lane in lanes),
+        waiting=tuple(_call(desk, call, now) for call in waiting[:_MOST_CALLS]),
         calls_waiting=len(waiting),
         calls_in_flight=carrier.controller.calls_in_flight,
         connections=connections,
@@ -88,14 +88,14 @@ def _left(seconds: float) -> str:
     return duration_in_words(timedelta(seconds=max(1, round(seconds))))
 
 
-def _lane(lane: Lane, waiting: int, now: float) -> LaneShown:
+def _lane(desk: Desk, lane: Lane, waiting: int, now: float) -> LaneShown:
     flows = lane.state in FLOWING and not lane.paused
     told = None if flows else lane.waiting(_ANY_CALL, now)
     return LaneShown(
         name=shown(lane.name),
         state=lane.state.value,
         why="" if told is None else told.why.replace(lane.name, shown(lane.name)),
-        until=None if told is None else told.until,
+        until=None if told is None else desk.carrier.controller.date_of(told.until),
         in_flight=len(lane.attempts),
         window=lane.limit(now),
         waiting=waiting,
@@ -104,7 +104,7 @@ def _lane(lane: Lane, waiting: int, now: float) -> LaneShown:
     )
 
 
-def _call(desk: Desk, call: MessagesCall) -> CallShown:
+def _call(desk: Desk, call: MessagesCall, now: float) -> CallShown:
     told = None if call.carried is None else desk.carrier.waiting(call.carried)
     return CallShown(
         call=call.request.id,
@@ -116,6 +116,6 @@ def _call(desk: Desk, call: MessagesCall) -> CallShown:
         state="waiting",
         why="" if told is None else told.why.replace(call.lane, shown(call.lane)),
         until=None if told is None else told.until,
-        since=call.since,
+        since=desk.wall() - (now - call.since),
         attempts=0 if call.carried is None else len(call.carried.story),
     )

@@ -135,7 +135,7 @@ class HooksFace:
         return told_at is not None and (fate is None or fate.answered_at < told_at)
 
     def _words(self, found: Found) -> str:
-        self._deaths.tell(found.death, self._clock.wall())
+        self._deaths.tell(found.death, self._clock.steady())
         _log.info("sub-agent %s died: its parent is told so", found.death.agent)
         return death_words(found.death, found.left, self._clock.now())
 
@@ -149,14 +149,14 @@ class HooksFace:
         failure = classify(Observation(Where.CLI_TEXT, text=text), now=self._clock.now())
         if told.agent_id is not None:
             death = Death(told.session_id, told.agent_id, Cause.of(failure))
-            self._deaths.heard(death, self._clock.wall())
+            self._deaths.heard(death, self._clock.steady())
         else:
             self._main_thread_stopped(told.session_id, Cause.of(failure))
 
     def _main_thread_stopped(self, session: str, cause: Cause) -> None:
         met = self._sessions.of(session)
         # Who was never met lives where nobody whom we trust has told.
-        if met is None or not self._sessions.is_news(session, cause, self._clock.wall()):
+        if met is None or not self._sessions.is_news(session, cause, self._clock.steady()):
             return
         fate = self._fates.of(session)
         model, run = ("", None) if fate is None else (fate.model, fate.tag)

@@ -33,7 +33,7 @@ class Fate(NamedTuple):
 
     cause: Cause | None
     answered_at: float
-    """When a call of it was last answered; zero if none was."""
+    """When a call of it was last answered, by the clock's steady time; zero if none was."""
     model: str
     tag: str | None
     """That of the run that carries the agent, if one does."""
@@ -72,7 +72,7 @@ class CallFates:
             # Nearly every call of the gateway comes here.
             if self._attempts:
                 self._attempts.pop(event.call, None)
-            _keep(self._fates, key, Fate(None, event.at, event.model, event.tag))
+            _keep(self._fates, key, Fate(None, self._clock.steady(), event.model, event.tag))
             if not agent and self.on_answer is not None:
                 self.on_answer(event)
         elif event.outcome in _HANDED_ON:

@@ -23,9 +23,10 @@ from jackline.journal.waiting import Waiting
 from jackline.journal.writer import Writer
 
 
-def system_wall() -> float:
-    """Seconds since the epoch, by the machine's clock."""
-    return SystemClock().now().timestamp()
+def _elapsed() -> Callable[[], float]:
+    """Real seconds, in sleep too, whatever the wall clock shows."""
+    clock = SystemClock()
+    return lambda: clock.monotonic() + clock.slept()
 
 
 class Journal:
@@ -40,7 +41,8 @@ class Journal:
         path: Path,
         *,
         settings: JournalSettings | None = None,
-        wall: Callable[[], float] = system_wall,
+        wall: Callable[[], float] = SystemClock.wall,
+        elapsed: Callable[[], float] | None = None,
         connect: Connect = connect,
     ) -> None:
         self.path = path
@@ -48,7 +50,9 @@ class Journal:
         self._waiting = Waiting(self._settings.waiting_records)
         # Not wrapped in a method of its own: every call of every client passes here.
         self.announce: Announce = self._waiting.put
-        self._writer = Writer(path, self._waiting, self._settings, wall, connect)
+        self._writer = Writer(
+            path, self._waiting, self._settings, wall, elapsed or _elapsed(), connect
+        )
         self._thread = threading.Thread(
             target=self._writer.run, name="jackline-journal", daemon=True
         )

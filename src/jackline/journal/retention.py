@@ -2,7 +2,7 @@
 
 Laws: (1) one bite is one short transaction, so that records do not wait for it; (2) all tables
 forget up to the same moment when space is short; (3) freed space goes back to the system.
-Not here: when bites are taken (writer.py).
+Not here: when bites are taken, and which time is believed (writer.py).
 """
 
 from __future__ import annotations
@@ -73,6 +73,15 @@ def _give_back(connection: sqlite3.Connection, keep_bytes: int) -> bool:
 def _used_bytes(connection: sqlite3.Connection) -> int:
     used = _number(connection, "page_count") - _number(connection, "freelist_count")
     return used * _number(connection, "page_size")
+
+
+def newest(connection: sqlite3.Connection) -> float | None:
+    """The time of the newest record; None when there is none."""
+    found = [
+        connection.execute(f"SELECT max(at) FROM {table.name}").fetchone()[0]  # noqa: S608
+        for table in GROWING
+    ]
+    return max((float(at) for at in found if at is not None), default=None)
 
 
 def _number(connection: sqlite3.Connection, pragma: str) -> int:

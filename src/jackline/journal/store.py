@@ -73,6 +73,10 @@ class Store:
         """Take one bite of what need not be kept; whether there may be more."""
         return retention.bite(self._connection, self._settings, now)
 
+    def newest(self) -> float | None:
+        """The time of the newest record; None when there is none."""
+        return retention.newest(self._connection)
+
     def is_gone(self) -> bool:
         """Whether the file's name no longer leads to what is open here."""
         return self._identity is None or identity(self._path) != self._identity

@@ -15,12 +15,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from jackline.clock import SystemClock
+from jackline.clock import BelievedTime, SystemClock
 from jackline.errors import JournalError
 from jackline.events import Event, ServiceNoted
 from jackline.journal.commit_times import CommitTimes
 from jackline.journal.files import put_aside
 from jackline.journal.records import LANE_MEMORY, NOTES, Table
+from jackline.journal.retention import DAY
 from jackline.journal.settings import JournalSettings
 from jackline.journal.store import Batch, Connect, Store
 from jackline.journal.trouble import Stumble, cause_of, clock_time, counted, is_damage
@@ -55,6 +56,7 @@ class Writer:
         waiting: Waiting,
         settings: JournalSettings,
         wall: Callable[[], float],
+        elapsed: Callable[[], float],
         connect: Connect,
     ) -> None:
         self.trouble: Trouble | None = None
@@ -69,6 +71,8 @@ class Writer:
         self._waiting = waiting
         self._settings = settings
         self._wall = wall
+        self._elapsed = elapsed
+        self._believed: BelievedTime | None = None
         self._connect = connect
         self._store: Store | None = None
         self._asked: deque[Ask] = deque()
@@ -182,6 +186,9 @@ class Writer:
             self._let_go()
         if self._store is None:
             self._store = Store(self._path, self._settings, self._connect)
+            if self._believed is None:
+                # Before anything is written: what is kept tells when the clock was last right.
+                self._believed = self._time_to_believe(self._store.newest())
             if self._lost_file and self._memory:
                 # A new file does not know what the old one knew of the lanes.
                 self._store.write({LANE_MEMORY: self._memory})
@@ -189,14 +196,17 @@ class Writer:
         return self._store
 
     def _sweep_if_due(self) -> None:
-        now = self._wall()
-        # A clock that was set back makes it due too.
-        due = self._swept_at is None or not (
-            0 <= now - self._swept_at < self._settings.sweep_seconds
-        )
-        if (due or self._more_to_sweep) and self._store is not None:
+        now = self._elapsed()
+        due = self._swept_at is None or now - self._swept_at >= self._settings.sweep_seconds
+        if (due or self._more_to_sweep) and self._store is not None and self._believed is not None:
             self._swept_at = now
-            self._more_to_sweep = self._store.sweep(now)
+            # One that was set back is followed at once: that only keeps more.
+            self._more_to_sweep = self._store.sweep(min(self._believed.now(), self._wall()))
+
+    def _time_to_believe(self, newest: float | None) -> BelievedTime:
+        """By what time records grow old; not at once by one at which all of them are too old."""
+        all_old = newest is not None and self._wall() - newest > self._settings.keep_days * DAY
+        return BelievedTime(self._wall, self._elapsed, newest if all_old else None)
 
     def _stumbled(self, error: Stumble, *, may_put_aside: bool) -> bool:
         """Note what went wrong; whether trying again at once makes sense."""

@@ -23,13 +23,17 @@ def teach(
     failure: Failure,
     headers: Mapping[str, str],
     now: float,
+    wall_ahead: float,
 ) -> list[str]:
-    """Close the attempt on its lane; the names of all lanes on which more may be possible now."""
+    """Close the attempt on its lane; the names of all lanes on which more may be possible now.
+
+    Dates are brought onto the time line of `now`, which the wall clock is `wall_ahead` of.
+    """
     lane = lanes[attempt.lane]
     match reaction_to(failure):
         case Reaction.PARK:
             lane.quota_refused(attempt, now)
-            _park(lanes, lane, failure, now)
+            _park(lanes, lane, failure, now, wall_ahead)
             # Whoever waited for these lanes may now go elsewhere.
             return list(lanes)
         case Reaction.THROTTLE:
@@ -62,8 +66,13 @@ def hopeless(entry: Entry, lane: str, failure: Failure, identical_failures: int)
     return not failure.retry_same and entry.alike >= identical_failures
 
 
-def _park(lanes: Mapping[str, Lane], lane: Lane, failure: Failure, now: float) -> None:
-    reset_at = None if failure.resets_at is None else failure.resets_at.timestamp()
+def _park(
+    lanes: Mapping[str, Lane], lane: Lane, failure: Failure, now: float, wall_ahead: float
+) -> None:
+    reset_at = None if failure.resets_at is None else failure.resets_at.timestamp() - wall_ahead
+    is_date = failure.resets_in is None
+    if failure.resets_in is not None:
+        reset_at = now + failure.resets_in.total_seconds()
     for each in lanes.values():
         if each is lane or (parks_account(failure) and each.account == lane.account):
-            each.park(failure, reset_at, now)
+            each.park(failure, reset_at, now, is_date=is_date)

@@ -2,7 +2,9 @@
 
 Laws: (1) pure: driven by events with an explicit `now`, answering with decisions; (2) every permit
 is closed exactly once, and late or repeated reports about it are ignored; (3) a retryable failure
-is never surfaced: it makes the call wait; (4) time that jumps back is taken to stand still.
+is never surfaced: it makes the call wait; (4) `now` is on a time line of durations that nobody
+sets; vendors' dates are brought onto it here, and follow the wall clock when that is set; (5) time
+that goes back even so is taken to stand still.
 Not here: sending, sleeping, reading bytes (calls/); what one lane has learned (lane.py); whose turn
 it is (waiting_room.py), whether another lane is worth taking (detour.py), who is late
 (deadlines.py).
@@ -43,6 +45,8 @@ class LaneController:
         self._settings = settings or Settings()
         self._ageing = self._settings.routing.ageing
         self._now = now
+        # How far the wall clock is ahead of `now`, as was last told.
+        self.wall_ahead = 0.0
         self._draw = draw
         self.lanes: dict[str, Lane] = {}
         self._room = WaitingRoom()
@@ -163,7 +167,7 @@ class LaneController:
         attempt = self._take(permit)
         decision = Decision()
         if attempt is not None:
-            touched = teach(self.lanes, attempt, failure, headers, now)
+            touched = teach(self.lanes, attempt, failure, headers, now, self.wall_ahead)
             self._resume_or_refuse(attempt, failure, decision)
             self._dispatch(touched, now, decision)
         return self._done(decision)
@@ -250,6 +254,16 @@ class LaneController:
         self._dispatch(list(dict.fromkeys(touched)), now, decision)
         return self._done(decision)
 
+    def follow_clock(self, now: float, wall_ahead: float, slept: float = 0.0) -> Decision:
+        """The wall clock was set, or the machine has slept for so long: dates are elsewhere now."""
+        now = self._clock(now)
+        moved, self.wall_ahead = wall_ahead - self.wall_ahead, wall_ahead
+        decision = Decision()
+        for lane in self.lanes.values():
+            lane.follow_clock(moved, slept, now)
+        self._dispatch(list(self.lanes), now, decision)
+        return self._done(decision)
+
     def refresh(self, now: float) -> None:
         """Look at every lane anew, after something changed behind the controller's back."""
         now = self._clock(now)
@@ -257,6 +271,10 @@ class LaneController:
             self._wake[name] = self._wake_of(lane, now)
 
     # --- asking ---------------------------------------------------------------------------
+
+    def date_of(self, at: float | None) -> float | None:
+        """What the wall clock will show at a moment of the time line, or has shown."""
+        return None if at is None else at + self.wall_ahead
 
     def waiting(self, now: float, call_id: int) -> Waiting | None:
         """Why a call waits, and until when; None when it is in flight or unknown."""

@@ -2,7 +2,7 @@
 
 Laws: (1) a parked or broken lane gets one probe at a time and nothing else; (2) nothing is sent
 before an announced reset; (3) one decrease of the window per throttle episode; (4) no clock and no
-randomness of its own: `now` and the draw come in.
+randomness of its own: `now`, on a time line that is never set, and the draw come in.
 Not here: which call and which lane (controller.py), how many at once (window.py), what per-minute
 limits allow (allowance.py), how calls fared lately (health.py).
 """
@@ -54,6 +54,8 @@ class Lane:
         self.probe: int | None = None
         self.probe_at = math.inf
         self.reset_at: float | None = None
+        # Whether it was given as a date, which follows the wall clock, or as a duration.
+        self._reset_is_date = True
         # The announced reset that somebody does not believe in, until a probe has found out.
         self._doubted: float | None = None
         self.hold_until = now
@@ -281,6 +283,9 @@ class Lane:
         if self.state not in FLOWING:
             if attempt.probe:
                 self._schedule_probe(now)
+                if failure.retry_after is not None:
+                    asked = now + failure.retry_after.total_seconds()
+                    self.probe_at = max(self.probe_at, asked)
             return
         episode = self.episode
         episode.refused(now)
@@ -348,9 +353,29 @@ class Lane:
     def _carrying(self) -> float:
         return self._carried if self.state is State.PROBING else self.window.size
 
-    def park(self, failure: Failure | None, reset_at: float | None, now: float) -> None:
-        """The account's window is used up: nothing goes before the reset."""
-        self._park(failure, reset_at, now, Event.QUOTA_SPENT)
+    def park(
+        self, failure: Failure | None, reset_at: float | None, now: float, *, is_date: bool = True
+    ) -> None:
+        """The account's window is used up: nothing goes before the reset.
+
+        Whether that was told as a date or as a duration matters once the wall clock is set.
+        """
+        self._park(failure, reset_at, now, Event.QUOTA_SPENT, is_date=is_date)
+
+    def follow_clock(self, moved: float, slept: float, now: float) -> None:
+        """The wall clock has moved by so much against the time line, `slept` of it in sleep.
+
+        A reset that was given as a date follows it. The vendor's time passes also while this
+        machine sleeps, so pauses that were told as durations end earlier by that much.
+        """
+        self.hold_until -= slept
+        nearer = slept
+        if self.reset_at is not None and self.reset_at > now:
+            nearer = moved if self._reset_is_date else slept
+            self.reset_at -= nearer
+        elif self._doubted is not None:
+            self._doubted -= moved if self._reset_is_date else slept
+        self.probe_at -= nearer
 
     def doubt(self, now: float) -> None:
         """Somebody knows of an earlier reset: one probe may find out at once."""
@@ -364,7 +389,13 @@ class Lane:
         self.allowance.refund(attempt, now)
 
     def _park(
-        self, failure: Failure | None, reset_at: float | None, now: float, event: Event
+        self,
+        failure: Failure | None,
+        reset_at: float | None,
+        now: float,
+        event: Event,
+        *,
+        is_date: bool = True,
     ) -> None:
         if self.state in FLOWING:
             self._carried = max(2.0, self._carrying())
@@ -377,6 +408,8 @@ class Lane:
         # A later refusal that names no reset does not unsay one that did.
         told = (self.reset_at, self._doubted if reset_at is None else None, reset_at)
         self.reset_at = max((at for at in told if at is not None and at > now), default=None)
+        if self.reset_at == reset_at:
+            self._reset_is_date = is_date
         self._doubted = None
         self._schedule_probe(now)
 

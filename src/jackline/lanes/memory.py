@@ -1,7 +1,8 @@
 """Keep what lanes have learned over a restart, so that nobody relearns it by hitting walls.
 
 Laws: (1) plain JSON values, with a version; (2) what is out of date or cannot be read is forgotten,
-never guessed; (3) nothing about single calls is kept.
+never guessed; (3) nothing about single calls is kept; (4) times are kept as the wall clock's: no
+other clock goes on while nothing runs.
 Not here: where the memory is stored (journal/).
 """
 
@@ -21,8 +22,10 @@ VERSION = 1
 
 def export(controller: LaneController, now: float) -> dict[str, Json]:
     """What the lanes know at `now`."""
-    lanes: dict[str, Json] = {name: _told(lane, now) for name, lane in controller.lanes.items()}
-    return {"version": VERSION, "at": now, "lanes": lanes}
+    lanes: dict[str, Json] = {}
+    for name, lane in controller.lanes.items():
+        lanes[name] = _told(lane, now) | {"parked_until": controller.date_of(lane.reset_at)}
+    return {"version": VERSION, "at": controller.date_of(now), "lanes": lanes}
 
 
 def restore(controller: LaneController, memory: Json, now: float) -> list[str]:
@@ -32,10 +35,11 @@ def restore(controller: LaneController, memory: Json, now: float) -> list[str]:
     at, lanes = _number(memory.get("at")), memory.get("lanes")
     if at is None or not isinstance(lanes, dict):
         return []
+    ahead = controller.wall_ahead
     taught = []
     for name, told in lanes.items():
         lane = controller.lanes.get(name)
-        if lane is not None and isinstance(told, dict) and _teach(lane, told, at, now):
+        if lane is not None and isinstance(told, dict) and _teach(lane, told, at, now, ahead):
             taught.append(name)
     controller.refresh(now)
     return taught
@@ -47,7 +51,6 @@ def _told(lane: Lane, now: float) -> dict[str, Json]:
         for dimension, bucket in lane.buckets.items()
     }
     return {
-        "parked_until": lane.reset_at,
         "window": _carried(lane),
         "peak": lane.window.peak,
         "limits": limits,
@@ -63,12 +66,13 @@ def _carried(lane: Lane) -> float:
     return max(size, before) if lane.state is State.OPEN and math.isfinite(before) else size
 
 
-def _teach(lane: Lane, told: dict[str, Json], at: float, now: float) -> bool:
+def _teach(lane: Lane, told: dict[str, Json], at: float, now: float, ahead: float) -> bool:
     remembered = False
     parked_until = _number(told.get("parked_until"))
-    if parked_until is not None and parked_until > now:
-        lane.park(None, parked_until, now)
+    if parked_until is not None and parked_until - ahead > now:
+        lane.park(None, parked_until - ahead, now)
         remembered = True
+    at -= ahead
     if 0 <= now - at <= OUTDATED_AFTER:
         remembered = _teach_window(lane, told, now) or remembered
         remembered = _teach_limits(lane, told.get("limits"), at, now) or remembered

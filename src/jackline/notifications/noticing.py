@@ -86,7 +86,7 @@ class Noticing:
             return
         word = {"broken": "down", "probing": "coming back"}.get(closed[0], closed[0])
         for place, at in self._elsewhere.items():
-            if now - at < _LATELY:
+            if abs(now - at) < _LATELY:
                 words = f"Calls are answered by {place}, because {first} is {word}."
                 yield Condition(About.UPSTREAM_MOVED, f"{first} to {place}", words)
 

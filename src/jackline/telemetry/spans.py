@@ -167,7 +167,9 @@ class Tracer:
 
     def take(self, now: float, *, all_of_them: bool = False) -> list[Span]:
         """The spans that are complete; at the end also what might have gone on."""
-        over = [key for key, each in self._open.items() if all_of_them or now - each.ends >= SILENT]
+        over = [
+            key for key, each in self._open.items() if all_of_them or abs(now - each.ends) >= SILENT
+        ]
         taken, self._done = self._done, []
         for key in over:
             each = self._open.pop(key)

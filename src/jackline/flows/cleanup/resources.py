@@ -9,6 +9,7 @@ Not here: what a release does (acting.py), looking over all runs (reaper.py).
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -27,11 +28,15 @@ class Resources:
         self._actor = actor
         self._told = told
         self._held: dict[str, ResourceRecord] = {}
+        # When leases end in real seconds, which nobody sets; kept they are as dates.
+        self._ends: dict[str, float] = {}
 
     async def load(self) -> None:
         """Read what the run still holds."""
         rows = await self._engine.resources()
         self._held = {row.name: row for row in rows if row.run_id == self._run_id}
+        for row in self._held.values():
+            self._note_end(row)
 
     async def take(self, resource: ResourceRecord) -> None:
         """Keep that it was rented; one that is held already stays as it is, with the new lease."""
@@ -39,6 +44,7 @@ class Resources:
         if before is not None:
             resource = replace(before, lease_until=resource.lease_until, release=resource.release)
         self._held[resource.name] = resource
+        self._note_end(resource)
         await self._engine.keep_resource(resource)
 
     async def release_of_agent(self, task_id: str) -> None:
@@ -49,9 +55,20 @@ class Resources:
         """Give back what was taken with `release_on_park`."""
         await self._release_where(lambda row: row.release_on_park)
 
-    async def release_overdue(self, now: float) -> None:
+    async def release_overdue(self) -> None:
         """Give back what was taken for a time that is over."""
-        await self._release_where(lambda row: row.lease_until is not None and row.lease_until < now)
+        now = self._elapsed()
+        await self._release_where(lambda row: self._ends.get(row.name, math.inf) < now)
+
+    def _note_end(self, row: ResourceRecord) -> None:
+        self._ends.pop(row.name, None)
+        if row.lease_until is not None:
+            left = row.lease_until - self._actor.clock.wall()
+            self._ends[row.name] = self._elapsed() + left
+
+    def _elapsed(self) -> float:
+        # Whoever rents something out counts the time that this machine sleeps, too.
+        return self._actor.clock.monotonic() + self._actor.clock.slept()
 
     async def release_all(self) -> None:
         """Give everything back: the run has ended."""
