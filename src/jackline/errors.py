@@ -7,6 +7,7 @@
     │   ├── UnreadableError       a file, folder or id that was named cannot be read or found
     │   ├── NothingFoundError     there is nothing where Jackline looks by itself
     │   ├── PortTakenError        the port cannot be had
+    │   ├── UnsafeFileError       other users can have written a file or folder of ours
     │   └── UnreachableError      no gateway answers
     ├── RefusedError          we declined; nothing was sent
     │   ├── BudgetError           the budget would be passed
@@ -140,6 +141,13 @@ class PortTakenError(UsageError):
     code = "port_taken"
     http_status = 503
     exit_code = 1
+
+
+class UnsafeFileError(UsageError):
+    """Other users of this machine can have written a file or folder of ours: it is not used."""
+
+    code = "unsafe_file"
+    http_status = 403
 
 
 class UnreachableError(UsageError):

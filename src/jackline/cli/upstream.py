@@ -125,12 +125,20 @@ def ls(as_json: bool) -> None:
     Exit codes: 0 listed, 2 the configuration has faults.
     """
     from jackline.assembly import StateDir  # noqa: PLC0415 -- `--help` needs none of it
-    from jackline.assembly.running_gateway import find, status_of  # noqa: PLC0415
+    from jackline.assembly.running_gateway import (  # noqa: PLC0415
+        UnprovenGatewayError,
+        find,
+        status_of,
+    )
     from jackline.cli.gateway_flags import configured  # noqa: PLC0415
     from jackline.cli.upstream_telling import as_document, as_lines  # noqa: PLC0415
 
     config = configured({}, with_secrets=False)
-    running = find(StateDir(config.state_dir), config.gateway.listen)
+    why = "no gateway runs"
+    try:
+        running = find(StateDir(config.state_dir), config.gateway.listen)
+    except UnprovenGatewayError as error:
+        running, why = None, error.message
     lanes = None
     if running is not None:
         told = status_of(running).get("lanes")
@@ -142,7 +150,7 @@ def ls(as_json: bool) -> None:
     for line in as_lines(upstreams, lanes):
         click.echo(line)
     if running is None:
-        click.echo("no gateway runs, so nothing is known of their lanes", err=True)
+        click.echo(f"{why}, so nothing is known of their lanes", err=True)
 
 
 @upstream.command()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import sys
 
+from jackline.private_files import make_private_folder, open_private
 from jackline.quick.asking import ask
 from jackline.quick.finding import state_folder, word_of_service
 
@@ -57,8 +58,8 @@ def _above() -> str:
 
 def _down_notice(notice: str) -> bytes:
     try:
-        os.makedirs(os.path.dirname(notice), mode=0o700, exist_ok=True)  # noqa: PTH103, PTH120
-        os.close(os.open(notice, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        make_private_folder(os.path.dirname(notice))  # noqa: PTH120
+        os.close(open_private(notice, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
     except OSError:  # told before, or nothing can be kept: better silent than at every call
         return b""
     return _DOWN
