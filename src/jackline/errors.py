@@ -9,6 +9,7 @@
     │   ├── PortTakenError        the port cannot be had
     │   ├── UnsafeFileError       other users can have written a file or folder of ours
     │   └── UnreachableError      no gateway answers
+    │       └── UntrustedGatewayError   one answers that cannot prove to be this user's
     ├── RefusedError          we declined; nothing was sent
     │   ├── BudgetError           the budget would be passed
     │   ├── QueueFullError        more is waiting than may wait
@@ -156,6 +157,12 @@ class UnreachableError(UsageError):
     code = "unreachable"
     http_status = 503
     exit_code = 5
+
+
+class UntrustedGatewayError(UnreachableError):
+    """A gateway answers that has not proved to be this user's: nothing was sent to it."""
+
+    code = "untrusted_gateway"
 
 
 class RefusedError(JacklineError):

@@ -13,13 +13,11 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING
+
+# What `socket` is built on, and a third of a hook's time quicker to load.
+from _socket import socket
 
 from jackline.private_files import is_signature, signature
-
-if TYPE_CHECKING:
-    # What `socket` is built on, and a third of a hook's time quicker to load.
-    from _socket import socket
 
 PATH = "/_jackline/proof"
 _PURPOSE = "gateway proof"

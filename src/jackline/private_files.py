@@ -62,7 +62,7 @@ def default_config_folder() -> str:
 
 def make_private_folder(path: str | os.PathLike[str]) -> None:
     """Create the folder for this user alone, or check the one that is there and close it."""
-    os.makedirs(path, mode=0o700, exist_ok=True)  # noqa: PTH103
+    _make_folders(os.fspath(path))
     check_private_folder(path)
     if os.name == "nt":
         return
@@ -220,6 +220,18 @@ def quoted(path: str) -> str:
     if path and all(letter.isalnum() or letter in "/._-+:@" for letter in path):
         return path
     return "'" + path.replace("'", "'\"'\"'") + "'"
+
+
+def _make_folders(name: str) -> None:
+    """As `os.makedirs`, but those above are the user's alone, too, whatever the umask is."""
+    above = os.path.dirname(name)  # noqa: PTH120
+    if above and not os.path.isdir(above):  # noqa: PTH112
+        _make_folders(above)
+    try:
+        os.mkdir(name, 0o700)  # noqa: PTH102
+    except FileExistsError:
+        if not os.path.isdir(name):  # noqa: PTH112
+            raise
 
 
 def _read_key(name: str) -> bytes:

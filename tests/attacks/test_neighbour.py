@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -515,6 +516,8 @@ def test_a_gateway_of_an_older_version_is_told_as_that_and_can_be_ended(place: P
         try:
             until(lambda: _listens(place.port), "the old gateway")
             planted(place.state.folder, place.url, pid=old.pid)
+            # Whoever started it sees it end; else its number would stay taken.
+            threading.Thread(target=old.wait, daemon=True).start()
             for verb in (("status",), ("exec", "true"), ("up",)):
                 done = place.jackline(*verb)
                 assert done.code == 5
@@ -522,7 +525,8 @@ def test_a_gateway_of_an_older_version_is_told_as_that_and_can_be_ended(place: P
                 assert "jackline down, then jackline up -d" in done.err
             ended = place.jackline("down")
             assert (ended.code, "is being stopped" in ended.err) == (0, True), ended.err
-            assert old.wait(60) == -signal.SIGTERM
+            until(lambda: old.poll() is not None, "its end")
+            assert old.returncode == -signal.SIGTERM
         finally:
             old.kill()
     assert SECRET not in log.read_text()

@@ -24,7 +24,12 @@ from typing import cast
 
 from jackline.assembly.addresses import local_url
 from jackline.assembly.state_dir import Running, StateDir, safe_files
-from jackline.errors import JacklineError, UnreachableError, UsageError
+from jackline.errors import (
+    JacklineError,
+    UnreachableError,
+    UntrustedGatewayError,
+    UsageError,
+)
 from jackline.gateway.settings import ListenSettings
 from jackline.gateway_proof import (
     UnprovenError,
@@ -57,14 +62,6 @@ _DETACHED = sum(
 )
 
 
-class UnprovenGatewayError(UnreachableError):
-    """A gateway that seems to be ours cannot prove it; `running` is what is known of it."""
-
-    def __init__(self, running: Running, why: str, next: str) -> None:  # noqa: A002 -- as in errors.py
-        super().__init__(f"the gateway at {running.url} {why}", next=next)
-        self.running = running
-
-
 class _RefusalError(Exception):
     """The gateway answered with a status of its own; `body` is what it said."""
 
@@ -77,7 +74,7 @@ class _RefusalError(Exception):
 def find(state: StateDir, listen: ListenSettings, *, by_port: bool = True) -> Running | None:
     """The gateway of this state folder, if it answers and has proved to be this user's.
 
-    One that could leave no word in its folder is found by its port. UnprovenGatewayError for one
+    One that could leave no word in its folder is found by its port. UntrustedGatewayError for one
     that seems to be the gateway of this folder, and cannot prove it.
     """
     running = state.running()
@@ -87,7 +84,7 @@ def find(state: StateDir, listen: ListenSettings, *, by_port: bool = True) -> Ru
             told = hello(running.url, running.token)
         except UnprovenError as error:
             if is_own_gateway(running.pid):
-                raise _unproven(running, error) from error
+                raise _unproven(running.url, error) from error
             told = None  # it has died, and another program has its port
         if told is not None and _is_the_same(told, running):
             return running
@@ -104,8 +101,7 @@ def _found_at(url: str, state: StateDir) -> Running | None:
         told = greeting(url)
         if told is None or told.get("state") != wanted:
             return None
-        # Whose process it says to be is not believed.
-        raise _unproven(Running(0, url, "", "", 0.0, ""), error) from error
+        raise _unproven(url, error) from error
     if told is None or told.get("state") != wanted:
         return None
     pid = told.get("process")
@@ -116,35 +112,32 @@ def _check_host(running: Running, listen: ListenSettings) -> None:
     host, _ = host_and_port(running.url)
     if is_loopback(host) or host == listen.host:
         return
-    raise UnprovenGatewayError(
-        running,
+    raise _untrusted(
+        running.url,
         "is at an address that is neither of this machine's loopback nor the configured one",
         f"if you started it there: JACKLINE_LISTEN_HOST={host} jackline status",
     )
 
 
-def _unproven(running: Running, error: UnprovenError) -> UnprovenGatewayError:
+def _unproven(url: str, error: UnprovenError) -> UntrustedGatewayError:
     if error.status in _UNKNOWN_PATH:
-        return UnprovenGatewayError(
-            running,
-            "was started by an older version, which cannot prove that it is yours",
-            "jackline down, then jackline up -d",
-        )
+        why = "was started by an older version, which cannot prove that it is yours"
+        return _untrusted(url, why, "jackline down, then jackline up -d")
     if error.status == _NO_KEY:
-        return UnprovenGatewayError(
-            running,
-            "cannot prove that it is yours: it has no installation key",
-            "its log says why; set XDG_STATE_HOME to a folder that you can write to, then start it"
-            " again"
-            if sys.platform.startswith("linux")
-            else "its log says why; mend that, then start it again",
-        )
-    return UnprovenGatewayError(
-        running,
+        fix = "its log and `jackline doctor` say why; mend that, then start it again"
+        if sys.platform.startswith("linux"):
+            fix += " (XDG_STATE_HOME names the folder of the key)"
+        return _untrusted(url, "cannot prove that it is yours: it has no installation key", fix)
+    return _untrusted(
+        url,
         f"did not prove that it is yours ({error})",
         "nothing was sent to it; if it is an old one of yours: jackline down, then jackline up -d;"
         " else take another port",
     )
+
+
+def _untrusted(url: str, why: str, fix: str) -> UntrustedGatewayError:
+    return UntrustedGatewayError(f"the gateway at {url} {why}", next=fix)
 
 
 def find_lasting(state: StateDir, listen: ListenSettings) -> Running | None:
@@ -201,7 +194,7 @@ def reading_of(running: Running, name: str) -> dict[str, object]:
     try:
         return _ask(running.url, f"/_jackline/{name}", running.token)
     except UnprovenError as error:
-        raise _unproven(running, error) from error
+        raise _unproven(running.url, error) from error
     except (*_NO_ANSWER, _RefusalError) as error:
         raise UnreachableError(
             f"the gateway at {running.url} does not answer", next="start it with: jackline up"
@@ -230,7 +223,7 @@ def order(
         body = b"" if told is None else json.dumps(told).encode()
         return _ask(running.url, f"/_jackline/{name}", running.token, body=body)
     except UnprovenError as error:
-        raise _unproven(running, error) from error
+        raise _unproven(running.url, error) from error
     except _RefusalError as error:
         if error.status == _UNTRUSTED:
             # Its folder could not be written to, so that its token is known to nobody.

@@ -23,7 +23,7 @@ from jackline import __version__, event_loop
 from jackline.agents.claude_code.environment import CLIENT_VARIABLES
 from jackline.assembly import StateDir, local_url
 from jackline.assembly.probing import credential_problem, is_port_taken, look_at_state, reach
-from jackline.assembly.running_gateway import UnprovenGatewayError, find
+from jackline.assembly.running_gateway import find
 from jackline.cli.gateway_flags import configured, gateway_flags
 from jackline.cli.port_holder import port_holder
 from jackline.clients.claude_code import settings_file
@@ -47,7 +47,7 @@ from jackline.control.host_findings import (
     proxy_finding,
     state_findings,
 )
-from jackline.errors import BadConfigError, UnsafeFileError, UsageError
+from jackline.errors import BadConfigError, UnsafeFileError, UntrustedGatewayError, UsageError
 from jackline.gateway.status_pages import PRESETS as WELL_KNOWN
 from jackline.gateway.status_pages import StatusPages, vendor_of
 from jackline.private_files import NotPrivateError, installation_key
@@ -175,7 +175,7 @@ def _host(config: Config, clock: Clock) -> list[Finding]:
     unproven: list[Finding] = []
     try:
         running = find(StateDir(config.state_dir), listen)
-    except (UnprovenGatewayError, UnsafeFileError) as error:
+    except (UntrustedGatewayError, UnsafeFileError) as error:
         running = None
         unproven = [Finding("trust", Mark.FAIL, error.message, error.next)]
     url = local_url(listen.host, listen.port) if running is None else running.url

@@ -11,15 +11,9 @@ from __future__ import annotations
 import click
 
 from jackline.assembly import Running, StateDir
-from jackline.assembly.running_gateway import (
-    UnprovenGatewayError,
-    end_process,
-    find,
-    order,
-    wait_until_gone,
-)
+from jackline.assembly.running_gateway import end_process, find, order, wait_until_gone
 from jackline.cli.gateway_flags import gateway_flags, service_place, warn_of_faults
-from jackline.errors import UnreachableError
+from jackline.errors import UnreachableError, UntrustedGatewayError
 
 
 @click.command()
@@ -34,10 +28,12 @@ def down(port: int | None, upstream: str | None, state: str | None, config: str 
     folder = StateDir(place.state_dir)
     try:
         running = find(folder, place.listen)
-    except UnprovenGatewayError as error:
-        if not end_process(error.running):
+    except UntrustedGatewayError:
+        # What it says of itself is not believed: only its word in the folder names its process.
+        running = folder.running()
+        if running is None or not end_process(running):
             raise
-        return _seen_off(folder, error.running)
+        return _seen_off(folder, running)
     if running is None and place.problem is not None:
         raise place.problem  # it may say where one runs
     if running is None:

@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jackline.cli.completing import upstream_names
-from jackline.errors import BadArgumentError, BadConfigError, NothingFoundError
+from jackline.errors import (
+    BadArgumentError,
+    BadConfigError,
+    NothingFoundError,
+    UntrustedGatewayError,
+)
 
 if TYPE_CHECKING:
     from jackline.assembly import Running
@@ -125,11 +130,7 @@ def ls(as_json: bool) -> None:
     Exit codes: 0 listed, 2 the configuration has faults.
     """
     from jackline.assembly import StateDir  # noqa: PLC0415 -- `--help` needs none of it
-    from jackline.assembly.running_gateway import (  # noqa: PLC0415
-        UnprovenGatewayError,
-        find,
-        status_of,
-    )
+    from jackline.assembly.running_gateway import find, status_of  # noqa: PLC0415
     from jackline.cli.gateway_flags import configured  # noqa: PLC0415
     from jackline.cli.upstream_telling import as_document, as_lines  # noqa: PLC0415
 
@@ -137,7 +138,7 @@ def ls(as_json: bool) -> None:
     why = "no gateway runs"
     try:
         running = find(StateDir(config.state_dir), config.gateway.listen)
-    except UnprovenGatewayError as error:
+    except UntrustedGatewayError as error:
         running, why = None, error.message
     lanes = None
     if running is not None:
