@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import os
 import threading
 from pathlib import Path
@@ -194,6 +195,13 @@ def test_a_key_that_others_could_read_is_refused_and_looking_makes_none(tmp_path
         installation_key()
     assert os.system(refused.value.fix) == 0  # noqa: S605
     assert installation_key() != key
+
+
+@pytest.mark.parametrize("length", [0, 1, 63, 64, 65, 1000])
+def test_a_signature_is_the_hmac_of_the_standard_library(length: int) -> None:
+    key, part = os.urandom(private_files.KEY_BYTES), os.urandom(length)
+    message = b"5:reset%d:%b" % (length, part)
+    assert signature(key, "reset", part) == hmac.new(key, message, "sha256").hexdigest()
 
 
 def test_a_signature_fits_its_own_purpose_and_parts_only() -> None:
