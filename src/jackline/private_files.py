@@ -61,6 +61,12 @@ def default_config_folder() -> str:
     return os.path.join(config or os.path.join(home, ".config"), "jackline")  # noqa: PTH118
 
 
+def own_number() -> int:
+    """The number of this user's account; -1 on Windows, which has none."""
+    number = getattr(os, "getuid", None)
+    return -1 if number is None else int(number())
+
+
 def make_private_folder(path: str | os.PathLike[str]) -> None:
     """Create the folder for this user alone, or check the one that is there and close it."""
     _make_folders(os.fspath(path))
@@ -68,7 +74,7 @@ def make_private_folder(path: str | os.PathLike[str]) -> None:
     if os.name == "nt":
         return
     found = os.stat(path)  # noqa: PTH116
-    if found.st_mode & _OTHERS and found.st_uid == os.getuid():
+    if found.st_mode & _OTHERS and found.st_uid == own_number():
         try:  # noqa: SIM105 -- loading contextlib takes longer than all of this
             os.chmod(path, 0o700)  # noqa: PTH101
         except OSError:
@@ -80,7 +86,7 @@ def check_private_folder(path: str | os.PathLike[str]) -> None:
     if os.name == "nt":
         return
     name = os.fspath(path)
-    me = os.getuid()
+    me = own_number()
     found = os.stat(name)  # noqa: PTH116
     # A link that somebody else made leads anywhere; root can put anything anywhere, as it is.
     for each in (os.lstat(name), found):
@@ -309,7 +315,7 @@ def _check_file(name: str, found: os.stat_result, closable: str | int | None) ->
     if os.name == "nt":
         return
     word = quoted(name)
-    if found.st_uid != os.getuid():
+    if found.st_uid != own_number():
         problem = f"belongs to another user (number {found.st_uid})"
         raise NotPrivateError(name, problem, f"look where it came from, then: rm {word}")
     if found.st_nlink > 1:

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from jackline.assembly import Running, StateDir
+from jackline.errors import UnsafeFileError
 from jackline.private_files import installation_key, is_signature
 from jackline.quick.asking import ask
 from jackline.quick.finding import Word, word_of_service
@@ -293,8 +294,15 @@ def mended(place: Place, done: Answer) -> None:
     assert place.jackline("status").code == 5, "no gateway runs, and nothing else is wrong"
 
 
-@pytest.mark.parametrize("verb", [("up",), ("up", "-d"), ("status",), ("exec", "true")])
-@pytest.mark.parametrize("mode", [0o777, 0o770, 0o1777])
+@pytest.mark.parametrize(
+    ("verb", "mode"),
+    [
+        (("up",), 0o777),
+        (("up", "-d"), 0o770),
+        (("status",), 0o777),
+        (("exec", "true"), 0o1777),
+    ],
+)
 def test_a_state_folder_that_others_can_write_to_is_refused_with_a_fix_that_works(
     place: Place, verb: tuple[str, ...], mode: int
 ) -> None:
@@ -322,36 +330,58 @@ FILES = [
 ]
 
 
-@pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("plant", ["link", "open", "second name", "pipe"])
-def test_no_planted_file_is_used_when_a_gateway_starts(
-    place: Place, name: str, plant: str, tmp_path: Path
-) -> None:
-    victim = tmp_path / "victim"
+def plant(path: Path, how: str, victim: Path) -> None:
+    """Put something in the place of a file of Jackline's."""
     victim.write_text("precious")
-    place.state.folder.mkdir(mode=0o700)
-    path = place.state.folder / name
-    if plant == "link":
+    victim.chmod(0o600)
+    if how == "link":
         path.symlink_to(victim)
-    elif plant == "second name":
+    elif how == "second name":
         path.hardlink_to(victim)
-        victim.chmod(0o600)
-    elif plant == "pipe":
+    elif how == "pipe":
         os.mkfifo(path, 0o600)
+    elif how == "folder":
+        path.mkdir()
     else:
         path.write_text("planted")
         path.chmod(0o666)
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("how", ["link", "open", "second name", "pipe", "folder"])
+def test_no_planted_file_is_used_and_the_advice_helps(name: str, how: str, tmp_path: Path) -> None:
+    state = StateDir(tmp_path / "state")
+    state.make()
+    path = state.folder / name
+    plant(path, how, tmp_path / "victim")
+    with pytest.raises(UnsafeFileError) as refused:
+        state.make()
+    assert str(path) in refused.value.message
+    fix = refused.value.next.rpartition("then: ")[2].rpartition("to keep it: ")[2]
+    subprocess.run(["/bin/sh", "-c", fix], check=True)
+    state.make()
+    assert (tmp_path / "victim").read_text() == "precious"
+
+
+@pytest.mark.parametrize(
+    ("name", "how"), [("gateway.log", "link"), ("flows.db", "pipe"), ("salt", "second name")]
+)
+def test_no_gateway_starts_with_a_planted_file(
+    place: Place, name: str, how: str, tmp_path: Path
+) -> None:
+    place.state.make()
+    plant(place.state.folder / name, how, tmp_path / "victim")
     done = place.jackline("up", "-d")
-    assert victim.read_text() == "precious"
-    assert str(path) in done.err
+    assert (tmp_path / "victim").read_text() == "precious"
+    assert str(place.state.folder / name) in done.err
     mended(place, done)
 
 
 @pytest.mark.skipif(os.name == "nt" or os.getuid() != 0, reason="needs root to give files away")
-@pytest.mark.parametrize("name", ["", *FILES])
+@pytest.mark.parametrize("name", ["", "gateway.json", "flows.db"])
 def test_nothing_of_another_user_is_used(place: Place, name: str) -> None:
     path = place.state.folder / name
-    place.state.folder.mkdir(mode=0o700)
+    place.state.make()
     if name:
         path.write_text("planted")
         path.chmod(0o600)
@@ -361,6 +391,17 @@ def test_nothing_of_another_user_is_used(place: Place, name: str) -> None:
     assert f"{path} belongs to another user" in done.err
     if name:
         mended(place, done)
+
+
+def test_runs_are_not_read_from_a_store_that_somebody_else_can_have_written(place: Place) -> None:
+    place.state.make()
+    store = place.state.flows
+    store.touch(0o600)
+    store.chmod(0o666)
+    for verb in ("ls", "resources"):
+        done = place.jackline(verb)
+        assert done.code != 0
+        assert f"chmod 600 {store}" in done.err
 
 
 def test_what_an_older_version_left_open_to_read_is_closed_and_used(place: Place) -> None:

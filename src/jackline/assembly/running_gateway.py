@@ -39,7 +39,7 @@ from jackline.gateway_proof import (
     prove,
     whole_answer,
 )
-from jackline.private_files import installation_key, open_private
+from jackline.private_files import installation_key, open_private, own_number
 
 _ASK_SECONDS = 8.0
 # Who answers at an address that nobody left word of may be anyone, and silent.
@@ -83,7 +83,7 @@ def find(state: StateDir, listen: ListenSettings, *, by_port: bool = True) -> Ru
         try:
             told = hello(running.url, running.token)
         except UnprovenError as error:
-            if is_own_gateway(running.pid):
+            if _seems_ours(running, state):
                 raise _unproven(running.url, error) from error
             told = None  # it has died, and another program has its port
         if told is not None and _is_the_same(told, running):
@@ -91,6 +91,14 @@ def find(state: StateDir, listen: ListenSettings, *, by_port: bool = True) -> Ru
     if not by_port or listen.port == 0:
         return None
     return _found_at(local_url(listen.host, listen.port), state)
+
+
+def _seems_ours(running: Running, state: StateDir) -> bool:
+    """Whether an unproven listener may be the gateway that left this word, and not a successor."""
+    if os.name != "nt":
+        return is_own_gateway(running.pid)
+    told = greeting(running.url)  # processes cannot be looked at there
+    return told is not None and told.get("state") == str(state.folder.absolute())
 
 
 def _found_at(url: str, state: StateDir) -> Running | None:
@@ -241,23 +249,21 @@ def order(
 
 def end_process(running: Running) -> bool:
     """End a gateway that cannot be asked to, as Ctrl-C would; whether it is one of this user's."""
-    if os.name == "nt" or not is_own_gateway(running.pid):
-        return False  # Windows has no way to ask a process to end in good order
+    if not is_own_gateway(running.pid):
+        return False
     os.kill(running.pid, signal.SIGTERM)
     return True
 
 
 def is_own_gateway(pid: int) -> bool:
-    """Whether this is a living `jackline up` of this user; True where that cannot be seen."""
-    if os.name == "nt":
-        return True
-    if pid <= 1:
+    """Whether this is a living `jackline up` of this user; never so on Windows, which hides it."""
+    if os.name == "nt" or pid <= 1:
         return False
     folder = Path(f"/proc/{pid}")
     try:
         if Path("/proc/self/cmdline").exists():
             words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
-            return folder.stat().st_uid == os.getuid() and _is_up(words)
+            return folder.stat().st_uid == own_number() and _is_up(words)
         asked = subprocess.run(  # noqa: S603 -- a number
             ["/bin/ps", "-o", "uid=,command=", "-p", str(pid)],
             capture_output=True,
@@ -267,7 +273,7 @@ def is_own_gateway(pid: int) -> bool:
     except (OSError, subprocess.TimeoutExpired):
         return False
     owner, _, command = asked.stdout.decode(errors="replace").strip().partition(" ")
-    return owner == str(os.getuid()) and _is_up(command.split())
+    return owner == str(own_number()) and _is_up(command.split())
 
 
 def _is_up(words: Sequence[str]) -> bool:
