@@ -21,7 +21,8 @@ _SECONDS_AFTER_SILENCE = 0.3
 NOTICE = "hooks-told-down"
 """A file in the state folder: that the service is down was told. The next answer removes it."""
 _DOWN = (
-    b'{"systemMessage": "Jackline is not running, so sub-agents that die of an API error are not'
+    b'{"systemMessage": "Jackline is not running, or cannot prove that it is yours (jackline status'
+    b" says which), so sub-agents that die of an API error are not"
     b" reported as such. Start it with: jackline up -d; or go back to the bare client with:"
     b' jackline disconnect claude-code"}\n'
 )
