@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.own_home import own_home
 from tests.planted import leaks
 
 
@@ -18,10 +19,10 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     config = session.config
     if hasattr(config, "workerinput"):
         return  # its folder lies in that of the process that started it
+    found = leaks(own_home())
     factory: pytest.TempPathFactory | None = getattr(config, "_tmp_path_factory", None)
-    if factory is None or getattr(factory, "_basetemp", None) is None:
-        return  # no test has asked for a folder
-    found = leaks(factory.getbasetemp())
+    if factory is not None and getattr(factory, "_basetemp", None) is not None:
+        found = [*found, *leaks(factory.getbasetemp())]
     if not found:
         return
     session.exitstatus = pytest.ExitCode.TESTS_FAILED

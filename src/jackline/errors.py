@@ -7,7 +7,9 @@
     │   ├── UnreadableError       a file, folder or id that was named cannot be read or found
     │   ├── NothingFoundError     there is nothing where Jackline looks by itself
     │   ├── PortTakenError        the port cannot be had
+    │   ├── UnsafeFileError       other users can have written a file or folder of ours
     │   └── UnreachableError      no gateway answers
+    │       └── UntrustedGatewayError   one answers that cannot prove to be this user's
     ├── RefusedError          we declined; nothing was sent
     │   ├── BudgetError           the budget would be passed
     │   ├── QueueFullError        more is waiting than may wait
@@ -142,12 +144,25 @@ class PortTakenError(UsageError):
     exit_code = 1
 
 
+class UnsafeFileError(UsageError):
+    """Other users of this machine can have written a file or folder of ours: it is not used."""
+
+    code = "unsafe_file"
+    http_status = 403
+
+
 class UnreachableError(UsageError):
     """No gateway answers, or it did not start or stop as asked."""
 
     code = "unreachable"
     http_status = 503
     exit_code = 5
+
+
+class UntrustedGatewayError(UnreachableError):
+    """A gateway answers that has not proved to be this user's: nothing was sent to it."""
+
+    code = "untrusted_gateway"
 
 
 class RefusedError(JacklineError):

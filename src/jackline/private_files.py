@@ -1,10 +1,13 @@
 """Open files that only this user's account can have written, and sign records with its key.
 
 Rules: (1) a file is private when it is a regular file with one name, owned by this user and closed
-to everybody else; its folder likewise; (2) the last part of a path is never followed when it is a
-link; (3) a new file gets a random name first and is moved into place whole; (4) a file that is not
-private raises `NotPrivateError`, which says what to do about it, and none of its content is used;
-(5) only the standard library is imported, because hooks load this module at every tool call.
+to everybody else; its folder likewise, but it may be root's; (2) what others could only read is
+closed to them and used, because nobody else can have written it (docs/decisions/045); (3) what
+others could write, or what is not the user's, raises `NotPrivateError`, which says what to do about
+it, and none of its content is used; (4) the last part of a path is never followed when it is a
+link, and opening never waits for the other end of a pipe; (5) a new file gets a random name first
+and is moved into place whole; (6) only the standard library is imported, because hooks load this
+module at every tool call.
 Windows has access lists instead of modes: owner and mode are not checked there (SECURITY.md).
 """
 
@@ -15,12 +18,17 @@ import stat
 import sys
 
 KEY_BYTES = 32
+_HASH_BLOCK = 64
 _KEY_FILE = "installation.key"
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
+# A pipe in the place of a file must not keep us waiting; on files it changes nothing.
+_NO_WAIT = getattr(os, "O_NONBLOCK", 0)
 _BINARY = getattr(os, "O_BINARY", 0)
 _CLOSE_ON_EXEC = getattr(os, "O_CLOEXEC", 0)
 _LARGEST = 64 << 20
+_ELSEWHERE = "choose another folder with --state or JACKLINE_STATE"
 
 
 class NotPrivateError(PermissionError):
@@ -53,10 +61,24 @@ def default_config_folder() -> str:
     return os.path.join(config or os.path.join(home, ".config"), "jackline")  # noqa: PTH118
 
 
+def own_number() -> int:
+    """The number of this user's account; -1 on Windows, which has none."""
+    number = getattr(os, "getuid", None)
+    return -1 if number is None else int(number())
+
+
 def make_private_folder(path: str | os.PathLike[str]) -> None:
-    """Create the folder for this user alone, or check the one that is there."""
-    os.makedirs(path, mode=0o700, exist_ok=True)  # noqa: PTH103
+    """Create the folder for this user alone, or check the one that is there and close it."""
+    _make_folders(os.fspath(path))
     check_private_folder(path)
+    if os.name == "nt":
+        return
+    found = os.stat(path)  # noqa: PTH116
+    if found.st_mode & _OTHERS and found.st_uid == own_number():
+        try:  # noqa: SIM105 -- loading contextlib takes longer than all of this
+            os.chmod(path, 0o700)  # noqa: PTH101
+        except OSError:
+            pass  # a read-only disk: others may see the names of files, and no more
 
 
 def check_private_folder(path: str | os.PathLike[str]) -> None:
@@ -64,20 +86,27 @@ def check_private_folder(path: str | os.PathLike[str]) -> None:
     if os.name == "nt":
         return
     name = os.fspath(path)
-    _check_owner(name, os.lstat(name), "folder")  # a link that somebody else made leads anywhere
+    me = own_number()
     found = os.stat(name)  # noqa: PTH116
-    _check_owner(name, found, "folder")
+    # A link that somebody else made leads anywhere; root can put anything anywhere, as it is.
+    for each in (os.lstat(name), found):
+        if each.st_uid not in (0, me):
+            problem = f"belongs to another user (number {each.st_uid})"
+            raise NotPrivateError(name, problem, _ELSEWHERE)
     if not stat.S_ISDIR(found.st_mode):
-        raise NotPrivateError(name, "is not a folder", "choose another folder with --state")
-    if found.st_mode & _OTHERS:
-        problem = f"is open to other users of this machine (mode {stat.S_IMODE(found.st_mode):04o})"
-        raise NotPrivateError(name, problem, f"chmod 700 {quoted(name)}")
+        raise NotADirectoryError(20, "is not a folder", name)
+    if found.st_mode & _OTHERS_WRITE:
+        problem = f"can be written to by other users of this machine ({_mode(found)})"
+        own = found.st_uid == me
+        raise NotPrivateError(name, problem, f"chmod 700 {quoted(name)}" if own else _ELSEWHERE)
     above = os.path.dirname(os.path.realpath(name))  # noqa: PTH120
     while True:
-        mode = os.stat(above).st_mode  # noqa: PTH116
-        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+        found = os.stat(above)  # noqa: PTH116
+        if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
             problem = f"can be replaced by other users: everybody may write to {above}"
-            raise NotPrivateError(name, problem, f"chmod o-w {quoted(above)}")
+            own = found.st_uid == me
+            fix = f"chmod o-w {quoted(above)}" if own else _ELSEWHERE
+            raise NotPrivateError(name, problem, fix)
         if above == os.path.dirname(above):  # noqa: PTH120
             return
         above = os.path.dirname(above)  # noqa: PTH120
@@ -86,42 +115,54 @@ def check_private_folder(path: str | os.PathLike[str]) -> None:
 def check_private_file(path: str | os.PathLike[str]) -> None:
     """Raise NotPrivateError unless the file is private; one that is not there is fine.
 
-    For files that another library opens by name (SQLite). Its folder must have been checked.
+    For files that another library opens by name (SQLite). Its folder must have been checked: only
+    then nobody else can exchange the file before it is opened.
     """
     name = os.fspath(path)
     try:
         found = os.lstat(name)
     except FileNotFoundError:
         return
-    _check_file(name, found)
+    _check_file(name, found, name)
 
 
-def open_private(path: str | os.PathLike[str], flags: int = os.O_RDONLY) -> int:
-    """A descriptor of a private file; with O_CREAT in `flags` it is made with mode 0600."""
+def open_private(
+    path: str | os.PathLike[str], flags: int = os.O_RDONLY, *, close_to_others: bool = True
+) -> int:
+    """A descriptor of a private file; with O_CREAT in `flags` it is made with mode 0600.
+
+    Without `close_to_others` also a file that others could only read is refused: for secrets.
+    """
     name = os.fspath(path)
     try:
-        descriptor = os.open(name, flags | _NO_FOLLOW | _BINARY | _CLOSE_ON_EXEC, 0o600)
+        descriptor = os.open(name, flags | _NO_FOLLOW | _NO_WAIT | _BINARY | _CLOSE_ON_EXEC, 0o600)
     except OSError:
         check_private_file(name)  # says more than "too many levels of symbolic links"
         raise
     try:
-        _check_file(name, os.fstat(descriptor))
+        _check_file(name, os.fstat(descriptor), descriptor if close_to_others else None)
     except BaseException:
         os.close(descriptor)
         raise
     return descriptor
 
 
-def read_private(path: str | os.PathLike[str], most: int = _LARGEST) -> bytes:
+def read_private(
+    path: str | os.PathLike[str], most: int = _LARGEST, *, close_to_others: bool = True
+) -> bytes:
     """All of a private file; OSError when it is missing, not private, or larger than `most`."""
-    descriptor = open_private(path)
+    descriptor = open_private(path, close_to_others=close_to_others)
     try:
         size = os.fstat(descriptor).st_size
         if size > most:
             raise OSError(27, "is too large", os.fspath(path))
         parts = []
-        while part := os.read(descriptor, 1 << 20):
+        left = most + 1
+        while left > 0 and (part := os.read(descriptor, min(left, 1 << 20))):
             parts.append(part)
+            left -= len(part)
+        if left <= 0:
+            raise OSError(27, "is too large", os.fspath(path))
         return b"".join(parts)
     finally:
         os.close(descriptor)
@@ -138,18 +179,23 @@ def write_private(path: str | os.PathLike[str], data: bytes) -> None:
         raise
 
 
-def installation_key() -> bytes:
+def installation_key(*, make: bool = True) -> bytes:
     """The key that this user's installation signs with; made when it is first needed.
 
     It lies in the user's own state folder whatever `--state` says: a folder that somebody else
-    prepared cannot bring its own key.
+    prepared cannot bring its own key. Without `make`, FileNotFoundError when there is none yet.
     """
     folder = default_state_folder()
-    make_private_folder(folder)
     name = os.path.join(folder, _KEY_FILE)  # noqa: PTH118
+    if make:
+        make_private_folder(folder)
+    else:
+        check_private_folder(folder)
     try:
-        key = read_private(name, KEY_BYTES)
+        key = _read_key(name)
     except FileNotFoundError:
+        if not make:
+            raise
         fresh = _write_fresh(name, os.urandom(KEY_BYTES))
         try:
             os.link(fresh, name)
@@ -157,11 +203,10 @@ def installation_key() -> bytes:
             pass  # another process was first: its key counts
         except OSError:
             os.replace(fresh, name)  # noqa: PTH105 -- a file system without hard links
-            return read_private(name, KEY_BYTES)
-        os.unlink(fresh)  # noqa: PTH108
-        key = read_private(name, KEY_BYTES)
+        _remove(fresh)
+        key = _read_key(name)
     if len(key) != KEY_BYTES:
-        raise NotPrivateError(name, "is damaged", f"remove it: {quoted(name)}")
+        raise NotPrivateError(name, "is damaged", f"rm {quoted(name)}")
     return key
 
 
@@ -184,14 +229,63 @@ def quoted(path: str) -> str:
     return "'" + path.replace("'", "'\"'\"'") + "'"
 
 
-def _hmac(key: bytes, message: bytes) -> str:
+def _make_folders(name: str) -> None:
+    """As `os.makedirs`, but those above are the user's alone, too, whatever the umask is."""
+    above = os.path.dirname(name)  # noqa: PTH120
+    if above and not os.path.isdir(above):  # noqa: PTH112
+        _make_folders(above)
     try:
-        from _hashlib import hmac_digest  # noqa: PLC0415 -- `hmac` takes longer to load
-    except ImportError:  # a Python that was built without OpenSSL
-        import hmac  # noqa: PLC0415
+        os.mkdir(name, 0o700)  # noqa: PTH102
+    except FileExistsError:
+        if not os.path.isdir(name):  # noqa: PTH112
+            raise
 
-        return hmac.new(key, message, "sha256").hexdigest()
-    return hmac_digest(key, message, "sha256").hex()
+
+def _read_key(name: str) -> bytes:
+    try:
+        return read_private(name, KEY_BYTES, close_to_others=False)
+    except NotPrivateError:
+        # Whoever made it is about to remove its first name, or died before that.
+        folder, own = os.path.split(name)
+        for other in os.listdir(folder):  # noqa: PTH208
+            fresh = os.path.join(folder, other)  # noqa: PTH118
+            if other.startswith(f"{own}.") and other.endswith(".new") and _is_same(fresh, name):
+                _remove(fresh)
+        return read_private(name, KEY_BYTES, close_to_others=False)
+
+
+def _is_same(one: str, other: str) -> bool:
+    try:
+        found, wanted = os.lstat(one), os.lstat(other)
+    except FileNotFoundError:
+        return False
+    return (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino)
+
+
+def _remove(name: str) -> None:
+    try:  # noqa: SIM105 -- loading contextlib takes longer than all of this
+        os.unlink(name)  # noqa: PTH108
+    except FileNotFoundError:
+        pass  # it was moved, or another process was first
+
+
+def _hmac(key: bytes, message: bytes) -> str:
+    """HMAC-SHA256 (RFC 2104); `hmac` would load OpenSSL, which is a quarter of a hook's time."""
+    block = key.ljust(_HASH_BLOCK, b"\0")
+    inner = _sha256(bytes(sign ^ 0x36 for sign in block) + message)
+    return _sha256(bytes(sign ^ 0x5C for sign in block) + inner).hex()
+
+
+def _sha256(data: bytes) -> bytes:
+    for name in ("_sha2", "_sha256"):  # since Python 3.12, and before
+        try:
+            digest: bytes = __import__(name).sha256(data).digest()
+        except ImportError:
+            continue
+        return digest
+    import hashlib  # noqa: PLC0415 -- a Python that was built without its own hashes
+
+    return hashlib.sha256(data).digest()
 
 
 def _write_fresh(name: str, data: bytes) -> str:
@@ -210,24 +304,38 @@ def _write_fresh(name: str, data: bytes) -> str:
     return fresh
 
 
-def _check_file(name: str, found: os.stat_result) -> None:
+def _check_file(name: str, found: os.stat_result, closable: str | int | None) -> None:
+    """Raise unless private; `closable` is what to change the mode of when others could read it."""
     if not stat.S_ISREG(found.st_mode):
         what = "a link" if stat.S_ISLNK(found.st_mode) else "not a regular file"
+        away = "rm -r" if stat.S_ISDIR(found.st_mode) else "rm"
         raise NotPrivateError(
-            name, f"is {what}", f"look where it came from, then: rm {quoted(name)}"
+            name, f"is {what}", f"look where it came from, then: {away} {quoted(name)}"
         )
     if os.name == "nt":
         return
-    _check_owner(name, found, "file")
+    word = quoted(name)
+    if found.st_uid != own_number():
+        problem = f"belongs to another user (number {found.st_uid})"
+        raise NotPrivateError(name, problem, f"look where it came from, then: rm {word}")
     if found.st_nlink > 1:
         problem = "has a second name somewhere else (a hard link)"
-        raise NotPrivateError(name, problem, f"look where it came from, then: rm {quoted(name)}")
-    if found.st_mode & _OTHERS:
-        problem = f"is open to other users of this machine (mode {stat.S_IMODE(found.st_mode):04o})"
-        raise NotPrivateError(name, problem, f"chmod 600 {quoted(name)}")
+        copy = quoted(f"{name}.own")
+        raise NotPrivateError(
+            name,
+            problem,
+            f"look where it came from; to keep it: cp {word} {copy} && mv {copy} {word}",
+        )
+    if not found.st_mode & _OTHERS:
+        return
+    problem = f"is open to other users of this machine ({_mode(found)})"
+    if closable is None or found.st_mode & _OTHERS_WRITE:
+        raise NotPrivateError(name, problem, f"chmod 600 {word}")
+    try:
+        os.chmod(closable, 0o600)  # noqa: PTH101
+    except OSError:
+        raise NotPrivateError(name, problem, f"chmod 600 {word}") from None
 
 
-def _check_owner(name: str, found: os.stat_result, what: str) -> None:
-    if found.st_uid != os.getuid():
-        problem = f"belongs to another user (number {found.st_uid})"
-        raise NotPrivateError(name, problem, f"choose another {what}, for example with --state")
+def _mode(found: os.stat_result) -> str:
+    return f"mode {stat.S_IMODE(found.st_mode):04o}"

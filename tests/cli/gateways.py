@@ -24,6 +24,7 @@ from typing import Any
 
 from jackline.assembly import StateDir
 from tests.cli.commands import Answer, jackline
+from tests.own_home import key_folder
 from tests.planted import KEY, PROMPT
 from tests.ports import free_port
 
@@ -60,9 +61,8 @@ class Place:
         return {
             "HOME": home,
             "XDG_CONFIG_HOME": home,
-            "XDG_STATE_HOME": home,
             "APPDATA": home,
-            "LOCALAPPDATA": home,
+            **key_folder(),
             "JACKLINE_PORT": str(self.port),
             "JACKLINE_UPSTREAM": self.upstream,
             "JACKLINE_STATE": str(self.state.folder),

@@ -80,7 +80,13 @@ def user_systemd(home: Path) -> Iterator[Mapping[str, str]]:
     with tempfile.TemporaryDirectory(prefix="jl") as runtime:
         Path(runtime).chmod(0o700)
         settings = str(home / ".config")
-        environ = {"HOME": str(home), "XDG_RUNTIME_DIR": runtime, "XDG_CONFIG_HOME": settings}
+        environ = {
+            "HOME": str(home),
+            "XDG_RUNTIME_DIR": runtime,
+            "XDG_CONFIG_HOME": settings,
+            # What that systemd starts looks there, too: commands must find the same key.
+            "XDG_STATE_HOME": str(home / ".local" / "state"),
+        }
         words = ["unshare", "--mount", "--cgroup", "--propagation", "private", "/bin/sh", "-c"]
         with subprocess.Popen(
             [*words, _MANAGER, "sh", str(home), group, runtime],

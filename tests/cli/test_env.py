@@ -17,7 +17,9 @@ from jackline.assembly import Running, StateDir
 from jackline.cli.env import assignment, gateway_url, guess_shell
 from jackline.errors import BadArgumentError
 from jackline.gateway.settings import ListenSettings
+from jackline.private_files import installation_key
 from tests.cli.commands import jackline
+from tests.proving import proof_for
 
 # What an environment variable can hold.
 VALUES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=30)
@@ -83,10 +85,14 @@ def test_it_follows_the_configured_port_and_the_flag() -> None:
 
 
 class _Gateway(BaseHTTPRequestHandler):
-    """Answers as a gateway does when it is asked who it is."""
+    """Answers as a gateway does when it is asked for proof, and who it is."""
+
+    protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
         body = b'{"jackline": "0"}'
+        if self.path.startswith("/_jackline/proof?"):
+            body = proof_for(self.connection, self.path.partition("?")[2].encode())
         self.send_response(200)
         self.send_header("content-length", str(len(body)))
         self.end_headers()
@@ -102,6 +108,7 @@ def test_it_points_to_the_gateway_that_runs_unless_a_port_is_asked_for(tmp_path:
         thread.start()
         try:
             url = f"http://127.0.0.1:{server.server_port}"
+            installation_key()
             StateDir(tmp_path).tell_running(Running(1, url, "", "0", 0.0, "made-up"))
             env = {**CLEAN, "JACKLINE_STATE": str(tmp_path)}
             assert f"export ANTHROPIC_BASE_URL={url}\n" in jackline("env", env=env).out

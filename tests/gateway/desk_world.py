@@ -67,7 +67,9 @@ class ClientOnPaper:
     """The client's end of a connection, written down."""
 
     paused = False
+    stays = False
     last_request = False
+    local_address: object = ("127.0.0.1", 8766)
 
     def __init__(self, clock: VirtualClock) -> None:
         self.now = clock.monotonic

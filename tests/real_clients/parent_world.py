@@ -26,6 +26,7 @@ from jackline.simulator.mind import Mind, Reply, Rule, Say
 from jackline.simulator.server import SimulatorServer
 from jackline.simulator.service import AT_ONCE
 from jackline.simulator.settings import ProviderSettings
+from tests.own_home import key_folder
 from tests.real_clients.clients import claude_binary
 from tests.real_clients.old_client import old_claude_binary
 
@@ -83,6 +84,7 @@ class ParentWorld:
         return {
             "PATH": f"{self.folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
             "HOME": str(self.folder / "home"),
+            **key_folder(),
             "LANG": "C.UTF-8",
             "TZ": "UTC",
             "ANTHROPIC_BASE_URL": self.server.url,

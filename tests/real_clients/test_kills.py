@@ -32,6 +32,7 @@ from jackline.simulator.server import SimulatorServer
 from jackline.simulator.service import ServiceSettings
 from jackline.simulator.settings import ProviderSettings
 from tests.agents.process.world import lines_of, until
+from tests.own_home import key_folder
 from tests.ports import free_port
 from tests.real_clients.clients import claude_binary
 
@@ -109,6 +110,7 @@ class KillWorld:
         return {
             "PATH": os.environ["PATH"],
             "HOME": str(self.folder / "home"),
+            **key_folder(),
             "LANG": "C.UTF-8",
             "TZ": "UTC",
             "ANTHROPIC_API_KEY": "sk-ant-dummy",

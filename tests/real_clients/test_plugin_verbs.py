@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.own_home import key_folder
 from tests.real_clients.clients import claude_binary
 from tests.real_clients.old_client import old_claude_binary
 
@@ -30,6 +31,7 @@ class User:
         self._environment = {
             "PATH": f"{bin_}{os.pathsep}/usr/bin{os.pathsep}/bin",
             "HOME": str(self.home),
+            **key_folder(),
             "LANG": "C.UTF-8",
             "JACKLINE_STATE": str(folder / "state"),
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",

@@ -30,6 +30,7 @@ from jackline.errors import JacklineError
 from jackline.flows.host import FlowHost
 from jackline.flows.local import LocalEngine
 from jackline.flows.progress import Listener, nobody
+from jackline.gateway.settings import ListenSettings
 
 _log = logging.getLogger("jackline")
 _LOOK_EVERY = 3.0
@@ -73,9 +74,11 @@ async def _gateway(config: Config, stack: AsyncExitStack, *, in_background: bool
     state = StateDir(config.state_dir)
     running = await asyncio.to_thread(find_lasting, state, config.gateway.listen)
     if running is None and in_background:
-        running = await asyncio.to_thread(start_in_background, state, _in_folder(state))
+        running = await asyncio.to_thread(
+            start_in_background, state, config.gateway.listen, _in_folder(state)
+        )
     if running is not None:
-        watching = asyncio.create_task(_keep_alive(state, running.url))
+        watching = asyncio.create_task(_keep_alive(state, config.gateway.listen, running.url))
         stack.push_async_callback(_end, watching)
         return running.url
     # A folder of its own: a gateway that is started meanwhile must find its own as it left it.
@@ -87,16 +90,16 @@ async def _gateway(config: Config, stack: AsyncExitStack, *, in_background: bool
     return service.url
 
 
-async def _keep_alive(state: StateDir, url: str) -> None:
+async def _keep_alive(state: StateDir, listen: ListenSettings, url: str) -> None:
     """Start the gateway again where it was, whenever it was killed: our agents wait there."""
     again = (*_in_folder(state), "--port", str(urlsplit(url).port))
     while True:
         await asyncio.sleep(_LOOK_EVERY)
-        if await asyncio.to_thread(was_killed, state, url):
-            try:
-                await asyncio.to_thread(start_in_background, state, again)
-            except JacklineError as error:
-                _log.warning("the gateway was killed, and cannot be had again: %s", error.message)
+        try:
+            if await asyncio.to_thread(was_killed, state, url):
+                await asyncio.to_thread(start_in_background, state, listen, again)
+        except JacklineError as error:
+            _log.warning("the gateway was killed, and cannot be had again: %s", error.message)
 
 
 def _in_folder(state: StateDir) -> tuple[str, str]:

@@ -17,8 +17,10 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
+from jackline.assembly.state_dir import safe_files
 from jackline.errors import BadArgumentError, UsageError
 from jackline.flows.engine import Engine
+from jackline.private_files import open_private
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _TELLS_SOON = {"resume": 3.0, "retry": 3.0, "cancel": 30.0, "release": 30.0}
@@ -70,8 +72,9 @@ class RunOrders:
     def _start(
         self, arguments: list[str], cwd: str, log: Path
     ) -> tuple[subprocess.Popen[bytes], int]:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
-        with os.fdopen(os.open(log, flags, 0o600), "ab") as file:
+        with safe_files():
+            descriptor = open_private(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        with os.fdopen(descriptor, "ab") as file:
             begins = file.seek(0, os.SEEK_END)
             process = subprocess.Popen(  # noqa: S603 -- ourselves
                 [sys.executable, "-m", "jackline", *arguments, "--state", str(self._folder)],
@@ -97,6 +100,6 @@ async def _ended(process: subprocess.Popen[bytes], within: float) -> int | None:
 
 
 def _written(log: Path, begins: int) -> str:
-    with log.open("rb") as file:
+    with os.fdopen(open_private(log), "rb") as file:
         file.seek(begins)
         return file.read(_MOST_WORDS).decode(errors="replace").strip()

@@ -177,6 +177,7 @@ class Service:
         draw = random.Random().random  # noqa: S311 -- jitter, not secrets
         self._keeping = StateKeeping(self._state, self._notes)
         salt = self._keeping.salt()
+        self._keeping.look_at_key()
         self._build_gateway(salt, draw)
         self._build_report()
         control = self._build_control()
@@ -263,7 +264,7 @@ class Service:
             b"/_jackline/resume": self._hand_orders.resume,
             b"/_jackline/probe": self._hand_orders.probe,
         }
-        return ControlPaths(readings, orders, self._token)
+        return ControlPaths(readings, orders, self._token, self._keeping.proof)
 
     def _build_faces(
         self, control: ControlPaths, for_hooks: str, draw: Callable[[], float]

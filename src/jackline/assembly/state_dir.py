@@ -1,8 +1,9 @@
 """Keep the few files that a gateway leaves for its user's other commands, and for its next run.
 
-Laws: (1) only the user can read them; (2) a file that is there but makes no sense is taken as
-absent; (3) the control token is new with each start, the salt of fingerprints stays.
-Not here: the journal (journal/).
+Rules: (1) folder and files are the user's alone; what others could have written raises
+`UnsafeFileError`, which says how to mend it, and is not used; (2) a file that is there but makes no
+sense is taken as absent; (3) the control token is new with each start, the salt of fingerprints
+stays. The journal and the runs have their own files (journal/, flows/).
 """
 
 from __future__ import annotations
@@ -10,13 +11,36 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from jackline.errors import UnsafeFileError
+from jackline.gateway_proof import host_and_port, is_token
+from jackline.private_files import (
+    NotPrivateError,
+    check_private_file,
+    check_private_folder,
+    make_private_folder,
+    open_private,
+    read_private,
+    write_private,
+)
+
 SALT_BYTES = 32
 _ORDERS = "orders.json"
+_RUNNING = "gateway.json"
+_SALT = "salt"
+_LARGEST_WORD = 64 * 1024
+_DATABASES = ("journal.db", "flows.db")
+_OWN_FILES = (
+    *(_SALT, _ORDERS, _RUNNING, "connected.json", "hooks-told-down"),
+    *("gateway.log", "woken-runs.log", "ordered-runs.log"),
+    *(name + end for name in _DATABASES for end in ("", "-wal", "-shm", "-journal")),
+)
+"""What stands in the folder under names of ours; a folder may hold other things of the user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +56,15 @@ class Running:
 
     def __repr__(self) -> str:
         return f"<Running gateway {self.url}, process {self.pid}>"
+
+
+@contextmanager
+def safe_files() -> Iterator[None]:
+    """Tell of a file or folder that is not private in an error that says how to mend it."""
+    try:
+        yield
+    except NotPrivateError as error:
+        raise UnsafeFileError(f"{error.filename} {error.problem}", next=error.fix) from error
 
 
 class StateDir:
@@ -57,68 +90,73 @@ class StateDir:
 
     def open_log(self) -> BinaryIO:
         """The log, to be written on at its end, by and for the user alone."""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
-        return os.fdopen(os.open(self.log, flags, 0o600), "ab")
+        with safe_files():
+            descriptor = open_private(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        return os.fdopen(descriptor, "ab")
 
     @property
     def _running(self) -> Path:
-        return self.folder / "gateway.json"
+        return self.folder / _RUNNING
 
     def make(self) -> None:
-        """Create the folder, for the user alone."""
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        """Create the folder, for the user alone; or check it, and every file of ours in it."""
+        with safe_files():
+            make_private_folder(self.folder)
+            for name in _OWN_FILES:
+                check_private_file(self.folder / name)
 
     def salt(self) -> bytes:
         """The secret that fingerprints are made with; made on first use."""
-        path = self.folder / "salt"
-        with suppress(OSError):
-            salt = path.read_bytes()
-            if len(salt) == SALT_BYTES:
-                return salt
-        salt = secrets.token_bytes(SALT_BYTES)
-        self._write(path, salt)
+        path = self.folder / _SALT
+        with safe_files():
+            with suppress(FileNotFoundError):
+                salt = read_private(path)
+                if len(salt) == SALT_BYTES:
+                    return salt
+            salt = secrets.token_bytes(SALT_BYTES)
+            write_private(path, salt)
         return salt
 
     def orders(self) -> bytes:
         """The orders that people gave to an earlier gateway; empty if none."""
         try:
-            return (self.folder / _ORDERS).read_bytes()
+            with safe_files():
+                return read_private(self.folder / _ORDERS)
         except OSError:
             return b"[]"
 
     def keep_orders(self, orders: bytes) -> None:
         """Keep the orders that are in force."""
-        self._write(self.folder / _ORDERS, orders)
+        write_private(self.folder / _ORDERS, orders)
 
     def running(self) -> Running | None:
         """What the last gateway wrote; it may have died since."""
         try:
-            told = json.loads(self._running.read_bytes())
+            with safe_files():
+                check_private_folder(self.folder)
+                told = json.loads(read_private(self._running, _LARGEST_WORD))
+            url, token = str(told["url"]), str(told["token"])
+            host_and_port(url)
+            if not is_token(token):
+                return None
             return Running(
                 pid=int(told["pid"]),
-                url=str(told["url"]),
+                url=url,
                 upstream=str(told["upstream"]),
                 version=str(told["version"]),
                 started=float(told["started"]),
-                token=str(told["token"]),
+                token=token,
             )
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
     def tell_running(self, running: Running) -> None:
         """Leave word of a gateway that has started."""
-        self._write(self._running, json.dumps(asdict(running)).encode())
+        write_private(self._running, json.dumps(asdict(running)).encode())
 
     def tell_stopped(self, pid: int) -> None:
         """Take the word back, unless another gateway has left its own meanwhile."""
-        told = self.running()
-        if told is not None and told.pid == pid:
-            self._running.unlink(missing_ok=True)
-
-    def _write(self, path: Path, data: bytes) -> None:
-        """Write whole and for the user alone: a reader sees the old or the new, never a half."""
-        fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0)
-        with os.fdopen(os.open(fresh, flags, 0o600), "wb") as file:
-            file.write(data)
-        fresh.replace(path)
+        with suppress(OSError, UnsafeFileError):
+            told = self.running()
+            if told is not None and told.pid == pid:
+                self._running.unlink(missing_ok=True)

@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from jackline.assembly.state_dir import safe_files
 from jackline.clock import Clock
 from jackline.errors import JacklineError
 from jackline.flows.cleanup.reaper import is_overdue
@@ -25,6 +26,7 @@ from jackline.flows.local import LocalEngine
 from jackline.flows.records import RunRecord, RunState
 from jackline.flows.settings import decode_settings
 from jackline.flows.waking import may_wake
+from jackline.private_files import open_private
 
 _log = logging.getLogger("jackline")
 # Often enough that a reset is not missed by long, rarely enough to cost nothing.
@@ -124,8 +126,9 @@ class Waker:
 
     def _start_verb(self, words: Sequence[str], cwd: str | None) -> None:
         log = self._store.with_name("woken-runs.log")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
-        with os.fdopen(os.open(log, flags, 0o600), "ab") as file:
+        with safe_files():
+            descriptor = open_private(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        with os.fdopen(descriptor, "ab") as file:
             process = subprocess.Popen(  # noqa: S603 -- ourselves
                 [sys.executable, "-m", "jackline", *words, "--state", str(self._store.parent)],
                 cwd=cwd,

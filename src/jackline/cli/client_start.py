@@ -32,7 +32,7 @@ def gateway(config: Config) -> Running:
     folder = StateDir(config.state_dir)
     running = find_lasting(folder, config.gateway.listen)
     if running is None:
-        running = start_in_background(folder, [])
+        running = start_in_background(folder, config.gateway.listen, [])
         click.echo(f"jackline: started a gateway at {running.url}; jackline down ends it", err=True)
     else:
         warn_if_otherwise(running, config)

@@ -47,9 +47,10 @@ from jackline.control.host_findings import (
     proxy_finding,
     state_findings,
 )
-from jackline.errors import BadConfigError, UsageError
+from jackline.errors import BadConfigError, UnsafeFileError, UntrustedGatewayError, UsageError
 from jackline.gateway.status_pages import PRESETS as WELL_KNOWN
 from jackline.gateway.status_pages import StatusPages, vendor_of
+from jackline.private_files import NotPrivateError, installation_key
 from jackline.providers.settings import Credential, UpstreamSettings
 
 _GLYPHS = {Mark.OK: "✓", Mark.WARN: "!", Mark.FAIL: "✗"}
@@ -171,7 +172,12 @@ def _credential(settings: UpstreamSettings, problem: UsageError | OSError | None
 
 def _host(config: Config, clock: Clock) -> list[Finding]:
     listen = config.gateway.listen
-    running = find(StateDir(config.state_dir), listen)
+    unproven: list[Finding] = []
+    try:
+        running = find(StateDir(config.state_dir), listen)
+    except (UntrustedGatewayError, UnsafeFileError) as error:
+        running = None
+        unproven = [Finding("trust", Mark.FAIL, error.message, error.next)]
     url = local_url(listen.host, listen.port) if running is None else running.url
     taken = running is None and is_port_taken(listen.host, listen.port)
     gateway = GatewaySeen(
@@ -189,8 +195,23 @@ def _host(config: Config, clock: Clock) -> list[Finding]:
         *client_findings(environ, url, wanted, dict.fromkeys(theirs, place)),
         plugin_finding(_claude_plugins()),
         gateway_finding(gateway),
+        *unproven,
+        *_key_findings(),
         *state_findings(look_at_state(config.state_dir, clock.wall())),
     ]
+
+
+def _key_findings() -> list[Finding]:
+    """Why no gateway can prove that it is this user's; nothing while it can."""
+    try:
+        installation_key(make=False)
+    except FileNotFoundError:
+        return []  # the first gateway makes it
+    except OSError as error:
+        fix = error.fix if isinstance(error, NotPrivateError) else "make it readable for you"
+        says = f"{error.filename} {error.strerror}, so that no gateway can prove to be yours"
+        return [Finding("installation key", Mark.FAIL, says, fix)]
+    return []
 
 
 def _claude_settings() -> tuple[dict[str, str], str]:

@@ -1,7 +1,8 @@
 """`jackline down`: end the gateway in good order.
 
-Laws: (1) only the gateway of this state folder is ended, and only by asking it; (2) faults of the
-configuration do not stand in the way.
+Laws: (1) only the gateway of this state folder is ended, by asking it; one that cannot prove to be
+this user's is asked nothing, and ended by its process if that is a gateway of this user; (2) faults
+of the configuration do not stand in the way.
 Not here: the login service (`up --uninstall`).
 """
 
@@ -9,10 +10,10 @@ from __future__ import annotations
 
 import click
 
-from jackline.assembly import StateDir
-from jackline.assembly.running_gateway import find, order, wait_until_gone
+from jackline.assembly import Running, StateDir
+from jackline.assembly.running_gateway import end_process, find, order, wait_until_gone
 from jackline.cli.gateway_flags import gateway_flags, service_place, warn_of_faults
-from jackline.errors import UnreachableError
+from jackline.errors import UnreachableError, UntrustedGatewayError
 
 
 @click.command()
@@ -25,7 +26,14 @@ def down(port: int | None, upstream: str | None, state: str | None, config: str 
     flags = {"port": port, "upstream": upstream, "state": state, "config": config}
     place = service_place(flags)
     folder = StateDir(place.state_dir)
-    running = find(folder, place.listen)
+    try:
+        running = find(folder, place.listen)
+    except UntrustedGatewayError:
+        # What it says of itself is not believed: only its word in the folder names its process.
+        running = folder.running()
+        if running is None or not end_process(running):
+            raise
+        return _seen_off(folder, running)
     if running is None and place.problem is not None:
         raise place.problem  # it may say where one runs
     if running is None:
@@ -33,6 +41,10 @@ def down(port: int | None, upstream: str | None, state: str | None, config: str 
         return 0
     warn_of_faults(place)
     order(running, "stop")
+    return _seen_off(folder, running)
+
+
+def _seen_off(folder: StateDir, running: Running) -> int:
     click.echo(f"{running.url} is being stopped", err=True)
     if not wait_until_gone(folder, running):
         raise UnreachableError(

@@ -16,11 +16,12 @@ from pathlib import Path, PurePath, PureWindowsPath
 import click
 
 from jackline.agents.claude_code.environment import CUSTOM_HEADERS, TOKEN_HEADER, client_environment
-from jackline.assembly.running_gateway import find, stranger
+from jackline.assembly.running_gateway import find, hello
 from jackline.assembly.state_dir import StateDir
 from jackline.config import Config, load
-from jackline.errors import BadArgumentError
+from jackline.errors import BadArgumentError, UnreachableError
 from jackline.gateway.settings import ListenSettings
+from jackline.gateway_proof import UnprovenError
 
 SHELLS = ("bash", "zsh", "fish", "powershell")
 _HOW = {
@@ -81,11 +82,20 @@ def _address(config: Config) -> tuple[str, bool]:
     And whether a gateway answers there.
     """
     asked_for = config.origins["listen.port"].startswith(("flag", "JACKLINE_"))
-    running = find(StateDir(config.state_dir))
+    running = find(StateDir(config.state_dir), config.gateway.listen, by_port=False)
     if running is not None and not asked_for:
         return running.url, True
     url = gateway_url(config.gateway.listen)
-    return url, (running is not None and running.url == url) or stranger(url) is not None
+    if running is not None and running.url == url:
+        return url, True
+    try:
+        return url, hello(url) is not None
+    except UnprovenError as error:
+        raise UnreachableError(
+            f"what listens at {url} did not prove to be your gateway ({error}), so that no client"
+            " is pointed to it",
+            next="jackline status tells of yours; else take another port: jackline up -d --port N",
+        ) from error
 
 
 def gateway_url(listen: ListenSettings) -> str:

@@ -28,6 +28,7 @@ from jackline.cli.port_holder import port_holder
 from jackline.config import Config
 from jackline.errors import PortTakenError
 from jackline.gateway.settings import ListenSettings
+from jackline.gateway_proof import UnprovenError
 
 _log = logging.getLogger("jackline")
 # Whoever holds the port may be a gateway that is just starting, or any program, and silent.
@@ -44,7 +45,10 @@ def serve(config: Config, reload: Callable[[], Config]) -> int:
         return event_loop.run(_run(config, reload))
     except CannotListenError as error:
         listen = config.gateway.listen
-        other = hello(local_url(listen.host, listen.port), patience=_KNOCK_SECONDS)
+        try:
+            other = hello(local_url(listen.host, listen.port), patience=_KNOCK_SECONDS)
+        except UnprovenError:
+            other = None  # what it says of itself would only be repeated to the user
         if other is not None and other.get("state") == str(config.state_dir.absolute()):
             click.echo("another gateway was quicker to start here; it runs", err=True)
             return 0

@@ -17,6 +17,7 @@ from pathlib import Path
 import click
 
 from jackline.assembly import StateDir, local_url
+from jackline.assembly.state_dir import safe_files
 from jackline.cli.gateway_flags import configured
 from jackline.cli.own_command import own_words
 from jackline.cli.system_steps import Run, Step, Write, carry_out
@@ -31,6 +32,7 @@ from jackline.clients.plugin_files import (
 from jackline.config import Config
 from jackline.errors import NothingFoundError, UsageError
 from jackline.hooks.http_token import HEADER, PATH, hook_token
+from jackline.private_files import make_private_folder
 
 _SECONDS = 60
 _scope = click.option(
@@ -143,6 +145,8 @@ def _make_folder(config: Config) -> None:
     """The state folder, closed to others: made here first, it would be open to all."""
     try:
         StateDir(config.state_dir).make()
+        with safe_files():  # the client runs what stands there
+            make_private_folder(market_folder(config))
     except OSError as error:
         raise UsageError(
             f"{config.state_dir} cannot be made: {error.strerror}",

@@ -160,12 +160,12 @@ class TakingUp:
     async def forget_walls(self) -> None:
         """Have the gateway ask the vendor once, though it was told of a later reset."""
         state = StateDir(self._config.state_dir)
-        running = await asyncio.to_thread(find, state, self._config.gateway.listen)
-        if running is not None:
-            try:
+        try:
+            running = await asyncio.to_thread(find, state, self._config.gateway.listen)
+            if running is not None:
                 await asyncio.to_thread(order, running, "probe", {"lane": "*"})
-            except UsageError:
-                return  # it knows of no wall, so that there is nothing to forget
+        except UsageError:
+            return  # it knows of no wall, so that there is nothing to forget
 
     async def _known(self, engine: LocalEngine) -> RunRecord:
         record = await known_run(FlowHost(engine, lambda _run_id: {}), self.run_id)

@@ -81,7 +81,7 @@ def up(  # noqa: PLR0913, PLR0917 -- one per flag
         warn_if_otherwise(running, settings, given)
         return 0
     if detach:
-        running = start_in_background(folder, arguments)
+        running = start_in_background(folder, settings.gateway.listen, arguments)
         click.echo(f"{running.url}  process {running.pid}, log {folder.log}")
         tell_next(running.url)
         return 0

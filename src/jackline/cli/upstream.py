@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jackline.cli.completing import upstream_names
-from jackline.errors import BadArgumentError, BadConfigError, NothingFoundError
+from jackline.errors import (
+    BadArgumentError,
+    BadConfigError,
+    NothingFoundError,
+    UntrustedGatewayError,
+)
 
 if TYPE_CHECKING:
     from jackline.assembly import Running
@@ -130,7 +135,11 @@ def ls(as_json: bool) -> None:
     from jackline.cli.upstream_telling import as_document, as_lines  # noqa: PLC0415
 
     config = configured({}, with_secrets=False)
-    running = find(StateDir(config.state_dir), config.gateway.listen)
+    why = "no gateway runs"
+    try:
+        running = find(StateDir(config.state_dir), config.gateway.listen)
+    except UntrustedGatewayError as error:
+        running, why = None, error.message
     lanes = None
     if running is not None:
         told = status_of(running).get("lanes")
@@ -142,7 +151,7 @@ def ls(as_json: bool) -> None:
     for line in as_lines(upstreams, lanes):
         click.echo(line)
     if running is None:
-        click.echo("no gateway runs, so nothing is known of their lanes", err=True)
+        click.echo(f"{why}, so nothing is known of their lanes", err=True)
 
 
 @upstream.command()

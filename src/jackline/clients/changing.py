@@ -85,8 +85,9 @@ def text_of(path: Path) -> str | None:
 
 
 def _write_whole(path: Path, text: str, mode: int) -> None:
-    fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0)
+    # A random name, and only if it is new: nobody can have prepared a link under it.
+    fresh = path.with_name(f"{path.name}.{os.urandom(8).hex()}.new")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     try:
         with os.fdopen(os.open(fresh, flags, mode), "wb") as file:
             file.write(text.encode())

@@ -1,7 +1,7 @@
 """Remember what was written into which client's settings, so that it can be taken back.
 
-Laws: (1) only this user can read it; (2) a record that makes no sense counts as none: then nothing
-is taken back by guess.
+Laws: (1) only this user can read and write it; (2) a record that makes no sense counts as none:
+then nothing is taken back by guess.
 Not here: the settings themselves (claude_code.py).
 """
 
@@ -10,8 +10,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from jackline.clients.changing import Change, text_of
 from jackline.clients.claude_code import Written
+from jackline.errors import UnreadableError, UnsafeFileError, UsageError
+from jackline.private_files import (
+    NotPrivateError,
+    make_private_folder,
+    read_private,
+    write_private,
+)
 
 FILE = "connected.json"
 
@@ -45,11 +51,28 @@ class ConnectionRecords:
 
     def _all(self) -> dict[str, object]:
         try:
-            found = json.loads(text_of(self._path) or "{}")
+            found = json.loads(read_private(self._path))
+        except FileNotFoundError:
+            return {}
+        except NotPrivateError as error:
+            raise UnsafeFileError(f"{self._path} {error.problem}", next=error.fix) from error
+        except OSError as error:
+            raise UnreadableError(
+                f"{self._path} cannot be read: {error.strerror or type(error).__name__}",
+                next="mend or move the file, then run it again",
+            ) from error
         except ValueError:
             return {}
         return found if isinstance(found, dict) else {}
 
     def _write(self, records: dict[str, object]) -> None:
-        before = text_of(self._path)
-        Change(self._path, before, json.dumps(records, indent=2) + "\n").make(backup=False)
+        try:
+            make_private_folder(self._path.parent)
+            write_private(self._path, f"{json.dumps(records, indent=2)}\n".encode())
+        except NotPrivateError as error:
+            raise UnsafeFileError(f"{error.filename} {error.problem}", next=error.fix) from error
+        except OSError as error:
+            raise UsageError(
+                f"{self._path} cannot be changed: {error.strerror or type(error).__name__}",
+                next="check who may write there, then run it again",
+            ) from error

@@ -2,8 +2,9 @@
 
 Laws: (1) reading is open to whoever passed the door; orders need the control token, which lies in
 a file that only the user can read; (2) the cookie of a page shows and orders nothing, and is no
-token; (3) every answer is JSON.
-Not here: the door (doors.py), what is told (control/).
+token; (3) every answer is JSON, but for the proof, which is one line; (4) a proof is given without
+any token: a client asks for it before it shows its own.
+Not here: the door (doors.py), what is told (control/), what a proof is (gateway_proof.py).
 """
 
 from __future__ import annotations
@@ -16,16 +17,22 @@ from typing import TypeAlias
 from jackline.control.face import Asked
 from jackline.errors import JacklineError
 from jackline.gateway.doors import TOKEN_HEADER as VIEWER_HEADER
+from jackline.gateway.exchange import Exchange
 from jackline.gateway.vendor_words import in_our_words
+from jackline.gateway_proof import PATH as PROOF_PATH
+from jackline.gateway_proof import nonce_in, socket_address
 
 PREFIX = b"/_jackline/"
 TOKEN_HEADER = b"x-jackline-control"
 Json: TypeAlias = Mapping[str, object]
 Reading: TypeAlias = Callable[[], Json]
 Order: TypeAlias = Callable[[Json], Json]
+Prove: TypeAlias = Callable[[str, str], str]
+"""The proof for this nonce, asked at this socket address; OSError when there is no key."""
 
 _HERE = (b"/", b"/healthz", b"/readyz")
 _PAGE = b"/_jackline/page/"
+PROOF = PROOF_PATH.encode()
 VIEW = b"/_jackline/view"
 _READS = (b"GET", b"HEAD")
 
@@ -34,8 +41,13 @@ class ControlPaths:
     """`GET` for readings, `POST` with the token for orders."""
 
     def __init__(
-        self, readings: Mapping[bytes, Reading], orders: Mapping[bytes, Order], token: str
+        self,
+        readings: Mapping[bytes, Reading],
+        orders: Mapping[bytes, Order],
+        token: str,
+        prove: Prove,
     ) -> None:
+        self._prove = prove
         self._readings = readings
         self._orders = orders
         self._token = token.encode()
@@ -80,6 +92,22 @@ class ControlPaths:
             cookie = self._cookie(exchange) + b"; Path=/_jackline/; HttpOnly; SameSite=Strict"
             headers.append((b"set-cookie", cookie))
         exchange.respond(200, headers, b"{}")
+
+    def prove(self, exchange: Exchange) -> None:
+        """Prove that this is the user's gateway to a client that has not shown who it is."""
+        nonce = nonce_in(exchange.query)
+        if exchange.method != b"GET" or nonce is None:
+            self._refuse(exchange, 400, "ask with GET and ?nonce= of 32 to 128 hexadecimal digits")
+            return
+        try:
+            told = self._prove(nonce, socket_address(exchange.local_address()))
+        except OSError:
+            words = "this gateway cannot prove itself; its log and `jackline doctor` say why"
+            self._refuse(exchange, 503, words)
+            return
+        exchange.expect_another()
+        headers = [(b"content-type", b"text/plain"), (b"cache-control", b"no-store")]
+        exchange.respond(200, headers, told.encode())
 
     def answer(self, exchange: Asked) -> None:
         """Answer it."""

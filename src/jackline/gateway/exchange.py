@@ -29,10 +29,17 @@ class ClientLine(Protocol):
 
     now: Callable[[], float]
     paused: bool
+    stays: bool
+    """Whether one more request is taken on it even while the gateway stops."""
 
     @property
     def last_request(self) -> bool:
         """Whether no further request will be taken on this connection."""
+        ...
+
+    @property
+    def local_address(self) -> object:
+        """The name of our end of the socket."""
         ...
 
     def write(self, pieces: tuple[Bytes, ...], size: int) -> None:
@@ -195,6 +202,14 @@ class Exchange:
         self.gone = True
         self._forget_owner()
         self._line.reset()
+
+    def local_address(self) -> object:
+        """The name of the socket at which this was asked."""
+        return self._line.local_address
+
+    def expect_another(self) -> None:
+        """Take the request that this one prepares, even while the gateway stops."""
+        self._line.stays = True
 
     def left(self) -> None:
         """Called by the connection when the client has gone."""

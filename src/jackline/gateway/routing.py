@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 from jackline.control.face import Face
 from jackline.gateway.answer_notes import new_call_id, noted
-from jackline.gateway.control_paths import ControlPaths
+from jackline.gateway.control_paths import PROOF, ControlPaths
 from jackline.gateway.desk import Desk
 from jackline.gateway.doors import foreign, reads_as_browser, token_missing
 from jackline.gateway.exchange import Exchange
@@ -103,6 +103,13 @@ class Router:
             self._desk.take(exchange, turn.target, turn.tag)
             return
         path = exchange.path
+        if path == PROOF:
+            reason = foreign(exchange.headers, listen)
+            if reason is not None:
+                _say(exchange, in_our_words(403, reason))
+            else:
+                self._control.prove(exchange)
+            return
         # No face has paths that models are called by: most requests need not ask each of them.
         called = path.startswith(_CALLED)
         face = None if called else next((f for f in self._faces if f.knows(exchange)), None)

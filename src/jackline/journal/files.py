@@ -1,7 +1,8 @@
 """Make the journal's folder and file private, and put a damaged file aside.
 
 Laws: (1) the file is for its owner alone before the first byte is in it (SQLite gives its
-companions `-wal` and `-shm` the same mode); (2) a damaged file is renamed, never deleted.
+companions `-wal` and `-shm` the same mode); (2) what others can have written is refused with
+`NotPrivateError`, never opened; (3) a damaged file is renamed, never deleted.
 Not here: what is in the file (schema.py, store.py).
 """
 
@@ -12,24 +13,37 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from jackline.private_files import (
+    check_private_file,
+    check_private_folder,
+    make_private_folder,
+    open_private,
+)
+
 COMPANIONS = ("-wal", "-shm")
+# SQLite would play back what an interrupted program seems to have left there.
+_PLAYED_BACK = "-journal"
 
 
 def make_private(path: Path) -> None:
-    """Folder and file exist, and the file is readable by its owner only.
-
-    Windows knows no such modes: there both inherit the rights of the user's own folders, and the
-    calls below change nothing that matters.
-    """
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    """Folder and file exist, and are their owner's alone; NotPrivateError if they cannot be."""
+    make_private_folder(path.parent)
     # Never opened when it is there: closing it again would take away every lock that SQLite holds
     # on it in this process, and another process would then delete the log under our hands.
     with suppress(FileExistsError):
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-    if os.name == "posix":
-        for file in (path, *companions(path)):
-            if file.exists() and file.stat().st_mode & 0o077:
-                file.chmod(0o600)
+        os.close(open_private(path, os.O_RDWR | os.O_CREAT | os.O_EXCL))
+    _check_files(path)
+
+
+def check_private(path: Path) -> None:
+    """NotPrivateError unless nobody else can have written the file; nothing is made."""
+    check_private_folder(path.parent)
+    _check_files(path)
+
+
+def _check_files(path: Path) -> None:
+    for file in (path, *companions(path), path.with_name(path.name + _PLAYED_BACK)):
+        check_private_file(file)
 
 
 def identity(path: Path) -> tuple[int, int] | None:

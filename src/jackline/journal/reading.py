@@ -18,6 +18,7 @@ from typing import Any, Self
 from jackline.errors import JournalError
 from jackline.events import AttemptFailed, CallEnded, LaneChanged, ServiceNoted
 from jackline.journal import schema
+from jackline.journal.files import check_private
 from jackline.journal.records import (
     ATTEMPTS,
     CALLS,
@@ -28,6 +29,7 @@ from jackline.journal.records import (
     call_from,
 )
 from jackline.journal.trouble import cause_of
+from jackline.private_files import NotPrivateError
 
 LOCK_SECONDS = 2.0
 # A call that waited for longer than this was held: a person would have noticed.
@@ -68,6 +70,7 @@ class JournalReader:
                 next="Start the gateway with `jackline up`: it begins one.",
             )
         try:
+            check_private(path)
             self._connection = sqlite3.connect(
                 f"{path.absolute().as_uri()}?mode=ro",
                 uri=True,
@@ -75,7 +78,10 @@ class JournalReader:
                 isolation_level=None,
                 check_same_thread=False,
             )
-        except sqlite3.Error as error:
+        except NotPrivateError as error:
+            why = f"The journal at {path} is not read: {cause_of(error)}."
+            raise JournalError(why, next=error.fix) from error
+        except (sqlite3.Error, OSError) as error:
             raise self._unreadable(error) from error
         try:
             self._recognise()
@@ -165,7 +171,7 @@ class JournalReader:
                 next="Start the gateway with `jackline up`: it brings the journal up to date.",
             )
 
-    def _unreadable(self, error: sqlite3.Error) -> JournalError:
+    def _unreadable(self, error: sqlite3.Error | OSError) -> JournalError:
         return JournalError(
             f"The journal at {self.path} cannot be read: {cause_of(error)}.",
             next="A running gateway puts a damaged journal aside by itself; else move it away.",

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from jackline.clock import SystemClock
 from jackline.errors import JournalError
+from jackline.private_files import NotPrivateError
 
 Stumble: TypeAlias = sqlite3.Error | OSError | JournalError
 
@@ -54,6 +55,8 @@ def cause_of(error: Stumble) -> str:
     """The cause as a clause that can follow "the journal is not written: "."""
     if isinstance(error, JournalError):
         return error.message
+    if isinstance(error, NotPrivateError):
+        return f"{error.filename} {error.problem}"
     if isinstance(error, OSError):
         return _OF_SYSTEM.get(error.errno or 0, f"the system says {error.strerror!r}")
     return _OF_SQLITE.get(_primary(error), f"SQLite says {str(error)!r}")

@@ -1,15 +1,19 @@
 """Hold one HTTP conversation with the service over a plain socket, for as long as it takes.
 
-Laws: (1) only connecting is bounded in time: answers may take hours; (2) a body that ends before
-its time raises, and is never taken for a whole one; (3) no proxy: the service is on this machine.
+Laws: (1) only connecting and the proof are bounded in time: answers may take hours; (2) a body that
+ends before its time raises, and is never taken for a whole one; (3) no proxy: the service is on
+this machine; (4) nothing is sent before the service has proved to be this user's.
 Not here: short questions with a time limit (asking.py), what is said (mcp_link.py).
 """
 
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Iterator
 
+from jackline.gateway_proof import authority_of, prove
+from jackline.private_files import installation_key
 from jackline.quick.finding import Word
 
 _LONGEST_LINE = 65_536
@@ -30,12 +34,15 @@ class Conversation:
         seconds: float,
     ) -> None:
         """Connect and send; OSError means that the service has not taken it."""
-        host = f"[{word.host}]" if ":" in word.host else word.host
-        lines = [f"{method} {path} HTTP/1.1", f"host: {host}:{word.port}", "connection: close"]
+        until = time.monotonic() + seconds
+        authority = authority_of(word.host, word.port)
+        lines = [f"{method} {path} HTTP/1.1", f"host: {authority}", "connection: close"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
         lines += [f"content-length: {len(body)}", "", ""]
         self._line = socket.create_connection((word.host, word.port), timeout=seconds)
         try:
+            prove(self._line, authority, installation_key(make=False), until)
+            self._line.settimeout(seconds)
             self._line.sendall("\r\n".join(lines).encode("latin-1") + body)
             self._line.settimeout(None)
             self._file = self._line.makefile("rb")

@@ -1,8 +1,9 @@
 """Find the running service from what it left in its state folder, without loading the house.
 
 Laws: (1) the folder is the one that the whole configuration would name: --state, JACKLINE_STATE, a
-`state` in the files, the system's default; (2) whatever is wrong means: no service is known; (3)
-only reading.
+`state` in the files, the system's default; (2) whatever is wrong means: no service is known; that
+includes a file that others can have written, and an address that is neither of the loopback nor the
+configured one; (3) only reading.
 Not here: whether it answers (asking.py), reading all of a configuration (config/).
 """
 
@@ -10,10 +11,17 @@ from __future__ import annotations
 
 import os
 
-from jackline.private_files import default_config_folder, default_state_folder
+from jackline.gateway_proof import host_and_port, is_loopback, is_token
+from jackline.private_files import (
+    check_private_folder,
+    default_config_folder,
+    default_state_folder,
+    read_private,
+)
 
 _FILE = "jackline.toml"
 _PROJECT = "pyproject.toml"
+_LARGEST_WORD = 64 * 1024
 
 
 class Word:
@@ -32,12 +40,36 @@ def word_of_service(arguments: list[str]) -> Word | None:
     """The service that these arguments and the environment mean, if one left its word."""
     folder = state_folder(arguments)
     try:
-        with open(os.path.join(folder, "gateway.json"), "rb") as file:  # noqa: PTH118, PTH123 -- pathlib costs more than all of this
-            told = file.read().decode()
-        host, _, port = _text_in(told, "url").partition("//")[2].rpartition(":")
-        return Word(folder, host.strip("[]"), int(port), _text_in(told, "token"))
+        check_private_folder(folder)
+        path = os.path.join(folder, "gateway.json")  # noqa: PTH118 -- pathlib costs more than all of this
+        told = read_private(path, _LARGEST_WORD).decode()
+        host, port = host_and_port(_text_in(told, "url"))
+        token = _text_in(told, "token")
     except (OSError, ValueError):
         return None
+    if not is_token(token) or not (is_loopback(host) or host == _configured_host()):
+        return None
+    return Word(folder, host, port, token)
+
+
+def _configured_host() -> str:
+    """The address that the user has the service listen on; only asked where it is no loopback."""
+    named = os.environ.get("JACKLINE_LISTEN_HOST")
+    if named:
+        return named
+    import tomllib  # noqa: PLC0415 -- most services listen on the loopback
+
+    # A file that was named, or the user's own; never one that lies in a project.
+    path = os.environ.get("JACKLINE_CONFIG") or os.path.join(default_config_folder(), _FILE)  # noqa: PTH118
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123
+            table = tomllib.load(file)
+        if path.endswith(_PROJECT):
+            table = table["tool"]["jackline"]
+        host = table["listen"]["host"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+    return host if isinstance(host, str) else ""
 
 
 def _text_in(told: str, name: str) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import sys
 
+from jackline.private_files import make_private_folder, open_private
 from jackline.quick.asking import ask
 from jackline.quick.finding import state_folder, word_of_service
 
@@ -20,7 +21,8 @@ _SECONDS_AFTER_SILENCE = 0.3
 NOTICE = "hooks-told-down"
 """A file in the state folder: that the service is down was told. The next answer removes it."""
 _DOWN = (
-    b'{"systemMessage": "Jackline is not running, so sub-agents that die of an API error are not'
+    b'{"systemMessage": "Jackline is not running, or cannot prove that it is yours (jackline status'
+    b" says which), so sub-agents that die of an API error are not"
     b" reported as such. Start it with: jackline up -d; or go back to the bare client with:"
     b' jackline disconnect claude-code"}\n'
 )
@@ -57,8 +59,8 @@ def _above() -> str:
 
 def _down_notice(notice: str) -> bytes:
     try:
-        os.makedirs(os.path.dirname(notice), mode=0o700, exist_ok=True)  # noqa: PTH103, PTH120
-        os.close(os.open(notice, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        make_private_folder(os.path.dirname(notice))  # noqa: PTH120
+        os.close(open_private(notice, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
     except OSError:  # told before, or nothing can be kept: better silent than at every call
         return b""
     return _DOWN

@@ -31,6 +31,7 @@ from jackline.simulator.server import SimulatorServer
 from jackline.simulator.service import AT_ONCE
 from jackline.simulator.settings import ProviderSettings
 from tests.agents.process.doubles import FreeLeave, Pages
+from tests.own_home import key_folder
 
 CLAUDE_MODEL, CODEX_MODEL = "claude-sonnet-4-6", "gpt-5.5"
 # Only a test that fails ever waits so long.
@@ -69,6 +70,7 @@ class World:
         return {
             "PATH": os.environ["PATH"],
             "HOME": str(self.home),
+            **key_folder(),
             "LANG": "C.UTF-8",
             "TZ": "UTC",
             "OPENAI_API_KEY": "sk-dummy",

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from jackline.errors import JournalError
 from jackline.flows.records import RunState
+from jackline.journal.files import check_private
 from jackline.journal.trouble import cause_of
 
 _LOCK_SECONDS = 2.0
@@ -23,10 +24,11 @@ def runs_by_state(store: Path) -> dict[RunState, tuple[int, int]]:
     if not store.is_file():
         return {}
     try:
+        check_private(store)
         address = f"{store.absolute().as_uri()}?mode=ro"
         with closing(sqlite3.connect(address, uri=True, timeout=_LOCK_SECONDS)) as connection:
             rows = connection.execute(_COUNT).fetchall()
-    except sqlite3.Error as error:
+    except (sqlite3.Error, OSError) as error:
         raise JournalError(
             f"The runs at {store} cannot be counted: {cause_of(error)}.",
             next="`jackline ls` says more.",

@@ -27,6 +27,7 @@ from jackline.journal.trouble import (
     UNREACHABLE,
     cause_of,
 )
+from jackline.private_files import NotPrivateError
 
 Connect: TypeAlias = Callable[[Path, float], sqlite3.Connection]
 
@@ -98,7 +99,9 @@ class StoreFile:
         cause = cause_of(error)
         told = JournalError(
             f"The file of runs {self.path} cannot be used: {cause}.",
-            next=_NEXT.get(cause, "Look at that file; another folder is chosen with --state."),
+            next=error.fix
+            if isinstance(error, NotPrivateError)
+            else _NEXT.get(cause, "Look at that file; another folder is chosen with --state."),
         )
         told.__cause__ = error
         return told
