@@ -13,7 +13,6 @@ import http.client
 import json
 import os
 import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -25,6 +24,7 @@ from jackline.assembly.addresses import local_url
 from jackline.assembly.state_dir import Running, StateDir
 from jackline.errors import JacklineError, UnreachableError, UsageError
 from jackline.gateway.settings import ListenSettings
+from jackline.programs import own_command
 
 _ASK_SECONDS = 5.0
 # Who answers at an address that nobody left word of may be anyone, and silent.
@@ -151,7 +151,7 @@ def start_in_background(state: StateDir, arguments: Sequence[str]) -> Running:
     with log:
         begin = log.tell()
         process = subprocess.Popen(  # noqa: S603 -- ourselves
-            [sys.executable, "-m", "jackline", "up", *arguments],
+            own_command("up", *arguments),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -13,7 +13,6 @@ import asyncio
 import logging
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from jackline.flows.local import LocalEngine
 from jackline.flows.records import RunRecord, RunState
 from jackline.flows.settings import decode_settings
 from jackline.flows.waking import may_wake
+from jackline.programs import own_command
 
 _log = logging.getLogger("jackline")
 # Often enough that a reset is not missed by long, rarely enough to cost nothing.
@@ -127,7 +127,7 @@ class Waker:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
         with os.fdopen(os.open(log, flags, 0o600), "ab") as file:
             process = subprocess.Popen(  # noqa: S603 -- ourselves
-                [sys.executable, "-m", "jackline", *words, "--state", str(self._store.parent)],
+                own_command(*words, "--state", str(self._store.parent)),
                 cwd=cwd,
                 stdin=subprocess.DEVNULL,
                 stdout=file,

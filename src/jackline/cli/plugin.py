@@ -31,6 +31,7 @@ from jackline.clients.plugin_files import (
 from jackline.config import Config
 from jackline.errors import NothingFoundError, UsageError
 from jackline.hooks.http_token import HEADER, PATH, hook_token
+from jackline.programs import find_program
 
 _SECONDS = 60
 _scope = click.option(
@@ -202,7 +203,7 @@ def _names(step: str, path: str) -> bool:
 
 
 def _claude() -> str:
-    found = shutil.which("claude")
+    found = find_program("claude")
     if found is None:
         raise NothingFoundError(
             "there is no Claude Code on the PATH",
