@@ -1,4 +1,4 @@
-"""A cloned repository: whatever lies in it is a stranger's, and running Jackline there is no consent.
+"""A cloned repository: all that lies in it is a stranger's, and running Jackline there no consent.
 
 Rules: those of this package. The repository has any files it likes; the user runs Jackline's own
 script inside it, with a home folder that the repository cannot write to.

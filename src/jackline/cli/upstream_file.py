@@ -68,7 +68,7 @@ def to_edit(named: str | None, *, users: bool) -> Edited:
         variable = os.environ.get(FILE_VARIABLE)
         if variable:
             return _at(Path(variable).expanduser().absolute())
-        found = find_project_file(Path.cwd(), [])
+        found = find_project_file(Path.cwd(), own, [])
         files = [replace(_at(found.path), of_project=True)] if found is not None else []
         files += [_at(own)] if is_file(own) else []
     except UnusableFileError as error:

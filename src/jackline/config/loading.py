@@ -1,7 +1,8 @@
 """Turn files, environment and flags into one frozen configuration, or into all their faults.
 
-Laws: (1) flag, then JACKLINE_*, then the nearest project file, then the user's file, then default;
-(2) all faults of all sources are told at once; (3) nothing is written.
+Laws: (1) flag, then JACKLINE_*, then what counts of the nearest project file, then the user's file,
+then default; (2) all faults are told at once, but a project's file has none that
+count; (3) nothing is written.
 Not here: the sources one by one (layers.py), how they go over one another (merging.py), what holds
 for upstreams (upstreams.py), noticing changes (watching.py).
 """
@@ -13,6 +14,8 @@ from pathlib import Path
 
 from jackline.agents.prices import Price
 from jackline.config import keys, references, upstreams
+from jackline.config.consent import FILE as CONSENTS
+from jackline.config.consent import standing_of
 from jackline.config.document import defaults
 from jackline.config.faults import Fault, rejection
 from jackline.config.keys import dotted
@@ -27,6 +30,7 @@ from jackline.config.places import (
     is_file,
     read_named,
 )
+from jackline.config.project import restrict, warning
 from jackline.config.settings import Config, HomeFolders, ServicePlace
 from jackline.config.strangers import is_loopback
 from jackline.flows.settings import Budget, Reserve, RunSettings, WakeSettings
@@ -88,7 +92,7 @@ def load_place(
             merged.fill(key, value)
     return ServicePlace(
         Path(merged.values["state",]),
-        ListenSettings(**merged.table("listen")),
+        _listen(merged),
         rejection(merged.faults) if merged.faults else None,
     )
 
@@ -104,10 +108,22 @@ def _take_all(
     named = str(flags.get(keys.FILE_FLAG) or environ.get(keys.FILE_VARIABLE) or "")
     files, watched = _files(merged, named, cwd, folders)
     for file in reversed(files):
-        merged.take(of_file(file))
+        if file.of_project:
+            _take_project(merged, file, folders)
+        else:
+            merged.take(of_file(file))
     merged.take(of_environment(environ, cwd, merged.warnings))
     merged.take(of_flags(flags, cwd))
     return files, watched
+
+
+def _take_project(merged: Merged, file: FileText, folders: HomeFolders) -> None:
+    standing = standing_of(file, folders.state)
+    layer, ignored = restrict(of_file(file), file, merged.values, standing)
+    merged.take(layer)
+    told = warning(file.path, ignored, folders.config / FILE_NAME)
+    if told is not None:
+        merged.warnings.append(told)
 
 
 def _finished(
@@ -160,13 +176,13 @@ def _files(
     """The files that count, the strongest first, and every place that could hold one."""
     users = folders.config / FILE_NAME
     explicit = _named_file(merged, named, cwd)
-    watched = [explicit] if explicit else [*candidates(cwd), users]
+    watched = [explicit] if explicit else [*candidates(cwd), users, folders.state / CONSENTS]
     found: list[FileText | None] = []
     try:
         if explicit is not None:
             found.append(read_named(explicit))
         else:
-            found.append(find_project_file(cwd, merged.warnings))
+            found.append(find_project_file(cwd, users, merged.warnings))
     except UnusableFileError as error:
         merged.faults.append(_unusable(error))
     try:
@@ -228,10 +244,15 @@ def _check_together(merged: Merged) -> None:
     upstreams.check(merged, listen["port"])
 
 
+def _listen(merged: Merged) -> ListenSettings:
+    table = merged.table("listen")
+    return ListenSettings(**table | {"names": tuple(table["names"])})
+
+
 def _gateway(merged: Merged) -> GatewaySettings:
     taken = merged.table("limits")
     return GatewaySettings(
-        listen=ListenSettings(**merged.table("listen")),
+        listen=_listen(merged),
         upstreams=upstreams.settings(merged),
         never_degrade=tuple(merged.values["never_degrade",]),
         stream=StreamMode(merged.values["stream",]),

@@ -31,6 +31,8 @@ class ListenSettings:
     token: str | None = field(default=None, repr=False)
     # The page in the browser shows everything and may change nothing.
     read_only: bool = False
+    # Host names under which clients may address it, beside loopback and `host`.
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

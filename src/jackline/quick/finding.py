@@ -1,8 +1,9 @@
 """Find the running service from what it left in its state folder, without loading the house.
 
-Laws: (1) the folder is the one that the whole configuration would name: --state, JACKLINE_STATE, a
-`state` in the files, the system's default; (2) whatever is wrong means: no service is known; (3)
-only reading.
+Laws: (1) the folder is the one that the whole configuration would name, and a test compares the
+two: --state, JACKLINE_STATE, `state` in the file that JACKLINE_CONFIG names or else in the user's
+own, the system's default; never a project's file, which may be a stranger's; (2) whatever is wrong
+means: no service is known; (3) only reading.
 Not here: whether it answers (asking.py), reading all of a configuration (config/).
 """
 
@@ -54,51 +55,50 @@ def _text_in(told: str, name: str) -> str:
 
 def state_folder(arguments: list[str]) -> str:
     """Where the service keeps its state."""
+    try:
+        here = os.getcwd()  # noqa: PTH109
+    except OSError:
+        here = ""  # the working folder is gone: only what is relative to it is lost
+    given = _flag(arguments) or os.environ.get("JACKLINE_STATE", "").strip()
+    if given:
+        return _path_from(here, given)
+    named = os.environ.get("JACKLINE_CONFIG")
+    own = os.path.join(default_config_folder(), _FILE)  # noqa: PTH118
+    return _state_in(_path_from(here, named) if named else own) or default_state_folder()
+
+
+def _flag(arguments: list[str]) -> str:
     for place, argument in enumerate(arguments):
         if argument == "--state" and place + 1 < len(arguments):
             return arguments[place + 1]
         if argument.startswith("--state="):
             return argument.partition("=")[2]
-    return os.environ.get("JACKLINE_STATE") or _written_state() or default_state_folder()
-
-
-def _written_state() -> str:
-    """The `state` of the nearest file that has one; most have none, and are not even parsed."""
-    named = os.environ.get("JACKLINE_CONFIG")
-    if named:
-        return _state_in(named)
-    folder = os.getcwd()  # noqa: PTH109
-    while True:
-        for name in (_FILE, _PROJECT):
-            found = _state_in(os.path.join(folder, name))  # noqa: PTH118
-            if found:
-                return found
-        above = os.path.dirname(folder)  # noqa: PTH120
-        if above == folder:
-            return _state_in(os.path.join(default_config_folder(), _FILE))  # noqa: PTH118
-        folder = above
+    return ""
 
 
 def _state_in(path: str) -> str:
+    """The `state` that a file of the user's says; most say none, and are not even parsed."""
     try:
         with open(path, "rb") as file:  # noqa: PTH123
             text = file.read()
-            owner = os.fstat(file.fileno()).st_uid
     except OSError:
         return ""
-    project = path.endswith(_PROJECT)
-    if b"state" not in text or (project and b"jackline" not in text):
+    if b"state" not in text and b"\\" not in text:
         return ""
-    if os.name != "nt" and owner not in (0, os.getuid()):
-        return ""  # a stranger's file decides nothing, as in config/places.py
     import tomllib  # noqa: PLC0415 -- only where a state may be written
 
     try:
         table = tomllib.loads(text.decode())
-        state = (table["tool"]["jackline"] if project else table)["state"]
-    except (ValueError, KeyError, TypeError):  # no TOML, or nothing of ours in it
+        if os.path.basename(path) == _PROJECT:  # noqa: PTH119
+            table = table["tool"]["jackline"]
+        state = table["state"]
+    except (ValueError, KeyError, TypeError, RecursionError):  # no TOML, or nothing of ours in it
         return ""
     if not isinstance(state, str) or not state:
         return ""
-    folder = os.path.dirname(os.path.abspath(path))  # noqa: PTH100, PTH120
-    return os.path.join(folder, os.path.expanduser(state))  # noqa: PTH111, PTH118
+    return _path_from(os.path.dirname(path), state)  # noqa: PTH120
+
+
+def _path_from(folder: str, text: str) -> str:
+    """An absolute path: `~` is the home folder, anything relative is seen from `folder`."""
+    return os.path.normpath(os.path.join(folder, os.path.expanduser(text)))  # noqa: PTH111, PTH118
