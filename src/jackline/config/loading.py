@@ -10,12 +10,13 @@ for upstreams (upstreams.py), noticing changes (watching.py).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from jackline.agents.prices import Price
 from jackline.config import keys, references, upstreams
 from jackline.config.consent import FILE as CONSENTS
-from jackline.config.consent import standing_of
+from jackline.config.consent import Standing, standing_of
 from jackline.config.document import defaults
 from jackline.config.faults import Fault, rejection
 from jackline.config.keys import dotted
@@ -30,7 +31,7 @@ from jackline.config.places import (
     is_file,
     read_named,
 )
-from jackline.config.project import restrict, warning
+from jackline.config.project import Ignored, restrict, warning
 from jackline.config.settings import Config, HomeFolders, ServicePlace
 from jackline.config.strangers import is_loopback
 from jackline.flows.settings import Budget, Reserve, RunSettings, WakeSettings
@@ -45,6 +46,7 @@ from jackline.gateway.settings import (
 from jackline.journal.settings import JournalSettings
 from jackline.mcp_server.settings import AgentSettings, BatchSettings, ToolSettings
 from jackline.notifications.settings import About, NotifySettings
+from jackline.providers.settings import UpstreamSettings
 from jackline.telemetry.settings import OtlpSettings
 
 # Keys of `[limits]` to the names of their settings.
@@ -65,6 +67,47 @@ def load_alone(file: FileText, folders: HomeFolders) -> Config:
     merged = Merged()
     merged.take(of_file(file))
     return _finished(merged, [file], [], folders, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a project's file would change if the user agreed to it; no secret is looked up."""
+
+    standing: Standing
+    ignored: Ignored
+    # The upstreams that calls would go to; none if the file lists none, or none that can count.
+    upstreams: tuple[UpstreamSettings, ...]
+    # Settings that count without asking.
+    free: tuple[str, ...]
+    faults: tuple[str, ...]
+
+
+def preview(file: FileText, folders: HomeFolders) -> Preview:
+    """What this project's file says, and what of it would count."""
+    merged = Merged()
+    own = folders.config / FILE_NAME
+    try:
+        users = read_named(own) if is_file(own) else None
+    except UnusableFileError:
+        users = None  # the user's own faults are told elsewhere
+    holds = {} if users is None else of_file(users).values
+    layer, ignored = restrict(of_file(file), file, holds, Standing.AGREED)
+    free = tuple(sorted(dotted(key) for key in layer.values if key[0] != "upstream"))
+    merged.take(layer)
+    listed = bool(merged.upstreams)
+    for key, value in defaults().items():
+        if key[0] != "upstream":
+            merged.fill(key, value)
+    upstreams.complete(merged)
+    upstreams.check(merged, merged.values["listen", "port"])
+    is_sound = listed and not merged.faults
+    return Preview(
+        standing_of(file, folders.state),
+        ignored,
+        upstreams.settings(merged) if is_sound else (),
+        free,
+        tuple(str(fault) for fault in (*ignored.faults, *merged.faults)),
+    )
 
 
 def load_document(
