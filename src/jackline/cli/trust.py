@@ -180,10 +180,11 @@ def _found(path: Path | None, folders: HomeFolders) -> FileText:
     if path is None:
         warnings: list[str] = []
         found = find_project_file(Path.cwd(), own, warnings)
+        if found is None and warnings:
+            raise UsageError(warnings[-1], next="correct it, or name another: jackline trust PATH")
         if found is None:
-            said = f": {warnings[-1]}" if warnings else ""
             raise NothingFoundError(
-                f"there is no project's file here that says anything about Jackline{said}",
+                "there is no project's file here that says anything about Jackline",
                 next="name it: jackline trust PATH",
             )
         return found
