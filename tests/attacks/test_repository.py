@@ -22,6 +22,9 @@ import pytest
 from jackline.agents.process.going_on import changed_files
 from jackline.assembly import Running, StateDir
 from jackline.config import HomeFolders, load
+from jackline.mcp_server.agent_definitions import read_definition
+from jackline.mcp_server.offered_tools import offered
+from jackline.mcp_server.settings import AgentSettings
 from jackline.programs import find_program
 from tests.cli.commands import Answer
 from tests.cli.gateways import PATIENCE
@@ -458,3 +461,24 @@ def test_what_is_agreed_to_is_shown_without_tricks_of_the_terminal(clone: Clone)
     assert "\x1b" not in shown.out
     assert "\\u0430pi.anthropic.com" in shown.out
     assert "x\\x9b2K" in shown.out
+
+
+# --- agent definitions ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "listed", ["Read((x),Bash(*), Bash", "mcp__own__a,Bash(*), Bash", "Read(x)Bash(*), Bash"]
+)
+def test_a_definition_in_the_repository_gives_no_agent_more_than_the_user_allowed(
+    listed: str,
+) -> None:
+    """Claude Code takes a list of rules apart at every comma outside of brackets, not nested."""
+    definition = read_definition(f"---\nname: x\ntools: {listed}\n---\nDo it.\n")
+    assert definition is not None
+    assert definition.tools is not None
+    for names in (definition.tools, [listed.removesuffix(", Bash"), "Bash"], ["Read(x),Bash(*)"]):
+        rules = offered(names, "claude-code", AgentSettings(tools=("mcp__own",)))
+        assert rules is not None
+        assert "Bash(*)" not in ",".join(rules)
+    whole = ["Bash(git log, git show)", "Read(src/**)"]
+    assert offered(whole, "claude-code", AgentSettings(tools=("Bash",))) == whole
