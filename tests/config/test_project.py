@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from jackline.config.document import Document, table_class
@@ -48,6 +51,14 @@ def test_every_setting_is_closed_to_projects_unless_it_was_decided_otherwise() -
         InProject.CONSENT: CONSENT,
     }
     assert {"state", "listen.host", "listen.names", "upstream.ca_file", "prices"} <= closed
+
+
+def test_the_documentation_lists_the_same_settings() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text("utf-8")
+    table = page[page.index("| settings | in a project's file |") :].split("\n\n")[0]
+    rows = [set(re.findall(r"`([^`]+)`", line.split("|")[1])) for line in table.splitlines()[2:]]
+    assert rows[:4] == [FREE, LOWER, MORE, {"[[upstream]]"}]
+    assert "upstream.ca_file" in rows[4]
 
 
 def test_what_is_no_setting_is_closed() -> None:

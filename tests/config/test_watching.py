@@ -107,6 +107,19 @@ def test_a_file_that_comes_and_goes_is_noticed(machine: Machine, name: str) -> N
     assert [change.config.gateway.hold.quota for change in watched.changes] == [5, 900]
 
 
+def test_an_agreement_is_taken_over_and_ends_with_the_content_it_was_for(machine: Machine) -> None:
+    path = machine.write('[[upstream]]\nname = "team"\nurl = "http://127.0.0.1:9"\n')
+    watched = Watched(machine)
+    assert watched.watcher.config.gateway.upstream.name == "anthropic"
+    machine.trust(path)
+    watched.look()
+    assert watched.watcher.config.gateway.upstream.name == "team"
+    rewrite(path, '[[upstream]]\nname = "team"\nurl = "http://127.0.0.1:8"\n')
+    watched.look()
+    assert watched.watcher.config.gateway.upstream.name == "anthropic"
+    assert "changed since you agreed" in watched.watcher.config.warnings[0]
+
+
 def test_a_faulty_file_changes_nothing_and_is_told_once(machine: Machine) -> None:
     path = machine.write_own("[hold]\nquota = 1\n")
     watched = Watched(machine)
