@@ -32,10 +32,12 @@ def test_the_burn_counts_with_them_also_after_they_changed() -> None:
 
 
 def test_a_host_of_flows_counts_with_them(tmp_path: Path) -> None:
-    (tmp_path / "jackline.toml").write_text('[prices."own-*"]\ninput = 7\noutput = 9\n')
+    file = tmp_path / "jackline.toml"
+    file.write_text('[prices."own-*"]\ninput = 7\noutput = 9\n')
 
     async def opened() -> None:
-        config = load(environ={"JACKLINE_STATE": str(tmp_path / "state")}, cwd=tmp_path)
+        environ = {"JACKLINE_STATE": str(tmp_path / "state")}
+        config = load(flags={"config": file}, environ=environ, cwd=tmp_path)
         async with AsyncExitStack() as stack:
             engine = open_store(config)
             stack.push_async_callback(engine.close)

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from jackline.cli.upstream_file import to_edit
-from jackline.errors import BadConfigError
 from jackline.testing import SimulatedProvider
 from tests.cli.commands import Answer, jackline
 from tests.planted import BEARER, KEY, WORD
@@ -148,25 +147,29 @@ def test_the_file_that_lists_upstreams_is_edited_unless_another_is_named(
     assert (answer.code, "it lists: a, b" in answer.err) == (1, True)
 
 
-def test_a_project_that_lists_no_upstreams_is_left_alone(
+def test_a_projects_file_is_edited_only_where_it_is_named(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in home.env.items():
         monkeypatch.setenv(name, value)
     project = tmp_path / "project" / "jackline.toml"
     project.parent.mkdir()
+    project.write_text(FILE)
     monkeypatch.chdir(project.parent)
     assert to_edit(None, users=False).path == home.file
-    project.write_text("[hold]\nquota = 1\n")
-    assert to_edit(None, users=False).path == project
-    home.write(FILE)
-    assert to_edit(None, users=False).path == home.file
-    project.write_text(FILE)
-    found = to_edit(None, users=False)
-    assert found.path == project
+    added = home.run("add", "b", "--url", "http://127.0.0.1:2")
+    assert (added.code, project.read_text()) == (0, FILE)
+    assert "127.0.0.1:2" in home.file.read_text()
+    named = home.run("add", "b", "--url", "http://127.0.0.1:2", "--file", str(project))
+    assert named.code == 0
+    assert f"jackline trust {project}" in named.err
+    assert "127.0.0.1:2" in project.read_text()
     # What a project may not do is refused before it is written.
-    with pytest.raises(BadConfigError, match="a command is not run for a project's file"):
-        found.config('[[upstream]]\ncredential = "cmd:pass show key"\n')
+    words = ("--url", "http://127.0.0.1:3", "--credential", "cmd:id", "--file", str(project))
+    refused = home.run("add", "c", *words)
+    assert refused.code == 2
+    assert "a command is not run for a project's file" in refused.err
+    assert "cmd:" not in project.read_text()
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links and mode bits")

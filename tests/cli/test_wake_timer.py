@@ -41,7 +41,7 @@ def commands(steps: tuple[Step, ...]) -> list[tuple[str, ...]]:
 def test_the_command_is_this_very_jackline() -> None:
     assert resume_command("r1", ["--state", "/s"]) == (
         sys.executable,
-        *("-m", "jackline", "resume", "--woken", "r1", "--state", "/s"),
+        *("-P", "-m", "jackline", "resume", "--woken", "r1", "--state", "/s"),
     )
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jackline.config import Config, HomeFolders, load
+from jackline.config.consent import agree
+from jackline.config.places import read_named
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +31,16 @@ class Machine:
         path.write_text(text, encoding="utf-8")
         return path
 
-    def write_own(self, text: str) -> Path:
-        path = self.folders.config / "jackline.toml"
+    def write_own(self, text: str, name: str = "jackline.toml") -> Path:
+        path = self.folders.config / name
         path.write_text(text, encoding="utf-8")
         return path
+
+    def trust(self, path: Path) -> None:
+        """Agree to what stands in this project's file now."""
+        file = read_named(path, of_project=True)
+        assert file is not None
+        agree(file, self.folders.state, at=0.0)
 
     def load(
         self,

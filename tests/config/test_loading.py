@@ -17,15 +17,14 @@ from jackline.flows.settings import Budget, Reserve, RunSettings, WakeSettings
 from jackline.gateway.settings import GatewaySettings, StreamMode
 from jackline.journal.settings import JournalSettings
 from jackline.lanes import KnownLimits
-from jackline.mcp_server.settings import AgentSettings
+from jackline.mcp_server.settings import AgentSettings, ToolSettings
 from jackline.providers.settings import CostClass, Credential
 from tests.config.places import Machine
 
-# A project's file may not say where messages and spans go.
-_ONLY_THE_USERS = (
+# Tested where they belong.
+_ELSEWHERE = (
     *("notify.webhook", "notify.secret", "notify.apprise"),
     *("otlp.endpoint", "otlp.authorization", "otlp.receive", "otlp.prompts"),
-    # Nor what models may do unasked.
     *("agents.tools", "agents.folders", "agents.depth", "batch.allow"),
 )
 
@@ -43,8 +42,8 @@ def test_without_anything_the_defaults_of_the_settings_hold(machine: Machine) ->
 
 
 def test_a_file_sets_everything_it_can_set(machine: Machine) -> None:
-    authority = machine.write("", "ca.pem")
-    path = machine.write("""
+    authority = machine.write_own("", "ca.pem")
+    path = machine.write_own("""
 state = "kept"
 stream = "block"
 never_degrade = ["claude-opus-*", "tag:night", "agent:review-*"]
@@ -53,6 +52,7 @@ never_degrade = ["claude-opus-*", "tag:night", "agent:review-*"]
 host = "::1"
 port = 9000
 read_only = true
+names = ["jackline", "LLM.team.example"]
 
 [[upstream]]
 name = "team"
@@ -155,6 +155,7 @@ level = "debug"
     config = machine.load(TEAM="a-key")
     gateway = config.gateway
     assert (gateway.listen.host, gateway.listen.port) == ("::1", 9000)
+    assert gateway.listen.names == ("jackline", "llm.team.example")
     assert gateway.never_degrade == ("claude-opus-*", "tag:night", "agent:review-*")
     assert gateway.stream is StreamMode.BLOCK
     upstream = gateway.upstream
@@ -189,7 +190,7 @@ level = "debug"
     times = (limits.header_seconds, limits.body_pause_seconds, limits.idle_seconds)
     assert (*times, limits.drain_seconds) == (12.0, 13.0, 14.0, 15.0)
     assert (config.journal.keep_days, config.journal.keep_bytes) == (0.5, 1024**3)
-    assert (config.log_level, config.state_dir) == ("debug", machine.project / "kept")
+    assert (config.log_level, config.state_dir) == ("debug", machine.folders.config / "kept")
     assert config.runs == RunSettings(
         budgets=(
             Budget(tokens=1_000_000, dollars=9.5, agents=40, turns=400, seconds=7200.0),
@@ -211,14 +212,14 @@ level = "debug"
         key
         for key, origin in config.origins.items()
         if origin == "default"
-        and not key.endswith((".token", "limits.output_tokens_per_minute", *_ONLY_THE_USERS))
+        and not key.endswith((".token", "limits.output_tokens_per_minute", *_ELSEWHERE))
     }
     assert left == set()
 
 
 def test_flag_beats_variable_beats_project_beats_user_beats_default(machine: Machine) -> None:
     own = machine.write_own("[listen]\nport = 1\n[hold]\nquota = 1\nother = 1\nping_every = 1\n")
-    project = machine.write("[hold]\nquota = 2\nother = 2\n[listen]\nport = 2\n")
+    project = machine.write("[hold]\nquota = 2\nother = 2\n")
     config = machine.load(
         flags={"port": 4}, JACKLINE_PORT="3", JACKLINE_HOLD_QUOTA="3s", JACKLINE_STATE=""
     )
@@ -235,15 +236,15 @@ def test_flag_beats_variable_beats_project_beats_user_beats_default(machine: Mac
 
 def test_the_nearest_file_upwards_is_the_projects(machine: Machine) -> None:
     deep = machine.write("", "a/b/file").parent
-    machine.write("[listen]\nport = 1\n")
-    assert machine.load(cwd=deep).gateway.listen.port == 1
-    machine.write("[tool.jackline.listen]\nport = 2\n", "a/pyproject.toml")
-    assert machine.load(cwd=deep).gateway.listen.port == 2
+    machine.write("[hold]\nquota = 1\n")
+    assert machine.load(cwd=deep).gateway.hold.quota == 1
+    machine.write("[tool.jackline.hold]\nquota = 2\n", "a/pyproject.toml")
+    assert machine.load(cwd=deep).gateway.hold.quota == 2
     machine.write("[tool.ruff]\nline-length = 3\n", "a/b/pyproject.toml")
-    assert machine.load(cwd=deep).gateway.listen.port == 2
-    nearest = machine.write("[listen]\nport = 4\n", "a/jackline.toml")
+    assert machine.load(cwd=deep).gateway.hold.quota == 2
+    nearest = machine.write("[hold]\nquota = 4\n", "a/jackline.toml")
     config = machine.load(cwd=deep)
-    assert (config.gateway.listen.port, config.files) == (4, (nearest,))
+    assert (config.gateway.hold.quota, config.files) == (4, (nearest,))
 
 
 def test_a_line_in_pyproject_is_told(machine: Machine) -> None:
@@ -354,9 +355,10 @@ def test_a_strangers_file_in_a_folder_above_is_left_aside(machine: Machine) -> N
 
 def test_a_projects_file_that_decides_where_credentials_go_is_warned_of(machine: Machine) -> None:
     path = machine.write('[[upstream]]\nurl = "https://elsewhere.example"\n')
+    machine.trust(path)
     (warning,) = machine.load().warnings
     assert warning == f"calls and credentials go to https://elsewhere.example, as {path}:2 says"
-    machine.write('[[upstream]]\nurl = "http://127.0.0.1:1234"\n')
+    machine.trust(machine.write('[[upstream]]\nurl = "http://127.0.0.1:1234"\n'))
     assert machine.load().warnings == ()
 
 
@@ -376,7 +378,7 @@ def test_importing_the_room_does_not_load_the_validator() -> None:
 
 
 def test_hours_and_rolling_budgets_that_cannot_be_meant_are_told(machine: Machine) -> None:
-    machine.write('[resume]\nhours = "25:00-07:00"\n[budget.rolling]\nper = "5h"\n')
+    machine.write_own('[resume]\nhours = "25:00-07:00"\n[budget.rolling]\nper = "5h"\n')
     with pytest.raises(BadConfigError) as told:
         machine.load()
     hours, rolling = told.value.faults
@@ -386,7 +388,7 @@ def test_hours_and_rolling_budgets_that_cannot_be_meant_are_told(machine: Machin
 
 
 def test_prices_hold_in_their_order_and_what_is_not_said_counts_in_full(machine: Machine) -> None:
-    machine.write(
+    machine.write_own(
         '[prices."own-*"]\ninput = 2\noutput = 4\n'
         '[prices."*"]\ninput = 1\noutput = 3\ncache_read = 0.1\ncache_write = 1.25\n'
     )
@@ -397,11 +399,11 @@ def test_prices_hold_in_their_order_and_what_is_not_said_counts_in_full(machine:
 
 
 def test_half_a_price_is_told(machine: Machine) -> None:
-    path = machine.write('[prices."own-*"]\noutput = 4\n[prices.other]\ninput = -1\n')
+    path = machine.write_own('[prices."own-*"]\noutput = 4\n[prices.other]\ninput = -1\n')
     with pytest.raises(BadConfigError) as told:
         machine.load()
     assert any(fault.startswith(f"{path}:4: prices.other.input") for fault in told.value.faults)
-    machine.write('[prices."own-*"]\noutput = 4\n')
+    machine.write_own('[prices."own-*"]\noutput = 4\n')
     with pytest.raises(BadConfigError) as told:
         machine.load()
     (half,) = told.value.faults
@@ -418,9 +420,9 @@ def test_what_models_may_do_unasked_is_the_users_to_say_and_not_the_projects(
     machine: Machine,
 ) -> None:
     machine.write(_PERMITTED)
-    with pytest.raises(BadConfigError) as refusal:
-        machine.load()
-    told = str(refusal.value.to_json())
+    config = machine.load()
+    assert config.tools == ToolSettings()
+    (told,) = config.warnings
     for key in ("agents.tools", "agents.folders", "agents.depth", "batch.allow"):
         assert key in told
     machine.write("")

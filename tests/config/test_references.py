@@ -31,7 +31,7 @@ def test_a_variable_a_file_and_a_command_can_keep_it(machine: Machine) -> None:
     kept = machine.folders.config / "token"
     kept.write_text(f"{PLANTED}\n")
     kept.chmod(0o600)
-    script = machine.write(f"print({PLANTED!r})", "say.py")
+    script = machine.write_own(f"print({PLANTED!r})", "say.py")
     own_token(machine, "env:KEPT")
     assert machine.load(KEPT=f" {PLANTED} ").gateway.listen.token == PLANTED
     own_token(machine, "file:token")
@@ -43,7 +43,7 @@ def test_a_variable_a_file_and_a_command_can_keep_it(machine: Machine) -> None:
 
 
 def test_a_proxy_with_a_password_is_kept_the_same_way(machine: Machine) -> None:
-    machine.write('[[upstream]]\nproxy = "env:PROXY"\n')
+    machine.write_own('[[upstream]]\nproxy = "env:PROXY"\n')
     config = machine.load(PROXY=f"http://me:{PLANTED}@proxy.example:3128")
     assert config.gateway.upstream.proxy == f"http://me:{PLANTED}@proxy.example:3128"
     assert "planted" not in repr(config)
@@ -83,22 +83,20 @@ def test_a_missing_secret_is_a_fault_that_says_where_it_was_looked_for(machine: 
 def test_a_failing_command_is_told_without_what_it_printed(
     machine: Machine, code: str, what: str
 ) -> None:
-    script = machine.write(code, "say.py")
+    script = machine.write_own(code, "say.py")
     own_token(machine, f'cmd:"{sys.executable}" "{script}"')
     told = fault_of(machine)
     assert what in told
     assert "planted" not in told
 
 
-def test_a_projects_file_may_not_run_a_command(machine: Machine, tmp_path: Path) -> None:
+def test_a_command_is_run_only_for_the_users_own_words(machine: Machine, tmp_path: Path) -> None:
     witness = tmp_path / "ran"
     path = machine.write(f"[listen]\ntoken = 'cmd:touch {witness}'\n")
-    told = fault_of(machine)
-    assert told.startswith(f"{path}:2: listen.token: a command is not run for a project's file")
+    assert machine.load().gateway.listen.token is None
     assert not witness.exists()
     with pytest.raises(BadConfigError, match="printed nothing"):
         machine.load(environ=os.environ, JACKLINE_CONFIG=str(path))
-    assert witness.exists()
 
 
 def test_without_secrets_nothing_is_followed(machine: Machine, tmp_path: Path) -> None:
@@ -111,8 +109,8 @@ def test_without_secrets_nothing_is_followed(machine: Machine, tmp_path: Path) -
 
 @pytest.mark.skipif(os.name == "nt", reason="access lists, not mode bits")
 def test_a_file_that_others_can_read_is_warned_of(machine: Machine) -> None:
-    kept = machine.write(PLANTED, "token")
-    machine.write('[listen]\ntoken = "file:token"\n')
+    kept = machine.write_own(PLANTED, "token")
+    machine.write_own('[listen]\ntoken = "file:token"\n')
     kept.chmod(0o644)
     (warning,) = machine.load().warnings
     assert warning.startswith(f"listen.token: others on this machine can read {kept}; chmod 600")
@@ -127,7 +125,7 @@ def test_paths_are_seen_from_where_they_were_written(tmp_path: Path) -> None:
 
 
 def test_a_secrets_file_is_watched_too(machine: Machine) -> None:
-    kept = machine.write(PLANTED, "token")
+    kept = machine.write_own(PLANTED, "token")
     kept.chmod(0o600)
-    machine.write('[listen]\ntoken = "file:token"\n')
+    machine.write_own('[listen]\ntoken = "file:token"\n')
     assert kept in machine.load().watched

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -150,7 +149,7 @@ def test_the_first_of_anthropics_dialect_need_not_be_the_first_of_all(machine: M
 
 def test_a_stronger_files_list_replaces_the_weaker_ones_whole(machine: Machine) -> None:
     machine.write_own(THREE)
-    machine.write('[[upstream]]\nname = "mine"\nlimits = { parallel = 2 }\n')
+    machine.trust(machine.write('[[upstream]]\nname = "mine"\nlimits = { parallel = 2 }\n'))
     config = machine.load()
     (only,) = config.gateway.upstreams
     assert (only.name, only.limits.parallel, only.region) == ("mine", 2, None)
@@ -378,28 +377,11 @@ def test_a_project_that_has_a_secret_sent_somewhere_is_warned_of(machine: Machin
         '[[upstream]]\nurl = "https://b.example"\ncredential = "env:OPENAI_API_KEY"\n'
         '[[upstream]]\nname = "c"\nurl = "https://c.example"\n'
     )
+    machine.trust(path)
     assert machine.load(OPENAI_API_KEY="a-key").warnings == (
         f"calls and what env:OPENAI_API_KEY holds go to https://b.example, as {path}:2 says",
         f"calls go to https://c.example, as {path}:6 says",
     )
-
-
-@pytest.mark.parametrize(
-    "line", ['credential = "file:../id"', 'headers = { x = "file:../id" }', 'proxy = "file:../id"']
-)
-def test_a_project_may_not_have_a_file_from_elsewhere_sent(machine: Machine, line: str) -> None:
-    (machine.root / "id").write_text("planted")
-    path = machine.write(f'[[upstream]]\nurl = "https://b.example"\n{line}\n')
-    with pytest.raises(BadConfigError) as caught:
-        machine.load()
-    (told,) = caught.value.faults
-    assert told.startswith(f"{path}:3: upstream.")
-    assert "a file outside the project is not sent anywhere for a project's file" in told
-    if os.name != "nt":
-        (machine.project / "link").symlink_to(machine.root / "id")
-        machine.write(f"[[upstream]]\n{line.replace('../id', 'link')}\n")
-        with pytest.raises(BadConfigError, match="outside the project"):
-            machine.load()
 
 
 def test_a_secret_of_any_upstream_is_looked_up_and_watched(machine: Machine) -> None:

@@ -64,14 +64,14 @@ def rewrite(path: Path, text: str) -> None:
 
 
 def test_nothing_is_read_while_nothing_changes(machine: Machine) -> None:
-    machine.write("[hold]\nquota = 1\n")
+    machine.write_own("[hold]\nquota = 1\n")
     watched = Watched(machine)
     watched.look(30)
     assert (watched.reloads, watched.changes) == (0, [])
 
 
 def test_a_changed_file_is_taken_over_and_its_keys_are_told(machine: Machine) -> None:
-    path = machine.write("[hold]\nquota = 1\n")
+    path = machine.write_own("[hold]\nquota = 1\n")
     watched = Watched(machine)
     rewrite(path, "[hold]\nquota = 2\n[caps]\nsession = 3\n")
     watched.look()
@@ -86,7 +86,7 @@ def test_a_changed_file_is_taken_over_and_its_keys_are_told(machine: Machine) ->
 
 
 def test_a_file_is_read_only_when_it_has_kept_still_for_a_look(machine: Machine) -> None:
-    path = machine.write("[hold]\nquota = 1\n")
+    path = machine.write_own("[hold]\nquota = 1\n")
     watched = Watched(machine)
     for text in ("", "[hold]\n", "[hold]\nquota = 3\n"):
         rewrite(path, text)
@@ -107,8 +107,21 @@ def test_a_file_that_comes_and_goes_is_noticed(machine: Machine, name: str) -> N
     assert [change.config.gateway.hold.quota for change in watched.changes] == [5, 900]
 
 
+def test_an_agreement_is_taken_over_and_ends_with_the_content_it_was_for(machine: Machine) -> None:
+    path = machine.write('[[upstream]]\nname = "team"\nurl = "http://127.0.0.1:9"\n')
+    watched = Watched(machine)
+    assert watched.watcher.config.gateway.upstream.name == "anthropic"
+    machine.trust(path)
+    watched.look()
+    assert watched.watcher.config.gateway.upstream.name == "team"
+    rewrite(path, '[[upstream]]\nname = "team"\nurl = "http://127.0.0.1:8"\n')
+    watched.look()
+    assert watched.watcher.config.gateway.upstream.name == "anthropic"
+    assert "changed since you agreed" in watched.watcher.config.warnings[0]
+
+
 def test_a_faulty_file_changes_nothing_and_is_told_once(machine: Machine) -> None:
-    path = machine.write("[hold]\nquota = 1\n")
+    path = machine.write_own("[hold]\nquota = 1\n")
     watched = Watched(machine)
     rewrite(path, "[hold]\nquota = 'x'\n")
     watched.look(40)
@@ -128,18 +141,18 @@ def test_a_faulty_file_changes_nothing_and_is_told_once(machine: Machine) -> Non
 
 
 def test_a_fault_that_is_cured_outside_the_files_is_noticed(machine: Machine) -> None:
-    path = machine.write("")
+    path = machine.write_own("")
     watched = Watched(machine)
     rewrite(path, "[listen]\ntoken = 'file:token'\n")
     watched.look()
     assert "token cannot be read" in watched.faults[0].message
-    machine.write("a-made-up-token", "token").chmod(0o600)
+    machine.write_own("a-made-up-token", "token").chmod(0o600)
     watched.look(10)
     assert [change.changed for change in watched.changes] == [("listen.token",)]
 
 
 def test_a_disk_in_trouble_is_told_once_and_does_not_end_the_watch(machine: Machine) -> None:
-    path = machine.write("")
+    path = machine.write_own("")
     watched = Watched(machine)
     watched.trouble = FileNotFoundError(2, "No such file or directory")
     rewrite(path, "[hold]\nother = 9\n")
@@ -153,7 +166,7 @@ def test_a_disk_in_trouble_is_told_once_and_does_not_end_the_watch(machine: Mach
 
 
 def test_where_it_listens_and_keeps_its_state_stays_until_a_restart(machine: Machine) -> None:
-    path = machine.write("")
+    path = machine.write_own("")
     watched = Watched(machine)
     rewrite(path, "state = 'else'\n[listen]\nport = 1\nhost = 'localhost'\n[hold]\nother = 9\n")
     watched.look()
@@ -167,9 +180,9 @@ def test_where_it_listens_and_keeps_its_state_stays_until_a_restart(machine: Mac
 
 
 def test_a_new_secret_behind_the_same_reference_is_taken_over(machine: Machine) -> None:
-    kept = machine.write("first-made-up", "token")
+    kept = machine.write_own("first-made-up", "token")
     kept.chmod(0o600)
-    machine.write("[listen]\ntoken = 'file:token'\n")
+    machine.write_own("[listen]\ntoken = 'file:token'\n")
     watched = Watched(machine)
     rewrite(kept, "second-made-up")
     watched.look()
@@ -180,9 +193,9 @@ def test_a_new_secret_behind_the_same_reference_is_taken_over(machine: Machine) 
 
 
 def test_a_new_secret_of_any_upstream_is_told_by_its_key(machine: Machine) -> None:
-    kept = machine.write("first-made-up", "key")
+    kept = machine.write_own("first-made-up", "key")
     kept.chmod(0o600)
-    machine.write(
+    machine.write_own(
         "[[upstream]]\n[[upstream]]\nname = 'b'\nurl = 'http://127.0.0.1:1'\n"
         "credential = 'file:key'\nheaders = { x-key = 'file:key' }\n"
     )
@@ -196,7 +209,7 @@ def test_a_new_secret_of_any_upstream_is_told_by_its_key(machine: Machine) -> No
 
 
 def test_it_looks_once_a_second_of_the_clock_it_was_given(machine: Machine) -> None:
-    path = machine.write("[hold]\nquota = 1\n")
+    path = machine.write_own("[hold]\nquota = 1\n")
     watched = Watched(machine)
 
     async def scene() -> None:

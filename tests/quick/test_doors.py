@@ -14,9 +14,12 @@ from pathlib import Path
 
 import platformdirs
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from jackline.assembly import Running, StateDir
-from jackline.private_files import default_state_folder, installation_key
+from jackline.config import place_of_service
+from jackline.private_files import default_config_folder, default_state_folder, installation_key
 from jackline.quick.asking import ask
 from jackline.quick.finding import Word, state_folder, word_of_service
 from jackline.quick.hook import NOTICE
@@ -39,21 +42,85 @@ def test_the_default_folder_is_the_one_that_platformdirs_tells() -> None:
     assert Path(default_state_folder()) == told
 
 
-def test_a_folder_written_in_a_file_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("project", ["jackline.toml", "pyproject.toml"])
+def test_the_folder_comes_from_flag_variable_or_the_users_file_never_from_a_project(
+    project: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    inner = tmp_path / "a" / "b"
-    inner.mkdir(parents=True)
-    (tmp_path / "jackline.toml").write_text('state = "kept"\n')
+    home, inner = tmp_path / "home", tmp_path / "a" / "b"
+    for folder in (home / "jackline", inner):
+        folder.mkdir(parents=True)
+    planted = 'state = "planted"\n[tool.jackline]\nstate = "planted"\n'
+    (inner / project).write_text(planted)
+    (inner.parent / project).write_text(planted)
     monkeypatch.delenv("JACKLINE_STATE", raising=False)
     monkeypatch.delenv("JACKLINE_CONFIG", raising=False)
+    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "LOCALAPPDATA"):
+        monkeypatch.setenv(name, str(home))
     monkeypatch.chdir(inner)
-    assert Path(state_folder([])) == tmp_path / "kept"
-    (inner / "pyproject.toml").write_text('[tool.jackline]\nstate = "nearer"\n')
-    assert Path(state_folder([])) == inner / "nearer"
-    assert state_folder(["--state", "given"]) == "given"
+    assert state_folder([]) == default_state_folder()
+    (Path(default_config_folder()) / "jackline.toml").write_text('state = "kept"\n')
+    assert Path(state_folder([])) == Path(default_config_folder()) / "kept"
+    monkeypatch.setenv("JACKLINE_CONFIG", project)
+    assert Path(state_folder([])) == inner / "planted"  # named by the user, so the user's word
     monkeypatch.setenv("JACKLINE_STATE", "set")
-    assert state_folder([]) == "set"
+    assert Path(state_folder([])) == inner / "set"
+    assert Path(state_folder(["--state", "given"])) == inner / "given"
+
+
+STATES = st.sampled_from(
+    ['"kept"', '"../up"', '"~/mine"', '"/abs/x"', '""', "3", "[", '"a/./b//c"', '"\\u0061"', "'~'"]
+)
+KEYS = st.sampled_from(["state", '"state"', '"st\\u0061te"', "stat", "x.state"])
+MORE = st.sampled_from(["", "[hold]\nquota = 'x'\n", "[nope]\n", "\r\n# jackline\r\n", "=\n"])
+TEXTS = st.none() | st.tuples(KEYS, STATES, MORE)
+
+
+def put(path: Path, said: tuple[str, str, str] | None) -> None:
+    if said is None:
+        path.unlink(missing_ok=True)
+        return
+    key, state, more = said
+    head = "[tool.jackline]\n" if path.name == "pyproject.toml" else ""
+    path.write_bytes(f"{head}{key} = {state}\n{more if not head else ''}".encode())
+
+
+@given(
+    flag=st.sampled_from([None, "given", "~/given", "/given/./x"]),
+    variable=st.sampled_from([None, "", " ", "set", " ~/set ", "/set"]),
+    name=st.sampled_from([None, "", "named.toml", "sub/pyproject.toml", "~/named.toml", "gone"]),
+    own=TEXTS,
+    named=TEXTS,
+    project=TEXTS,
+)
+def test_the_quick_doors_and_the_whole_configuration_agree_on_the_folder(
+    tmp_path_factory: pytest.TempPathFactory,
+    flag: str | None,
+    variable: str | None,
+    name: str | None,
+    own: tuple[str, str, str] | None,
+    named: tuple[str, str, str] | None,
+    project: tuple[str, str, str] | None,
+) -> None:
+    root = tmp_path_factory.getbasetemp() / "agree"
+    home, here = root / "home", root / "here"
+    (here / "sub").mkdir(parents=True, exist_ok=True)
+    with pytest.MonkeyPatch.context() as patch:
+        for each in ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "LOCALAPPDATA"):
+            patch.setenv(each, str(home))
+        for each, text in (("JACKLINE_STATE", variable), ("JACKLINE_CONFIG", name)):
+            patch.delenv(each, raising=False)
+            if text is not None:
+                patch.setenv(each, text)
+        patch.chdir(here)
+        Path(default_config_folder()).mkdir(parents=True, exist_ok=True)
+        put(Path(default_config_folder()) / "jackline.toml", own)
+        for each in ("named.toml", "sub/pyproject.toml"):
+            put(here / each, named)
+        put(home / "named.toml", named)
+        put(here / "jackline.toml", project)
+        arguments = [] if flag is None else ["--state", flag]
+        place = place_of_service(flags={"state": flag}, environ=os.environ, cwd=here)
+        assert Path(state_folder(arguments)) == place.state_dir
 
 
 @pytest.mark.parametrize("text", ["state = 1", "tool = 1 # jackline state", "state = [", "\xff"])

@@ -120,6 +120,9 @@ class Reconfiguring:
         except UsageError as error:
             self._keep_old(error)
             return
+        for warning in reloaded.config.warnings:
+            if warning not in self._config.warnings:
+                _log.warning("%s", warning)
         self._config = reloaded.config
         self._adopt(reloaded.config)
         _log.setLevel(reloaded.config.log_level.upper())

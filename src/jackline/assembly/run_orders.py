@@ -12,7 +12,6 @@ import asyncio
 import os
 import re
 import subprocess
-import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +20,7 @@ from jackline.assembly.state_dir import safe_files
 from jackline.errors import BadArgumentError, UsageError
 from jackline.flows.engine import Engine
 from jackline.private_files import open_private
+from jackline.programs import own_command
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _TELLS_SOON = {"resume": 3.0, "retry": 3.0, "cancel": 30.0, "release": 30.0}
@@ -77,7 +77,7 @@ class RunOrders:
         with os.fdopen(descriptor, "ab") as file:
             begins = file.seek(0, os.SEEK_END)
             process = subprocess.Popen(  # noqa: S603 -- ourselves
-                [sys.executable, "-m", "jackline", *arguments, "--state", str(self._folder)],
+                own_command(*arguments, "--state", str(self._folder)),
                 cwd=cwd if cwd and Path(cwd).is_dir() else None,
                 stdin=subprocess.DEVNULL,
                 stdout=file,

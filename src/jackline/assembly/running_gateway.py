@@ -40,6 +40,7 @@ from jackline.gateway_proof import (
     whole_answer,
 )
 from jackline.private_files import installation_key, open_private, own_number
+from jackline.programs import own_command
 
 _ASK_SECONDS = 8.0
 # Who answers at an address that nobody left word of may be anyone, and silent.
@@ -305,7 +306,7 @@ def start_in_background(
     with log:
         begin = log.tell()
         process = subprocess.Popen(  # noqa: S603 -- ourselves
-            [sys.executable, "-m", "jackline", "up", *arguments],
+            own_command("up", *arguments),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -13,7 +13,6 @@ import asyncio
 import logging
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from jackline.flows.records import RunRecord, RunState
 from jackline.flows.settings import decode_settings
 from jackline.flows.waking import may_wake
 from jackline.private_files import open_private
+from jackline.programs import own_command
 
 _log = logging.getLogger("jackline")
 # Often enough that a reset is not missed by long, rarely enough to cost nothing.
@@ -130,7 +130,7 @@ class Waker:
             descriptor = open_private(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         with os.fdopen(descriptor, "ab") as file:
             process = subprocess.Popen(  # noqa: S603 -- ourselves
-                [sys.executable, "-m", "jackline", *words, "--state", str(self._store.parent)],
+                own_command(*words, "--state", str(self._store.parent)),
                 cwd=cwd,
                 stdin=subprocess.DEVNULL,
                 stdout=file,

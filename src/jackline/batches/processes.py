@@ -22,6 +22,7 @@ from jackline.batches.listening import Listener
 from jackline.batches.orphan_guard import guard
 from jackline.batches.started import Command, Started, start
 from jackline.batches.strays import MARK, end_strays
+from jackline.programs import system_program
 
 __all__ = ["Command", "Finished", "run_process", "told_exit"]
 
@@ -130,7 +131,7 @@ def _end_tree_on_windows(root: int) -> None:
     # Windows has no groups that end together; its own tool walks the tree. A tree that is gone
     # already is what we want, so its complaint is not read.
     subprocess.run(  # noqa: S603 -- a fixed program and a number
-        ["taskkill", "/F", "/T", "/PID", str(root)],  # noqa: S607
+        [system_program("taskkill"), "/F", "/T", "/PID", str(root)],
         capture_output=True,
         check=False,
     )

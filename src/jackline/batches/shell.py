@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 from collections.abc import Iterable, Mapping
 from math import inf
 
@@ -25,6 +24,7 @@ from jackline.batches.paths import inside
 from jackline.batches.processes import Command, Finished, run_process, told_exit
 from jackline.batches.tool import CallWords, JsonObject, ToolContext, ToolFailedError, ToolOutput
 from jackline.batches.usual_commands import changes_nothing, program, usually_prints
+from jackline.programs import find_program
 
 _ON_WINDOWS = os.name == "nt"
 _LEFT_BEHIND = "\n(What it had left running in the background was ended.)"
@@ -149,7 +149,7 @@ def _judged(finished: Finished, seconds: float) -> ToolOutput:
 
 def _shell(line: str) -> tuple[str, ...]:
     """How a POSIX system's shell is asked to run a command line."""
-    return (shutil.which("bash") or "/bin/sh", "-c", line)
+    return (find_program("bash") or "/bin/sh", "-c", line)
 
 
 def _line(arguments: JsonObject) -> str | None:

@@ -8,7 +8,6 @@ Not here: which variables the child is given (agents/claude_code/environment.py)
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -24,6 +23,7 @@ from jackline.cli.asked_otherwise import warn_if_otherwise
 from jackline.cli.gateway_flags import configured
 from jackline.config import Config
 from jackline.errors import UnreadableError
+from jackline.programs import find_program
 from jackline.telemetry.client_variables import telemetry_variables
 
 
@@ -41,7 +41,7 @@ def gateway(config: Config) -> Running:
 
 def start_client(command: Sequence[str], *, afk: bool) -> int:
     """The exit code of the client, run through the gateway."""
-    program = shutil.which(command[0])
+    program = find_program(command[0])
     if program is None:
         raise UnreadableError(
             f"there is no program {command[0]!r} on the PATH",

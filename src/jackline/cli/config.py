@@ -28,8 +28,9 @@ def config() -> None:
     """Show, check and locate the configuration.
 
     A setting comes from a flag, else a JACKLINE_* variable, else the nearest jackline.toml upwards
-    (or [tool.jackline] in pyproject.toml), else your own file, else its default. JACKLINE_CONFIG
-    names one file to read instead of both. Every key: docs/configuration.md.
+    (or [tool.jackline] in pyproject.toml) as far as a project's file may set it, else your own
+    file, else its default. JACKLINE_CONFIG names one file to read instead of both. Every key:
+    docs/configuration.md.
     """
 
 

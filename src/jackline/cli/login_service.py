@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import plistlib
 import shlex
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -21,6 +20,7 @@ from xml.sax.saxutils import escape
 
 from jackline.cli.system_steps import Remove, Run, Step, Write, unit_word
 from jackline.errors import UsageError
+from jackline.programs import find_program, own_command
 
 UNIT = "jackline.service"
 LABEL = "jackline.gateway"
@@ -43,7 +43,7 @@ class LoginService:
 
 def program(arguments: Sequence[str] = ()) -> tuple[str, ...]:
     """The command that starts this very Jackline as a gateway in the foreground."""
-    return (sys.executable, "-m", "jackline", "up", *arguments)
+    return tuple(own_command("up", *arguments))
 
 
 def login_service(
@@ -75,7 +75,7 @@ def login_service(
 
 def has_systemd() -> bool:
     """Whether this machine was started by systemd, and has the command to speak with it."""
-    return Path("/run/systemd/system").is_dir() and shutil.which("systemctl") is not None
+    return Path("/run/systemd/system").is_dir() and find_program("systemctl") is not None
 
 
 def systemd(command: Sequence[str], config_folder: Path) -> LoginService:

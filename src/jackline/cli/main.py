@@ -50,6 +50,7 @@ _VERBS = {
     "simulate": ("jackline.cli.simulate", "Play a provider with limits and faults locally."),
     "status": ("jackline.cli.status", "Tell how the gateway stands, and who waits for what."),
     "top": ("jackline.cli.top", "Watch the fleet live: lanes, agents, burn, runs, forecast."),
+    "trust": ("jackline.cli.trust", "Agree to the upstreams that a project's file lists."),
     "up": ("jackline.cli.up", "Run the gateway that clients reach through ANTHROPIC_BASE_URL."),
     "upstream": ("jackline.cli.upstream", "Say where calls go: add, test and choose upstreams."),
     "why": ("jackline.cli.why", "Find why agents died, from their transcripts."),

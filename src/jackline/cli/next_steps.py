@@ -7,18 +7,19 @@ Not here: finding it (assembly/running_gateway.py).
 from __future__ import annotations
 
 import shlex
-import shutil
 import sys
 from pathlib import Path
 
 import click
+
+from jackline.programs import find_program
 
 
 def tell_next(url: str) -> None:
     """Say what can be done with a gateway that runs."""
     click.echo(f"next:  ANTHROPIC_BASE_URL={url} claude      (or: jackline claude)", err=True)
     click.echo("       jackline status tells how it stands; jackline down ends it", err=True)
-    if shutil.which("jackline") is None and sys.prefix != sys.base_prefix:
+    if find_program("jackline") is None and sys.prefix != sys.base_prefix:
         click.echo(f"       (in a new shell first: {_activation(Path(sys.prefix))})", err=True)
 
 

@@ -33,6 +33,7 @@ from jackline.config import Config
 from jackline.errors import NothingFoundError, UsageError
 from jackline.hooks.http_token import HEADER, PATH, hook_token
 from jackline.private_files import make_private_folder
+from jackline.programs import find_program
 
 _SECONDS = 60
 _scope = click.option(
@@ -206,7 +207,7 @@ def _names(step: str, path: str) -> bool:
 
 
 def _claude() -> str:
-    found = shutil.which("claude")
+    found = find_program("claude")
     if found is None:
         raise NothingFoundError(
             "there is no Claude Code on the PATH",

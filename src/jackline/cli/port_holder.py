@@ -7,10 +7,11 @@ Not here: choosing another port.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from contextlib import suppress
 from pathlib import Path
+
+from jackline.programs import find_program
 
 _LISTENING = "0A"
 _ASK_SECONDS = 5
@@ -68,7 +69,7 @@ def _name(pid: int) -> str:
 
 
 def _output(tool: str, *arguments: str) -> str:
-    path = shutil.which(tool)
+    path = find_program(tool)
     if path is None:
         return ""
     try:

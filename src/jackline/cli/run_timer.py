@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -29,6 +28,7 @@ from jackline.flows.progress import FlowEvent, RunParked, RunWoke
 from jackline.flows.records import RunRecord, RunState
 from jackline.flows.settings import decode_settings
 from jackline.flows.waking import may_wake
+from jackline.programs import find_program
 
 _TOOLS = {"systemd": "systemctl", "launchd": "launchctl", "at": "at", "schtasks": "schtasks"}
 _OWN_TIMERS: dict[str, WakeBy] = {"darwin": "launchd", "win32": "schtasks"}
@@ -58,7 +58,7 @@ class RunTimer:
     ) -> None:
         """`paying` are the variables of this shell that calls are paid with."""
         tool = _TOOLS.get(kind)
-        if tool is not None and shutil.which(tool) is None:
+        if tool is not None and find_program(tool) is None:
             raise UsageError(
                 f"--wake {kind} needs {tool}, which is not on this machine",
                 next="use another --wake, or keep `jackline up` running: it wakes runs, too",

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from jackline.errors import UsageError
+from jackline.programs import find_program
 
 _PLAIN_WORD = re.compile(r"[A-Za-z0-9_/.:=@%$+,-]+")
 
@@ -90,7 +91,7 @@ def _do(step: Step) -> None:
         step.path.unlink(missing_ok=True)
     else:
         done = subprocess.run(  # noqa: S603 -- shown before
-            step.words,
+            [find_program(step.words[0]) or step.words[0], *step.words[1:]],
             input=step.told.encode(),
             cwd=step.folder or None,
             capture_output=True,

@@ -51,7 +51,9 @@ def upstream() -> None:
 @click.option("--model", "models", multiple=True, help="PATTERN=MODEL: what stands in for what.")
 @click.option("--first", is_flag=True, help="Prefer it to all others.")
 @click.option("--file", "named", type=click.Path(dir_okay=False), help="The file to edit.")
-@click.option("--user", "users", is_flag=True, help="Edit your own file.")
+@click.option(
+    "--user", "users", is_flag=True, help="Edit your own file, whatever JACKLINE_CONFIG says."
+)
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
 def add(
     name: str,
@@ -64,9 +66,9 @@ def add(
 ) -> None:
     """Add an upstream to the configuration, the last of them.
 
-    The file that lists upstreams now is edited, else the nearest jackline.toml, else your own;
-    comments and order stay. Where none was listed, Anthropic is written down as the first, which it
-    was by default.
+    Your own file is edited, or the one that JACKLINE_CONFIG names; a project's file only with
+    --file, and it counts after `jackline trust`. Comments and order stay. Where none was listed,
+    Anthropic is written down as the first, which it was by default.
 
     \b
     Examples:
@@ -99,7 +101,9 @@ def add(
 @upstream.command()
 @click.argument("name", shell_complete=upstream_names)
 @click.option("--file", "named", type=click.Path(dir_okay=False), help="The file to edit.")
-@click.option("--user", "users", is_flag=True, help="Edit your own file.")
+@click.option(
+    "--user", "users", is_flag=True, help="Edit your own file, whatever JACKLINE_CONFIG says."
+)
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
 def rm(name: str, named: str | None, users: bool, dry_run: bool) -> None:
     """Take an upstream out of the configuration, with the comment right above it.
@@ -114,7 +118,10 @@ def rm(name: str, named: str | None, users: bool, dry_run: bool) -> None:
     names = [each.name for each in known]
     if name not in names:
         listed = ", ".join(names) or "none"
-        raise NothingFoundError(f"{file.path} lists no upstream {name}", next=f"it lists: {listed}")
+        raise NothingFoundError(
+            f"{file.path} lists no upstream {name}",
+            next=f"it lists: {listed}; name another file with --file",
+        )
     text = without_upstream(file.text, names.index(name), under=file.under)
     left = file.config(text).gateway.upstream
     change(file, text, dry_run=dry_run)

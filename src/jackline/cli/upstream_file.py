@@ -1,8 +1,9 @@
 """Find the configuration file in which upstreams are listed, and change it in the open.
 
-Laws: (1) the file that lists upstreams now is the one that is edited, else the nearest one, else
-the user's own; (2) a change is checked whole before anything is written, and shown as it is; (3) a
-file is replaced in one step, so that nobody reads half of it.
+Laws: (1) the user's own file is edited, or the one that JACKLINE_CONFIG names; a project's file
+only where it was named, since it counts only after `jackline trust`; (2) a change is checked whole
+before anything is written, and shown as it is; (3) a file is replaced in one step, so that nobody
+reads half of it.
 Not here: the edits themselves (config/editing.py).
 """
 
@@ -19,18 +20,18 @@ import click
 
 from jackline.config import Config, HomeFolders
 from jackline.config.keys import FILE_VARIABLE, SHORT_VARIABLES
-from jackline.config.loading import load_alone
+from jackline.config.loading import load_alone, preview
 from jackline.config.places import (
     FILE_NAME,
     IN_PROJECT_FILE,
     PROJECT_FILE,
     FileText,
     UnusableFileError,
-    find_project_file,
     is_file,
     read_named,
 )
 from jackline.errors import UnreadableError, UsageError
+from jackline.private_files import quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,13 @@ class Edited:
 
     def config(self, text: str) -> Config:
         """What the file would make with this text, by itself."""
-        return load_alone(self.read(text), HomeFolders.of_this_user())
+        folders, file = HomeFolders.of_this_user(), self.read(text)
+        if self.of_project and (refused := preview(file, folders).ignored.refused):
+            raise UsageError(
+                f"{self.path} is a project's file, which may not say this: {'; '.join(refused)}",
+                next="leave out --file to edit your own file",
+            )
+        return load_alone(file, folders)
 
     def read(self, text: str) -> FileText:
         """The text, as this file."""
@@ -60,23 +67,20 @@ class Edited:
 
 
 def to_edit(named: str | None, *, users: bool) -> Edited:
-    """The file to edit: the named one, the user's own, or the one that counts here."""
+    """The file to edit: the named one, else that of JACKLINE_CONFIG, else the user's own."""
     own = HomeFolders.of_this_user().config / FILE_NAME
+    variable = os.environ.get(FILE_VARIABLE)
+    usual = Path(variable).expanduser().absolute() if variable and not users else own
     try:
-        if named is not None or users:
-            return _at(Path(named).absolute() if named is not None else own)
-        variable = os.environ.get(FILE_VARIABLE)
-        if variable:
-            return _at(Path(variable).expanduser().absolute())
-        found = find_project_file(Path.cwd(), [])
-        files = [replace(_at(found.path), of_project=True)] if found is not None else []
-        files += [_at(own)] if is_file(own) else []
+        if named is None:
+            return _at(usual)
+        path = Path(named).absolute()
+        is_project = path.resolve() not in (own.resolve(), usual.resolve())
+        return replace(_at(path), of_project=is_project)
     except UnusableFileError as error:
         raise UnreadableError(
             f"{error.path} {error.what}", next="correct it, then try again"
         ) from error
-    listing = [file for file in files if file.has_upstreams]
-    return (listing or files or [Edited(own, "", ())])[0]
 
 
 def change(file: Edited, text: str, *, dry_run: bool) -> None:
@@ -89,7 +93,15 @@ def change(file: Edited, text: str, *, dry_run: bool) -> None:
         click.echo("nothing is written (--dry-run)", err=True)
         return
     _write(file.path, text)
-    click.echo(f"written: {file.path}; a running gateway takes it over by itself", err=True)
+    if file.of_project:
+        click.echo(f"written: {file.path}", err=True)
+        click.echo(
+            "note:  a project's file counts after you, and everyone else who uses it, agreed to it:"
+            f" jackline trust {quoted(str(file.path))}",
+            err=True,
+        )
+    else:
+        click.echo(f"written: {file.path}; a running gateway takes it over by itself", err=True)
     for name in [*SHORT_VARIABLES, "JACKLINE_UPSTREAM_URL", "JACKLINE_UPSTREAM_PRESET"]:
         if name.startswith("JACKLINE_UPSTREAM") and os.environ.get(name):
             click.echo(f"note:  {name} is set here, and wins over every file", err=True)

@@ -15,7 +15,6 @@ import os
 import plistlib
 import shlex
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -24,6 +23,7 @@ from typing import Literal, TypeAlias
 from xml.sax.saxutils import escape
 
 from jackline.cli.system_steps import Remove, Run, Step, Write, unit_word
+from jackline.programs import own_command
 
 WakeBy: TypeAlias = Literal["systemd", "launchd", "at", "schtasks", "none"]
 
@@ -55,7 +55,7 @@ class WakeTimer:
 
 def resume_command(run_id: str, arguments: Sequence[str] = ()) -> tuple[str, ...]:
     """The command that wakes this run with this very Jackline."""
-    return (sys.executable, "-m", "jackline", "resume", "--woken", run_id, *arguments)
+    return tuple(own_command("resume", "--woken", run_id, *arguments))
 
 
 def wake_timer(

@@ -24,7 +24,7 @@ from jackline.config.gateway_tables import (
     UpstreamTable,
 )
 from jackline.config.keys import Key, plain
-from jackline.config.table import NOT_SET, Table, Text
+from jackline.config.table import NOT_SET, InProject, Table, Text
 from jackline.config.work_tables import (
     AgentsTable,
     BatchTable,
@@ -53,12 +53,12 @@ class Document(Table):
     state: Text = Field(
         default=NOT_SET, description="Folder of the journal and of what a running gateway leaves."
     )
-    stream: Literal["auto", "live", "block"] = Field(
+    stream: Annotated[Literal["auto", "live", "block"], InProject.FREE] = Field(
         default=_DEFAULT.stream.value,
         description="How answers are passed on: as they come (live), in whole content blocks that"
         " can be repaired (block), or block for sub-agents and headless clients (auto).",
     )
-    never_degrade: list[Text] = Field(
+    never_degrade: Annotated[list[Text], InProject.MORE] = Field(
         default=list(_DEFAULT.never_degrade),
         description="Patterns of models, tags (tag:night), agents (agent:review-*) and classes"
         " (class:careful) that are never answered by another model than their own.",

@@ -20,6 +20,8 @@ from jackline.config.table import (
     Beat,
     Count,
     Duration,
+    HostName,
+    InProject,
     Name,
     PerMinute,
     Size,
@@ -95,6 +97,11 @@ class ListenTable(Table):
         default=NOT_SET,
         description="Where the token is that clients must send: env:NAME, file:PATH, cmd:COMMAND.",
     )
+    names: list[HostName] = Field(
+        default=list(_DEFAULT.listen.names),
+        description="Host names under which clients may address the gateway, beside loopback and"
+        " `host`: a container's or a team's, without port.",
+    )
     read_only: bool = Field(
         default=_DEFAULT.listen.read_only,
         description="Take no orders from the page in the browser, nor from models by `/mcp`"
@@ -105,48 +112,56 @@ class ListenTable(Table):
 class LimitsTable(Table):
     """What an account may take, where it is known beforehand; the rest is learned."""
 
-    requests_per_minute: PerMinute = Field(default=NOT_SET, description="Requests per minute.")
-    input_tokens_per_minute: PerMinute = Field(
+    requests_per_minute: Annotated[PerMinute, InProject.CONSENT] = Field(
+        default=NOT_SET, description="Requests per minute."
+    )
+    input_tokens_per_minute: Annotated[PerMinute, InProject.CONSENT] = Field(
         default=NOT_SET, description="Tokens of prompts per minute."
     )
-    output_tokens_per_minute: PerMinute = Field(
+    output_tokens_per_minute: Annotated[PerMinute, InProject.CONSENT] = Field(
         default=NOT_SET, description="Tokens of answers per minute."
     )
-    parallel: Count = Field(default=NOT_SET, description="Calls in flight at once.")
+    parallel: Annotated[Count, InProject.CONSENT] = Field(
+        default=NOT_SET, description="Calls in flight at once."
+    )
 
 
 class UpstreamTable(Table):
     """A place that calls are sent to. The first of them is preferred."""
 
-    name: Name = Field(
+    name: Annotated[Name, InProject.CONSENT] = Field(
         default=_DEFAULT.upstream.name,
         description="What its lanes are called; else its preset's name, or its kind's.",
     )
-    preset: Annotated[str, AfterValidator(_preset)] = Field(
+    preset: Annotated[str, AfterValidator(_preset), InProject.CONSENT] = Field(
         default=NOT_SET,
         description="A known sort of upstream that fills in what is not written here.",
         json_schema_extra={"enum": list(PRESETS)},
     )
-    kind: Kind = Field(
+    kind: Annotated[Kind, InProject.CONSENT] = Field(
         default=_DEFAULT.upstream.kind.value, description="Which protocol it speaks."
     )
-    url: Annotated[str, AfterValidator(plain_url)] = Field(
+    url: Annotated[str, AfterValidator(plain_url), InProject.CONSENT] = Field(
         default=_DEFAULT.upstream.url,
         description="Its address, with a path prefix if it has one; clouds have it by region.",
     )
-    credential: Annotated[str, AfterValidator(_credential)] = Field(
+    credential: Annotated[str, AfterValidator(_credential), InProject.CONSENT] = Field(
         default=_DEFAULT.upstream.credential.value,
         description="Whose key is sent: the client's own (pass-through), none, or the one that is"
         " kept at env:NAME, file:PATH, cmd:COMMAND. By itself, the first upstream of kind anthropic"
         " passes through, clouds find their own, and any other gets none.",
     )
-    auth: Literal["api-key", "bearer", "vendor"] = Field(
+    auth: Annotated[Literal["api-key", "bearer", "vendor"], InProject.CONSENT] = Field(
         default=NOT_SET,
         description="How the key is sent, or that the vendor's own library finds it (vendor).",
     )
-    region: Text = Field(default=NOT_SET, description="Region of a cloud, such as us-east-1.")
-    project: Text = Field(default=NOT_SET, description="Project at Google that pays.")
-    proxy: Annotated[str, AfterValidator(_proxy)] = Field(
+    region: Annotated[Text, InProject.CONSENT] = Field(
+        default=NOT_SET, description="Region of a cloud, such as us-east-1."
+    )
+    project: Annotated[Text, InProject.CONSENT] = Field(
+        default=NOT_SET, description="Project at Google that pays."
+    )
+    proxy: Annotated[str, AfterValidator(_proxy), InProject.CONSENT] = Field(
         default=NOT_SET,
         description="HTTP proxy on the way there: an address without password, or a reference.",
     )
@@ -154,12 +169,12 @@ class UpstreamTable(Table):
         default=NOT_SET,
         description="PEM file of the authorities to trust instead of the system's.",
     )
-    status_page: Annotated[str, AfterValidator(plain_url)] = Field(
+    status_page: Annotated[str, AfterValidator(plain_url), InProject.CONSENT] = Field(
         default=NOT_SET,
         description="Where its vendor tells of incidents (Statuspage), such as"
         " https://status.claude.com; looked at only while something is wrong.",
     )
-    cost_class: Literal["free", "low", "usual", "high"] = Field(
+    cost_class: Annotated[Literal["free", "low", "usual", "high"], InProject.CONSENT] = Field(
         default=_DEFAULT.upstream.cost_class.value,
         description="How dear it is beside the others; of upstreams that serve the same model, the"
         " cheaper is preferred.",
@@ -167,15 +182,15 @@ class UpstreamTable(Table):
     limits: LimitsTable = Field(
         default_factory=LimitsTable, description="Limits of every lane of this upstream."
     )
-    model_limits: dict[str, LimitsTable] = Field(
+    model_limits: Annotated[dict[str, LimitsTable], InProject.CONSENT] = Field(
         default_factory=dict,
         description='Limits by model: patterns such as "claude-opus-*"; they replace `limits`.',
     )
-    models: dict[str, Text] = Field(
+    models: Annotated[dict[str, Text], InProject.CONSENT] = Field(
         default_factory=dict,
         description='Which model stands in here for which: "claude-opus-*" = "gpt-5.5".',
     )
-    longest_answer: Count = Field(
+    longest_answer: Annotated[Count, InProject.CONSENT] = Field(
         default=NOT_SET,
         description="Tokens that an answer may have, for models of OpenAI's dialects that refuse to"
         " be asked for more.",
@@ -185,7 +200,7 @@ class UpstreamTable(Table):
         description="Serve clients here, with this upstream's own key, that send no credential or"
         " whose own one the upstream before it has refused (401, 403).",
     )
-    headers: Annotated[dict[str, str], AfterValidator(_headers)] = Field(
+    headers: Annotated[dict[str, str], AfterValidator(_headers), InProject.CONSENT] = Field(
         default_factory=dict, description="Headers to send along; values may be references."
     )
 
@@ -193,7 +208,7 @@ class UpstreamTable(Table):
 class HoldTable(Table):
     """How long calls are held, and how their clients are kept alive meanwhile."""
 
-    quota: Duration = Field(
+    quota: Annotated[Duration, InProject.FREE] = Field(
         default=_DEFAULT.hold.quota,
         description="A quota that resets within this is waited for; a later reset is told at once.",
     )
@@ -201,7 +216,7 @@ class HoldTable(Table):
         default=_DEFAULT.hold.until_reset,
         description="Wait for every known reset, however far away (`--afk`).",
     )
-    other: Duration = Field(
+    other: Annotated[Duration, InProject.FREE] = Field(
         default=_DEFAULT.hold.other, description="The longest wait for throttling and outages."
     )
     # Claude Code gives up after 285 s without headers.
@@ -221,9 +236,13 @@ class HoldTable(Table):
 class CapsTable(Table):
     """How many calls may be in flight at once; what is not set is not capped."""
 
-    session: Count = Field(default=NOT_SET, description="For each session.")
-    agent: Count = Field(default=NOT_SET, description="For each sub-agent.")
-    tags: dict[str, Count] = Field(
+    session: Annotated[Count, InProject.LOWER] = Field(
+        default=NOT_SET, description="For each session."
+    )
+    agent: Annotated[Count, InProject.LOWER] = Field(
+        default=NOT_SET, description="For each sub-agent."
+    )
+    tags: Annotated[dict[str, Count], InProject.LOWER] = Field(
         default_factory=dict, description="For each tag (`/t/TAG/` in the address)."
     )
 

@@ -1,9 +1,8 @@
 """Read one source of settings (a file, the environment, the flags) into checked values by key.
 
 Laws: (1) every source is checked whole by the same document, and its faults are gathered; (2) paths
-are absolute afterwards, seen from where they were written; (3) a project's file may not name a
-command to run or send a file from elsewhere, because opening someone's repository is no consent.
-Not here: which source wins (loading.py).
+are absolute afterwards, seen from where they were written.
+Not here: which source wins (loading.py), what counts of a project's file (project.py).
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from jackline.config.faults import Fault, from_validation, unknown
 from jackline.config.keys import Key, dotted, plain
 from jackline.config.lines import KeyLines, Place
 from jackline.config.places import FileText
-from jackline.config.references import anchored, file_of, path_from
+from jackline.config.references import anchored, path_from
 
 _SECRETS = (
     ("listen", "token"),
@@ -35,11 +34,6 @@ _SECRETS = (
     ("otlp", "authorization"),
 )
 _SECRET_TABLE = ("upstream", "headers")
-_PERMISSIONS = (
-    *(("agents", "tools"), ("agents", "folders"), ("agents", "depth")),
-    ("batch", "allow"),
-)
-_TELLING = (("otlp", "receive"), ("otlp", "prompts"))
 _PATHS = (("state",), ("upstream", "ca_file"))
 # Whoever names one of these names the upstream anew.
 _NAMING = (("upstream", 0, "url"), ("upstream", 0, "preset"))
@@ -77,50 +71,8 @@ def of_file(file: FileText) -> Layer:
 
     layer = _checked(file.table, where, file.path.parent)
     layer.replaces_upstreams = bool(layer.upstreams)
-    if file.of_project:
-        layer.faults += tuple(
-            Fault(layer.origins[key], dotted(key), f"{refused}; {_INSTEAD}")
-            for key, value in layer.values.items()
-            if may_be_secret(key)
-            and (refused := _refused_to_projects(key, value, file.path.parent))
-        )
-        # A model that may edit the project must not be able to allow itself more.
-        layer.faults += tuple(
-            Fault(
-                layer.origins[key],
-                dotted(key),
-                f"what models may do unasked is not for a project's file to say; {_INSTEAD}",
-            )
-            for key in layer.values
-            if key in _PERMISSIONS
-        )
-        layer.faults += tuple(
-            Fault(layer.origins[key], dotted(key), f"{_NOT_A_PROJECTS}; {_INSTEAD}")
-            for key in layer.values
-            if key in _TELLING
-        )
     layer.faults = tuple(sorted(layer.faults, key=_line_number))
     return layer
-
-
-_NOT_A_PROJECTS = "where word of your work is sent is not for a project's file to say"
-_INSTEAD = (
-    "put it into your own configuration (jackline config path), or name the file with"
-    " JACKLINE_CONFIG"
-)
-
-
-def _refused_to_projects(key: Key, reference: str, folder: Path) -> str | None:
-    """What a cloned repository may not have done, if this is such a thing."""
-    if key[0] in ("notify", "otlp"):
-        return _NOT_A_PROJECTS
-    if reference.startswith("cmd:"):
-        return "a command is not run for a project's file"
-    path = file_of(reference)
-    if key[0] != "upstream" or path is None or path.resolve().is_relative_to(folder.resolve()):
-        return None
-    # Else a repository could have any file of this user sent to its own server.
-    return "a file outside the project is not sent anywhere for a project's file"
 
 
 def of_environment(environ: Mapping[str, str], cwd: Path, warnings: list[str]) -> Layer:

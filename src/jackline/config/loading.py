@@ -1,7 +1,8 @@
 """Turn files, environment and flags into one frozen configuration, or into all their faults.
 
-Laws: (1) flag, then JACKLINE_*, then the nearest project file, then the user's file, then default;
-(2) all faults of all sources are told at once; (3) nothing is written.
+Laws: (1) flag, then JACKLINE_*, then what counts of the nearest project file, then the user's file,
+then default; (2) all faults are told at once, but a project's file has none that
+count; (3) nothing is written.
 Not here: the sources one by one (layers.py), how they go over one another (merging.py), what holds
 for upstreams (upstreams.py), noticing changes (watching.py).
 """
@@ -9,10 +10,13 @@ for upstreams (upstreams.py), noticing changes (watching.py).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from jackline.agents.prices import Price
 from jackline.config import keys, references, upstreams
+from jackline.config.consent import FILE as CONSENTS
+from jackline.config.consent import Standing, standing_of
 from jackline.config.document import defaults
 from jackline.config.faults import Fault, rejection
 from jackline.config.keys import dotted
@@ -27,6 +31,7 @@ from jackline.config.places import (
     is_file,
     read_named,
 )
+from jackline.config.project import Ignored, restrict, warning
 from jackline.config.settings import Config, HomeFolders, ServicePlace
 from jackline.config.strangers import is_loopback
 from jackline.flows.settings import Budget, Reserve, RunSettings, WakeSettings
@@ -41,6 +46,7 @@ from jackline.gateway.settings import (
 from jackline.journal.settings import JournalSettings
 from jackline.mcp_server.settings import AgentSettings, BatchSettings, ToolSettings
 from jackline.notifications.settings import About, NotifySettings
+from jackline.providers.settings import UpstreamSettings
 from jackline.telemetry.settings import OtlpSettings
 
 # Keys of `[limits]` to the names of their settings.
@@ -68,6 +74,47 @@ def load_alone(file: FileText, folders: HomeFolders) -> Config:
     return _finished(merged, [file], [], folders, None)
 
 
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a project's file would change if the user agreed to it; no secret is looked up."""
+
+    standing: Standing
+    ignored: Ignored
+    # The upstreams that calls would go to; none if the file lists none, or none that can count.
+    upstreams: tuple[UpstreamSettings, ...]
+    # Settings that count without asking.
+    free: tuple[str, ...]
+    faults: tuple[str, ...]
+
+
+def preview(file: FileText, folders: HomeFolders) -> Preview:
+    """What this project's file says, and what of it would count."""
+    merged = Merged()
+    own = folders.config / FILE_NAME
+    try:
+        users = read_named(own) if is_file(own) else None
+    except UnusableFileError:
+        users = None  # the user's own faults are told elsewhere
+    holds = {} if users is None else of_file(users).values
+    layer, ignored = restrict(of_file(file), file, holds, Standing.AGREED)
+    free = tuple(sorted(dotted(key) for key in layer.values if key[0] != "upstream"))
+    merged.take(layer)
+    listed = bool(merged.upstreams)
+    for key, value in defaults().items():
+        if key[0] != "upstream":
+            merged.fill(key, value)
+    upstreams.complete(merged)
+    upstreams.check(merged, merged.values["listen", "port"])
+    is_sound = listed and not merged.faults
+    return Preview(
+        standing_of(file, folders.state),
+        ignored,
+        upstreams.settings(merged) if is_sound else (),
+        free,
+        tuple(str(fault) for fault in (*ignored.faults, *merged.faults)),
+    )
+
+
 def load_document(
     *,
     flags: Mapping[str, object],
@@ -93,7 +140,7 @@ def load_place(
             merged.fill(key, value)
     return ServicePlace(
         Path(merged.values["state",]),
-        ListenSettings(**merged.table("listen")),
+        _listen(merged),
         rejection(merged.faults) if merged.faults else None,
     )
 
@@ -109,10 +156,22 @@ def _take_all(
     named = str(flags.get(keys.FILE_FLAG) or environ.get(keys.FILE_VARIABLE) or "")
     files, watched = _files(merged, named, cwd, folders)
     for file in reversed(files):
-        merged.take(of_file(file))
+        if file.of_project:
+            _take_project(merged, file, folders)
+        else:
+            merged.take(of_file(file))
     merged.take(of_environment(environ, cwd, merged.warnings))
     merged.take(of_flags(flags, cwd))
     return files, watched
+
+
+def _take_project(merged: Merged, file: FileText, folders: HomeFolders) -> None:
+    standing = standing_of(file, folders.state)
+    layer, ignored = restrict(of_file(file), file, merged.values, standing)
+    merged.take(layer)
+    told = warning(file.path, ignored, folders.config / FILE_NAME)
+    if told is not None:
+        merged.warnings.append(told)
 
 
 def _finished(
@@ -165,13 +224,13 @@ def _files(
     """The files that count, the strongest first, and every place that could hold one."""
     users = folders.config / FILE_NAME
     explicit = _named_file(merged, named, cwd)
-    watched = [explicit] if explicit else [*candidates(cwd), users]
+    watched = [explicit] if explicit else [*candidates(cwd), users, folders.state / CONSENTS]
     found: list[FileText | None] = []
     try:
         if explicit is not None:
             found.append(read_named(explicit))
         else:
-            found.append(find_project_file(cwd, merged.warnings))
+            found.append(find_project_file(cwd, users, merged.warnings))
     except UnusableFileError as error:
         merged.faults.append(_unusable(error))
     try:
@@ -233,10 +292,15 @@ def _check_together(merged: Merged) -> None:
     upstreams.check(merged, listen["port"])
 
 
+def _listen(merged: Merged) -> ListenSettings:
+    table = merged.table("listen")
+    return ListenSettings(**table | {"names": tuple(table["names"])})
+
+
 def _gateway(merged: Merged) -> GatewaySettings:
     taken = merged.table("limits")
     return GatewaySettings(
-        listen=ListenSettings(**merged.table("listen")),
+        listen=_listen(merged),
         upstreams=upstreams.settings(merged),
         never_degrade=tuple(merged.values["never_degrade",]),
         stream=StreamMode(merged.values["stream",]),

@@ -1,13 +1,15 @@
 """Find the files that a configuration is read from, and read them.
 
 Laws: (1) the nearest project file upwards from the working folder, then the user's own; a file that
-was named is read alone; (2) a project file that belongs to someone else is left aside: a shared
-folder above must not decide where one's credentials are sent; (3) only reading.
-Not here: what stands in them (document.py).
+was named is read alone; (2) a project file that belongs to someone else is left aside, and one that
+cannot be read as TOML is told and ignored; (3) a file is read once: what is checked and agreed to
+is what is used; (4) only reading.
+Not here: what stands in them (document.py), what counts of a project's file (project.py).
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import tomllib
@@ -18,6 +20,13 @@ from typing import Any
 FILE_NAME = "jackline.toml"
 PROJECT_FILE = "pyproject.toml"
 IN_PROJECT_FILE = ("tool", "jackline")
+
+
+# Far more than anyone writes, and little enough to be read at every start.
+_LARGEST = 256 << 10
+_DEEPEST = 16
+# Parsing takes the square of the number of names in a dotted key.
+_MOST_DOTS = 100
 
 
 class UnusableFileError(Exception):
@@ -41,6 +50,8 @@ class FileText:
     under: tuple[str, ...]
     # Found by walking upwards, so perhaps written by a stranger whose repository was cloned.
     of_project: bool
+    # What an agreement to this file covers: its bytes, or of a pyproject.toml its table of ours.
+    content: bytes = b""
 
 
 def candidates(cwd: Path) -> list[Path]:
@@ -51,34 +62,47 @@ def candidates(cwd: Path) -> list[Path]:
 def read_named(path: Path, *, of_project: bool = False) -> FileText | None:
     """What stands in this file; None for a pyproject.toml that says nothing of Jackline."""
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            data = file.read(_LARGEST + 1)
+        # Cut off, a letter may be cut in two; then it is too large anyway.
+        text = data.decode(errors="strict" if len(data) <= _LARGEST else "ignore")
     except OSError as error:
         raise UnusableFileError(path, f"cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UnusableFileError(path, "is not UTF-8 text") from error
+    if path.name == PROJECT_FILE and IN_PROJECT_FILE[1] not in text:
+        return None  # someone else's file, whatever is wrong with it
+    if len(data) > _LARGEST:
+        raise UnusableFileError(path, "is too large for a configuration")
+    if any(part.count(".") > _MOST_DOTS for line in text.splitlines() for part in line.split("=")):
+        raise UnusableFileError(path, _TOO_DEEP)
     try:
         table = tomllib.loads(text)
+    except RecursionError as error:
+        raise UnusableFileError(path, _TOO_DEEP) from error
     except tomllib.TOMLDecodeError as error:
-        if path.name == PROJECT_FILE and IN_PROJECT_FILE[1] not in text:
-            return None  # someone else's broken file is no fault of ours
         line = re.search(r"at line (\d+)", str(error))
         what = re.sub(r" \(at line \d+, column \d+\)", "", str(error))
         at = int(line[1]) if line else None
         raise UnusableFileError(path, f"is not TOML: {what}", at) from error
     if path.name != PROJECT_FILE:
-        return FileText(path, text, table, (), of_project)
+        _check_depth(path, table)
+        return FileText(path, text, table, (), of_project, data)
     for name in IN_PROJECT_FILE:
         inner = table.get(name)
         if not isinstance(inner, dict):
             return None
         table = inner
-    return FileText(path, text, table, IN_PROJECT_FILE, of_project)
+    _check_depth(path, table)
+    # The rest of a pyproject.toml changes daily; the order of keys counts, so it is kept.
+    content = json.dumps(table, default=lambda value: [type(value).__name__, str(value)]).encode()
+    return FileText(path, text, table, IN_PROJECT_FILE, of_project, content)
 
 
-def find_project_file(cwd: Path, warnings: list[str]) -> FileText | None:
-    """The nearest file of a project that says something about Jackline."""
+def find_project_file(cwd: Path, users: Path, warnings: list[str]) -> FileText | None:
+    """The nearest file of a project that says something about Jackline; `users` is none."""
     for path in candidates(cwd):
-        if not is_file(path):
+        if not is_file(path) or _is_same(path, users):
             continue
         if _is_strangers(path):
             warnings.append(
@@ -86,7 +110,13 @@ def find_project_file(cwd: Path, warnings: list[str]) -> FileText | None:
                 f" set JACKLINE_CONFIG={path} to use it"
             )
             continue
-        found = read_named(path, of_project=True)
+        try:
+            found = read_named(path, of_project=True)
+        except UnusableFileError as error:
+            line = "" if error.line is None else f" (line {error.line})"
+            what = error.what.partition(":")[0]  # nothing of its text
+            warnings.append(f"{path} is a project's file; all of it is ignored: it {what}{line}")
+            return None
         if found is not None:
             return found
     return None
@@ -103,6 +133,31 @@ def is_file(path: Path) -> bool:
 def is_strangers(owner: int, me: int) -> bool:
     """Whether a file of this owner was put there by another user; root may put files anywhere."""
     return owner not in (0, me)
+
+
+_TOO_DEEP = "has tables inside tables without end"
+
+
+def _check_depth(path: Path, table: dict[str, Any]) -> None:
+    """Refuse what recursion would stumble over."""
+    level: list[Any] = [table]
+    for _ in range(_DEEPEST):
+        level = [
+            inner
+            for each in level
+            for inner in (each.values() if isinstance(each, dict) else each)
+            if isinstance(inner, (dict, list))
+        ]
+        if not level:
+            return
+    raise UnusableFileError(path, _TOO_DEEP)
+
+
+def _is_same(path: Path, other: Path) -> bool:
+    try:
+        return path.samefile(other)
+    except OSError:
+        return False
 
 
 def _is_strangers(path: Path) -> bool:

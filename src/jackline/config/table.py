@@ -1,12 +1,14 @@
 """What tables of the configuration are made of: the strict table itself, and kinds of values.
 
-Laws: (1) unknown keys and loose types are faults; (2) a fault says what to write instead.
+Laws: (1) unknown keys and loose types are faults; (2) a fault says what to write instead; (3) a
+setting that does not declare what a project's file may do with it is closed to such files.
 Not here: the tables (gateway_tables.py, work_tables.py), the whole document (document.py).
 """
 
 from __future__ import annotations
 
 import re
+from enum import Enum
 from typing import Annotated, Any, TypeAlias
 from urllib.parse import urlsplit
 
@@ -17,6 +19,20 @@ from jackline.config.references import INSTEAD, is_reference
 
 # Never seen by whoever reads a document: only what was written is taken from it.
 NOT_SET: Any = None
+
+
+class InProject(Enum):
+    """What a project's file may do with a setting; declared in the field's annotation."""
+
+    # The default: it could move data, code, credentials, addresses or files, or loosen a brake.
+    NEVER = "never"
+    FREE = "free"
+    # A limit: only a lower one than holds without the project's file.
+    LOWER = "lower"
+    # A list: only more entries than hold without the project's file.
+    MORE = "more"
+    # After the user has agreed to the file's exact content (`jackline trust`).
+    CONSENT = "consent"
 
 
 def plain_url(text: str) -> str:
@@ -43,6 +59,18 @@ def _name(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", text):
         raise ValueError("must be made of letters, digits, dots, dashes and underscores")
     return text
+
+
+def _model(text: str) -> str:
+    if text.startswith("-") or not text.isprintable():
+        raise ValueError("must be the name of a model: an agent's program would read it as a flag")
+    return text
+
+
+def _host_name(text: str) -> str:
+    if not re.fullmatch(r"(?!-)[a-z0-9-]{1,63}(\.(?!-)[a-z0-9-]{1,63})*", text.lower()):
+        raise ValueError("must be a host name without port, such as jackline or llm.team.example")
+    return text.lower()
 
 
 def between(low: float, high: float) -> AfterValidator:
@@ -75,6 +103,8 @@ PerMinute: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Dollars: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Name: TypeAlias = Annotated[str, AfterValidator(_name)]
 Text: TypeAlias = Annotated[str, Field(min_length=1)]
+Model: TypeAlias = Annotated[Text, AfterValidator(_model)]
+HostName: TypeAlias = Annotated[Text, AfterValidator(_host_name)]
 
 
 class Table(BaseModel):

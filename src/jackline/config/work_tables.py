@@ -19,6 +19,8 @@ from jackline.config.table import (
     Count,
     Dollars,
     Duration,
+    InProject,
+    Model,
     Table,
     Text,
     between,
@@ -67,14 +69,14 @@ class RunTable(Table):
     runner: Literal["messages", "claude-code", "codex"] = Field(
         default="messages", description="Who carries agents that name no runner."
     )
-    model: Text = Field(
+    model: Annotated[Model, InProject.FREE] = Field(
         default=NOT_SET, description="For agents that name no model; else the runner's own."
     )
     on_quota: Literal["park", "abort"] = Field(
         default=_RUNS.on_quota,
         description="At a quota wall: wait for its reset with everything kept (park), or fail.",
     )
-    at_once: Count = Field(
+    at_once: Annotated[Count, InProject.LOWER] = Field(
         default=_RUNS.at_once, description="So many agents at a time; others wait their turn."
     )
     guard: Annotated[int, Field(ge=0)] = Field(
@@ -89,12 +91,12 @@ class RunTable(Table):
 class ReserveTable(Table):
     """Keep the last part of a subscription's window for what matters more."""
 
-    share: Annotated[float, Field(gt=0, le=1)] = Field(
+    share: Annotated[float, Field(gt=0, le=1), InProject.LOWER] = Field(
         default=NOT_SET,
         description="From this used share of the fullest window on, no agent of these classes is"
         " started; not set: never.",
     )
-    classes: list[Text] = Field(
+    classes: Annotated[list[Text], InProject.MORE] = Field(
         default=list(Reserve(1.0).classes),
         description="The classes (`agent(class_=…)`) that are kept back then.",
     )
@@ -107,7 +109,7 @@ class ResumeTable(Table):
         default=NOT_SET,
         description='Wake only then, such as "22:00-07:00" or "22:00-07:00 Europe/Kiev".',
     )
-    spend: Dollars = Field(
+    spend: Annotated[Dollars, InProject.LOWER] = Field(
         default=NOT_SET, description="A run that has cost so many dollars waits for a person."
     )
     confirm: bool = Field(
@@ -133,11 +135,21 @@ class RollingTable(Table):
 class BudgetTable(Table):
     """What each run may use; the next call is refused, never the last one undone."""
 
-    tokens: Count = Field(default=NOT_SET, description="Tokens of one run.")
-    dollars: Dollars = Field(default=NOT_SET, description="Dollars of one run.")
-    agents: Count = Field(default=NOT_SET, description="Agents of one run.")
-    turns: Count = Field(default=NOT_SET, description="Model calls of one run.")
-    time: Duration = Field(default=NOT_SET, description="Time at work of one run.")
+    tokens: Annotated[Count, InProject.LOWER] = Field(
+        default=NOT_SET, description="Tokens of one run."
+    )
+    dollars: Annotated[Dollars, InProject.LOWER] = Field(
+        default=NOT_SET, description="Dollars of one run."
+    )
+    agents: Annotated[Count, InProject.LOWER] = Field(
+        default=NOT_SET, description="Agents of one run."
+    )
+    turns: Annotated[Count, InProject.LOWER] = Field(
+        default=NOT_SET, description="Model calls of one run."
+    )
+    time: Annotated[Duration, InProject.LOWER] = Field(
+        default=NOT_SET, description="Time at work of one run."
+    )
     rolling: RollingTable = Field(default_factory=RollingTable)
 
 
@@ -160,7 +172,7 @@ class AgentsTable(Table):
     runner: Literal["messages", "claude-code", "codex"] = Field(
         default="claude-code", description="Who carries them when they name no runner."
     )
-    model: Text = Field(
+    model: Annotated[Model, InProject.FREE] = Field(
         default=NOT_SET, description="For agents that name no model; else the runner's own."
     )
     tools: list[Text] = Field(

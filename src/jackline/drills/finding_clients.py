@@ -7,12 +7,12 @@ Not here: running it (claude_fleet.py), fetching it for tests (tests/real_client
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 from jackline.errors import UnreadableError
+from jackline.programs import find_program
 
 VERSION_PATIENCE_S = 60
 
@@ -27,7 +27,7 @@ class ClaudeCode:
 
 def claude_on_path() -> ClaudeCode | None:
     """The client that a shell would start, or None."""
-    found = shutil.which("claude")
+    found = find_program("claude")
     if found is None:
         return None
     version = _version(Path(found))

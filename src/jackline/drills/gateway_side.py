@@ -14,7 +14,6 @@ import json
 import math
 import os
 import socket
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
@@ -36,6 +35,7 @@ from jackline.gateway.settings import (
 )
 from jackline.journal import JournalReader
 from jackline.journal.settings import JournalSettings
+from jackline.programs import own_command
 from jackline.providers.settings import UpstreamSettings
 
 # More than any drill has requests.
@@ -107,7 +107,7 @@ async def _process(
     config = state / "jackline.toml"
     config.write_text("\n".join(_lines(upstreams)), encoding="utf-8")
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "jackline", "up", "--port", str(port or _free_port())),
+        *own_command("up", "--port", str(port or _free_port())),
         *("--state", str(state), "--config", str(config)),
         env={name: value for name, value in os.environ.items() if "JACKLINE_" not in name},
         stdin=asyncio.subprocess.DEVNULL,

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from jackline.drills.killing import Programs
 from jackline.drills.stopping import stop
 from jackline.drills.subagent_wall_mind import OURS
 from jackline.errors import InternalError
+from jackline.programs import own_command
 
 PROMPT = "TASK: have every part of this project reviewed, all at the same time."
 PATIENCE_S = 240.0
@@ -87,7 +87,7 @@ class Place:
         (self.folder / "jackline.toml").write_text(_CONFIG, encoding="utf-8")
         if self._bin == self.folder / "bin":
             (self._bin / "claude").symlink_to(self.claude.program)
-        for name, text in plugin_files([sys.executable, *_OWN]).items():
+        for name, text in plugin_files(own_command()).items():
             file = self.folder / "plugin" / name
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")

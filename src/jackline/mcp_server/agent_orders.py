@@ -112,8 +112,15 @@ class OrderDesk:
         order["label"] = given.get("label") or label or definition.name or "agent"
         order["runner"] = given.get("runner") or order.get("runner") or settings.runner
         named = given.get("tools") or definition.tools
+        model = given.get("model") or definition.model or order.get("model") or settings.model
+        if str(model or "").startswith("-"):
+            raise BadArgumentError(
+                "A model's name does not begin with a dash: the agent's program would take it for"
+                " a flag.",
+                next="Give the name of a model, or leave it out.",
+            )
         chosen: dict[str, Any] = {
-            "model": given.get("model") or definition.model or order.get("model") or settings.model,
+            "model": model,
             "system": definition.system or order.get("system"),
             "tools": offered(named, order["runner"], settings),
             "schema": self._schema(given.get("schema")),

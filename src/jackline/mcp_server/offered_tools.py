@@ -8,12 +8,16 @@ Not here: running tools (agents/, batches/).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from jackline.errors import BadArgumentError
 from jackline.mcp_server.settings import USUAL_TOOLS, AgentSettings
 
 _NO_CALL = "nothing-by-jackline"
+# One rule and no more, however the client takes a list of them apart: a name, and what is in one
+# pair of brackets. Names come from models, and from definitions that a repository brings.
+_ONE_RULE = re.compile(r"[A-Za-z][\w-]*(\([^()]*\))?")
 
 
 def offered(names: Sequence[str] | None, runner: str, settings: AgentSettings) -> list[str] | None:
@@ -30,6 +34,8 @@ def offered(names: Sequence[str] | None, runner: str, settings: AgentSettings) -
 
 
 def _rules(name: str, allowed: Sequence[str]) -> list[str]:
+    if not _ONE_RULE.fullmatch(name):
+        return []
     base = name.partition("(")[0]
     if base in allowed or name in allowed:
         return [name]

@@ -7,11 +7,12 @@ Not here: running it (ways.py).
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
+
+from jackline.programs import find_program
 
 Which: TypeAlias = Callable[[str], str | None]
 
@@ -38,7 +39,7 @@ class Command:
 
 
 def desktop_command(
-    title: str, text: str, *, platform: str = sys.platform, which: Which = shutil.which
+    title: str, text: str, *, platform: str = sys.platform, which: Which = find_program
 ) -> Command | None:
     """The command for this system; None where it has none."""
     told = {"JACKLINE_NOTE_TITLE": title, "JACKLINE_NOTE_TEXT": text}

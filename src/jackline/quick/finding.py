@@ -1,9 +1,10 @@
 """Find the running service from what it left in its state folder, without loading the house.
 
-Laws: (1) the folder is the one that the whole configuration would name: --state, JACKLINE_STATE, a
-`state` in the files, the system's default; (2) whatever is wrong means: no service is known; that
-includes a file that others can have written, and an address that is neither of the loopback nor the
-configured one; (3) only reading.
+Laws: (1) the folder is the one that the whole configuration would name, and a test compares the
+two: --state, JACKLINE_STATE, `state` in the file that JACKLINE_CONFIG names or else in the user's
+own, the system's default; never a project's file, which may be a stranger's; (2) whatever is wrong
+means: no service is known; that includes a file that others can have written, and an address that
+is neither of the loopback nor the configured one; (3) only reading.
 Not here: whether it answers (asking.py), reading all of a configuration (config/).
 """
 
@@ -57,18 +58,8 @@ def _configured_host() -> str:
     named = os.environ.get("JACKLINE_LISTEN_HOST")
     if named:
         return named
-    import tomllib  # noqa: PLC0415 -- most services listen on the loopback
-
-    # A file that was named, or the user's own; never one that lies in a project.
-    path = os.environ.get("JACKLINE_CONFIG") or os.path.join(default_config_folder(), _FILE)  # noqa: PTH118
-    try:
-        with open(path, "rb") as file:  # noqa: PTH123
-            table = tomllib.load(file)
-        if path.endswith(_PROJECT):
-            table = table["tool"]["jackline"]
-        host = table["listen"]["host"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return ""
+    listen = _table_in(_users_file()).get("listen")
+    host = listen.get("host") if isinstance(listen, dict) else None
     return host if isinstance(host, str) else ""
 
 
@@ -86,51 +77,58 @@ def _text_in(told: str, name: str) -> str:
 
 def state_folder(arguments: list[str]) -> str:
     """Where the service keeps its state."""
+    given = _flag(arguments) or os.environ.get("JACKLINE_STATE", "").strip()
+    if given:
+        return _path_from(_here(), given)
+    path = _users_file()
+    state = _table_in(path, b"state").get("state")
+    if not isinstance(state, str) or not state:
+        return default_state_folder()
+    return _path_from(os.path.dirname(path), state)  # noqa: PTH120
+
+
+def _users_file() -> str:
+    """The file that the user named, or else the user's own; never one that lies in a project."""
+    named = os.environ.get("JACKLINE_CONFIG")
+    return _path_from(_here(), named) if named else os.path.join(default_config_folder(), _FILE)  # noqa: PTH118
+
+
+def _here() -> str:
+    try:
+        return os.getcwd()  # noqa: PTH109
+    except OSError:
+        return ""  # the working folder is gone: only what is relative to it is lost
+
+
+def _flag(arguments: list[str]) -> str:
     for place, argument in enumerate(arguments):
         if argument == "--state" and place + 1 < len(arguments):
             return arguments[place + 1]
         if argument.startswith("--state="):
             return argument.partition("=")[2]
-    return os.environ.get("JACKLINE_STATE") or _written_state() or default_state_folder()
+    return ""
 
 
-def _written_state() -> str:
-    """The `state` of the nearest file that has one; most have none, and are not even parsed."""
-    named = os.environ.get("JACKLINE_CONFIG")
-    if named:
-        return _state_in(named)
-    folder = os.getcwd()  # noqa: PTH109
-    while True:
-        for name in (_FILE, _PROJECT):
-            found = _state_in(os.path.join(folder, name))  # noqa: PTH118
-            if found:
-                return found
-        above = os.path.dirname(folder)  # noqa: PTH120
-        if above == folder:
-            return _state_in(os.path.join(default_config_folder(), _FILE))  # noqa: PTH118
-        folder = above
-
-
-def _state_in(path: str) -> str:
+def _table_in(path: str, word: bytes = b"") -> dict[str, object]:
+    """What a file of the user's says of us; one that cannot hold `word` is not even parsed."""
     try:
         with open(path, "rb") as file:  # noqa: PTH123
             text = file.read()
-            owner = os.fstat(file.fileno()).st_uid
     except OSError:
-        return ""
-    project = path.endswith(_PROJECT)
-    if b"state" not in text or (project and b"jackline" not in text):
-        return ""
-    if os.name != "nt" and owner not in (0, os.getuid()):
-        return ""  # a stranger's file decides nothing, as in config/places.py
-    import tomllib  # noqa: PLC0415 -- only where a state may be written
+        return {}
+    if word not in text and b"\\" not in text:
+        return {}
+    import tomllib  # noqa: PLC0415 -- most have nothing to say
 
     try:
         table = tomllib.loads(text.decode())
-        state = (table["tool"]["jackline"] if project else table)["state"]
-    except (ValueError, KeyError, TypeError):  # no TOML, or nothing of ours in it
-        return ""
-    if not isinstance(state, str) or not state:
-        return ""
-    folder = os.path.dirname(os.path.abspath(path))  # noqa: PTH100, PTH120
-    return os.path.join(folder, os.path.expanduser(state))  # noqa: PTH111, PTH118
+        if os.path.basename(path) == _PROJECT:  # noqa: PTH119
+            table = table["tool"]["jackline"]
+    except (ValueError, KeyError, TypeError, RecursionError):  # no TOML, or nothing of ours in it
+        return {}
+    return table if isinstance(table, dict) else {}
+
+
+def _path_from(folder: str, text: str) -> str:
+    """An absolute path: `~` is the home folder, anything relative is seen from `folder`."""
+    return os.path.normpath(os.path.join(folder, os.path.expanduser(text)))  # noqa: PTH111, PTH118

@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Iterator
 
+from jackline.programs import own_command
 from jackline.quick.asking import ask
 from jackline.quick.conversing import Conversation
 from jackline.quick.finding import Word, word_of_service
@@ -315,7 +316,7 @@ def _start(arguments: list[str]) -> None:
 
     try:
         subprocess.run(  # noqa: S603 -- ourselves
-            [sys.executable, "-m", "jackline", "up", "-d", *arguments],
+            own_command("up", "-d", *arguments),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=sys.stderr,

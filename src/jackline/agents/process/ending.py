@@ -17,6 +17,7 @@ from contextlib import suppress
 from jackline.agents.process.marks import Mark, is_alive
 from jackline.batches.strays import end_strays
 from jackline.clock import Clock
+from jackline.programs import system_program
 
 GRACE_S = 5.0
 _LOOK_EVERY_S = 0.05
@@ -52,7 +53,7 @@ if sys.platform == "win32":
     def _force(mark: Mark) -> None:
         with suppress(OSError, subprocess.SubprocessError):
             subprocess.run(  # noqa: S603 -- a fixed program of the system, and a number
-                ["taskkill", "/T", "/F", "/PID", str(mark.pid)],  # noqa: S607
+                [system_program("taskkill"), "/T", "/F", "/PID", str(mark.pid)],
                 capture_output=True,
                 timeout=_PATIENCE_S,
                 check=False,

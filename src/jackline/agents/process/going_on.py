@@ -15,11 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jackline.agents.task import JsonObject
+from jackline.programs import find_program
 
 _SHOWN_INPUT = 600
 _SHOWN_RESULT = 2_000
 _SHOWN_FILES = 40
 _GIT_PATIENCE_S = 10.0
+# What lies in a folder must not make git run a program of its own (an unpacked archive can bring a
+# `.git` with any configuration, and a clone can bring a bare repository in a subfolder).
+_SAFE = ("-c", "core.fsmonitor=false", "-c", "safe.bareRepository=explicit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +93,12 @@ def going_on(
 
 async def changed_files(cwd: Path) -> list[str]:
     """What git says has changed under this folder; nothing where it is no repository."""
+    git = find_program("git")
+    if git is None:
+        return []
     try:
         process = await asyncio.create_subprocess_exec(
-            *("git", "--no-optional-locks", "status", "--short", "--", "."),
+            *(git, *_SAFE, "--no-optional-locks", "status", "--short", "--", "."),
             cwd=cwd,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,

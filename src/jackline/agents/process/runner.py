@@ -7,7 +7,6 @@ Not here: the programs (claude_code/, codex/), the loop itself (carrying.py).
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Generic, Protocol, TypeVar
@@ -19,6 +18,7 @@ from jackline.agents.process.program import Ended, News, Program
 from jackline.agents.process.verdict import Verdict
 from jackline.agents.task import AgentTask
 from jackline.clock import Clock, SystemClock
+from jackline.programs import find_program
 
 
 class ProgramRunner:
@@ -39,7 +39,7 @@ def found_program(
 ) -> tuple[str, Mapping[str, str]]:
     """The program's path, as far as it is found, and the environment it is given (ours if None)."""
     environ = dict(os.environ if environment is None else environment)
-    return shutil.which(program, path=environ.get("PATH")) or program, environ
+    return find_program(program, environ) or program, environ
 
 
 class Printed(Protocol):

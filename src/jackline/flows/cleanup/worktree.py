@@ -13,6 +13,8 @@ import asyncio
 import os
 from pathlib import Path
 
+from jackline.programs import find_program
+
 _PREFIX = "worktree "
 # For our questions, and for git's own check before it removes.
 _PLAIN = ("-c", "status.showUntrackedFiles=normal", "-c", "core.fsmonitor=false")
@@ -67,9 +69,12 @@ async def _overlooked(path: Path) -> int:
 async def _git(cwd: Path, *words: str) -> tuple[int, bytes]:
     # What points git elsewhere, as in one of its hooks, must not make it look at another folder.
     around = {name: value for name, value in os.environ.items() if name not in _ELSEWHERE}
+    git = find_program("git")
+    if git is None:
+        return 1, b"there is no git on the PATH"
     try:
         process = await asyncio.create_subprocess_exec(
-            "git",
+            git,
             *_PLAIN,
             *words,
             cwd=cwd,

@@ -1,0 +1,327 @@
+"""`jackline trust`: look at a project's file, and agree to where it would send calls.
+
+Rules: (1) what is shown and agreed to is one reading of the file: a file that changes meanwhile is
+not agreed to; (2) nothing is agreed to without a person's yes or --yes; (3) texts of the file are
+shown in plain ASCII, so that none can hide another; (4) no secret is looked up.
+What an agreement allows is in config/project.py, how it is kept in config/consent.py.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import click
+
+from jackline.errors import BadArgumentError, JacklineError, NothingFoundError, UsageError
+from jackline.private_files import NotPrivateError, quoted
+
+if TYPE_CHECKING:
+    from jackline.config import HomeFolders
+    from jackline.config.loading import Preview
+    from jackline.config.places import FileText
+    from jackline.providers.settings import UpstreamSettings
+
+
+@click.command()
+@click.argument("path", required=False, type=click.Path(path_type=Path))
+@click.option("--yes", is_flag=True, help="Agree without being asked.")
+@click.option("--dry-run", is_flag=True, help="Only show what the file would change.")
+@click.option("--list", "listing", is_flag=True, help="List the files that you agreed to.")
+@click.option("--revoke", is_flag=True, help="Take an agreement back.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document; never asks.")
+def trust(
+    path: Path | None, yes: bool, dry_run: bool, listing: bool, revoke: bool, as_json: bool
+) -> int:
+    """Agree to the upstreams that a project's jackline.toml or pyproject.toml lists.
+
+    A project's file may come from a stranger, so where it sends calls counts only after you have
+    agreed to exactly what it says; once it changes, you are asked again. PATH is the file or its
+    folder, by itself the nearest one. What such a file may set without asking, and what it never
+    may: docs/configuration.md.
+
+    \b
+    Examples:
+      jackline trust
+      jackline trust ~/work/app/jackline.toml --dry-run
+      jackline trust --revoke ~/work/app/jackline.toml
+
+    Exit codes: 0 agreed, or nothing to agree to; 1 not agreed, or nothing found; 2 it cannot be
+    agreed to, or nobody can be asked.
+    """
+    from jackline.config import HomeFolders  # noqa: PLC0415 -- `--help` needs none of it
+    from jackline.config.loading import preview  # noqa: PLC0415 -- loads the validator
+
+    folders = HomeFolders.of_this_user()
+    if listing:
+        _list(folders, as_json=as_json)
+        return 0
+    if revoke:
+        return _revoke(path, folders)
+    file = _found(path, folders)
+    shown = preview(file, folders)
+    is_possible = bool(shown.upstreams) and not shown.ignored.refused and not shown.faults
+    asks = is_possible and shown.standing.value != "agreed"
+    if as_json:
+        agrees = asks and yes and not dry_run
+        if agrees:
+            _agree(file, folders)
+        click.echo(json.dumps(_document(file, shown, agreed=agrees), indent=2))
+        return UsageError.exit_code if _has_problem(shown) else 0
+    _show(file, shown, folders)
+    if _has_problem(shown) and not dry_run:
+        raise UsageError(
+            f"{file.path} cannot be agreed to as it is",
+            next="correct what is named above, or put it into your own file:"
+            f" {folders.config / 'jackline.toml'}",
+        )
+    if not asks:
+        if not dry_run and is_possible:
+            click.echo("you have agreed to exactly this already", err=True)
+        elif not shown.upstreams and not _has_problem(shown):
+            click.echo("it lists no upstreams, so there is nothing to agree to", err=True)
+        return 0
+    if dry_run:
+        click.echo("nothing is recorded (--dry-run)", err=True)
+        return 0
+    if not yes and not _asked(file):
+        click.echo("not agreed: its upstreams stay ignored", err=True)
+        return 1
+    _agree(file, folders)
+    click.echo(
+        f"agreed: {file.path}; a gateway that runs there takes it over by itself\n"
+        f"next:  to take it back: jackline trust --revoke {quoted(str(file.path))}",
+        err=True,
+    )
+    return 0
+
+
+def _asked(file: FileText) -> bool:
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise BadArgumentError(
+            "nobody can be asked here: this is no terminal",
+            next=f"once you have looked at it: jackline trust {quoted(str(file.path))} --yes",
+        )
+    return click.confirm("Do you want calls to go there?", default=False, err=True)
+
+
+def _agree(file: FileText, folders: HomeFolders) -> None:
+    from jackline.config.consent import agree  # noqa: PLC0415 -- see above
+
+    try:
+        agree(file, folders.state, time.time())
+    except OSError as error:
+        raise _not_kept(error) from error
+
+
+def _revoke(path: Path | None, folders: HomeFolders) -> int:
+    from jackline.config.consent import revoke  # noqa: PLC0415 -- see above
+    from jackline.config.places import FILE_NAME, PROJECT_FILE  # noqa: PLC0415
+
+    given = Path.cwd() if path is None else path
+    # The file may be gone, and its agreement with it to be forgotten.
+    tried = [given / FILE_NAME, given / PROJECT_FILE] if given.is_dir() else [given]
+    try:
+        done = [each for each in tried if revoke(each, folders.state)]
+    except OSError as error:
+        raise _not_kept(error) from error
+    if not done:
+        raise NothingFoundError(
+            f"you have not agreed to {given}", next="jackline trust --list shows what you agreed to"
+        )
+    for each in done:
+        click.echo(f"taken back: {each}; its upstreams are ignored from now on", err=True)
+    return 0
+
+
+def _not_kept(error: OSError) -> JacklineError:
+    next_step = error.fix if isinstance(error, NotPrivateError) else "see that it can be written to"
+    return UsageError(f"{error.filename}: {error.strerror}", next=next_step)
+
+
+def _list(folders: HomeFolders, *, as_json: bool) -> None:
+    from jackline.config.consent import consents, standing_of  # noqa: PLC0415 -- see above
+    from jackline.config.places import UnusableFileError, read_named  # noqa: PLC0415
+
+    entries: list[dict[str, object]] = []
+    for each in consents(folders.state):
+        try:
+            file = read_named(Path(each.path), of_project=True)
+        except UnusableFileError:
+            file = None
+        now = "gone" if file is None else standing_of(file, folders.state).value
+        at = datetime.fromtimestamp(each.at, UTC).isoformat(timespec="seconds")
+        entries.append({"path": each.path, "sha256": each.sha256, "at": at, "now": now})
+    if as_json:
+        click.echo(json.dumps({"schema": "jackline.trusted/1", "projects": entries}, indent=2))
+        return
+    for entry in entries:
+        click.echo(f"{entry['path']}  {entry['now']}, agreed to at {entry['at']}")
+    if not entries:
+        click.echo("you have agreed to no project's file", err=True)
+
+
+def _found(path: Path | None, folders: HomeFolders) -> FileText:
+    from jackline.config.places import (  # noqa: PLC0415 -- see above
+        FILE_NAME,
+        PROJECT_FILE,
+        UnusableFileError,
+        find_project_file,
+        is_file,
+        read_named,
+    )
+
+    own = folders.config / FILE_NAME
+    if path is None:
+        warnings: list[str] = []
+        found = find_project_file(Path.cwd(), own, warnings)
+        if found is None and warnings:
+            raise UsageError(warnings[-1], next="correct it, or name another: jackline trust PATH")
+        if found is None:
+            raise NothingFoundError(
+                "there is no project's file here that says anything about Jackline",
+                next="name it: jackline trust PATH",
+            )
+        return found
+    tried = [path / FILE_NAME, path / PROJECT_FILE] if path.is_dir() else [path]
+    for each in tried:
+        if path.is_dir() and not is_file(each):
+            continue
+        if each.exists() and own.exists() and each.samefile(own):
+            raise BadArgumentError(
+                f"{own} is your own file: it counts without any agreement",
+                next="jackline config show --origin",
+            )
+        try:
+            file = read_named(each.absolute(), of_project=True)
+        except UnusableFileError as error:
+            raise UsageError(
+                f"{each} {error.what}", next="correct it, or name another file"
+            ) from error
+        if file is not None:
+            return file
+    raise NothingFoundError(
+        f"{path} says nothing about Jackline", next="name the file: jackline trust PATH"
+    )
+
+
+def _has_problem(shown: Preview) -> bool:
+    return bool(shown.ignored.refused or shown.faults)
+
+
+def _show(file: FileText, shown: Preview, folders: HomeFolders) -> None:
+    from jackline.config.project import printable  # noqa: PLC0415 -- see above
+
+    name = printable(str(file.path))
+    if shown.upstreams:
+        click.echo(f"{name} would have calls go here, in this order:")
+        for number, upstream in enumerate(shown.upstreams, 1):
+            head, *lines = _told(upstream)
+            click.echo(f"  {number}. {head}")
+            for line in lines:
+                click.echo(f"       {line}")
+        before = _sent_now(folders)
+        if before:
+            click.echo(f"  instead of: {before}")
+        click.echo(
+            "  and with the calls everything in them: prompts, files, answers of tools.\n"
+            "  JACKLINE_UPSTREAM_* variables, where you set any, are applied to the first of them."
+        )
+    else:
+        click.echo(f"{name} would not change where calls go.")
+    if shown.free:
+        click.echo(f"It sets without asking: {printable(', '.join(shown.free))}")
+    if shown.ignored.closed:
+        click.echo(f"It may never set, so ignored: {', '.join(shown.ignored.closed)}")
+    if shown.ignored.looser:
+        click.echo(f"Not stricter than your own, so ignored: {', '.join(shown.ignored.looser)}")
+    for refused in shown.ignored.refused:
+        click.echo(f"refused: {refused}")
+    for fault in shown.faults:
+        click.echo(f"fault: {printable(fault)}")
+
+
+def _told(upstream: UpstreamSettings) -> list[str]:
+    """What one upstream means, line by line."""
+    from jackline.config.project import printable  # noqa: PLC0415 -- see above
+
+    url = upstream.url or f"the cloud's address in {upstream.region}"
+    lines = [f"{upstream.name} ({upstream.kind.value}): {url}"]
+    lines.append(f"host: {urlsplit(upstream.url or '').hostname or 'the vendor decides'}")
+    lines.append(f"credential: {_credential(upstream)}")
+    if upstream.proxy is not None:
+        lines.append(f"proxy on the way: {upstream.proxy}")
+    lines += [
+        f"header {name}: {_header(value)}" for name, value in sorted(upstream.headers.items())
+    ]
+    if upstream.status_page is not None:
+        lines.append(f"asked about incidents: {upstream.status_page}")
+    if upstream.project is not None:
+        lines.append(f"project that pays: {upstream.project}")
+    lines += [f"answers for {asked}: {model}" for asked, model in upstream.models.items()]
+    return [printable(line) for line in lines]
+
+
+def _credential(upstream: UpstreamSettings) -> str:
+    words = {
+        "pass-through": "the key or login that each client sends",
+        "none": "none",
+        "vendor": "what the cloud's own library finds on this machine",
+    }
+    return words.get(
+        upstream.credential.value, f"what {upstream.secret} holds ({upstream.credential.value})"
+    )
+
+
+def _header(value: str) -> str:
+    from jackline.config.references import is_reference  # noqa: PLC0415 -- see above
+
+    return f"what {value} holds" if is_reference(value) else value
+
+
+def _sent_now(folders: HomeFolders) -> str:
+    """Where calls go by the user's own file."""
+    from jackline.config import load  # noqa: PLC0415 -- see above
+
+    own = folders.config / "jackline.toml"
+    flags = {"config": own} if own.is_file() else {}
+    try:
+        config = load(flags=flags, environ={}, cwd=Path("/"), folders=folders, with_secrets=False)
+    except JacklineError:
+        return ""  # its faults are told where it is used
+    return ", then ".join(f"{each.name} ({each.url})" for each in config.gateway.upstreams)
+
+
+def _document(file: FileText, shown: Preview, *, agreed: bool) -> dict[str, object]:
+    from jackline.config.consent import digest  # noqa: PLC0415 -- see above
+
+    return {
+        "schema": "jackline.trust/1",
+        "path": str(file.path),
+        "sha256": digest(file),
+        "standing": "agreed" if agreed else shown.standing.value,
+        "upstreams": [
+            {
+                "name": each.name,
+                "kind": each.kind.value,
+                "url": each.url,
+                "host": urlsplit(each.url or "").hostname,
+                "credential": each.secret or each.credential.value,
+                "proxy": each.proxy,
+                "headers": dict(each.headers),
+                "status_page": each.status_page,
+                "models": dict(each.models),
+            }
+            for each in shown.upstreams
+        ],
+        "free": list(shown.free),
+        "closed": list(shown.ignored.closed),
+        "looser": list(shown.ignored.looser),
+        "refused": list(shown.ignored.refused),
+        "faults": list(shown.faults),
+    }

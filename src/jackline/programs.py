@@ -1,0 +1,52 @@
+"""Name the programs that Jackline starts, itself among them, so that no folder can replace them.
+
+Rules: (1) Jackline starts itself with `-P`: without it, Python imports from the working folder
+first, which is whatever repository the user has just cloned; (2) a program is looked for in the
+absolute folders of the PATH only, never in the working folder, which Windows would search first;
+(3) only the standard library is imported, because hooks load this module.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+
+
+def own_command(*arguments: str) -> list[str]:
+    """The command that runs this very Jackline, whatever lies in the working folder."""
+    return [sys.executable, "-P", "-m", "jackline", *arguments]
+
+
+def find_program(name: str, environ: Mapping[str, str] | None = None) -> str | None:
+    """The path of a program on the PATH of this environment (ours if None); None if there is none.
+
+    A name with a folder in it is taken as it is: whoever wrote it meant that file.
+    """
+    import shutil  # noqa: PLC0415 -- hooks do not need it
+
+    if os.path.dirname(name):  # noqa: PTH120 -- pathlib costs more than all of this
+        return shutil.which(name)
+    path = (os.environ if environ is None else environ).get("PATH", os.defpath)
+    folders = [folder for folder in path.split(os.pathsep) if os.path.isabs(folder)]  # noqa: PTH117
+    if os.name != "nt":
+        return shutil.which(name, path=os.pathsep.join(folders)) if folders else None
+    return _find_on_windows(name, folders)
+
+
+def system_program(name: str) -> str:
+    """A program that belongs to Windows itself, such as taskkill, by its full path."""
+    return os.path.join(os.environ.get("SYSTEMROOT", r"C:\Windows"), "System32", f"{name}.exe")  # noqa: PTH118
+
+
+def _find_on_windows(name: str, folders: list[str]) -> str | None:
+    """`shutil.which` without the working folder, which it searches first on Windows."""
+    endings = os.environ.get("PATHEXT", ".COM;.EXE;.BAT;.CMD").split(os.pathsep)
+    has_ending = any(ending and name.lower().endswith(ending.lower()) for ending in endings)
+    names = [name] if has_ending else [name + ending for ending in endings]
+    for folder in folders:
+        for each in names:
+            path = os.path.join(folder, each)  # noqa: PTH118
+            if os.path.isfile(path):  # noqa: PTH113
+                return path
+    return None
