@@ -19,6 +19,7 @@ from pathlib import Path
 
 from jackline.errors import BadArgumentError, UsageError
 from jackline.flows.engine import Engine
+from jackline.flows.trusting import must_be_trusted
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _TELLS_SOON = {"resume": 3.0, "retry": 3.0, "cancel": 30.0, "release": 30.0}
@@ -49,7 +50,9 @@ class RunOrders:
             run = None if engine is None else await engine.run(run_id)
             if run is None:
                 raise BadArgumentError(f"there is no run {run_id}", next="`jackline ls` lists them")
-            arguments, cwd = [verb, run.run_id], run.cwd
+            if verb != "cancel":
+                must_be_trusted(run)
+            arguments, cwd = [verb, run.run_id], run.cwd if run.trusted else ""
             only = asked.get("only")
             if isinstance(only, str) and only:
                 arguments.append(f"--only={only}")
@@ -74,7 +77,7 @@ class RunOrders:
         with os.fdopen(os.open(log, flags, 0o600), "ab") as file:
             begins = file.seek(0, os.SEEK_END)
             process = subprocess.Popen(  # noqa: S603 -- ourselves
-                [sys.executable, "-m", "jackline", *arguments, "--state", str(self._folder)],
+                [sys.executable, "-P", "-m", "jackline", *arguments, "--state", str(self._folder)],
                 cwd=cwd if cwd and Path(cwd).is_dir() else None,
                 stdin=subprocess.DEVNULL,
                 stdout=file,

@@ -151,7 +151,7 @@ def start_in_background(state: StateDir, arguments: Sequence[str]) -> Running:
     with log:
         begin = log.tell()
         process = subprocess.Popen(  # noqa: S603 -- ourselves
-            [sys.executable, "-m", "jackline", "up", *arguments],
+            [sys.executable, "-P", "-m", "jackline", "up", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

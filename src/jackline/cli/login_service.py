@@ -43,7 +43,7 @@ class LoginService:
 
 def program(arguments: Sequence[str] = ()) -> tuple[str, ...]:
     """The command that starts this very Jackline as a gateway in the foreground."""
-    return (sys.executable, "-m", "jackline", "up", *arguments)
+    return (sys.executable, "-P", "-m", "jackline", "up", *arguments)
 
 
 def login_service(

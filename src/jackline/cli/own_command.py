@@ -25,4 +25,4 @@ def own_words() -> list[str]:
     """The words of that command, one by one."""
     found = shutil.which("jackline")
     same = found is not None and Path(found).resolve().parent == Path(sys.executable).parent
-    return ["jackline"] if same else [sys.executable, "-m", "jackline"]
+    return ["jackline"] if same else [sys.executable, "-P", "-m", "jackline"]

@@ -55,7 +55,7 @@ class WakeTimer:
 
 def resume_command(run_id: str, arguments: Sequence[str] = ()) -> tuple[str, ...]:
     """The command that wakes this run with this very Jackline."""
-    return (sys.executable, "-m", "jackline", "resume", "--woken", run_id, *arguments)
+    return (sys.executable, "-P", "-m", "jackline", "resume", "--woken", run_id, *arguments)
 
 
 def wake_timer(

@@ -234,6 +234,20 @@ class Engine(Protocol):
         """The run's log after the line of that number; the first is 1."""
         ...
 
+    # --- whose records they are -----------------------------------------------------------------
+
+    async def untrusted_rows(self, run_id: str) -> int:
+        """How many calls of this run, or lines that unfinished ones go on from, are not ours."""
+        ...
+
+    async def digest(self, run_id: str) -> str:
+        """A hash of all that is kept of this run and leads to code; it changes when that does."""
+        ...
+
+    async def accept(self, run_id: str, digest: str) -> None:
+        """Count all records of this run as ours; UsageError when they changed since `digest`."""
+        ...
+
     async def spent_since(self, at: float) -> tuple[int, float]:
         """Tokens and dollars of all runs' calls that ended since then, forgotten ones too."""
         ...

@@ -172,6 +172,14 @@ def ambiguous(beginning: str, run_ids: Collection[str]) -> BadArgumentError:
     )
 
 
+def changed_since_shown(run_id: str) -> UsageError:
+    """What was accepted is not what is there."""
+    return UsageError(
+        f"The run {run_id} was changed while it was being shown; nothing was accepted.",
+        next=f"Look again: jackline show {run_id} --trust",
+    )
+
+
 def foreign_notebook(task_id: str) -> InternalError:
     """Two runs write to one notebook."""
     return InternalError(f"The notebook of agent {task_id} belongs to another run.")

@@ -315,7 +315,7 @@ def _start(arguments: list[str]) -> None:
 
     try:
         subprocess.run(  # noqa: S603 -- ourselves
-            [sys.executable, "-m", "jackline", "up", "-d", *arguments],
+            [sys.executable, "-P", "-m", "jackline", "up", "-d", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=sys.stderr,

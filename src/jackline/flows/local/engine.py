@@ -14,7 +14,7 @@ from pathlib import Path
 
 from jackline.clock import SystemClock
 from jackline.flows.engine import Claim
-from jackline.flows.local import agent_orders, cleaning, log, notebooks, runs, whole_runs
+from jackline.flows.local import agent_orders, cleaning, log, notebooks, runs, signing, whole_runs
 from jackline.flows.local import calls as keyed_calls
 from jackline.flows.local.opening import LOCK_SECONDS, Connect, StoreFile, connect
 from jackline.flows.local.reader import Reader
@@ -201,6 +201,18 @@ class LocalEngine:
     async def notes(self, run_id: str, *, after: int = 0) -> Sequence[NoteRecord]:
         """The run's log after the line of that number."""
         return await self._reader.read(log.notes(run_id, after))
+
+    async def untrusted_rows(self, run_id: str) -> int:
+        """How many calls of this run, or lines that unfinished ones go on from, are not ours."""
+        return await self._reader.read(whole_runs.untrusted_rows(run_id))
+
+    async def digest(self, run_id: str) -> str:
+        """A hash of all that is kept of this run and leads to code."""
+        return await self._reader.read(lambda connection: signing.digest(connection, run_id))
+
+    async def accept(self, run_id: str, digest: str) -> None:
+        """Count all records of this run as ours, unless they changed since `digest`."""
+        await self._writer.write(whole_runs.accept(run_id, digest))
 
     async def spent_since(self, at: float) -> tuple[int, float]:
         """Tokens and dollars of all runs' calls since then."""

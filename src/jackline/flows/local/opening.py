@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from jackline.clock import SystemClock
 from jackline.errors import JournalError
-from jackline.flows.local import schema
+from jackline.flows.local import schema, signing
 from jackline.journal.files import identity, make_private
 from jackline.journal.trouble import (
     DAMAGED,
@@ -103,6 +103,13 @@ class StoreFile:
         told.__cause__ = error
         return told
 
+    def unreadable(self) -> JournalError:
+        """It holds a record that no version of ours has written."""
+        return JournalError(
+            f"The file of runs {self.path} holds a record that cannot be read.",
+            next=_NEXT[DAMAGED],
+        )
+
     def _is_gone(self) -> bool:
         return self._identity is None or identity(self.path) != self._identity
 
@@ -132,10 +139,15 @@ def is_locked(error: sqlite3.Error | OSError) -> bool:
 
 def _prepare(connection: sqlite3.Connection) -> None:
     run = connection.execute
+    # Before anything is read: whatever a file brings along must not act by itself.
+    run("PRAGMA trusted_schema = OFF")
     if schema.FILE.version_of(connection) == 0:
         run("PRAGMA auto_vacuum = INCREMENTAL")  # only an empty file can learn it
     # Some network folders cannot have it; there commits are slower and no less safe.
     run("PRAGMA journal_mode = WAL").fetchall()
     run("PRAGMA synchronous = FULL")
     run(f"PRAGMA journal_size_limit = {_LOG_BYTES}").fetchall()
+    # What is deleted is overwritten, not only forgotten.
+    run("PRAGMA secure_delete = ON").fetchall()
     schema.FILE.migrate(connection)
+    signing.prepare(connection)

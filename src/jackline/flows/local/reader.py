@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from jackline.errors import JournalError
 from jackline.flows.local.opening import StoreFile
+from jackline.flows.local.well_formed import MalformedError
 
 T = TypeVar("T")
 
@@ -50,3 +51,5 @@ class Reader:
         except (sqlite3.Error, OSError) as error:
             self._file.let_go()
             raise self._file.unusable(error) from error
+        except MalformedError as error:
+            raise self._file.unreadable() from error

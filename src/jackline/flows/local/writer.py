@@ -21,6 +21,7 @@ from jackline.errors import JacklineError, JournalError
 from jackline.flows import engine_rules
 from jackline.flows.engine import Claim
 from jackline.flows.local.opening import StoreFile, is_locked
+from jackline.flows.local.well_formed import MalformedError
 
 T = TypeVar("T")
 
@@ -164,6 +165,8 @@ class Writer:
         if isinstance(error, sqlite3.Error | OSError):
             self._file.let_go()
             return self._file.unusable(error)
+        if isinstance(error, MalformedError):
+            return self._file.unreadable()
         if isinstance(error, _UNSTORABLE):
             return JournalError(
                 f"A record cannot be kept: {type(error).__name__}.",
