@@ -32,7 +32,7 @@ def commands(steps: tuple[Step, ...]) -> list[str]:
 def test_the_program_is_this_very_jackline() -> None:
     assert services.program(["--port", "1"]) == (
         sys.executable,
-        *("-m", "jackline", "up", "--port", "1"),
+        *("-P", "-m", "jackline", "up", "--port", "1"),
     )
 
 

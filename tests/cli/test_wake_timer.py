@@ -19,7 +19,17 @@ from jackline.cli.run_timer import carried_variables, shell_only_note
 from jackline.cli.system_steps import Remove, Run, Step, Write
 from jackline.cli.wake_timer import Errand, WakeBy, resume_command, wake_timer
 
-COMMAND = ("/opt/my python/python", "-m", "jackline", "resume", "--woken", "r1", "--state", "/a b")
+COMMAND = (
+    "/opt/my python/python",
+    "-P",
+    "-m",
+    "jackline",
+    "resume",
+    "--woken",
+    "r1",
+    "--state",
+    "/a b",
+)
 VARIABLES = {"PATH": '/bin:/a "b" $c', "JACKLINE_PORT": "0", "LANG": "100%"}
 ERRAND = Errand(COMMAND, "/my work", Path("/a b/woken-runs.log"), VARIABLES)
 # As launchd.plist(5) names them.
@@ -41,7 +51,7 @@ def commands(steps: tuple[Step, ...]) -> list[tuple[str, ...]]:
 def test_the_command_is_this_very_jackline() -> None:
     assert resume_command("r1", ["--state", "/s"]) == (
         sys.executable,
-        *("-m", "jackline", "resume", "--woken", "r1", "--state", "/s"),
+        *("-P", "-m", "jackline", "resume", "--woken", "r1", "--state", "/s"),
     )
 
 

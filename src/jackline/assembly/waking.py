@@ -27,6 +27,7 @@ from jackline.flows.records import RunRecord, RunState
 from jackline.flows.settings import decode_settings
 from jackline.flows.trusting import NOT_OURS, how_to_accept
 from jackline.flows.waking import may_wake
+from jackline.private_files import open_private
 
 _log = logging.getLogger("jackline")
 # Often enough that a reset is not missed by long, rarely enough to cost nothing.
@@ -73,6 +74,8 @@ class Waker:
                 await self.look()
             except JacklineError as error:
                 _log.warning("parked runs cannot be looked after: %s", error.message)
+            except OSError as error:  # no process can be started, or its log is somebody else's
+                _log.warning("parked runs cannot be woken: %s", error)
             await self._clock.sleep(_LOOK_EVERY)
 
     async def look(self) -> Sequence[str]:
@@ -135,8 +138,7 @@ class Waker:
 
     def _start_verb(self, words: Sequence[str], cwd: str | None) -> None:
         log = self._store.with_name("woken-runs.log")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
-        with os.fdopen(os.open(log, flags, 0o600), "ab") as file:
+        with os.fdopen(open_private(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "ab") as file:
             process = subprocess.Popen(  # noqa: S603 -- ourselves
                 [
                     sys.executable,

@@ -82,7 +82,13 @@ def resume(
         first = partial(taking.by_name, only)
     try:
         return carry_in_foreground(
-            config, begin, as_json=as_json, quiet=quiet, wake=wake, first=first
+            config,
+            begin,
+            as_json=as_json,
+            quiet=quiet,
+            wake=wake,
+            first=first,
+            unattended=woken,
         )
     except JacklineError:
         if woken:

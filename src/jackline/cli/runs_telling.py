@@ -208,8 +208,8 @@ def note_line(note: NoteRecord, *, as_json: bool, zone: tzinfo | None) -> str:
         return json.dumps(told, ensure_ascii=False)
     detail = ", ".join(f"{name} {_plain(value)}" for name, value in note.detail.items() if value)
     label = f" {note.label}" if note.label else ""
-    told = f"{at:%Y-%m-%d %H:%M:%S} {note.what}{label}{': ' + detail if detail else ''}"
-    return printable(told)
+    line = f"{at:%Y-%m-%d %H:%M:%S} {note.what}{label}{': ' + detail if detail else ''}"
+    return printable(line)
 
 
 def _plain(value: object) -> str:

@@ -10,7 +10,7 @@ Not here: SQLite (local/), memory (testing/memory_engine.py), what the records m
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -250,6 +250,18 @@ class Engine(Protocol):
 
     async def spent_since(self, at: float) -> tuple[int, float]:
         """Tokens and dollars of all runs' calls that ended since then, forgotten ones too."""
+        ...
+
+    def tell_of_locks(self, told: Callable[[], None]) -> Callable[[], None]:
+        """Have `told` called, in any thread, when another program's lock keeps us waiting.
+
+        Gives what undoes that. A write that waits too long is refused with
+        `errors.StoreLockedError`, and nothing of it is kept.
+        """
+        ...
+
+    def hurry(self) -> None:
+        """Wait for no lock any longer than a single try takes."""
         ...
 
     async def close(self) -> None:

@@ -337,6 +337,13 @@ class MemoryEngine:
         since = [(tokens, cost) for when, tokens, cost in self._spending if when >= at]
         return sum(tokens for tokens, _ in since), sum(cost for _, cost in since)
 
+    def tell_of_locks(self, told: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002
+        """Nobody else can lock it."""
+        return lambda: None
+
+    def hurry(self) -> None:
+        """Nothing is ever waited for."""
+
     async def close(self) -> None:
         """Nothing to finish: the runs stay as long as this engine does."""
 

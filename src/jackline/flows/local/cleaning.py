@@ -141,7 +141,8 @@ def _hook(connection: sqlite3.Connection, hook: HookRecord) -> HookRecord | None
 
 
 def _hook_record(*row: Any) -> HookRecord:
-    return HookRecord(*well_formed(row, _HOOK_KINDS)[:8], bool(row[8]))
+    hook = HookRecord(*well_formed(row, _HOOK_KINDS))
+    return replace(hook, trusted=bool(hook.trusted))
 
 
 def _keep(connection: sqlite3.Connection, hook: HookRecord) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 from jackline.flows import engine_rules
 from jackline.flows.engine import Claim
@@ -68,9 +70,14 @@ def lines(task_id: str) -> Callable[[sqlite3.Connection], list[EntryRecord]]:
 
     def look(connection: sqlite3.Connection) -> list[EntryRecord]:
         rows = connection.execute(_ENTRIES, (task_id,)).fetchall()
-        return [EntryRecord(*well_formed(row, _KINDS)[:5], bool(row[5])) for row in rows]
+        return [_record(*row) for row in rows]
 
     return look
+
+
+def _record(*row: Any) -> EntryRecord:
+    entry = EntryRecord(*well_formed(row, _KINDS))  # the columns stand in the fields' order
+    return replace(entry, trusted=bool(entry.trusted))
 
 
 def tasks_with(connection: sqlite3.Connection, session_id: str) -> list[str]:

@@ -1,8 +1,9 @@
 """Open the file of runs for one thread, and say in words why it cannot be used.
 
 Laws: (1) the file is its owner's alone; (2) every trouble of the disk becomes a `JournalError` that
-says what to do; (3) a damaged file is left where it is: it is somebody's work, not a log; (4) no
-wait is longer than `lock_seconds`.
+says what to do; (3) a damaged file is left where it is: it is somebody's work, not a log; (4) one
+try waits no longer than `lock_seconds` for another program's lock, and all tries together no longer
+than the `Patience` of whoever opened it.
 Not here: the tables (schema.py), when to write (writer.py).
 """
 
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from jackline.clock import SystemClock
-from jackline.errors import JournalError
+from jackline.errors import JournalError, StoreLockedError
 from jackline.flows.local import schema, signing
 from jackline.journal.files import identity, make_private
 from jackline.journal.trouble import (
@@ -31,6 +32,8 @@ from jackline.journal.trouble import (
 Connect: TypeAlias = Callable[[Path, float], sqlite3.Connection]
 
 LOCK_SECONDS = 15.0
+# A run waits so long for a lock before it is paused: what was paid for is worth more than minutes.
+RUN_PATIENCE = 600.0
 # A long reader may keep the log from being emptied; this is what it is cut back to afterwards.
 _LOG_BYTES = 64 * 1024 * 1024
 # SQLite refuses some of the steps of opening at once instead of waiting for the lock.
@@ -56,6 +59,39 @@ def connect(path: Path, lock_seconds: float) -> sqlite3.Connection:
         isolation_level=None,
         check_same_thread=False,
     )
+
+
+class Patience:
+    """How long a lock is waited for beyond one try, and who is told of it; for several threads."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._since: float | None = None
+        self._listeners: list[Callable[[], None]] = []
+
+    def lasts(self, tried_since: float) -> bool:
+        """A try that began then has met the lock: whether to try again."""
+        now = SystemClock().monotonic()
+        first = self._since is None
+        self._since = tried_since if self._since is None else self._since
+        lasts = now - self._since < self._seconds
+        if first and lasts:
+            for told in list(self._listeners):
+                told()
+        return lasts
+
+    def got_through(self) -> None:
+        """The lock is gone."""
+        self._since = None
+
+    def end(self) -> None:
+        """Wait for nothing beyond one try from now on."""
+        self._seconds = 0.0
+
+    def tell(self, told: Callable[[], None]) -> Callable[[], None]:
+        """Have `told` called, in any thread, when a wait begins; gives what undoes that."""
+        self._listeners.append(told)
+        return lambda: self._listeners.remove(told)
 
 
 class StoreFile:
@@ -96,7 +132,8 @@ class StoreFile:
     def unusable(self, error: sqlite3.Error | OSError) -> JournalError:
         """The trouble in words."""
         cause = cause_of(error)
-        told = JournalError(
+        kind = StoreLockedError if cause == LOCKED else JournalError
+        told = kind(
             f"The file of runs {self.path} cannot be used: {cause}.",
             next=_NEXT.get(cause, "Look at that file; another folder is chosen with --state."),
         )
