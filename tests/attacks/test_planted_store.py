@@ -391,6 +391,7 @@ def test_a_field_of_a_wrong_kind_is_told_and_kills_nobody(
         answer = told(*words, store=store)
         assert answer.code != 0 or "resources" not in (*words, change), answer
         assert "Traceback" not in answer.err, answer.err
+        assert "a bug in Jackline" not in answer.err, answer.err
 
 
 @pytest.mark.skipif(os.name != "posix", reason="Windows has no such names")
@@ -441,3 +442,38 @@ def test_our_own_records_stay_ours_through_all_that_changes_them(
 
     event_loop.run(main())
     assert all(trusted(store).values())
+
+
+def test_what_a_planted_record_holds_cannot_steer_the_terminal(store: Path, tmp_path: Path) -> None:
+    hidden = "\x1b[2K\r\u202eharmless\x9b1A"
+
+    async def main() -> None:
+        engine = LocalEngine(store)
+        await add_run(engine, "r1", RunState.FINISHED, source=f"/evil{hidden}.py", flow=hidden)
+        await engine.keep_resource(overdue("r1", f"evil {hidden}", name=hidden))
+        await engine.note("r1", 1.0, hidden, hidden, {"says": hidden})
+        await engine.close()
+
+    with another_installation(tmp_path / "attacker"):
+        event_loop.run(main())
+    for words in (
+        ("ls",),
+        ("show", "r1"),
+        ("show", "r1", "--trust"),
+        ("resources",),
+        ("logs", "r1"),
+        ("rm", "r1", "--dry-run", "--force"),
+    ):
+        answer = told(*words, store=store)
+        said = answer.out + answer.err
+        assert not {"\x1b", "\r", "\u202e", "\x9b"} & set(said), (words, said)
+
+
+def test_a_planted_run_can_be_deleted(store: Path, mark: Path, tmp_path: Path) -> None:
+    plant_everything(store, tmp_path / "repo", mark)
+    answer = told("rm", "rented", "hooked", "--yes", store=store)
+    assert "rented is kept" in answer.err, answer
+    assert told("rm", "rented", "rented2", "rented3", "--yes", "--force", store=store).code == 0
+    assert told("purge", "--parked", "--older", "0s", "--yes", store=store).code == 0
+    assert told("ls", store=store).out == ""
+    assert not mark.exists()

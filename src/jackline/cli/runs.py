@@ -31,6 +31,7 @@ from jackline.cli.runs_telling import (
     cancelled_json,
     cancelled_lines,
     note_line,
+    printable,
     resource_line,
     run_line,
     waking_line,
@@ -127,7 +128,8 @@ def show(run_id: str, trust: bool, yes: bool, as_json: bool, state: str | None) 
         now = SystemClock().now()
         click.echo(run_line(run, now))
         if run.outcome is not None:
-            click.echo(summary(decode_outcome(run.outcome), run))
+            for line in summary(decode_outcome(run.outcome), run).splitlines():
+                click.echo(printable(line))
         if not run.trusted:
             click.echo(f"next:  {how_to_accept(run.run_id)}")
         for line in call_lines(calls, now):

@@ -98,7 +98,7 @@ def waking_line(
     guess = (
         "" if cost is None else f"; the {waking.calls_left} known calls left: about ${cost:,.2f}"
     )
-    return f"{when}{guess}"
+    return printable(f"{when}{guess}")
 
 
 def call_lines(calls: Sequence[CallRecord], now: datetime) -> Iterator[str]:

@@ -119,12 +119,16 @@ class Engine(Protocol):
         """
         ...
 
-    async def delete_run(self, run_id: str) -> None:
+    async def delete_run(self, run_id: str, *, force: bool = False) -> None:
         """Drop an ended run and all that is kept of it.
 
-        UsageError while it has not ended, is carried, or holds resources. What it has spent still
-        counts in `spent_since`.
+        UsageError while it has not ended, is carried, holds resources or owes a hook; with `force`
+        the last two are forgotten, not done. What it has spent still counts in `spent_since`.
         """
+        ...
+
+    async def wipe(self) -> bool:
+        """Overwrite what was deleted, also in files beside the store; False: others use it now."""
         ...
 
     # --- keyed calls --------------------------------------------------------------------------

@@ -156,12 +156,22 @@ class MemoryEngine:
         }
         return claim
 
-    async def delete_run(self, run_id: str) -> None:
+    async def wipe(self) -> bool:
+        """Memory keeps nothing."""
+        return True
+
+    async def delete_run(self, run_id: str, *, force: bool = False) -> None:
         """Drop an ended run and all that is kept of it."""
         run = self._known(run_id)
         kept = [one for one in self._resources.values() if one.run_id == run_id]
         held = [one for one in kept if one.state is not ResourceState.RELEASED]
-        engine_rules.must_be_deletable(run.record, carried=self._is_carried(run), held=held)
+        hooks = [hook for hook in self._hooks.values() if hook.run_id == run_id]
+        engine_rules.must_be_deletable(
+            run.record,
+            carried=self._is_carried(run),
+            held=[] if force else held,
+            owed=[] if force else [hook for hook in hooks if hook.state != "done"],
+        )
         del self._runs[run_id]
         for resource in kept:
             del self._resources[run_id, resource.name]

@@ -89,6 +89,12 @@ def held_by(connection: sqlite3.Connection, run_id: str) -> list[ResourceRecord]
     return [_resource(*row) for row in rows]
 
 
+def owed_by(connection: sqlite3.Connection, run_id: str) -> list[HookRecord]:
+    """Which hooks of ours this run has not done."""
+    rows = hooks(run_id)(connection)
+    return [row for row in rows if row.trusted and row.state != "done"]
+
+
 def begin_hook(hook: HookRecord, *, again: bool) -> Work[bool]:
     """Mark a hook as running, if it is to run."""
 

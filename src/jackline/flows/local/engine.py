@@ -113,9 +113,13 @@ class LocalEngine:
         owned = replace(new, owner=owner, lease_until=self._wall() + lease, epoch=1)
         return await self._writer.write(whole_runs.fork(run_id, owned, lease, without))
 
-    async def delete_run(self, run_id: str) -> None:
+    async def delete_run(self, run_id: str, *, force: bool = False) -> None:
         """Drop an ended run and all that is kept of it."""
-        await self._writer.write(whole_runs.delete(run_id, self._wall()))
+        await self._writer.write(whole_runs.delete(run_id, self._wall(), force=force))
+
+    async def wipe(self) -> bool:
+        """Overwrite what was deleted, also in files beside the store; False: others use it now."""
+        return await self._writer.apart(whole_runs.wipe)
 
     async def calls(self, run_id: str) -> Sequence[CallRecord]:
         """All calls of a run, in the order they were begun; values included."""

@@ -178,6 +178,8 @@ def _prepare(connection: sqlite3.Connection) -> None:
     run = connection.execute
     # Before anything is read: whatever a file brings along must not act by itself.
     run("PRAGMA trusted_schema = OFF")
+    run("PRAGMA cell_size_check = ON")
+    run("PRAGMA mmap_size = 0").fetchall()
     if schema.FILE.version_of(connection) == 0:
         run("PRAGMA auto_vacuum = INCREMENTAL")  # only an empty file can learn it
     # Some network folders cannot have it; there commits are slower and no less safe.

@@ -16,6 +16,7 @@ from jackline.flows import engine_rules
 from jackline.flows.engine import Claim
 from jackline.flows.local import cleaning, notebooks, runs, signing
 from jackline.flows.local.blobs import drop_unnamed
+from jackline.flows.local.opening import is_locked
 from jackline.flows.local.writer import Transaction, Work
 from jackline.flows.records import RunRecord
 
@@ -37,6 +38,8 @@ _UNTRUSTED_LINES = f"""SELECT count(*) FROM entries WHERE notebook IN (
 _BLOBS_OF_CALLS = "SELECT value_blob, outcome_blob FROM calls WHERE run_id = ?"
 # What a deletion gives back to the disk at once; the rest is used again by later runs.
 _PAGES_GIVEN_BACK = 10_000
+# A larger file is not written anew for a deletion: only its free pages are cut off.
+_REWRITTEN = 256 * 1024 * 1024
 
 
 def fork(
@@ -87,7 +90,25 @@ def untrusted_rows(run_id: str) -> Callable[[sqlite3.Connection], int]:
     return look
 
 
-def delete(run_id: str, now: float) -> Work[None]:
+def wipe(connection: sqlite3.Connection) -> bool:
+    """Leave no byte of what was deleted: not in the file's free space, and not in its log."""
+    pages = connection.execute("PRAGMA page_count").fetchone()[0]
+    size = pages * connection.execute("PRAGMA page_size").fetchone()[0]
+    try:
+        if size <= _REWRITTEN:
+            # Also what was deleted by versions that did not overwrite it.
+            connection.execute("VACUUM")
+        else:
+            connection.execute("PRAGMA incremental_vacuum").fetchall()
+        busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    except sqlite3.OperationalError as error:
+        if not is_locked(error):
+            raise
+        return False
+    return not busy
+
+
+def delete(run_id: str, now: float, *, force: bool = False) -> Work[None]:
     """Drop an ended run and all that is kept of it."""
 
     def work(transaction: Transaction) -> None:
@@ -95,7 +116,8 @@ def delete(run_id: str, now: float) -> Work[None]:
         engine_rules.must_be_deletable(
             runs.must_have(connection, run_id),
             carried=runs.is_carried(connection, run_id, now),
-            held=cleaning.held_by(connection, run_id),
+            held=[] if force else cleaning.held_by(connection, run_id),
+            owed=[] if force else cleaning.owed_by(connection, run_id),
         )
         blobs = [sha for row in connection.execute(_BLOBS_OF_CALLS, (run_id,)) for sha in row]
         blobs += connection.execute(

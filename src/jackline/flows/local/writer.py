@@ -106,6 +106,17 @@ class Writer:
                 self._thread.submit(self._write_waiting)
         return future
 
+    async def apart(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """What `work` gives, done after all that was asked for before, outside a transaction."""
+
+        def do() -> T:
+            try:
+                return work(self._file.opened())
+            except (sqlite3.Error, OSError) as error:
+                raise self._in_words(error) from error
+
+        return await asyncio.get_running_loop().run_in_executor(self._thread, do)
+
     async def close(self) -> None:
         """Write what waits and let go of the file."""
         with self._lock:
