@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sqlite3
@@ -15,8 +16,12 @@ import pytest
 from jackline import event_loop
 from jackline.assembly.waking import Waker
 from jackline.clock import SystemClock
+from jackline.flows.host import FlowHost
 from jackline.flows.local import LocalEngine, schema
 from jackline.flows.records import RunState
+from jackline.mcp_server.agent_desk import AgentDesk
+from jackline.mcp_server.flow.started_agents import started_agents
+from jackline.testing.scripted_runner import ScriptedRunner
 from tests.attacks.planting import (
     add_run,
     another_installation,
@@ -90,6 +95,53 @@ def test_a_running_gateway_runs_nothing_of_a_planted_store(
         until(lambda: NOT_OURS in gateway.said, "a word about the planted runs")
         assert not (store.parent / "woken-runs.log").exists()
     assert not mark.exists()
+
+
+@pytest.mark.parametrize("planted", [False, True])
+def test_agents_of_a_planted_store_are_not_taken_up_by_the_service(
+    planted: bool, store: Path, tmp_path: Path
+) -> None:
+    order = {"prompt": "evil", "label": "a", "runner": "scripted", "cwd": str(tmp_path)}
+    arguments = json.dumps({"orders": [order]}).encode()
+
+    async def plant() -> None:
+        engine = LocalEngine(store)
+        for run_id, state in (("cut", RunState.RUNNING), ("asleep", RunState.PARKED)):
+            await add_run(
+                engine,
+                run_id,
+                state,
+                source=started_agents.source,
+                cwd=str(tmp_path),
+                flow=started_agents.name,
+                arguments=arguments,
+                wake_at=1.0,
+            )
+        await engine.close()
+
+    async def serve() -> set[str]:
+        engine, runner = LocalEngine(store), ScriptedRunner(name="scripted")
+        host = FlowHost(engine, lambda _run_id: {runner.name: runner})
+
+        async def opened() -> FlowHost:
+            return host
+
+        desk = AgentDesk(opened, SystemClock())
+        await desk.look_after()
+        await Waker(store, SystemClock(), start=lambda _run: None, here=desk.wakes).look()
+        waking = [t for t in asyncio.all_tasks() if t.get_name().startswith("waking")]
+        if waking:
+            await asyncio.wait(waking)
+        await desk.close()
+        await engine.close()
+        return set(runner.begun)
+
+    if planted:
+        with another_installation(tmp_path / "attacker"):
+            event_loop.run(plant())
+    else:
+        event_loop.run(plant())
+    assert event_loop.run(serve()) == (set() if planted else {"a"})
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,9 @@ def test_systemd_waits_for_the_second_and_catches_up_after_a_reboot(tmp_path: Pa
     assert told == AT
     assert unit["Timer"]["Persistent"] == "true"
     service = texts[".service"].decode()
-    assert '"/a b/woken-runs.log" "/my work" "/opt/my python/python" -m jackline resume' in service
+    assert (
+        '"/a b/woken-runs.log" "/my work" "/opt/my python/python" -P -m jackline resume' in service
+    )
     assert 'Environment="PATH=/bin:/a \\"b\\" $c"\n' in service
     assert 'Environment="LANG=100%%"\n' in service
     assert ("systemctl", "--user", "enable", "jackline-wake-r1.timer") in commands(timer.set)
