@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import sqlite3
+import struct
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -19,6 +20,7 @@ from jackline.clock import SystemClock
 from jackline.flows.host import FlowHost
 from jackline.flows.local import LocalEngine, schema
 from jackline.flows.records import RunState
+from jackline.journal import Journal
 from jackline.mcp_server.agent_desk import AgentDesk
 from jackline.mcp_server.flow.started_agents import started_agents
 from jackline.testing.scripted_runner import ScriptedRunner
@@ -93,6 +95,7 @@ def test_a_running_gateway_runs_nothing_of_a_planted_store(
     place = Place(tmp_path, "http://127.0.0.1:9")
     with place.up() as gateway:
         until(lambda: NOT_OURS in gateway.said, "a word about the planted runs")
+        until(lambda: NOT_OURS in place.jackline("status").out, "a word of `status` about them")
         assert not (store.parent / "woken-runs.log").exists()
     assert not mark.exists()
 
@@ -529,3 +532,35 @@ def test_a_planted_run_can_be_deleted(store: Path, mark: Path, tmp_path: Path) -
     assert told("purge", "--parked", "--older", "0s", "--yes", store=store).code == 0
     assert told("ls", store=store).out == ""
     assert not mark.exists()
+
+
+@pytest.mark.parametrize("name", ["flows.db", "journal.db"])
+def test_a_rollback_journal_beside_the_store_cannot_delete_another_file(
+    name: str, store: Path, tmp_path: Path
+) -> None:
+    """SQLite deletes the file that a hot journal names as its super-journal."""
+    victim = tmp_path / "victim.txt"
+    victim.write_text("precious")
+    made = tmp_path / "made.db"
+    with closing(sqlite3.connect(made, isolation_level=None)) as connection:
+        connection.execute("CREATE TABLE t (x)")
+        connection.executemany("INSERT INTO t VALUES (?)", [("y" * 3000,)] * 200)
+        connection.execute("PRAGMA cache_size = 2")
+        connection.execute("BEGIN")
+        connection.execute("UPDATE t SET x = 'z' || x")
+        file, journal = made.read_bytes(), made.with_name("made.db-journal").read_bytes()
+        connection.execute("ROLLBACK")
+    place = str(victim).encode()
+    named = struct.pack(">I", 0x40000000 // 4096 + 1) + place
+    named += struct.pack(">II", len(place), sum(place)) + bytes.fromhex("d9d505f920a163d7")
+    for end, content in (("", file), ("-journal", journal + named)):
+        planted = store.with_name(name + end)
+        planted.write_bytes(content)
+        planted.chmod(0o600)
+    if name == "flows.db":
+        said = told("ls", store=store).err
+    else:
+        with Journal(store.with_name(name)) as journal_of_calls:
+            said = journal_of_calls.health.problem
+    assert victim.exists(), "opening the planted store has deleted a file of the user"
+    assert "names another file" in said

@@ -1,7 +1,8 @@
 """Make the journal's folder and file private, and put a damaged file aside.
 
 Laws: (1) the file is for its owner alone before the first byte is in it (SQLite gives its
-companions `-wal` and `-shm` the same mode); (2) a damaged file is renamed, never deleted.
+companions `-wal` and `-shm` the same mode); (2) a damaged file is renamed, never deleted; (3) a
+file with a rollback journal that names a third file is not opened: SQLite would delete that one.
 Not here: what is in the file (schema.py, store.py).
 """
 
@@ -12,7 +13,12 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from jackline.errors import JournalError
+from jackline.private_files import open_private
+
 COMPANIONS = ("-wal", "-shm")
+# The last bytes of a journal of a transaction over several files, which ours never are.
+_NAMES_ANOTHER = bytes.fromhex("d9d505f920a163d7")
 
 
 def make_private(path: Path) -> None:
@@ -22,6 +28,7 @@ def make_private(path: Path) -> None:
     calls below change nothing that matters.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    check_rollback_journal(path)
     # Never opened when it is there: closing it again would take away every lock that SQLite holds
     # on it in this process, and another process would then delete the log under our hands.
     with suppress(FileExistsError):
@@ -30,6 +37,23 @@ def make_private(path: Path) -> None:
         for file in (path, *companions(path)):
             if file.exists() and file.stat().st_mode & 0o077:
                 file.chmod(0o600)
+
+
+def check_rollback_journal(path: Path) -> None:
+    """Refuse a file whose rollback journal names another one; a missing journal is fine."""
+    journal = path.with_name(f"{path.name}-journal")
+    try:
+        descriptor = open_private(journal, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        with os.fdopen(descriptor, "rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - len(_NAMES_ANOTHER)))
+            ends = file.read()
+    except FileNotFoundError:
+        return
+    if ends == _NAMES_ANOTHER:
+        raise JournalError(
+            f"the rollback journal {journal} names another file, which opening it would delete",
+            next="Look where it came from; another state folder is chosen with --state.",
+        )
 
 
 def identity(path: Path) -> tuple[int, int] | None:

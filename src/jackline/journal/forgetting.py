@@ -13,6 +13,7 @@ from contextlib import closing
 from pathlib import Path
 
 from jackline.journal import schema
+from jackline.journal.files import check_rollback_journal
 from jackline.journal.store import connect
 
 _LOCK_SECONDS = 15.0
@@ -22,6 +23,7 @@ def forget_runs(path: Path, run_ids: Collection[str]) -> int | None:
     """How many calls were forgotten; None when the journal could not be written."""
     if not path.is_file():
         return 0
+    check_rollback_journal(path)
     try:
         with closing(connect(path, _LOCK_SECONDS)) as connection:
             return _forget(connection, run_ids)
