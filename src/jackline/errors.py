@@ -26,6 +26,7 @@
     │   ├── ParkedError           it waits for `retry_at` and goes on by itself
     │   ├── LeaseLostError        another process carries the run now
     │   └── JournalError          its record cannot be read or written
+    │       └── StoreLockedError      another program holds it; the run is paused
     └── InternalError         our bug
 
 Laws: (1) every leaf has a code, an HTTP status, a CLI exit code and an anchor in docs/errors.md;
@@ -279,6 +280,14 @@ class JournalError(FlowError):
     """The run's record cannot be read or written."""
 
     code = "journal"
+
+
+class StoreLockedError(JournalError):
+    """Another program has held the run's record for too long: the run is paused as it was kept."""
+
+    code = "store_locked"
+    http_status = 503
+    exit_code = 75
 
 
 class InternalError(JacklineError):

@@ -151,7 +151,7 @@ STATUS_KEYS = {
     "schema", "verdict", "at", "version", "url", "upstream", "upstreams", "started", "lanes",
     "waiting", "calls_waiting", "calls_in_flight", "connections", "outcomes",
     "held_and_delivered", "joined", "input_tokens", "output_tokens", "journal_ok",
-    "journal_problem", "notes", "forecast",
+    "journal_problem", "journal_lost", "journal_gap", "notes", "forecast",
 }  # fmt: skip
 LANE_KEYS = {
     "name", "state", "why", "until", "in_flight", "window", "waiting", "limits", "cause", "paused",

@@ -19,7 +19,17 @@ from jackline.cli.run_timer import carried_variables, shell_only_note
 from jackline.cli.system_steps import Remove, Run, Step, Write
 from jackline.cli.wake_timer import Errand, WakeBy, resume_command, wake_timer
 
-COMMAND = ("/opt/my python/python", "-m", "jackline", "resume", "--woken", "r1", "--state", "/a b")
+COMMAND = (
+    "/opt/my python/python",
+    "-P",
+    "-m",
+    "jackline",
+    "resume",
+    "--woken",
+    "r1",
+    "--state",
+    "/a b",
+)
 VARIABLES = {"PATH": '/bin:/a "b" $c', "JACKLINE_PORT": "0", "LANG": "100%"}
 ERRAND = Errand(COMMAND, "/my work", Path("/a b/woken-runs.log"), VARIABLES)
 # As launchd.plist(5) names them.
@@ -57,7 +67,9 @@ def test_systemd_waits_for_the_second_and_catches_up_after_a_reboot(tmp_path: Pa
     assert told == AT
     assert unit["Timer"]["Persistent"] == "true"
     service = texts[".service"].decode()
-    assert '"/a b/woken-runs.log" "/my work" "/opt/my python/python" -m jackline resume' in service
+    assert (
+        '"/a b/woken-runs.log" "/my work" "/opt/my python/python" -P -m jackline resume' in service
+    )
     assert 'Environment="PATH=/bin:/a \\"b\\" $c"\n' in service
     assert 'Environment="LANG=100%%"\n' in service
     assert ("systemctl", "--user", "enable", "jackline-wake-r1.timer") in commands(timer.set)

@@ -97,6 +97,7 @@ class MortalEngine:
         method = getattr(self._engine, name)
         reads = {"run", "runs", "calls", "entries", "hooks", "resources", "notes", "asked_to_stop"}
         reads |= {"find_session", "find_task", "spent_since", "ordered_ends"}
+        reads |= {"untrusted_rows", "tell_of_locks", "hurry"}
         if name in reads:
             return method
 

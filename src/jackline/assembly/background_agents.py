@@ -20,6 +20,7 @@ from jackline.clock import Clock
 from jackline.config import Config
 from jackline.errors import JacklineError
 from jackline.flows.host import FlowHost
+from jackline.flows.local.opening import RUN_PATIENCE
 from jackline.flows.records import RunRecord
 from jackline.mcp_server.agent_desk import AgentDesk
 
@@ -50,7 +51,7 @@ class BackgroundAgents:
 
     async def _open(self) -> FlowHost:
         config = self._config()
-        engine = open_store(config)
+        engine = open_store(config, patience=RUN_PATIENCE)
         self._stack.push_async_callback(engine.close)
         return await host_through(self._url(), config, engine, self._clock, self._stack)
 
@@ -70,5 +71,7 @@ class BackgroundAgents:
 
     async def close(self) -> None:
         """Stop the agents, keep everything, and close the store."""
+        if self._opening is not None and self._opening.done() and not self._opening.exception():
+            self._opening.result().engine.hurry()
         await self.desk.close()
         await self._stack.aclose()

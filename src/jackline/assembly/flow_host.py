@@ -29,6 +29,7 @@ from jackline.config import Config, load
 from jackline.errors import JacklineError
 from jackline.flows.host import FlowHost
 from jackline.flows.local import LocalEngine
+from jackline.flows.local.opening import RUN_PATIENCE
 from jackline.flows.progress import Listener, nobody
 from jackline.gateway.settings import ListenSettings
 
@@ -52,7 +53,7 @@ async def open_flow_host(
     config = config or load(environ=os.environ, cwd=Path.cwd())
     clock = clock or SystemClock()
     async with AsyncExitStack() as stack:
-        engine = open_store(config)
+        engine = open_store(config, patience=RUN_PATIENCE)
         stack.push_async_callback(engine.close)
         if first is not None:
             await first(engine)

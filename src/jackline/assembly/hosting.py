@@ -74,8 +74,8 @@ async def host_through(
     )
 
 
-def open_store(config: Config) -> LocalEngine:
-    """Where runs are kept."""
+def open_store(config: Config, *, patience: float = 0.0) -> LocalEngine:
+    """Where runs are kept; who carries some has patience with another program's lock."""
     state = StateDir(config.state_dir)
     try:
         state.make()
@@ -84,4 +84,4 @@ def open_store(config: Config) -> LocalEngine:
             f"runs cannot be kept: {state.folder} cannot be made ({error.strerror})",
             next="name another folder with --state or JACKLINE_STATE",
         ) from error
-    return LocalEngine(state.flows)
+    return LocalEngine(state.flows, patience=patience)

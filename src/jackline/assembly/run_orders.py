@@ -2,7 +2,8 @@
 
 Laws: (1) each order is a process of its own, since it may run the user's code: the same command
 that a person would type; (2) an order that ends soon tells how it ended, one that goes on tells
-where to look; (3) nothing of an order is read as an option of that command.
+where to look; (3) nothing of an order is read as an option of that command; (4) the log of orders
+holds what was ordered and how it ended: what a run said or answered stays with the run.
 Not here: who may give orders (dashboard/face.py), what they mean (cli/, flows/).
 """
 
@@ -14,11 +15,15 @@ import re
 import subprocess
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import BinaryIO, cast
 
-from jackline.assembly.state_dir import safe_files
+from jackline.clock import SystemClock
 from jackline.errors import BadArgumentError, UsageError
 from jackline.flows.engine import Engine
+from jackline.flows.trusting import must_be_trusted
 from jackline.private_files import open_private
 from jackline.programs import own_command
 
@@ -51,16 +56,17 @@ class RunOrders:
             run = None if engine is None else await engine.run(run_id)
             if run is None:
                 raise BadArgumentError(f"there is no run {run_id}", next="`jackline ls` lists them")
-            arguments, cwd = [verb, run.run_id], run.cwd
+            if verb != "cancel":
+                must_be_trusted(run)
+            arguments, cwd = [verb, run.run_id], run.cwd if run.trusted else ""
             only = asked.get("only")
             if isinstance(only, str) and only:
                 arguments.append(f"--only={only}")
                 if verb == "cancel":
                     undo = {"undo": {"order": "resume", "run": run.run_id, "only": only}}
-        log = self._folder / "ordered-runs.log"
-        process, begins = await asyncio.to_thread(self._start, arguments, cwd, log)
+        process, said = await asyncio.to_thread(self._start, arguments, cwd)
         code = await _ended(process, _TELLS_SOON[verb])
-        words = await asyncio.to_thread(_written, log, begins)
+        words = await asyncio.to_thread(_written, said)
         if code is None:
             says = f"jackline {' '.join(arguments)} goes on, process {process.pid}."
             return {"says": says} | undo
@@ -69,26 +75,36 @@ class RunOrders:
             raise UsageError(f"jackline {' '.join(arguments)} failed: {words}")
         return {"says": words or f"jackline {' '.join(arguments)} is done."} | undo
 
-    def _start(
-        self, arguments: list[str], cwd: str, log: Path
-    ) -> tuple[subprocess.Popen[bytes], int]:
-        with safe_files():
-            descriptor = open_private(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        with os.fdopen(descriptor, "ab") as file:
-            begins = file.seek(0, os.SEEK_END)
-            process = subprocess.Popen(  # noqa: S603 -- ourselves
-                own_command(*arguments, "--state", str(self._folder)),
-                cwd=cwd if cwd and Path(cwd).is_dir() else None,
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=file,
-                creationflags=_DETACHED,
-                start_new_session=os.name != "nt",
-            )
-        # Whoever orders does not wait for hours, but somebody must see it end: the system keeps
-        # what is left of a process until then.
-        threading.Thread(target=process.wait, name=f"order {process.pid}", daemon=True).start()
-        return process, begins
+    def _start(self, arguments: list[str], cwd: str) -> tuple[subprocess.Popen[bytes], BinaryIO]:
+        said = cast("BinaryIO", TemporaryFile())  # noqa: SIM115 -- closed once it was read
+        process = subprocess.Popen(  # noqa: S603 -- ourselves
+            own_command(*arguments, "--state", str(self._folder)),
+            cwd=cwd if cwd and Path(cwd).is_dir() else None,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=said,
+            creationflags=_DETACHED,
+            start_new_session=os.name != "nt",
+        )
+        order = f"jackline {' '.join(arguments)}, process {process.pid}"
+        self._note(f"{order}: started")
+
+        def see_it_end() -> None:
+            # Whoever orders does not wait for hours, but somebody must see it end: the system
+            # keeps what is left of a process until then.
+            self._note(f"{order}: exit {process.wait()}")
+
+        threading.Thread(target=see_it_end, name=f"order {process.pid}", daemon=True).start()
+        return process, said
+
+    def _note(self, words: str) -> None:
+        """Write a line of our own to the log of orders."""
+        line = f"{SystemClock().now():%Y-%m-%d %H:%M:%S} {words}\n"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        with suppress(OSError):  # an order is carried out though nobody can read of it later
+            descriptor = open_private(self._folder / "ordered-runs.log", flags)
+            with os.fdopen(descriptor, "ab") as file:
+                file.write(line.encode(errors="replace"))
 
 
 async def _ended(process: subprocess.Popen[bytes], within: float) -> int | None:
@@ -99,7 +115,7 @@ async def _ended(process: subprocess.Popen[bytes], within: float) -> int | None:
     return process.returncode
 
 
-def _written(log: Path, begins: int) -> str:
-    with os.fdopen(open_private(log), "rb") as file:
-        file.seek(begins)
-        return file.read(_MOST_WORDS).decode(errors="replace").strip()
+def _written(said: BinaryIO) -> str:
+    with said:
+        said.seek(0)
+        return said.read(_MOST_WORDS).decode(errors="replace").strip()

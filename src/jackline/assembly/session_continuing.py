@@ -136,7 +136,7 @@ class SessionContinuing:
         """Every session that a run of ours waits or works for, with its transcript's path."""
         found = {}
         for run in await host.engine.runs(states=_WAITS):
-            if run.flow == started_agents.name:
+            if run.flow == started_agents.name and run.trusted:
                 for order in json.loads(run.arguments)["orders"]:
                     if order.get("resume"):
                         found[order["resume"]] = (run, order.get("transcript", ""))

@@ -3,7 +3,8 @@
 Laws: (1) a run that a living process carries is left to it; (2) each is woken by a process of its
 own, since it runs the user's code; (3) one that went back to sleep, or died, is not tried again
 before its pause is over, and ever more rarely: a broken flow, or one that cannot pay here, must not
-be started in a circle; (4) without a store nothing is made.
+be started in a circle; (4) without a store nothing is made; (5) what this installation did not
+write is told once, and left alone.
 Not here: whether a run may wake (flows/waking.py), timers of the system (cli/wake_timer.py).
 """
 
@@ -24,6 +25,7 @@ from jackline.flows.engine import Engine
 from jackline.flows.local import LocalEngine
 from jackline.flows.records import RunRecord, RunState
 from jackline.flows.settings import decode_settings
+from jackline.flows.trusting import NOT_OURS, how_to_accept
 from jackline.flows.waking import may_wake
 from jackline.private_files import open_private
 from jackline.programs import own_command
@@ -62,6 +64,7 @@ class Waker:
         self._not_before: dict[str, float] = {}
         self._pauses: dict[str, tuple[float | None, float]] = {}
         """By run: the reset it was last woken for, and how long the next try waits."""
+        self._told_untrusted: set[str] = set()
         # Kept until they have ended, so that the system can forget them.
         self._started: list[subprocess.Popen[bytes]] = []
 
@@ -72,6 +75,8 @@ class Waker:
                 await self.look()
             except JacklineError as error:
                 _log.warning("parked runs cannot be looked after: %s", error.message)
+            except OSError as error:  # no process can be started, or its log is somebody else's
+                _log.warning("parked runs cannot be woken: %s", error)
             await self._clock.sleep(_LOOK_EVERY)
 
     async def look(self) -> Sequence[str]:
@@ -96,6 +101,9 @@ class Waker:
         self._started = [process for process in self._started if process.poll() is None]
         woken = []
         for run in await engine.runs(states=(RunState.PARKED,)):
+            if not run.trusted:
+                self._tell_untrusted(run)
+                continue
             if not run.source or run.lease_until > now:
                 continue
             if self._not_before.get(run.run_id, 0.0) > steady:
@@ -107,6 +115,11 @@ class Waker:
                     self._start(run)
                 woken.append(run.run_id)
         return woken
+
+    def _tell_untrusted(self, run: RunRecord) -> None:
+        if run.run_id not in self._told_untrusted:
+            self._told_untrusted.add(run.run_id)
+            _log.warning("run %s is %s; %s", run.run_id, NOT_OURS, how_to_accept(run.run_id))
 
     def _pause_of(self, run: RunRecord) -> float:
         """How long a run that stays parked for all our waking is left alone."""

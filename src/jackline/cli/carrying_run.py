@@ -9,10 +9,14 @@ Not here: the run (flows/), how it is shown (run_progress.py), the timer (run_ti
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import itertools
 import json
 import os
 import signal
 from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import click
@@ -29,12 +33,13 @@ from jackline.cli.wake_timer import WakeBy
 from jackline.clock import SystemClock
 from jackline.config import Config
 from jackline.control.run_view import until_words
+from jackline.errors import StoreLockedError
 from jackline.flows.host import FlowHost
 from jackline.flows.local import LocalEngine
 from jackline.flows.orders import is_dead, known_run
 from jackline.flows.progress import FlowEvent, Listener
-from jackline.flows.records import RunRecord, RunState
-from jackline.flows.running import FlowRun
+from jackline.flows.records import ENDED, RunRecord, RunState
+from jackline.flows.running import LOCKED, FlowRun
 
 SCHEMA = "jackline.run/1"
 EXIT_INTERRUPTED = 130
@@ -50,15 +55,23 @@ def carry_in_foreground(
     quiet: bool,
     wake: WakeBy = "none",
     first: First | None = None,
+    unattended: bool = False,
 ) -> int:
     """The exit code of a run that `begin` starts or goes on with.
 
-    `first` is done with the store before a gateway is looked for or started.
+    `first` is done with the store before a gateway is looked for or started. `unattended`: what is
+    printed goes into a log, so that it holds neither answers nor what an exception said.
     """
     references = configured({}, with_secrets=False).gateway.upstreams
     paying = paying_variables(references, os.environ)
     timer = RunTimer(wake, config, lambda words: click.echo(words, err=True), paying)
-    return event_loop.run(_carry(config, begin, timer, first, as_json=as_json, quiet=quiet))
+    if unattended:
+        with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):
+            return event_loop.run(
+                _carry(config, begin, timer, first, tell=_tell_plainly, quiet=True)
+            )
+    tell = partial(_tell, as_json=as_json)
+    return event_loop.run(_carry(config, begin, timer, first, tell=tell, quiet=quiet))
 
 
 async def _carry(
@@ -67,10 +80,18 @@ async def _carry(
     timer: RunTimer,
     first: First | None,
     *,
-    as_json: bool,
+    tell: Callable[[Outcome[Any], RunRecord], None],
     quiet: bool,
 ) -> int:
-    async with open_flow_host(config, in_background=True, first=first) as host:
+    forget_locks: list[Callable[[], None]] = []
+
+    async def taken(engine: LocalEngine) -> None:
+        # Until the run itself tells of it.
+        forget_locks.append(engine.tell_of_locks(lambda: click.echo(LOCKED, err=True)))
+        if first is not None:
+            await first(engine)
+
+    async with open_flow_host(config, in_background=True, first=taken) as host:
         with shown_progress(quiet=quiet) as shown:
 
             def listener(event: FlowEvent) -> None:
@@ -78,6 +99,8 @@ async def _carry(
                 shown(event)
 
             begun = await begin(host, listener)
+            for forget in forget_locks:
+                forget()
             if isinstance(begun, Outcome):
                 outcome, run_id = begun, begun.task_id
             else:
@@ -86,26 +109,32 @@ async def _carry(
         record = await known_run(host, run_id)
         await timer.align(host.engine, run_id)
     try:
-        _tell(outcome, record, as_json=as_json)
+        tell(outcome, record)
     except BrokenPipeError:
         forget_output()
     return EXIT_INTERRUPTED if record.state is RunState.STOPPED else outcome.exit_code
 
 
 async def _carried(run: FlowRun[Any], host: FlowHost, timer: RunTimer) -> Outcome[Any]:
-    undo = _on_signals(run)
+    undo = _on_signals(run, host.engine.hurry)
     minding = asyncio.create_task(timer.watch(host.engine, run.run_id))
     try:
         await note_paying(host.engine, run.run_id, timer.paying, host.clock)
         return await run.carry()
+    except StoreLockedError as error:
+        raise StoreLockedError(
+            f"run {run.run_id} is paused as it was last kept: {error.message}",
+            next=f"end the program that holds that file, then: jackline resume {run.run_id}",
+        ) from error
     finally:
         undo()
         timer.leave()
         await minding
 
 
-def _on_signals(run: FlowRun[Any]) -> Callable[[], None]:
+def _on_signals(run: FlowRun[Any], hurry: Callable[[], None]) -> Callable[[], None]:
     """Let Ctrl-C stop the run; gives what undoes that."""
+    hurry_at_second = itertools.chain((lambda: None,), itertools.repeat(hurry))
     loop = asyncio.get_running_loop()
 
     def stop() -> None:
@@ -113,6 +142,7 @@ def _on_signals(run: FlowRun[Any]) -> Callable[[], None]:
             click.echo("cleaning up. Ctrl-C again leaves it to the next process", err=True)
         elif not run.is_parked:
             click.echo("stopping: agents end their turns. Ctrl-C again stops now", err=True)
+        next(hurry_at_second)()
         run.stop("Ctrl-C.")
 
     def from_handler(_number: int, _frame: object) -> None:
@@ -151,14 +181,23 @@ def _tell(outcome: Outcome[Any], record: RunRecord, *, as_json: bool) -> None:
     click.echo(summary(outcome, record), err=True)
 
 
-def summary(outcome: Outcome[Any], record: RunRecord) -> str:
-    """What became of a run, for a person, with the next step."""
+def _tell_plainly(outcome: Outcome[Any], record: RunRecord) -> None:
+    click.echo(summary(outcome, record, plain=True), err=True)
+
+
+def summary(outcome: Outcome[Any], record: RunRecord, *, plain: bool = False) -> str:
+    """What became of a run, for a person, with the next step.
+
+    `plain` leaves out what an exception of the flow said: it may hold an answer.
+    """
     run_id, state = record.run_id, record.state
     tally = outcome.tally
     counts = tally.in_words("parked" if state is RunState.PARKED else "not finished")
     cost = "" if outcome.cost is None else f", ${outcome.cost:,.2f}"
     figures = f"{counts}; {outcome.usage.total:,} tokens{cost}"
     says = f": {outcome.evidence.says}" if outcome.evidence.says else ""
+    if plain and state in ENDED:
+        says = ""
     now = SystemClock().now()
     if state is RunState.PARKED:
         first = f"run {run_id} is parked{until_words(record.wake_at, now)}{says}"

@@ -7,6 +7,7 @@ Not here: the shell's part (click's own; docs/cli.md says how to switch it on).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 
 import click
@@ -15,6 +16,7 @@ from click.shell_completion import CompletionItem
 from jackline.errors import JacklineError
 
 _MOST = 50
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def run_ids(
@@ -39,7 +41,12 @@ def run_ids(
                 runs = await engine.runs(limit=_MOST)
             finally:
                 await engine.close()
-            return [(run.run_id, f"{run.flow}, {run.state.value}") for run in runs]
+            # A name that a shell would read as more than a word is never put on its line.
+            return [
+                (run.run_id, f"{run.flow}, {run.state.value}")
+                for run in runs
+                if _PLAIN.fullmatch(run.run_id) and run.flow.isprintable()
+            ]
 
         return event_loop.run(read())
 

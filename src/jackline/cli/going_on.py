@@ -82,7 +82,13 @@ def resume(
         first = partial(taking.by_name, only)
     try:
         return carry_in_foreground(
-            config, begin, as_json=as_json, quiet=quiet, wake=wake, first=first
+            config,
+            begin,
+            as_json=as_json,
+            quiet=quiet,
+            wake=wake,
+            first=first,
+            unattended=woken,
         )
     except JacklineError:
         if woken:
@@ -127,4 +133,5 @@ def fork(run_id: str, label: str, quiet: bool, as_json: bool, state: str | None)
     async def begin(host: FlowHost, listener: Listener) -> FlowRun[Any]:
         return await begin_fork(host, run_id, label, listener=listener)
 
-    return carry_in_foreground(config, begin, as_json=as_json, quiet=quiet)
+    first = TakingUp(run_id, config).check
+    return carry_in_foreground(config, begin, as_json=as_json, quiet=quiet, first=first)

@@ -19,6 +19,7 @@ import click
 from jackline import event_loop
 from jackline.assembly import StateDir
 from jackline.assembly.flow_host import open_quiet_host
+from jackline.cli.accepting_run import accept
 from jackline.cli.carrying_run import summary
 from jackline.cli.completing import run_ids
 from jackline.cli.gateway_flags import configured, service_place, warn_of_faults
@@ -30,6 +31,7 @@ from jackline.cli.runs_telling import (
     cancelled_json,
     cancelled_lines,
     note_line,
+    printable,
     resource_line,
     run_line,
     waking_line,
@@ -44,6 +46,7 @@ from jackline.flows.host import FlowHost
 from jackline.flows.orders import cancel_run, claim_run, known_run, module_of
 from jackline.flows.outcome_json import decode_outcome
 from jackline.flows.records import ENDED, CallRecord, RunRecord, RunState
+from jackline.flows.trusting import how_to_accept
 
 T = TypeVar("T")
 _FOLLOW_SECONDS = 0.5
@@ -91,13 +94,26 @@ def ls(parked: bool, limit: int, as_json: bool, state: str | None) -> int:
 
 @click.command()
 @click.argument("run_id", metavar="ID", shell_complete=run_ids)
+@click.option(
+    "--trust",
+    is_flag=True,
+    help="Show what it would load and run, and accept it though it was written elsewhere.",
+)
+@click.option("--yes", is_flag=True, help="With --trust: accept without being asked.")
 @AS_JSON
 @STATE
-def show(run_id: str, as_json: bool, state: str | None) -> int:
-    """Show one run: how it stands, each agent's end, what it cost, what is still held."""
+def show(run_id: str, trust: bool, yes: bool, as_json: bool, state: str | None) -> int:
+    """Show one run: how it stands, each agent's end, what it cost, what is still held.
+
+    A run that this installation did not write, or that an older version wrote, is listed and not
+    run: no flow file of it is loaded, no command of it is run, and it does not wake. With --trust
+    you are shown the flow file and every command that it brings, and asked whether it is yours.
+    """
 
     async def look(host: FlowHost) -> int:
         run = await known_run(host, run_id)
+        if trust:
+            return await accept(host.engine, run, yes=yes, as_json=as_json)
         calls = await host.engine.calls(run.run_id)
         held = [each for each in await host.engine.resources() if each.run_id == run.run_id]
         if as_json:
@@ -112,7 +128,10 @@ def show(run_id: str, as_json: bool, state: str | None) -> int:
         now = SystemClock().now()
         click.echo(run_line(run, now))
         if run.outcome is not None:
-            click.echo(summary(decode_outcome(run.outcome), run))
+            for line in summary(decode_outcome(run.outcome), run).splitlines():
+                click.echo(printable(line))
+        if not run.trusted:
+            click.echo(f"next:  {how_to_accept(run.run_id)}")
         for line in call_lines(calls, now):
             click.echo(line)
         for each in held:
@@ -249,6 +268,7 @@ def resources(everything: bool, retry: bool, as_json: bool, state: str | None) -
                     "taken_at": each.taken_at,
                     "lease_until": each.lease_until,
                     "trouble": each.trouble or None,
+                    "trusted": each.trusted,
                 }
                 for each in found
             ]
@@ -306,8 +326,17 @@ def _as_json(run: RunRecord) -> dict[str, Any]:
         "tokens": run.tokens,
         "cost": run.cost,
         "forked_from": run.forked_from,
-        "outcome": None if run.outcome is None else json.loads(run.outcome),
+        "outcome": _kept_json(run.outcome),
+        "trusted": run.trusted,
     }
+
+
+def _kept_json(data: bytes | None) -> Any:
+    """What was kept as JSON; None where somebody else kept something else."""
+    try:
+        return None if data is None else json.loads(data)
+    except ValueError:
+        return None
 
 
 async def _known(
@@ -339,7 +368,7 @@ def _call_json(call: Any) -> dict[str, Any]:
         "attempts": call.attempts,
         "tokens": call.tokens,
         "cost": call.cost,
-        "outcome": None if call.outcome is None else json.loads(call.outcome),
+        "outcome": _kept_json(call.outcome),
     }
 
 

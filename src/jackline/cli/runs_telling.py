@@ -1,7 +1,8 @@
 """Words for runs, their calls, notes and resources, a line each.
 
 Laws: (1) nothing is changed; (2) the words for states are the records' own; (3) no prompt and no
-answer.
+answer;
+(4) what a record holds cannot move the cursor of a terminal.
 Not here: which of them are shown (runs.py).
 """
 
@@ -23,12 +24,14 @@ from jackline.flows.outcome_json import decode_outcome
 from jackline.flows.records import (
     CallRecord,
     CallState,
+    HookRecord,
     NoteRecord,
     ResourceRecord,
     RunRecord,
     RunState,
 )
 from jackline.flows.settings import decode_settings
+from jackline.flows.trusting import NOT_OURS, how_to_accept
 from jackline.flows.waking import expected_cost, may_wake
 
 _GLYPHS = {CallState.DONE: "✓", CallState.FAILED: "✗", CallState.RUNNING: "…"}
@@ -44,7 +47,9 @@ def run_line(run: RunRecord, now: datetime) -> str:
     began = moment_in_words(_moment(run.created_at, now), now)
     why = f": {run.why}" if run.why else ""
     sums = f"{run.tokens:,} tokens, ${run.cost:,.2f}"
-    return f"{run.run_id}  {run.flow}  {state}{waits}{why}  (began {began}; {sums})"
+    whose = "" if run.trusted else f"  {NOT_OURS}"
+    line = f"{run.run_id}  {run.flow}  {state}{waits}{why}  (began {began}; {sums}){whose}"
+    return printable(line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,8 @@ def waking_of(
     run: RunRecord, calls: Sequence[CallRecord], now: datetime, refused: str = ""
 ) -> Waking:
     """How a parked run would wake; `refused` is why it was not, when it was last to be woken."""
+    if not run.trusted:
+        return Waking(None, now=False, held_by=NOT_OURS, calls_left=0, expected_cost=None)
     decision = may_wake(now, run, decode_settings(run.settings).wake)
     done = sum(call.state is CallState.DONE for call in calls)
     cost = expected_cost(run, done=done, known=len(calls))
@@ -75,6 +82,8 @@ def waking_line(
     run: RunRecord, calls: Sequence[CallRecord], now: datetime, refused: str = ""
 ) -> str:
     """The same for people."""
+    if not run.trusted:
+        return printable(f"does not wake: {NOT_OURS}; {how_to_accept(run.run_id)}")
     waking = waking_of(run, calls, now, refused)
     if waking.now:
         when = "wakes at once, when `jackline up` runs"
@@ -89,7 +98,7 @@ def waking_line(
     guess = (
         "" if cost is None else f"; the {waking.calls_left} known calls left: about ${cost:,.2f}"
     )
-    return f"{when}{guess}"
+    return printable(f"{when}{guess}")
 
 
 def call_lines(calls: Sequence[CallRecord], now: datetime) -> Iterator[str]:
@@ -99,7 +108,7 @@ def call_lines(calls: Sequence[CallRecord], now: datetime) -> Iterator[str]:
         if call.phase != phase:
             phase = call.phase
             yield f"{phase}:" if phase else ""
-        yield f"  {_GLYPHS[call.state]} {call.label}{_call_words(call, now)}"
+        yield printable(f"  {_GLYPHS[call.state]} {call.label}{_call_words(call, now)}")
 
 
 def _call_words(call: CallRecord, now: datetime) -> str:
@@ -152,9 +161,34 @@ def resource_line(resource: ResourceRecord, now: datetime) -> str:
     if resource.lease_until is not None:
         lease = f", lease ends {moment_in_words(_moment(resource.lease_until, now), now)}"
     trouble = f"; its release failed: {resource.trouble}" if resource.trouble else ""
-    return (
+    if not resource.trusted:
+        trouble = f"; {NOT_OURS}; {how_to_accept(resource.run_id)}"
+    return printable(
         f"{resource.name}  {resource.state.value} for {held} by {whose} {resource.run_id}"
         f"{lease}{trouble}"
+    )
+
+
+def what_it_would_run(
+    run: RunRecord, resources: Sequence[ResourceRecord], hooks: Sequence[HookRecord], calls: int
+) -> Iterator[str]:
+    """All of a run that leads to code or commands, for a person who decides about it."""
+    yield printable(f"run {run.run_id}, {run.state.value}:")
+    yield printable(f"  loads   {run.source or '(no file)'}, flow {run.flow}")
+    yield printable(f"  works   in {run.cwd or '(no folder)'}")
+    yield printable(f"  with    {run.arguments.decode('utf-8', 'replace')}")
+    yield printable(f"  as      {run.settings.decode('utf-8', 'replace')}")
+    for hook in hooks:
+        yield printable(f"  runs    {hook.hook}   (at the end of {hook.end_id}, {hook.state})")
+    for each in resources:
+        yield printable(f"  runs    {each.release or '(nothing)'}   (gives back {each.name})")
+    yield f"  goes on from {counted(calls, 'call')} that it has kept, with their notebooks"
+
+
+def printable(text: str) -> str:
+    """The text with everything that would steer a terminal, or hide a part, written out."""
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
     )
 
 
@@ -174,7 +208,8 @@ def note_line(note: NoteRecord, *, as_json: bool, zone: tzinfo | None) -> str:
         return json.dumps(told, ensure_ascii=False)
     detail = ", ".join(f"{name} {_plain(value)}" for name, value in note.detail.items() if value)
     label = f" {note.label}" if note.label else ""
-    return f"{at:%Y-%m-%d %H:%M:%S} {note.what}{label}{': ' + detail if detail else ''}"
+    line = f"{at:%Y-%m-%d %H:%M:%S} {note.what}{label}{': ' + detail if detail else ''}"
+    return printable(line)
 
 
 def _plain(value: object) -> str:

@@ -37,6 +37,7 @@ from jackline.flows.naming_agents import take_back
 from jackline.flows.orders import claim_run, is_dead, known_run
 from jackline.flows.records import RunRecord, RunState
 from jackline.flows.settings import decode_settings
+from jackline.flows.trusting import NOT_OURS, how_to_accept, must_be_trusted
 from jackline.flows.waking import may_wake
 
 T = TypeVar("T")
@@ -61,6 +62,7 @@ class TakingUp:
     async def by_hand(self, engine: LocalEngine) -> None:
         """A person wants it."""
         record = await self._known(engine)
+        must_be_trusted(record)
         if record.state is not RunState.PARKED:
             return
         # Whoever types this is the person that a brake asks for.
@@ -80,6 +82,7 @@ class TakingUp:
     async def by_name(self, only: str, engine: LocalEngine) -> None:
         """A person wants one agent of it, perhaps one that was cancelled a moment ago."""
         record = await self._known(engine)
+        must_be_trusted(record)
         taken_back = await take_back(engine, record.run_id, only)
         if not _is_carried(record):
             await self.by_hand(engine)
@@ -98,6 +101,7 @@ class TakingUp:
     async def hurried(self, engine: LocalEngine) -> None:
         """A person wants it now, whatever was told of its reset and whoever waits for that."""
         record = await self._known(engine)
+        must_be_trusted(record)
         if record.state is not RunState.PARKED:
             return
         await engine.allow_waking(record.run_id)
@@ -117,6 +121,8 @@ class TakingUp:
     async def woken(self, engine: LocalEngine) -> None:
         """A timer or the service wakes it: only if it is parked, may wake, and can pay."""
         record = await self._known(engine)
+        if not record.trusted:
+            _leave(f"run {record.run_id} is {NOT_OURS}; {how_to_accept(record.run_id)}")
         if record.state is not RunState.PARKED:
             remove_own_timer(record.run_id, _tell)
             _leave(f"run {record.run_id} is not woken: it is {record.state.value}")
@@ -171,6 +177,10 @@ class TakingUp:
         record = await known_run(FlowHost(engine, lambda _run_id: {}), self.run_id)
         self.run_id = record.run_id
         return record
+
+    async def check(self, engine: LocalEngine) -> None:
+        """Refuse a run that this installation did not write."""
+        must_be_trusted(await self._known(engine))
 
     async def _hold(self, engine: LocalEngine, record: RunRecord) -> bool:
         claim = await claim_run(FlowHost(engine, lambda _run_id: {}), record, _HELD)

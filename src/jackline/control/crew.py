@@ -19,6 +19,7 @@ _ALONE = (Doing.BETWEEN, Doing.QUIET)
 WAITS = (Doing.PARKED, Doing.DOWN, Doing.THROTTLED, Doing.QUEUED)
 # A refused key is a person's matter until a call gets through, and no news after so long.
 _REFUSED_LATELY = 900.0
+_ENDED = ("finished", "failed", "cancelled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,9 @@ def needs_of(
 
 def _run_needs(run: Mapping[str, object]) -> str:
     name = f"{run.get('flow')} ({run.get('run')})"
+    if run.get("trusted") is False:
+        accept = f"not written by this installation: jackline show {run.get('run')} --trust"
+        return "" if run.get("state") in _ENDED else f"{name} is not run, {accept}"
     if run.get("state") == "cut off":
         return f"{name} was cut off: jackline resume {run.get('run')}"
     if run.get("state") == "parked" and run.get("wake_at") is None:

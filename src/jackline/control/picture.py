@@ -79,6 +79,10 @@ class Picture:
     output_tokens: int
     journal_ok: bool
     journal_problem: str
+    journal_lost: int = 0
+    """Records that will never be kept, since the start."""
+    journal_gap: str = ""
+    """How many those are, since when and why; empty without any."""
     notes: tuple[str, ...] = ()
 
     def to_json(self, sentence: str) -> dict[str, object]:

@@ -41,6 +41,8 @@ def verdict(picture: Picture, now: datetime, crew: Crew = NOBODY, needs: Sequenc
     parts.append(f"{counted(delivered, 'call')} held and delivered, {lost} passed on as failed.")
     if not picture.journal_ok:
         parts.append(f"The journal is not written: {picture.journal_problem}.")
+    if picture.journal_gap:
+        parts.append(f"The journal has a gap: {picture.journal_gap}.")
     return " ".join(parts)
 
 

@@ -51,6 +51,7 @@ def run_told(run: RunRecord, calls: Sequence[CallRecord], now: float) -> dict[st
         "forked_from": run.forked_from,
         "budget": _budget(run),
         "can": _can(run, state, failed=states[CallState.FAILED]),
+        "trusted": run.trusted,
     }
 
 
@@ -79,7 +80,7 @@ def resource_told(resource: ResourceRecord, run: RunRecord | None, now: float) -
     """What is rented, by whom, and whether an order can give it back."""
     carried = run is not None and run.lease_until > now
     overdue = resource.lease_until is not None and resource.lease_until < now
-    left = not carried and (overdue or run is None or run.state in ENDED)
+    left = not carried and resource.trusted and (overdue or run is None or run.state in ENDED)
     return {
         "run": resource.run_id,
         "name": resource.name,
@@ -88,6 +89,7 @@ def resource_told(resource: ResourceRecord, run: RunRecord | None, now: float) -
         "taken_at": round(resource.taken_at, 1),
         "lease_until": resource.lease_until,
         "trouble": resource.trouble,
+        "trusted": resource.trusted,
         "can": ["release"] if left and resource.state is not ResourceState.RELEASED else [],
     }
 
@@ -100,9 +102,9 @@ def note_told(note: NoteRecord) -> dict[str, object]:
 def _can(run: RunRecord, state: str, *, failed: int) -> list[str]:
     """The orders that make sense for a run as it stands."""
     can = []
-    if state in ("parked", "stopped", "cut off", "failed") and run.source:
+    if state in ("parked", "stopped", "cut off", "failed") and run.source and run.trusted:
         can.append("resume")
-    if run.state in ENDED and failed and run.source:
+    if run.state in ENDED and failed and run.source and run.trusted:
         can.append("retry")
     if run.state not in ENDED:
         can.append("cancel")
@@ -115,7 +117,8 @@ def _can_agent(call: CallRecord, run: RunRecord, now: float) -> list[str]:
         return []
     if call.state is CallState.RUNNING:
         return [] if run.state in ENDED else ["cancel"]
-    return [] if run.lease_until > now or not run.source else ["resume", "retry"]
+    goes_on = run.lease_until <= now and run.source and run.trusted
+    return ["resume", "retry"] if goes_on else []
 
 
 def _budget(run: RunRecord) -> dict[str, object] | None:

@@ -23,6 +23,7 @@ from jackline.flows.keys import session_id_of
 from jackline.flows.notebook import Follows, follows_in, is_own_line
 from jackline.flows.outcome_json import decode_outcome
 from jackline.flows.records import CallRecord, CallState
+from jackline.flows.trusting import how_to_accept
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,8 @@ async def earlier_entries(
     else:
         call = await engine.find_task(spec.continue_from or "")
         session = _session_of(call)
+    if call is not None and not call.trusted:
+        raise _not_ours(call)
     if call is None and (spec.resume is None or runner == OWN_LOOP):
         raise BadArgumentError(
             f"There is no earlier agent {spec.resume or spec.continue_from} to go on with.",
@@ -57,16 +60,31 @@ async def earlier_entries(
     if call is None or runner != OWN_LOOP:
         return Earlier(session)
     whom = known or Follows(call.task_id, len(await engine.entries(call.task_id)))
-    return Earlier(session, await _lines(engine, whom), whom)
+    lines = await _lines(engine, whom)
+    if lines is None:
+        raise _not_ours(call)
+    return Earlier(session, lines, whom)
 
 
-async def _lines(engine: Engine, whom: Follows | None) -> list[Entry]:
-    """The lines of this agent and of all that it went on from, the oldest first."""
+def _not_ours(call: CallRecord) -> BadArgumentError:
+    return BadArgumentError(
+        f"The agent {call.task_id} was not written by this installation: it is not gone on with.",
+        next=how_to_accept(call.run_id),
+    )
+
+
+async def _lines(engine: Engine, whom: Follows | None) -> list[Entry] | None:
+    """The lines of this agent and of all that it went on from, the oldest first.
+
+    None when some of them are not ours.
+    """
     parts: list[list[Entry]] = []
     while whom is not None:
         part: list[Entry] = []
         before: Follows | None = None
         for record in (await engine.entries(whom.task_id))[: whom.lines]:
+            if not record.trusted:
+                return None
             line = Entry(record.kind, json.loads(record.data), record.at)
             before = before or follows_in(line.kind, line.data)
             if not is_own_line(line):

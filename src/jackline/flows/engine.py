@@ -10,7 +10,7 @@ Not here: SQLite (local/), memory (testing/memory_engine.py), what the records m
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -119,12 +119,16 @@ class Engine(Protocol):
         """
         ...
 
-    async def delete_run(self, run_id: str) -> None:
+    async def delete_run(self, run_id: str, *, force: bool = False) -> None:
         """Drop an ended run and all that is kept of it.
 
-        UsageError while it has not ended, is carried, or holds resources. What it has spent still
-        counts in `spent_since`.
+        UsageError while it has not ended, is carried, holds resources or owes a hook; with `force`
+        the last two are forgotten, not done. What it has spent still counts in `spent_since`.
         """
+        ...
+
+    async def wipe(self) -> bool:
+        """Overwrite what was deleted, also in files beside the store; False: others use it now."""
         ...
 
     # --- keyed calls --------------------------------------------------------------------------
@@ -234,8 +238,34 @@ class Engine(Protocol):
         """The run's log after the line of that number; the first is 1."""
         ...
 
+    # --- whose records they are -----------------------------------------------------------------
+
+    async def untrusted_rows(self, run_id: str) -> int:
+        """How many calls of this run, or lines that unfinished ones go on from, are not ours."""
+        ...
+
+    async def digest(self, run_id: str) -> str:
+        """A hash of all that is kept of this run and leads to code; it changes when that does."""
+        ...
+
+    async def accept(self, run_id: str, digest: str) -> None:
+        """Count all records of this run as ours; UsageError when they changed since `digest`."""
+        ...
+
     async def spent_since(self, at: float) -> tuple[int, float]:
         """Tokens and dollars of all runs' calls that ended since then, forgotten ones too."""
+        ...
+
+    def tell_of_locks(self, told: Callable[[], None]) -> Callable[[], None]:
+        """Have `told` called, in any thread, when another program's lock keeps us waiting.
+
+        Gives what undoes that. A write that waits too long is refused with
+        `errors.StoreLockedError`, and nothing of it is kept.
+        """
+        ...
+
+    def hurry(self) -> None:
+        """Wait for no lock any longer than a single try takes."""
         ...
 
     async def close(self) -> None:

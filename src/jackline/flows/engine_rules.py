@@ -115,17 +115,34 @@ def must_be_next(last: int, number: int, task_id: str) -> None:
         )
 
 
-def must_be_deletable(run: RunRecord, *, carried: bool, held: Sequence[ResourceRecord]) -> None:
+def must_be_deletable(
+    run: RunRecord,
+    *,
+    carried: bool,
+    held: Sequence[ResourceRecord],
+    owed: Sequence[HookRecord] = (),
+) -> None:
     """Refuse to delete what someone may still need."""
-    if run.state not in ENDED or carried:
+    if run.state not in ENDED:
         raise UsageError(
             f"Run {run.run_id} has not ended (it is {run.state}).",
             next=f"End it first: `jackline cancel {run.run_id}`.",
         )
+    if carried:
+        raise UsageError(
+            f"Run {run.run_id} has not ended wholly: {run.owner.rpartition(':')[0]} cleans up"
+            " after it.",
+            next=f"Wait for that: `jackline logs {run.run_id} -f`.",
+        )
     if held:
         raise UsageError(
             f"Run {run.run_id} still holds {named([one.name for one in held])}.",
-            next="See `jackline resources`; release them, then delete the run.",
+            next="Give it back: `jackline resources --retry`; or by hand, and delete with --force.",
+        )
+    if owed:
+        raise UsageError(
+            f"Run {run.run_id} still owes its clean-up: {named([one.hook for one in owed])}.",
+            next="Try it again (`jackline resources --retry`), or delete with --force.",
         )
 
 
@@ -169,6 +186,14 @@ def ambiguous(beginning: str, run_ids: Collection[str]) -> BadArgumentError:
     return BadArgumentError(
         f"Several runs begin with {beginning!r}: {named(run_ids)}.",
         next="Give more letters of the one that you mean.",
+    )
+
+
+def changed_since_shown(run_id: str) -> UsageError:
+    """What was accepted is not what is there."""
+    return UsageError(
+        f"The run {run_id} was changed while it was being shown; nothing was accepted.",
+        next=f"Look again: jackline show {run_id} --trust",
     )
 
 

@@ -95,7 +95,9 @@ class Execution:
         self._slots = asyncio.Semaphore(max(1, settings.at_once))
         self.blocking_steps = asyncio.Semaphore(_MOST_THREADS)
         self._process_slots = asyncio.Semaphore(max(1, settings.processes_at_once))
-        actor = Actor(host.clock, settings.hook_limit, record.cwd, flow_module)
+        actor = Actor(
+            host.clock, settings.hook_limit, record.cwd, flow_module, trusted=record.trusted
+        )
         self.break_off_clean_up = actor.hurry.set
         self.hooks = Hooks(host.engine, record.run_id, actor, self._cleaned_up)
         self.resources = Resources(host.engine, record.run_id, actor, self._cleaned_up)

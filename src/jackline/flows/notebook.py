@@ -18,9 +18,10 @@ from jackline.agents.outcome import Usage
 from jackline.agents.ports import Entry
 from jackline.agents.task import JsonObject
 from jackline.clock import Clock
-from jackline.errors import JacklineError
+from jackline.errors import JacklineError, JournalError
 from jackline.flows.engine import Claim, Engine
 from jackline.flows.records import EntryRecord
+from jackline.flows.trusting import how_to_accept
 
 _SESSION = "session"
 _PAID = "flow:paid"
@@ -96,6 +97,12 @@ class KeptNotebook:
     async def open(self, session_id: str = "") -> None:
         """Read what is there, and name the session, if it has one, unless somebody has."""
         for record in await self._engine.entries(self._task_id):
+            if not record.trusted:
+                raise JournalError(
+                    f"The notebook of agent {self._task_id} has lines that were not written by"
+                    " this installation: it is not gone on with.",
+                    next=how_to_accept(self._claim.run_id),
+                )
             self._next = record.number + 1
             self._read(Entry(record.kind, json.loads(record.data), record.at))
         if session_id and not self._has_session:

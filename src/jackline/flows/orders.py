@@ -36,6 +36,7 @@ from jackline.flows.records import ENDED, CallKind, CallRecord, CallState, RunRe
 from jackline.flows.running import FlowRun
 from jackline.flows.scope import Scope, inside
 from jackline.flows.settings import RunSettings, decode_settings, encode_settings
+from jackline.flows.trusting import must_be_trusted, must_be_trusted_wholly
 
 T = TypeVar("T")
 _LOOKS_EVERY = 1.0
@@ -91,6 +92,7 @@ async def begin_resume(
     complete turn, also where the run has finished; the others stay failed.
     """
     record = await known_run(host, run_id)
+    await must_be_trusted_wholly(host.engine, record)
     if only is not None:
         chosen = await to_go_on_with(host.engine, record, only)
         return await _taken_up(
@@ -118,6 +120,7 @@ async def begin_retry(
     Agents that a person has cancelled stay so unless they are named.
     """
     record = await known_run(host, run_id)
+    await must_be_trusted_wholly(host.engine, record)
     calls = await host.engine.calls(record.run_id)
     failed = [call for call in calls if call.state is not CallState.DONE]
     if only is None:
@@ -140,6 +143,7 @@ async def begin_fork(
 ) -> FlowRun[Any]:
     """A new run that keeps what the old one had finished before the first call of that label."""
     record = await known_run(host, run_id)
+    await must_be_trusted_wholly(host.engine, record)
     flow = flow or flow_of(record)
     calls = await host.engine.calls(record.run_id)
     first = next((i for i, call in enumerate(calls) if call.label == from_label), None)
@@ -206,6 +210,7 @@ async def known_run(host: FlowHost, run_id: str) -> RunRecord:
 
 def flow_of(record: RunRecord) -> Flow[..., Any]:
     """The flow of a run, loaded again from its file."""
+    must_be_trusted(record)
     if not record.source:
         raise UsageError(
             f"The run {record.run_id} was begun from code that is in no file.",
@@ -221,6 +226,7 @@ def flow_of(record: RunRecord) -> Flow[..., Any]:
 
 def module_of(record: RunRecord) -> ModuleType | None:
     """The flow's module; None when its file is gone or cannot be loaded any more."""
+    must_be_trusted(record)
     try:
         return load_module(Path(record.source)) if record.source else None
     except JacklineError:

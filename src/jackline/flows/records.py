@@ -1,7 +1,8 @@
 """What is kept of runs, their calls, their resources and their clean-up.
 
 Laws: (1) plain values without behaviour; (2) times are seconds since the epoch; (3) `value` and
-`outcome` are JSON bytes, so that a store never needs the user's types.
+`outcome` are JSON bytes, so that a store never needs the user's types; (4) `trusted` says whether
+this installation wrote the record: a store sets it on reading, and what is made here is our own.
 Not here: where they are kept (engine.py and its adapters).
 """
 
@@ -61,6 +62,7 @@ class RunRecord:
     cost: float = 0.0
     confirmed: bool = False
     """A person allowed the next waking (`resume.confirm`)."""
+    trusted: bool = True
 
 
 class CallKind(StrEnum):
@@ -101,6 +103,7 @@ class CallRecord:
     tokens: int = 0
     cost: float = 0.0
     terminated_by: str = ""
+    trusted: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +128,7 @@ class EntryRecord:
     kind: str
     data: bytes
     at: float
+    trusted: bool = True
 
 
 class ResourceState(StrEnum):
@@ -154,6 +158,7 @@ class ResourceRecord:
     released_at: float | None = None
     tries: int = 0
     trouble: str = ""
+    trusted: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +177,7 @@ class HookRecord:
     tries: int = 0
     trouble: str = ""
     at: float = 0.0
+    trusted: bool = True
 
 
 @dataclass(frozen=True, slots=True)

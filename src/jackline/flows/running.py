@@ -9,6 +9,7 @@ Not here: who starts it (orders.py), single calls (agent_carrying.py, step_carry
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Coroutine
 from dataclasses import replace
@@ -41,6 +42,7 @@ _RENEWALS = 3
 """How often within a lease it is renewed."""
 _REAPING = 30.0
 _LAST_WAIT = 5.0
+LOCKED = "Another program holds the file of runs locked; the run waits for it."
 
 
 class FlowRun(Generic[T]):
@@ -129,6 +131,7 @@ class FlowRun(Generic[T]):
             x.gate.probe()
         scope = Scope(x, x.account)
         CURRENT.set(scope)
+        forget_locks = x.engine.tell_of_locks(self._locked)
         main = asyncio.create_task(self._main(), name=f"flow {x.run_id}")
         around = [
             asyncio.create_task(self._keep(), name=f"keeper of {x.run_id}"),
@@ -147,12 +150,19 @@ class FlowRun(Generic[T]):
         try:
             outcome = await self._finish(main)
         finally:
+            forget_locks()
             for task in around:
                 task.cancel()
             await asyncio.gather(*around, return_exceptions=True)
         if cancelled is not None:
             raise cancelled
         return outcome
+
+    def _locked(self) -> None:
+        """Another program keeps the store from us; in the thread of whoever met that."""
+        x = self._x
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
+            x.loop.call_soon_threadsafe(lambda: x.tell(Warned(x.clock.wall(), LOCKED)))
 
     async def _main(self) -> T:
         x = self._x

@@ -61,8 +61,16 @@ def picture(
         output_tokens=counts.output_tokens,
         journal_ok=health.ok,
         journal_problem=health.problem,
-        notes=(*notes, *_orders(desk, now), *_stand_ins(desk, now)),
+        journal_lost=health.dropped,
+        journal_gap=health.gap,
+        notes=(*notes, *_journal(health), *_orders(desk, now), *_stand_ins(desk, now)),
     )
+
+
+def _journal(health: JournalHealth) -> Iterator[str]:
+    """What happened to the journal's file earlier."""
+    if health.notice:
+        yield health.notice
 
 
 def _orders(desk: Desk, now: float) -> Iterator[str]:

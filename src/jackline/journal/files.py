@@ -2,7 +2,8 @@
 
 Laws: (1) the file is for its owner alone before the first byte is in it (SQLite gives its
 companions `-wal` and `-shm` the same mode); (2) what others can have written is refused with
-`NotPrivateError`, never opened; (3) a damaged file is renamed, never deleted.
+`NotPrivateError`, never opened; (3) a damaged file is renamed, never deleted; (4) a file with a
+rollback journal that names a third file is not opened: SQLite would delete that one.
 Not here: what is in the file (schema.py, store.py).
 """
 
@@ -13,6 +14,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from jackline.errors import JournalError
 from jackline.private_files import (
     check_private_file,
     check_private_folder,
@@ -23,11 +25,14 @@ from jackline.private_files import (
 COMPANIONS = ("-wal", "-shm")
 # SQLite would play back what an interrupted program seems to have left there.
 _PLAYED_BACK = "-journal"
+# The last bytes of a journal of a transaction over several files, which ours never are.
+_NAMES_ANOTHER = bytes.fromhex("d9d505f920a163d7")
 
 
 def make_private(path: Path) -> None:
     """Folder and file exist, and are their owner's alone; NotPrivateError if they cannot be."""
     make_private_folder(path.parent)
+    check_rollback_journal(path)
     # Never opened when it is there: closing it again would take away every lock that SQLite holds
     # on it in this process, and another process would then delete the log under our hands.
     with suppress(FileExistsError):
@@ -44,6 +49,23 @@ def check_private(path: Path) -> None:
 def _check_files(path: Path) -> None:
     for file in (path, *companions(path), path.with_name(path.name + _PLAYED_BACK)):
         check_private_file(file)
+
+
+def check_rollback_journal(path: Path) -> None:
+    """Refuse a file whose rollback journal names another one; a missing journal is fine."""
+    journal = path.with_name(path.name + _PLAYED_BACK)
+    try:
+        descriptor = open_private(journal, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        with os.fdopen(descriptor, "rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - len(_NAMES_ANOTHER)))
+            ends = file.read()
+    except FileNotFoundError:
+        return
+    if ends == _NAMES_ANOTHER:
+        raise JournalError(
+            f"the rollback journal {journal} names another file, which opening it would delete",
+            next="Look where it came from; another state folder is chosen with --state.",
+        )
 
 
 def identity(path: Path) -> tuple[int, int] | None:

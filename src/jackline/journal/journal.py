@@ -18,7 +18,7 @@ from jackline.events import Announce
 from jackline.journal.commit_times import CommitTimes
 from jackline.journal.settings import JournalSettings
 from jackline.journal.store import Connect, connect
-from jackline.journal.trouble import JournalHealth, told
+from jackline.journal.trouble import JournalHealth, missing, told
 from jackline.journal.waiting import Waiting
 from jackline.journal.writer import Writer
 
@@ -86,12 +86,14 @@ class Journal:
         writer, trouble = self._writer, self._writer.trouble
         lost = writer.lost
         waiting = len(self._waiting) + sum(map(len, list(writer.held.values())))
+        loss = writer.last_loss
+        gap = missing(lost, loss) if lost else ""
         if trouble is not None:
             problem = told(trouble.cause, lost - trouble.lost_before, waiting, trouble.since)
-            return JournalHealth(False, problem, lost, waiting, trouble.since, writer.notice)
+            return JournalHealth(False, problem, lost, waiting, trouble.since, writer.notice, gap)
         running = self._closed or self._thread.is_alive()
         problem = "" if running else "its writer is not running"
-        return JournalHealth(running, problem, lost, waiting, None, writer.notice)
+        return JournalHealth(running, problem, lost, waiting, None, writer.notice, gap)
 
     @property
     def commit_times(self) -> CommitTimes:

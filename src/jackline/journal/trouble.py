@@ -77,7 +77,8 @@ class JournalHealth:
     """How recording is going; `problem` is empty while all is well.
 
     `dropped` counts since the process started, `waiting` is what memory holds now, `since` is when
-    the present problem began. `notice` tells what happened to the file earlier, if anything did.
+    the present problem began. `notice` tells what happened to the file earlier, if anything did;
+    `gap` tells what is missing in it for good.
     """
 
     ok: bool
@@ -86,6 +87,7 @@ class JournalHealth:
     waiting: int
     since: float | None
     notice: str = ""
+    gap: str = ""
 
 
 def told(cause: str, lost: int, waiting: int, since: float) -> str:
@@ -96,6 +98,12 @@ def told(cause: str, lost: int, waiting: int, since: float) -> str:
     if lost:
         return f"{cause}: {counted(lost)} not kept since {start}"
     return f"{cause}: {counted(waiting)} waiting in memory since {start}"
+
+
+def missing(lost: int, last: tuple[float, str] | None) -> str:
+    """The gap as one clause for `status`; `last` is when it was last seen to grow, and why."""
+    told = f"{counted(lost)} not kept"
+    return told if last is None else f"{told}, the last at {clock_time(last[0])} ({last[1]})"
 
 
 def counted(records: int) -> str:

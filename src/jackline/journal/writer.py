@@ -28,6 +28,8 @@ from jackline.journal.trouble import Stumble, cause_of, clock_time, counted, is_
 from jackline.journal.waiting import Waiting
 
 _monotonic = SystemClock().monotonic
+_TOO_MANY = "more came at once than were written"
+_UNSTORABLE = "they hold values that cannot be stored"
 
 
 @dataclass(slots=True)
@@ -63,6 +65,8 @@ class Writer:
         self.notice = ""
         # Records that SQLite cannot take, or that could not be written before the end.
         self.given_up = 0
+        # When records were last found lost, and why; None while none are.
+        self.last_loss: tuple[float, str] | None = None
         # Taken out of the queues and not yet committed.
         self.held: dict[Table, list[Event]] = {}
         self.tried_once = threading.Event()
@@ -78,6 +82,7 @@ class Writer:
         self._asked: deque[Ask] = deque()
         self._stopping = False
         self._stumbles = 0
+        self._told_lost = 0
         self._notes: list[Event] = []
         self._memory: list[Event] = []
         self._lost_file = False
@@ -230,9 +235,18 @@ class Writer:
     def _recovered(self) -> None:
         self._stumbles = 0
         over, self.trouble = self.trouble, None
-        if over is not None and (lost := self.lost - over.lost_before):
-            gap = f"from {clock_time(over.since)} to {clock_time(self._wall())}"
-            self._note("records lost", f"{over.cause}: {counted(lost)} not kept {gap}")
+        new, self._told_lost = self.lost - self._told_lost, self.lost
+        if not new:
+            return
+        until = clock_time(self._wall())
+        if over is None:
+            # The disk is well: more came at once than memory holds, or SQLite could not take them.
+            self.last_loss = (self._wall(), _TOO_MANY if self._waiting.dropped else _UNSTORABLE)
+            gap = f"before {until}"
+        else:
+            self.last_loss = (self._wall(), over.cause)
+            gap = f"from {clock_time(over.since)} to {until}"
+        self._note("records lost", f"{self.last_loss[1]}: {counted(new)} not kept {gap}")
 
     def _began_anew(self, why: str) -> None:
         self._lost_file = True

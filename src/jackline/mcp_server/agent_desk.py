@@ -313,7 +313,7 @@ class AgentDesk:
         """Take up what was at work when a service died, or was stopped."""
         host = await self._open()
         for record in await host.engine.runs(states=(RunState.RUNNING, RunState.STOPPED)):
-            if self._stopping or record.flow != started_agents.name:
+            if self._stopping or record.flow != started_agents.name or not record.trusted:
                 continue
             left = record.state is RunState.RUNNING or record.why == STOPPED
             here = record.run_id in self._carried

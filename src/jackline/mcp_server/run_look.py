@@ -34,8 +34,8 @@ class Look:
 
     @property
     def orders(self) -> list[JsonObject]:
-        """What was asked for; empty when the run was not started by a model."""
-        if self.record.flow != started_agents.name:
+        """What was asked for; empty when the run was not started by a model, or is not ours."""
+        if self.record.flow != started_agents.name or not self.record.trusted:
             return []
         return cast("list[JsonObject]", json.loads(self.record.arguments)["orders"])
 

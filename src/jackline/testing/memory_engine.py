@@ -156,12 +156,22 @@ class MemoryEngine:
         }
         return claim
 
-    async def delete_run(self, run_id: str) -> None:
+    async def wipe(self) -> bool:
+        """Memory keeps nothing."""
+        return True
+
+    async def delete_run(self, run_id: str, *, force: bool = False) -> None:
         """Drop an ended run and all that is kept of it."""
         run = self._known(run_id)
         kept = [one for one in self._resources.values() if one.run_id == run_id]
         held = [one for one in kept if one.state is not ResourceState.RELEASED]
-        engine_rules.must_be_deletable(run.record, carried=self._is_carried(run), held=held)
+        hooks = [hook for hook in self._hooks.values() if hook.run_id == run_id]
+        engine_rules.must_be_deletable(
+            run.record,
+            carried=self._is_carried(run),
+            held=[] if force else held,
+            owed=[] if force else [hook for hook in hooks if hook.state != "done"],
+        )
         del self._runs[run_id]
         for resource in kept:
             del self._resources[run_id, resource.name]
@@ -318,10 +328,31 @@ class MemoryEngine:
         """The run's log after the line of that number."""
         return self._runs[run_id].notes[max(after, 0) :] if run_id in self._runs else []
 
+    async def untrusted_rows(self, run_id: str) -> int:  # noqa: ARG002 -- the contract's
+        """Nobody else writes here."""
+        return 0
+
+    async def digest(self, run_id: str) -> str:
+        """A hash of all that is kept of this run and leads to code."""
+        run = self._known(run_id)
+        return str(hash((run.record, *run.calls.values())))
+
+    async def accept(self, run_id: str, digest: str) -> None:
+        """All records are ours already."""
+        if digest != await self.digest(run_id):
+            raise engine_rules.changed_since_shown(run_id)
+
     async def spent_since(self, at: float) -> tuple[int, float]:
         """Tokens and dollars of all runs' calls since then."""
         since = [(tokens, cost) for when, tokens, cost in self._spending if when >= at]
         return sum(tokens for tokens, _ in since), sum(cost for _, cost in since)
+
+    def tell_of_locks(self, told: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002
+        """Nobody else can lock it."""
+        return lambda: None
+
+    def hurry(self) -> None:
+        """Nothing is ever waited for."""
 
     async def close(self) -> None:
         """Nothing to finish: the runs stay as long as this engine does."""

@@ -113,13 +113,18 @@ def test_calls_are_forgotten_and_their_lines_left_in_one_write(world: World) -> 
 
 
 def test_a_store_of_the_first_version_is_opened_and_can_take_orders(disk: World) -> None:
-    disk.run(_begun)
+    disk.path.parent.mkdir()
     with closing(sqlite3.connect(disk.path, isolation_level=None)) as file:
-        file.execute("DROP TABLE agent_orders")
-        file.execute("PRAGMA user_version = 1")
+        replace(schema.FILE, steps=schema.MIGRATIONS[:1]).migrate(file)
+        file.execute(
+            """INSERT INTO runs VALUES ('run-1', 'f', '/f.py', x'7b7d', x'7b7d', '/', 'stopped', 1,
+            1, NULL, '', NULL, NULL, NULL, NULL, '', 0, 0, 1, 0, 0, 0, '')"""
+        )
 
     async def story(engine: Engine) -> None:
-        assert (await engine.run("run-1")) is not None
+        run = await engine.run("run-1")
+        assert run is not None
+        assert not run.trusted, "nothing tells it from one that somebody else wrote"
         await engine.order_end(FIRST)
         assert await engine.ordered_ends("run-1") == [FIRST]
 

@@ -21,6 +21,7 @@ from jackline.flows.cleanup.commands import run_command
 from jackline.flows.cleanup.functions import find_function, function_name
 from jackline.flows.cleanup.standing import STANDING, LeftRun, Standing
 from jackline.flows.cleanup.worktree import remove_if_clean, worktree_of
+from jackline.flows.trusting import NOT_OURS
 
 _BROKEN_OFF = "it was broken off, since the program was told to end at once"
 
@@ -53,9 +54,13 @@ class Actor:
     """Once set, what is being done is broken off, and left to the next process."""
     left: LeftRun | None = None
     """The run, when no process carries it any more."""
+    trusted: bool = True
+    """Whether this installation wrote the run: its folder and its flow are only then used."""
 
     async def do(self, act: Act) -> str:
         """Why it failed; empty when it did not."""
+        if not self.trusted:
+            return NOT_OURS
         token = STANDING.set(Standing(act.run_id, act.task_id, self.left))
         try:
             trouble = await self._in_time(act)

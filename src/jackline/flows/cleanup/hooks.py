@@ -37,7 +37,9 @@ class Hooks:
         """Read which hooks are due, ran or failed."""
         rows = await self._engine.hooks(self._run_id)
         for row in rows:
-            self._keep(row)
+            # One that is not ours is not run; a promise of the same name is made anew.
+            if row.trusted:
+                self._keep(row)
 
     @property
     def owing(self) -> bool:
@@ -109,7 +111,7 @@ class Hooks:
         self._keep(settled)
 
     async def _do(self, row: HookRecord, *, again: bool) -> None:
-        if not await self._engine.begin_hook(row, again=again):
+        if not row.trusted or not await self._engine.begin_hook(row, again=again):
             return
         outcome = decode_outcome(row.told)
         label = outcome.label

@@ -3,7 +3,8 @@
 Laws: (1) what a live run holds within its lease is left alone; (2) an ended run holds nothing, and
 owes no hook; (3) hooks go first, as in a live run: they may have to save something from what is
 about to be given back; (4) each try is kept with its result; (5) of several that clean up after one
-run, one does it, by the lease that carries runs.
+run, one does it, by the lease that carries runs; (6) what this installation did not write is left
+alone.
 Not here: what a live run releases itself (resources.py), listing for people (cli/).
 """
 
@@ -104,7 +105,9 @@ class _Reaper:
         calls = {call.task_id: call for call in await self._engine.calls(run.run_id)}
         phases = {name: call.phase for name, call in calls.items()}
         left = LeftRun(run.run_id, self._engine, self._clock, self._module, phases)
-        actor = Actor(self._clock, self._limit, run.cwd, self._module, left=left)
+        actor = Actor(
+            self._clock, self._limit, run.cwd, self._module, left=left, trusted=run.trusted
+        )
         if self._left.owes_hooks:
             hooks = Hooks(self._engine, run.run_id, actor, self._told)
             await hooks.load()
@@ -126,7 +129,9 @@ async def _left_behind(engine: Engine, now: float, ours: str = "") -> list[_Left
     found = []
     for run_id in [ours] if ours else dict.fromkeys((*owing, *(row.run_id for row in held))):
         run = await engine.run(run_id)
-        if run is None or (run.lease_until > now and not ours):
+        if run is None or not run.trusted:
+            continue  # only listed
+        if run.lease_until > now and not ours:
             continue  # a live owner does it itself
         owes_hooks = run.state in ENDED and run_id in owing
         rows = _over(run, held, now)
@@ -137,7 +142,7 @@ async def _left_behind(engine: Engine, now: float, ours: str = "") -> list[_Left
 
 def _over(run: RunRecord, held: Iterable[ResourceRecord], now: float) -> list[ResourceRecord]:
     """Of what is held, what this run should not hold any more."""
-    mine = [row for row in held if row.run_id == run.run_id]
+    mine = [row for row in held if row.run_id == run.run_id and row.trusted]
     if run.state in ENDED:
         return mine
     return [row for row in mine if row.lease_until is not None and row.lease_until < now]

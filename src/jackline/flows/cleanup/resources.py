@@ -17,6 +17,7 @@ from jackline.flows.cleanup.acting import Act, Actor
 from jackline.flows.cleanup.hooks import Told
 from jackline.flows.engine import Engine
 from jackline.flows.records import ResourceRecord, ResourceState
+from jackline.flows.trusting import NOT_OURS
 
 
 class Resources:
@@ -34,7 +35,8 @@ class Resources:
     async def load(self) -> None:
         """Read what the run still holds."""
         rows = await self._engine.resources()
-        self._held = {row.name: row for row in rows if row.run_id == self._run_id}
+        mine = (row for row in rows if row.run_id == self._run_id and row.trusted)
+        self._held = {row.name: row for row in mine}
         for row in self._held.values():
             self._note_end(row)
 
@@ -85,6 +87,9 @@ class Resources:
 
 async def release(row: ResourceRecord, engine: Engine, actor: Actor, told: Told) -> ResourceRecord:
     """Give one thing back, and keep how that went."""
+    if not row.trusted:
+        told(f"release {row.name}", "", NOT_OURS)
+        return row
     tries = row.tries + 1
     await engine.keep_resource(replace(row, state=ResourceState.RELEASING, tries=tries))
     trouble = await actor.do(_act(row)) if row.release else ""

@@ -13,15 +13,31 @@ from typing import Any
 
 from jackline.flows import engine_rules
 from jackline.flows.engine import Claim
-from jackline.flows.local import log, notebooks
+from jackline.flows.local import log, notebooks, signing
 from jackline.flows.local.blobs import drop_unnamed, place
+from jackline.flows.local.well_formed import (
+    FLOAT,
+    INTEGER,
+    MAYBE_BYTES,
+    MAYBE_FLOAT,
+    TEXT,
+    member,
+    well_formed,
+)
 from jackline.flows.local.writer import Transaction, Work
 from jackline.flows.records import CallKind, CallRecord, CallState, EntryRecord
 
-_SELECT = """SELECT run_id, key, occurrence, kind, label, phase, task_id, state,
+_SELECT = f"""SELECT run_id, key, occurrence, kind, label, phase, task_id, state,
     coalesce(value, (SELECT data FROM blobs WHERE sha = value_blob)),
     coalesce(outcome, (SELECT data FROM blobs WHERE sha = outcome_blob)),
-    attempts, started_at, ended_at, tokens, cost, terminated_by FROM calls"""
+    attempts, started_at, ended_at, tokens, cost, terminated_by,
+    {signing.holds("calls", signing.CALL)} FROM calls"""  # noqa: S608
+_KINDS = (
+    *(TEXT, TEXT, INTEGER, TEXT, TEXT, TEXT, TEXT, TEXT, MAYBE_BYTES, MAYBE_BYTES, INTEGER, FLOAT),
+    *(MAYBE_FLOAT, INTEGER, FLOAT, TEXT, INTEGER),
+)
+_SIGN = f"""UPDATE calls SET signature = CASE WHEN ? THEN {signing.make(signing.CALL)} END
+    WHERE run_id = ? AND key = ? AND occurrence = ?"""  # noqa: S608
 _FIND = """SELECT id, state, tokens, cost, value_blob, outcome_blob FROM calls
     WHERE run_id = ? AND key = ? AND occurrence = ?"""
 _INSERT = """INSERT INTO calls (kind, label, phase, task_id, state, value, value_blob, outcome,
@@ -49,10 +65,13 @@ def keep(claim: Claim, call: CallRecord, now: float) -> Work[None]:
             call.terminated_by,
         )
         tokens, cost = call.tokens, call.cost
+        name = (call.run_id, call.key, call.occurrence)
         if known is None:
-            connection.execute(_INSERT, (*row, call.run_id, call.key, call.occurrence))
+            connection.execute(_INSERT, (*row, *name))
         else:
             connection.execute(_UPDATE, (*row, known[0]))
+        connection.execute(_SIGN, (call.trusted, *name))
+        if known is not None:
             drop_unnamed(connection, known[4:])
             tokens, cost = tokens - known[2], cost - known[3]
         at = now if call.ended_at is None else call.ended_at
@@ -123,6 +142,7 @@ def of_session(session_id: str) -> Callable[[sqlite3.Connection], CallRecord | N
 
 def _record(*row: Any) -> CallRecord:
     # The columns stand in the fields' order. Not `replace`: a replay reads ten thousand of these.
-    fields = list(row)
-    fields[3], fields[7] = CallKind(row[3]), CallState(row[7])
+    fields = list(well_formed(row, _KINDS))
+    fields[3], fields[7] = member(CallKind, row[3]), member(CallState, row[7])
+    fields[16] = bool(row[16])
     return CallRecord(*fields)

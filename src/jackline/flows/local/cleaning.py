@@ -13,12 +13,36 @@ from dataclasses import replace
 from typing import Any
 
 from jackline.flows import engine_rules
+from jackline.flows.local import signing
+from jackline.flows.local.well_formed import (
+    BYTES,
+    FLOAT,
+    INTEGER,
+    MAYBE_FLOAT,
+    TEXT,
+    member,
+    well_formed,
+)
 from jackline.flows.local.writer import Transaction, Work
 from jackline.flows.records import HookRecord, ResourceRecord, ResourceState
 
-_RESOURCES = """SELECT run_id, name, task_id, release, release_on_park, lease_until, state,
-    taken_at, released_at, tries, trouble FROM resources"""
-_HOOKS = "SELECT run_id, end_id, hook, told, state, tries, trouble, at FROM hooks"
+_RESOURCES = f"""SELECT run_id, name, task_id, release, release_on_park, lease_until, state,
+    taken_at, released_at, tries, trouble, {signing.holds("resources", signing.RESOURCE)}
+    FROM resources"""  # noqa: S608
+_RESOURCE_KINDS = (
+    *(TEXT, TEXT, TEXT, TEXT, INTEGER, MAYBE_FLOAT, TEXT, FLOAT, MAYBE_FLOAT, INTEGER, TEXT),
+    INTEGER,
+)
+_SIGN_RESOURCE = f"""UPDATE resources
+    SET signature = CASE WHEN ? THEN {signing.make(signing.RESOURCE)} END
+    WHERE run_id = ? AND name = ?"""  # noqa: S608
+_HOOKS = f"""SELECT run_id, end_id, hook, told, state, tries, trouble, at,
+    {signing.holds("hooks", signing.HOOK)} FROM hooks"""  # noqa: S608
+_HOOK_KINDS = (TEXT, TEXT, TEXT, BYTES, TEXT, INTEGER, TEXT, FLOAT, INTEGER)
+_SIGN_HOOK = f"""UPDATE hooks SET signature = CASE WHEN ? THEN {signing.make(signing.HOOK)} END
+    WHERE run_id = ? AND end_id = ? AND hook = ?"""  # noqa: S608
+_OWING = f"""SELECT DISTINCT run_id FROM hooks
+    WHERE state <> 'done' AND {signing.holds("hooks", signing.HOOK)} ORDER BY run_id"""  # noqa: S608
 _KEEP_HOOK = """INSERT OR REPLACE INTO hooks
     (run_id, end_id, hook, told, state, tries, trouble, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
 
@@ -36,6 +60,9 @@ def keep_resource(resource: ResourceRecord) -> Work[None]:
                 *(resource.release_on_park, resource.lease_until, resource.state),
                 *(resource.taken_at, resource.released_at, resource.tries, resource.trouble),
             ),
+        )
+        transaction.connection.execute(
+            _SIGN_RESOURCE, (resource.trusted, resource.run_id, resource.name)
         )
 
     return work
@@ -60,6 +87,12 @@ def held_by(connection: sqlite3.Connection, run_id: str) -> list[ResourceRecord]
         f"{_RESOURCES} WHERE run_id = ? AND state <> ?", (run_id, ResourceState.RELEASED)
     ).fetchall()
     return [_resource(*row) for row in rows]
+
+
+def owed_by(connection: sqlite3.Connection, run_id: str) -> list[HookRecord]:
+    """Which hooks of ours this run has not done."""
+    rows = hooks(run_id)(connection)
+    return [row for row in rows if row.trusted and row.state != "done"]
 
 
 def begin_hook(hook: HookRecord, *, again: bool) -> Work[bool]:
@@ -94,16 +127,14 @@ def hooks(run_id: str) -> Callable[[sqlite3.Connection], list[HookRecord]]:
         rows = connection.execute(
             f"{_HOOKS} WHERE run_id = ? ORDER BY at, end_id, hook", (run_id,)
         ).fetchall()
-        return [HookRecord(*row) for row in rows]
+        return [_hook_record(*row) for row in rows]
 
     return look
 
 
 def owing_hooks(connection: sqlite3.Connection) -> list[str]:
-    """The runs with a hook that is not done."""
-    rows = connection.execute(
-        "SELECT DISTINCT run_id FROM hooks WHERE state <> 'done' ORDER BY run_id"
-    ).fetchall()
+    """The runs with a hook of ours that is not done."""
+    rows = connection.execute(_OWING).fetchall()
     return [str(run_id) for (run_id,) in rows]
 
 
@@ -112,7 +143,12 @@ def _hook(connection: sqlite3.Connection, hook: HookRecord) -> HookRecord | None
         f"{_HOOKS} WHERE run_id = ? AND end_id = ? AND hook = ?",
         (hook.run_id, hook.end_id, hook.hook),
     ).fetchone()
-    return None if row is None else HookRecord(*row)
+    return None if row is None else _hook_record(*row)
+
+
+def _hook_record(*row: Any) -> HookRecord:
+    hook = HookRecord(*well_formed(row, _HOOK_KINDS))
+    return replace(hook, trusted=bool(hook.trusted))
 
 
 def _keep(connection: sqlite3.Connection, hook: HookRecord) -> None:
@@ -123,10 +159,14 @@ def _keep(connection: sqlite3.Connection, hook: HookRecord) -> None:
             *(hook.tries, hook.trouble, hook.at),
         ),
     )
+    connection.execute(_SIGN_HOOK, (hook.trusted, hook.run_id, hook.end_id, hook.hook))
 
 
 def _resource(*row: Any) -> ResourceRecord:
-    kept = ResourceRecord(*row)  # the columns stand in the fields' order
+    kept = ResourceRecord(*well_formed(row, _RESOURCE_KINDS))  # columns in the fields' order
     return replace(
-        kept, state=ResourceState(kept.state), release_on_park=bool(kept.release_on_park)
+        kept,
+        state=member(ResourceState, kept.state),
+        release_on_park=bool(kept.release_on_park),
+        trusted=bool(kept.trusted),
     )

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from jackline.clock import SystemClock
 from jackline.flows.engine import Claim
-from jackline.flows.local import agent_orders, cleaning, log, notebooks, runs, whole_runs
+from jackline.flows.local import agent_orders, cleaning, log, notebooks, runs, signing, whole_runs
 from jackline.flows.local import calls as keyed_calls
-from jackline.flows.local.opening import LOCK_SECONDS, Connect, StoreFile, connect
+from jackline.flows.local.opening import LOCK_SECONDS, Connect, Patience, StoreFile, connect
 from jackline.flows.local.reader import Reader
 from jackline.flows.local.writer import Writer
 from jackline.flows.records import (
@@ -35,7 +35,8 @@ class LocalEngine:
     """Keeps runs in the file at `path`, which is made when it is first needed; `close` it.
 
     Any number of engines, in any number of processes, may use one file. `wall` tells the time in
-    seconds since the epoch; another program's lock is waited for `lock_seconds`.
+    seconds since the epoch; another program's lock is waited for `lock_seconds`, and by whoever
+    carries a run for `patience` altogether.
     """
 
     def __init__(
@@ -45,11 +46,14 @@ class LocalEngine:
         wall: Callable[[], float] = SystemClock.wall,
         connect: Connect = connect,
         lock_seconds: float = LOCK_SECONDS,
+        patience: float = 0.0,
     ) -> None:
         self.path = path
         self._wall = wall
-        self._writer = Writer(StoreFile(path, connect, lock_seconds))
-        self._reader = Reader(StoreFile(path, connect, lock_seconds))
+        # Each its own: readers get through where writers do not.
+        self._patience = (Patience(patience), Patience(patience))
+        self._writer = Writer(StoreFile(path, connect, lock_seconds), self._patience[0])
+        self._reader = Reader(StoreFile(path, connect, lock_seconds), self._patience[1])
 
     async def create(self, run: RunRecord, *, owner: str, lease: float) -> Claim:
         """Keep a new run, claimed by `owner` for `lease` seconds."""
@@ -109,9 +113,13 @@ class LocalEngine:
         owned = replace(new, owner=owner, lease_until=self._wall() + lease, epoch=1)
         return await self._writer.write(whole_runs.fork(run_id, owned, lease, without))
 
-    async def delete_run(self, run_id: str) -> None:
+    async def delete_run(self, run_id: str, *, force: bool = False) -> None:
         """Drop an ended run and all that is kept of it."""
-        await self._writer.write(whole_runs.delete(run_id, self._wall()))
+        await self._writer.write(whole_runs.delete(run_id, self._wall(), force=force))
+
+    async def wipe(self) -> bool:
+        """Overwrite what was deleted, also in files beside the store; False: others use it now."""
+        return await self._writer.apart(whole_runs.wipe)
 
     async def calls(self, run_id: str) -> Sequence[CallRecord]:
         """All calls of a run, in the order they were begun; values included."""
@@ -202,9 +210,36 @@ class LocalEngine:
         """The run's log after the line of that number."""
         return await self._reader.read(log.notes(run_id, after))
 
+    async def untrusted_rows(self, run_id: str) -> int:
+        """How many calls of this run, or lines that unfinished ones go on from, are not ours."""
+        return await self._reader.read(whole_runs.untrusted_rows(run_id))
+
+    async def digest(self, run_id: str) -> str:
+        """A hash of all that is kept of this run and leads to code."""
+        return await self._reader.read(lambda connection: signing.digest(connection, run_id))
+
+    async def accept(self, run_id: str, digest: str) -> None:
+        """Count all records of this run as ours, unless they changed since `digest`."""
+        await self._writer.write(whole_runs.accept(run_id, digest))
+
     async def spent_since(self, at: float) -> tuple[int, float]:
         """Tokens and dollars of all runs' calls since then."""
         return await self._reader.read(log.spent_since(at))
+
+    def tell_of_locks(self, told: Callable[[], None]) -> Callable[[], None]:
+        """Have `told` called when another program's lock is waited for; gives what undoes that."""
+        undo = [patience.tell(told) for patience in self._patience]
+
+        def forget() -> None:
+            for each in undo:
+                each()
+
+        return forget
+
+    def hurry(self) -> None:
+        """Wait for no lock beyond one try from now on."""
+        for patience in self._patience:
+            patience.end()
 
     async def close(self) -> None:
         """Finish writing and let go of the file."""

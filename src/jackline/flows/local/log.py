@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Callable
 
 from jackline.flows import engine_rules
+from jackline.flows.local.well_formed import FLOAT, INTEGER, TEXT, MalformedError, well_formed
 from jackline.flows.local.writer import Transaction, Work
 from jackline.flows.records import NoteRecord
 
@@ -18,6 +19,7 @@ _ADD = """INSERT INTO notes (run_id, number, at, what, label, detail)
     SELECT run_id,
     (SELECT coalesce(max(number), 0) + 1 FROM notes WHERE notes.run_id = runs.run_id), ?, ?, ?, ?
     FROM runs WHERE run_id = ?"""
+_KINDS = (INTEGER, FLOAT, TEXT, TEXT, TEXT)
 
 
 def note(run_id: str, at: float, what: str, label: str, detail: dict[str, object]) -> Work[None]:
@@ -42,11 +44,21 @@ def notes(run_id: str, after: int) -> Callable[[sqlite3.Connection], list[NoteRe
             (run_id, after),
         ).fetchall()
         return [
-            NoteRecord(run_id, number, at, what, label, json.loads(detail))
-            for number, at, what, label, detail in rows
+            NoteRecord(run_id, number, at, what, label, _detail(detail))
+            for number, at, what, label, detail in (well_formed(row, _KINDS) for row in rows)
         ]
 
     return look
+
+
+def _detail(text: str) -> dict[str, object]:
+    try:
+        detail = json.loads(text)
+    except ValueError as error:
+        raise MalformedError("a note's detail is no JSON") from error
+    if not isinstance(detail, dict):
+        raise MalformedError("a note's detail is no JSON object")
+    return detail
 
 
 def spend(connection: sqlite3.Connection, run_id: str, at: float, tokens: int, cost: float) -> None:

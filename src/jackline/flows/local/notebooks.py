@@ -9,18 +9,26 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 from jackline.flows import engine_rules
 from jackline.flows.engine import Claim
+from jackline.flows.local import signing
 from jackline.flows.local.blobs import drop_unnamed, place
+from jackline.flows.local.well_formed import BYTES, FLOAT, INTEGER, TEXT, well_formed
 from jackline.flows.local.writer import Transaction, Work
 from jackline.flows.records import EntryRecord
 
 _FIND = """SELECT id, run_id, (SELECT coalesce(max(number), 0) FROM entries WHERE notebook = id)
     FROM notebooks WHERE task_id = ?"""
-_ENTRIES = """SELECT task_id, number, kind,
-    coalesce(data, (SELECT blobs.data FROM blobs WHERE sha = data_blob)), at
-    FROM entries JOIN notebooks ON notebooks.id = notebook WHERE task_id = ? ORDER BY number"""
+_ENTRIES = f"""SELECT task_id, number, kind,
+    coalesce(data, (SELECT blobs.data FROM blobs WHERE sha = data_blob)), at,
+    {signing.holds("entries", signing.ENTRY)}
+    FROM entries JOIN notebooks ON notebooks.id = notebook WHERE task_id = ? ORDER BY number"""  # noqa: S608
+_KINDS = (TEXT, INTEGER, TEXT, BYTES, FLOAT, INTEGER)
+_SIGN = f"""UPDATE entries SET signature = {signing.make(signing.ENTRY)}
+    WHERE notebook = ? AND number = ?"""  # noqa: S608
 _UNNEEDED = """SELECT id FROM notebooks WHERE run_id = ? AND NOT EXISTS
     (SELECT 1 FROM calls WHERE calls.task_id = notebooks.task_id AND calls.task_id <> '')"""
 
@@ -47,6 +55,7 @@ def write(claim: Claim, entry: EntryRecord) -> Work[None]:
             "VALUES (?, ?, ?, ?, ?, ?)",
             (notebook, entry.number, entry.kind, *place(connection, entry.data), entry.at),
         )
+        connection.execute(_SIGN, (notebook, entry.number))
         if session_id:
             connection.execute(
                 "INSERT OR REPLACE INTO sessions (session_id, notebook) VALUES (?, ?)",
@@ -60,9 +69,15 @@ def lines(task_id: str) -> Callable[[sqlite3.Connection], list[EntryRecord]]:
     """The whole notebook, the oldest line first."""
 
     def look(connection: sqlite3.Connection) -> list[EntryRecord]:
-        return [EntryRecord(*row) for row in connection.execute(_ENTRIES, (task_id,)).fetchall()]
+        rows = connection.execute(_ENTRIES, (task_id,)).fetchall()
+        return [_record(*row) for row in rows]
 
     return look
+
+
+def _record(*row: Any) -> EntryRecord:
+    entry = EntryRecord(*well_formed(row, _KINDS))  # the columns stand in the fields' order
+    return replace(entry, trusted=bool(entry.trusted))
 
 
 def tasks_with(connection: sqlite3.Connection, session_id: str) -> list[str]:

@@ -1,8 +1,9 @@
 """Open the file of runs for one thread, and say in words why it cannot be used.
 
 Laws: (1) the file is its owner's alone; (2) every trouble of the disk becomes a `JournalError` that
-says what to do; (3) a damaged file is left where it is: it is somebody's work, not a log; (4) no
-wait is longer than `lock_seconds`.
+says what to do; (3) a damaged file is left where it is: it is somebody's work, not a log; (4) one
+try waits no longer than `lock_seconds` for another program's lock, and all tries together no longer
+than the `Patience` of whoever opened it.
 Not here: the tables (schema.py), when to write (writer.py).
 """
 
@@ -15,8 +16,8 @@ from pathlib import Path
 from typing import TypeAlias
 
 from jackline.clock import SystemClock
-from jackline.errors import JournalError
-from jackline.flows.local import schema
+from jackline.errors import JournalError, StoreLockedError
+from jackline.flows.local import schema, signing
 from jackline.journal.files import identity, make_private
 from jackline.journal.trouble import (
     DAMAGED,
@@ -32,6 +33,8 @@ from jackline.private_files import NotPrivateError
 Connect: TypeAlias = Callable[[Path, float], sqlite3.Connection]
 
 LOCK_SECONDS = 15.0
+# A run waits so long for a lock before it is paused: what was paid for is worth more than minutes.
+RUN_PATIENCE = 600.0
 # A long reader may keep the log from being emptied; this is what it is cut back to afterwards.
 _LOG_BYTES = 64 * 1024 * 1024
 # SQLite refuses some of the steps of opening at once instead of waiting for the lock.
@@ -57,6 +60,39 @@ def connect(path: Path, lock_seconds: float) -> sqlite3.Connection:
         isolation_level=None,
         check_same_thread=False,
     )
+
+
+class Patience:
+    """How long a lock is waited for beyond one try, and who is told of it; for several threads."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._since: float | None = None
+        self._listeners: list[Callable[[], None]] = []
+
+    def lasts(self, tried_since: float) -> bool:
+        """A try that began then has met the lock: whether to try again."""
+        now = SystemClock().monotonic()
+        first = self._since is None
+        self._since = tried_since if self._since is None else self._since
+        lasts = now - self._since < self._seconds
+        if first and lasts:
+            for told in list(self._listeners):
+                told()
+        return lasts
+
+    def got_through(self) -> None:
+        """The lock is gone."""
+        self._since = None
+
+    def end(self) -> None:
+        """Wait for nothing beyond one try from now on."""
+        self._seconds = 0.0
+
+    def tell(self, told: Callable[[], None]) -> Callable[[], None]:
+        """Have `told` called, in any thread, when a wait begins; gives what undoes that."""
+        self._listeners.append(told)
+        return lambda: self._listeners.remove(told)
 
 
 class StoreFile:
@@ -97,7 +133,8 @@ class StoreFile:
     def unusable(self, error: sqlite3.Error | OSError) -> JournalError:
         """The trouble in words."""
         cause = cause_of(error)
-        told = JournalError(
+        kind = StoreLockedError if cause == LOCKED else JournalError
+        told = kind(
             f"The file of runs {self.path} cannot be used: {cause}.",
             next=error.fix
             if isinstance(error, NotPrivateError)
@@ -105,6 +142,13 @@ class StoreFile:
         )
         told.__cause__ = error
         return told
+
+    def unreadable(self) -> JournalError:
+        """It holds a record that no version of ours has written."""
+        return JournalError(
+            f"The file of runs {self.path} holds a record that cannot be read.",
+            next=_NEXT[DAMAGED],
+        )
 
     def _is_gone(self) -> bool:
         return self._identity is None or identity(self.path) != self._identity
@@ -135,10 +179,17 @@ def is_locked(error: sqlite3.Error | OSError) -> bool:
 
 def _prepare(connection: sqlite3.Connection) -> None:
     run = connection.execute
+    # Before anything is read: whatever a file brings along must not act by itself.
+    run("PRAGMA trusted_schema = OFF")
+    run("PRAGMA cell_size_check = ON")
+    run("PRAGMA mmap_size = 0").fetchall()
     if schema.FILE.version_of(connection) == 0:
         run("PRAGMA auto_vacuum = INCREMENTAL")  # only an empty file can learn it
     # Some network folders cannot have it; there commits are slower and no less safe.
     run("PRAGMA journal_mode = WAL").fetchall()
     run("PRAGMA synchronous = FULL")
     run(f"PRAGMA journal_size_limit = {_LOG_BYTES}").fetchall()
+    # What is deleted is overwritten, not only forgotten.
+    run("PRAGMA secure_delete = ON").fetchall()
     schema.FILE.migrate(connection)
+    signing.prepare(connection)

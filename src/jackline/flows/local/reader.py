@@ -13,8 +13,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from jackline.clock import SystemClock
 from jackline.errors import JournalError
-from jackline.flows.local.opening import StoreFile
+from jackline.flows.local.opening import Patience, StoreFile, is_locked
+from jackline.flows.local.well_formed import MalformedError
 
 T = TypeVar("T")
 
@@ -22,8 +24,9 @@ T = TypeVar("T")
 class Reader:
     """Takes questions from event loops and hands them to its thread."""
 
-    def __init__(self, file: StoreFile) -> None:
+    def __init__(self, file: StoreFile, patience: Patience) -> None:
         self._file = file
+        self._patience = patience
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="jackline-flows-read")
         self._closed = False
 
@@ -45,8 +48,16 @@ class Reader:
         self._thread.shutdown(wait=False)
 
     def _look(self, look: Callable[[sqlite3.Connection], T]) -> T:
-        try:
-            return look(self._file.opened())
-        except (sqlite3.Error, OSError) as error:
-            self._file.let_go()
-            raise self._file.unusable(error) from error
+        while True:
+            began = SystemClock().monotonic()
+            try:
+                found = look(self._file.opened())
+            except (sqlite3.Error, OSError) as error:
+                self._file.let_go()
+                if not is_locked(error) or not self._patience.lasts(began):
+                    raise self._file.unusable(error) from error
+            except MalformedError as error:
+                raise self._file.unreadable() from error
+            else:
+                self._patience.got_through()
+                return found

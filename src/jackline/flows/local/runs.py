@@ -11,11 +11,24 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from jackline.flows import engine_rules
 from jackline.flows.engine import Claim
+from jackline.flows.local import signing
 from jackline.flows.local.blobs import drop_unnamed, place
+from jackline.flows.local.well_formed import (
+    BYTES,
+    FLOAT,
+    INTEGER,
+    MAYBE_BYTES,
+    MAYBE_FLOAT,
+    MAYBE_TEXT,
+    TEXT,
+    member,
+    well_formed,
+)
 from jackline.flows.local.writer import Transaction, Work
 from jackline.flows.records import ENDED, RunRecord, RunState
 
@@ -25,10 +38,15 @@ _COLUMNS = (
     "confirmed, lease_seconds, asked"
 )
 _INSERT = f"INSERT INTO runs ({_COLUMNS}) VALUES ({', '.join('?' * 23)})"  # noqa: S608 -- see above
-_SELECT = """SELECT run_id, flow, source, arguments, settings, cwd, state, created_at, updated_at,
+_SELECT = f"""SELECT run_id, flow, source, arguments, settings, cwd, state, created_at, updated_at,
     ended_at, why, wake_at, coalesce(runs.outcome, blobs.data), forked_from, owner, lease_until,
-    epoch, tokens, cost, confirmed
-    FROM runs LEFT JOIN blobs ON blobs.sha = runs.outcome_blob"""
+    epoch, tokens, cost, confirmed, {signing.holds("runs", signing.RUN)}
+    FROM runs LEFT JOIN blobs ON blobs.sha = runs.outcome_blob"""  # noqa: S608
+_KINDS = (
+    *(TEXT, TEXT, TEXT, BYTES, BYTES, TEXT, TEXT, FLOAT, FLOAT, MAYBE_FLOAT, TEXT),
+    *(MAYBE_FLOAT, MAYBE_BYTES, MAYBE_TEXT, TEXT, FLOAT, INTEGER, INTEGER, FLOAT),
+    *(INTEGER, INTEGER),
+)
 # Sorts behind everything that begins in the same way.
 _LAST_CHARACTER = "\U0010ffff"
 
@@ -57,6 +75,10 @@ def insert(transaction: Transaction, run: RunRecord, lease: float) -> None:
             *(outcome, outcome_blob, run.forked_from, run.owner, run.lease_until, run.epoch),
             *(run.tokens, run.cost, run.confirmed, lease, ""),
         ),
+    )
+    transaction.connection.execute(
+        f"UPDATE runs SET signature = {signing.make(signing.RUN)} WHERE run_id = ?",  # noqa: S608
+        (run.run_id,),
     )
     transaction.owner_changed(run.run_id)
 
@@ -112,7 +134,8 @@ def change(claim: Claim, run: RunRecord, *, let_go: bool) -> Work[None]:
             "SELECT outcome_blob FROM runs WHERE run_id = ?", (run.run_id,)
         ).fetchone()
         outcome, outcome_blob = place(connection, run.outcome)
-        connection.execute(
+        change = partial(
+            connection.execute,
             """UPDATE runs SET settings = ?, state = ?, updated_at = ?, ended_at = ?, why = ?,
             wake_at = ?, outcome = ?, outcome_blob = ?, tokens = ?, cost = ?,
             confirmed = confirmed AND ? WHERE run_id = ?""",
@@ -122,6 +145,7 @@ def change(claim: Claim, run: RunRecord, *, let_go: bool) -> Work[None]:
                 run.run_id,
             ),
         )
+        signing.change_signed(connection, run.run_id, change)
         if old_blob != outcome_blob:
             drop_unnamed(connection, [old_blob])
         if let_go:
@@ -139,8 +163,10 @@ def allow_waking(run_id: str) -> Work[None]:
     """A person confirms the next waking."""
 
     def work(transaction: Transaction) -> None:
-        engine_rules.must_be_parked(must_have(transaction.connection, run_id))
-        transaction.connection.execute("UPDATE runs SET confirmed = 1 WHERE run_id = ?", (run_id,))
+        connection = transaction.connection
+        engine_rules.must_be_parked(must_have(connection, run_id))
+        confirm = "UPDATE runs SET confirmed = 1 WHERE run_id = ?"
+        signing.change_signed(connection, run_id, partial(connection.execute, confirm, (run_id,)))
 
     return work
 
@@ -232,5 +258,10 @@ def must_have(connection: sqlite3.Connection, run_id: str) -> RunRecord:
 
 
 def _record(*row: Any) -> RunRecord:
-    run = RunRecord(*row)  # the columns stand in the fields' order
-    return replace(run, state=RunState(run.state), confirmed=bool(run.confirmed))
+    run = RunRecord(*well_formed(row, _KINDS))  # the columns stand in the fields' order
+    return replace(
+        run,
+        state=member(RunState, run.state),
+        confirmed=bool(run.confirmed),
+        trusted=bool(run.trusted),
+    )

@@ -68,6 +68,17 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             run_id TEXT NOT NULL, name TEXT NOT NULL, at REAL NOT NULL, ended INTEGER,
             PRIMARY KEY (run_id, name)) WITHOUT ROWID""",
     ),
+    (
+        # The id ties signatures to this file; a row without one was written by somebody else, or
+        # by a version that did not sign.
+        "CREATE TABLE store (store_id TEXT NOT NULL)",
+        "INSERT INTO store (store_id) VALUES (lower(hex(randomblob(16))))",
+        "ALTER TABLE runs ADD COLUMN signature TEXT",
+        "ALTER TABLE calls ADD COLUMN signature TEXT",
+        "ALTER TABLE entries ADD COLUMN signature TEXT",
+        "ALTER TABLE resources ADD COLUMN signature TEXT",
+        "ALTER TABLE hooks ADD COLUMN signature TEXT",
+    ),
 )
 # The mark is "JKLF".
 FILE = VersionedFile(application=0x4A4B4C46, steps=MIGRATIONS, holds="the store of runs")

@@ -17,10 +17,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
+from jackline.clock import SystemClock
 from jackline.errors import JacklineError, JournalError
 from jackline.flows import engine_rules
 from jackline.flows.engine import Claim
-from jackline.flows.local.opening import StoreFile, is_locked
+from jackline.flows.local.opening import Patience, StoreFile, is_locked
+from jackline.flows.local.well_formed import MalformedError
 
 T = TypeVar("T")
 
@@ -79,8 +81,9 @@ class _Verdict:
 class Writer:
     """Takes writes from event loops and hands them to its thread."""
 
-    def __init__(self, file: StoreFile) -> None:
+    def __init__(self, file: StoreFile, patience: Patience) -> None:
         self._file = file
+        self._patience = patience
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="jackline-flows-write")
         self._lock = threading.Lock()
         self._waiting: deque[_Waiting] = deque()
@@ -102,6 +105,17 @@ class Writer:
                 self._busy = True
                 self._thread.submit(self._write_waiting)
         return future
+
+    async def apart(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """What `work` gives, done after all that was asked for before, outside a transaction."""
+
+        def do() -> T:
+            try:
+                return work(self._file.opened())
+            except (sqlite3.Error, OSError) as error:
+                raise self._in_words(error) from error
+
+        return await asyncio.get_running_loop().run_in_executor(self._thread, do)
 
     async def close(self) -> None:
         """Write what waits and let go of the file."""
@@ -138,12 +152,19 @@ class Writer:
             return batch
 
     def _verdicts(self, batch: Sequence[_Waiting]) -> list[_Verdict]:
-        try:
-            return self._commit(batch)
-        except Exception as error:  # noqa: BLE001 -- handed to those who wait, who would hang else
-            hopeless = isinstance(error, sqlite3.Error | OSError) and is_locked(error)
-            if len(batch) == 1 or hopeless or isinstance(error, JournalError):
-                return [_Verdict(error=self._in_words(error)) for _ in batch]
+        while True:
+            began = SystemClock().monotonic()
+            try:
+                verdicts = self._commit(batch)
+            except Exception as error:  # noqa: BLE001 -- handed to those who wait, or would hang
+                locked = isinstance(error, sqlite3.Error | OSError) and is_locked(error)
+                if locked and self._patience.lasts(began):
+                    continue
+                if len(batch) == 1 or locked or isinstance(error, JournalError):
+                    return [_Verdict(error=self._in_words(error)) for _ in batch]
+                break
+            self._patience.got_through()
+            return verdicts
         # Each alone, so that the guilty one is found and the others are kept.
         return [verdict for waiting in batch for verdict in self._verdicts([waiting])]
 
@@ -164,6 +185,8 @@ class Writer:
         if isinstance(error, sqlite3.Error | OSError):
             self._file.let_go()
             return self._file.unusable(error)
+        if isinstance(error, MalformedError):
+            return self._file.unreadable()
         if isinstance(error, _UNSTORABLE):
             return JournalError(
                 f"A record cannot be kept: {type(error).__name__}.",

@@ -1,0 +1,257 @@
+"""The disk as an adversary: locks that last, records that do not fit, logs that keep too much."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jackline import event_loop
+from jackline.assembly.run_orders import RunOrders
+from jackline.assembly.waking import Waker
+from jackline.clock import SystemClock
+from jackline.control import Picture, verdict
+from jackline.errors import StoreLockedError
+from jackline.flows.authoring import agent
+from jackline.flows.definition import flow
+from jackline.flows.host import FlowHost
+from jackline.flows.local import LocalEngine
+from jackline.flows.orders import begin_resume, begin_run
+from jackline.flows.progress import FlowEvent, Warned
+from jackline.flows.records import RunState
+from jackline.flows.running import FlowRun
+from jackline.flows.settings import RunSettings
+from jackline.journal import Journal, JournalReader
+from jackline.journal.settings import JournalSettings
+from jackline.simulator.mind import Say
+from jackline.testing import Rule
+from jackline.testing.scripted_runner import ScriptedRunner
+from tests.cli.flow_world import World, flow_world, wait_for
+from tests.journal import made
+
+ANSWER = "the answer that nobody else may read"
+TELLING = """
+from jackline import agent, flow
+
+@flow
+async def telling() -> str:
+    return await agent("say it", label="one")
+
+@flow
+async def failing() -> str:
+    raise ValueError(await agent("say it", label="one"))
+"""
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Within this, another process holds the store; closing its stdin lets go."""
+    words = [sys.executable, "-m", "tests.attacks.locking_process", str(path)]
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "locked\n"
+        try:
+            yield process
+        finally:
+            assert process.stdin is not None
+            process.stdin.close()
+
+
+# --- a store that another program holds -----------------------------------------------------------
+
+
+@flow
+async def two() -> str:
+    """Two agents, one after the other."""
+    return f"{await agent('a', label='a')} {await agent('b', label='b')}"
+
+
+def _host(engine: LocalEngine, runner: ScriptedRunner, heard: list[FlowEvent]) -> FlowHost:
+    return FlowHost(
+        engine,
+        lambda _run_id: {runner.name: runner},
+        settings=RunSettings(poll=0.05),
+        listener=heard.append,
+    )
+
+
+def test_a_locked_store_pauses_a_run_and_nothing_is_paid_twice(tmp_path: Path) -> None:
+    path = tmp_path / "flows.db"
+    runner, heard = ScriptedRunner(), list[FlowEvent]()
+
+    async def main() -> None:
+        engine = LocalEngine(path, lock_seconds=0.05, patience=600)
+        begun = await begin_run(_host(engine, runner, heard), two, b"{}", run_id="r1")
+        with locked(path):
+            carrying = asyncio.create_task(begun.carry())
+            while not any(isinstance(event, Warned) for event in heard):
+                assert not carrying.done(), carrying
+                await asyncio.sleep(0.01)
+            # Many of its single tries have failed by now, and it still waits.
+            assert not carrying.done()
+        outcome = await carrying
+        assert outcome.ok, outcome
+        assert len(runner.begun) == 2
+        await engine.close()
+
+    event_loop.run(main())
+    (warned,) = {event.says for event in heard if isinstance(event, Warned)}
+    assert "locked" in warned
+
+
+def test_beyond_its_patience_a_run_is_paused_and_can_be_resumed(tmp_path: Path) -> None:
+    path = tmp_path / "flows.db"
+    runner, heard = ScriptedRunner(), list[FlowEvent]()
+
+    async def main() -> None:
+        engine = LocalEngine(path, lock_seconds=0.05, patience=0.3)
+        host = _host(engine, runner, heard)
+        begun = await begin_run(host, two, b"{}", run_id="r1")
+        with locked(path):
+            with pytest.raises(StoreLockedError) as caught:
+                await begun.carry()
+            assert caught.value.exit_code == 75
+            await engine.close()
+        engine = LocalEngine(path)
+        host = _host(engine, runner, heard)
+        run = await engine.run("r1")
+        assert run is not None
+        assert run.trusted
+        claim = await engine.claim("r1", owner="me", lease=30, instead_of=run.owner)
+        assert claim is not None
+        await engine.let_go(claim, replace(run, state=RunState.STOPPED))
+        resumed = await begin_resume(host, "r1", flow=two)
+        assert isinstance(resumed, FlowRun)
+        assert (await resumed.carry()).ok
+        await engine.close()
+
+    event_loop.run(main())
+
+
+def test_the_command_waits_for_a_locked_store_and_says_so(tmp_path: Path) -> None:
+    with flow_world(tmp_path) as world:
+        world.jackline("run", "flow.py", "--count", "1", "--word", "first")
+        store = world.folder / "state" / "flows.db"
+        with world.start("run", "flow.py", "--count", "2") as process:
+            with locked(store):
+                wait_for(process, "locked; the run waits for it")
+            out, err = process.communicate(timeout=240)
+        assert (process.returncode, out.strip()) == (0, "2 of 2 ok: 0 1"), err
+        assert set(world.paid().values()) == {1}
+
+
+# --- records that the journal could not keep -----------------------------------------------
+
+
+def test_records_that_were_dropped_without_a_fault_of_the_disk_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    journal = Journal(path, settings=JournalSettings(waiting_records=10))
+    for number in range(25):
+        journal.announce(made.call(number))
+    assert "15 records not kept" in journal.health.gap, "also before the writer has looked"
+    with journal:
+        made.written(journal)
+        made.written(journal)
+        health = journal.health
+    assert (health.ok, health.dropped) == (True, 15)
+    assert "15 records not kept" in health.gap
+    assert "more came at once" in health.gap
+    with JournalReader(path) as reader:
+        (note,) = reader.notes(0)
+    assert note.what == "records lost"
+    assert "15 records not kept" in note.detail
+    picture = Picture(
+        *(0.0, "0", "", "", 0.0, (), (), 0, 0, 0, {}, 0, 0, 0, 0, True, "", 15, health.gap)
+    )
+    assert "The journal has a gap: 15 records not kept" in verdict(picture, SystemClock().now())
+    assert picture.to_json("")["journal_lost"] == 15
+
+
+# --- logs ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def telling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    with flow_world(tmp_path) as world:
+        (tmp_path / "telling.py").write_text(TELLING)
+        world.provider.says(Rule(lambda _asked: Say(ANSWER), prompt="say it"))
+        for name, value in world.environ.items():
+            monkeypatch.setenv(name, value)
+        yield world
+
+
+def _log(world: World, name: str) -> str:
+    return (world.folder / "state" / name).read_text()
+
+
+@pytest.mark.parametrize("name", ["telling", "failing"])
+def test_the_log_of_orders_holds_no_answer(telling: World, name: str) -> None:
+    code, out, err = telling.jackline("run", f"telling.py:{name}")
+    assert ANSWER in out + err, (code, out, err)
+    (run,) = telling.json("ls")["runs"]
+
+    async def order() -> None:
+        engine = LocalEngine(telling.folder / "state" / "flows.db")
+        orders = RunOrders(telling.folder / "state")
+        await orders.carry_out("resume", {"run": run["run"]}, engine)
+        await engine.close()
+
+    event_loop.run(order())
+    logged = _log(telling, "ordered-runs.log")
+    assert f"jackline resume {run['run']}" in logged
+    assert ANSWER not in logged
+    gateway = telling.folder / "state" / "gateway.log"
+    assert ANSWER not in gateway.read_text()
+
+
+@pytest.mark.parametrize("name", ["telling", "failing"])
+def test_the_log_of_woken_runs_holds_no_answer(telling: World, name: str) -> None:
+    telling.jackline("run", f"telling.py:{name}")
+    telling.jackline("down")
+    (listed,) = telling.json("ls")["runs"]
+    store = telling.folder / "state" / "flows.db"
+
+    async def wake() -> None:
+        engine = LocalEngine(store)
+        run = await engine.run(listed["run"])
+        claim = await engine.claim(listed["run"], owner="me", lease=30)
+        assert run is not None
+        assert claim is not None
+        await engine.let_go(claim, replace(run, state=RunState.PARKED, wake_at=1.0))
+        await engine.close()
+        waker = Waker(store, SystemClock())
+        assert await waker.look() == [listed["run"]]
+        for process in waker._started:
+            process.wait()
+
+    event_loop.run(wake())
+    shown = telling.json("show", listed["run"])
+    assert shown["state"] == ("finished" if name == "telling" else "failed")
+    assert ANSWER in json.dumps(shown), "it stays with the run"
+    logged = _log(telling, "woken-runs.log")
+    assert f"run {listed['run']}" in logged
+    assert ANSWER not in logged
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links are a POSIX matter here")
+def test_the_logs_are_not_written_through_a_link(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("as it was")
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    for name in ("ordered-runs.log", "woken-runs.log"):
+        (state / name).symlink_to(victim)
+    RunOrders(state)._note("x")
+    with pytest.raises(OSError, match="is a link"):
+        Waker(state / "flows.db", SystemClock())._start_verb(("--version",), None)
+    assert victim.read_text() == "as it was"

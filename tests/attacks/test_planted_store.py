@@ -1,0 +1,566 @@
+"""A store of runs that somebody else wrote: its commands and its flow files are listed, not run."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sqlite3
+import struct
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jackline import event_loop
+from jackline.assembly.waking import Waker
+from jackline.clock import SystemClock
+from jackline.flows.host import FlowHost
+from jackline.flows.local import LocalEngine, schema
+from jackline.flows.records import RunState
+from jackline.journal import Journal
+from jackline.mcp_server.agent_desk import AgentDesk
+from jackline.mcp_server.flow.started_agents import started_agents
+from jackline.testing.scripted_runner import ScriptedRunner
+from tests.attacks.planting import (
+    add_run,
+    another_installation,
+    flow_file,
+    marking,
+    overdue,
+    plant_everything,
+)
+from tests.cli.commands import Answer, jackline
+from tests.cli.gateways import Place, until
+
+NOT_OURS = "not written by this installation"
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    folder = tmp_path / "state"
+    folder.mkdir(mode=0o700)
+    monkeypatch.setenv("JACKLINE_PORT", "0")
+    yield folder / "flows.db"
+    if (folder / "gateway.json").exists():
+        jackline("down", "--state", folder)
+
+
+@pytest.fixture
+def mark(tmp_path: Path) -> Path:
+    return tmp_path / "mark"
+
+
+def told(*words: str, store: Path) -> Answer:
+    return jackline(*words, "--state", str(store.parent))
+
+
+def test_overdue_releases_and_hooks_of_a_planted_store_are_not_run(
+    store: Path, mark: Path, tmp_path: Path
+) -> None:
+    plant_everything(store, tmp_path / "repo", mark)
+    answer = told("resources", "--retry", store=store)
+    assert not mark.exists(), "a command of the planted store was run"
+    assert answer.out.count(NOT_OURS) == 3, answer
+    shown = json.loads(told("resources", "--json", store=store).out)["resources"]
+    assert [each["trusted"] for each in shown] == [False] * 3
+
+
+def test_a_service_neither_wakes_nor_cleans_up_after_planted_runs(
+    store: Path, mark: Path, tmp_path: Path
+) -> None:
+    plant_everything(store, tmp_path / "repo", mark)
+    started: list[str] = []
+
+    async def main() -> None:
+        waker = Waker(
+            store,
+            SystemClock(),
+            start=lambda run: started.append(run.run_id),
+            clean_up=lambda: started.append("clean-up"),
+        )
+        await waker.look()
+        await waker.look()
+
+    event_loop.run(main())
+    assert started == []
+
+
+def test_a_running_gateway_runs_nothing_of_a_planted_store(
+    store: Path, mark: Path, tmp_path: Path
+) -> None:
+    plant_everything(store, tmp_path / "repo", mark)
+    place = Place(tmp_path, "http://127.0.0.1:9")
+    with place.up() as gateway:
+        until(lambda: NOT_OURS in gateway.said, "a word about the planted runs")
+        until(lambda: NOT_OURS in place.jackline("status").out, "a word of `status` about them")
+        assert not (store.parent / "woken-runs.log").exists()
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize("planted", [False, True])
+def test_agents_of_a_planted_store_are_not_taken_up_by_the_service(
+    planted: bool, store: Path, tmp_path: Path
+) -> None:
+    order = {"prompt": "evil", "label": "a", "runner": "scripted", "cwd": str(tmp_path)}
+    arguments = json.dumps({"orders": [order]}).encode()
+
+    async def plant() -> None:
+        engine = LocalEngine(store)
+        for run_id, state in (("cut", RunState.RUNNING), ("asleep", RunState.PARKED)):
+            await add_run(
+                engine,
+                run_id,
+                state,
+                source=started_agents.source,
+                cwd=str(tmp_path),
+                flow=started_agents.name,
+                arguments=arguments,
+                wake_at=1.0,
+            )
+        await engine.close()
+
+    async def serve() -> set[str]:
+        engine, runner = LocalEngine(store), ScriptedRunner(name="scripted")
+        host = FlowHost(engine, lambda _run_id: {runner.name: runner})
+
+        async def opened() -> FlowHost:
+            return host
+
+        desk = AgentDesk(opened, SystemClock())
+        await desk.look_after()
+        await Waker(store, SystemClock(), start=lambda _run: None, here=desk.wakes).look()
+        waking = [t for t in asyncio.all_tasks() if t.get_name().startswith("waking")]
+        if waking:
+            await asyncio.wait(waking)
+        await desk.close()
+        await engine.close()
+        return set(runner.begun)
+
+    if planted:
+        with another_installation(tmp_path / "attacker"):
+            event_loop.run(plant())
+    else:
+        event_loop.run(plant())
+    assert event_loop.run(serve()) == (set() if planted else {"a"})
+
+
+@pytest.mark.parametrize(
+    "verb", [("resume",), ("resume", "--woken"), ("retry",), ("resume", "--now")]
+)
+@pytest.mark.parametrize("run_id", ["asleep", "cut", "rented"])
+def test_no_verb_loads_the_flow_file_of_a_planted_run(
+    verb: tuple[str, ...], run_id: str, store: Path, mark: Path, tmp_path: Path
+) -> None:
+    plant_everything(store, tmp_path / "repo", mark)
+    answer = told(*verb, run_id, store=store)
+    assert not mark.exists(), "the planted flow file was loaded"
+    if verb != ("resume", "--woken"):
+        assert answer.code == 2, answer
+        assert NOT_OURS in answer.err
+        assert f"jackline show {run_id} --trust" in answer.err
+
+
+@pytest.mark.parametrize("run_id", ["asleep", "cut"])
+def test_cancelling_a_planted_run_runs_nothing(
+    run_id: str, store: Path, mark: Path, tmp_path: Path
+) -> None:
+    plant_everything(store, tmp_path / "repo", mark)
+
+    async def add_more() -> None:
+        engine = LocalEngine(store)
+        await engine.keep_resource(overdue(run_id, "function main"))
+        await engine.close()
+
+    with another_installation(tmp_path / "repo" / "attacker"):
+        event_loop.run(add_more())
+    assert told("cancel", run_id, store=store).code == 0
+    assert not mark.exists()
+    for verb in ("resume", "retry"):
+        told(verb, run_id, store=store)
+    assert not mark.exists(), "our own writing has signed somebody else's run"
+
+
+def test_every_list_says_which_runs_are_not_ours(store: Path, mark: Path, tmp_path: Path) -> None:
+    plant_everything(store, tmp_path / "repo", mark)
+    assert told("ls", store=store).out.count(NOT_OURS) == 6
+    assert NOT_OURS in told("ls", "--parked", store=store).out
+    assert NOT_OURS in told("show", "asleep", store=store).out
+    listed = json.loads(told("ls", "--json", store=store).out)["runs"]
+    assert [run["trusted"] for run in listed] == [False] * 6
+
+
+def test_a_person_may_accept_a_run_after_having_seen_it(
+    store: Path, mark: Path, tmp_path: Path
+) -> None:
+    plant_everything(store, tmp_path / "repo", mark)
+    asked = told("show", "rented", "--trust", store=store)
+    assert asked.code == 2, "without a terminal nobody has said yes"
+    assert "--yes" in asked.err
+    assert marking(mark) in asked.out
+    assert "planted_flow.py" in asked.out
+    told("resources", "--retry", store=store)
+    assert not mark.exists()
+    assert told("show", "rented", "--trust", "--yes", store=store).code == 0
+    told("resources", "--retry", store=store)
+    assert mark.read_text() == "it ran"
+
+
+def test_a_run_in_a_cloned_folder_is_not_woken_with_that_folder_s_modules(
+    store: Path, mark: Path, tmp_path: Path
+) -> None:
+    repo = tmp_path / "cloned"
+    repo.mkdir()
+    (repo / "jackline.py").write_text(f"open({str(mark)!r}, 'w').write('shadowed')")
+    (repo / "flow.py").write_text("from jackline import flow\n@flow\nasync def own(): return 1\n")
+
+    async def main() -> None:
+        engine = LocalEngine(store)
+        await add_run(
+            engine, "r1", RunState.PARKED, source=str(repo / "flow.py"), cwd=str(repo), wake_at=1.0
+        )
+        await engine.close()
+        waker = Waker(store, SystemClock())
+        await waker.look()
+        for process in waker._started:
+            process.wait()
+
+    event_loop.run(main())
+    assert not mark.exists(), "`python -m jackline` took a module of the run's folder"
+
+
+# --- rows moved, changed and confused -------------------------------------------------------------
+
+
+def ours(store: Path, tmp_path: Path, mark: Path) -> None:
+    """A store of our own with one finished run that holds something harmless."""
+
+    async def main() -> None:
+        engine = LocalEngine(store)
+        source = str(flow_file(tmp_path, mark))
+        for run_id in ("r1", "r2"):
+            await add_run(engine, run_id, RunState.FINISHED, source=source, cwd=str(tmp_path))
+            await engine.keep_resource(overdue(run_id, f"echo {run_id}"))
+        await add_run(engine, "p1", RunState.PARKED, source=source, cwd=str(tmp_path), wake_at=1.0)
+        await engine.close()
+
+    event_loop.run(main())
+
+
+def trusted(store: Path) -> dict[str, bool]:
+    async def main() -> dict[str, bool]:
+        engine = LocalEngine(store)
+        found = {run.run_id: run.trusted for run in await engine.runs()}
+        rented = await engine.resources()
+        await engine.close()
+        return found | {f"{each.run_id}/{each.name}": each.trusted for each in rented}
+
+    return event_loop.run(main())
+
+
+@pytest.mark.parametrize(
+    ("change", "lost"),
+    [
+        ("UPDATE resources SET release = 'evil' WHERE run_id = 'r1'", {"r1/gpu"}),
+        (
+            """UPDATE resources SET release = (SELECT release FROM resources WHERE run_id = 'r2'),
+            signature = (SELECT signature FROM resources WHERE run_id = 'r2')
+            WHERE run_id = 'r1'""",
+            {"r1/gpu"},
+        ),
+        ("UPDATE resources SET name = 'gp', task_id = 'u' WHERE run_id = 'r1'", {"r1/gp"}),
+        ("UPDATE resources SET name = 'gpuec', release = 'ho r1' WHERE run_id='r1'", {"r1/gpuec"}),
+        ("UPDATE resources SET lease_until = 0.5 WHERE run_id = 'r1'", {"r1/gpu"}),
+        ("UPDATE resources SET signature = NULL WHERE run_id = 'r1'", {"r1/gpu"}),
+        ("UPDATE resources SET signature = '' WHERE run_id = 'r1'", {"r1/gpu"}),
+        (
+            "UPDATE resources SET signature = CAST(signature AS BLOB) WHERE run_id = 'r1'",
+            {"r1/gpu"},
+        ),
+        ("UPDATE runs SET cwd = '/elsewhere' WHERE run_id = 'r1'", {"r1"}),
+        ("UPDATE runs SET source = '/evil.py' WHERE run_id = 'r1'", {"r1"}),
+        ("UPDATE runs SET flow = 'other' WHERE run_id = 'r1'", {"r1"}),
+        ("UPDATE runs SET arguments = x'7b207d' WHERE run_id = 'r1'", {"r1"}),
+        ("UPDATE runs SET settings = x'7b7d' WHERE run_id = 'r1'", {"r1"}),
+        ("UPDATE runs SET state = 'parked', wake_at = 1.0 WHERE run_id = 'r1'", {"r1"}),
+        ("UPDATE runs SET wake_at = 2.0 WHERE run_id = 'p1'", {"p1"}),
+        ("UPDATE runs SET confirmed = 1 WHERE run_id = 'p1'", {"p1"}),
+        ("UPDATE runs SET source = source || char(0) || 'x' WHERE run_id = 'r1'", {"r1"}),
+        ("UPDATE runs SET flow = hex(zeroblob(5000000)) WHERE run_id = 'r1'", {"r1"}),
+        (
+            """UPDATE runs SET signature = (SELECT signature FROM resources WHERE run_id = 'r1')
+            WHERE run_id = 'r1'""",
+            {"r1"},
+        ),
+        (
+            "UPDATE store SET store_id = '00000000000000000000000000000000'",
+            {"r1", "r2", "p1", "r1/gpu", "r2/gpu"},
+        ),
+    ],
+)
+def test_a_changed_or_moved_row_is_not_ours_any_more(
+    change: str, lost: set[str], store: Path, tmp_path: Path, mark: Path
+) -> None:
+    ours(store, tmp_path, mark)
+    assert all(trusted(store).values())
+    with closing(sqlite3.connect(store)) as connection, connection:
+        connection.execute(change)
+    assert {name for name, held in trusted(store).items() if not held} == lost
+
+
+def test_a_row_of_our_other_store_is_not_ours_here(store: Path, tmp_path: Path, mark: Path) -> None:
+    ours(store, tmp_path, mark)
+    other = tmp_path / "other" / "flows.db"
+    other.parent.mkdir(mode=0o700)
+
+    async def make() -> None:
+        engine = LocalEngine(other)
+        await engine.runs()
+        await engine.close()
+
+    event_loop.run(make())
+    with closing(sqlite3.connect(other)) as connection, connection:
+        connection.execute("ATTACH ? AS ours", (str(store),))
+        for table in ("runs", "resources"):
+            connection.execute(f"INSERT INTO {table} SELECT * FROM ours.{table}")  # noqa: S608
+    assert set(trusted(other).values()) == {False}
+
+
+def test_a_finished_result_or_a_notebook_line_of_somebody_else_is_not_gone_on_with(
+    store: Path, tmp_path: Path, mark: Path
+) -> None:
+    async def main() -> None:
+        engine = LocalEngine(store)
+        source = str(flow_file(tmp_path, mark))
+        for run_id in ("calls", "lines"):
+            await add_run(
+                engine,
+                run_id,
+                RunState.STOPPED,
+                source=source,
+                cwd=str(tmp_path),
+                task=f"t-{run_id}",
+            )
+        await engine.close()
+
+    event_loop.run(main())
+    with closing(sqlite3.connect(store)) as connection, connection:
+        connection.execute(
+            "UPDATE calls SET state = 'done', value = x'226576696c22' WHERE run_id = 'calls'"
+        )
+        connection.execute(
+            "UPDATE entries SET data = x'7b2261223a317d' WHERE notebook ="
+            " (SELECT id FROM notebooks WHERE run_id = 'lines')"
+        )
+    answer = told("resume", "calls", store=store)
+    assert answer.code == 2, answer
+    assert NOT_OURS in answer.err
+
+    async def look() -> None:
+        engine = LocalEngine(store)
+        assert [line.trusted for line in await engine.entries("t-lines")] == [False]
+        assert [call.trusted for call in await engine.calls("calls")] == [False]
+        await engine.close()
+
+    event_loop.run(look())
+
+
+# --- planted schemas ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "CREATE TRIGGER t AFTER INSERT ON runs BEGIN UPDATE resources SET release = 'evil'; END",
+        "CREATE VIEW v AS SELECT * FROM runs",
+        "ALTER TABLE resources RENAME TO r2; CREATE VIEW resources AS SELECT * FROM r2",
+        "ALTER TABLE runs ADD COLUMN g TEXT AS (upper(cwd)) VIRTUAL",
+        "CREATE INDEX i ON runs (lower(source))",
+        "CREATE TABLE sqlar (name TEXT)",
+        "CREATE VIRTUAL TABLE f USING fts5(x)",
+        "DROP TABLE hooks",
+        "DELETE FROM store",
+        "UPDATE store SET store_id = x'00'",
+        "INSERT INTO store VALUES ('1111')",
+    ],
+)
+def test_a_store_with_another_schema_is_not_opened(
+    planted: str, store: Path, tmp_path: Path, mark: Path
+) -> None:
+    ours(store, tmp_path, mark)
+    with closing(sqlite3.connect(store)) as connection:
+        connection.executescript(planted)
+    answer = told("ls", store=store)
+    assert answer.code != 0, answer
+    assert "not made by Jackline" in answer.err
+    assert "--state" in answer.err
+    assert "Traceback" not in answer.err
+
+
+def test_a_planted_trigger_does_not_fire_while_an_older_file_is_brought_up(
+    store: Path,
+) -> None:
+    with closing(sqlite3.connect(store, isolation_level=None)) as connection:
+        for step in schema.MIGRATIONS[:2]:
+            for statement in step:
+                connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {schema.FILE.application}")
+        connection.execute("PRAGMA user_version = 2")
+        connection.execute(
+            "CREATE TRIGGER t AFTER UPDATE ON runs BEGIN UPDATE runs SET cwd = '/evil'; END"
+        )
+    before = store.read_bytes()
+    answer = told("ls", store=store)
+    assert answer.code != 0
+    assert "not made by Jackline" in answer.err
+    assert store.read_bytes() == before, "it was changed before it was looked at"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE runs SET state = 'no such state'",
+        "UPDATE runs SET lease_until = 'soon'",
+        "UPDATE runs SET wake_at = x'00'",
+        "UPDATE runs SET settings = 'text'",
+        "UPDATE runs SET epoch = 1.5",
+        "UPDATE runs SET cwd = x'2f'",
+        "UPDATE runs SET source = CAST(x'ff' AS TEXT)",
+        "UPDATE resources SET lease_until = 'soon'",
+        "UPDATE resources SET state = 7",
+        "UPDATE resources SET release = CAST(release AS BLOB)",
+        "UPDATE runs SET arguments = '{}'",
+        "UPDATE runs SET wake_at = 9e999",
+        "UPDATE runs SET created_at = -1e300",
+    ],
+)
+def test_a_field_of_a_wrong_kind_is_told_and_kills_nobody(
+    change: str, store: Path, tmp_path: Path, mark: Path
+) -> None:
+    ours(store, tmp_path, mark)
+    with closing(sqlite3.connect(store)) as connection, connection:
+        connection.execute(change)
+    for words in (("ls",), ("resources", "--retry"), ("ls", "--parked"), ("show", "p1")):
+        answer = told(*words, store=store)
+        assert answer.code != 0 or "resources" not in (*words, change), answer
+        assert "Traceback" not in answer.err, answer.err
+        assert "a bug in Jackline" not in answer.err, answer.err
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no such names")
+@pytest.mark.parametrize("name", ["a?mode=memory", "b#c", "d%2e%2e", "e;f", "file:g?vfs=unix-none"])
+def test_a_folder_s_name_is_never_read_as_an_address(name: str, tmp_path: Path, mark: Path) -> None:
+    store = tmp_path / name / "flows.db"
+    store.parent.mkdir(mode=0o700)
+    ours(store, tmp_path, mark)
+    assert store.is_file()
+    assert all(trusted(store).values())
+
+
+def test_rows_in_a_log_that_was_laid_beside_the_store_are_not_ours(
+    store: Path, tmp_path: Path, mark: Path
+) -> None:
+    ours(store, tmp_path, mark)
+    with closing(sqlite3.connect(store, isolation_level=None)) as connection:
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+        connection.execute("UPDATE resources SET release = ?", (marking(mark),))
+        log = store.with_name("flows.db-wal").read_bytes()
+        shm = store.with_name("flows.db-shm").read_bytes()
+        file = store.read_bytes()
+    assert len(log) > 1000
+    for part, content in (("", file), ("-wal", log), ("-shm", shm)):
+        store.with_name(f"flows.db{part}").write_bytes(content)
+        store.with_name(f"flows.db{part}").chmod(0o600)
+    told("resources", "--retry", store=store)
+    assert not mark.exists()
+    assert not any(held for name, held in trusted(store).items() if "/" in name)
+
+
+def test_our_own_records_stay_ours_through_all_that_changes_them(
+    store: Path, tmp_path: Path, mark: Path
+) -> None:
+    ours(store, tmp_path, mark)
+
+    async def main() -> None:
+        engine = LocalEngine(store)
+        await engine.allow_waking("p1")
+        claim = await engine.claim("p1", owner="me", lease=30)
+        assert claim is not None
+        record = await engine.run("p1")
+        assert record is not None
+        await engine.renew(claim, lease=60)
+        await engine.change(claim, replace(record, state=RunState.RUNNING, wake_at=None))
+        await engine.let_go(claim, replace(record, state=RunState.FINISHED, wake_at=None))
+        await engine.close()
+
+    event_loop.run(main())
+    assert all(trusted(store).values())
+
+
+def test_what_a_planted_record_holds_cannot_steer_the_terminal(store: Path, tmp_path: Path) -> None:
+    hidden = "\x1b[2K\r\u202eharmless\x9b1A"
+
+    async def main() -> None:
+        engine = LocalEngine(store)
+        await add_run(engine, "r1", RunState.FINISHED, source=f"/evil{hidden}.py", flow=hidden)
+        await engine.keep_resource(overdue("r1", f"evil {hidden}", name=hidden))
+        await engine.note("r1", 1.0, hidden, hidden, {"says": hidden})
+        await engine.close()
+
+    with another_installation(tmp_path / "attacker"):
+        event_loop.run(main())
+    for words in (
+        ("ls",),
+        ("show", "r1"),
+        ("show", "r1", "--trust"),
+        ("resources",),
+        ("logs", "r1"),
+        ("rm", "r1", "--dry-run", "--force"),
+    ):
+        answer = told(*words, store=store)
+        said = answer.out + answer.err
+        assert not {"\x1b", "\r", "\u202e", "\x9b"} & set(said), (words, said)
+
+
+def test_a_planted_run_can_be_deleted(store: Path, mark: Path, tmp_path: Path) -> None:
+    plant_everything(store, tmp_path / "repo", mark)
+    answer = told("rm", "rented", "hooked", "--yes", store=store)
+    assert "rented is kept" in answer.err, answer
+    assert told("rm", "rented", "rented2", "rented3", "--yes", "--force", store=store).code == 0
+    assert told("purge", "--parked", "--older", "0s", "--yes", store=store).code == 0
+    assert told("ls", store=store).out == ""
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize("name", ["flows.db", "journal.db"])
+def test_a_rollback_journal_beside_the_store_cannot_delete_another_file(
+    name: str, store: Path, tmp_path: Path
+) -> None:
+    """SQLite deletes the file that a hot journal names as its super-journal."""
+    victim = tmp_path / "victim.txt"
+    victim.write_text("precious")
+    made = tmp_path / "made.db"
+    with closing(sqlite3.connect(made, isolation_level=None)) as connection:
+        connection.execute("CREATE TABLE t (x)")
+        connection.executemany("INSERT INTO t VALUES (?)", [("y" * 3000,)] * 200)
+        connection.execute("PRAGMA cache_size = 2")
+        connection.execute("BEGIN")
+        connection.execute("UPDATE t SET x = 'z' || x")
+        file, journal = made.read_bytes(), made.with_name("made.db-journal").read_bytes()
+        connection.execute("ROLLBACK")
+    place = str(victim).encode()
+    named = struct.pack(">I", 0x40000000 // 4096 + 1) + place
+    named += struct.pack(">II", len(place), sum(place)) + bytes.fromhex("d9d505f920a163d7")
+    for end, content in (("", file), ("-journal", journal + named)):
+        planted = store.with_name(name + end)
+        planted.write_bytes(content)
+        planted.chmod(0o600)
+    if name == "flows.db":
+        said = told("ls", store=store).err
+    else:
+        with Journal(store.with_name(name)) as journal_of_calls:
+            said = journal_of_calls.health.problem
+    assert victim.exists(), "opening the planted store has deleted a file of the user"
+    assert "names another file" in said

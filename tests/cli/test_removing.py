@@ -1,0 +1,207 @@
+"""`rm` and `purge` delete runs for good: from the lists, the files, and the bytes of the disk."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jackline import event_loop
+from jackline.flows.local import LocalEngine
+from jackline.flows.records import HookRecord, ResourceRecord, ResourceState, RunRecord, RunState
+from jackline.simulator.mind import Say
+from jackline.testing import Rule
+from tests.attacks.planting import add_run
+from tests.cli.commands import Answer, jackline
+from tests.cli.flow_world import World, flow_world
+
+PROMPT = "the prompt that must be gone"
+ANSWER = "the answer that must be gone"
+FLOW = f"""
+from jackline import agent, ctx, flow
+
+@flow
+async def secretive(padding: str = "") -> str:
+    return await agent({PROMPT!r} + padding, label="one")
+"""
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with flow_world(tmp_path) as there:
+        (tmp_path / "secretive.py").write_text(FLOW)
+        there.provider.says(Rule(lambda _asked: Say(ANSWER), prompt=PROMPT))
+        yield there
+
+
+def bytes_of(folder: Path) -> bytes:
+    return b"".join(file.read_bytes() for file in folder.rglob("*") if file.is_file())
+
+
+def test_a_removed_run_leaves_no_byte_in_any_file(world: World) -> None:
+    state = world.folder / "state"
+    padding = "x" * 100_000  # a long value lies in a place of its own
+    for arguments in ((), ("--padding", padding)):
+        assert world.jackline("run", "secretive.py", *arguments)[0] == 0
+    assert world.jackline("run", "flow.py", "--count", "1")[0] == 0
+    kept, *gone = [run["run"] for run in world.json("ls")["runs"]]
+    assert PROMPT.encode() in bytes_of(state)
+    assert ANSWER.encode() in bytes_of(state)
+    (state / "woken-runs.log").write_text(f"run {gone[0]} finished\nrun {kept} finished\n")
+    (state / "woken-runs.log").chmod(0o600)
+    told = world.json("rm", *gone, "--yes")
+    assert sorted(told["removed"]) == sorted(gone)
+    assert told["bytes_freed"] > 50_000
+    left = bytes_of(state)
+    assert PROMPT.encode() not in left
+    assert ANSWER.encode() not in left
+    assert (state / "woken-runs.log").read_text() == f"run {kept} finished\n"
+    with closing(sqlite3.connect(state / "journal.db")) as journal:
+        tags = {tag for (tag,) in journal.execute("SELECT DISTINCT tag FROM calls")}
+    assert tags == {kept}
+    assert [run["run"] for run in world.json("ls")["runs"]] == [kept]
+    assert world.json("show", kept)["calls"][0]["state"] == "done"
+
+
+def test_what_a_fork_shares_stays_with_the_fork(world: World) -> None:
+    world.jackline("run", "flow.py", "--count", "2")
+    (first,) = [run["run"] for run in world.json("ls")["runs"]]
+    assert world.jackline("fork", first, "--from", "part 1")[0] == 0
+    assert world.jackline("rm", first, "--yes")[0] == 0
+    (fork,) = world.json("ls")["runs"]
+    assert fork["forked_from"] == first
+    code, out, _err = world.jackline("resume", fork["run"])
+    assert (code, out.partition(":")[0]) == (0, "2 of 2 ok")
+
+
+# --- without a gateway --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    folder = tmp_path / "state"
+    folder.mkdir(mode=0o700)
+    return folder / "flows.db"
+
+
+def keep(store: Path, *runs: tuple[str, RunState, float]) -> None:
+    async def main() -> None:
+        engine = LocalEngine(store)
+        for run_id, state, at in runs:
+            record = RunRecord(run_id, "f", "", b"{}", created_at=at, updated_at=at)
+            claim = await engine.create(record, owner="elsewhere:1:x", lease=30)
+            ended = at if state in ("finished", "failed", "cancelled") else None
+            await engine.let_go(claim, replace(record, state=state, ended_at=ended))
+        await engine.close()
+
+    event_loop.run(main())
+
+
+def told(*words: str, store: Path) -> Answer:
+    return jackline(*words, "--state", str(store.parent))
+
+
+def listed(store: Path) -> set[str]:
+    return {run["run"] for run in json.loads(told("ls", "--json", store=store).out)["runs"]}
+
+
+def test_of_several_runs_those_that_may_go_do_and_the_others_are_told(store: Path) -> None:
+    keep(store, ("aa1", RunState.FINISHED, 1.0), ("bb1", RunState.PARKED, 1.0))
+    keep(store, ("cc1", RunState.FAILED, 1.0))
+    answer = told("rm", "aa1", "bb1", "cc", "--yes", store=store)
+    assert answer.code == 1
+    assert "2 runs deleted" in answer.err
+    assert "bb1 is kept" in answer.err
+    assert "jackline cancel bb1" in answer.err
+    assert listed(store) == {"bb1"}
+
+
+@pytest.mark.parametrize("bad", ["zz", "aa"])
+def test_a_name_that_means_no_run_or_several_deletes_nothing(bad: str, store: Path) -> None:
+    keep(store, ("aa1", RunState.FINISHED, 1.0), ("aa2", RunState.FINISHED, 1.0))
+    answer = told("rm", "aa1", bad, "--yes", store=store)
+    assert answer.code == 2
+    assert listed(store) == {"aa1", "aa2"}
+
+
+def test_nobody_is_asked_where_there_is_no_terminal(store: Path) -> None:
+    keep(store, ("aa1", RunState.FINISHED, 1.0))
+    for words in (("rm", "aa1"), ("purge",), ("rm", "aa1", "--json")):
+        answer = told(*words, store=store)
+        assert answer.code == 2, answer
+        assert "--yes" in answer.err
+    assert listed(store) == {"aa1"}
+
+
+def test_a_dry_run_tells_and_deletes_nothing(store: Path) -> None:
+    keep(store, ("aa1", RunState.FINISHED, 1.0), ("bb1", RunState.PARKED, 1.0))
+    answer = told("rm", "aa1", "bb1", "--dry-run", store=store)
+    assert (answer.code, answer.out) == (1, "aa1\n")
+    assert "bb1 is kept" in answer.err
+    assert told("purge", "--dry-run", store=store).out == "aa1\n"
+    assert listed(store) == {"aa1", "bb1"}
+
+
+def test_what_is_held_or_owed_is_not_forgotten_without_force(store: Path) -> None:
+    keep(store, ("aa1", RunState.FINISHED, 1.0), ("bb1", RunState.FINISHED, 1.0))
+
+    async def add() -> None:
+        engine = LocalEngine(store)
+        await engine.keep_resource(
+            ResourceRecord("aa1", "gpu", "", "false", False, None, ResourceState.HELD, 1.0)
+        )
+        await engine.end_hook(HookRecord("bb1", "bb1/1", "false", b"{}", "failed", 1))
+        await engine.close()
+
+    event_loop.run(add())
+    answer = told("rm", "aa1", "bb1", "--yes", store=store)
+    assert answer.code == 1
+    assert "still holds gpu" in answer.err
+    assert "still owes its clean-up" in answer.err
+    assert "jackline resources --retry" in answer.err
+    assert listed(store) == {"aa1", "bb1"}
+    assert told("rm", "aa1", "bb1", "--yes", "--force", store=store).code == 0
+    assert listed(store) == set()
+    assert json.loads(told("resources", "--json", store=store).out)["resources"] == []
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a living owner cannot be told on Windows")
+def test_a_run_that_somebody_carries_is_kept_also_by_force(store: Path) -> None:
+    async def add() -> None:
+        engine = LocalEngine(store)
+        await add_run(engine, "aa1", RunState.FINISHED)
+        assert await engine.claim("aa1", owner="elsewhere:1:y", lease=3600)
+        await add_run(engine, "bb1", RunState.RUNNING)
+        await engine.close()
+
+    event_loop.run(add())
+    answer = told("rm", "aa1", "--yes", "--force", store=store)
+    assert answer.code == 1
+    assert "elsewhere:1" in answer.err
+    assert listed(store) == {"aa1", "bb1"}
+
+
+def test_purge_takes_what_ended_long_ago_and_the_waiting_only_if_told(store: Path) -> None:
+    lately = 4e9  # far in the future: whatever the clock says, not long ago
+    keep(store, ("old", RunState.FINISHED, 1.0), ("new", RunState.FINISHED, lately))
+    keep(store, ("waits", RunState.PARKED, 1.0), ("waits-new", RunState.PARKED, lately))
+    answer = told("purge", "--older", "30d", "--yes", store=store)
+    assert answer.code == 0, answer
+    assert "1 run deleted" in answer.err
+    assert listed(store) == {"new", "waits", "waits-new"}
+    assert told("purge", "--parked", "--yes", store=store).code == 0
+    assert listed(store) == {"new", "waits-new"}
+    again = told("purge", "--yes", store=store)
+    assert (again.code, "0 runs deleted" in again.err) == (0, True)
+
+
+def test_purge_without_a_store_and_with_a_bad_time(store: Path) -> None:
+    assert told("purge", "--yes", store=store).code == 0
+    assert not store.exists()
+    assert told("purge", "--older", "soon", "--yes", store=store).code == 2
