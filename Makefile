@@ -6,8 +6,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 QUICK ?=
+SOAK_MINUTES ?= 60
+SOAK_AGENTS ?= 200
+SOAK_JSON ?=
 
-.PHONY: setup run test check bench clean
+.PHONY: setup run test check bench soak clean
 
 setup: $(READY)
 
@@ -32,7 +35,10 @@ test: check
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
 
 bench: $(READY)
-	@for script in bench/*.py; do echo "== $$script"; $(BIN)/python $$script $(if $(QUICK),--quick) || failed=1; done; exit $${failed:-0}
+	@for script in $(filter-out bench/soak.py,$(wildcard bench/*.py)); do echo "== $$script"; $(BIN)/python $$script $(if $(QUICK),--quick) || failed=1; done; exit $${failed:-0}
+
+soak: $(READY)
+	@$(BIN)/python bench/soak.py --minutes $(SOAK_MINUTES) --agents $(SOAK_AGENTS) $(if $(SOAK_JSON),--json $(SOAK_JSON))
 
 clean:
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
