@@ -16,7 +16,7 @@ from dataclasses import replace
 from jackline.simulator.faults import Effect, Fault
 from jackline.simulator.playing import Playing
 
-_CALM_MEAN = 12.0
+_CALM_MEAN = 40.0
 _TWO_AT_ONCE = 0.3
 
 Make = Callable[[random.Random], Fault]
@@ -81,7 +81,7 @@ class Weather:
         try:
             while True:
                 await asyncio.sleep(
-                    self._draw.expovariate(1.0 / (_CALM_MEAN * max(0.5, self._scale)))
+                    self._draw.expovariate(1.0 / (_CALM_MEAN * max(0.2, self._scale)))
                 )
                 longest = self._strike()
                 if self._draw.random() < _TWO_AT_ONCE:
