@@ -33,7 +33,6 @@ from soak_bench.gateway_process import (
     JOURNAL_BYTES,
     GatewayProcess,
     gateway_process,
-    left_behind,
 )
 from soak_bench.judging import Found, Promise, markdown, promises
 from soak_bench.provider import GATEWAY, SoakProvider, soak_provider
@@ -51,7 +50,7 @@ _GATEWAY_KILL_EVERY = 150.0
 _LONGEST_ABSENCE = 5.0
 _MOST_SAMPLES = 1_200
 # Nobody is given up while anything moves; a fleet in which nothing has moved for so long is stuck.
-_STUCK_SECONDS = 300.0
+_STUCK_SECONDS = 60.0
 _TROUBLE = ("Traceback", "InternalError", "never retrieved", "never awaited", '"level": "error"')
 
 
@@ -165,6 +164,8 @@ class Soak:
                 moved, at = now, time.monotonic()
             elif time.monotonic() - at > _STUCK_SECONDS:
                 print(f"stuck: nothing has moved for {_STUCK_SECONDS:g} seconds", flush=True)
+                waiting = [*self.agents.waiting.items(), *self.runs.waiting]
+                print(f"waiting: {waiting}\n{await self.gateway.status()}", flush=True)
                 return
         for task in fleet:
             task.result()
@@ -235,7 +236,7 @@ def _found(world: Soak, folder: Path) -> Found:
         if log.exists():
             text = log.read_text("utf-8", "replace").splitlines()
             trouble += [line for line in text if any(word in line for word in _TROUBLE)]
-    return Found(lines, trouble, len(left_behind(world.gateway.state.folder)))
+    return Found(lines, trouble, len(world.gateway.left_behind))
 
 
 def _report(world: Soak, rows: list[Promise], agents: int, seed: int) -> dict[str, object]:

@@ -68,6 +68,8 @@ class Log:
     wrong: list[str] = field(default_factory=list)
     unexpected: list[str] = field(default_factory=list)
     excused: Counter[str] = field(default_factory=Counter)
+    waiting: dict[Question, str] = field(default_factory=dict)
+    """Who waits for an answer now: the sort of client, and for how long it has asked."""
     received: dict[Question, float] = field(default_factory=dict)
     """When an agent had its answer in hand, by the provider's clock."""
 
@@ -108,6 +110,7 @@ class PlainAgent:
             question = Question(label, turn)
             answer = await self._ask(question, turns, messages)
             self._log.answered += 1
+            del self._log.waiting[question]
             self._log.received[question] = self._now()
             messages.append({"role": "assistant", "content": answer.blocks})
             results = [
@@ -124,6 +127,7 @@ class PlainAgent:
         while True:
             began = self._now()
             answer = Answer()
+            self._log.waiting[question] = f"{self._sort.name} since {began:.1f}"
             try:
                 async with posted(
                     self._gateway.url, "/v1/messages", self._headers(question.label), body

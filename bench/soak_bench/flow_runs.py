@@ -38,6 +38,8 @@ class RunLog:
     agents: int = 0
     """Agents of finished runs."""
     kills: int = 0
+    waiting: set[str] = field(default_factory=set)
+    """The names of runs that have not ended."""
     wrong: list[str] = field(default_factory=list)
     unexpected: list[str] = field(default_factory=list)
     """Ends of processes that were not killed and did not finish their run."""
@@ -70,7 +72,10 @@ class RunLane:
         while not stopping.is_set():
             number += 1
             self._log.begun += 1
-            await self._carry(f"run-{self._number}-{number}", stopping, kill_every)
+            name = f"run-{self._number}-{number}"
+            self._log.waiting.add(name)
+            await self._carry(name, stopping, kill_every)
+            self._log.waiting.discard(name)
 
     async def _carry(self, name: str, stopping: asyncio.Event, kill_every: float) -> None:
         given = json.dumps({"name": name, "agents": self._agents})

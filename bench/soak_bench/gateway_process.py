@@ -30,6 +30,8 @@ _LOOK_EVERY = 0.1
 _SETTLE = 0.3
 # A machine that is busy takes its time; nothing is judged by it.
 _START_SECONDS = 180.0
+# Ending in good order lets calls finish; a call that hangs is cut off after the usual grace.
+_END_SECONDS = 90.0
 _KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 
 
@@ -59,6 +61,7 @@ class GatewayProcess:
         self.environ = {**environ, "JACKLINE_PORT": str(self.port)}
         self.samples: list[Sample] = []
         self.revived_by_runs = 0
+        self.left_behind: list[int] = []
         self._folder = folder
         self._provider = provider
         self._child: asyncio.subprocess.Process | None = None
@@ -145,12 +148,40 @@ class GatewayProcess:
         return sample
 
     async def end(self) -> None:
-        """End whatever runs of it."""
+        """End the gateway in good order, note what is left of it then, and end that too."""
+        running = self.state.running()
+        if running is not None:
+            with suppress(ProcessLookupError):
+                os.kill(running.pid, signal.SIGTERM)
         if self._child is not None:
             await stop(self._child)
-        for pid in left_behind(self.state.folder):
+        await self._gone(_END_SECONDS)
+        self.left_behind = processes_of(self.state.folder)
+        for pid in self.left_behind:
             with suppress(ProcessLookupError):
                 os.kill(pid, _KILL)
+        await self._gone(_END_SECONDS)
+
+    async def _gone(self, seconds: float) -> None:
+        """Return when no process of this soak is left, or after so many seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while True:
+                    if not processes_of(self.state.folder):
+                        return
+                    await asyncio.sleep(_LOOK_EVERY)
+
+    async def status(self) -> str:
+        """What `jackline status` says."""
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "jackline", "status"),
+            env=self.environ,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        out, _ = await process.communicate()
+        return out.decode("utf-8", "replace")
 
 
 @asynccontextmanager
@@ -166,7 +197,7 @@ async def gateway_process(
         await gateway.end()
 
 
-def left_behind(state: Path) -> list[int]:
+def processes_of(state: Path) -> list[int]:
     """The processes that were started for this state folder and still run."""
     found = []
     with suppress(OSError):
