@@ -50,7 +50,7 @@ _GATEWAY_KILL_EVERY = 150.0
 _LONGEST_ABSENCE = 5.0
 _MOST_SAMPLES = 1_200
 # Nobody is given up while anything moves; a fleet in which nothing has moved for so long is stuck.
-_STUCK_SECONDS = 60.0
+_STUCK_SECONDS = 1_500.0
 _TROUBLE = ("Traceback", "InternalError", "never retrieved", "never awaited", '"level": "error"')
 
 

@@ -29,6 +29,10 @@ _WORDS_KEPT = 200
 _LOOK = {"name": "look", "description": "Look.", "input_schema": {"type": "object"}}
 
 
+# Without a stream, silence is borne for minutes: those agents have a model and lanes of their own.
+WHOLE = "claude-haiku-4-5"
+
+
 @dataclass(frozen=True, slots=True)
 class Sort:
     """A sort of client: what it says of itself, whether it streams, and as what it is served."""
@@ -36,6 +40,7 @@ class Sort:
     name: str
     user_agent: str
     stream: bool
+    model: str = "claude-sonnet-4-6"
     sub_agent: bool = False
     live: bool = False
     """Words are passed on as they come: a break inside a text may reach the client."""
@@ -43,7 +48,7 @@ class Sort:
 
 SORTS = (
     Sort("SDK, streaming", "Anthropic/Python 0.75.0", stream=True),
-    Sort("SDK, whole answers", "Anthropic/Python 0.75.0", stream=False),
+    Sort("SDK, whole answers", "Anthropic/Python 0.75.0", stream=False, model=WHOLE),
     Sort("plain HTTP", "curl/8.5.0", stream=True),
     Sort("sub-agent", "claude-cli/2.1.197 (external, sdk-cli)", stream=True, sub_agent=True),
     Sort("session", "claude-cli/2.1.197 (external, cli)", stream=True, live=True),
@@ -161,7 +166,8 @@ class PlainAgent:
         words = f"{type(error).__name__}: {error}"[:_WORDS_KEPT]
         if self._gateway.was_away(began):
             self._log.excused["the gateway was killed"] += 1
-        elif self._sort.live and answer.begun:
+        elif self._sort.live and (answer.begun or isinstance(error, ConnectionResetError)):
+            # A reset takes with it what had come and was not read yet.
             self._log.excused["a live text was cut, as documented"] += 1
         else:
             self._log.unexpected.append(f"{self._sort.name}: {words}")
@@ -182,8 +188,8 @@ class PlainAgent:
 
     def _body(self, messages: list[dict[str, Any]]) -> dict[str, Any]:
         return {
-            "model": "claude-sonnet-4-6",
-            "max_tokens": 4096,
+            "model": self._sort.model,
+            "max_tokens": 500,
             "messages": messages,
             "tools": [_LOOK],
             **({"stream": True} if self._sort.stream else {}),

@@ -2,7 +2,8 @@
 
 Rules: the same seed draws the same faults; quota walls reset within a minute, so that the gateway
 waits for them instead of passing them on; nothing here is longer than a soak of one minute can bear
-(`scale`).
+(`scale`), which is why a short soak lets only streams fall silent: without a stream the gateway
+bears silence for five minutes.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from jackline.simulator.playing import Playing
 
 _CALM_MEAN = 40.0
 _TWO_AT_ONCE = 0.3
+_SILENT = ("hangs", "silence in streams", "frozen streams")
+# The share of silences that strike streams only, so that the others are not always waiting.
+_STREAMS_ONLY = 0.7
 
 Make = Callable[[random.Random], Fault]
 
@@ -95,6 +99,8 @@ class Weather:
         name = self._draw.choice(sorted(FAULTS))
         fault = FAULTS[name](self._draw)
         fault = replace(fault, until=max(2.0, fault.until * self._scale), slowness=8.0)
+        if name in _SILENT and (self._scale < 1.0 or self._draw.random() < _STREAMS_ONLY):
+            fault = replace(fault, model="sonnet")
         self._playing.add_fault(fault)
         self.counts[name] += 1
         return fault.until
