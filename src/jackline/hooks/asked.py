@@ -101,7 +101,7 @@ def read_asked(body: bytes) -> HookAsked | None:
     """The hook's input; None when it is none."""
     try:
         return msgspec.json.decode(body, type=HookAsked)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
 
 
