@@ -39,6 +39,9 @@ test: check
 bench: $(READY)
 	@for script in $(filter-out bench/soak.py,$(wildcard bench/*.py)); do echo "== $$script"; $(BIN)/python $$script $(if $(QUICK),--quick) || failed=1; done; exit $${failed:-0}
 
+dist: $(READY)
+	@$(BIN)/python -m release.make_dist
+
 fuzz: $(READY)
 	@$(BIN)/python -m tests.fuzz.coverage_guided --seconds $(FUZZ_SECONDS) $(FUZZ_TARGETS)
 
