@@ -19,8 +19,8 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from release.make_hashes import HASHES, ROOT, TOOLS
@@ -28,6 +28,8 @@ from release.make_hashes import HASHES, ROOT, TOOLS
 SUMS = "SHA256SUMS"
 # Where there is no git to say when the last change was.
 _NO_GIT_EPOCH = "1577836800"
+# Both would get into a bill of materials: a time, and packages that nobody installed there.
+_TELLING = ("SOURCE_DATE_EPOCH", "PYTHONPATH")
 _NEVER_COPIED = (".*", "__pycache__", "dist", "build", "*.egg-info")
 
 
@@ -113,40 +115,38 @@ def _git(source: Path, *words: str) -> str:
 # --- what is in it ---------------------------------------------------------------------------
 
 
-def bill_of_materials(wheel: Path, into: Path) -> Path:
-    """A CycloneDX document of the wheel and everything that it needs at run time here.
-
-    By cyclonedx-bom from an environment that holds exactly that, by the hashes for users.
-    """
+@contextmanager
+def runtime(wheel: Path) -> Iterator[Path]:
+    """Python of an environment with the wheel and all that it needs, by the hashes for users."""
     with tempfile.TemporaryDirectory(prefix="jackline-dist-") as folder:
         home = Path(folder) / "runtime"
         _run(sys.executable, "-m", "venv", "--without-pip", str(home))
         python = home / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
         _pip("--require-hashes", "-r", str(HASHES), python=python)
         _pip("--no-deps", str(wheel), python=python)
-        raw = Path(folder) / "bill.json"
-        words = ("-m", "cyclonedx_py", "environment", "--output-reproducible", "--sv", "1.6")
-        environ = {k: v for k, v in os.environ.items() if k != "SOURCE_DATE_EPOCH"}
-        environ["PYTHONPATH"] = str(tools())
-        _run(sys.executable, *words, "-o", str(raw), str(python), env=environ)
-        document = json.loads(raw.read_bytes())
-    name, version, *_ = wheel.name.split("-")
-    path = into / f"{name}-{version}.cdx.json"
-    text = json.dumps(_without_addresses(document), indent=1, sort_keys=True)
-    path.write_text(text + "\n", encoding="utf-8", newline="\n")
-    return path
+        yield python
 
 
-def _without_addresses(document: dict[str, object]) -> dict[str, object]:
-    """The document without the places that files were taken from, which differ by machine."""
-    components = document.get("components")
-    for one in components if isinstance(components, list) else ():
-        told = one.get("externalReferences", [])
-        kept = [each for each in told if each.get("type") != "distribution"]
-        one["externalReferences"] = kept
-        if not kept:
-            del one["externalReferences"]
-    return document
+def bill_of_materials(python: Path) -> str:
+    """The CycloneDX document of what is installed there; the same for the same packages.
+
+    By cyclonedx-bom. Addresses are left out: a package's URL (purl) says what it is, and where it
+    was taken from differs by machine.
+    """
+    # Not by PYTHONPATH: the interpreter that is looked at would have the tools in its path, too.
+    start = (
+        "import runpy, sys; sys.path.insert(0, sys.argv.pop(1));"
+        " runpy.run_module('cyclonedx_py', run_name='__main__')"
+    )
+    words = ("environment", "--output-reproducible", "--sv", "1.6", "-o", "-", str(python))
+    environ = {name: value for name, value in os.environ.items() if name not in _TELLING}
+    printed = _run(sys.executable, "-c", start, str(tools()), *words, env=environ)
+    document = json.loads(printed)
+    for one in document["components"]:
+        one.pop("externalReferences", None)
+    for one in document.get("metadata", {}).get("tools", {}).get("components", ()):
+        one.pop("externalReferences", None)
+    return json.dumps(document, indent=1, sort_keys=True) + "\n"
 
 
 def write_sums(paths: Sequence[Path], into: Path) -> Path:
@@ -163,25 +163,30 @@ def _pip(*words: str, python: Path | None = None) -> None:
     _run(sys.executable, "-m", "pip", *place, "install", *flags, *words)
 
 
-def _run(*words: str, cwd: Path | None = None, env: dict[str, str] | None = None) -> None:
-    done = subprocess.run(  # noqa: S603 -- our own commands
-        words, check=False, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    )
+def _run(*words: str, cwd: Path | None = None, env: dict[str, str] | None = None) -> bytes:
+    """What a command prints; SystemExit with its last words when it fails."""
+    done = subprocess.run(words, check=False, cwd=cwd, env=env, capture_output=True)  # noqa: S603 -- our own
     if done.returncode:
-        raise SystemExit(f"{' '.join(words)}\n{done.stdout.decode('utf-8', 'replace')}")
+        raise SystemExit(f"{' '.join(words)}\n{done.stderr.decode('utf-8', 'replace')}")
+    return done.stdout
 
 
 def main() -> int:
     """Make all files of a release."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--into", type=Path, default=ROOT / "dist")
+    parser.add_argument("--source", type=Path, default=ROOT, help="what is built")
     parser.add_argument("--packages-only", action="store_true", help="wheel and sdist, no more")
     given = parser.parse_args()
     into: Path = given.into
-    made = build(into)
+    made = build(into, given.source)
     if not given.packages_only:
         wheel = next(path for path in made if path.suffix == ".whl")
-        made += [bill_of_materials(wheel, into), Path(shutil.copyfile(HASHES, into / HASHES.name))]
+        name, version, *_ = wheel.name.split("-")
+        bill = into / f"{name}-{version}.cdx.json"
+        with runtime(wheel) as python:
+            bill.write_text(bill_of_materials(python), encoding="utf-8", newline="\n")
+        made += [bill, Path(shutil.copyfile(HASHES, into / HASHES.name))]
     made.append(write_sums(made, into))
     for path in made:
         print(path)
