@@ -144,6 +144,8 @@ def bill_of_materials(python: Path) -> str:
     document = json.loads(printed)
     for one in document["components"]:
         one.pop("externalReferences", None)
+        # Ours was installed from a file, which has none.
+        one.setdefault("purl", f"pkg:pypi/{one['name']}@{one['version']}")
     for one in document.get("metadata", {}).get("tools", {}).get("components", ()):
         one.pop("externalReferences", None)
     return json.dumps(document, indent=1, sort_keys=True) + "\n"

@@ -139,7 +139,8 @@ def resolved(roots: Sequence[Requirement]) -> tuple[dict[str, list[Requirement]]
     command += ["--disable-pip-version-check", "--report", "-", "--constraint", str(CONSTRAINTS)]
     words = [*command, *map(str, roots)]
     done = subprocess.run(words, check=True, stdout=subprocess.PIPE)  # noqa: S603 -- pip
-    requires, versions = {}, {}
+    requires: dict[str, list[Requirement]] = {}
+    versions: dict[str, str] = {}
     for item in json.loads(done.stdout)["install"]:
         told = item["metadata"]
         name = canonicalize_name(told["name"])
