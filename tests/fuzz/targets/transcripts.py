@@ -7,13 +7,18 @@ of the file reaches a terminal.
 from __future__ import annotations
 
 import atexit
+import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
+from jackline.autopsy import html_face, json_face, text_face
+from jackline.autopsy.report import build
 from tests.autopsy.reading_places import DATA, read_place
 
 WORDS = (
@@ -52,6 +57,8 @@ WORDS = (
     *(b"9999-12-31T23:59:59+14:00", b"[" * 60, b'{"a":' * 60),
 )
 _SMALL = 6_000
+NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _MOST_SEEDS = 40
 
 
@@ -71,6 +78,11 @@ def check(data: bytes) -> None:
     os.utime(path, (1_794_733_200, 1_794_733_200))
     evidence = read_place(path)
     assert evidence.bytes_read <= len(data)
+    report = build(evidence, now=NOW)
+    shown = text_face.render(report)
+    assert not _CONTROLS.search(shown), "a control character reaches the terminal"
+    json.dumps(json_face.document(report))
+    html_face.page(report)
 
 
 @cache
