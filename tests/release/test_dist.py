@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 import re
@@ -210,7 +209,7 @@ def test_the_hashes_install_and_the_bill_of_materials_tells_what_was_installed(b
     for name, one in there.items():
         assert one["version"] == told.get(name, __version__)
         assert one["purl"].startswith("pkg:pypi/")
-        assert "url" not in json.dumps(one).replace("purl", ""), f"{name} has an address"
+        assert "externalReferences" not in one
+        assert "file:" not in json.dumps(one)
     licensed = [one for one in there.values() if one.get("licenses")]
     assert len(licensed) > len(there) * 0.9
-    assert io.StringIO(bill).readline() == "{\n"
