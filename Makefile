@@ -6,8 +6,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 QUICK ?=
+FUZZ_SECONDS ?= 300
+FUZZ_TARGETS ?=
+SOAK_MINUTES ?= 60
+SOAK_AGENTS ?= 200
+SOAK_JSON ?=
 
-.PHONY: setup run test check bench clean
+.PHONY: setup run test check bench dist fuzz soak clean
 
 setup: $(READY)
 
@@ -32,7 +37,16 @@ test: check
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
 
 bench: $(READY)
-	@for script in bench/*.py; do echo "== $$script"; $(BIN)/python $$script $(if $(QUICK),--quick) || failed=1; done; exit $${failed:-0}
+	@for script in $(filter-out bench/soak.py,$(wildcard bench/*.py)); do echo "== $$script"; $(BIN)/python $$script $(if $(QUICK),--quick) || failed=1; done; exit $${failed:-0}
+
+dist: $(READY)
+	@$(BIN)/python -m release.make_dist
+
+fuzz: $(READY)
+	@$(BIN)/python -m tests.fuzz.coverage_guided --seconds $(FUZZ_SECONDS) $(FUZZ_TARGETS)
+
+soak: $(READY)
+	@$(BIN)/python bench/soak.py --minutes $(SOAK_MINUTES) --agents $(SOAK_AGENTS) $(if $(SOAK_JSON),--json $(SOAK_JSON))
 
 clean:
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

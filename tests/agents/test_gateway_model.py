@@ -313,6 +313,13 @@ def test_a_stream_that_broke_in_the_middle_is_asked_for_again_but_not_for_ever()
     assert asked == 3
 
 
+def test_an_error_that_is_no_utf_8_is_an_error_of_the_call() -> None:
+    body = b'{"error": {"type": "invalid_request_error", "message": "max_tokens \xff"}}'
+    error, _ = ask_scripted(http(400, body, (b"content-type", b"application/json")))
+    assert isinstance(error, ModelFailedError)
+    assert error.status == 400
+
+
 def test_what_is_no_answer_at_all_is_no_answer() -> None:
     page = http(200, b"<html><body>Please sign in</body></html>", (b"content-type", b"text/html"))
     error, asked = ask_scripted(page)

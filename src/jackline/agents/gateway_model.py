@@ -338,7 +338,7 @@ def _vendors_words(body: object) -> str:
         return ""
     try:
         error = msgspec.json.decode(body, type=_ErrorBody).error
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ""
     return redact(" ".join(error.message.split()))[:_LONGEST_WORDS]
 

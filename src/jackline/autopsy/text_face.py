@@ -1,7 +1,8 @@
 """Show a report as plain text that reads well in a terminal and in a log.
 
 Laws: (1) pure: returns text; colour comes from the caller's `paint`; (2) prose wraps, commands and
-paths never do, so that they can be copied; (3) long lists are cut here and whole in `--json`.
+paths never do, so that they can be copied; (3) long lists are cut here and whole in `--json`;
+(4) no control character of a transcript gets into the text: a terminal would obey it.
 Not here: the sentences (sentences.py), which faces share.
 """
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from jackline.autopsy.story import Trouble
 
 MARGIN = 15
+# C0 without tab and line feed, DEL, C1, and what turns the direction of writing around.
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _FIGURE = re.compile(r"(\d|HTTP) (s\b|min\b|h\b|d\b|UTC\b|\d{3}\b)")
 MANY_AGENTS = 6
 MANY_PLACES = 5
@@ -85,7 +88,7 @@ class _Page:
         self._lines: list[str] = []
 
     def prose(self, text: str, tone: Tone | None = None, *, indent: str = "") -> None:
-        for line in _wrapped(text, self._width - len(indent)):
+        for line in _wrapped(_harmless(text), self._width - len(indent)):
             self._lines.append(indent + (line if tone is None else self._paint(line, tone)))
 
     def heading(self, text: str) -> None:
@@ -94,15 +97,22 @@ class _Page:
 
     def field(self, name: str, text: str, tone: Tone | None = None) -> None:
         head = self._paint(f"  {name:<{MARGIN - 2}}", Tone.QUIET)
-        for position, line in enumerate(_wrapped(text, self._width - MARGIN) or [""]):
+        lines = _wrapped(_harmless(text), self._width - MARGIN) or [""]
+        for position, line in enumerate(lines):
             shown = line if tone is None else self._paint(line, tone)
             self._lines.append((head if position == 0 else " " * MARGIN) + shown)
 
     def verbatim(self, text: str, tone: Tone | None = None, *, indent: int = MARGIN) -> None:
-        self._lines.append(" " * indent + (text if tone is None else self._paint(text, tone)))
+        shown = _harmless(text)
+        self._lines.append(" " * indent + (shown if tone is None else self._paint(shown, tone)))
 
     def text(self) -> str:
         return "\n".join(self._lines) + "\n"
+
+
+def _harmless(text: str) -> str:
+    """The text with a mark in the place of every control character."""
+    return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def _wrapped(text: str, width: int) -> list[str]:

@@ -104,7 +104,7 @@ def read_asked(body: bytes) -> HookAsked | None:
     """The hook's input; None when it is none."""
     try:
         told = msgspec.json.decode(body, type=HookAsked)
-    except (msgspec.MsgspecError, RecursionError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     names = (told.hook_event_name, told.session_id, told.agent_id, told.tool_name, told.tool_use_id)
     places = (told.transcript_path, told.cwd)
