@@ -21,8 +21,10 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from jackline.assembly import Running, Service, StateDir
 from jackline.mcp_server.welcome import VERSIONS
+from jackline.private_files import installation_key
 from tests.assembly.world import gateway, run
 from tests.mcp_server.make_tool_list import LIST, listed
+from tests.proving import prove_first
 
 BRIDGES = 50
 NOBODY = "http://127.0.0.1:9"
@@ -159,7 +161,8 @@ def test_the_welcome_costs_nothing_but_json_and_the_way_to_a_running_service_a_s
     assert not {name for name in ours if name.partition(".")[0] in HEAVY or name in HEAVY}
     assert ours.index("jackline.quick.mcp_bridge") < ours.index("socket")
     theirs = [name for name in ours if name.startswith("jackline")]
-    assert all(name.startswith(("jackline.quick", "jackline.mcp_server")) for name in theirs)
+    light = ("jackline.quick", "jackline.mcp_server", "jackline.private_files")
+    assert all(name.startswith((*light, "jackline.gateway_proof")) for name in theirs)
 
 
 @pytest.mark.parametrize(
@@ -296,6 +299,7 @@ class Fake:
         return Running(1, url, "u", "v", 1.0, "secret")
 
     def __enter__(self) -> Self:
+        installation_key()
         self._thread.start()
         return self
 
@@ -317,6 +321,7 @@ class Fake:
                 line, _ = self._server.accept()
             except OSError:
                 return
+            prove_first(line)
             asked = line.recv(65536)
             if asked.startswith(b"DELETE"):
                 self._kept.append(line)  # never answered
