@@ -134,7 +134,8 @@ class Burn:
         return minute
 
     def _of_lane(self, lane: str) -> Sums:
-        sums = self.by_lane[lane] = self.by_lane.pop(lane, None) or Sums()
+        known = self.by_lane.pop(lane, None)
+        sums = self.by_lane[lane] = Sums() if known is None else known
         while len(self.by_lane) > _MOST_LANES:
             self.of_other_lanes.join(self.by_lane.pop(next(iter(self.by_lane))))
         return sums
