@@ -59,7 +59,8 @@ class Burn:
         self._price_of = price_of
         self._minutes: OrderedDict[int, Minute] = OrderedDict()
         self.by_tag: OrderedDict[str, Sums] = OrderedDict()
-        self.by_lane: OrderedDict[str, Sums] = OrderedDict()
+        # The one that was used last stands last.
+        self.by_lane: dict[str, Sums] = {}
         self.of_other_lanes = Sums()
         """What lanes took that are no longer told apart, since many others were used after them."""
         self.total = Sums()
@@ -140,11 +141,10 @@ class Burn:
         return minute
 
     def _of_lane(self, lane: str) -> Sums:
-        sums = self.by_lane.setdefault(lane, Sums())
-        self.by_lane.move_to_end(lane)
+        known = self.by_lane.pop(lane, None)
+        sums = self.by_lane[lane] = Sums() if known is None else known
         while len(self.by_lane) > _MOST_LANES:
-            _, gone = self.by_lane.popitem(last=False)
-            self.of_other_lanes.join(gone)
+            self.of_other_lanes.join(self.by_lane.pop(next(iter(self.by_lane))))
         return sums
 
     def _tagged(self, tag: str) -> Sums:
