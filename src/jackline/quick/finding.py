@@ -121,9 +121,8 @@ def _table_in(path: str, word: bytes = b"") -> dict[str, object]:
     import tomllib  # noqa: PLC0415 -- most have nothing to say
 
     try:
-        table = tomllib.loads(text.decode())
-        if os.path.basename(path) == _PROJECT:  # noqa: PTH119
-            table = table["tool"]["jackline"]
+        whole = tomllib.loads(text.decode())
+        table = whole["tool"]["jackline"] if os.path.basename(path) == _PROJECT else whole  # noqa: PTH119
     except (ValueError, KeyError, TypeError, RecursionError):  # no TOML, or nothing of ours in it
         return {}
     return table if isinstance(table, dict) else {}
