@@ -201,7 +201,8 @@ def _environ(folder: Path, upstream: str) -> dict[str, str]:
     config.write_text(f"[journal]\nsize = {JOURNAL_BYTES}\n", encoding="utf-8")
     own = {name: value for name, value in os.environ.items() if "JACKLINE_" not in name}
     for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"):
-        own[name] = str(folder / "home" / name.lower())
+        # This process asks the gateway, too, and has to find the key that it proves itself with.
+        own[name] = os.environ[name] = str(folder / "home" / name.lower())
     return {
         **own,
         "JACKLINE_CONFIG": str(config),
