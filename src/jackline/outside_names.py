@@ -1,8 +1,9 @@
-"""Keep names that come from outside short: of sessions, agents, tools, classes, requests.
+"""Keep names that come from outside short and printable: of sessions, agents, tools, requests.
 
 Rules: (1) every such name is cut here and nowhere else before it is kept or shown; (2) two names
-that differ still differ after they were cut. The name of a model is never cut, since it decides
-about lanes and prices: one that is too long is refused (gateway/desk.py).
+that differ still differ after they were cut; (3) what is left holds no control character, so that a
+name cannot steer a terminal or forge a line of a log. The name of a model is never cut, since it
+decides about lanes and prices: a wrong one is refused (`problem_of_model`).
 """
 
 from __future__ import annotations
@@ -15,9 +16,18 @@ _MARK = "~"
 _DIGEST_BYTES = 8
 
 
+def problem_of_model(name: str) -> str | None:
+    """Why a model cannot have this name; None when it can."""
+    if len(name) > LONGEST_MODEL:
+        return f"the model's name is longer than {LONGEST_MODEL} characters"
+    return None if name.isprintable() else "the model's name holds control characters"
+
+
 def cut_name(name: str) -> str:
     """The name, or its beginning with a fingerprint of all of it."""
-    if len(name) <= LONGEST_NAME:
+    if len(name) <= LONGEST_NAME and name.isprintable():
         return name
     digest = hashlib.blake2b(name.encode("utf-8", "replace"), digest_size=_DIGEST_BYTES).hexdigest()
-    return name[: LONGEST_NAME - len(digest) - len(_MARK)] + _MARK + digest
+    begin = name[: LONGEST_NAME - len(digest) - len(_MARK)]
+    shown = "".join(sign if sign.isprintable() else "?" for sign in begin)
+    return shown + _MARK + digest

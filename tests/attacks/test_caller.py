@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 import pytest
 
+from jackline.assembly import StateDir
 from jackline.events import CallEnded
 from jackline.gateway.settings import LimitSettings
 from jackline.hooks.asked import HookAsked
@@ -373,6 +374,52 @@ def test_long_names_of_sessions_are_kept_short_and_apart(tmp_path: Path) -> None
     for each in (first, second):
         assert len(each.session or "") <= 200
         assert len(each.agent or "") <= 200
+
+
+@pytest.mark.parametrize(
+    "sign", ["\x1b]0;owned\x07", "\n2026-11-16 forged line", "\x9b2J", "\u202e"]
+)
+def test_a_name_cannot_steer_a_terminal_or_forge_a_line(tmp_path: Path, sign: str) -> None:
+    async def main() -> None:
+        async with provider(answered()) as (scripted, url), gateway(tmp_path, url) as service:
+            got = await ask(service.url, request(b"POST", MESSAGES, question(model=f"m{sign}")))
+            assert got.status == 400
+            assert "control characters" in got.json["error"]["message"]
+            assert not scripted.asked
+
+    run(main())
+    assert all(each.model.isprintable() for each in journalled(tmp_path))
+
+
+def test_names_of_sessions_hold_no_control_characters_and_stay_apart(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with provider(answered()) as (_, url), gateway(tmp_path, url) as service:
+            for sign in (b"\x9b", b"\x9d"):
+                session = (b"x-claude-code-session-id", b"s" + sign + b"0;owned")
+                raw = request(b"POST", MESSAGES, question(), session)
+                assert (await ask(service.url, raw)).status == 200
+
+    run(main())
+    first, second = journalled(tmp_path)
+    assert (first.session or "").isprintable()
+    assert (second.session or "").isprintable()
+    assert first.session != second.session
+
+
+@pytest.mark.parametrize("path", [b"/mcp", b"/_jackline/pause", b"/_jackline/stop"])
+def test_json_of_any_depth_is_refused_and_no_bug(tmp_path: Path, path: bytes) -> None:
+    async def main() -> None:
+        async with provider(answered()) as (_, url), gateway(tmp_path, url) as service:
+            deep = b'{"method": "notifications/cancelled", "params": ' + b"[" * 100_000
+            running = StateDir(tmp_path / "state").running()
+            assert running is not None
+            control = (b"x-jackline-control", running.token.encode())
+            kind = (b"content-type", b"application/json")
+            got = await ask(service.url, request(b"POST", path, deep, control, kind))
+            assert 400 <= got.status < 500
+            assert (await ask(service.url, request(b"GET", b"/healthz"))).status == 200
+
+    run(main())
 
 
 # --- lanes ------------------------------------------------------------------------------------

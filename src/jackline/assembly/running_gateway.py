@@ -188,7 +188,7 @@ def greeting(url: str) -> dict[str, object] | None:
             )
             _, body = whole_answer(line, request.encode(), until, _LARGEST_GREETING)
         told = json.loads(body)
-    except _NO_ANSWER:
+    except (*_NO_ANSWER, RecursionError):
         return None
     return told if isinstance(told, dict) and "jackline" in told else None
 

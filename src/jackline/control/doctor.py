@@ -221,7 +221,7 @@ def _words(reached: Reached) -> str:
 def _document(body: bytes) -> object | None:
     try:
         document = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return document if isinstance(document, dict | list) else None
 

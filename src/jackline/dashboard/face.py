@@ -125,7 +125,7 @@ class DashboardFace:
         else:
             try:
                 told = json.loads(bytes(asked.body) or b"{}")
-            except ValueError:
+            except (ValueError, RecursionError):
                 told = None
             if not isinstance(told, dict):
                 _tell(asked, 400, _error("an order is a JSON object"))

@@ -132,7 +132,7 @@ class ControlPaths:
     def _carry_out(self, exchange: Asked, order: Order) -> None:
         try:
             asked = json.loads(exchange.body or b"{}")
-        except ValueError:
+        except (ValueError, RecursionError):
             asked = None
         if not isinstance(asked, dict):
             self._refuse(exchange, 400, "an order is a JSON object")

@@ -39,7 +39,7 @@ from jackline.gateway.returning import Returning
 from jackline.gateway.settings import CapSettings, GatewaySettings, StreamMode
 from jackline.gateway.vendor_words import No, in_our_words, no_by_vendor
 from jackline.lanes import RemainingWork
-from jackline.outside_names import LONGEST_MODEL, cut_name
+from jackline.outside_names import cut_name, problem_of_model
 from jackline.upstream.port import Message
 
 NativeError: TypeAlias = Callable[[str, int, bytes], bytes]
@@ -186,9 +186,9 @@ class Desk:
         most = limits.waiting_calls
         if len(self._open) >= most and self.carrier.calls_waiting >= most:
             return _come_back(f"{most} calls wait already, as many as limits.waiting_calls allows")
-        if facts.model is not None and len(facts.model) > LONGEST_MODEL:
-            words = f"Jackline: the model's name is longer than {LONGEST_MODEL} characters."
-            return in_our_words(400, words)
+        problem = None if facts.model is None else problem_of_model(facts.model)
+        if problem is not None:
+            return in_our_words(400, f"Jackline: {problem}.")
         return self.no_room_for(body)
 
     def no_room_for(self, body: bytes | bytearray) -> No | None:

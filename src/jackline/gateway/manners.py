@@ -90,7 +90,7 @@ RESPONSES = ResponsesManner()
 def _error(body: bytes) -> dict[str, object]:
     try:
         told = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         told = None
     error = told.get("error") if isinstance(told, dict) else None
     if isinstance(error, dict):

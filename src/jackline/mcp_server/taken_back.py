@@ -32,7 +32,7 @@ class TakenBack:
             message = json.loads(bytes(asked.body))
             params = message["params"] if message.get("method") == _METHOD.decode() else {}
             request, reason = params.get("requestId"), str(params.get("reason") or "")
-        except (ValueError, AttributeError, KeyError, TypeError):
+        except (ValueError, AttributeError, KeyError, TypeError, RecursionError):
             return  # whatever it is, the protocol itself refuses it
         # Clients' libraries also cancel what took too long for them: nobody wants that work gone.
         if request is not None and "timed out" not in reason.lower():
