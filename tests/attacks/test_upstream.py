@@ -185,6 +185,32 @@ def test_a_packed_answer_of_usual_size_is_read(tmp_path: Path) -> None:
     assert got.body == whole("x" * MEGABYTE)
 
 
+DAMAGED = gzip.compress(whole())[:-20] + b"damage that nobody can undo"
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        http(200, DAMAGED, JSON, GZIP),
+        http(200, DAMAGED[:60], JSON, GZIP),
+        http(529, b"junk", JSON, GZIP),
+    ],
+    ids=["damaged", "cut short", "an error whose words are damaged"],
+)
+def test_a_call_whose_answer_cannot_be_unpacked_is_tried_again(
+    tmp_path: Path, trouble: bytes
+) -> None:
+    async def main() -> None:
+        answers = provider(trouble, answered())
+        async with answers as (scripted, url), gateway(tmp_path, url) as service:
+            got = await ask(service.url, request(body=question()))
+            assert got.status == 200
+            assert got.body == whole()
+            assert len(scripted.asked) == 2
+
+    run(main())
+
+
 # --- plain ------------------------------------------------------------------------------------
 
 
