@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gateway_bench.children import Children, Cores, allow_many_files
-from gateway_bench.endurance import endure, judge_endurance
+from gateway_bench.endurance import CALLS_PER_SESSION, endure, judge_endurance
 from gateway_bench.peer import MissingError
 from gateway_bench.peers import PEERS
 from gateway_bench.rounds import QUICK, Loads, Neighbours, Pace, measure
@@ -59,6 +59,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--hold", type=int, default=60, help="for so many seconds (default: 60)")
     parser.add_argument("--calls", type=int, help="watch memory over so many calls instead")
+    parser.add_argument(
+        "--calls-per-session",
+        type=int,
+        default=CALLS_PER_SESSION,
+        help="of each session in --calls (default: %(default)s); 1: every call has its own",
+    )
     return parser
 
 
@@ -113,7 +119,7 @@ def _calls(
     arguments: argparse.Namespace, children: Children, cores: Cores, state: Path
 ) -> list[Verdict]:
     try:
-        reading = endure(arguments.calls, children, cores, state)
+        reading = endure(arguments.calls, arguments.calls_per_session, children, cores, state)
     except MissingError as missing:
         return [Verdict(None, f"memory over calls: not measured: {missing}")]
     if arguments.json:

@@ -1,8 +1,8 @@
 """Watch the gateway's memory over a great many calls.
 
 Laws: (1) streamed calls over thirty-two connections, each renewed with a new session every few
-hundred calls, as sessions come and go; (2) the slope is that of the best straight line behind the
-first quarter, where caches have filled.
+hundred calls, as sessions come and go, or kept with a new session at every call; (2) the slope is
+that of the best straight line behind the first quarter, where caches have filled.
 Not here: speed (rounds.py).
 """
 
@@ -25,7 +25,7 @@ MARKS = 20
 MOST_BYTES_PER_CALL = 16.0
 
 
-def endure(calls: int, children: Children, cores: Cores, state: Path) -> Reading:
+def endure(calls: int, per_session: int, children: Children, cores: Cores, state: Path) -> Reading:
     """Make the calls, and note the memory as they go."""
     peer = PEERS["jackline"]
     if not peer.installed():
@@ -45,7 +45,7 @@ def endure(calls: int, children: Children, cores: Cores, state: Path) -> Reading
         seconds=0.0,
         least_answers=calls,
         cap=3_600.0,
-        calls_per_session=CALLS_PER_SESSION,
+        calls_per_session=per_session,
         mark_every=max(1, calls // MARKS),
     )
     return Loads(cores).run(order)

@@ -94,6 +94,9 @@ class Caller(asyncio.Protocol):
 
     def _send(self) -> None:
         transport = cast(asyncio.Transport, self._transport)
+        if self._left == 0 and self._run.order.calls_per_session == 1:
+            # Connections that last for one call would measure the system's, not the gateway's.
+            self._request, self._left = self._run.request(), 1
         if self._run.done or self._left == 0:
             transport.close()
             return
