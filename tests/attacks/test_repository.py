@@ -348,7 +348,25 @@ def test_a_faulty_project_file_stands_in_nobodys_way(text: str, clone: Clone) ->
     assert str(clone.folder / "jackline.toml") in checked.err
 
 
+def test_whoever_starts_a_service_or_a_run_there_hears_what_does_not_count(clone: Clone) -> None:
+    (clone.folder / "jackline.toml").write_text('[listen]\nhost = "0.0.0.0"\n')
+    (clone.folder / "f.py").write_text(FLOW)
+    for words in (("up", "-d"), ("run", "f.py")):
+        answer = clone.jackline(*words)
+        assert answer.code == 0, (words, answer.err)
+        assert answer.err.count("listen.host (it belongs in your own file") == 1, words
+    assert clone.jackline("down").code == 0
+
+
 # --- consent --------------------------------------------------------------------------------------
+
+FLOW = """
+from jackline import flow
+
+@flow
+async def main() -> str:
+    return "done"
+"""
 
 TEAM = '[[upstream]]\nname = "team"\nurl = "http://127.0.0.1:9/v1"\ncredential = "env:TEAM_KEY"\n'
 

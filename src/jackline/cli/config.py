@@ -127,5 +127,6 @@ def _load(file: str | None = None, *, with_secrets: bool) -> Config:
 
 
 def _warn(found: Config) -> None:
-    for warning in found.warnings:
-        click.echo(f"warning: {warning}", err=True)
+    from jackline.cli.gateway_flags import show_warnings  # noqa: PLC0415 -- `--help` needs none
+
+    show_warnings(found)

@@ -36,6 +36,12 @@ def configured(flags: Mapping[str, object], *, with_secrets: bool = True) -> Con
     return load(flags=flags, environ=os.environ, cwd=Path.cwd(), with_secrets=with_secrets)
 
 
+def show_warnings(config: Config) -> None:
+    """Show what the configuration warns of, such as what a project's file may not set."""
+    for warning in config.warnings:
+        click.echo(f"warning: {warning}", err=True)
+
+
 def service_place(flags: Mapping[str, object]) -> ServicePlace:
     """Where the service lives under these flags; faults of the configuration come with it."""
     return place_of_service(flags=flags, environ=os.environ, cwd=Path.cwd())

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from jackline.cli.carrying_run import carry_in_foreground
-from jackline.cli.gateway_flags import configured
+from jackline.cli.gateway_flags import configured, show_warnings
 from jackline.cli.wake_timer import WakeBy
 from jackline.errors import BadArgumentError
 from jackline.flows.arguments import arguments_from_words, decode_arguments
@@ -77,6 +77,7 @@ def run(
     """
     keys = {"state": "state", **{name: f"run.{name}" for name in ("runner", "model", "on_quota")}}
     config = configured({keys[name]: value for name, value in overrides.items()})
+    show_warnings(config)
     loaded = load_flow(flow)
     given = _given(loaded, arguments)
     settings = config.runs

@@ -13,7 +13,7 @@ import click
 from jackline.assembly import StateDir
 from jackline.assembly.running_gateway import find_lasting, start_in_background
 from jackline.cli.asked_otherwise import warn_if_otherwise
-from jackline.cli.gateway_flags import as_arguments, configured, gateway_flags
+from jackline.cli.gateway_flags import as_arguments, configured, gateway_flags, show_warnings
 from jackline.cli.login_service import login_service, program
 from jackline.cli.next_steps import tell_next
 from jackline.cli.system_steps import carry_out
@@ -81,6 +81,7 @@ def up(  # noqa: PLR0913, PLR0917 -- one per flag
         warn_if_otherwise(running, settings, given)
         return 0
     if detach:
+        show_warnings(settings)  # in the foreground they stand in the log on stderr
         running = start_in_background(folder, settings.gateway.listen, arguments)
         click.echo(f"{running.url}  process {running.pid}, log {folder.log}")
         tell_next(running.url)

@@ -92,8 +92,9 @@ def add(
     text = with_upstream(text, values, under=file.under, first=first)
     config = _checked(file, text)
     change(file, text, dry_run=dry_run)
-    for warning in config.warnings:
-        click.echo(f"warning: {warning}", err=True)
+    from jackline.cli.gateway_flags import show_warnings  # noqa: PLC0415 -- `--help` needs none
+
+    show_warnings(config)
     if not dry_run:
         click.echo(f"next:  jackline upstream test {name}", err=True)
 
