@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 
-import pytest
 from hypothesis import settings
 
 from tests.leak_guard import pytest_sessionfinish
@@ -22,9 +21,3 @@ settle()
 settings.register_profile("here", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
-
-
-@pytest.fixture(autouse=True, scope="session")
-def own_state_home(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """The installation's key of these tests lies in a folder of theirs, not in the user's."""
-    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state-home"))

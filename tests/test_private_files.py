@@ -162,14 +162,14 @@ def test_all_processes_of_a_user_sign_with_one_key(tmp_path: Path) -> None:
         thread.join()
     assert len(found) == 20
     assert len(set(found)) == 1
-    assert [path.name for path in (tmp_path / "home" / "jackline").iterdir()] == [
+    assert [path.name for path in (tmp_path / "home" / "jackline-key").iterdir()] == [
         "installation.key"
     ]
 
 
 def test_a_key_whose_maker_died_at_the_last_step_is_used(tmp_path: Path) -> None:
     key = installation_key()
-    folder = tmp_path / "home" / "jackline"
+    folder = tmp_path / "home" / "jackline-key"
     (folder / "installation.key.0011.new").hardlink_to(folder / "installation.key")
     (folder / "installation.key.0022.new").write_bytes(b"of one that is at work")
     assert installation_key() == key
@@ -184,7 +184,7 @@ def test_a_key_that_others_could_read_is_refused_and_looking_makes_none(tmp_path
         installation_key(make=False)
     key = installation_key()
     assert installation_key(make=False) == key
-    path = tmp_path / "home" / "jackline" / "installation.key"
+    path = tmp_path / "home" / "jackline-key" / "installation.key"
     path.chmod(0o640)
     with pytest.raises(NotPrivateError) as refused:
         installation_key()
@@ -213,3 +213,10 @@ def test_a_signature_fits_its_own_purpose_and_parts_only() -> None:
     assert not is_signature(b"x" * 32, given, "release", b"a", b"bc")
     assert not is_signature(key, "é", "release", b"a", b"bc")
     assert not is_signature(key, "", "release", b"a", b"bc")
+
+
+def test_a_whole_state_folder_brings_no_key_of_its_own(tmp_path: Path) -> None:
+    planted = tmp_path / "home" / "jackline"
+    make_private_folder(planted)
+    write_private(planted / "installation.key", bytes(32))
+    assert installation_key() != bytes(32)

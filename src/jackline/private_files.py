@@ -52,6 +52,15 @@ def default_state_folder() -> str:
     return os.path.join(state or os.path.join(home, ".local", "state"), "jackline")  # noqa: PTH118
 
 
+def key_folder() -> str:
+    """The folder of the installation key: beside the state folder, and never inside.
+
+    Whoever is handed a whole state folder, from a backup or an archive, must not be handed a key
+    that makes everything in it look like this installation's own.
+    """
+    return default_state_folder() + "-key"
+
+
 def default_config_folder() -> str:
     """The system's folder for this user's configuration, as platformdirs names it."""
     if sys.platform in ("win32", "darwin"):
@@ -182,10 +191,10 @@ def write_private(path: str | os.PathLike[str], data: bytes) -> None:
 def installation_key(*, make: bool = True) -> bytes:
     """The key that this user's installation signs with; made when it is first needed.
 
-    It lies in the user's own state folder whatever `--state` says: a folder that somebody else
-    prepared cannot bring its own key. Without `make`, FileNotFoundError when there is none yet.
+    It lies in a folder of its own (`key_folder`) whatever `--state` says: a folder that somebody
+    else prepared cannot bring its own key. Without `make`, FileNotFoundError when there is none yet.
     """
-    folder = default_state_folder()
+    folder = key_folder()
     name = os.path.join(folder, _KEY_FILE)  # noqa: PTH118
     if make:
         make_private_folder(folder)

@@ -145,7 +145,7 @@ def _key() -> bytes:
         ) from error
     except OSError as error:
         raise JournalError(
-            f"The key that signs runs cannot be kept in {private_files.default_state_folder()}: "
+            f"The key that signs runs cannot be kept in {private_files.key_folder()}: "
             f"{error.strerror}.",
             next="Make that folder writable for yourself (XDG_STATE_HOME moves it).",
         ) from error
