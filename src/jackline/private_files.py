@@ -192,7 +192,7 @@ def installation_key(*, make: bool = True) -> bytes:
     """The key that this user's installation signs with; made when it is first needed.
 
     It lies in a folder of its own (`key_folder`) whatever `--state` says: a folder that somebody
-    else prepared cannot bring its own key. Without `make`, FileNotFoundError when there is none yet.
+    else prepared cannot bring its own key. Without `make`, FileNotFoundError when there is none.
     """
     folder = key_folder()
     name = os.path.join(folder, _KEY_FILE)  # noqa: PTH118

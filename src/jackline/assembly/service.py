@@ -185,6 +185,7 @@ class Service:
         self._router = Router(self.desk, self._upstream, control, faces)
         self._router.stopping = self._listener
         self._listener.refusal = self._router.refusal
+        self._listener.is_shared = lambda: self.desk.settings.listen.token is not None
 
     def _build_gateway(self, salt: bytes, draw: Callable[[], float]) -> None:
         """What carries calls."""

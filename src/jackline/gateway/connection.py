@@ -64,8 +64,8 @@ class Reception(Protocol):
     # What is read goes in here, and is taken out again before anything else is read.
     packet: memoryview
 
-    def arrived(self, connection: Connection) -> bool:
-        """Take note of it; False when there are too many."""
+    def arrived(self, connection: Connection) -> Refusal | None:
+        """Take note of it; why it is refused, if it is."""
         ...
 
     def flush_soon(self, connection: Connection) -> None:
@@ -150,21 +150,20 @@ class Connection(asyncio.BufferedProtocol):
         """The name of our end of the socket."""
         return self.transport.get_extra_info("sockname")
 
+    @property
+    def peer_address(self) -> object:
+        """The name of the other end of the socket."""
+        return self.transport.get_extra_info("peername")
+
     # --- called by the loop ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client has come."""
         self.transport = cast(asyncio.Transport, transport)
         self.deadline = self.now() + self._reception.limits.idle_seconds
-        if not self._reception.arrived(self):
-            self._refuse(
-                Refusal(
-                    503,
-                    "Too many connections are open. Try again soon, or raise"
-                    " `limits.connections` in jackline.toml.",
-                    retry_after=1,
-                )
-            )
+        refusal = self._reception.arrived(self)
+        if refusal is not None:
+            self._refuse(refusal)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 -- asyncio's signature
         """Where the next bytes go."""

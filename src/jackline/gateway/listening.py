@@ -1,7 +1,8 @@
 """Open the gateway's port, watch over its connections, and close it without cutting answers.
 
 Laws: (1) one sweep for all connections, no timer for each; (2) a port that cannot be had is told as
-the system tells it; (3) after `close` no connection is left, and each that was cut was reset.
+the system tells it; (3) after `close` no connection is left, and each that was cut was reset; (4)
+without a token, other users of this machine are refused before anything of theirs is read.
 Not here: what is read and written (connection.py), what is answered (routing).
 """
 
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from jackline.gateway.connection import Connection
 from jackline.gateway.exchange import Exchange
 from jackline.gateway.freed_memory import keep_freed_memory
+from jackline.gateway.peer_users import Peer, PeerUsers
 from jackline.gateway.rare_collections import RARE_COLLECTIONS
 from jackline.gateway.refusal import Refusal
 from jackline.gateway.settings import GatewaySettings
@@ -33,6 +35,19 @@ _FIRST_SECONDS = 0.01
 _HELD_UP = 1.0
 
 
+_TOO_MANY = Refusal(
+    503,
+    "Too many connections are open. Try again soon, or raise `limits.connections` in"
+    " jackline.toml.",
+    retry_after=1,
+)
+_OTHER_USER = Refusal(
+    403,
+    "This gateway serves the user of this machine who has started it, and you are another one. If"
+    " it shall serve you, that user sets `listen.token` and gives you the token.",
+)
+
+
 def _refuses_nobody(_exchange: Exchange, _length: int) -> None:
     return None
 
@@ -43,6 +58,9 @@ class Listener:
     def __init__(self, settings: GatewaySettings, handle: Callable[[Exchange], None]) -> None:
         self.handle = handle
         self.refusal: Callable[[Exchange, int], Refusal | None] = _refuses_nobody
+        # Whether other users of this machine are served as well: those that know the token.
+        self.is_shared: Callable[[], bool] = lambda: settings.listen.token is not None
+        self._users: PeerUsers | None = None
         self.limits = settings.limits
         self.draining = False
         self.packet = memoryview(bytearray(_PACKET_BYTES))
@@ -67,9 +85,14 @@ class Listener:
         """Listen; OSError when the address cannot be had."""
         keep_freed_memory()
         self._loop = loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            lambda: Connection(self, loop), self._host, self.port, backlog=_BACKLOG
-        )
+        users = self._users = PeerUsers()
+        try:
+            self._server = await loop.create_server(
+                lambda: Connection(self, loop), self._host, self.port, backlog=_BACKLOG
+            )
+        except BaseException:
+            users.close()
+            raise
         self.port = self._server.sockets[0].getsockname()[1]
         RARE_COLLECTIONS.begin()
         self._sweep_later()
@@ -93,20 +116,28 @@ class Listener:
         if self._sweeping is not None:
             self._sweeping.cancel()
         await server.wait_closed()
+        if self._users is not None:
+            self._users.close()
 
     def cut(self) -> None:
         """Reset whatever still runs: a `close` that waits for it returns."""
         for connection in list(self._open):
             connection.hang_up()
 
-    def arrived(self, connection: Connection) -> bool:
-        """Take note of a connection; False when there are too many."""
-        room = len(self._open) < self.limits.connections
+    def arrived(self, connection: Connection) -> Refusal | None:
+        """Take note of a connection; why it is refused, if it is."""
+        full = len(self._open) >= self.limits.connections
         if len(self._open) >= self.limits.connections + _REFUSED_AT_ONCE:
             connection.transport.abort()
         self._open.add(connection)
         self._all_left.clear()
-        return room
+        if self._users is not None and not self.is_shared():
+            peer = self._users.peer_of(connection.local_address, connection.peer_address)
+            if peer is Peer.OTHER:
+                return _OTHER_USER
+            if peer is Peer.GONE:
+                connection.transport.abort()  # nobody would hear an answer
+        return _TOO_MANY if full else None
 
     def flush_soon(self, connection: Connection) -> None:
         """Let a connection write at the end of this turn of the loop."""

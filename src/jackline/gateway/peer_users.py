@@ -1,0 +1,120 @@
+"""Know which user of this machine is at the other end of a connection.
+
+Rules: (1) the system is asked, by the addresses of both ends: nothing that the peer says counts;
+(2) a peer that has closed its end belongs to nobody, and is told apart from one whose user cannot
+be found out; (3) where the system does not tell (only Linux does), nobody is refused for it.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import sys
+from contextlib import suppress
+from enum import Enum
+
+# From linux/netlink.h, sock_diag.h and inet_diag.h.
+_NETLINK_SOCK_DIAG = 4
+_SOCK_DIAG_BY_FAMILY = 20
+_NLMSG_ERROR = 2
+_NLM_F_REQUEST = 1
+_HEAD = struct.Struct("=IHHII")
+_ASKED = struct.Struct("=BBBxI")
+_NO_COOKIE = b"\xff" * 8
+# Where the user and the inode stand behind the head: the socket's id comes first.
+_TOLD = struct.Struct("=II")
+_TOLD_AT = _HEAD.size + 4 + 48 + 12
+_ALL_STATES = 0xFFFFFFFF
+_SECONDS = 1.0
+
+
+class Peer(Enum):
+    """Whose the other end is."""
+
+    OWN = "this user's, or root's"
+    OTHER = "another user's"
+    GONE = "nobody's any more"
+    UNKNOWN = "not known"
+
+
+class PeerUsers:
+    """Asks the system about the other ends of connections within this machine."""
+
+    def __init__(self) -> None:
+        self._line: socket.socket | None = None
+        if sys.platform == "linux":
+            with suppress(OSError):
+                # Answers come at once, from the kernel; the limit is for a kernel that is none.
+                self._line = socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, _NETLINK_SOCK_DIAG)
+                self._line.settimeout(_SECONDS)
+            if self._line is not None and not self._answers_truly():
+                self.close()
+
+    @property
+    def is_known(self) -> bool:
+        """Whether this system tells."""
+        return self._line is not None
+
+    def peer_of(self, local: object, remote: object) -> Peer:
+        """Whose the other end is, by `getsockname()` and `getpeername()` of ours."""
+        if self._line is None or not isinstance(local, tuple) or not isinstance(remote, tuple):
+            return Peer.UNKNOWN
+        try:
+            user = self._user_of(self._line, remote, local)
+        except (OSError, ValueError, struct.error):
+            return Peer.UNKNOWN
+        if user is None:
+            return Peer.GONE
+        return Peer.OWN if user in (0, _own_user()) else Peer.OTHER
+
+    def close(self) -> None:
+        """Let go of the line to the system."""
+        line, self._line = self._line, None
+        if line is not None:
+            line.close()
+
+    def _answers_truly(self) -> bool:
+        """Whether the system knows this process's own user at the end of a connection."""
+        with suppress(OSError), socket.create_server(("127.0.0.1", 0)) as server:
+            name = server.getsockname()
+            with socket.create_connection(name, timeout=_SECONDS) as client:
+                return self.peer_of(name, client.getsockname()) is Peer.OWN
+        return False
+
+    @staticmethod
+    def _user_of(
+        line: socket.socket, near: tuple[object, ...], far: tuple[object, ...]
+    ) -> int | None:
+        """The user of the socket at `near` that is connected to `far`; None if there is none."""
+        family, near_host = _packed(str(near[0]))
+        _, far_host = _packed(str(far[0]))
+        asked = b"".join(
+            (
+                _ASKED.pack(family, socket.IPPROTO_TCP, 0, _ALL_STATES),
+                struct.pack("!HH", int(str(near[1])), int(str(far[1]))),
+                near_host.ljust(16, b"\0"),
+                far_host.ljust(16, b"\0"),
+                struct.pack("=I", 0),
+                _NO_COOKIE,
+            )
+        )
+        size = _HEAD.size + len(asked)
+        line.send(_HEAD.pack(size, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, 1, 0) + asked)
+        told = line.recv(4096)
+        if _HEAD.unpack_from(told)[1] == _NLMSG_ERROR:
+            return None
+        user, inode = _TOLD.unpack_from(told, _TOLD_AT)
+        # A socket that its owner has closed has no inode, and no user either.
+        return int(user) if inode else None
+
+
+def _packed(host: str) -> tuple[int, bytes]:
+    host = host.partition("%")[0]
+    if ":" in host:
+        return socket.AF_INET6, socket.inet_pton(socket.AF_INET6, host)
+    return socket.AF_INET, socket.inet_pton(socket.AF_INET, host)
+
+
+def _own_user() -> int:
+    return os.getuid() if sys.platform != "win32" else 0
