@@ -543,7 +543,7 @@ def test_what_is_kept_of_sessions_does_not_grow_with_their_number(tmp_path: Path
             grown = {
                 path: (before.get(path, 0), size)
                 for path, size in after.items()
-                if size > before.get(path, 0) * 1.05 + 100 and "_journal" not in path
+                if size > before.get(path, 0) * 1.05 + 100 and "journal" not in path
             }
             assert not grown
 

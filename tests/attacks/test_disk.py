@@ -19,7 +19,7 @@ from jackline.assembly.run_orders import RunOrders
 from jackline.assembly.waking import Waker
 from jackline.clock import SystemClock
 from jackline.control import Picture, verdict
-from jackline.errors import StoreLockedError
+from jackline.errors import StoreLockedError, UnsafeFileError
 from jackline.flows.authoring import agent
 from jackline.flows.definition import flow
 from jackline.flows.host import FlowHost
@@ -252,6 +252,6 @@ def test_the_logs_are_not_written_through_a_link(tmp_path: Path) -> None:
     for name in ("ordered-runs.log", "woken-runs.log"):
         (state / name).symlink_to(victim)
     RunOrders(state)._note("x")
-    with pytest.raises(OSError, match="is a link"):
+    with pytest.raises(UnsafeFileError, match="is a link"):
         Waker(state / "flows.db", SystemClock())._start_verb(("--version",), None)
     assert victim.read_text() == "as it was"

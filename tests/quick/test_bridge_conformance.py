@@ -161,8 +161,8 @@ def test_the_welcome_costs_nothing_but_json_and_the_way_to_a_running_service_a_s
     assert not {name for name in ours if name.partition(".")[0] in HEAVY or name in HEAVY}
     assert ours.index("jackline.quick.mcp_bridge") < ours.index("socket")
     theirs = [name for name in ours if name.startswith("jackline")]
-    light = ("jackline.quick", "jackline.mcp_server", "jackline.private_files")
-    assert all(name.startswith((*light, "jackline.gateway_proof")) for name in theirs)
+    light = ("quick", "mcp_server", "private_files", "gateway_proof", "programs")
+    assert all(name.startswith(tuple(f"jackline.{each}" for each in light)) for name in theirs)
 
 
 @pytest.mark.parametrize(

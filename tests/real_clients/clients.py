@@ -20,6 +20,7 @@ from pathlib import Path
 from jackline.simulator.ledger import Ledger
 from jackline.simulator.mind import Mind
 from jackline.testing import Fault, Rule, SimulatedProvider
+from tests.own_home import key_folder
 
 # The wheel carries the Claude Code 2.1.325 binary, which needs no Node.
 WHEEL = "claude-agent-sdk==0.2.182"
@@ -98,6 +99,7 @@ def _environment(home: Path, url: str, *, subscription: bool) -> Mapping[str, st
     return {
         "PATH": os.environ["PATH"],
         "HOME": str(home),
+        **key_folder(),
         "LANG": "C.UTF-8",
         "TZ": "UTC",
         "ANTHROPIC_BASE_URL": url,

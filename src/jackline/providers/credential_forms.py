@@ -97,6 +97,8 @@ _BY_KIND = {
     UpstreamKind.OPENAI_RESPONSES: OPENAI,
 }
 _REMEMBERED = 256
+# A client's own heads are a few thousand bytes; longer ones are looked at each time.
+_LONGEST_REMEMBERED = 8 * 1024
 
 
 class PassThroughGuard:
@@ -132,6 +134,8 @@ class PassThroughGuard:
                 " was not sent there. Give that upstream a key of its own (credential ="
                 ' "env:NAME"), or the client one that is meant for it'
             )
+        if len(lines) + len(message.target) > _LONGEST_REMEMBERED:
+            return
         if len(self._passed) >= _REMEMBERED:
             self._passed.clear()
         self._passed.add(seen)

@@ -358,6 +358,9 @@ def test_deleting_takes_all_of_a_run_but_what_it_spent_and_what_a_fork_needs(wor
         await engine.begin_hook(made.hook())
         await engine.fork("run-1", made.run("run-2"), owner="f", lease=LEASE, without=[("b", 0)])
         await engine.let_go(claim, made.run(state=RunState.FINISHED))
+        with pytest.raises(UsageError, match="still owes its clean-up"):
+            await engine.delete_run("run-1")
+        await engine.end_hook(made.hook(state="done", at=NOON))
         await engine.delete_run("run-1")
         assert await engine.calls("run-1") == []
         assert await engine.notes("run-1") == []
