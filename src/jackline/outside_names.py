@@ -3,8 +3,8 @@
 Rules: (1) every such name is cut here and nowhere else before it is kept or shown; (2) two names
 that differ still differ after they were cut; (3) what is left holds no control character, so that a
 name cannot steer a terminal or forge a line of a log; a path or message that holds such a name is
-shown `escaped`. The name of a model is never cut, since it
-decides about lanes and prices: a wrong one is refused (`problem_of_model`).
+shown `escaped`. The name of a model is never cut, since it decides about lanes and prices: a wrong
+one is refused (`problem_of_model`).
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
 Rules: (1) what a project's file may do with a setting is declared by the setting (`InProject`);
 nothing declared is nothing allowed; (2) limits can only be lowered and lists only extended,
 compared with what holds without the file, and a model that a limit in dollars could not count is no
-way around it; (3) the list of upstreams counts whole or not at all:
-without its credential or proxy, an upstream would be another one than was agreed to; (4) nothing
-that stands in a project's file stops the work: what does not count is ignored, and one line says
-so; it quotes no text of the file. Whether the user agreed is in consent.py.
+way around it; (3) the list of upstreams counts whole or not at all: without its credential or
+proxy, an upstream would be another one than was agreed to; (4) nothing that stands in a project's
+file stops the work: what does not count is ignored, and one line says so; it quotes no text of the
+file. Whether the user agreed is in consent.py.
 """
 
 from __future__ import annotations
