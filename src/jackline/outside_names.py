@@ -2,8 +2,9 @@
 
 Rules: (1) every such name is cut here and nowhere else before it is kept or shown; (2) two names
 that differ still differ after they were cut; (3) what is left holds no control character, so that a
-name cannot steer a terminal or forge a line of a log. The name of a model is never cut, since it
-decides about lanes and prices: a wrong one is refused (`problem_of_model`).
+name cannot steer a terminal or forge a line of a log; a path or message that holds such a name is
+shown `escaped`. The name of a model is never cut, since it decides about lanes and prices: a wrong
+one is refused (`problem_of_model`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,16 @@ def problem_of_model(name: str) -> str | None:
     if len(name) > LONGEST_MODEL:
         return f"the model's name is longer than {LONGEST_MODEL} characters"
     return None if name.isprintable() else "the model's name holds control characters"
+
+
+def escaped(text: str, *, keep: str = "") -> str:
+    """The text with escape sequences for all that a terminal would not show as a letter."""
+    if text.isprintable():
+        return text
+    return "".join(
+        sign if sign.isprintable() or sign in keep else sign.encode("unicode_escape").decode()
+        for sign in text
+    )
 
 
 def cut_name(name: str) -> str:

@@ -232,10 +232,20 @@ def is_signature(key: bytes, given: str, purpose: str, *parts: bytes) -> bool:
 
 
 def quoted(path: str) -> str:
-    """The path as one word for a shell."""
+    """The path as one word for a shell; control characters in it are written as escapes."""
+    if not path.isprintable():
+        letters = (
+            letter if letter.isprintable() and letter not in "\\'" else _octets(letter)
+            for letter in path
+        )
+        return f"$'{''.join(letters)}'"
     if path and all(letter.isalnum() or letter in "/._-+:@" for letter in path):
         return path
     return "'" + path.replace("'", "'\"'\"'") + "'"
+
+
+def _octets(letter: str) -> str:
+    return "".join(f"\\x{octet:02x}" for octet in os.fsencode(letter))
 
 
 def _make_folders(name: str) -> None:

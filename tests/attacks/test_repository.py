@@ -481,6 +481,191 @@ def test_what_is_agreed_to_is_shown_without_tricks_of_the_terminal(clone: Clone)
     assert "x\\x9b2K" in shown.out
 
 
+@pytest.mark.parametrize("name", ["jackline.toml", "pyproject.toml"])
+def test_an_agreement_is_not_carried_elsewhere_by_a_link(name: str, clone: Clone) -> None:
+    """The link has the agreed content, but `file:` would be looked up beside the link."""
+    text = TEAM.replace("env:TEAM_KEY", "file:.key")
+    agreed = clone.root / "agreed"
+    agreed.mkdir()
+    (agreed / ".key").write_text("the user's key")
+    (agreed / name).write_text(text if name == "jackline.toml" else in_pyproject(text))
+    assert clone.jackline("trust", agreed, "--yes").code == 0
+    usual = upstreams(clone)
+    clone.write(".key", "an attacker's key")
+    (clone.folder / name).symlink_to(Path("..") / "agreed" / name)
+    assert upstreams(clone) == usual
+    (warning,) = clone.jackline("config", "check").err.splitlines()
+    assert f"{clone.folder / name} is a symbolic link" in warning
+    for words in ((), (".",), (clone.folder / name,)):
+        refused = clone.jackline("trust", *words, "--yes")
+        assert refused.code == 2, (words, refused)
+        assert f"is a symbolic link to {Path('..') / 'agreed' / name}" in refused.err
+    listed = json.loads(clone.jackline("trust", "--list", "--json").out)["projects"]
+    assert [each["path"] for each in listed] == [str(agreed / name)]
+
+
+def test_a_link_whose_target_says_nothing_of_jackline_is_silently_none(clone: Clone) -> None:
+    (clone.root / "shared.toml").write_text("[project]\nname = 'x'\n")
+    (clone.folder / "pyproject.toml").symlink_to(clone.root / "shared.toml")
+    assert clone.jackline("config", "check").err == ""
+
+
+def test_a_folder_that_is_a_link_has_the_agreement_of_the_real_one(clone: Clone) -> None:
+    clone.write("real/jackline.toml", TEAM)
+    (clone.folder / "link").symlink_to(clone.folder / "real")
+    assert clone.jackline("trust", "link", "--yes").code == 0
+    listed = json.loads(clone.jackline("trust", "--list", "--json").out)["projects"]
+    assert [each["path"] for each in listed] == [str(clone.folder / "real" / "jackline.toml")]
+
+
+@pytest.mark.skipif(os.name == "nt" or os.getuid() != 0, reason="needs root to give files away")
+@pytest.mark.parametrize("given", ["the link", "the folder", "a folder above a link"])
+def test_what_another_user_put_there_is_no_project_file(given: str, clone: Clone) -> None:
+    mine = clone.root / "mine.toml"
+    mine.write_text("[caps]\nsession = 3\n")
+    folder = clone.folder / "theirs"
+    folder.mkdir()
+    path = folder / "jackline.toml"
+    if given == "the folder":
+        path.write_text("[caps]\nsession = 3\n")
+    else:
+        path.symlink_to(mine)
+    os.chown(path if given == "the link" else folder, 12345, -1, follow_symlinks=False)
+    folders = HomeFolders(config=clone.own_file.parent, state=clone.state.folder)
+    found = load(environ={}, cwd=folder, folders=folders)
+    assert (found.gateway.caps.session, found.files) == (None, ())
+    assert f"{path} belongs to another user" in found.warnings[0]
+
+
+def test_many_upstreams_cannot_hide_one_of_them(clone: Clone) -> None:
+    def listed(count: int) -> str:
+        evil = (
+            '[[upstream]]\nname = "e"\nurl = "https://evil.example"\nproxy = "http://p.example:1"\n'
+        )
+        lines = [
+            f'[[upstream]]\nname = "n{number}"\nurl = "http://127.0.0.1:{number + 1}"\n'
+            for number in range(count - 1)
+        ]
+        return evil + "".join(lines)
+
+    clone.write("jackline.toml", listed(33))
+    refused = clone.jackline("trust", "--yes")
+    assert refused.code == 2
+    assert "33 upstreams" in refused.out
+    models = "[upstream.models]\n" + "".join(f'"m{number}" = "x"\n' for number in range(2000))
+    tags = "[caps.tags]\n" + "".join(f"t{number} = 1\n" for number in range(2000))
+    clone.write("jackline.toml", listed(32) + models + tags)
+    shown = clone.jackline("trust", "--dry-run")
+    assert shown.code == 0, shown.err
+    last = shown.out.splitlines()[-4:]
+    assert "32 upstreams" in last[0]
+    assert "the key or login that each client sends" in last[1]
+    assert last[2] == "  through proxies: p.example"
+    assert last[3] == "  calls go to: evil.example, 127.0.0.1"
+
+
+# --- budgets --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", ["run.model", "agents.model"])
+@pytest.mark.parametrize(
+    "limit",
+    [
+        "[budget]\ndollars = 1",
+        '[budget.rolling]\nper = "5h"\ndollars = 1',
+        "[resume]\nspend = 1",
+        "JACKLINE_BUDGET_DOLLARS",
+        "flag",
+    ],
+)
+def test_a_repository_does_not_choose_a_model_that_a_budget_in_dollars_cannot_count(
+    limit: str, key: str, clone: Clone
+) -> None:
+    table, _, name = key.partition(".")
+    folders = HomeFolders(config=clone.own_file.parent, state=clone.state.folder)
+    environ = {limit: "1"} if limit.startswith("JACKLINE") else {}
+    flags = {"budget.dollars": 1.0} if limit == "flag" else {}
+    own = f'[{table}]\n{name} = "claude-haiku-4-5"\n'
+    clone.own_file.write_text(own + (limit if limit.startswith("[") else ""))
+
+    def chosen() -> tuple[object, tuple[str, ...]]:
+        found = load(flags=flags, environ=environ, cwd=clone.folder, folders=folders)
+        return found.shown[table, name], found.warnings
+
+    clone.write("jackline.toml", f'[{table}]\n{name} = "gpt-unlisted"\n')
+    model, (warning,) = chosen()
+    assert model == "claude-haiku-4-5"
+    assert f"{key} (its price is not known, and you have a limit in dollars" in warning
+    assert "gpt-unlisted" not in warning
+    clone.write("jackline.toml", f'[{table}]\n{name} = "claude-opus-4-8"\n')
+    assert chosen() == ("claude-opus-4-8", ())
+    clone.write("jackline.toml", f'[{table}]\n{name} = "gpt-unlisted"\n')
+    with clone.own_file.open("a") as file:
+        file.write('\n[prices."gpt-*"]\ninput = 1\noutput = 2\n')
+    assert chosen() == ("gpt-unlisted", ())
+    clone.own_file.write_text("")
+    environ.clear()
+    flags.clear()
+    assert chosen() == ("gpt-unlisted", ())
+
+
+def test_a_budget_on_the_command_line_is_not_evaded_by_the_repositorys_model(clone: Clone) -> None:
+    clone.write("jackline.toml", '[run]\nmodel = "gpt-unlisted"\n')
+    clone.write("f.py", FLOW)
+    assert "price is not known" not in clone.jackline("run", "f.py").err
+    assert "price is not known" not in clone.jackline("run", "f.py", "--budget", "turns=5").err
+    limited = clone.jackline("run", "f.py", "--budget", "dollars=5")
+    assert limited.code == 0, limited.err
+    assert "run.model (its price is not known" in limited.err
+
+
+# --- names of folders -----------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no such names there")
+def test_the_name_of_a_folder_does_not_steer_the_terminal(clone: Clone) -> None:
+    name = "x\x1b]0;t\x07\x9b2K\u202e\r\nerror: forged"
+    folder = clone.folder / name
+    folder.mkdir()
+    (folder / "jackline.toml").write_text(f'state = "s"\n[caps]\nsession = 3\n{TEAM}')
+    commands: list[tuple[str, ...]] = [
+        ("config", "show"),
+        ("config", "show", "--origin"),
+        ("config", "check"),
+        ("config", "path"),
+        ("trust", "--dry-run"),
+        ("trust",),
+        ("trust", "--revoke"),
+        ("trust", "--yes"),
+        ("trust", "--list"),
+        ("config", "check"),
+        ("config", "show", "--origin"),
+        ("config", "check", "--config", "jackline.toml"),
+        ("trust", "--revoke"),
+        ("up", "-d"),
+        ("status",),
+        ("down",),
+        ("config", "show", "--config", "missing.toml"),
+    ]
+    for words in commands:
+        answer = clone.run(["/bin/sh", "-c", 'cd "$0" && exec "$@"', name, str(SCRIPT), *words])
+        for text in (answer.out, answer.err):
+            bad = [line for line in text.split("\n") if not line.isprintable()]
+            assert not bad, (words, bad)
+            assert "\nerror: forged" not in text, (words, text)
+    link = clone.folder / "link"
+    link.symlink_to(folder)
+    told = clone.run(
+        ["/bin/sh", "-c", 'cd "$0" && exec "$@"', name, str(SCRIPT), "config", "path", "--json"]
+    )
+    assert json.loads(told.out)["files"][0] == str(folder / "jackline.toml")
+    asked = clone.run(["/bin/sh", "-c", 'cd "$0" && exec "$@"', name, str(SCRIPT), "trust"])
+    advice = asked.err.partition("once you have looked at it: ")[2].strip()
+    typed = advice.replace("jackline", str(SCRIPT), 1)
+    done = clone.run(["bash", "-c", typed])
+    assert done.code == 0, (typed, done)
+
+
 # --- agent definitions ----------------------------------------------------------------------------
 
 

@@ -14,7 +14,8 @@ from tests.config.places import Machine
 
 # Whoever adds a setting to these lists has thought about what a stranger could do with it: move
 # data, code, credentials, addresses or files, or loosen a brake. All others are closed.
-FREE = {"stream", "hold.quota", "hold.other", "run.model", "agents.model"}
+FREE = {"stream", "hold.quota", "hold.other"}
+PRICED = {"run.model", "agents.model"}
 LOWER = {
     *("caps.session", "caps.agent", "caps.tags", "run.at_once", "reserve.share", "resume.spend"),
     *("budget.tokens", "budget.dollars", "budget.agents", "budget.turns", "budget.time"),
@@ -46,6 +47,7 @@ def test_every_setting_is_closed_to_projects_unless_it_was_decided_otherwise() -
     closed = by_rule.pop(InProject.NEVER)
     assert by_rule == {
         InProject.FREE: FREE,
+        InProject.PRICED: PRICED,
         InProject.LOWER: LOWER,
         InProject.MORE: MORE,
         InProject.CONSENT: CONSENT,
@@ -57,8 +59,8 @@ def test_the_documentation_lists_the_same_settings() -> None:
     page = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text("utf-8")
     table = page[page.index("| settings | in a project's file |") :].split("\n\n")[0]
     rows = [set(re.findall(r"`([^`]+)`", line.split("|")[1])) for line in table.splitlines()[2:]]
-    assert rows[:4] == [FREE, LOWER, MORE, {"[[upstream]]"}]
-    assert "upstream.ca_file" in rows[4]
+    assert rows[:5] == [FREE, PRICED, LOWER, MORE, {"[[upstream]]"}]
+    assert "upstream.ca_file" in rows[5]
 
 
 def test_what_is_no_setting_is_closed() -> None:

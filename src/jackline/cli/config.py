@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from jackline.errors import BadConfigError
+from jackline.outside_names import escaped
 
 if TYPE_CHECKING:
     from jackline.config import Config
@@ -59,7 +60,7 @@ def show(file: str | None, origin: bool, as_json: bool) -> None:
             "origins": dict(found.origins),
             "warnings": list(found.warnings),
         }
-        click.echo(json.dumps(document, ensure_ascii=False, indent=2))
+        click.echo(json.dumps(document, indent=2))
         return
     click.echo(showing.as_toml(found, origins=origin), nl=False)
     _warn(found)
@@ -85,12 +86,12 @@ def path(as_json: bool) -> None:
     if as_json:
         files = [str(file) for file in found.files]
         document = {"schema": "jackline.config-path/1", "files": files, "user_file": str(users)}
-        click.echo(json.dumps(document, ensure_ascii=False, indent=2))
+        click.echo(json.dumps(document, indent=2))
         return
     for file in found.files:
-        click.echo(file)
+        click.echo(escaped(str(file)))
     if not found.files:
-        click.echo(f"no file is read; yours would be {users}", err=True)
+        click.echo(f"no file is read; yours would be {escaped(str(users))}", err=True)
 
 
 @config.command()
@@ -107,14 +108,17 @@ def check(file: str | None, as_json: bool) -> int:
         if not as_json:
             raise
         document = {"schema": "jackline.config-check/1", "good": False, **error.to_json()}
-        click.echo(json.dumps(document, ensure_ascii=False, indent=2))
+        click.echo(json.dumps(document, indent=2))
         return error.exit_code
     if as_json:
         good = {"schema": "jackline.config-check/1", "good": True, "faults": []}
         click.echo(json.dumps({**good, "warnings": list(found.warnings)}, indent=2))
         return 0
     _warn(found)
-    files = ", ".join(str(file) for file in found.files) or "no file, only defaults and variables"
+    files = (
+        ", ".join(escaped(str(file)) for file in found.files)
+        or "no file, only defaults and variables"
+    )
     click.echo(f"good: {files}")
     return 0
 

@@ -15,6 +15,7 @@ from typing import TypeVar
 import click
 
 from jackline.config import Config, ServicePlace, load, place_of_service
+from jackline.outside_names import escaped
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -31,15 +32,23 @@ def gateway_flags(command: F) -> F:
     return command
 
 
-def configured(flags: Mapping[str, object], *, with_secrets: bool = True) -> Config:
-    """The configuration under these flags."""
-    return load(flags=flags, environ=os.environ, cwd=Path.cwd(), with_secrets=with_secrets)
+def configured(
+    flags: Mapping[str, object], *, with_secrets: bool = True, in_dollars: bool = False
+) -> Config:
+    """The configuration under these flags; `in_dollars`: with a limit in dollars beside it."""
+    return load(
+        flags=flags,
+        environ=os.environ,
+        cwd=Path.cwd(),
+        with_secrets=with_secrets,
+        in_dollars=in_dollars,
+    )
 
 
 def show_warnings(config: Config) -> None:
     """Show what the configuration warns of, such as what a project's file may not set."""
     for warning in config.warnings:
-        click.echo(f"warning: {warning}", err=True)
+        click.echo(f"warning: {escaped(warning)}", err=True)
 
 
 def service_place(flags: Mapping[str, object]) -> ServicePlace:

@@ -18,8 +18,11 @@ from click.shell_completion import CompletionItem
 
 from jackline import __version__
 from jackline.errors import InternalError, JacklineError
+from jackline.outside_names import escaped
 
 _INTERRUPTED = 130
+# Of what a terminal obeys, our own messages hold only these.
+_LINES = "\n"
 # Verb: the module that defines it, and its line in --help.
 _VERBS = {
     "cancel": ("jackline.cli.runs", "End a run for good, with its clean-up."),
@@ -155,7 +158,7 @@ def _hold_standard_streams() -> None:
 
 
 def _tell(error: JacklineError) -> int:
-    click.echo(f"error: {error.message}", err=True)
+    click.echo(f"error: {escaped(error.message, keep=_LINES)}", err=True)
     if error.next:
-        click.echo(f"next:  {error.next}", err=True)
+        click.echo(f"next:  {escaped(error.next, keep=_LINES)}", err=True)
     return error.exit_code

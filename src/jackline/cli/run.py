@@ -76,13 +76,17 @@ def run(
     Exit codes: 0 ok, 1 failed, 2 usage, 3 finished but some agents failed, 75 parked, 130 stopped.
     """
     keys = {"state": "state", **{name: f"run.{name}" for name in ("runner", "model", "on_quota")}}
-    config = configured({keys[name]: value for name, value in overrides.items()})
+    limits = None if budget is None else read_budget(budget)
+    config = configured(
+        {keys[name]: value for name, value in overrides.items()},
+        in_dollars=limits is not None and limits.dollars is not None,
+    )
     show_warnings(config)
     loaded = load_flow(flow)
     given = _given(loaded, arguments)
     settings = config.runs
-    if budget is not None:
-        settings = replace(settings, budgets=(*settings.budgets, read_budget(budget)))
+    if limits is not None:
+        settings = replace(settings, budgets=(*settings.budgets, limits))
 
     async def begin(host: FlowHost, listener: Listener) -> FlowRun[Any]:
         return await begin_run(host, loaded, given, settings=settings, listener=listener)

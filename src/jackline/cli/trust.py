@@ -2,7 +2,8 @@
 
 Rules: (1) what is shown and agreed to is one reading of the file: a file that changes meanwhile is
 not agreed to; (2) nothing is agreed to without a person's yes or --yes; (3) texts of the file are
-shown in plain ASCII, so that none can hide another; (4) no secret is looked up.
+shown in plain ASCII, and where calls, credentials and proxies go stands once more at the end, so
+that none can hide another; (4) no secret is looked up.
 What an agreement allows is in config/project.py, how it is kept in config/consent.py.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +21,7 @@ from urllib.parse import urlsplit
 import click
 
 from jackline.errors import BadArgumentError, JacklineError, NothingFoundError, UsageError
+from jackline.outside_names import escaped
 from jackline.private_files import NotPrivateError, quoted
 
 if TYPE_CHECKING:
@@ -26,6 +29,9 @@ if TYPE_CHECKING:
     from jackline.config.loading import Preview
     from jackline.config.places import FileText
     from jackline.providers.settings import UpstreamSettings
+
+# Of a reference to a secret, in the summary; hosts are never cut, since their ends count.
+_LONGEST_SHOWN = 100
 
 
 @click.command()
@@ -76,7 +82,7 @@ def trust(
     _show(file, shown, folders)
     if _has_problem(shown) and not dry_run:
         raise UsageError(
-            f"{file.path} cannot be agreed to as it is",
+            f"{escaped(str(file.path))} cannot be agreed to as it is",
             next="correct what is named above, or put it into your own file:"
             f" {folders.config / 'jackline.toml'}",
         )
@@ -94,7 +100,7 @@ def trust(
         return 1
     _agree(file, folders)
     click.echo(
-        f"agreed: {file.path}; a gateway that runs there takes it over by itself\n"
+        f"agreed: {escaped(str(file.path))}; a gateway that runs there takes it over by itself\n"
         f"next:  to take it back: jackline trust --revoke {quoted(str(file.path))}",
         err=True,
     )
@@ -132,10 +138,13 @@ def _revoke(path: Path | None, folders: HomeFolders) -> int:
         raise _not_kept(error) from error
     if not done:
         raise NothingFoundError(
-            f"you have not agreed to {given}", next="jackline trust --list shows what you agreed to"
+            f"you have not agreed to {escaped(str(given))}",
+            next="jackline trust --list shows what you agreed to",
         )
     for each in done:
-        click.echo(f"taken back: {each}; its upstreams are ignored from now on", err=True)
+        click.echo(
+            f"taken back: {escaped(str(each))}; its upstreams are ignored from now on", err=True
+        )
     return 0
 
 
@@ -161,7 +170,7 @@ def _list(folders: HomeFolders, *, as_json: bool) -> None:
         click.echo(json.dumps({"schema": "jackline.trusted/1", "projects": entries}, indent=2))
         return
     for entry in entries:
-        click.echo(f"{entry['path']}  {entry['now']}, agreed to at {entry['at']}")
+        click.echo(f"{escaped(str(entry['path']))}  {entry['now']}, agreed to at {entry['at']}")
     if not entries:
         click.echo("you have agreed to no project's file", err=True)
 
@@ -201,12 +210,13 @@ def _found(path: Path | None, folders: HomeFolders) -> FileText:
             file = read_named(each.absolute(), of_project=True)
         except UnusableFileError as error:
             raise UsageError(
-                f"{each} {error.what}", next="correct it, or name another file"
+                f"{escaped(str(each))} {error.what}", next="correct it, or name another file"
             ) from error
         if file is not None:
             return file
     raise NothingFoundError(
-        f"{path} says nothing about Jackline", next="name the file: jackline trust PATH"
+        f"{escaped(str(path))} says nothing about Jackline",
+        next="name the file: jackline trust PATH",
     )
 
 
@@ -240,10 +250,34 @@ def _show(file: FileText, shown: Preview, folders: HomeFolders) -> None:
         click.echo(f"It may never set, so ignored: {', '.join(shown.ignored.closed)}")
     if shown.ignored.looser:
         click.echo(f"Not stricter than your own, so ignored: {', '.join(shown.ignored.looser)}")
+    if shown.ignored.unpriced:
+        names = ", ".join(shown.ignored.unpriced)
+        click.echo(f"Without a known price under your limit in dollars, so ignored: {names}")
     for refused in shown.ignored.refused:
         click.echo(f"refused: {refused}")
     for fault in shown.faults:
         click.echo(f"fault: {printable(fault)}")
+    if shown.upstreams:
+        _sum_up(shown.upstreams)
+
+
+def _sum_up(upstreams: Sequence[UpstreamSettings]) -> None:
+    """Where things would go, in the last lines: the first may have scrolled off the screen."""
+    from jackline.config.project import printable  # noqa: PLC0415 -- see above
+    from jackline.config.references import is_reference  # noqa: PLC0415
+
+    def line(what: str, texts: Iterable[str]) -> None:
+        click.echo(f"  {what}: {printable(', '.join(dict.fromkeys(texts)))}")
+
+    many = "1 upstream" if len(upstreams) == 1 else f"{len(upstreams)} upstreams"
+    click.echo(f"In short, {many}:")
+    headers = [text for each in upstreams for text in each.headers.values() if is_reference(text)]
+    sent = [*(_credential(each) for each in upstreams), *(_header(text) for text in headers)]
+    line("credentials", (text[:_LONGEST_SHOWN] for text in sent))
+    proxies = [each.proxy for each in upstreams if each.proxy is not None]
+    if proxies:
+        line("through proxies", (urlsplit(text).hostname or text for text in proxies))
+    line("calls go to", (_host(each.url) for each in upstreams))
 
 
 def _told(upstream: UpstreamSettings) -> list[str]:
@@ -252,7 +286,7 @@ def _told(upstream: UpstreamSettings) -> list[str]:
 
     url = upstream.url or f"the cloud's address in {upstream.region}"
     lines = [f"{upstream.name} ({upstream.kind.value}): {url}"]
-    lines.append(f"host: {urlsplit(upstream.url or '').hostname or 'the vendor decides'}")
+    lines.append(f"host: {_host(upstream.url)}")
     lines.append(f"credential: {_credential(upstream)}")
     if upstream.proxy is not None:
         lines.append(f"proxy on the way: {upstream.proxy}")
@@ -265,6 +299,10 @@ def _told(upstream: UpstreamSettings) -> list[str]:
         lines.append(f"project that pays: {upstream.project}")
     lines += [f"answers for {asked}: {model}" for asked, model in upstream.models.items()]
     return [printable(line) for line in lines]
+
+
+def _host(url: str | None) -> str:
+    return urlsplit(url or "").hostname or "the vendor decides"
 
 
 def _credential(upstream: UpstreamSettings) -> str:
@@ -322,6 +360,7 @@ def _document(file: FileText, shown: Preview, *, agreed: bool) -> dict[str, obje
         "free": list(shown.free),
         "closed": list(shown.ignored.closed),
         "looser": list(shown.ignored.looser),
+        "unpriced": list(shown.ignored.unpriced),
         "refused": list(shown.ignored.refused),
         "faults": list(shown.faults),
     }

@@ -22,12 +22,14 @@ def load(
     cwd: Path,
     folders: HomeFolders | None = None,
     with_secrets: bool = True,
+    in_dollars: bool = False,
 ) -> Config:
     """The configuration that holds here and now; BadConfigError tells all that is wrong.
 
     `flags` go by their names (`port`, `host`, `upstream`, `state`, `stream`, `afk`, `log_level`,
     `config`) or by dotted keys; None is not given. Without secrets their references are checked
     but not followed, and stand in their places: enough to show settings, not to run by them.
+    `in_dollars` says that a limit in dollars is given beyond the configuration.
     """
     from jackline.config.loading import load_document  # noqa: PLC0415 -- loads pydantic
 
@@ -37,6 +39,7 @@ def load(
         cwd=cwd,
         folders=folders or HomeFolders.of_this_user(),
         with_secrets=with_secrets,
+        in_dollars=in_dollars,
     )
 
 

@@ -1,9 +1,10 @@
 """Remember which project files the user has agreed to, each in exactly one content.
 
-Rules: (1) an agreement names a file by its real path and its content by a SHA-256; any other
-content is not agreed to; (2) the record lies in the user's own state folder whatever `state` says,
-private, and every entry is signed with the installation's key; (3) a record that cannot be trusted
-counts as none: reading never fails. What an agreement allows is in project.py.
+Rules: (1) an agreement names a file by its real folder and its name, and its content by a SHA-256;
+any other content, and the same content reached by a link from elsewhere, is not agreed to; (2) the
+record lies in the user's own state folder whatever `state` says, private, and every entry is signed
+with the installation's key; (3) a record that cannot be trusted counts as none: reading never
+fails. What an agreement allows is in project.py.
 """
 
 from __future__ import annotations
@@ -97,8 +98,8 @@ def digest(file: FileText) -> str:
 
 
 def real_path(path: Path) -> str:
-    """The path without links: the same file has one agreement whichever way it is reached."""
-    return str(path.resolve())
+    """The file's name in its real folder: `file:` references in it are looked up in that folder."""
+    return str(path.parent.resolve() / path.name)
 
 
 def _others(path: str, folder: Path) -> list[Consent]:

@@ -64,8 +64,14 @@ def undotted(text: str) -> tuple[str, ...]:
 
 
 def quoted(text: str) -> str:
-    """The text as TOML's basic string, which is JSON's but for one character."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    """The text as TOML's basic string, with escapes for what could steer a terminal.
+
+    It is JSON's, too; beyond U+FFFF the two have different escapes, and nothing steers.
+    """
+    return "".join(
+        letter if letter.isprintable() or letter > "\uffff" else f"\\u{ord(letter):04x}"
+        for letter in json.dumps(text, ensure_ascii=False)
+    )
 
 
 def variable_of(key: Iterable[str]) -> str:

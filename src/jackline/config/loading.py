@@ -31,7 +31,7 @@ from jackline.config.places import (
     is_file,
     read_named,
 )
-from jackline.config.project import Ignored, restrict, warning
+from jackline.config.project import Ignored, has_limit_in_dollars, restrict, warning
 from jackline.config.settings import Config, HomeFolders, ServicePlace
 from jackline.config.strangers import is_loopback
 from jackline.flows.settings import Budget, Reserve, RunSettings, WakeSettings
@@ -96,7 +96,9 @@ def preview(file: FileText, folders: HomeFolders) -> Preview:
     except UnusableFileError:
         users = None  # the user's own faults are told elsewhere
     holds = {} if users is None else of_file(users).values
-    layer, ignored = restrict(of_file(file), file, holds, Standing.AGREED)
+    layer, ignored = restrict(
+        of_file(file), file, holds, Standing.AGREED, in_dollars=has_limit_in_dollars(holds)
+    )
     free = tuple(sorted(dotted(key) for key in layer.values if key[0] != "upstream"))
     merged.take(layer)
     listed = bool(merged.upstreams)
@@ -122,10 +124,13 @@ def load_document(
     cwd: Path,
     folders: HomeFolders,
     with_secrets: bool,
+    in_dollars: bool,
 ) -> Config:
     """The configuration that holds here and now; BadConfigError tells all that is wrong."""
     merged = Merged()
-    files, watched = _take_all(merged, flags, environ, cwd.absolute(), folders)
+    files, watched = _take_all(
+        merged, flags, environ, cwd.absolute(), folders, in_dollars=in_dollars
+    )
     return _finished(merged, files, watched, folders, environ if with_secrets else None)
 
 
@@ -151,23 +156,32 @@ def _take_all(
     environ: Mapping[str, str],
     cwd: Path,
     folders: HomeFolders,
+    *,
+    in_dollars: bool = False,
 ) -> tuple[list[FileText], list[Path]]:
     """Let every source have its say; the files that count, and every place that could hold one."""
     named = str(flags.get(keys.FILE_FLAG) or environ.get(keys.FILE_VARIABLE) or "")
     files, watched = _files(merged, named, cwd, folders)
+    of_variables: list[str] = []
+    stronger = [of_environment(environ, cwd, of_variables), of_flags(flags, cwd)]
+    in_dollars = in_dollars or any(has_limit_in_dollars(layer.values) for layer in stronger)
     for file in reversed(files):
         if file.of_project:
-            _take_project(merged, file, folders)
+            _take_project(merged, file, folders, in_dollars=in_dollars)
         else:
             merged.take(of_file(file))
-    merged.take(of_environment(environ, cwd, merged.warnings))
-    merged.take(of_flags(flags, cwd))
+    merged.warnings += of_variables
+    for layer in stronger:
+        merged.take(layer)
     return files, watched
 
 
-def _take_project(merged: Merged, file: FileText, folders: HomeFolders) -> None:
+def _take_project(
+    merged: Merged, file: FileText, folders: HomeFolders, *, in_dollars: bool
+) -> None:
     standing = standing_of(file, folders.state)
-    layer, ignored = restrict(of_file(file), file, merged.values, standing)
+    in_dollars = in_dollars or has_limit_in_dollars(merged.values)
+    layer, ignored = restrict(of_file(file), file, merged.values, standing, in_dollars=in_dollars)
     merged.take(layer)
     told = warning(file.path, ignored, folders.config / FILE_NAME)
     if told is not None:

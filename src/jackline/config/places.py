@@ -1,9 +1,9 @@
 """Find the files that a configuration is read from, and read them.
 
 Laws: (1) the nearest project file upwards from the working folder, then the user's own; a file that
-was named is read alone; (2) a project file that belongs to someone else is left aside, and one that
-cannot be read as TOML is told and ignored; (3) a file is read once: what is checked and agreed to
-is what is used; (4) only reading.
+was named is read alone; (2) a project file is left aside if it or its folder belongs to another
+user, or if it is a symbolic link; one that cannot be read as TOML is told and ignored; (3) a file
+is read once: what is checked and agreed to is what is used; (4) only reading.
 Not here: what stands in them (document.py), what counts of a project's file (project.py).
 """
 
@@ -16,6 +16,9 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from jackline.outside_names import escaped
+from jackline.private_files import quoted
 
 FILE_NAME = "jackline.toml"
 PROJECT_FILE = "pyproject.toml"
@@ -61,8 +64,10 @@ def candidates(cwd: Path) -> list[Path]:
 
 def read_named(path: Path, *, of_project: bool = False) -> FileText | None:
     """What stands in this file; None for a pyproject.toml that says nothing of Jackline."""
+    if of_project and path.is_symlink():
+        raise UnusableFileError(path, f"{_link(path)}; a project's file must be a regular file")
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=_open_no_link if of_project else None) as file:
             data = file.read(_LARGEST + 1)
         # Cut off, a letter may be cut in two; then it is too large anyway.
         text = data.decode(errors="strict" if len(data) <= _LARGEST else "ignore")
@@ -106,16 +111,25 @@ def find_project_file(cwd: Path, users: Path, warnings: list[str]) -> FileText |
             continue
         if _is_strangers(path):
             warnings.append(
-                f"{path} belongs to another user and is left aside;"
-                f" set JACKLINE_CONFIG={path} to use it"
+                f"{escaped(str(path))} belongs to another user, or its folder does, and is left"
+                f" aside; to use it: JACKLINE_CONFIG={quoted(str(path))}"
             )
+            continue
+        if path.is_symlink():
+            # The linked file was written, and perhaps agreed to, for another folder.
+            if path.name != PROJECT_FILE or _says_something(path):
+                warnings.append(
+                    f"{escaped(str(path))} {_link(path)} and is left aside; to use it:"
+                    f" JACKLINE_CONFIG={quoted(str(path))}"
+                )
             continue
         try:
             found = read_named(path, of_project=True)
         except UnusableFileError as error:
             line = "" if error.line is None else f" (line {error.line})"
             what = error.what.partition(":")[0]  # nothing of its text
-            warnings.append(f"{path} is a project's file; all of it is ignored: it {what}{line}")
+            shown = escaped(str(path))
+            warnings.append(f"{shown} is a project's file; all of it is ignored: it {what}{line}")
             return None
         if found is not None:
             return found
@@ -161,6 +175,31 @@ def _is_same(path: Path, other: Path) -> bool:
 
 
 def _is_strangers(path: Path) -> bool:
+    """Whether it, its folder or what it links to belongs to another user."""
     if os.name == "nt":  # owners are not numbers there, and folders above a profile not shared
         return False
-    return is_strangers(path.stat().st_uid, os.getuid())
+    try:
+        owners = {path.lstat().st_uid, path.stat().st_uid, path.parent.stat().st_uid}
+    except OSError:
+        return True  # it has just been changed
+    return any(is_strangers(owner, os.getuid()) for owner in owners)
+
+
+def _link(path: Path) -> str:
+    """What a link is, and where it points."""
+    try:
+        return f"is a symbolic link to {escaped(str(path.readlink()))}"
+    except OSError:
+        return "is a symbolic link"
+
+
+def _says_something(path: Path) -> bool:
+    try:
+        return read_named(path) is not None
+    except UnusableFileError:
+        return True
+
+
+def _open_no_link(name: str, flags: int) -> int:
+    # The check before may be outrun; Windows has no such flag.
+    return os.open(name, flags | getattr(os, "O_NOFOLLOW", 0))

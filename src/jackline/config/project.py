@@ -2,19 +2,22 @@
 
 Rules: (1) what a project's file may do with a setting is declared by the setting (`InProject`);
 nothing declared is nothing allowed; (2) limits can only be lowered and lists only extended,
-compared with what holds without the file; (3) the list of upstreams counts whole or not at all:
-without its credential or proxy, an upstream would be another one than was agreed to; (4) nothing
-that stands in a project's file stops the work: what does not count is ignored, and one line says
-so; it quotes no text of the file. Whether the user agreed is in consent.py.
+compared with what holds without the file, and a model that a limit in dollars could not count is no
+way around it; (3) the list of upstreams counts whole or not at all: without its credential or
+proxy, an upstream would be another one than was agreed to; (4) nothing that stands in a project's
+file stops the work: what does not count is ignored, and one line says so; it quotes no text of the
+file. Whether the user agreed is in consent.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from jackline.agents.prices import price_of
 from jackline.config.consent import Standing
 from jackline.config.document import Document, defaults, table_class
 from jackline.config.faults import Fault
@@ -26,6 +29,9 @@ from jackline.config.table import InProject, Table
 from jackline.private_files import quoted
 
 _UPSTREAM = "upstream"
+# So many can be looked at before they are agreed to.
+_MOST_UPSTREAMS = 32
+_IN_DOLLARS = (("budget", "dollars"), ("budget", "rolling", "dollars"), ("resume", "spend"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +42,8 @@ class Ignored:
     closed: tuple[str, ...] = ()
     # Limits that are not lower than the user's own.
     looser: tuple[str, ...] = ()
+    # Models without a known price, while a limit in dollars holds.
+    unpriced: tuple[str, ...] = ()
     # Why its upstreams would be refused even if the user agreed to them.
     refused: tuple[str, ...] = ()
     faults: tuple[Fault, ...] = ()
@@ -56,13 +64,27 @@ def rule_of(key: Key) -> InProject:
     return InProject.NEVER
 
 
+def has_limit_in_dollars(values: Mapping[Key, Any]) -> bool:
+    """Whether one of these settings limits what may be spent, in dollars."""
+    return any(values.get(key) is not None for key in _IN_DOLLARS)
+
+
 def restrict(
-    layer: Layer, file: FileText, holds: Mapping[Key, Any], standing: Standing
+    layer: Layer,
+    file: FileText,
+    holds: Mapping[Key, Any],
+    standing: Standing,
+    *,
+    in_dollars: bool,
 ) -> tuple[Layer, Ignored]:
-    """What counts of a project's file, and what does not; `holds` is what counts without it."""
+    """What counts of a project's file, and what does not; `holds` is what counts without it.
+
+    `in_dollars` is whether any limit in dollars holds without it.
+    """
     taken = Layer()
     closed: list[str] = []
     looser: list[str] = []
+    unpriced: list[str] = []
     for key, value in layer.values.items():
         if key[0] == _UPSTREAM:
             continue
@@ -70,6 +92,11 @@ def restrict(
         before = holds.get(key, defaults().get(plain(key)))
         if rule is InProject.FREE:
             taken.values[key] = value
+        elif rule is InProject.PRICED:
+            if not in_dollars or _has_price(value, holds):
+                taken.values[key] = value
+            else:
+                unpriced.append(_name(key))
         elif rule is InProject.MORE:
             taken.values[key] = list(dict.fromkeys([*before, *value]))
         elif rule is InProject.LOWER and (before is None or value <= before):
@@ -86,7 +113,12 @@ def restrict(
         else:
             asks = standing
     return taken, Ignored(
-        tuple(sorted(set(closed))), tuple(sorted(set(looser))), refused, layer.faults, asks
+        closed=tuple(sorted(set(closed))),
+        looser=tuple(sorted(set(looser))),
+        unpriced=tuple(sorted(unpriced)),
+        refused=refused,
+        faults=layer.faults,
+        asks=asks,
     )
 
 
@@ -99,6 +131,12 @@ def warning(path: Path, ignored: Ignored, own_file: Path) -> str | None:
         parts.append(f"{', '.join(ignored.closed)} ({belong} in your own file, {own_file})")
     if ignored.looser:
         parts.append(f"{', '.join(ignored.looser)} (not stricter than without it)")
+    if ignored.unpriced:
+        whose = "its price is" if len(ignored.unpriced) == 1 else "their prices are"
+        parts.append(
+            f"{', '.join(ignored.unpriced)} ({whose} not known, and you have a limit in dollars;"
+            " set [prices] or the model in your own file)"
+        )
     if ignored.asks is not None:
         if ignored.refused:
             why = f"refused; {trust} says why"
@@ -126,6 +164,11 @@ def printable(text: str) -> str:
 def _refusals(layer: Layer, folder: Path) -> list[str]:
     """What no agreement allows a project's upstreams to do."""
     found = []
+    if len(layer.upstreams) > _MOST_UPSTREAMS:
+        found.append(
+            f"{len(layer.upstreams)} upstreams are more than the {_MOST_UPSTREAMS} that a project's"
+            " file may list"
+        )
     for key, value in layer.values.items():
         if key[0] != _UPSTREAM:
             continue
@@ -138,6 +181,11 @@ def _refusals(layer: Layer, folder: Path) -> list[str]:
             # Else a repository could have any file of this user sent to its own server.
             found.append(f"{name}: a file outside the project is not sent for a project's file")
     return found
+
+
+def _has_price(model: str, holds: Mapping[Key, Any]) -> bool:
+    own = {str(key[1]) for key in holds if key[0] == "prices"}
+    return price_of(model) is not None or any(fnmatchcase(model, pattern) for pattern in own)
 
 
 def _is_inside(path: Path | None, folder: Path) -> bool:

@@ -31,6 +31,8 @@ class InProject(Enum):
     LOWER = "lower"
     # A list: only more entries than hold without the project's file.
     MORE = "more"
+    # A model: only one whose price is known, wherever a limit in dollars holds.
+    PRICED = "priced"
     # After the user has agreed to the file's exact content (`jackline trust`).
     CONSENT = "consent"
 

@@ -69,7 +69,7 @@ class RunTable(Table):
     runner: Literal["messages", "claude-code", "codex"] = Field(
         default="messages", description="Who carries agents that name no runner."
     )
-    model: Annotated[Model, InProject.FREE] = Field(
+    model: Annotated[Model, InProject.PRICED] = Field(
         default=NOT_SET, description="For agents that name no model; else the runner's own."
     )
     on_quota: Literal["park", "abort"] = Field(
@@ -172,7 +172,7 @@ class AgentsTable(Table):
     runner: Literal["messages", "claude-code", "codex"] = Field(
         default="claude-code", description="Who carries them when they name no runner."
     )
-    model: Annotated[Model, InProject.FREE] = Field(
+    model: Annotated[Model, InProject.PRICED] = Field(
         default=NOT_SET, description="For agents that name no model; else the runner's own."
     )
     tools: list[Text] = Field(
