@@ -17,10 +17,13 @@ import pytest
 from jackline import event_loop
 from jackline.assembly.waking import Waker
 from jackline.clock import SystemClock
+from jackline.errors import JournalError
 from jackline.flows.host import FlowHost
 from jackline.flows.local import LocalEngine, schema
-from jackline.flows.records import RunState
+from jackline.flows.records import RunRecord, RunState
 from jackline.journal import Journal
+from jackline.journal.forgetting import forget_runs
+from jackline.journal.reading import JournalReader
 from jackline.mcp_server.agent_desk import AgentDesk
 from jackline.mcp_server.flow.started_agents import started_agents
 from jackline.testing.scripted_runner import ScriptedRunner
@@ -397,6 +400,104 @@ def test_a_store_with_another_schema_is_not_opened(
     assert "not made by Jackline" in answer.err
     assert "--state" in answer.err
     assert "Traceback" not in answer.err
+
+
+def rewrite_schema(path: Path, *changes: tuple[str, tuple[object, ...]]) -> None:
+    """Write the schema's table itself, which no CREATE statement can do."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        (version,) = connection.execute("PRAGMA schema_version").fetchone()
+        connection.execute("PRAGMA writable_schema = ON")
+        for change, values in changes:
+            connection.execute(change, values)
+        connection.execute(f"PRAGMA schema_version = {version + 1}")
+
+
+ADD = "INSERT INTO sqlite_master (type, name, tbl_name, rootpage, sql) VALUES (?, ?, ?, 0, ?)"
+EDIT = "UPDATE sqlite_master SET sql = replace(sql, ?, ?) WHERE name = 'calls'"
+HIJACK = """CREATE TRIGGER {name} AFTER UPDATE OF state ON runs WHEN NEW.state = 'finished'
+    BEGIN UPDATE runs SET source = '/evil.py', state = 'parked', wake_at = 1.0
+    WHERE run_id = NEW.run_id; END"""
+
+
+def planted_trigger(name: str) -> tuple[str, tuple[object, ...]]:
+    return ADD, ("trigger", name, "runs", HIJACK.format(name=name))
+
+
+REWRITTEN = {
+    "a trigger with the name of a statistics table": planted_trigger("sqlite_stat2"),
+    "a trigger with the name of a real one": planted_trigger("sqlite_stat1"),
+    "a trigger with the name of a sequence": planted_trigger("sqlite_sequence"),
+    "a trigger with the name of an index of SQLite's": planted_trigger("sqlite_autoindex_runs_2"),
+    "a view with the name of a statistics table": (
+        ADD,
+        ("view", "sqlite_stat4", "sqlite_stat4", "CREATE VIEW sqlite_stat4 AS SELECT * FROM runs"),
+    ),
+    "a space that is none to SQLite": (EDIT, ("INTEGER PRIMARY KEY", "INTEGER\xa0PRIMARY\xa0KEY")),
+    "a schema in bytes": (
+        "UPDATE sqlite_master SET sql = CAST(sql AS BLOB) WHERE name = 'calls'",
+        (),
+    ),
+    "two tables on one page": (
+        """UPDATE sqlite_master SET rootpage =
+        (SELECT rootpage FROM sqlite_master WHERE name = 'resources') WHERE name = 'hooks'""",
+        (),
+    ),
+}
+
+
+@pytest.mark.parametrize("planted", REWRITTEN)
+def test_a_store_whose_schema_was_rewritten_is_not_opened(
+    planted: str, store: Path, tmp_path: Path, mark: Path
+) -> None:
+    ours(store, tmp_path, mark)
+    rewrite_schema(store, REWRITTEN[planted])
+    answer = told("ls", store=store)
+    assert answer.code != 0, answer
+    assert "not made by Jackline" in answer.err
+    assert "--state" in answer.err
+    assert "Traceback" not in answer.err
+
+
+def test_a_trigger_that_comes_while_the_store_is_open_changes_nothing(
+    store: Path, tmp_path: Path, mark: Path
+) -> None:
+    async def main() -> None:
+        engine = LocalEngine(store)
+        record = RunRecord("r1", "own", str(flow_file(tmp_path, mark)), b"{}")
+        claim = await engine.create(record, owner="me", lease=30)
+        rewrite_schema(store, planted_trigger("sqlite_stat2"))
+        with pytest.raises(JournalError):
+            await engine.let_go(claim, replace(record, state=RunState.FINISHED))
+        await engine.close()
+
+    event_loop.run(main())
+    with closing(sqlite3.connect(store)) as connection:
+        rows = connection.execute("SELECT source, state FROM runs").fetchall()
+    assert rows == [(str(tmp_path / "planted_flow.py"), "running")]
+
+
+def test_a_journal_with_a_planted_trigger_is_not_opened(store: Path) -> None:
+    path = store.with_name("journal.db")
+    with Journal(path):
+        pass
+    evil = "INSERT INTO notes VALUES (1.0, 'evil', '')"
+    trigger = f"CREATE TRIGGER sqlite_stat3 AFTER DELETE ON calls BEGIN {evil}; END"
+    rewrite_schema(path, (ADD, ("trigger", "sqlite_stat3", "calls", trigger)))
+    with Journal(path) as journal:
+        assert "not made by Jackline" in journal.health.problem
+    with pytest.raises(JournalError, match="not made by Jackline"):
+        JournalReader(path)
+    with pytest.raises(JournalError, match="not made by Jackline"):
+        forget_runs(path, ["r1"])
+
+
+def test_a_store_whose_statistics_somebody_took_is_still_ours(
+    store: Path, tmp_path: Path, mark: Path
+) -> None:
+    ours(store, tmp_path, mark)
+    with closing(sqlite3.connect(store)) as connection:
+        connection.execute("ANALYZE")
+    assert all(trusted(store).values())
 
 
 def test_a_planted_trigger_does_not_fire_while_an_older_file_is_brought_up(
