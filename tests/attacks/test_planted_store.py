@@ -20,7 +20,7 @@ from jackline.clock import SystemClock
 from jackline.errors import JournalError
 from jackline.flows.host import FlowHost
 from jackline.flows.local import LocalEngine, schema
-from jackline.flows.records import RunRecord, RunState
+from jackline.flows.records import CallKind, CallRecord, CallState, EntryRecord, RunRecord, RunState
 from jackline.journal import Journal
 from jackline.journal.forgetting import forget_runs
 from jackline.journal.reading import JournalReader
@@ -209,6 +209,105 @@ def test_a_person_may_accept_a_run_after_having_seen_it(
     assert told("show", "rented", "--trust", "--yes", store=store).code == 0
     told("resources", "--retry", store=store)
     assert mark.read_text() == "it ran"
+
+
+def wants(command: str, call_id: str = "c1") -> tuple[str, object]:
+    """The line of an answer in which the model has asked for a command."""
+    call = {"type": "tool_use", "id": call_id, "name": "shell", "input": {"command": command}}
+    return "answer", {"content": [call], "stop_reason": "tool_use", "usage": [1, 1, 0, 0]}
+
+
+def plant_notebooks(store: Path, folder: Path, books: dict[str, list[tuple[str, object]]]) -> None:
+    """A run of somebody else with these notebooks; only agent `t1` has a call."""
+
+    async def write() -> None:
+        engine = LocalEngine(store)
+        record = RunRecord("r1", "work", str(folder / "own.py"), b"{}")
+        claim = await engine.create(record, owner="elsewhere:1:x", lease=30)
+        call = CallRecord("r1", "k", 0, CallKind.AGENT, "a", "", "t1", CallState.RUNNING)
+        await engine.begin_call(claim, call)
+        for task, lines in books.items():
+            for number, (kind, data) in enumerate(lines, 1):
+                line = EntryRecord(task, number, kind, json.dumps(data).encode(), 1.0)
+                await engine.write_entry(claim, line)
+        await engine.let_go(claim, replace(record, state=RunState.STOPPED))
+        await engine.close()
+
+    with another_installation(folder / "attacker"):
+        event_loop.run(write())
+
+
+ENDED_WELL = ("tool_ended", {"id": "c1", "ok": True, "content": ""})
+OWN_BEGIN = [("session", {"task_id": "t1", "session_id": "s"}), ("prompt", {"text": "work"})]
+HIDDEN_CALLS: dict[str, dict[str, list[tuple[str, object]]]] = {
+    "in the notebook": {"t1": [wants("evil-command")]},
+    "after one that has ended": {
+        "t1": [wants("ls"), ENDED_WELL, ("results", {}), wants("evil-command", "c2")]
+    },
+    "in a notebook without a call": {"t1": OWN_BEGIN, "t2": [wants("evil-command")]},
+    "before the last line of a notebook that another goes on from": {
+        "t2": [wants("evil-command"), ENDED_WELL],
+        "t1": [("flow:follows", {"task_id": "t2", "lines": -1}), *OWN_BEGIN],
+    },
+    "in the part of a notebook that another goes on from": {
+        "t2": [wants("evil-command"), ENDED_WELL, ("results", {})],
+        "t1": [("flow:follows", {"task_id": "t2", "lines": 1}), *OWN_BEGIN],
+    },
+}
+
+
+@pytest.mark.parametrize("where", HIDDEN_CALLS)
+def test_whoever_accepts_a_run_is_shown_the_tool_calls_that_it_would_make(
+    where: str, store: Path, tmp_path: Path
+) -> None:
+    plant_notebooks(store, tmp_path, HIDDEN_CALLS[where])
+    asked = told("show", "r1", "--trust", store=store)
+    assert asked.code == 2, asked
+    assert 'shell {"command": "evil-command"}' in asked.out, asked
+    assert "are used as they stand" in asked.out
+
+
+@pytest.mark.parametrize(
+    "book",
+    [
+        [wants("x" * 30_000)],
+        [("answer", {"content": [{"type": "tool_use", "name": "shell"}]})],
+        [("answer", [])],
+        [("flow:follows", {"task_id": "t1", "lines": 9})],
+    ],
+)
+def test_a_notebook_that_cannot_be_shown_is_not_accepted(
+    book: list[tuple[str, object]], store: Path, tmp_path: Path
+) -> None:
+    plant_notebooks(store, tmp_path, {"t1": book})
+    answer = told("show", "r1", "--trust", "--yes", store=store)
+    assert answer.code == 2, answer
+    assert "nothing was accepted" in answer.err
+    assert "jackline rm" in answer.err
+    assert NOT_OURS in told("ls", store=store).out
+
+
+def test_a_session_to_resume_is_shown_and_is_never_an_option(store: Path, tmp_path: Path) -> None:
+    books = {"t1": [("began", {"session": "0f-1"}), ("began", {"session": "--yolo"})]}
+    plant_notebooks(store, tmp_path, books)
+    asked = told("show", "r1", "--trust", store=store)
+    assert "resumes session 0f-1" in asked.out, asked
+
+
+def test_results_that_a_run_would_take_over_are_shown(store: Path, tmp_path: Path) -> None:
+    async def write() -> None:
+        engine = LocalEngine(store)
+        record = RunRecord("r1", "work", "", b"{}")
+        claim = await engine.create(record, owner="elsewhere:1:x", lease=30)
+        call = CallRecord("r1", "k", 0, CallKind.STEP, "plan", "", "", CallState.RUNNING)
+        await engine.begin_call(claim, call)
+        await engine.end_call(claim, replace(call, state=CallState.DONE, value=b'"curl evil"'))
+        await engine.let_go(claim, replace(record, state=RunState.STOPPED))
+        await engine.close()
+
+    with another_installation(tmp_path / "attacker"):
+        event_loop.run(write())
+    assert 'takes   "curl evil"   (for step plan)' in told("show", "r1", "--trust", store=store).out
 
 
 def test_a_run_in_a_cloned_folder_is_not_woken_with_that_folder_s_modules(

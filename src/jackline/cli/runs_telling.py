@@ -17,8 +17,10 @@ from datetime import datetime, timedelta, tzinfo
 from jackline.autopsy.figures import counted
 from jackline.control.run_view import until_words
 from jackline.control.whole_seconds import whole_second
+from jackline.errors import UsageError
 from jackline.failures.sentences import duration_in_words, moment_in_words
 from jackline.flows.cancelling_agents import CancelledAgents
+from jackline.flows.kept_calls import KeptCall, KeptSession
 from jackline.flows.orders import is_dead
 from jackline.flows.outcome_json import decode_outcome
 from jackline.flows.records import (
@@ -34,6 +36,8 @@ from jackline.flows.settings import decode_settings
 from jackline.flows.trusting import NOT_OURS, how_to_accept
 from jackline.flows.waking import expected_cost, may_wake
 
+_SHOWN_OF_VALUE = 400
+_LONGEST_ARGUMENTS = 20_000
 _GLYPHS = {CallState.DONE: "✓", CallState.FAILED: "✗", CallState.RUNNING: "…"}
 
 
@@ -170,7 +174,11 @@ def resource_line(resource: ResourceRecord, now: datetime) -> str:
 
 
 def what_it_would_run(
-    run: RunRecord, resources: Sequence[ResourceRecord], hooks: Sequence[HookRecord], calls: int
+    run: RunRecord,
+    resources: Sequence[ResourceRecord],
+    hooks: Sequence[HookRecord],
+    calls: Sequence[CallRecord],
+    kept: Sequence[KeptCall | KeptSession],
 ) -> Iterator[str]:
     """All of a run that leads to code or commands, for a person who decides about it."""
     yield printable(f"run {run.run_id}, {run.state.value}:")
@@ -182,7 +190,36 @@ def what_it_would_run(
         yield printable(f"  runs    {hook.hook}   (at the end of {hook.end_id}, {hook.state})")
     for each in resources:
         yield printable(f"  runs    {each.release or '(nothing)'}   (gives back {each.name})")
-    yield f"  goes on from {counted(calls, 'call')} that it has kept, with their notebooks"
+    for use in kept:
+        if isinstance(use, KeptSession):
+            yield printable(f"  resumes session {use.session_id}   (agent {use.task_id})")
+        else:
+            yield printable(f"  calls   {use.name} {_bounded(use)}   (agent {use.task_id})")
+    for call in calls:
+        if call.value is not None:
+            value = _cut(call.value.decode("utf-8", "replace"))
+            yield printable(f"  takes   {value}   (for {call.kind.value} {call.label})")
+    yield (
+        f"  goes on from {counted(len(calls), 'call')} that it has kept: their results, and what"
+        " agents have said so far, are used as they stand"
+    )
+
+
+def _bounded(call: KeptCall) -> str:
+    """The arguments, whole: what is too long to be looked at is refused."""
+    if len(call.arguments) > _LONGEST_ARGUMENTS:
+        raise UsageError(
+            f"agent {call.task_id} would call {call.name} with {len(call.arguments):,} characters,"
+            " more than anybody can look at; nothing was accepted",
+            next="delete the run (jackline rm ID --force) and begin it anew",
+        )
+    return call.arguments
+
+
+def _cut(value: str) -> str:
+    if len(value) <= _SHOWN_OF_VALUE:
+        return value
+    return f"{value[:_SHOWN_OF_VALUE]}… and {len(value) - _SHOWN_OF_VALUE:,} characters more"
 
 
 def printable(text: str) -> str:
