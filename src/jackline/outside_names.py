@@ -2,8 +2,9 @@
 
 Rules: (1) every such name is cut here and nowhere else before it is kept or shown; (2) two names
 that differ still differ after they were cut; (3) what is left holds no control character, so that a
-name cannot steer a terminal or forge a line of a log. The name of a model is never cut, since it
-decides about lanes and prices: a wrong one is refused (`problem_of_model`).
+name cannot steer a terminal or forge a line of a log; (4) text from a store, which somebody else
+may have written, goes through `printable` before a terminal gets it. The name of a model is never
+cut, since it decides about lanes and prices: a wrong one is refused (`problem_of_model`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,16 @@ LONGEST_NAME = 200
 LONGEST_MODEL = 512
 _MARK = "~"
 _DIGEST_BYTES = 8
+
+
+def printable(text: str, *, keep: str = "") -> str:
+    """The text with all that would steer a terminal, or hide a part, written out; but `keep`."""
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() or each in keep else each.encode("unicode_escape").decode()
+        for each in text
+    )
 
 
 def problem_of_model(name: str) -> str | None:

@@ -724,6 +724,81 @@ def test_what_a_planted_record_holds_cannot_steer_the_terminal(store: Path, tmp_
         assert not {"\x1b", "\r", "\u202e", "\x9b"} & set(said), (words, said)
 
 
+STEERING = "\x1b]0;evil\x07\x1b[2J\r\u202eharmless\x9b1A"
+
+
+def plant_steering_names(store: Path, folder: Path) -> None:
+    """A store in which every name would steer a terminal; the runs are found by their beginning."""
+
+    async def write() -> None:
+        engine = LocalEngine(store)
+        for begin, state in (("aa", RunState.PARKED), ("bb", RunState.FAILED)):
+            run_id = begin + STEERING
+            source = f"/evil{STEERING}.py"
+            await add_run(engine, run_id, state, source=source, cwd=STEERING, flow=STEERING)
+            record = await engine.run(run_id)
+            assert record is not None
+            claim = await engine.claim(run_id, owner=f"{STEERING}:1:x", lease=30)
+            assert claim is not None
+            names = (STEERING, STEERING, "t" + begin)
+            call = CallRecord(run_id, "k", 0, CallKind.AGENT, *names, CallState.RUNNING)
+            await engine.begin_call(claim, call)
+            await engine.let_go(claim, replace(record, state=state, why=STEERING, wake_at=None))
+            await engine.keep_resource(overdue(run_id, STEERING, name=STEERING))
+        await engine.close()
+
+    with another_installation(folder / "attacker"):
+        event_loop.run(write())
+
+
+def steers(answer: Answer) -> bool:
+    return bool({"\x1b", "\x07", "\r", "\u202e", "\x9b"} & set(answer.out + answer.err))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("ls",),
+        ("ls", "--parked"),
+        ("show", "aa"),
+        ("show", "bb"),
+        ("show", "aa", "--json"),
+        ("show", "aa", "--trust"),
+        ("show", "aa", "--trust", "--yes"),
+        ("resources", "--retry"),
+        ("resume", "aa"),
+        ("resume", "aa", "--woken"),
+        ("retry", "bb"),
+        ("fork", "bb"),
+        ("cancel", "aa"),
+        ("cancel", "aa", "--only", "taa"),
+        ("rm", "aa", "--yes"),
+        ("rm", "bb", "--yes", "--force"),
+        ("purge", "--parked", "--older", "0s", "--yes"),
+    ],
+)
+def test_no_verb_lets_a_planted_name_steer_the_terminal(
+    words: tuple[str, ...], store: Path, tmp_path: Path
+) -> None:
+    plant_steering_names(store, tmp_path)
+    answer = told(*words, store=store)
+    assert not steers(answer), answer
+    assert answer.out + answer.err, "it has said nothing, so that this proves nothing"
+
+
+def test_top_and_status_do_not_let_a_planted_name_steer_the_terminal(
+    store: Path, tmp_path: Path
+) -> None:
+    plant_steering_names(store, tmp_path)
+    place = Place(tmp_path, "http://127.0.0.1:9")
+    with place.up():
+        until(
+            lambda: "harmless" in place.jackline("top", "--once").out, "the planted runs in `top`"
+        )
+        for words in (("top", "--once"), ("top", "--json"), ("status",), ("status", "--json")):
+            assert not steers(place.jackline(*words)), words
+
+
 def test_a_planted_run_can_be_deleted(store: Path, mark: Path, tmp_path: Path) -> None:
     plant_everything(store, tmp_path / "repo", mark)
     answer = told("rm", "rented", "hooked", "--yes", store=store)

@@ -17,6 +17,7 @@ from jackline.errors import UsageError
 from jackline.flows.engine import Engine
 from jackline.flows.kept_calls import kept_calls
 from jackline.flows.records import RunRecord
+from jackline.outside_names import printable
 
 
 async def accept(engine: Engine, run: RunRecord, *, yes: bool, as_json: bool) -> int:
@@ -43,5 +44,6 @@ async def accept(engine: Engine, run: RunRecord, *, yes: bool, as_json: bool) ->
         told = {"schema": "jackline.run-accepted/1", "run": run.run_id, "trusted": True}
         click.echo(json.dumps(told))
     else:
-        click.echo(f"run {run.run_id} is trusted from now on: jackline resume {run.run_id}")
+        words = f"run {run.run_id} is trusted from now on: jackline resume {run.run_id}"
+        click.echo(printable(words))
     return 0

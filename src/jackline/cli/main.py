@@ -18,6 +18,7 @@ from click.shell_completion import CompletionItem
 
 from jackline import __version__
 from jackline.errors import InternalError, JacklineError
+from jackline.outside_names import printable
 
 _INTERRUPTED = 130
 # Verb: the module that defines it, and its line in --help.
@@ -155,7 +156,8 @@ def _hold_standard_streams() -> None:
 
 
 def _tell(error: JacklineError) -> int:
-    click.echo(f"error: {error.message}", err=True)
+    # A message may quote a name that somebody else has put into a store.
+    click.echo(printable(f"error: {error.message}", keep="\n\t"), err=True)
     if error.next:
-        click.echo(f"next:  {error.next}", err=True)
+        click.echo(printable(f"next:  {error.next}", keep="\n\t"), err=True)
     return error.exit_code

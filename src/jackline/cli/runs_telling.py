@@ -35,6 +35,7 @@ from jackline.flows.records import (
 from jackline.flows.settings import decode_settings
 from jackline.flows.trusting import NOT_OURS, how_to_accept
 from jackline.flows.waking import expected_cost, may_wake
+from jackline.outside_names import printable
 
 _SHOWN_OF_VALUE = 400
 _LONGEST_ARGUMENTS = 20_000
@@ -111,7 +112,7 @@ def call_lines(calls: Sequence[CallRecord], now: datetime) -> Iterator[str]:
     for call in calls:
         if call.phase != phase:
             phase = call.phase
-            yield f"{phase}:" if phase else ""
+            yield printable(f"{phase}:") if phase else ""
         yield printable(f"  {_GLYPHS[call.state]} {call.label}{_call_words(call, now)}")
 
 
@@ -128,6 +129,10 @@ def _call_words(call: CallRecord, now: datetime) -> str:
 
 def cancelled_lines(came: CancelledAgents) -> Iterator[str]:
     """What came of an order to cancel agents, and how to undo it."""
+    return map(printable, _cancelled_lines(came))
+
+
+def _cancelled_lines(came: CancelledAgents) -> Iterator[str]:
     run, name = came.run, came.name
     if came.ended is None:
         yield f"the process that carries run {run.run_id} was told: it ends {name} in a moment"
@@ -222,13 +227,6 @@ def _cut(value: str) -> str:
     return f"{value[:_SHOWN_OF_VALUE]}… and {len(value) - _SHOWN_OF_VALUE:,} characters more"
 
 
-def printable(text: str) -> str:
-    """The text with everything that would steer a terminal, or hide a part, written out."""
-    return "".join(
-        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
-    )
-
-
 def note_line(note: NoteRecord, *, as_json: bool, zone: tzinfo | None) -> str:
     """One line of a log."""
     at = datetime.fromtimestamp(note.at, zone)
@@ -242,7 +240,7 @@ def note_line(note: NoteRecord, *, as_json: bool, zone: tzinfo | None) -> str:
             "label": note.label or None,
             **note.detail,
         }
-        return json.dumps(told, ensure_ascii=False)
+        return json.dumps(told)
     detail = ", ".join(f"{name} {_plain(value)}" for name, value in note.detail.items() if value)
     label = f" {note.label}" if note.label else ""
     line = f"{at:%Y-%m-%d %H:%M:%S} {note.what}{label}{': ' + detail if detail else ''}"
