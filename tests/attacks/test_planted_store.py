@@ -238,7 +238,10 @@ def plant_notebooks(store: Path, folder: Path, books: dict[str, list[tuple[str, 
 
 
 ENDED_WELL = ("tool_ended", {"id": "c1", "ok": True, "content": ""})
-OWN_BEGIN = [("session", {"task_id": "t1", "session_id": "s"}), ("prompt", {"text": "work"})]
+OWN_BEGIN: list[tuple[str, object]] = [
+    ("session", {"task_id": "t1", "session_id": "s"}),
+    ("prompt", {"text": "work"}),
+]
 HIDDEN_CALLS: dict[str, dict[str, list[tuple[str, object]]]] = {
     "in the notebook": {"t1": [wants("evil-command")]},
     "after one that has ended": {
@@ -288,8 +291,8 @@ def test_a_notebook_that_cannot_be_shown_is_not_accepted(
 
 
 def test_a_session_to_resume_is_shown_and_is_never_an_option(store: Path, tmp_path: Path) -> None:
-    books = {"t1": [("began", {"session": "0f-1"}), ("began", {"session": "--yolo"})]}
-    plant_notebooks(store, tmp_path, books)
+    sessions = ("0f-1", "--yolo")
+    plant_notebooks(store, tmp_path, {"t1": [("began", {"session": each}) for each in sessions]})
     asked = told("show", "r1", "--trust", store=store)
     assert "resumes session 0f-1" in asked.out, asked
 
