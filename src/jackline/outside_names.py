@@ -2,9 +2,10 @@
 
 Rules: (1) every such name is cut here and nowhere else before it is kept or shown; (2) two names
 that differ still differ after they were cut; (3) what is left holds no control character, so that a
-name cannot steer a terminal or forge a line of a log; a path or message that holds such a name is
-shown `escaped`. The name of a model is never cut, since it decides about lanes and prices: a wrong
-one is refused (`problem_of_model`).
+name cannot steer a terminal or forge a line of a log; (4) text from a store, a path or a message,
+which somebody else may have written, goes through `printable` before a terminal gets it. The name
+of a model is never cut, since it decides about lanes and prices: a wrong one is refused
+(`problem_of_model`).
 """
 
 from __future__ import annotations
@@ -17,21 +18,21 @@ _MARK = "~"
 _DIGEST_BYTES = 8
 
 
+def printable(text: str, *, keep: str = "") -> str:
+    """The text with all that would steer a terminal, or hide a part, written out; but `keep`."""
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() or each in keep else each.encode("unicode_escape").decode()
+        for each in text
+    )
+
+
 def problem_of_model(name: str) -> str | None:
     """Why a model cannot have this name; None when it can."""
     if len(name) > LONGEST_MODEL:
         return f"the model's name is longer than {LONGEST_MODEL} characters"
     return None if name.isprintable() else "the model's name holds control characters"
-
-
-def escaped(text: str, *, keep: str = "") -> str:
-    """The text with escape sequences for all that a terminal would not show as a letter."""
-    if text.isprintable():
-        return text
-    return "".join(
-        sign if sign.isprintable() or sign in keep else sign.encode("unicode_escape").decode()
-        for sign in text
-    )
 
 
 def cut_name(name: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jackline.config.document import Document, table_class
-from jackline.config.project import printable, rule_of
+from jackline.config.project import plain_ascii, rule_of
 from jackline.config.table import InProject, Table
 from tests.config.places import Machine
 
@@ -111,4 +111,4 @@ def test_one_upstream_that_cannot_count_keeps_all_of_them_out(machine: Machine) 
     ("text", "shown"), [("plain", "plain"), ("\x1b[2K", "\\x1b[2K"), ("\u0430", "\\u0430")]
 )
 def test_texts_of_a_stranger_are_shown_in_plain_ascii(text: str, shown: str) -> None:
-    assert printable(text) == shown
+    assert plain_ascii(text) == shown

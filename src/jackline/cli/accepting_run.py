@@ -15,7 +15,9 @@ import click
 from jackline.cli.runs_telling import what_it_would_run
 from jackline.errors import UsageError
 from jackline.flows.engine import Engine
+from jackline.flows.kept_calls import kept_calls
 from jackline.flows.records import RunRecord
+from jackline.outside_names import printable
 
 
 async def accept(engine: Engine, run: RunRecord, *, yes: bool, as_json: bool) -> int:
@@ -25,7 +27,8 @@ async def accept(engine: Engine, run: RunRecord, *, yes: bool, as_json: bool) ->
     resources = [row for row in await engine.resources() if row.run_id == run.run_id]
     hooks = [row for row in await engine.hooks(run.run_id) if row.state != "done"]
     calls = await engine.calls(run.run_id)
-    for line in what_it_would_run(again, resources, hooks, len(calls)):
+    kept = await kept_calls(engine, run.run_id)
+    for line in what_it_would_run(again, resources, hooks, calls, kept):
         click.echo(line, err=as_json)
     if not yes:
         if as_json or not sys.stdin.isatty():
@@ -41,5 +44,6 @@ async def accept(engine: Engine, run: RunRecord, *, yes: bool, as_json: bool) ->
         told = {"schema": "jackline.run-accepted/1", "run": run.run_id, "trusted": True}
         click.echo(json.dumps(told))
     else:
-        click.echo(f"run {run.run_id} is trusted from now on: jackline resume {run.run_id}")
+        words = f"run {run.run_id} is trusted from now on: jackline resume {run.run_id}"
+        click.echo(printable(words))
     return 0

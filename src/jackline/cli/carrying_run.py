@@ -40,6 +40,7 @@ from jackline.flows.orders import is_dead, known_run
 from jackline.flows.progress import FlowEvent, Listener
 from jackline.flows.records import ENDED, RunRecord, RunState
 from jackline.flows.running import LOCKED, FlowRun
+from jackline.outside_names import printable
 
 SCHEMA = "jackline.run/1"
 EXIT_INTERRUPTED = 130
@@ -64,7 +65,7 @@ def carry_in_foreground(
     """
     references = configured({}, with_secrets=False).gateway.upstreams
     paying = paying_variables(references, os.environ)
-    timer = RunTimer(wake, config, lambda words: click.echo(words, err=True), paying)
+    timer = RunTimer(wake, config, lambda words: click.echo(printable(words), err=True), paying)
     if unattended:
         with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):
             return event_loop.run(
@@ -178,11 +179,11 @@ def _tell(outcome: Outcome[Any], record: RunRecord, *, as_json: bool) -> None:
     if outcome.ok and value is not None:
         whole = isinstance(value, str)
         click.echo(value if whole else json.dumps(value, indent=2, ensure_ascii=False))
-    click.echo(summary(outcome, record), err=True)
+    click.echo(printable(summary(outcome, record), keep="\n"), err=True)
 
 
 def _tell_plainly(outcome: Outcome[Any], record: RunRecord) -> None:
-    click.echo(summary(outcome, record, plain=True), err=True)
+    click.echo(printable(summary(outcome, record, plain=True), keep="\n"), err=True)
 
 
 def summary(outcome: Outcome[Any], record: RunRecord, *, plain: bool = False) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from jackline.errors import BadConfigError
-from jackline.outside_names import escaped
+from jackline.outside_names import printable
 
 if TYPE_CHECKING:
     from jackline.config import Config
@@ -89,9 +89,9 @@ def path(as_json: bool) -> None:
         click.echo(json.dumps(document, indent=2))
         return
     for file in found.files:
-        click.echo(escaped(str(file)))
+        click.echo(printable(str(file)))
     if not found.files:
-        click.echo(f"no file is read; yours would be {escaped(str(users))}", err=True)
+        click.echo(f"no file is read; yours would be {printable(str(users))}", err=True)
 
 
 @config.command()
@@ -116,7 +116,7 @@ def check(file: str | None, as_json: bool) -> int:
         return 0
     _warn(found)
     files = (
-        ", ".join(escaped(str(file)) for file in found.files)
+        ", ".join(printable(str(file)) for file in found.files)
         or "no file, only defaults and variables"
     )
     click.echo(f"good: {files}")

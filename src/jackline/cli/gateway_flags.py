@@ -15,7 +15,7 @@ from typing import TypeVar
 import click
 
 from jackline.config import Config, ServicePlace, load, place_of_service
-from jackline.outside_names import escaped
+from jackline.outside_names import printable
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -48,7 +48,7 @@ def configured(
 def show_warnings(config: Config) -> None:
     """Show what the configuration warns of, such as what a project's file may not set."""
     for warning in config.warnings:
-        click.echo(f"warning: {escaped(warning)}", err=True)
+        click.echo(f"warning: {printable(warning)}", err=True)
 
 
 def service_place(flags: Mapping[str, object]) -> ServicePlace:

@@ -18,11 +18,9 @@ from click.shell_completion import CompletionItem
 
 from jackline import __version__
 from jackline.errors import InternalError, JacklineError
-from jackline.outside_names import escaped
+from jackline.outside_names import printable
 
 _INTERRUPTED = 130
-# Of what a terminal obeys, our own messages hold only these.
-_LINES = "\n"
 # Verb: the module that defines it, and its line in --help.
 _VERBS = {
     "cancel": ("jackline.cli.runs", "End a run for good, with its clean-up."),
@@ -158,7 +156,8 @@ def _hold_standard_streams() -> None:
 
 
 def _tell(error: JacklineError) -> int:
-    click.echo(f"error: {escaped(error.message, keep=_LINES)}", err=True)
+    # A message may quote a name that somebody else has put into a store.
+    click.echo(printable(f"error: {error.message}", keep="\n\t"), err=True)
     if error.next:
-        click.echo(f"next:  {escaped(error.next, keep=_LINES)}", err=True)
+        click.echo(printable(f"next:  {error.next}", keep="\n\t"), err=True)
     return error.exit_code

@@ -27,17 +27,17 @@ from jackline.assembly.flow_host import open_quiet_host
 from jackline.cli.completing import run_ids
 from jackline.cli.gateway_flags import configured
 from jackline.cli.run import AS_JSON, STATE
-from jackline.cli.runs_telling import printable
 from jackline.clock import SystemClock
 from jackline.config import Config
 from jackline.control.counted import counted
-from jackline.errors import UsageError
+from jackline.errors import JournalError, UsageError
 from jackline.flows.durations import seconds_of
 from jackline.flows.engine_rules import must_be_deletable
 from jackline.flows.host import FlowHost
 from jackline.flows.orders import cancel_run, is_dead, known_run
 from jackline.flows.records import ENDED, RunRecord, RunState
 from jackline.journal.forgetting import forget_runs
+from jackline.outside_names import printable
 from jackline.private_files import open_private
 
 _ALL = 1_000_000
@@ -222,8 +222,13 @@ class _Removal:
             self.notes.append(
                 "another process uses the store: what was deleted is overwritten when it is closed"
             )
-        if await asyncio.to_thread(forget_runs, state.journal, self.removed) is None:
-            self.notes.append("the journal is in use: it still has the figures of their calls")
+        try:
+            forgotten = await asyncio.to_thread(forget_runs, state.journal, self.removed)
+        except JournalError as error:
+            self.notes.append(f"{error.message}: nothing in it was deleted. {error.next}")
+        else:
+            if forgotten is None:
+                self.notes.append("the journal is in use: it still has the figures of their calls")
         for name in _LOGS:
             await asyncio.to_thread(_forget_lines, state.folder / name, self.removed)
 
@@ -251,7 +256,7 @@ class _Removal:
         for run_id, error in self.refused:
             click.echo(printable(f"{run_id} is kept: {error.message} {error.next}"), err=True)
         for note in self.notes:
-            click.echo(f"note:  {note}", err=True)
+            click.echo(printable(f"note:  {note}"), err=True)
 
 
 def _is_carried(run: RunRecord) -> bool:

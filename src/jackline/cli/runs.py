@@ -31,7 +31,6 @@ from jackline.cli.runs_telling import (
     cancelled_json,
     cancelled_lines,
     note_line,
-    printable,
     resource_line,
     run_line,
     waking_line,
@@ -47,6 +46,7 @@ from jackline.flows.orders import cancel_run, claim_run, known_run, module_of
 from jackline.flows.outcome_json import decode_outcome
 from jackline.flows.records import ENDED, CallRecord, RunRecord, RunState
 from jackline.flows.trusting import how_to_accept
+from jackline.outside_names import printable
 
 T = TypeVar("T")
 _FOLLOW_SECONDS = 0.5
@@ -123,7 +123,7 @@ def show(run_id: str, trust: bool, yes: bool, as_json: bool, state: str | None) 
                 "calls": [_call_json(call) for call in calls],
                 "resources": [each.name for each in held],
             }
-            click.echo(json.dumps(told, indent=2, ensure_ascii=False))
+            click.echo(json.dumps(told, indent=2))
             return 0
         now = SystemClock().now()
         click.echo(run_line(run, now))
@@ -131,7 +131,7 @@ def show(run_id: str, trust: bool, yes: bool, as_json: bool, state: str | None) 
             for line in summary(decode_outcome(run.outcome), run).splitlines():
                 click.echo(printable(line))
         if not run.trusted:
-            click.echo(f"next:  {how_to_accept(run.run_id)}")
+            click.echo(printable(f"next:  {how_to_accept(run.run_id)}"))
         for line in call_lines(calls, now):
             click.echo(line)
         for each in held:
@@ -231,9 +231,10 @@ def cancel(run_id: str, only: str | None, ahead: bool, as_json: bool, state: str
             told = {"schema": "jackline.run-cancelled/1", "run": run.run_id, "state": now.value}
             click.echo(json.dumps(told))
         elif now in ENDED:
-            click.echo(f"run {run.run_id} is {now.value}", err=True)
+            click.echo(printable(f"run {run.run_id} is {now.value}"), err=True)
         else:
-            click.echo(f"run {run.run_id} was told: its process ends it in a moment", err=True)
+            words = f"run {run.run_id} was told: its process ends it in a moment"
+            click.echo(printable(words), err=True)
         return 0
 
     return _with_store(state, order)
@@ -256,7 +257,7 @@ def resources(everything: bool, retry: bool, as_json: bool, state: str | None) -
         if retry:
             take = partial(claim_run, host)
             for done in await reap(host.engine, host.clock, module_of, take):
-                click.echo(f"{done.what}: {done.trouble or 'done'}", err=True)
+                click.echo(printable(f"{done.what}: {done.trouble or 'done'}"), err=True)
         found = await host.engine.resources(held_only=not everything)
         if as_json:
             listed = [

@@ -17,8 +17,10 @@ from datetime import datetime, timedelta, tzinfo
 from jackline.autopsy.figures import counted
 from jackline.control.run_view import until_words
 from jackline.control.whole_seconds import whole_second
+from jackline.errors import UsageError
 from jackline.failures.sentences import duration_in_words, moment_in_words
 from jackline.flows.cancelling_agents import CancelledAgents
+from jackline.flows.kept_calls import KeptCall, KeptSession
 from jackline.flows.orders import is_dead
 from jackline.flows.outcome_json import decode_outcome
 from jackline.flows.records import (
@@ -33,7 +35,10 @@ from jackline.flows.records import (
 from jackline.flows.settings import decode_settings
 from jackline.flows.trusting import NOT_OURS, how_to_accept
 from jackline.flows.waking import expected_cost, may_wake
+from jackline.outside_names import printable
 
+_SHOWN_OF_VALUE = 400
+_LONGEST_ARGUMENTS = 20_000
 _GLYPHS = {CallState.DONE: "✓", CallState.FAILED: "✗", CallState.RUNNING: "…"}
 
 
@@ -107,7 +112,7 @@ def call_lines(calls: Sequence[CallRecord], now: datetime) -> Iterator[str]:
     for call in calls:
         if call.phase != phase:
             phase = call.phase
-            yield f"{phase}:" if phase else ""
+            yield printable(f"{phase}:") if phase else ""
         yield printable(f"  {_GLYPHS[call.state]} {call.label}{_call_words(call, now)}")
 
 
@@ -124,6 +129,10 @@ def _call_words(call: CallRecord, now: datetime) -> str:
 
 def cancelled_lines(came: CancelledAgents) -> Iterator[str]:
     """What came of an order to cancel agents, and how to undo it."""
+    return map(printable, _cancelled_lines(came))
+
+
+def _cancelled_lines(came: CancelledAgents) -> Iterator[str]:
     run, name = came.run, came.name
     if came.ended is None:
         yield f"the process that carries run {run.run_id} was told: it ends {name} in a moment"
@@ -170,7 +179,11 @@ def resource_line(resource: ResourceRecord, now: datetime) -> str:
 
 
 def what_it_would_run(
-    run: RunRecord, resources: Sequence[ResourceRecord], hooks: Sequence[HookRecord], calls: int
+    run: RunRecord,
+    resources: Sequence[ResourceRecord],
+    hooks: Sequence[HookRecord],
+    calls: Sequence[CallRecord],
+    kept: Sequence[KeptCall | KeptSession],
 ) -> Iterator[str]:
     """All of a run that leads to code or commands, for a person who decides about it."""
     yield printable(f"run {run.run_id}, {run.state.value}:")
@@ -182,14 +195,36 @@ def what_it_would_run(
         yield printable(f"  runs    {hook.hook}   (at the end of {hook.end_id}, {hook.state})")
     for each in resources:
         yield printable(f"  runs    {each.release or '(nothing)'}   (gives back {each.name})")
-    yield f"  goes on from {counted(calls, 'call')} that it has kept, with their notebooks"
-
-
-def printable(text: str) -> str:
-    """The text with everything that would steer a terminal, or hide a part, written out."""
-    return "".join(
-        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+    for use in kept:
+        if isinstance(use, KeptSession):
+            yield printable(f"  resumes session {use.session_id}   (agent {use.task_id})")
+        else:
+            yield printable(f"  calls   {use.name} {_bounded(use)}   (agent {use.task_id})")
+    for call in calls:
+        if call.value is not None:
+            value = _cut(call.value.decode("utf-8", "replace"))
+            yield printable(f"  takes   {value}   (for {call.kind.value} {call.label})")
+    yield (
+        f"  goes on from {counted(len(calls), 'call')} that it has kept: their results, and what"
+        " agents have said so far, are used as they stand"
     )
+
+
+def _bounded(call: KeptCall) -> str:
+    """The arguments, whole: what is too long to be looked at is refused."""
+    if len(call.arguments) > _LONGEST_ARGUMENTS:
+        raise UsageError(
+            f"agent {call.task_id} would call {call.name} with {len(call.arguments):,} characters,"
+            " more than anybody can look at; nothing was accepted",
+            next="delete the run (jackline rm ID --force) and begin it anew",
+        )
+    return call.arguments
+
+
+def _cut(value: str) -> str:
+    if len(value) <= _SHOWN_OF_VALUE:
+        return value
+    return f"{value[:_SHOWN_OF_VALUE]}… and {len(value) - _SHOWN_OF_VALUE:,} characters more"
 
 
 def note_line(note: NoteRecord, *, as_json: bool, zone: tzinfo | None) -> str:
@@ -205,7 +240,7 @@ def note_line(note: NoteRecord, *, as_json: bool, zone: tzinfo | None) -> str:
             "label": note.label or None,
             **note.detail,
         }
-        return json.dumps(told, ensure_ascii=False)
+        return json.dumps(told)
     detail = ", ".join(f"{name} {_plain(value)}" for name, value in note.detail.items() if value)
     label = f" {note.label}" if note.label else ""
     line = f"{at:%Y-%m-%d %H:%M:%S} {note.what}{label}{': ' + detail if detail else ''}"

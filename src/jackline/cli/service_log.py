@@ -19,6 +19,7 @@ import click
 from jackline.clock import ClockWatch, SystemClock
 from jackline.control.event_lines import Logged, event_json, event_words
 from jackline.journal import JournalReader
+from jackline.outside_names import printable
 
 _FOLLOW_SECONDS = 0.5
 # The journal is written in batches, table after table: what comes late comes within this.
@@ -66,8 +67,8 @@ async def print_log(journal: Path, limit: int, *, follow: bool, as_json: bool) -
     clock = SystemClock()
 
     def tell(event: Logged) -> None:
-        line = json.dumps(event_json(event), ensure_ascii=False) if as_json else ""
-        click.echo(line or event_words(event, clock.now()))
+        line = json.dumps(event_json(event)) if as_json else ""
+        click.echo(line or printable(event_words(event, clock.now())))
 
     with JournalReader(journal) as reader:
         first = latest(reader, 0.0, limit)

@@ -23,6 +23,7 @@ from jackline.clock import SystemClock
 from jackline.control.picture import lane_word
 from jackline.control.whole_seconds import whole_second
 from jackline.failures.sentences import duration_in_words, moment_in_words
+from jackline.outside_names import printable
 
 _MOST_LINES = 20
 
@@ -58,16 +59,16 @@ def status(
         return tell_clients(running, session, as_json=as_json)
     told = status_of(running)
     if as_json:
-        click.echo(json.dumps(told, indent=2, ensure_ascii=False))
+        click.echo(json.dumps(told, indent=2))
         return 0
-    click.echo(str(told["verdict"]))
+    click.echo(printable(str(told["verdict"]), keep="\n"))
     click.echo(f"\n{told['url']} sends to {_ladder(told)}, process {running.pid}")
     for lane in _list(told, "lanes"):
-        click.echo(lane_line(lane, _now(told)))
+        click.echo(printable(lane_line(lane, _now(told))))
     for line in waiting_lines(told):
-        click.echo(line)
+        click.echo(printable(line, keep="\n"))
     for note in told.get("notes") or []:  # type: ignore[attr-defined]
-        click.echo(f"\nnote:  {note}")
+        click.echo(printable(f"\nnote:  {note}", keep="\n"))
     return 0
 
 

@@ -18,6 +18,7 @@ from jackline.assembly import Running
 from jackline.assembly.running_gateway import reading_of
 from jackline.control.counted import counted
 from jackline.errors import NothingFoundError
+from jackline.outside_names import printable
 
 
 def tell_clients(running: Running, session: str, *, as_json: bool) -> int:
@@ -31,11 +32,11 @@ def tell_clients(running: Running, session: str, *, as_json: bool) -> int:
             " and started as: jackline claude",
         )
     if as_json:
-        click.echo(json.dumps(told, indent=2, ensure_ascii=False))
+        click.echo(json.dumps(told, indent=2))
         return 0
     for agent in agents:
         for line in _lines(agent):
-            click.echo(line)
+            click.echo(printable(line))
     return 0
 
 

@@ -39,6 +39,7 @@ from jackline.flows.records import RunRecord, RunState
 from jackline.flows.settings import decode_settings
 from jackline.flows.trusting import NOT_OURS, how_to_accept, must_be_trusted
 from jackline.flows.waking import may_wake
+from jackline.outside_names import printable
 
 T = TypeVar("T")
 # Longer than a gateway takes to start, on a machine that is busy with a fleet.
@@ -107,7 +108,7 @@ class TakingUp:
         await engine.allow_waking(record.run_id)
         if await self._hold(engine, record):
             return
-        click.echo(f"{_process(record)} waits for its reset: it hands the run over", err=True)
+        _tell(f"{_process(record)} waits for its reset: it hands the run over")
         await engine.ask_to_stop(record.run_id, "stop")
         for _ in range(round(_HANDED_OVER_WITHIN / _LOOK_EVERY)):
             await asyncio.sleep(_LOOK_EVERY)
@@ -201,7 +202,7 @@ def _process(record: RunRecord) -> str:
 
 
 def _tell(words: str) -> None:
-    click.echo(words, err=True)
+    click.echo(printable(words), err=True)
 
 
 def _leave(words: str) -> NoReturn:

@@ -21,6 +21,7 @@ from jackline.assembly.running_gateway import find, not_running, reading_of
 from jackline.cli.gateway_flags import gateway_flags, service_place, warn_of_faults
 from jackline.clock import SystemClock
 from jackline.errors import UnreachableError
+from jackline.outside_names import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -67,7 +68,7 @@ def top(
     warn_of_faults(place)
     told = reading_of(running, "fleet")
     if as_json:
-        click.echo(json.dumps(told, indent=2, ensure_ascii=False))
+        click.echo(json.dumps(told, indent=2))
         return 0
     from rich.console import Console  # noqa: PLC0415 -- not for --json
 
@@ -114,4 +115,13 @@ def _drawn(told: dict[str, Any], console: Console, height: int) -> Any:
     hint = "" if height == _TALL else "q leaves"
     # The gateway's own time, which in a drill runs faster, and elsewhere may be another.
     now = datetime.fromtimestamp(told["at"], SystemClock().now().tzinfo)
-    return frame(told, now, console.width, height, hint=hint)
+    return frame(_printable(told), now, console.width, height, hint=hint)
+
+
+def _printable(told: Any) -> Any:
+    """The document with every text in it printable: names in it come from clients and stores."""
+    if isinstance(told, str):
+        return printable(told, keep="\n")
+    if isinstance(told, dict):
+        return {_printable(key): _printable(value) for key, value in told.items()}
+    return [_printable(value) for value in told] if isinstance(told, list) else told

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import click
 
 from jackline.errors import BadArgumentError, JacklineError, NothingFoundError, UsageError
-from jackline.outside_names import escaped
+from jackline.outside_names import printable
 from jackline.private_files import NotPrivateError, quoted
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def trust(
     _show(file, shown, folders)
     if _has_problem(shown) and not dry_run:
         raise UsageError(
-            f"{escaped(str(file.path))} cannot be agreed to as it is",
+            f"{printable(str(file.path))} cannot be agreed to as it is",
             next="correct what is named above, or put it into your own file:"
             f" {folders.config / 'jackline.toml'}",
         )
@@ -100,7 +100,7 @@ def trust(
         return 1
     _agree(file, folders)
     click.echo(
-        f"agreed: {escaped(str(file.path))}; a gateway that runs there takes it over by itself\n"
+        f"agreed: {printable(str(file.path))}; a gateway that runs there takes it over by itself\n"
         f"next:  to take it back: jackline trust --revoke {quoted(str(file.path))}",
         err=True,
     )
@@ -138,12 +138,12 @@ def _revoke(path: Path | None, folders: HomeFolders) -> int:
         raise _not_kept(error) from error
     if not done:
         raise NothingFoundError(
-            f"you have not agreed to {escaped(str(given))}",
+            f"you have not agreed to {printable(str(given))}",
             next="jackline trust --list shows what you agreed to",
         )
     for each in done:
         click.echo(
-            f"taken back: {escaped(str(each))}; its upstreams are ignored from now on", err=True
+            f"taken back: {printable(str(each))}; its upstreams are ignored from now on", err=True
         )
     return 0
 
@@ -170,7 +170,7 @@ def _list(folders: HomeFolders, *, as_json: bool) -> None:
         click.echo(json.dumps({"schema": "jackline.trusted/1", "projects": entries}, indent=2))
         return
     for entry in entries:
-        click.echo(f"{escaped(str(entry['path']))}  {entry['now']}, agreed to at {entry['at']}")
+        click.echo(f"{printable(str(entry['path']))}  {entry['now']}, agreed to at {entry['at']}")
     if not entries:
         click.echo("you have agreed to no project's file", err=True)
 
@@ -210,12 +210,12 @@ def _found(path: Path | None, folders: HomeFolders) -> FileText:
             file = read_named(each.absolute(), of_project=True)
         except UnusableFileError as error:
             raise UsageError(
-                f"{escaped(str(each))} {error.what}", next="correct it, or name another file"
+                f"{printable(str(each))} {error.what}", next="correct it, or name another file"
             ) from error
         if file is not None:
             return file
     raise NothingFoundError(
-        f"{escaped(str(path))} says nothing about Jackline",
+        f"{printable(str(path))} says nothing about Jackline",
         next="name the file: jackline trust PATH",
     )
 
@@ -225,9 +225,9 @@ def _has_problem(shown: Preview) -> bool:
 
 
 def _show(file: FileText, shown: Preview, folders: HomeFolders) -> None:
-    from jackline.config.project import printable  # noqa: PLC0415 -- see above
+    from jackline.config.project import plain_ascii  # noqa: PLC0415 -- see above
 
-    name = printable(str(file.path))
+    name = plain_ascii(str(file.path))
     if shown.upstreams:
         click.echo(f"{name} would have calls go here, in this order:")
         for number, upstream in enumerate(shown.upstreams, 1):
@@ -245,7 +245,7 @@ def _show(file: FileText, shown: Preview, folders: HomeFolders) -> None:
     else:
         click.echo(f"{name} would not change where calls go.")
     if shown.free:
-        click.echo(f"It sets without asking: {printable(', '.join(shown.free))}")
+        click.echo(f"It sets without asking: {plain_ascii(', '.join(shown.free))}")
     if shown.ignored.closed:
         click.echo(f"It may never set, so ignored: {', '.join(shown.ignored.closed)}")
     if shown.ignored.looser:
@@ -256,18 +256,18 @@ def _show(file: FileText, shown: Preview, folders: HomeFolders) -> None:
     for refused in shown.ignored.refused:
         click.echo(f"refused: {refused}")
     for fault in shown.faults:
-        click.echo(f"fault: {printable(fault)}")
+        click.echo(f"fault: {plain_ascii(fault)}")
     if shown.upstreams:
         _sum_up(shown.upstreams)
 
 
 def _sum_up(upstreams: Sequence[UpstreamSettings]) -> None:
     """Where things would go, in the last lines: the first may have scrolled off the screen."""
-    from jackline.config.project import printable  # noqa: PLC0415 -- see above
+    from jackline.config.project import plain_ascii  # noqa: PLC0415 -- see above
     from jackline.config.references import is_reference  # noqa: PLC0415
 
     def line(what: str, texts: Iterable[str]) -> None:
-        click.echo(f"  {what}: {printable(', '.join(dict.fromkeys(texts)))}")
+        click.echo(f"  {what}: {plain_ascii(', '.join(dict.fromkeys(texts)))}")
 
     many = "1 upstream" if len(upstreams) == 1 else f"{len(upstreams)} upstreams"
     click.echo(f"In short, {many}:")
@@ -282,7 +282,7 @@ def _sum_up(upstreams: Sequence[UpstreamSettings]) -> None:
 
 def _told(upstream: UpstreamSettings) -> list[str]:
     """What one upstream means, line by line."""
-    from jackline.config.project import printable  # noqa: PLC0415 -- see above
+    from jackline.config.project import plain_ascii  # noqa: PLC0415 -- see above
 
     url = upstream.url or f"the cloud's address in {upstream.region}"
     lines = [f"{upstream.name} ({upstream.kind.value}): {url}"]
@@ -298,7 +298,7 @@ def _told(upstream: UpstreamSettings) -> list[str]:
     if upstream.project is not None:
         lines.append(f"project that pays: {upstream.project}")
     lines += [f"answers for {asked}: {model}" for asked, model in upstream.models.items()]
-    return [printable(line) for line in lines]
+    return [plain_ascii(line) for line in lines]
 
 
 def _host(url: str | None) -> str:

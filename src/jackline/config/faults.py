@@ -16,7 +16,7 @@ from jackline.config.keys import dotted
 from jackline.config.lines import Place
 from jackline.config.table import Table
 from jackline.errors import BadConfigError
-from jackline.outside_names import escaped
+from jackline.outside_names import printable
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -52,7 +52,7 @@ def rejection(faults: Sequence[Fault]) -> BadConfigError:
     many = "a fault" if len(faults) == 1 else f"{len(faults)} faults"
     lines = tuple(str(fault) for fault in faults)
     return BadConfigError(
-        "\n  ".join((f"the configuration has {many}:", *(escaped(line) for line in lines))),
+        "\n  ".join((f"the configuration has {many}:", *(printable(line) for line in lines))),
         next="correct what is named, then run: jackline config check",
         faults=lines,
     )

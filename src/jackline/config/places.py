@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jackline.outside_names import escaped
+from jackline.outside_names import printable
 from jackline.private_files import quoted
 
 FILE_NAME = "jackline.toml"
@@ -111,7 +111,7 @@ def find_project_file(cwd: Path, users: Path, warnings: list[str]) -> FileText |
             continue
         if _is_strangers(path):
             warnings.append(
-                f"{escaped(str(path))} belongs to another user, or its folder does, and is left"
+                f"{printable(str(path))} belongs to another user, or its folder does, and is left"
                 f" aside; to use it: JACKLINE_CONFIG={quoted(str(path))}"
             )
             continue
@@ -119,7 +119,7 @@ def find_project_file(cwd: Path, users: Path, warnings: list[str]) -> FileText |
             # The linked file was written, and perhaps agreed to, for another folder.
             if path.name != PROJECT_FILE or _says_something(path):
                 warnings.append(
-                    f"{escaped(str(path))} {_link(path)} and is left aside; to use it:"
+                    f"{printable(str(path))} {_link(path)} and is left aside; to use it:"
                     f" JACKLINE_CONFIG={quoted(str(path))}"
                 )
             continue
@@ -128,7 +128,7 @@ def find_project_file(cwd: Path, users: Path, warnings: list[str]) -> FileText |
         except UnusableFileError as error:
             line = "" if error.line is None else f" (line {error.line})"
             what = error.what.partition(":")[0]  # nothing of its text
-            shown = escaped(str(path))
+            shown = printable(str(path))
             warnings.append(f"{shown} is a project's file; all of it is ignored: it {what}{line}")
             return None
         if found is not None:
@@ -188,7 +188,7 @@ def _is_strangers(path: Path) -> bool:
 def _link(path: Path) -> str:
     """What a link is, and where it points."""
     try:
-        return f"is a symbolic link to {escaped(str(path.readlink()))}"
+        return f"is a symbolic link to {printable(str(path.readlink()))}"
     except OSError:
         return "is a symbolic link"
 

@@ -150,10 +150,10 @@ def warning(path: Path, ignored: Ignored, own_file: Path) -> str | None:
         parts.append(f"what has faults ({many}; see them: {trust} --dry-run)")
     if not parts:
         return None
-    return f"{printable(str(path))} is a project's file; ignored in it: {'; '.join(parts)}"
+    return f"{plain_ascii(str(path))} is a project's file; ignored in it: {'; '.join(parts)}"
 
 
-def printable(text: str) -> str:
+def plain_ascii(text: str) -> str:
     """The text in plain ASCII: a stranger's letters could look like others, or move the cursor."""
     return "".join(
         letter if " " <= letter <= "~" else letter.encode("unicode_escape").decode()
@@ -172,7 +172,7 @@ def _refusals(layer: Layer, folder: Path) -> list[str]:
     for key, value in layer.values.items():
         if key[0] != _UPSTREAM:
             continue
-        name = printable(dotted(key))
+        name = plain_ascii(dotted(key))
         if rule_of(key) is not InProject.CONSENT:
             found.append(f"{name}: only your own file may set it")
         elif may_be_secret(key) and value.startswith("cmd:"):

@@ -15,7 +15,7 @@ from jackline.config.keys import Key, dotted, plain, quoted
 from jackline.config.quantities import duration_text, size_text
 from jackline.config.settings import Config
 from jackline.config.table import IS_DURATION, IS_SIZE
-from jackline.outside_names import escaped
+from jackline.outside_names import printable
 
 
 def as_json(config: Config) -> dict[str, object]:
@@ -58,7 +58,7 @@ def _lines(config: Config, *, origins: bool) -> Iterator[str]:
             yield ""
             is_upstream = plain(table) == ("upstream",)
             yield "[[upstream]]" if is_upstream else f"[{dotted(plain(table))}]"
-        origin = f"  # {escaped(config.origins[dotted(key)])}" if origins else ""
+        origin = f"  # {printable(config.origins[dotted(key)])}" if origins else ""
         value = value_of(key, config.shown[key])
         name = dotted(key[-1:])
         if value is None:

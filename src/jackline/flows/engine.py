@@ -240,6 +240,10 @@ class Engine(Protocol):
 
     # --- whose records they are -----------------------------------------------------------------
 
+    async def notebooks(self, run_id: str) -> Sequence[str]:
+        """The ids of the agents whose notebooks this run has written, with a call or without."""
+        ...
+
     async def untrusted_rows(self, run_id: str) -> int:
         """How many calls of this run, or lines that unfinished ones go on from, are not ours."""
         ...

@@ -15,6 +15,7 @@ from pathlib import Path
 from jackline.journal import schema
 from jackline.journal.files import check_rollback_journal
 from jackline.journal.store import connect
+from jackline.journal.versioned_file import guard
 
 _LOCK_SECONDS = 15.0
 
@@ -33,7 +34,7 @@ def forget_runs(path: Path, run_ids: Collection[str]) -> int | None:
 
 def _forget(connection: sqlite3.Connection, run_ids: Collection[str]) -> int:
     run = connection.execute
-    run("PRAGMA trusted_schema = OFF")
+    guard(connection)
     if schema.FILE.version_of(connection) == 0:
         return 0
     run("PRAGMA secure_delete = ON").fetchall()

@@ -29,6 +29,7 @@ from jackline.journal.records import (
     call_from,
 )
 from jackline.journal.trouble import cause_of
+from jackline.journal.versioned_file import guard
 from jackline.private_files import NotPrivateError
 
 LOCK_SECONDS = 2.0
@@ -157,6 +158,7 @@ class JournalReader:
 
     def _recognise(self) -> None:
         try:
+            guard(self._connection)
             version = schema.FILE.version_of(self._connection)
         except sqlite3.Error as error:
             raise self._unreadable(error) from error

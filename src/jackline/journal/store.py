@@ -21,6 +21,7 @@ from jackline.journal import retention, schema
 from jackline.journal.files import companions, identity, make_private
 from jackline.journal.records import ROWS_AT_ONCE, Table
 from jackline.journal.settings import JournalSettings
+from jackline.journal.versioned_file import guard
 
 Batch: TypeAlias = Mapping[Table, Sequence[Event]]
 Connect: TypeAlias = Callable[[Path, float], sqlite3.Connection]
@@ -100,6 +101,7 @@ class Store:
 
     def _prepare(self) -> None:
         run = self._connection.execute
+        guard(self._connection)
         if schema.FILE.version_of(self._connection) == 0:
             run("PRAGMA auto_vacuum = INCREMENTAL")  # only an empty file can learn it
         # Some network folders cannot have it; there commits are slower and no less safe.

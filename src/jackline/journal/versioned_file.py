@@ -1,21 +1,53 @@
 """Bring a SQLite file of ours from version to version, and leave other files alone.
 
 Laws: (1) a step happens whole or not at all; (2) a file of a newer version or of another program is
-left alone, and so is one whose tables are not exactly those of its version: a trigger, a view or a
+left alone, and so is one whose schema is not exactly that of its version: a trigger, a view or a
 computed column in it would act when we read and write; (3) two processes may come at once: one
-makes the file, the other finds it made.
+makes the file, the other finds it made; (4) every connection is guarded before its first statement,
+so that a trigger or a view does nothing even if it comes into the file after the check. Against
+any other change of the schema while the file is open only the folder's permissions protect.
 Not here: the tables themselves (schema.py here and in flows/local), a damaged file (files.py).
 """
 
 from __future__ import annotations
 
+import re
 import sqlite3
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
 
 from jackline.errors import JournalError
+
+# What SQLite itself takes for white space; others, as U+00A0, are letters of a name to it.
+_WHITE_SPACE = re.compile(r"[ \t\n\f\r]+")
+# The tables that ANALYZE makes, in which SQLite keeps statistics for its planner.
+_STATISTICS = frozenset(
+    ("table", name, name, f"CREATE TABLE {name}({columns})")
+    for name, columns in (
+        ("sqlite_stat1", "tbl,idx,stat"),
+        ("sqlite_stat4", "tbl,idx,neq,nlt,ndlt,sample"),
+    )
+)
+
+
+def guard(connection: sqlite3.Connection) -> None:
+    """Let nothing that the file brings along act by itself; before the first statement."""
+    # `SQLITE_DBCONFIG_ENABLE_TRIGGER` needs Python 3.12; this works everywhere, and SQLite asks
+    # again when the schema has changed since a statement was prepared.
+    connection.set_authorizer(_from_our_statements_only)
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.execute("PRAGMA cell_size_check = ON")
+    connection.execute("PRAGMA mmap_size = 0").fetchall()
+
+
+def _from_our_statements_only(
+    _action: int, _first: str | None, _second: str | None, _database: str | None, by: str | None
+) -> int:
+    """Deny what a trigger or a view (`by`) does; a common table expression would count as one."""
+    return sqlite3.SQLITE_OK if by is None else sqlite3.SQLITE_DENY
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,34 +102,44 @@ class VersionedFile:
                 connection.execute("ROLLBACK")
 
     def _with_own_tables(self, connection: sqlite3.Connection, version: int) -> int:
-        """The version, of a file whose tables are exactly those of that version."""
-        while _tables(connection) != _tables_of(tuple(map(tuple, self.steps[:version]))):
+        """The version, of a file whose schema is exactly that of this version."""
+        while _schema(connection) != _schema_of(tuple(map(tuple, self.steps[:version]))):
             before, version = version, _number(connection, "PRAGMA user_version")
             if version == before:  # else another process brought it up in between
-                raise JournalError(
-                    f"{self.holds} was not made by Jackline: its tables are not ours",
-                    next="Look where it came from; another state folder is chosen with --state.",
-                )
+                raise self._not_ours()
+        # Two tables on one page would be one: what is written to the first is read from the other.
+        if _number(connection, _SHARED_PAGES):
+            raise self._not_ours()
         return version
+
+    def _not_ours(self) -> JournalError:
+        return JournalError(
+            f"{self.holds} was not made by Jackline: its tables are not ours",
+            next="Look where it came from; another state folder is chosen with --state.",
+        )
+
+
+_SHARED_PAGES = "SELECT count(*) - count(DISTINCT rootpage) FROM sqlite_master"
 
 
 @cache
-def _tables_of(steps: tuple[tuple[str, ...], ...]) -> list[tuple[str, ...]]:
+def _schema_of(steps: tuple[tuple[str, ...], ...]) -> Counter[tuple[object, ...]]:
     """What SQLite itself says of a file that these steps have made."""
     with closing(sqlite3.connect(":memory:")) as connection:
         for step in steps:
             for statement in step:
                 connection.execute(statement)
-        return _tables(connection)
+        return _schema(connection)
 
 
-def _tables(connection: sqlite3.Connection) -> list[tuple[str, ...]]:
-    # ANALYZE keeps statistics in tables of SQLite's own, which nobody else can make.
-    rows = connection.execute(
-        "SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_master "
-        "WHERE name NOT GLOB 'sqlite_stat[1-4]'"
-    ).fetchall()
-    return sorted((kind, name, table, " ".join(sql.split())) for kind, name, table, sql in rows)
+def _schema(connection: sqlite3.Connection) -> Counter[tuple[object, ...]]:
+    """Every row of the schema but those of SQLite's own statistics."""
+    rows = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master").fetchall()
+    found = (
+        (kind, name, table, _WHITE_SPACE.sub(" ", sql) if isinstance(sql, str) else sql)
+        for kind, name, table, sql in rows
+    )
+    return Counter(row for row in found if row not in _STATISTICS)
 
 
 def _number(connection: sqlite3.Connection, question: str) -> int:

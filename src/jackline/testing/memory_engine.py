@@ -328,6 +328,10 @@ class MemoryEngine:
         """The run's log after the line of that number."""
         return self._runs[run_id].notes[max(after, 0) :] if run_id in self._runs else []
 
+    async def notebooks(self, run_id: str) -> Sequence[str]:
+        """The ids of the agents whose notebooks this run has written."""
+        return [task for task, book in self._notebooks.items() if book.run_id == run_id]
+
     async def untrusted_rows(self, run_id: str) -> int:  # noqa: ARG002 -- the contract's
         """Nobody else writes here."""
         return 0

@@ -73,7 +73,9 @@ class History:
         if kind == STARTED:
             self._started(data)
         elif kind == BEGAN:
-            self.session_id = _text(data.get("session")) or self.session_id
+            session = _text(data.get("session"))
+            if session and not session.startswith("-"):  # a program would take it for an option
+                self.session_id = session
             self.model = _text(data.get("model")) or self.model
         elif kind == ANSWER:
             self._answered(data)

@@ -11,9 +11,11 @@ from contextlib import closing
 from pathlib import Path
 
 from jackline.errors import JournalError
+from jackline.flows.local import schema
 from jackline.flows.records import RunState
 from jackline.journal.files import check_private
 from jackline.journal.trouble import cause_of
+from jackline.journal.versioned_file import guard
 
 _LOCK_SECONDS = 2.0
 _COUNT = "SELECT state, count(*), count(*) FILTER (WHERE wake_at IS NULL) FROM runs GROUP BY state"
@@ -27,6 +29,8 @@ def runs_by_state(store: Path) -> dict[RunState, tuple[int, int]]:
         check_private(store)
         address = f"{store.absolute().as_uri()}?mode=ro"
         with closing(sqlite3.connect(address, uri=True, timeout=_LOCK_SECONDS)) as connection:
+            guard(connection)
+            schema.FILE.version_of(connection)
             rows = connection.execute(_COUNT).fetchall()
     except (sqlite3.Error, OSError) as error:
         raise JournalError(

@@ -210,6 +210,10 @@ class LocalEngine:
         """The run's log after the line of that number."""
         return await self._reader.read(log.notes(run_id, after))
 
+    async def notebooks(self, run_id: str) -> Sequence[str]:
+        """The ids of the agents whose notebooks this run has written."""
+        return await self._reader.read(notebooks.of_run(run_id))
+
     async def untrusted_rows(self, run_id: str) -> int:
         """How many calls of this run, or lines that unfinished ones go on from, are not ours."""
         return await self._reader.read(whole_runs.untrusted_rows(run_id))

@@ -75,6 +75,18 @@ def lines(task_id: str) -> Callable[[sqlite3.Connection], list[EntryRecord]]:
     return look
 
 
+def of_run(run_id: str) -> Callable[[sqlite3.Connection], list[str]]:
+    """The agents whose notebooks this run has written, the oldest first."""
+
+    def look(connection: sqlite3.Connection) -> list[str]:
+        rows = connection.execute(
+            "SELECT task_id FROM notebooks WHERE run_id = ? ORDER BY id", (run_id,)
+        ).fetchall()
+        return [well_formed(row, (TEXT,))[0] for row in rows]
+
+    return look
+
+
 def _record(*row: Any) -> EntryRecord:
     entry = EntryRecord(*well_formed(row, _KINDS))  # the columns stand in the fields' order
     return replace(entry, trusted=bool(entry.trusted))

@@ -28,6 +28,7 @@ from jackline.journal.trouble import (
     UNREACHABLE,
     cause_of,
 )
+from jackline.journal.versioned_file import guard
 from jackline.private_files import NotPrivateError
 
 Connect: TypeAlias = Callable[[Path, float], sqlite3.Connection]
@@ -179,10 +180,7 @@ def is_locked(error: sqlite3.Error | OSError) -> bool:
 
 def _prepare(connection: sqlite3.Connection) -> None:
     run = connection.execute
-    # Before anything is read: whatever a file brings along must not act by itself.
-    run("PRAGMA trusted_schema = OFF")
-    run("PRAGMA cell_size_check = ON")
-    run("PRAGMA mmap_size = 0").fetchall()
+    guard(connection)
     if schema.FILE.version_of(connection) == 0:
         run("PRAGMA auto_vacuum = INCREMENTAL")  # only an empty file can learn it
     # Some network folders cannot have it; there commits are slower and no less safe.
