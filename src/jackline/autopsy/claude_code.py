@@ -30,6 +30,7 @@ from jackline.autopsy.records import (
 from jackline.autopsy.recount import Recount
 from jackline.autopsy.reports import is_notification, read_notification
 from jackline.autopsy.story import Ending, Role
+from jackline.foreign_files import read_beginning
 
 _LARGEST_NOTE = 1 << 16
 _BRACE = ord("{")
@@ -220,10 +221,10 @@ class _Transcript:
 
     def _add_meta(self, findings: Findings) -> None:
         try:
-            with self._path.with_suffix(".meta.json").open("rb") as file:
-                meta = decode(_METAS, file.read(_LARGEST_NOTE))
+            note = read_beginning(self._path.with_suffix(".meta.json"), _LARGEST_NOTE)
         except OSError:
             return
+        meta = decode(_METAS, note)
         if meta is None:
             return
         story = self._recount.story

@@ -28,6 +28,7 @@ from jackline.autopsy.story import Evidence, Trouble
 from jackline.autopsy.stream_json import read_log
 from jackline.autopsy.workflow import read_journal, read_run_state
 from jackline.events import Announce, TranscriptsRead, to_nobody
+from jackline.foreign_files import open_foreign
 
 # A log may begin with what a shell or a wrapper printed before the client spoke.
 _LINES_TO_RECOGNISE = 100
@@ -87,7 +88,7 @@ def _read_source(source: Source) -> tuple[Findings, int | None]:
     if source.problem is not None:
         return Findings(troubles=[Trouble(path, source.problem)]), None
     try:
-        with path.open("rb", buffering=0) as file:
+        with open_foreign(path) as file:
             lines = LineReader(file)
             found = _read_lines(path, lines, named=source.named)
     except OSError as error:

@@ -105,7 +105,8 @@ def _parts_with_id(word: str, sessions: Iterable[Session]) -> Iterator[tuple[str
 
 def _in_folder(folder: Path) -> Iterator[Source]:
     """Everything under a folder; a session's folder brings its main transcript along."""
-    main = folder.with_name(f"{folder.name}.jsonl")
+    whole = Path(os.path.abspath(folder))  # noqa: PTH100 -- "." and ".." have no name of their own
+    main = whole.parent / f"{whole.name}.jsonl"
     if main.is_file() and (folder / "subagents").is_dir():
         yield from _sources([main])
     empty = True

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from jackline.foreign_files import read_beginning
+
 _ROLLOUT_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")
 _AGENT = "agent-"
 _LOOK = 4_096
@@ -103,8 +105,7 @@ def _folders(parent: Path) -> list[Path]:
 
 def _beginning(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
-            return file.read(_LOOK)
+        return read_beginning(path, _LOOK)
     except OSError:
         return b""
 

@@ -23,7 +23,7 @@ from jackline.clients import claude_code, codex
 from jackline.clients.changing import Change, text_of
 from jackline.clients.records import ConnectionRecords
 from jackline.config import Config
-from jackline.errors import BadArgumentError
+from jackline.errors import BadArgumentError, UsageError
 from jackline.providers.settings import UpstreamKind
 
 _NO_RESPONSES = (
@@ -134,12 +134,12 @@ def disconnect(client: str, project: bool, dry_run: bool, as_json: bool) -> int:
         records = ConnectionRecords(place.state_dir)
         path = _claude_file(project=project)
         before = text_of(path)
-        waiting = {each.name: each.value for each in CLIENT_VARIABLES}
-        written = records.of(path) or claude_code.unrecorded(before, path, BASE_URL, waiting)
+        written = records.of(path) or _unrecorded(before, path)
         after, kept = claude_code.disconnected(before, path, written)
         address = claude_code.variables_in(after, path).get(BASE_URL)
         still = f"{BASE_URL} is still {address} in it, and {place.state_dir} has no record of that"
-        warning = f"{still}; if you do not want it, remove the line" if address else ""
+        advice = f"{still}; if you do not want it, remove the line" if address else ""
+        warning = "; ".join(filter(None, (records.ignored(path), advice)))
         change = Change(path, before, after)
         if not dry_run:
             records.forget(path)
@@ -159,12 +159,22 @@ def _connect_claude(folder: StateDir, url: str, *, project: bool, dry_run: bool)
     after, written = claude_code.connected(before, path, variables, own_command("statusline"))
     change = Change(path, before, after)
     backup = None
+    records = ConnectionRecords(folder.folder)
+    warning = records.ignored(path)
     if not dry_run:
         # First the record: who is interrupted between the two can still take back all of it.
         folder.make()
-        ConnectionRecords(folder.folder).keep(path, written)
+        if not records.of(path):
+            # Values of ours that nobody recorded are not what the user had before.
+            records.keep(path, _unrecorded(before, path))
+        records.keep(path, written)
         backup = change.make()
-    return _Done(change, backup, [], dry_run)
+    return _Done(change, backup, [], dry_run, warning)
+
+
+def _unrecorded(text: str | None, path: Path) -> claude_code.Written:
+    waiting = {each.name: each.value for each in CLIENT_VARIABLES}
+    return claude_code.unrecorded(text, path, BASE_URL, waiting)
 
 
 def _connect_codex(config: Config, url: str, *, project: bool, dry_run: bool) -> _Done:
@@ -179,8 +189,22 @@ def _connect_codex(config: Config, url: str, *, project: bool, dry_run: bool) ->
 
 
 def _claude_file(*, project: bool) -> Path:
-    home = claude_code.user_home()
-    return claude_code.settings_file(os.environ, home, Path.cwd() if project else None)
+    here = Path.cwd() if project else None
+    path = claude_code.settings_file(os.environ, claude_code.user_home(), here)
+    if here is not None:
+        _refuse_links(here, path)
+    return path
+
+
+def _refuse_links(project: Path, path: Path) -> None:
+    """A repository's link would let it choose which of the user's files is changed."""
+    plain = project.resolve() / path.relative_to(project)
+    target = Path(os.path.realpath(path))
+    if path.is_symlink() or os.path.normcase(target) != os.path.normcase(plain):
+        raise UsageError(
+            f"{path} leads to {target} by a link, which is not followed in a project",
+            next="remove the link, then run it again; or leave --project away",
+        )
 
 
 def _codex_file(*, project: bool) -> Path:

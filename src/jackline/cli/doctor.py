@@ -48,6 +48,7 @@ from jackline.control.host_findings import (
     state_findings,
 )
 from jackline.errors import BadConfigError, UnsafeFileError, UntrustedGatewayError, UsageError
+from jackline.foreign_files import object_in
 from jackline.gateway.status_pages import PRESETS as WELL_KNOWN
 from jackline.gateway.status_pages import StatusPages, vendor_of
 from jackline.private_files import NotPrivateError, installation_key
@@ -217,7 +218,7 @@ def _key_findings() -> list[Finding]:
 def _claude_settings() -> tuple[dict[str, str], str]:
     """What Claude Code's own settings put into its environment, over the shell's."""
     file = settings_file(os.environ, Path.home(), None)
-    variables = _settings_in(file).get("env")
+    variables = object_in(file).get("env")
     kept = variables if isinstance(variables, dict) else {}
     return {str(name): str(value) for name, value in kept.items()}, str(file)
 
@@ -229,18 +230,10 @@ def _claude_plugins() -> dict[str, bool]:
     files = [user, project / "settings.json", project / "settings.local.json"]
     found: dict[str, bool] = {}
     for file in files:
-        enabled = _settings_in(file).get("enabledPlugins")
+        enabled = object_in(file).get("enabledPlugins")
         if isinstance(enabled, dict):
             found |= {str(name): bool(on) for name, on in enabled.items()}
     return found
-
-
-def _settings_in(file: Path) -> dict[str, object]:
-    try:
-        told = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}  # none, or none that the client could read either
-    return told if isinstance(told, dict) else {}
 
 
 def _print(findings: Sequence[Finding]) -> None:

@@ -8,16 +8,16 @@ Not here: the plugin's files (clients/plugin_files.py), settings of the client (
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import click
 
 from jackline.assembly import StateDir, local_url
-from jackline.assembly.state_dir import safe_files
 from jackline.cli.gateway_flags import configured
 from jackline.cli.own_command import own_words
 from jackline.cli.system_steps import Run, Step, Write, carry_out
@@ -29,10 +29,10 @@ from jackline.clients.plugin_files import (
     HttpHook,
     marketplace_files,
 )
+from jackline.clients.plugin_folder import build, is_exact, remove
 from jackline.config import Config
 from jackline.errors import NothingFoundError, UsageError
 from jackline.hooks.http_token import HEADER, PATH, hook_token
-from jackline.private_files import make_private_folder
 from jackline.programs import find_program
 
 _SECONDS = 60
@@ -60,9 +60,15 @@ def install(project: bool, dry_run: bool, verbose: bool) -> int:
     folder = market_folder(config)
     claude = _claude()
     if not dry_run:
-        _make_folder(config)
-    changed = _changed_files(config)
-    steps: list[Step] = [*changed]
+        _make_state(config)
+    files = _files(config)
+    changed = not is_exact(folder, files)
+    if changed:
+        writes: list[Step] = [Write(folder / path, text.encode()) for path, text in files.items()]
+        carry_out(writes, _teller(in_full=dry_run or verbose), dry_run=True)
+        if not dry_run:
+            _build(config)
+    steps: list[Step] = []
     if MARKETPLACE not in _listed(claude, "marketplace", "list"):
         steps.append(Run((claude, "plugin", "marketplace", "add", str(folder))))
     else:
@@ -98,7 +104,8 @@ def uninstall(project: bool, dry_run: bool) -> int:
     ]
     _carry_out(steps, dry_run=dry_run, in_full=dry_run)
     if not dry_run:
-        shutil.rmtree(market_folder(config), ignore_errors=True)
+        with contextlib.suppress(OSError):
+            remove(market_folder(config))
         click.echo("the plugin is gone from the client's next start on", err=True)
     return 0
 
@@ -113,7 +120,7 @@ def status(as_json: bool) -> int:
     config = configured({}, with_secrets=False)
     claude = _claude()
     installed = f"{PLUGIN}@{MARKETPLACE}" in _listed(claude, "list")
-    current = not _changed_files(config)
+    current = is_exact(market_folder(config), _files(config))
     if as_json:
         told = {"schema": "jackline.plugin/1", "installed": installed, "current": current}
         click.echo(json.dumps(told))
@@ -128,26 +135,26 @@ def status(as_json: bool) -> int:
 
 def plugin_folder(config: Config) -> Path:
     """A folder that `claude --plugin-dir` can load; made if it is not there or old."""
+    _build(config)
+    return market_folder(config) / FOLDER
+
+
+def _build(config: Config) -> None:
+    """The plugin's files and nothing else, in the state folder, which is closed to others."""
     folder = market_folder(config)
-    _make_folder(config)
+    _make_state(config)
     try:
-        for step in _changed_files(config):
-            step.path.parent.mkdir(parents=True, exist_ok=True)
-            step.path.write_bytes(step.content)
+        build(folder, _files(config))
     except OSError as error:
         raise UsageError(
             f"the plugin cannot be written to {folder}: {error.strerror}",
             next="name another folder with JACKLINE_STATE",
         ) from error
-    return folder / FOLDER
 
 
-def _make_folder(config: Config) -> None:
-    """The state folder, closed to others: made here first, it would be open to all."""
+def _make_state(config: Config) -> None:
     try:
         StateDir(config.state_dir).make()
-        with safe_files():  # the client runs what stands there
-            make_private_folder(market_folder(config))
     except OSError as error:
         raise UsageError(
             f"{config.state_dir} cannot be made: {error.strerror}",
@@ -165,14 +172,8 @@ def market_folder(config: Config) -> Path:
     return StateDir(config.state_dir).folder / "claude-code"
 
 
-def _changed_files(config: Config) -> list[Write]:
-    """Those of the plugin's files that are not there yet, or not as they would be now."""
-    folder, found = market_folder(config), []
-    for path, text in marketplace_files(own_words(), _http_hook(config)).items():
-        file = folder / path
-        if not file.is_file() or file.read_bytes() != text.encode():
-            found.append(Write(file, text.encode()))
-    return found
+def _files(config: Config) -> dict[str, str]:
+    return marketplace_files(own_words(), _http_hook(config))
 
 
 def _http_hook(config: Config) -> HttpHook | None:
@@ -185,12 +186,13 @@ def _http_hook(config: Config) -> HttpHook | None:
 
 
 def _carry_out(steps: list[Step], *, dry_run: bool, in_full: bool) -> None:
-    def tell(words: str) -> None:
-        click.echo(words if in_full else _in_short(words), err=True)
-
-    carry_out(steps, tell, dry_run=dry_run)
+    carry_out(steps, _teller(in_full=in_full), dry_run=dry_run)
     if dry_run:
         click.echo("nothing was changed: --dry-run", err=True)
+
+
+def _teller(*, in_full: bool) -> Callable[[str], None]:
+    return lambda words: click.echo(words if in_full else _in_short(words), err=True)
 
 
 def _in_short(step: str) -> str:

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import io
 import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from jackline.errors import UnreadableError, UsageError
+from jackline.foreign_files import SETTINGS_BYTES, read_foreign
 
 BACKUP = ".before-jackline"
 
@@ -74,7 +76,7 @@ class Change:
 def text_of(path: Path) -> str | None:
     """The file's text; None if there is none."""
     try:
-        return path.read_text(encoding="utf-8")
+        return io.TextIOWrapper(io.BytesIO(read_foreign(path, SETTINGS_BYTES)), "utf-8").read()
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:

@@ -132,6 +132,8 @@ def _parsed(text: str | None, path: Path) -> Json:
         settings = json.loads(text)
     except ValueError as error:
         raise _no_settings(path, str(error)) from error
+    except RecursionError:
+        raise _no_settings(path, "it is nested too deep") from None
     if not isinstance(settings, dict):
         raise _no_settings(path, "it is no JSON object")
     return settings

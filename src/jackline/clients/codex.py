@@ -106,7 +106,7 @@ def _top(text: str) -> int:
 def _parsed(text: str, path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise UnreadableError(
             f"{path} is not the TOML that Codex reads ({error}), so it is left as it is",
             next="mend the file, then run it again",

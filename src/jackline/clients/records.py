@@ -1,7 +1,9 @@
 """Remember what was written into which client's settings, so that it can be taken back.
 
 Laws: (1) only this user can read and write it; (2) a record that makes no sense counts as none:
-then nothing is taken back by guess.
+then nothing is taken back by guess; (3) each record is signed with the installation's key over the
+client, the settings file and all values: what it holds is written into the client's settings, so
+one that this installation has not signed is ignored.
 Not here: the settings themselves (claude_code.py).
 """
 
@@ -14,12 +16,18 @@ from jackline.clients.claude_code import Written
 from jackline.errors import UnreadableError, UnsafeFileError, UsageError
 from jackline.private_files import (
     NotPrivateError,
+    installation_key,
+    is_signature,
     make_private_folder,
     read_private,
+    signature,
     write_private,
 )
 
 FILE = "connected.json"
+_PURPOSE = "what stood in a client's settings before connect"
+_CLIENT = b"claude-code"
+_LARGEST = 8 << 20
 
 
 class ConnectionRecords:
@@ -31,11 +39,18 @@ class ConnectionRecords:
     def of(self, settings: Path) -> Written:
         """What was written into this file; empty if nothing, or nothing known."""
         found = self._all().get(str(settings))
-        if not isinstance(found, dict):
-            return {}
-        return {
-            key: pair for key, pair in found.items() if isinstance(pair, list) and len(pair) == 2
-        }
+        return _signed(settings, found) or {}
+
+    def ignored(self, settings: Path) -> str:
+        """A sentence when there is a record of this file that is not used, else empty."""
+        found = self._all().get(str(settings))
+        if found is None or _signed(settings, found) is not None:
+            return ""
+        return (
+            f"the record of {settings} in {self._path} is ignored: this installation has not signed"
+            " it (an older version wrote it, or somebody else); nothing is restored from it, and"
+            " only values that Jackline itself writes are removed"
+        )
 
     def keep(self, settings: Path, written: Written) -> None:
         """Remember it; what was there before the first time stays what was there before."""
@@ -43,7 +58,8 @@ class ConnectionRecords:
         for key, (before, ours) in written.items():
             first = earlier[key][0] if key in earlier else before
             earlier[key] = [first, ours]
-        self._write({**self._all(), str(settings): earlier})
+        record = {"written": earlier, "signature": _signature(settings, earlier)}
+        self._write({**self._all(), str(settings): record})
 
     def forget(self, settings: Path) -> None:
         """It was taken back."""
@@ -51,7 +67,7 @@ class ConnectionRecords:
 
     def _all(self) -> dict[str, object]:
         try:
-            found = json.loads(read_private(self._path))
+            found = json.loads(read_private(self._path, _LARGEST))
         except FileNotFoundError:
             return {}
         except NotPrivateError as error:
@@ -61,7 +77,7 @@ class ConnectionRecords:
                 f"{self._path} cannot be read: {error.strerror or type(error).__name__}",
                 next="mend or move the file, then run it again",
             ) from error
-        except ValueError:
+        except (ValueError, RecursionError):
             return {}
         return found if isinstance(found, dict) else {}
 
@@ -76,3 +92,32 @@ class ConnectionRecords:
                 f"{self._path} cannot be changed: {error.strerror or type(error).__name__}",
                 next="check who may write there, then run it again",
             ) from error
+
+
+def _signed(settings: Path, record: object) -> Written | None:
+    """What the record holds, if this installation has signed it."""
+    if not isinstance(record, dict):
+        return None
+    written, given = record.get("written"), record.get("signature")
+    if not isinstance(written, dict) or not isinstance(given, str):
+        return None
+    try:
+        key = installation_key(make=False)
+    except FileNotFoundError:
+        return None
+    except NotPrivateError as error:
+        raise UnsafeFileError(f"{error.filename} {error.problem}", next=error.fix) from error
+    return written if is_signature(key, given, _PURPOSE, *_parts(settings, written)) else None
+
+
+def _signature(settings: Path, written: Written) -> str:
+    try:
+        key = installation_key()
+    except NotPrivateError as error:
+        raise UnsafeFileError(f"{error.filename} {error.problem}", next=error.fix) from error
+    return signature(key, _PURPOSE, *_parts(settings, written))
+
+
+def _parts(settings: Path, written: Written) -> tuple[bytes, ...]:
+    values = json.dumps(written, sort_keys=True, separators=(",", ":"))
+    return _CLIENT, str(settings).encode("utf-8", "surrogateescape"), values.encode()

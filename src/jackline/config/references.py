@@ -1,7 +1,9 @@
 """Look up secrets where their references point: `env:NAME`, `file:PATH`, `cmd:COMMAND`.
 
 Laws: (1) a configuration never holds a secret itself, only where it is; (2) no message holds the
-secret, what a command printed, or a value that was taken for a reference and is none.
+secret, what a command printed, or a value that was taken for a reference and is none; (3) a command
+does not depend on the working folder: its program is found by the absolute folders of the PATH or
+has its whole path, and it runs in the home folder.
 Not here: which settings are secrets (document.py).
 """
 
@@ -13,6 +15,8 @@ import stat
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+
+from jackline.programs import find_program
 
 KINDS = ("env:", "file:", "cmd:")
 INSTEAD = 'write where it is kept instead: "env:NAME", "file:PATH" or "cmd:COMMAND"'
@@ -99,9 +103,13 @@ def _from_command(command: str, environ: Mapping[str, str]) -> str:
     words = shlex.split(command, posix=os.name != "nt")
     if not words:
         raise ValueError("there is no command after cmd:")
+    program = _program(words[0].strip('"') if os.name == "nt" else words[0], environ)
     try:
         done = subprocess.run(  # noqa: S603 -- the user's own command, never a repository's (layers.py)
             command if os.name == "nt" else words,  # Windows takes a command line apart itself
+            executable=program,
+            # Not the working folder, which may be a repository: `python -m` imports from there.
+            cwd=_home(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=_COMMAND_SECONDS,
@@ -120,3 +128,26 @@ def _from_command(command: str, environ: Mapping[str, str]) -> str:
     if not secret:
         raise ValueError(f"the command {words[0]} printed nothing")
     return secret
+
+
+def _program(word: str, environ: Mapping[str, str]) -> str:
+    """The path of the program that a command names; ValueError when it has none to rely on."""
+    if os.path.isabs(word):  # noqa: PTH117 -- a word, not yet a path
+        return word
+    if os.path.dirname(word):  # noqa: PTH120
+        raise ValueError(
+            f"the command {word} cannot be run: which file that is depends on the working folder;"
+            " write the whole path"
+        )
+    found = find_program(word, environ)
+    if found is None:
+        raise ValueError(
+            f"the command {word} cannot be run: it is in no folder of the PATH"
+            " (relative folders do not count)"
+        )
+    return found
+
+
+def _home() -> str:
+    home = os.path.expanduser("~")  # noqa: PTH111 -- HOME counts, also where no user is known
+    return home if os.path.isdir(home) else os.path.abspath(os.sep)  # noqa: PTH100, PTH112

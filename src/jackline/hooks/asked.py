@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from jackline.foreign_files import read_beginning
 from jackline.outside_names import LONGEST_NAME
 
 _NOTIFICATION = ("<task-notification>", "</task-notification>")
@@ -22,6 +23,7 @@ _FAILED = "<status>failed</status>"
 _SUMMARY = ("<summary>", "</summary>")
 _RESULT = ("<result>", "</result>")
 _LONGEST_PATH = 4096
+_LARGEST_META = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ class HookAsked(msgspec.Struct):
         mark = f'"{self.tool_use_id}"'
         for meta in self._sub_agents.glob("agent-*.meta.json"):
             try:
-                if mark in meta.read_text("utf-8", "replace"):
+                if mark.encode() in read_beginning(meta, _LARGEST_META):
                     return meta.name.removeprefix("agent-").removesuffix(".meta.json")
             except OSError:
                 continue  # gone since

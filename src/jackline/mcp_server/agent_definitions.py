@@ -9,16 +9,20 @@ Not here: definitions that plugins bring (plugin_definitions.py), starting the a
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from jackline.errors import BadArgumentError
+from jackline.foreign_files import read_beginning
 
 GENERAL = "general-purpose"
 """Claude Code's own all-rounder: an agent without a definition."""
 _FENCE = "---"
 _MOST_BYTES = 1_000_000
+_MOST_FILES = 1_000
+_MOST_ENTRIES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,21 +91,30 @@ def read_definition(text: str) -> AgentDefinition | None:
 
 def _definitions(folders: Iterable[Path]) -> Iterator[AgentDefinition]:
     for folder in folders:
-        try:
-            files = sorted(folder.rglob("*.md"))
-        except OSError:
-            continue  # not ours to read: law 2
-        for file in files:
+        for file in definition_files(folder):
             found = read_file(file)
             if found is not None:
                 yield found
 
 
+def definition_files(folder: Path) -> list[Path]:
+    """The Markdown files below a folder, among its first entries: it may be a link to anywhere."""
+    found: list[Path] = []
+    left = _MOST_ENTRIES
+    # What is not ours to read is left out: law 2.
+    for at, folders, names in os.walk(folder):
+        folders.sort()
+        left -= len(folders) + len(names)
+        found += [Path(at, name) for name in names if name.endswith(".md")]
+        if left <= 0:
+            break
+    return sorted(found)[:_MOST_FILES]
+
+
 def read_file(file: Path) -> AgentDefinition | None:
     """The definition in this file; None when it has none, or cannot be read (law 2)."""
     try:
-        with file.open("rb") as opened:
-            text = opened.read(_MOST_BYTES).decode("utf-8", "replace")
+        text = read_beginning(file, _MOST_BYTES).decode("utf-8", "replace")
     except OSError:
         return None
     return read_definition(text)

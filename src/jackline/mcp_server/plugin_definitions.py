@@ -9,13 +9,13 @@ Not here: plugins that an administrator forces on, or that `--plugin-dir` brings
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from jackline.mcp_server.agent_definitions import AgentDefinition, read_file
+from jackline.foreign_files import object_in
+from jackline.mcp_server.agent_definitions import AgentDefinition, definition_files, read_file
 
 _ROOT = "${CLAUDE_PLUGIN_ROOT}"
 
@@ -34,12 +34,12 @@ def _enabled(project: Path | None, claude: Path) -> dict[str, object]:
         files += [project / ".claude" / name for name in ("settings.json", "settings.local.json")]
     found: dict[str, object] = {}
     for file in files:
-        found |= _object(_object(_json(file)).get("enabledPlugins"))
+        found |= _object(object_in(file).get("enabledPlugins"))
     return found
 
 
 def _installed(project: Path | None, claude: Path) -> Iterator[tuple[str, Path]]:
-    kept = _object(_json(claude / "plugins" / "installed_plugins.json"))
+    kept = object_in(claude / "plugins" / "installed_plugins.json")
     for plugin, places in _object(kept.get("plugins")).items():
         for place in map(_object, places if isinstance(places, list) else ()):
             theirs, path = place.get("projectPath"), place.get("installPath")
@@ -51,26 +51,19 @@ def _installed(project: Path | None, claude: Path) -> Iterator[tuple[str, Path]]
 
 
 def _brought(plugin: str, folder: Path) -> Iterator[AgentDefinition]:
-    manifest = _object(_json(folder / ".claude-plugin" / "plugin.json"))
+    manifest = object_in(folder / ".claude-plugin" / "plugin.json")
     named = manifest.get("agents", "./agents")
     for place in [named] if isinstance(named, str) else named if isinstance(named, list) else []:
         path = (folder / str(place)).resolve()
         if not path.is_relative_to(folder.resolve()):
             continue
-        for file in sorted(path.rglob("*.md")) if path.is_dir() else [path]:
+        for file in definition_files(path) if path.is_dir() else [path]:
             found = read_file(file)
             if found is None:
                 continue
             between = file.parent.relative_to(path).parts if path.is_dir() else ()
             system = found.system and found.system.replace(_ROOT, str(folder))
             yield replace(found, name=":".join((plugin, *between, found.name)), system=system)
-
-
-def _json(file: Path) -> object:
-    try:
-        return json.loads(file.read_bytes())
-    except (OSError, ValueError):
-        return None  # not there, or no settings: law 3
 
 
 def _object(value: object) -> dict[str, Any]:

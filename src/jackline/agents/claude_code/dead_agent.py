@@ -23,6 +23,7 @@ from jackline.autopsy.records import Message, decode, text_of
 from jackline.autopsy.recount import moment_of_epoch
 from jackline.autopsy.story import AgentStory
 from jackline.errors import UnreadableError
+from jackline.foreign_files import open_foreign
 
 
 @dataclass(slots=True)
@@ -59,7 +60,7 @@ def read_dead_agent(path: Path) -> DeadAgent:
     """A sub-agent from its own transcript, `agent-<id>.jsonl`."""
     try:
         written = moment_of_epoch(path.stat().st_mtime) or datetime.now(UTC)
-        with path.open("rb", buffering=0) as file:
+        with open_foreign(path) as file:
             lines = LineReader(file)
             found = read_transcript(path, lines, Tally(lines), written=written)
         conversation = _Conversation()
@@ -123,7 +124,7 @@ class _Conversation:
 
 
 def _lines(path: Path) -> Iterator[KeptLine]:
-    with path.open("rb", buffering=0) as file:
+    with open_foreign(path) as file:
         for line in LineReader(file):
             record = decode(KEPT_LINES, line)
             if record is not None and record.type in ("assistant", "user"):

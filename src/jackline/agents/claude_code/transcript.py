@@ -23,6 +23,7 @@ from jackline.agents.process.going_on import ToolCall
 from jackline.autopsy.conversation import SYNTHETIC
 from jackline.autopsy.lines import LineReader
 from jackline.autopsy.records import Message, decode
+from jackline.foreign_files import open_foreign
 
 _NOTHING = msgspec.Raw(b"")
 
@@ -88,7 +89,7 @@ def read_session(path: Path) -> KeptSession:
     """What a session's own transcript holds; nothing of its sub-agents."""
     session = KeptSession()
     # It may be gone by now, or not ours to read: then nothing is known of it.
-    with suppress(OSError), path.open("rb", buffering=0) as file:
+    with suppress(OSError), open_foreign(path) as file:
         for line in LineReader(file):
             record = decode(KEPT_LINES, line)
             if record is not None:

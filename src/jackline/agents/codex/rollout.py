@@ -21,6 +21,7 @@ from jackline.agents.outcome import Usage
 from jackline.agents.process.going_on import ToolCall
 from jackline.autopsy.lines import LineReader
 from jackline.autopsy.records import decode, text_of
+from jackline.foreign_files import open_foreign
 
 _NOTHING = msgspec.Raw(b"")
 _CALLS = frozenset({"function_call", "custom_tool_call", "local_shell_call"})
@@ -82,7 +83,7 @@ def read_rollout(path: Path) -> Rollout:
     """What a thread's own rollout holds."""
     rollout = Rollout()
     # It may be gone by now, or not ours to read: then nothing is known of it.
-    with suppress(OSError), path.open("rb", buffering=0) as file:
+    with suppress(OSError), open_foreign(path) as file:
         for line in LineReader(file):
             record = decode(_LINES, line)
             if record is not None:
