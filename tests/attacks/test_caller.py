@@ -8,19 +8,22 @@ import time
 import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
 import pytest
 
-from jackline.assembly import StateDir
+from jackline.assembly import Service, StateDir
 from jackline.events import CallEnded
 from jackline.gateway.settings import LimitSettings
 from jackline.hooks.asked import HookAsked
+from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
 from tests.assembly.world import (
     Got,
     answered,
     ask,
+    config_for,
     gateway,
     http,
     journalled,
@@ -668,3 +671,58 @@ def test_a_notification_with_thousands_of_beginnings_is_read_at_once() -> None:
     words = "<task-notification><summary><result>" * 200_000
     told = HookAsked(prompt=words + "<task-id>x</task-id></task-notification>")
     assert [each.agent for each in told.notified] == ["x"]
+
+
+# --- numbers ----------------------------------------------------------------------------------
+
+HUGE = "1" + "0" * 400
+ODD_NUMBERS = [HUGE, f"-{HUGE}", "1e308", "1e400", "-1", "true", "1.5", '"9"', "null", "[1]"]
+
+
+@pytest.mark.parametrize("number", ODD_NUMBERS, ids=lambda each: each[:8])
+@pytest.mark.parametrize(
+    ("path", "kind", "field"),
+    [
+        (MESSAGES, UpstreamKind.ANTHROPIC, "max_tokens"),
+        (b"/v1/chat/completions", UpstreamKind.OPENAI_CHAT, "max_completion_tokens"),
+        (b"/v1/responses", UpstreamKind.OPENAI_RESPONSES, "max_output_tokens"),
+    ],
+    ids=["anthropic", "chat", "responses"],
+)
+def test_a_number_in_a_request_breaks_nothing_for_others(
+    tmp_path: Path, path: bytes, kind: UpstreamKind, field: str, number: str
+) -> None:
+    """It is passed on as it came: what is wrong with it is for the vendor to say."""
+    body = question().replace(b'"max_tokens": 100', f'"{field}": {number}'.encode())
+
+    async def main() -> None:
+        async with provider(answered()) as (scripted, url):
+            upstreams = (
+                UpstreamSettings(url=url, kind=kind, credential=Credential.BEARER, secret=TOKEN),
+            )
+            config = config_for(tmp_path, url)
+            settings = replace(config.gateway, upstreams=upstreams)
+            async with Service(replace(config, gateway=settings)) as service:
+                for _ in range(3):
+                    got = await ask(service.url, request(b"POST", path, body))
+                    assert got.status == 200
+                    assert scripted.asked[-1].body == body
+                # As many others as it takes to look through all that is under way.
+                for _ in range(80):
+                    got = await ask(service.url, request(b"POST", path, question()))
+                    assert got.status == 200
+                assert service.desk.calls == []
+                assert service.desk.carrier.under_way == 0
+
+    run(main())
+
+
+@pytest.mark.parametrize("told", [b"9" * 400, b"0", b"1e400", b"-5"])
+def test_a_clients_own_patience_may_be_any_number(tmp_path: Path, told: bytes) -> None:
+    async def main() -> None:
+        async with provider(answered()) as (_, url), gateway(tmp_path, url) as service:
+            headers = (b"x-stainless-timeout", told), (b"x-stainless-retry-count", told)
+            got = await ask(service.url, request(b"POST", MESSAGES, question(), *headers))
+            assert got.status == 200
+
+    run(main())

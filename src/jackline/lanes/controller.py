@@ -181,7 +181,9 @@ class LaneController:
             return self._done(decision)
         permit = self._permit_of.get(call_id)
         if permit is None:
-            self._room.queue(entry.lanes).remove(entry)
+            # Neither in flight nor waiting is one whose sending has failed half way.
+            if entry.waiting:
+                self._room.queue(entry.lanes).remove(entry)
             self._dispatch(entry.lanes, now, decision)
             return self._done(decision)
         attempt = self._take(permit)
