@@ -278,7 +278,7 @@ class Carrier:
         self._carried.pop(carried.number, None)
         try:
             self._give_back(carried)
-        except Exception:
+        except Exception:  # noqa: BLE001 -- the border of one call: siblings go on
             _log.exception("a bug in Jackline while dropping a call")
 
     def _free(self, carried: Carried) -> None:
@@ -350,7 +350,7 @@ class Carrier:
             self._obey(self.controller.tick(now))
             if self.lane_news.look(now):
                 self.review()
-        except Exception:
+        except Exception:  # noqa: BLE001 -- the border of one call: siblings go on
             # Without a timer nobody who waits would be sent again.
             _log.exception("a bug in Jackline while looking after waiting calls")
             if self._waker is None:
@@ -441,7 +441,7 @@ class Carrier:
         """Tell the receiver; whatever it does with that, the decisions about others are obeyed."""
         try:
             carried.refuse(refusal)
-        except Exception:
+        except Exception:  # noqa: BLE001 -- the border of one call: siblings go on
             _log.exception("a bug in Jackline while refusing a call")
 
     def _gone_silent(self, hearing: Hearing, why: str) -> None:
