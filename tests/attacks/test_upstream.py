@@ -17,6 +17,7 @@ import pytest
 
 from jackline.assembly import Service
 from jackline.gateway.settings import LimitSettings
+from jackline.lanes.states import State
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
 from tests.assembly.world import (
     Got,
@@ -30,6 +31,7 @@ from tests.assembly.world import (
     question,
     request,
     run,
+    until,
     whole,
 )
 from tests.planted import KEY
@@ -385,9 +387,7 @@ BILLS = [
 
 
 def _events(usage: dict[str, object]) -> bytes:
-    begin = BEGIN.replace(
-        b'{"input_tokens":10,"output_tokens":1}', json.dumps(usage).encode()
-    )
+    begin = BEGIN.replace(b'{"input_tokens":10,"output_tokens":1}', json.dumps(usage).encode())
     end: list[dict[str, object]] = [
         {"type": "content_block_stop", "index": 0},
         {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage},
@@ -410,9 +410,7 @@ def _foreign(usage: dict[str, object]) -> bytes:
 
 @pytest.mark.parametrize("way", ["whole", "stream", "chat", "translated"])
 @pytest.mark.parametrize("usage", BILLS, ids=range(len(BILLS)))
-def test_no_bill_breaks_what_is_counted(
-    tmp_path: Path, way: str, usage: dict[str, object]
-) -> None:
+def test_no_bill_breaks_what_is_counted(tmp_path: Path, way: str, usage: dict[str, object]) -> None:
     """The answer is passed on; metrics, status and journal go on with numbers that make sense."""
     answers = {
         "whole": http(200, whole(usage=usage), JSON),
@@ -453,3 +451,77 @@ def test_no_bill_breaks_what_is_counted(
         assert 0 <= each.input_tokens <= 10**9
         assert 0 <= each.output_tokens <= 10**9
         assert 0 <= each.cache_read_tokens <= 10**9
+
+
+# --- dates ------------------------------------------------------------------------------------
+
+OVERLOADED = b'{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}'
+LATER = (b"Retry-After", b"Mon, 16 Nov 2026 05:00:00 GMT")
+ENDS_OF_TIME = [
+    [(b"Retry-After", b"9999-12-31T23:59:59-14:00")],
+    [(b"Retry-After", b"Fri, 31 Dec 9999 23:59:59 -2359")],
+    [(b"Date", b"0001-01-01T00:00:00+14:00"), LATER],
+    [(b"Date", b"Mon, 01 Jan 0001 00:00:00 +1400"), LATER],
+]
+
+
+@pytest.mark.parametrize("headers", ENDS_OF_TIME, ids=range(len(ENDS_OF_TIME)))
+def test_a_date_at_the_end_of_time_keeps_no_call_from_the_next_upstream(
+    tmp_path: Path, headers: list[tuple[bytes, bytes]]
+) -> None:
+    async def main() -> None:
+        async with (
+            provider(http(529, OVERLOADED, JSON, *headers)) as (_, first),
+            provider(answered()) as (second, other),
+        ):
+            config = config_for(tmp_path, first)
+            upstreams = (
+                UpstreamSettings(url=first),
+                UpstreamSettings("other", other, credential=Credential.API_KEY, secret=KEY),
+            )
+            settings = replace(config.gateway, upstreams=upstreams)
+            async with Service(replace(config, gateway=settings)) as service:
+                got = await asyncio.wait_for(ask(service.url, request(body=question())), 30)
+                assert got.status == 200
+                assert second.asked
+
+    run(main())
+
+
+@pytest.mark.parametrize("headers", ENDS_OF_TIME, ids=range(len(ENDS_OF_TIME)))
+def test_a_date_at_the_end_of_time_is_no_bug(
+    tmp_path: Path, headers: list[tuple[bytes, bytes]]
+) -> None:
+    async def main() -> None:
+        answers = provider(http(529, OVERLOADED, JSON, *headers), answered())
+        async with answers as (scripted, url), gateway(tmp_path, url) as service:
+            got = await ask(service.url, request(body=question()))
+            assert got.status == 200
+            assert len(scripted.asked) == 2
+
+    run(main())
+
+
+@pytest.mark.parametrize("reset", [b"6999999999", b"99999999999999", b"31536000000000"])
+def test_a_reset_in_another_century_parks_nobody_until_then(tmp_path: Path, reset: bytes) -> None:
+    """Whoever told it is asked again after a while, as if no reset had been told."""
+    wall = http(
+        429,
+        b'{"type":"error","error":{"type":"rate_limit_error","message":"limit"}}',
+        JSON,
+        (b"anthropic-ratelimit-unified-status", b"rejected"),
+        (b"anthropic-ratelimit-unified-representative-claim", b"five_hour"),
+        (b"anthropic-ratelimit-unified-reset", reset),
+    )
+
+    async def main() -> None:
+        async with provider(wall) as (_, url), gateway(tmp_path, url) as service:
+            asking = asyncio.ensure_future(ask(service.url, request(body=question())))
+            lanes = service.desk.carrier.controller.lanes
+            await until(lambda: any(lane.state is State.PARKED for lane in lanes.values()))
+            (lane,) = lanes.values()
+            assert lane.probe_at - service.desk.now() < 7 * 86400
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+
+    run(main())

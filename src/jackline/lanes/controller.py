@@ -376,7 +376,7 @@ class LaneController:
         call = entry.call
         stretch = 1.0
         if entry.silences:
-            stretch = min(2.0**entry.silences, self._settings.patience.longest_stretch)
+            stretch = min(2.0 ** min(entry.silences, 16), self._settings.patience.longest_stretch)
         attempt = lane.send(permit, call, now, probe=probe, stretch=stretch)
         self._attempts[permit] = attempt
         self._permit_of[call.id] = permit

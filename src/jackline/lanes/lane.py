@@ -30,6 +30,10 @@ Draw: TypeAlias = Callable[[], float]
 _OPEN, _PROBING = State.OPEN, State.PROBING
 _LATEST_COUNTS = 0.2
 # A learned window, or an outage, says little about the load of an hour later.
+# Whoever is overloaded may ask for any wait; after so many seconds it is asked again.
+_LONGEST_THROTTLE = 3600.0
+# Who refuses again and still asks for no wait, as by a date that has passed, has told none.
+_NO_WAIT = 0.1
 OUTDATED_AFTER = 3600.0
 _ANY_CALL = Call(0, ())
 
@@ -284,13 +288,13 @@ class Lane:
             if attempt.probe:
                 self._schedule_probe(now)
                 if failure.retry_after is not None:
-                    asked = now + failure.retry_after.total_seconds()
+                    asked = now + min(failure.retry_after.total_seconds(), _LONGEST_THROTTLE)
                     self.probe_at = max(self.probe_at, asked)
             return
         episode = self.episode
         episode.refused(now)
         wait = self._labelled_wait(failure, attempt.call, now, told=told)
-        if wait is None:
+        if wait is None or (wait < _NO_WAIT and episode.refusals > 1):
             if episode.refusals == 1:
                 self.window.rejected(attempt.in_flight_at_send, now)
             pause = episode.pause(self.window.size, len(self.attempts)) * (1 + 0.2 * self._draw())
@@ -313,7 +317,7 @@ class Lane:
     ) -> float | None:
         """How long the rejection itself says to wait, or None when it says nothing."""
         if failure.retry_after is not None:
-            return failure.retry_after.total_seconds()
+            return min(failure.retry_after.total_seconds(), _LONGEST_THROTTLE)
         at = self.allowance.ready_at(call, now) if told else now
         return at - now if at > now else None
 
