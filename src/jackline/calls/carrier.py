@@ -245,9 +245,7 @@ class Carrier:
         there are no more than `most`.
         """
         lanes = self.controller.lanes
-        used = self.controller.lanes_in_use()
-        for carried in self._carried.values():
-            used.update(carried.request.lanes, carried.request.last_resorts)
+        used = self._lanes_in_use()
         idle = [lane for lane in lanes.values() if lane.may_be_forgotten(now)]
         idle.sort(key=lambda lane: lane.used_at)
         for lane in idle:
@@ -255,6 +253,28 @@ class Carrier:
                 break
             if lane.name not in used:
                 self.controller.close_lane(lane.name)
+
+    def close_unproven_lanes(self, now: float, most: int) -> None:
+        """Forget shut lanes that nobody was ever answered on, until there are no more than `most`.
+
+        Whoever invents accounts leaves such lanes behind, and they would keep others out until
+        their resets. Those that were used longest ago go first.
+        """
+        lanes = self.controller.lanes
+        used = self._lanes_in_use()
+        unproven = [lane for lane in lanes.values() if lane.is_unproven(now)]
+        unproven.sort(key=lambda lane: lane.used_at)
+        for lane in unproven:
+            if len(lanes) <= most:
+                break
+            if lane.name not in used:
+                self.controller.close_lane(lane.name)
+
+    def _lanes_in_use(self) -> set[str]:
+        used = self.controller.lanes_in_use()
+        for carried in self._carried.values():
+            used.update(carried.request.lanes, carried.request.last_resorts)
+        return used
 
     def _forget(self, carried: Carried) -> None:
         """Drop a call, whatever state it is in."""

@@ -85,6 +85,7 @@ class Desk:
         # Of the bodies of all open calls.
         self._held_bytes = 0
         lanes.close_idle = carrier.close_idle_lanes
+        lanes.close_unproven = carrier.close_unproven_lanes
 
     def use(self, settings: GatewaySettings) -> None:
         """Take calls in by these settings from now on."""

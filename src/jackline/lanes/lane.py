@@ -65,6 +65,8 @@ class Lane:
         self.hold_until = now
         # Closed by hand.
         self.paused = False
+        # Whether the provider has ever taken a call on it.
+        self.is_proven = False
         self.episode = Episode(now)
         self._unconfirmed = 0
         # When a call was last sent on it, or placed there.
@@ -159,6 +161,12 @@ class Lane:
             return self.reset_at <= now
         return self.state in FLOWING or now - self.since >= OUTDATED_AFTER
 
+    def is_unproven(self, now: float) -> bool:
+        """Whether it is shut, nothing is under way, and nobody was ever answered on it."""
+        if self.is_proven or self.attempts or self.paused or now <= self.used_at:
+            return False
+        return self.state not in FLOWING or now < self.hold_until
+
     def held_up(self, now: float) -> Waiting | None:
         """Why no call is sent on just now, whichever it is; None where each has its own reason."""
         shut = self.paused or self.state not in FLOWING or now < self.hold_until
@@ -216,6 +224,7 @@ class Lane:
         took = now - attempt.sent_at
         self.first_byte += (took - self.first_byte) * (_LATEST_COUNTS if self.first_byte else 1.0)
         self.health.accepted(now)
+        self.is_proven = True
         if headers:
             self.allowance.believe(attempt, headers, now)
         if self.episode.refusals:
