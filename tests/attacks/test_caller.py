@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import json
 import time
 import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
 import pytest
 
-from jackline.assembly import StateDir
+from jackline.assembly import Service, StateDir
 from jackline.events import CallEnded
-from jackline.gateway.settings import LimitSettings
+from jackline.gateway import lane_book
+from jackline.gateway.settings import HoldSettings, LimitSettings
 from jackline.hooks.asked import HookAsked
+from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
 from tests.assembly.world import (
     Got,
     answered,
     ask,
+    config_for,
     gateway,
     http,
     journalled,
@@ -668,3 +673,135 @@ def test_a_notification_with_thousands_of_beginnings_is_read_at_once() -> None:
     words = "<task-notification><summary><result>" * 200_000
     told = HookAsked(prompt=words + "<task-id>x</task-id></task-notification>")
     assert [each.agent for each in told.notified] == ["x"]
+
+
+# --- numbers ----------------------------------------------------------------------------------
+
+HUGE = "1" + "0" * 400
+ODD_NUMBERS = [HUGE, f"-{HUGE}", "1e308", "1e400", "-1", "true", "1.5", '"9"', "null", "[1]"]
+
+
+@pytest.mark.parametrize("number", ODD_NUMBERS, ids=lambda each: each[:8])
+@pytest.mark.parametrize(
+    ("path", "kind", "field"),
+    [
+        (MESSAGES, UpstreamKind.ANTHROPIC, "max_tokens"),
+        (b"/v1/chat/completions", UpstreamKind.OPENAI_CHAT, "max_completion_tokens"),
+        (b"/v1/responses", UpstreamKind.OPENAI_RESPONSES, "max_output_tokens"),
+    ],
+    ids=["anthropic", "chat", "responses"],
+)
+def test_a_number_in_a_request_breaks_nothing_for_others(
+    tmp_path: Path, path: bytes, kind: UpstreamKind, field: str, number: str
+) -> None:
+    """It is passed on as it came: what is wrong with it is for the vendor to say."""
+    body = question().replace(b'"max_tokens": 100', f'"{field}": {number}'.encode())
+
+    async def main() -> None:
+        async with provider(answered()) as (scripted, url):
+            upstreams = (
+                UpstreamSettings(url=url, kind=kind, credential=Credential.BEARER, secret=TOKEN),
+            )
+            config = config_for(tmp_path, url)
+            settings = replace(config.gateway, upstreams=upstreams)
+            async with Service(replace(config, gateway=settings)) as service:
+                for _ in range(3):
+                    got = await ask(service.url, request(b"POST", path, body))
+                    assert got.status == 200
+                    assert scripted.asked[-1].body == body
+                # As many others as it takes to look through all that is under way.
+                for _ in range(80):
+                    got = await ask(service.url, request(b"POST", path, question()))
+                    assert got.status == 200
+                assert service.desk.calls == []
+                assert service.desk.carrier.under_way == 0
+
+    run(main())
+
+
+@pytest.mark.parametrize("told", [b"9" * 400, b"0", b"1e400", b"-5"])
+def test_a_clients_own_patience_may_be_any_number(tmp_path: Path, told: bytes) -> None:
+    async def main() -> None:
+        async with provider(answered()) as (_, url), gateway(tmp_path, url) as service:
+            headers = (b"x-stainless-timeout", told), (b"x-stainless-retry-count", told)
+            got = await ask(service.url, request(b"POST", MESSAGES, question(), *headers))
+            assert got.status == 200
+
+    run(main())
+
+
+# --- accounts ---------------------------------------------------------------------------------
+
+
+def _of_account(name: str) -> bytes:
+    return question(metadata={"user_id": json.dumps({"account_uuid": name})})
+
+
+def _as_login(token: bytes, body: bytes) -> bytes:
+    return request(b"POST", MESSAGES, body, (b"authorization", b"Bearer " + token), key=None)
+
+
+def _walled() -> bytes:
+    reset = b"%d" % (time.time() + 6 * 86400)
+    return http(
+        429,
+        b'{"type":"error","error":{"type":"rate_limit_error","message":"limit"}}',
+        (b"Content-Type", b"application/json"),
+        (b"anthropic-ratelimit-unified-status", b"rejected"),
+        (b"anthropic-ratelimit-unified-representative-claim", b"seven_day"),
+        (b"anthropic-ratelimit-unified-reset", reset),
+    )
+
+
+def test_one_login_is_one_account_whatever_it_claims(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with provider(answered()) as (_, url), gateway(tmp_path, url) as service:
+            lanes = service.desk.carrier.controller.lanes
+            for number in range(50):
+                raw = _as_login(b"one", _of_account(f"invented-{number}"))
+                assert (await ask(service.url, raw)).status == 200
+            assert len(lanes) == 1
+            # A renewed token of the same account shares what is known; another account does not.
+            assert (
+                await ask(service.url, _as_login(b"two", _of_account("invented-0")))
+            ).status == 200
+            assert len(lanes) == 1
+            assert (await ask(service.url, _as_login(b"three", _of_account("other")))).status == 200
+            assert len(lanes) == 2
+            # It may name its account only later, or not in every request.
+            assert (await ask(service.url, _as_login(b"one", question()))).status == 200
+            assert len(lanes) == 2
+
+    run(main())
+
+
+def test_parked_lanes_of_invented_accounts_keep_nobody_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever invents tokens, too, fills what there is; honest callers are served after that."""
+    most = 20
+    monkeypatch.setattr(lane_book, "MOST_IDLE", 4)
+    monkeypatch.setattr(lane_book, "MOST_LANES", most)
+    answers = [answered(), *[_walled()] * (3 * most), answered()]
+    hold = HoldSettings(quota=0.0)
+
+    async def main() -> None:
+        async with provider(*answers) as (_, url):
+            async with gateway(tmp_path, url, hold=hold) as service:
+                lanes = service.desk.carrier.controller.lanes
+                assert (
+                    await ask(service.url, _as_login(b"known", _of_account("known")))
+                ).status == 200
+                for number in range(3 * most):
+                    raw = _as_login(b"token-%d" % number, _of_account(f"invented-{number}"))
+                    assert (await ask(service.url, raw)).status == 429
+                assert len(lanes) <= most
+                assert (await ask(service.url, request(body=question()))).status == 200
+                assert (await ask(service.url, _as_login(b"new", _of_account("new")))).status == 200
+            # What is remembered over a restart keeps nobody out either.
+            async with gateway(tmp_path, url, hold=hold) as service:
+                got = await ask(service.url, _as_login(b"newest", _of_account("newest")))
+                assert got.status == 200
+                assert len(service.desk.carrier.controller.lanes) <= most
+
+    run(main())

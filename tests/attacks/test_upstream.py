@@ -9,16 +9,21 @@ import tracemalloc
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
 import pytest
 
+from jackline.assembly import Service
 from jackline.gateway.settings import LimitSettings
+from jackline.lanes.states import State
+from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
 from tests.assembly.world import (
     Got,
     answered,
     ask,
+    config_for,
     gateway,
     http,
     journalled,
@@ -26,8 +31,10 @@ from tests.assembly.world import (
     question,
     request,
     run,
+    until,
     whole,
 )
+from tests.planted import KEY
 from tests.upstream.loopback import Server, Wire
 
 MEGABYTE = 1024 * 1024
@@ -363,3 +370,158 @@ def test_names_that_an_upstream_tells_are_kept_short(tmp_path: Path) -> None:
     run(main())
     for ended in journalled(tmp_path):
         assert len(ended.request_id or "") <= 200
+
+
+# --- numbers ----------------------------------------------------------------------------------
+
+HUGE = 10**400
+BILLS = [
+    {"input_tokens": HUGE, "output_tokens": 1},
+    {"input_tokens": 1, "output_tokens": HUGE},
+    {"input_tokens": -HUGE, "output_tokens": -(10**18)},
+    {"input_tokens": 9 * 10**18, "cache_read_input_tokens": HUGE},
+    {"cache_creation_input_tokens": HUGE, "output_tokens": 2**63},
+    {"input_tokens": True, "output_tokens": [1]},
+    {"input_tokens": 1.5, "output_tokens": "x"},
+]
+
+
+def _events(usage: dict[str, object]) -> bytes:
+    begin = BEGIN.replace(b'{"input_tokens":10,"output_tokens":1}', json.dumps(usage).encode())
+    end: list[dict[str, object]] = [
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage},
+        {"type": "message_stop"},
+    ]
+    told = [f"event: {e['type']}\ndata: {json.dumps(e)}\n\n".encode() for e in end]
+    return begin + DELTA + b"".join(told)
+
+
+def _foreign(usage: dict[str, object]) -> bytes:
+    names = {"input_tokens": "prompt_tokens", "output_tokens": "completion_tokens"}
+    bill: dict[str, object] = {names.get(name, name): each for name, each in usage.items()}
+    cached = usage.get("cache_read_input_tokens", 0)
+    bill["prompt_tokens_details"] = {"cached_tokens": cached}
+    choice = {"index": 0, "message": {"role": "assistant", "content": "x"}, "finish_reason": "stop"}
+    return json.dumps(
+        {"id": "c", "object": "chat.completion", "model": "m", "choices": [choice], "usage": bill}
+    ).encode()
+
+
+@pytest.mark.parametrize("way", ["whole", "stream", "chat", "translated"])
+@pytest.mark.parametrize("usage", BILLS, ids=range(len(BILLS)))
+def test_no_bill_breaks_what_is_counted(tmp_path: Path, way: str, usage: dict[str, object]) -> None:
+    """The answer is passed on; metrics, status and journal go on with numbers that make sense."""
+    answers = {
+        "whole": http(200, whole(usage=usage), JSON),
+        "stream": http(200, _events(usage), STREAM),
+        "chat": http(200, _foreign(usage), JSON),
+        "translated": http(200, _foreign(usage), JSON),
+    }
+    kind = UpstreamKind.OPENAI_CHAT if way in ("chat", "translated") else UpstreamKind.ANTHROPIC
+    path = b"/v1/chat/completions" if way == "chat" else b"/v1/messages"
+
+    async def main() -> None:
+        async with provider(answers[way]) as (_, url):
+            config = config_for(tmp_path, url, limits=LIMITS)
+            upstream = UpstreamSettings(
+                url=url, kind=kind, credential=Credential.BEARER, secret=KEY, models={"*": "m"}
+            )
+            settings = replace(config.gateway, upstreams=(upstream,))
+            async with Service(replace(config, gateway=settings)) as service:
+                for _ in range(3):
+                    raw = request(b"POST", path, question(stream=way == "stream"))
+                    assert (await ask(service.url, raw)).status == 200
+                for page in (b"/metrics", b"/_jackline/status", b"/_jackline/fleet"):
+                    got = await ask(service.url, request(b"GET", page))
+                    assert got.status == 200
+                    if page == b"/metrics":
+                        counted = [
+                            float(line.rpartition(b" ")[2])
+                            for line in got.body.splitlines()
+                            if b"tokens_total" in line and not line.startswith(b"#")
+                        ]
+                        assert counted
+                        assert all(0 <= each <= 1e11 for each in counted)
+
+    run(main())
+    ended = journalled(tmp_path)
+    assert len(ended) == 3
+    for each in ended:
+        assert 0 <= each.input_tokens <= 10**9
+        assert 0 <= each.output_tokens <= 10**9
+        assert 0 <= each.cache_read_tokens <= 10**9
+
+
+# --- dates ------------------------------------------------------------------------------------
+
+OVERLOADED = b'{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}'
+LATER = (b"Retry-After", b"Mon, 16 Nov 2026 05:00:00 GMT")
+ENDS_OF_TIME = [
+    [(b"Retry-After", b"9999-12-31T23:59:59-14:00")],
+    [(b"Retry-After", b"Fri, 31 Dec 9999 23:59:59 -2359")],
+    [(b"Date", b"0001-01-01T00:00:00+14:00"), LATER],
+    [(b"Date", b"Mon, 01 Jan 0001 00:00:00 +1400"), LATER],
+]
+
+
+@pytest.mark.parametrize("headers", ENDS_OF_TIME, ids=range(len(ENDS_OF_TIME)))
+def test_a_date_at_the_end_of_time_keeps_no_call_from_the_next_upstream(
+    tmp_path: Path, headers: list[tuple[bytes, bytes]]
+) -> None:
+    async def main() -> None:
+        async with (
+            provider(http(529, OVERLOADED, JSON, *headers)) as (_, first),
+            provider(answered()) as (second, other),
+        ):
+            config = config_for(tmp_path, first)
+            upstreams = (
+                UpstreamSettings(url=first),
+                UpstreamSettings("other", other, credential=Credential.API_KEY, secret=KEY),
+            )
+            settings = replace(config.gateway, upstreams=upstreams)
+            async with Service(replace(config, gateway=settings)) as service:
+                got = await asyncio.wait_for(ask(service.url, request(body=question())), 30)
+                assert got.status == 200
+                assert second.asked
+
+    run(main())
+
+
+@pytest.mark.parametrize("headers", ENDS_OF_TIME, ids=range(len(ENDS_OF_TIME)))
+def test_a_date_at_the_end_of_time_is_no_bug(
+    tmp_path: Path, headers: list[tuple[bytes, bytes]]
+) -> None:
+    async def main() -> None:
+        answers = provider(http(529, OVERLOADED, JSON, *headers), answered())
+        async with answers as (scripted, url), gateway(tmp_path, url) as service:
+            got = await ask(service.url, request(body=question()))
+            assert got.status == 200
+            assert len(scripted.asked) == 2
+
+    run(main())
+
+
+@pytest.mark.parametrize("reset", [b"6999999999", b"99999999999999", b"31536000000000"])
+def test_a_reset_in_another_century_parks_nobody_until_then(tmp_path: Path, reset: bytes) -> None:
+    """Whoever told it is asked again after a while, as if no reset had been told."""
+    wall = http(
+        429,
+        b'{"type":"error","error":{"type":"rate_limit_error","message":"limit"}}',
+        JSON,
+        (b"anthropic-ratelimit-unified-status", b"rejected"),
+        (b"anthropic-ratelimit-unified-representative-claim", b"five_hour"),
+        (b"anthropic-ratelimit-unified-reset", reset),
+    )
+
+    async def main() -> None:
+        async with provider(wall) as (_, url), gateway(tmp_path, url) as service:
+            asking = asyncio.ensure_future(ask(service.url, request(body=question())))
+            lanes = service.desk.carrier.controller.lanes
+            await until(lambda: any(lane.state is State.PARKED for lane in lanes.values()))
+            (lane,) = lanes.values()
+            assert lane.probe_at - service.desk.now() < 7 * 86400
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+
+    run(main())

@@ -12,10 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jackline.calls import Answer, Carrier, HoldLimits, Request, carry
+from jackline.calls import Answer, Cap, Carrier, HoldLimits, Request, carry
+from jackline.calls.carried import _Nobody
+from jackline.calls.request import Ending
 from jackline.clock import VirtualClock
 from jackline.errors import GaveUpError
-from jackline.lanes import LaneController, LaneSettings
+from jackline.lanes import Call, Decision, LaneController, LaneSettings
 from jackline.testing import ScriptedUpstream, Step
 from jackline.testing.scripted_upstream import ScriptedAttempt
 from jackline.upstream.port import Ear, Message
@@ -297,3 +299,73 @@ def test_nothing_leaks_and_everyone_is_answered(
                 assert task.result().usage.output > 0
 
     play({"first": [*first, GOOD]}, scene)
+
+
+class BreakingController(LaneController):
+    """Fails in our own code after a call was registered, once it is told to."""
+
+    breaks = False
+
+    def submit(self, now: float, call: Call) -> Decision:
+        decision = super().submit(now, call)
+        if self.breaks:
+            raise OverflowError("made by this test")
+        return decision
+
+
+@pytest.mark.parametrize("caps", [(), ((("tag", "t"), 1),)], ids=["free", "capped"])
+@pytest.mark.parametrize("waits", [False, True], ids=["sent", "waiting"])
+def test_a_call_that_cannot_be_taken_on_leaves_nothing_behind(
+    caps: tuple[Cap, ...], waits: bool
+) -> None:
+    async def main() -> None:
+        clock = VirtualClock(START)
+        upstream = ScriptedUpstream(clock, {"first": [GOOD] * 9})
+        controller = BreakingController(
+            [LaneSettings("first", "a")], lambda: 0.5, now=START.timestamp()
+        )
+        carrier = Carrier(controller, upstream, clock)
+        request = Request(
+            "jl_test", Message(b"POST", b"/v1/messages", (), b"{}"), ("first",), caps=caps
+        )
+        async with carrier:
+            carrier.pause_lane("first", paused=waits)
+            controller.breaks = True
+            for _ in range(3):
+                with pytest.raises(OverflowError):
+                    await carry(carrier, request)
+                assert carrier.under_way == 0
+            controller.breaks = False
+            carrier.pause_lane("first", paused=False)
+            task = asyncio.create_task(carry(carrier, request))
+            for _ in range(100):
+                await clock.advance(0.5)
+            assert (await task).body == GOOD.says
+            assert carrier.under_way == 0
+
+    asyncio.run(main())
+
+
+def test_a_receiver_that_fails_costs_no_permit() -> None:
+    class Failing(_Nobody):
+        def answer_ended(self, ending: Ending) -> None:
+            raise OverflowError(f"made by this test, after {ending.tries}")
+
+    async def scene(world: World) -> None:
+        message = Message(b"POST", b"/v1/messages", (), b"{}")
+        world.carrier.submit(Request("jl_test", message, ("first",)), Failing())
+        for _ in range(20):
+            await world.clock.advance(0.5)
+        assert world.carrier.under_way == 0
+
+    play({"first": [GOOD]}, scene)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("tokens", [10**400, -(10**400)], ids=["huge", "negative"])
+def test_no_number_of_tokens_breaks_the_deadlines(stream: bool, tokens: int) -> None:
+    controller = LaneController([LaneSettings("first", "a")], lambda: 0.5, now=0.0)
+    for number in range(200):
+        controller.submit(0.0, Call(number, ("first",), 0.0, tokens, tokens, stream))
+    assert controller.calls_in_flight
+    controller.tick(1e6)

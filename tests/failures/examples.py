@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from jackline.failures import Failure, Observation, Where, classify
@@ -28,8 +28,8 @@ class Example:
     retry_after_s: float | None
     resets_at_hint: str | None
 
-    def classified(self) -> Failure:
-        return classify(self.observation, now=NOW)
+    def classified(self, days_later: int = 0) -> Failure:
+        return classify(self.observation, now=NOW + timedelta(days=days_later))
 
 
 def load(name: str) -> list[Example]:

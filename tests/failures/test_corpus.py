@@ -53,6 +53,8 @@ def test_a_wait_that_is_told_is_read(row: Example) -> None:
     ids=lambda row: row.id,
 )
 def test_a_reset_that_is_told_is_read(row: Example) -> None:
-    resets_at = row.classified().resets_at
+    # A date may have been told long before the corpus' own now, or as long after it.
+    told = [row.classified(days).resets_at for days in (0, 60)]
+    resets_at = next((each for each in told if each is not None), None)
     assert resets_at is not None
     assert resets_at.tzinfo is not None

@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jackline.failures import Failure, Kind, Observation, Where, classify
+from jackline.failures.durations import LONGEST, read_epoch, read_moment, read_wait
+from jackline.failures.limit_headers import header_wait
 from jackline.failures.wording import fold
 from tests.failures.examples import NOW, load
 
@@ -47,6 +49,28 @@ json_values = st.recursive(
 texts = st.one_of(
     st.text(max_size=200), st.lists(st.sampled_from(SCRAPS), max_size=6).map(" ".join)
 )
+zones = st.sampled_from(["", "Z", "+14:00", "-14:00", "+23:59", "-23:59", "+00:00:00.000001"])
+years = st.integers(0, 10_001) | st.sampled_from([0, 1, 2, 9998, 9999])
+dates = st.one_of(
+    st.builds(
+        "{:04d}-{:02d}-{:02d}T{:02d}:{:02d}:59{}".format,
+        years,
+        st.integers(0, 13),
+        st.integers(0, 32),
+        st.integers(0, 24),
+        st.integers(0, 60),
+        zones,
+    ),
+    st.builds(
+        "Mon, {:02d} {} {:04d} 23:59:59 {}".format,
+        st.sampled_from([1, 31]),
+        st.sampled_from(["Jan", "Dec"]),
+        years,
+        st.sampled_from(["GMT", "+1400", "-2359", "+2359", "-9999", "PST"]),
+    ),
+    st.datetimes(timezones=st.timezones()).map(datetime.isoformat),
+    st.from_regex(r"\A\d{1,14}(\.\d{1,3})?\Z"),
+)
 headers = st.dictionaries(
     st.sampled_from(
         [
@@ -57,9 +81,12 @@ headers = st.dictionaries(
             "x-codex-primary-used-percent",
             "x-should-retry",
             "content-type",
+            "Date",
+            "anthropic-ratelimit-unified-5h-utilization",
+            "x-codex-primary-reset-at",
         ]
     ),
-    st.text(max_size=20) | st.integers().map(str) | st.floats().map(str),
+    dates | st.text(max_size=20) | st.integers().map(str) | st.floats().map(str),
     max_size=4,
 )
 observations = st.builds(
@@ -86,6 +113,22 @@ def test_any_observation_gets_an_answer_and_the_same_one_twice(observation: Obse
         assert failure.resets_at.tzinfo is not None
     if failure.retry_after is not None:
         assert failure.retry_after >= timedelta(0)
+
+
+@settings(max_examples=600)
+@given(observations)
+def test_no_wall_stands_for_longer_than_any_window_lasts(observation: Observation) -> None:
+    failure = classify(observation, now=NOW)
+    assert failure.wait_from(NOW) <= LONGEST
+
+
+@settings(max_examples=600)
+@given(dates | st.text(max_size=60), dates | st.text(max_size=60))
+def test_every_text_is_a_wait_or_none(value: str, date: str) -> None:
+    wait = read_wait(value, read_moment(date) or NOW)
+    assert wait is None or timedelta(0) <= wait <= LONGEST
+    read_epoch(value, NOW)
+    header_wait({"retry-after": value, "date": date}, NOW)
 
 
 @settings(max_examples=600)

@@ -14,7 +14,9 @@ from jackline.upstream.breaks import (
     AnswerTooLongError,
     BadPackingError,
     CutShortError,
+    GarbledError,
 )
+from jackline.upstream.port import Headers
 from tests.upstream.loopback import Recorder
 
 GZIP = [(b"Content-Type", b"text/plain"), (b"Content-Encoding", b"gzip")]
@@ -131,3 +133,40 @@ def test_an_answer_beyond_its_time_is_broken_off() -> None:
     ear, line = heard(tell, AnswerLimits(1 << 20, -1.0))
     assert isinstance(ear.error, AnswerTooLongError)
     assert line.is_dropped
+
+
+@pytest.mark.parametrize("fails_at", ["began", "heard", "ended"])
+@pytest.mark.parametrize("headers", [[], GZIP], ids=["plain", "packed"])
+def test_when_its_reader_fails_an_answer_is_broken(
+    fails_at: str, headers: list[tuple[bytes, bytes]]
+) -> None:
+    class Failing(Recorder):
+        def began(self, status: int, headers: Headers) -> None:
+            super().began(status, headers)
+            self._fail("began")
+
+        def heard(self, data: bytes) -> None:
+            super().heard(data)
+            self._fail("heard")
+
+        def ended(self) -> None:
+            self._fail("ended")
+            super().ended()
+
+        def _fail(self, at: str) -> None:
+            if at == fails_at:
+                raise OverflowError("made by this test")
+
+    async def main() -> None:
+        ear, line = Failing(), Line()
+        answer = BoundedAnswer(ear, LIMITS)
+        answer.attempt = line
+        answer.began(200, headers)
+        answer.heard(gzip.compress(b"one") if headers else b"one")
+        answer.ended()
+        await asyncio.wait_for(ear.last_word(), 10)
+        assert isinstance(ear.error, GarbledError)
+        assert "OverflowError" in str(ear.error)
+        assert line.is_dropped
+
+    asyncio.run(main())

@@ -21,6 +21,7 @@ class CapGate(Generic[T]):
 
     def __init__(self) -> None:
         self._under_way: Counter[tuple[str, str]] = Counter()
+        self._entered: set[int] = set()
         self._line: dict[int, tuple[T, tuple[Cap, ...]]] = {}
 
     def __len__(self) -> int:
@@ -30,14 +31,16 @@ class CapGate(Generic[T]):
         """Whether the call may go on; if not, it stands in line."""
         if self._fits(caps):
             self._count(caps, 1)
+            self._entered.add(number)
             return True
         self._line[number] = (who, caps)
         return False
 
     def leave(self, number: int, caps: tuple[Cap, ...]) -> list[T]:
-        """A call is over: who may go on instead."""
-        if self._line.pop(number, None) is not None:
+        """A call is over: who may go on instead; nobody when it has left before."""
+        if self._line.pop(number, None) is not None or number not in self._entered:
             return []
+        self._entered.discard(number)
         self._count(caps, -1)
         return list(self._admitted())
 
@@ -50,6 +53,7 @@ class CapGate(Generic[T]):
             if self._fits(caps):
                 del self._line[number]
                 self._count(caps, 1)
+                self._entered.add(number)
                 yield who
 
     def _fits(self, caps: tuple[Cap, ...]) -> bool:

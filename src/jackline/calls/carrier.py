@@ -44,6 +44,8 @@ _LONGEST_STORY = 200
 _SILENT = "the upstream was silent for too long"
 # While a call waits, the wall clock is looked at this often.
 _LOOK_AT_CLOCK = 15.0
+# So many seconds after an error of our own, those who wait are looked after again.
+_AFTER_BUG = 1.0
 
 
 class Carrier:
@@ -96,8 +98,14 @@ class Carrier:
         now = self._clock.steady()
         carried = Carried(next(self._numbers), request, receiver, now)
         self._carried[carried.number] = carried
-        if not request.caps or self._gate.enter(carried.number, carried, request.caps):
-            self._line_up(carried, now)
+        try:
+            if not request.caps or self._gate.enter(carried.number, carried, request.caps):
+                self._line_up(carried, now)
+        except BaseException:
+            # Nothing of it may stay: not its permit, not its place, not its share of a cap.
+            carried.leave()
+            self._drop_after_bug(carried)
+            raise
         return carried
 
     def leave(self, carried: Carried) -> None:
@@ -237,9 +245,7 @@ class Carrier:
         there are no more than `most`.
         """
         lanes = self.controller.lanes
-        used = self.controller.lanes_in_use()
-        for carried in self._carried.values():
-            used.update(carried.request.lanes, carried.request.last_resorts)
+        used = self._lanes_in_use()
         idle = [lane for lane in lanes.values() if lane.may_be_forgotten(now)]
         idle.sort(key=lambda lane: lane.used_at)
         for lane in idle:
@@ -248,31 +254,75 @@ class Carrier:
             if lane.name not in used:
                 self.controller.close_lane(lane.name)
 
+    def close_unproven_lanes(self, now: float, most: int) -> None:
+        """Forget shut lanes that nobody was ever answered on, until there are no more than `most`.
+
+        Whoever invents accounts leaves such lanes behind, and they would keep others out until
+        their resets. Those that were used longest ago go first.
+        """
+        lanes = self.controller.lanes
+        used = self._lanes_in_use()
+        unproven = [lane for lane in lanes.values() if lane.is_unproven(now)]
+        unproven.sort(key=lambda lane: lane.used_at)
+        for lane in unproven:
+            if len(lanes) <= most:
+                break
+            if lane.name not in used:
+                self.controller.close_lane(lane.name)
+
+    def _lanes_in_use(self) -> set[str]:
+        used = self.controller.lanes_in_use()
+        for carried in self._carried.values():
+            used.update(carried.request.lanes, carried.request.last_resorts)
+        return used
+
     def _forget(self, carried: Carried) -> None:
         """Drop a call, whatever state it is in."""
-        if self._carried.pop(carried.number, None) is None:
-            return
+        if self._carried.pop(carried.number, None) is not None:
+            self._give_back(carried)
+
+    def _give_back(self, carried: Carried) -> None:
+        """Give back all that a call holds; what it holds no more is passed over."""
         hearing = carried.hearing
-        if hearing is not None:
-            self._hang_up(hearing.permit)
-        self._obey(self.controller.aborted(self._clock.steady(), carried.number))
-        self._free(carried)
+        try:
+            if hearing is not None:
+                self._hang_up(hearing.permit)
+        finally:
+            try:
+                self._obey(self.controller.aborted(self._clock.steady(), carried.number))
+            finally:
+                self._free(carried)
+
+    def _drop_after_bug(self, carried: Carried) -> None:
+        """Drop a call whose carrying has failed anywhere; a further error goes into the log."""
+        self._carried.pop(carried.number, None)
+        try:
+            self._give_back(carried)
+        except Exception:  # noqa: BLE001 -- the border of one call: siblings go on
+            _log.exception("a bug in Jackline while dropping a call")
 
     def _free(self, carried: Carried) -> None:
         if carried.request.caps:
             for admitted in self._gate.leave(carried.number, carried.request.caps):
-                self._line_up(admitted, self._clock.steady())
+                try:
+                    self._line_up(admitted, self._clock.steady())
+                except Exception as error:  # noqa: BLE001 -- the border of one call: siblings go on
+                    self._crash(admitted, error)
 
     def _obey(self, decision: Decision) -> None:
         for abort in decision.aborts:
             hearing = self._hang_up(abort.permit)
-            if hearing is not None:
+            if hearing is None:
+                continue
+            try:
                 self._gone_silent(hearing, abort.why)
+            except Exception as error:  # noqa: BLE001 -- the border of one call: siblings go on
+                self._crash(hearing.carried, error)
         for refusal in decision.refusals:
             carried = self._carried.pop(refusal.call, None)
             if carried is not None:
                 self._free(carried)
-                carried.refuse(self._hopeless(carried, refusal.failure))
+                self._refuse(carried, self._hopeless(carried, refusal.failure))
         for send in decision.sends:
             self._start(send)
         wake_at = decision.wake_at
@@ -314,11 +364,17 @@ class Carrier:
     async def _wake(self, at: float) -> None:
         await self._clock.sleep(min(max(0.0, at - self._clock.steady()), _LOOK_AT_CLOCK))
         self._wake_at = self._waker = None
-        self.follow_clock()
-        now = self._clock.steady()
-        self._obey(self.controller.tick(now))
-        if self.lane_news.look(now):
-            self.review()
+        try:
+            self.follow_clock()
+            now = self._clock.steady()
+            self._obey(self.controller.tick(now))
+            if self.lane_news.look(now):
+                self.review()
+        except Exception:  # noqa: BLE001 -- the border of one call: siblings go on
+            # Without a timer nobody who waits would be sent again.
+            _log.exception("a bug in Jackline while looking after waiting calls")
+            if self._waker is None:
+                self._set_timer(self._clock.steady() + _AFTER_BUG)
 
     # --- what attempts amount to ------------------------------------------------------------------
 
@@ -393,11 +449,20 @@ class Carrier:
 
     def crashed(self, hearing: Hearing, error: Exception) -> None:
         """Our own code has failed: this call ends, the others go on."""
+        self._crash(hearing.carried, error)
+
+    def _crash(self, carried: Carried, error: Exception) -> None:
         _log.error("a bug in Jackline while carrying a call", exc_info=error)
-        carried = hearing.carried
-        self._forget(carried)
+        self._drop_after_bug(carried)
         why = f"a bug in Jackline: {type(error).__name__}"
-        carried.refuse(Refusal(why, None, None, None, carried.story))
+        self._refuse(carried, Refusal(why, None, None, None, carried.story))
+
+    def _refuse(self, carried: Carried, refusal: Refusal) -> None:
+        """Tell the receiver; whatever it does with that, the decisions about others are obeyed."""
+        try:
+            carried.refuse(refusal)
+        except Exception:  # noqa: BLE001 -- the border of one call: siblings go on
+            _log.exception("a bug in Jackline while refusing a call")
 
     def _gone_silent(self, hearing: Hearing, why: str) -> None:
         """The controller gave the attempt up; it has put the call back in line already."""

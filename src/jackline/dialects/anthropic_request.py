@@ -13,6 +13,8 @@ import zlib
 
 import msgspec
 
+from jackline.dialects.tokens_used import bounded_count
+
 LARGEST_PLAIN_BODY = 64 * 1024 * 1024
 # A body is one member, rarely a few.
 _MOST_MEMBERS = 100
@@ -121,7 +123,7 @@ def _read_wholly(body: bytes | bytearray, size: int) -> RequestFacts | None:
         asked = _asked.decode(body)
     except _UNREADABLE:
         return None
-    return RequestFacts(asked.model, bool(asked.stream), max(0, asked.max_tokens or 0), size)
+    return RequestFacts(asked.model, bool(asked.stream), bounded_count(asked.max_tokens or 0), size)
 
 
 def asked_messages(body: bytes | bytearray) -> bytes | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from jackline.dialects.anthropic_request import RequestFacts
+from jackline.dialects.tokens_used import bounded_count
 
 _LETTERS_PER_TOKEN = 4
 _UNREADABLE = (msgspec.DecodeError, ValueError, RecursionError)
@@ -50,7 +51,7 @@ def read_openai_request(body: bytes | bytearray) -> RequestFacts:
     except _UNREADABLE:
         return RequestFacts(None, False, 0, size)
     limit = asked.max_output_tokens or asked.max_completion_tokens or asked.max_tokens or 0
-    return RequestFacts(asked.model, bool(asked.stream), max(0, limit), size)
+    return RequestFacts(asked.model, bool(asked.stream), bounded_count(limit), size)
 
 
 def in_the_middle_of_an_openai_turn(body: bytes | bytearray) -> bool:

@@ -1,12 +1,21 @@
 """Count what an answer cost, in the four kinds of tokens that Anthropic tells apart.
 
-Laws: (1) a value that was not told, or not understood, is not a zero: the last one told stands.
+Laws: (1) a value that was not told, or not understood, is not a zero: the last one told stands;
+(2) JSON numbers have any size, counts do not: each is brought between 0 and `MOST_TOKENS`.
 Not here: prices, and what a lane makes of the counts (lanes/).
 """
 
 from __future__ import annotations
 
 import msgspec
+
+# More than any model reads or writes in one call, and little enough to be added up and multiplied.
+MOST_TOKENS = 1_000_000_000
+
+
+def bounded_count(number: int) -> int:
+    """A count of tokens that someone else wrote, as one that can be calculated with."""
+    return min(max(0, number), MOST_TOKENS)
 
 
 class TokensUsed(msgspec.Struct, frozen=True):
@@ -51,10 +60,12 @@ def updated(known: TokensUsed, usage: msgspec.Raw) -> TokensUsed:
 def updated_by(known: TokensUsed, told: UsageTold) -> TokensUsed:
     """What is known after this was told."""
     return TokensUsed(
-        known.input if told.input_tokens is None else told.input_tokens,
-        known.output if told.output_tokens is None else told.output_tokens,
-        known.cache_read if told.cache_read_input_tokens is None else told.cache_read_input_tokens,
-        known.cache_creation
-        if told.cache_creation_input_tokens is None
-        else told.cache_creation_input_tokens,
+        _latest(known.input, told.input_tokens),
+        _latest(known.output, told.output_tokens),
+        _latest(known.cache_read, told.cache_read_input_tokens),
+        _latest(known.cache_creation, told.cache_creation_input_tokens),
     )
+
+
+def _latest(known: int, told: int | None) -> int:
+    return known if told is None else bounded_count(told)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from jackline.failures.durations import span
+from jackline.failures.durations import span, within_reach
 from jackline.failures.failure import Failure, Kind, Scope
 from jackline.failures.limit_headers import (
     SPEND_CAP_REASONS,
@@ -327,7 +327,7 @@ def _failure(
     if verdict.failover_helps is not None:
         failover_helps = verdict.failover_helps
     status = () if reading.status is None else (f"status {reading.status}",)
-    resets_at = _reset(decision, reading, wait, now) if parks else None
+    resets_at = within_reach(_reset(decision, reading, wait, now), now) if parks else None
     is_duration = wait is not None and resets_at is not None and resets_at - now == wait
     return Failure(
         kind=verdict.kind,

@@ -1,7 +1,8 @@
 """Read how long something says to wait: "6m0s", "2 hours", "1.574s", an HTTP date.
 
-Laws: (1) a duration is never negative; (2) what cannot be read is None, never zero; (3) the longest
-plausible wait is a year, because larger numbers are times, not durations.
+Laws: (1) a duration is never negative; (2) what cannot be read is None, never zero; (3) no vendor
+has a window longer than a month: what says to wait longer than `LONGEST` is no wait, and a reset
+beyond it is not known; (4) total: no text raises, also not a date at the end of the calendar.
 Not here: moments in time (resets.py), which header to believe (limit_headers.py).
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 
-LONGEST = timedelta(days=366)
+LONGEST = timedelta(days=40)
 
 _NUMBER = r"\d{1,12}(?:[.,]\d{1,12})?"
 _UNITS = (
@@ -47,6 +48,13 @@ def span(start: datetime, end: datetime) -> timedelta:
     a change of summer time.
     """
     return end.astimezone(UTC) - start.astimezone(UTC)
+
+
+def within_reach(moment: datetime | None, now: datetime) -> datetime | None:
+    """A reset that somebody told, or None when it lies further ahead than any window lasts."""
+    if moment is None or span(now, moment) > LONGEST:
+        return None
+    return moment
 
 
 def read_phrase(text: str) -> timedelta | None:
@@ -93,7 +101,13 @@ def read_moment(value: str) -> datetime | None:
             return None
     if len(value) < 16:
         return None  # a bare year or basic-format number is not a moment
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    if moment.tzinfo is None:
+        return moment.replace(tzinfo=UTC)
+    try:
+        moment.astimezone(UTC)
+    except OverflowError:
+        return None  # the first or last day of the calendar, which is another year in UTC
+    return moment
 
 
 def read_epoch(value: str, now: datetime) -> datetime | None:

@@ -85,6 +85,7 @@ class Desk:
         # Of the bodies of all open calls.
         self._held_bytes = 0
         lanes.close_idle = carrier.close_idle_lanes
+        lanes.close_unproven = carrier.close_unproven_lanes
 
     def use(self, settings: GatewaySettings) -> None:
         """Take calls in by these settings from now on."""
@@ -264,8 +265,13 @@ class Desk:
         self._held_bytes += call.held_bytes
         if who is not None:
             self._by_who.setdefault(who, []).append(call)
-        carried = self.carrier.submit(call.request, call)
-        call.carried = carried
+        try:
+            call.carried = self.carrier.submit(call.request, call)
+        except BaseException:
+            # The carrier keeps nothing of it either; whoever reads requests answers its client.
+            call.over = True
+            self._forget(call)
+            raise
         if call.over:
             # Its fate was clear at once; the carrier has let it go already.
             self._forget(call)

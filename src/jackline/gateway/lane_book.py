@@ -2,14 +2,16 @@
 
 Laws: (1) an account is known only by a salted fingerprint, from which no credential can be had;
 (2) the same credential at another address is another account: a wall there says nothing of here;
-(3) two models, or two accounts, never share a lane; (4) the number of lanes is bounded: idle ones
-that know nothing that counts make room, and beyond that no further one is opened.
+(3) two models, or two accounts, never share a lane; (4) a login is the account that it names first,
+whatever it names later; (5) the number of lanes is bounded: idle ones that know nothing that counts
+make room, then closed ones that nobody was ever answered on, and beyond that none is opened.
 Not here: what lanes learn (lanes/).
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -24,6 +26,8 @@ MOST_IDLE = 256
 MOST_LANES = 2048
 # So many are closed at once: finding them costs something.
 _FREED_SHARE = 8
+# Of so many logins is remembered which account they named.
+_MOST_LOGINS = 10_000
 
 
 class TooManyLanesError(Exception):
@@ -44,6 +48,10 @@ class LaneBook:
         self._salt = salt[:64]
         # Closes idle lanes until there are so many; whoever carries the calls knows which are idle.
         self.close_idle: Callable[[float, int], None] = _close_none
+        # The same for lanes that are shut and that no call was ever answered on.
+        self.close_unproven: Callable[[float, int], None] = _close_none
+        # The account that each login has named first, by a digest of its token.
+        self._named: OrderedDict[bytes, str] = OrderedDict()
         self.use(upstreams)
 
     def use(self, upstreams: Sequence[UpstreamSettings]) -> None:
@@ -63,15 +71,32 @@ class LaneBook:
         """Who pays for a call there."""
         if upstream.credential is not Credential.PASS_THROUGH:
             return self.fingerprint(upstream, (upstream.secret or "").encode())
+        known = caller.accounts.get(upstream.url)
+        if known is not None:
+            return known
         who = caller.credential
         if caller.bearer and who:
             # A login's token is renewed every few hours; the account behind it stays.
-            account = account_of(body)
-            return self.fingerprint(upstream, who if account is None else account.encode())
-        known = caller.accounts.get(upstream.url)
-        if known is None:
-            known = caller.accounts[upstream.url] = self.fingerprint(upstream, who)
+            account = self._account_of_login(who, body)
+            if account is None:
+                return self.fingerprint(upstream, who)  # it may be named in its next request
+            who = account.encode()
+        known = caller.accounts[upstream.url] = self.fingerprint(upstream, who)
         return known
+
+    def _account_of_login(self, token: bytes, body: bytes | bytearray) -> str | None:
+        """The account that this login has named first; each one more would open further lanes."""
+        digest = hashlib.blake2b(token, digest_size=16, key=self._salt).digest()
+        account = self._named.get(digest)
+        if account is not None:
+            self._named.move_to_end(digest)
+            return account
+        account = account_of(body)
+        if account is not None:
+            self._named[digest] = account
+            if len(self._named) > _MOST_LOGINS:
+                self._named.popitem(last=False)
+        return account
 
     def lane(self, upstream: UpstreamSettings, model: str, account: str, now: float) -> str:
         """The name of the lane, opened if need be; TooManyLanesError when it cannot be."""
@@ -89,6 +114,8 @@ class LaneBook:
         lanes = self._controller.lanes
         if len(lanes) >= MOST_IDLE:
             self.close_idle(now, MOST_IDLE - MOST_IDLE // _FREED_SHARE)
+        if len(lanes) >= MOST_LANES:
+            self.close_unproven(now, MOST_LANES - MOST_LANES // _FREED_SHARE)
         if len(lanes) >= MOST_LANES:
             raise TooManyLanesError
 

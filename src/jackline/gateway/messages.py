@@ -30,6 +30,8 @@ _STREAM_HEAD = (
 )
 # What Claude Code gives a call without a stream; the SDKs give 600.
 _WHOLE_ANSWER_WITHIN = 280.0
+# A client may write any number.
+_LONGEST_PATIENCE = 366 * 86400.0
 _RAISED = 600.0
 # A call whose fate is open is told nothing for so long, though nothing is wrong that we know of.
 _COMMIT_AT_LAST = 120.0
@@ -312,7 +314,7 @@ class MessagesCall:
             return _WHOLE_ANSWER_WITHIN
         # Claude Code's sockets give up earlier than it says, unless its user has raised the limit.
         eager = self.identity.client.claude_code and told <= _RAISED
-        return min(told, _WHOLE_ANSWER_WITHIN) if eager else told
+        return min(told, _WHOLE_ANSWER_WITHIN if eager else _LONGEST_PATIENCE)
 
     def _answer_all(self, no: No) -> None:
         for exchange in self._exchanges:

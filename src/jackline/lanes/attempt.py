@@ -12,6 +12,9 @@ import msgspec
 from jackline.lanes.decision import Call
 from jackline.lanes.settings import Patience
 
+# Whoever made the call may have been told anything: a product with more need not fit into a float.
+_MOST_TOKENS = 1_000_000_000
+
 
 class Attempt(msgspec.Struct):
     """One send that has not ended: when it began, when it was last heard, what was in flight then.
@@ -40,11 +43,13 @@ class Attempt(msgspec.Struct):
     def patience(self, settings: Patience) -> float:
         """How long it may be silent from now on before it is given up."""
         if not self.call.stream:
-            whole = settings.whole_answer + settings.whole_answer_per_token * self.call.max_tokens
+            whole = settings.whole_answer + settings.whole_answer_per_token * _bounded(
+                self.call.max_tokens
+            )
             return whole * self.stretch
         if self.confirmed:
             return settings.between_bytes * self.stretch
-        thinking = settings.first_byte_per_token * self.call.input_tokens
+        thinking = settings.first_byte_per_token * _bounded(self.call.input_tokens)
         if self.probe:
             return settings.probe + thinking
         return (settings.first_byte + thinking) * self.stretch
@@ -52,3 +57,7 @@ class Attempt(msgspec.Struct):
     def deadline(self, settings: Patience) -> float:
         """When it is given up if nothing is heard before."""
         return self.heard_at + self.patience(settings)
+
+
+def _bounded(tokens: int) -> int:
+    return min(max(0, tokens), _MOST_TOKENS)

@@ -181,7 +181,9 @@ class LaneController:
             return self._done(decision)
         permit = self._permit_of.get(call_id)
         if permit is None:
-            self._room.queue(entry.lanes).remove(entry)
+            # Neither in flight nor waiting is one whose sending has failed half way.
+            if entry.waiting:
+                self._room.queue(entry.lanes).remove(entry)
             self._dispatch(entry.lanes, now, decision)
             return self._done(decision)
         attempt = self._take(permit)
@@ -374,7 +376,7 @@ class LaneController:
         call = entry.call
         stretch = 1.0
         if entry.silences:
-            stretch = min(2.0**entry.silences, self._settings.patience.longest_stretch)
+            stretch = min(2.0 ** min(entry.silences, 16), self._settings.patience.longest_stretch)
         attempt = lane.send(permit, call, now, probe=probe, stretch=stretch)
         self._attempts[permit] = attempt
         self._permit_of[call.id] = permit

@@ -39,7 +39,7 @@ class Episode:
 
     def stretch(self) -> float:
         """By how much a stated wait is to be stretched."""
-        return min(_LONGEST_STRETCH, 1.5 ** (self.refusals - 1))
+        return min(_LONGEST_STRETCH, 1.5 ** min(self.refusals - 1, 12))
 
     def pause(self, window: float, in_flight: int) -> float:
         """How long to pause when no wait was stated."""

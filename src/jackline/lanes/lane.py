@@ -30,6 +30,10 @@ Draw: TypeAlias = Callable[[], float]
 _OPEN, _PROBING = State.OPEN, State.PROBING
 _LATEST_COUNTS = 0.2
 # A learned window, or an outage, says little about the load of an hour later.
+# Whoever is overloaded may ask for any wait; after so many seconds it is asked again.
+_LONGEST_THROTTLE = 3600.0
+# Who refuses again and still asks for no wait, as by a date that has passed, has told none.
+_NO_WAIT = 0.1
 OUTDATED_AFTER = 3600.0
 _ANY_CALL = Call(0, ())
 
@@ -61,6 +65,8 @@ class Lane:
         self.hold_until = now
         # Closed by hand.
         self.paused = False
+        # Whether the provider has ever taken a call on it.
+        self.is_proven = False
         self.episode = Episode(now)
         self._unconfirmed = 0
         # When a call was last sent on it, or placed there.
@@ -155,6 +161,12 @@ class Lane:
             return self.reset_at <= now
         return self.state in FLOWING or now - self.since >= OUTDATED_AFTER
 
+    def is_unproven(self, now: float) -> bool:
+        """Whether it is shut, nothing is under way, and nobody was ever answered on it."""
+        if self.is_proven or self.attempts or self.paused or now <= self.used_at:
+            return False
+        return self.state not in FLOWING or now < self.hold_until
+
     def held_up(self, now: float) -> Waiting | None:
         """Why no call is sent on just now, whichever it is; None where each has its own reason."""
         shut = self.paused or self.state not in FLOWING or now < self.hold_until
@@ -212,6 +224,7 @@ class Lane:
         took = now - attempt.sent_at
         self.first_byte += (took - self.first_byte) * (_LATEST_COUNTS if self.first_byte else 1.0)
         self.health.accepted(now)
+        self.is_proven = True
         if headers:
             self.allowance.believe(attempt, headers, now)
         if self.episode.refusals:
@@ -284,13 +297,13 @@ class Lane:
             if attempt.probe:
                 self._schedule_probe(now)
                 if failure.retry_after is not None:
-                    asked = now + failure.retry_after.total_seconds()
+                    asked = now + min(failure.retry_after.total_seconds(), _LONGEST_THROTTLE)
                     self.probe_at = max(self.probe_at, asked)
             return
         episode = self.episode
         episode.refused(now)
         wait = self._labelled_wait(failure, attempt.call, now, told=told)
-        if wait is None:
+        if wait is None or (wait < _NO_WAIT and episode.refusals > 1):
             if episode.refusals == 1:
                 self.window.rejected(attempt.in_flight_at_send, now)
             pause = episode.pause(self.window.size, len(self.attempts)) * (1 + 0.2 * self._draw())
@@ -313,7 +326,7 @@ class Lane:
     ) -> float | None:
         """How long the rejection itself says to wait, or None when it says nothing."""
         if failure.retry_after is not None:
-            return failure.retry_after.total_seconds()
+            return min(failure.retry_after.total_seconds(), _LONGEST_THROTTLE)
         at = self.allowance.ready_at(call, now) if told else now
         return at - now if at > now else None
 

@@ -54,6 +54,7 @@ def _told(lane: Lane, now: float) -> dict[str, Json]:
         "window": _carried(lane),
         "peak": lane.window.peak,
         "limits": limits,
+        "proven": lane.is_proven,
     }
 
 
@@ -68,6 +69,7 @@ def _carried(lane: Lane) -> float:
 
 def _teach(lane: Lane, told: dict[str, Json], at: float, now: float, ahead: float) -> bool:
     remembered = False
+    lane.is_proven = told.get("proven") is True
     parked_until = _number(told.get("parked_until"))
     if parked_until is not None and parked_until - ahead > now:
         lane.park(None, parked_until - ahead, now)

@@ -17,6 +17,8 @@ _USED = "-utilization"
 _ANY = f"{_PREFIX}status"
 _FULL = 2.0
 """A share beyond this is no share: perhaps a percentage of another vendor."""
+_LATEST = 7_000_000_000.0
+"""A reset beyond this is no date of these centuries, and not every calendar can show it."""
 
 
 class SeenWindow(NamedTuple):
@@ -45,7 +47,7 @@ def read_windows(headers: Mapping[str, str]) -> tuple[SeenWindow, ...]:
             name = header[len(_PREFIX) : -len(_USED)]
             used = _number(value)
             resets_at = _number(headers.get(f"{_PREFIX}{name}-reset", ""))
-            if used is not None and used <= _FULL and resets_at:
+            if used is not None and used <= _FULL and resets_at and resets_at <= _LATEST:
                 seen.append(SeenWindow(name, used, resets_at))
     return tuple(seen)
 

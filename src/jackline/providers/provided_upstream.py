@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Callable, Collection, Mapping
 
 from jackline.errors import InternalError, JacklineError
@@ -27,6 +28,7 @@ from jackline.upstream.port import Attempt, Ear, Message
 
 # Lanes that are no models: their bodies stay as they are.
 SIDE_LANES = frozenset(("count_tokens", "models", "relay", "unknown-model"))
+_log = logging.getLogger(__name__)
 _RELAYED = "/relay"
 _LIMITS = AnswerLimits(64 * 1024 * 1024, 2 * 3600.0)
 _ASKED_AGAIN = "earlier thoughts were refused as not its own; it was asked again without them"
@@ -215,8 +217,10 @@ class _Preparing:
             return
         try:
             self._attempt = upstream.send_rendered(provider, message, lane, model, self._ear)
-        except ValueError as error:
+        except Exception as error:  # noqa: BLE001 -- the border of one call: siblings go on
             # Nobody awaits this: whoever waits for the answer has to hear it.
+            if not isinstance(error, ValueError):
+                _log.error("a bug in Jackline while sending a request", exc_info=error)
             words = f"the request cannot be sent: {type(error).__name__}"
             self._attempt = _Told(400, "invalid_request_error", words, self._ear)
         if self._paused:

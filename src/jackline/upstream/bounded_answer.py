@@ -3,22 +3,30 @@
 Rules: (1) an answer that is larger, once it is unpacked, or takes longer than its limits allow is
 broken off with an error that names the setting, and the connection is dropped; (2) of an error only
 a beginning is told: its status says enough; (3) a packed answer is unpacked one slice a turn of the
-event loop, so that other calls go on meanwhile. Answers that are only relayed are not bounded.
+event loop, so that other calls go on meanwhile; (4) when whoever reads an answer fails, its call
+hears of a broken answer, instead of nothing. Answers that are only relayed are not bounded.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from math import inf
 
 from jackline.upstream.attempt import NOBODY
-from jackline.upstream.breaks import AnswerTooLargeError, AnswerTooLongError, BadPackingError
+from jackline.upstream.breaks import (
+    AnswerTooLargeError,
+    AnswerTooLongError,
+    BadPackingError,
+    GarbledError,
+)
 from jackline.upstream.port import Attempt, Ear, Headers
 from jackline.upstream.unpacking import Unpacking, unpacking_for
 
+_log = logging.getLogger(__name__)
 # A vendor's error is a few kilobytes; a page from a proxy may be more, and nobody needs all of it.
 LARGEST_ERROR = 256 * 1024
 _OF_THE_PACKING = (b"content-encoding", b"content-length")
@@ -89,7 +97,10 @@ class BoundedAnswer:
             return
         if self._unpacking is not None:
             headers = [(n, v) for n, v in headers if n.lower() not in _OF_THE_PACKING]
-        self._ear.began(status, headers)
+        try:
+            self._ear.began(status, headers)
+        except Exception as error:  # noqa: BLE001 -- the border of one call: siblings go on
+            self._ear_failed(error)
 
     def heard(self, data: bytes) -> None:
         """Bytes of the answer."""
@@ -97,7 +108,7 @@ class BoundedAnswer:
         if size > self._most or self._now() > self._until:
             self._beyond_limits(data if self._unpacking is None else b"", size)
         elif self._unpacking is None:
-            self._ear.heard(data)
+            self._tell(data)
         else:
             self._unpacking.feed(data)
             if not self._is_unpacking:
@@ -106,7 +117,7 @@ class BoundedAnswer:
     def ended(self) -> None:
         """The HTTP message is complete."""
         if self._unpacking is None:
-            self._ear.ended()
+            self._end()
         else:
             self._end_with(self._end_unpacked)
 
@@ -143,7 +154,7 @@ class BoundedAnswer:
                 return
             self._is_unpacking = True
             self._loop.call_soon(self._unpack)
-            self._ear.heard(plain)
+            self._tell(plain)
         elif self._last_word is not None:
             self._last_word()
 
@@ -154,7 +165,24 @@ class BoundedAnswer:
         except BadPackingError as error:
             self._damaged(error)
             return
-        self._ear.ended()
+        self._end()
+
+    def _tell(self, data: bytes) -> None:
+        try:
+            self._ear.heard(data)
+        except Exception as error:  # noqa: BLE001 -- the border of one call: siblings go on
+            self._ear_failed(error)
+
+    def _end(self) -> None:
+        try:
+            self._ear.ended()
+        except Exception as error:  # noqa: BLE001 -- the border of one call: siblings go on
+            self._ear_failed(error)
+
+    def _ear_failed(self, error: Exception) -> None:
+        """Whoever reads the answer has failed: for its call that is a broken answer."""
+        _log.error("a bug in Jackline while reading an answer", exc_info=error)
+        self._break_off(GarbledError(f"Jackline cannot read it: {type(error).__name__}"))
 
     def _damaged(self, error: BadPackingError) -> None:
         if self._is_error:

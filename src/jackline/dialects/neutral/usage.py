@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from jackline.dialects.neutral.account import UNREADABLE
-from jackline.dialects.tokens_used import TokensUsed
+from jackline.dialects.tokens_used import TokensUsed, bounded_count
 
 
 class _Details(msgspec.Struct):
@@ -45,13 +45,12 @@ def foreign_usage(known: TokensUsed, usage: msgspec.Raw | None) -> TokensUsed:
     whole = bill.prompt_tokens if bill.prompt_tokens is not None else bill.input_tokens
     said = bill.completion_tokens if bill.completion_tokens is not None else bill.output_tokens
     details = bill.prompt_tokens_details or bill.input_tokens_details or _Details()
-    read = max(0, details.cached_tokens or bill.prompt_cache_hit_tokens or 0)
-    written = max(0, details.cache_write_tokens or 0)
+    read = bounded_count(details.cached_tokens or bill.prompt_cache_hit_tokens or 0)
+    written = bounded_count(details.cache_write_tokens or 0)
+    output = known.output if said is None else bounded_count(said)
     if whole is None:
-        return TokensUsed(known.input, known.output if said is None else said)
-    return TokensUsed(
-        max(0, whole - read - written), known.output if said is None else said, read, written
-    )
+        return TokensUsed(known.input, output)
+    return TokensUsed(bounded_count(whole - read - written), output, read, written)
 
 
 def told_usage(usage: TokensUsed) -> dict[str, int]:
