@@ -259,3 +259,37 @@ def test_who_has_telemetry_already_keeps_it_whole() -> None:
     assert chosen["OTEL_EXPORTER_OTLP_ENDPOINT"] == f"{url}/_jackline/otlp"
     assert chosen["OTEL_EXPORTER_OTLP_HEADERS"] == "x-jackline-token=a%20b"
     assert not any("PROMPT" in name or "DETAIL" in name for name in chosen)
+
+
+HUGE = "9" * 400
+
+
+@pytest.mark.parametrize(
+    "number", [HUGE, f"-{HUGE}", "1e308", "-5", "1e400", "true"], ids=lambda each: each[:6]
+)
+@pytest.mark.parametrize("passed_on", [False, True], ids=["kept", "passed on"])
+def test_any_number_is_taken_in_or_refused(tmp_path: Path, number: str, passed_on: bool) -> None:
+    body = logs(
+        tool_result(),
+        tool_result(**{"event.name": "api_request", "input_tokens": 77, "cost_usd": 77.0}),
+    )
+    odd = body.replace(b'"1794764900301000000"', number.encode()).replace(b"77.0", number.encode())
+    odd = odd.replace(b"77", number.encode()).replace(b'"250"', f'"{number}"'.encode())
+
+    async def main() -> None:
+        with receiver() as kept:
+            settings = otlp(kept if passed_on else None)
+            config = replace(config_for(tmp_path, "http://127.0.0.1:9"), otlp=settings)
+            async with Service(config) as service:
+                assert (await post(service, odd)).status in (200, 400)
+                assert (await post(service, body)).status == 200
+                got = await ask(service.url, request(b"GET", b"/_jackline/clients"))
+                assert got.status == 200
+                (agent,) = got.json["agents"]
+                told = agent["told"]
+                assert 0 <= told["tokens"] <= 10**13
+                assert 0 <= told["dollars"] <= 10**13
+                assert 0 <= told["last"] <= 2**33
+                assert all(0 <= each["seconds"] <= 10**13 for each in told["tools"].values())
+
+    run(main())

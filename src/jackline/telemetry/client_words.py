@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from math import isfinite
 from typing import Any, TypeAlias
 
 import msgspec
@@ -41,6 +40,8 @@ _NAMES = frozenset(
     )
 )  # fmt: skip
 _LONGEST = 200
+# Tokens, dollars or milliseconds in one record.
+_LARGEST = 1e12
 _NUMBER = re.compile(r"-?\d{1,18}(\.\d{1,9})?\Z")
 _KIND = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,60}\Z")
 _CLIENTS = "claude_code."
@@ -60,12 +61,12 @@ class ClientEvent:
     """Whether the client has a trace of its own, and so tells its tools as spans, too."""
 
     def number(self, name: str) -> float:
-        """A figure; 0 where it is not told."""
+        """A figure; 0 where it is not told, is negative, or too large to be one."""
         try:
             value = float(self.about.get(name, 0))
-        except ValueError:
+        except (ValueError, OverflowError):
             return 0.0
-        return value if isfinite(value) else 0.0
+        return value if 0.0 <= value <= _LARGEST else 0.0
 
     def word(self, name: str) -> str:
         """A name or a kind; empty where it is not told."""
@@ -187,7 +188,7 @@ def _plain(attributes: object) -> Iterator[tuple[str, str | float | bool]]:
         else:
             try:
                 yield each["key"], float(value.get("intValue", value.get("doubleValue")))
-            except (TypeError, ValueError):
+            except (TypeError, ValueError, OverflowError):
                 continue  # a figure that is none
 
 
@@ -205,6 +206,8 @@ def _maps(value: object) -> Iterator[Document]:
 
 def _seconds(nanoseconds: object) -> float:
     try:
-        return int(str(nanoseconds)) / 1e9
+        told = int(str(nanoseconds))
     except ValueError:
         return 0.0
+    # OTLP has 64 bits for it.
+    return told / 1e9 if 0 <= told < 1 << 63 else 0.0

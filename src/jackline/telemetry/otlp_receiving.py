@@ -94,14 +94,21 @@ class ReceivingFace:
             _refuse(asked, 400, _INVALID, f"Jackline cannot read this: {error}.")
             return
         heard = self._heard
-        if signal == "/v1/logs":
-            for event in events_of(told):
-                self._book.heard(event)
-                if event.what == TOOL_RESULT and not event.traced and heard.tool_ran is not None:
-                    heard.tool_ran(_tool(event))
+        # Read before it is made fit: that takes words away.
+        events = list(events_of(told)) if signal == "/v1/logs" else []
         if heard.pass_on is not None:
             fit = fit_to_pass_on(told, heard.place, with_words=heard.settings().prompts)
-            heard.pass_on(signal, msgspec.json.encode(fit))
+            try:
+                passed = msgspec.json.encode(fit)
+            except (OverflowError, ValueError):
+                words = "Jackline cannot pass this on: a number in it has more than 64 bits."
+                _refuse(asked, 400, _INVALID, words)
+                return
+            heard.pass_on(signal, passed)
+        for event in events:
+            self._book.heard(event)
+            if event.what == TOOL_RESULT and not event.traced and heard.tool_ran is not None:
+                heard.tool_ran(_tool(event))
         asked.respond(200, [(b"content-type", b"application/json")], b"{}")
 
     def _tell(self, asked: Asked) -> None:
