@@ -50,7 +50,8 @@ _FORMS = tuple(
     (vendor, prefix, re.compile(rb"(?<![A-Za-z0-9_\-])" + re.escape(prefix) + rest))
     for vendor, prefix, rest in _PREFIXES
 )
-_JWT = re.compile(rb"eyJ[\w\-]{4,}\.(eyJ[\w\-]{4,})\.")
+# The middle part of a JWT, with the dots around it taken off.
+_JWT_PART = re.compile(rb"eyJ[\w\-]{4,}=*")
 _BASIC = re.compile(rb"\bbasic +([A-Za-z0-9+/=]{8,})", re.IGNORECASE)
 _OPENAIS = b"openai.com"
 _LOGIN_HEADERS = frozenset(
@@ -182,16 +183,21 @@ def _forms_in(text: bytes) -> set[str]:
     if b"basic " in text.lower():
         text = b"\n".join((text, *map(_decoded, _BASIC.findall(text))))
     found = {vendor for vendor, prefix, form in _FORMS if prefix in text and form.search(text)}
-    if b"eyJ" in text and any(_OPENAIS in _decoded(part) for part in _JWT.findall(text)):
+    # Split once and each part looked at once: a head may be as long as a caller likes.
+    if b".eyJ" in text and any(_OPENAIS in _claims(part) for part in text.split(b".")[1:-1]):
         found.add(OPENAI)
     return found
+
+
+def _claims(part: bytes) -> bytes:
+    return _decoded(part) if _JWT_PART.fullmatch(part) else b""
 
 
 # What names a credential in a query, and what only sounds like it: places in a list.
 _SECRET_NAME = re.compile(
     rb"(?:.*[\-_.]|)(?:key|api-?key|token|secret|auth|authorization|password|passwd|pwd|sig|"
     rb"signature|credential|credentials|code|jwt|session)|.*(?:apikey|accesstoken|authtoken)",
-    re.IGNORECASE,
+    re.IGNORECASE | re.DOTALL,
 )
 _PLACE_NAME = re.compile(
     rb"(?:next|previous|page|continuation|cursor|start|sync)[\-_.]?(?:page[\-_.]?)?token",
