@@ -130,3 +130,24 @@ def test_a_login_is_found_however_much_stands_around_it() -> None:
     login = b"eyJhbGciOiJub25lIn0." + claims + b".c2ln"
     for value in (login, b"eyJ" * 9000 + b" " + login, login + b".eyJ" * 9000):
         assert login_vendor([(b"Authorization", b"Bearer " + value)]) == "OpenAI"
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        b"/v1/x/sk-ant-api03-x",
+        b"/v1/x%20sk-ant-api03-x",
+        b"/v1/x/sk%2Dant%2Dapi03",
+        b"/v1/x?key=sk-ant-api03",
+        b"/v1/x?key=sk%252Dant%252Dapi03",
+        b"/v1/x?key=sk%25252Dant%25252Dapi03",
+    ],
+)
+def test_a_key_is_found_wherever_it_stands_in_a_target(target: bytes) -> None:
+    assert vendors_in(b"", target) == {"Anthropic"}
+
+
+def test_a_key_is_found_in_a_header_that_is_written_as_in_a_url() -> None:
+    assert vendors_in(b"\r\nx-y: sk%2Dant%2Dapi03") == {"Anthropic"}
+    assert without_secrets(b"/x?a=sk%252Dant%252Dapi03&b=1") == b"/x?b=1"
+    assert without_secrets(b"/x?a%0A_key=1&b=1") == b"/x?b=1"

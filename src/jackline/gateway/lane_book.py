@@ -16,6 +16,7 @@ from functools import lru_cache
 
 from jackline.dialects import account_of
 from jackline.gateway.caller import Caller
+from jackline.gateway.known_clients import KnownClients
 from jackline.lanes import LaneController, LaneSettings
 from jackline.providers.settings import Credential, UpstreamSettings
 
@@ -42,6 +43,7 @@ class LaneBook:
     ) -> None:
         self._controller = controller
         self._salt = salt[:64]
+        self.clients = KnownClients(salt)
         # Closes idle lanes until there are so many; whoever carries the calls knows which are idle.
         self.close_idle: Callable[[float, int], None] = _close_none
         self.use(upstreams)

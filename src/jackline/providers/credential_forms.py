@@ -98,6 +98,8 @@ _BY_KIND = {
     UpstreamKind.OPENAI_RESPONSES: OPENAI,
 }
 _REMEMBERED = 256
+# How often a text may be quoted for a URL, over and over, and is still looked into.
+_MOST_QUOTED = 4
 
 
 class PassThroughGuard:
@@ -121,8 +123,9 @@ class PassThroughGuard:
         seen = (lines, message.target)
         if seen in self._passed:
             return
-        query = message.target.partition(b"?")[2]
-        found = vendors_in(lines, query) if self._is_vendors_own else vendors_of_login(lines)
+        found = (
+            vendors_in(lines, message.target) if self._is_vendors_own else vendors_of_login(lines)
+        )
         # Where the host is no vendor's, anything may be forwarded but the two that have logins.
         if not self._is_vendors_own:
             found &= {ANTHROPIC, OPENAI}
@@ -162,9 +165,19 @@ def vendors_of_login(lines: bytes) -> set[str]:
     return _forms_in(b"\r\n".join(shown)) | _marked_logins(lines)
 
 
-def vendors_in(lines: bytes, query: bytes = b"") -> set[str]:
-    """Whose keys and logins stand anywhere in a head."""
-    return _forms_in(lines + b"\n" + unquote_to_bytes(query)) | _marked_logins(lines)
+def vendors_in(lines: bytes, target: bytes = b"") -> set[str]:
+    """Whose keys and logins stand anywhere in a head, also as a URL writes them."""
+    return _forms_in(_with_unquoted(lines, 1) + b"\n" + _with_unquoted(target)) | _marked_logins(
+        lines
+    )
+
+
+def _with_unquoted(text: bytes, most: int = _MOST_QUOTED) -> bytes:
+    """The text, and behind it what it is once its quoting is taken off, once or again."""
+    found = [text]
+    while b"%" in found[-1] and len(found) <= most:
+        found.append(unquote_to_bytes(found[-1]))
+    return b"\n".join(found)
 
 
 def _marked_logins(lines: bytes) -> set[str]:
@@ -221,7 +234,7 @@ def _is_secret(part: bytes) -> bool:
     name = unquote_to_bytes(part.partition(b"=")[0].replace(b"+", b" ")).strip()
     if _SECRET_NAME.fullmatch(name) and not _PLACE_NAME.fullmatch(name):
         return True
-    return bool(_forms_in(unquote_to_bytes(part)))
+    return bool(_forms_in(_with_unquoted(part)))
 
 
 def _decoded(part: bytes) -> bytes:
