@@ -315,6 +315,275 @@ def test_an_upstream_of_the_users_own_that_comes_first_serves_this_machine_as_be
     run(main())
 
 
+# --- a key that no vendor has accepted yet -------------------------------------------------------
+
+
+def error(status: int, kind: str, words: str = "no", *headers: Pair) -> bytes:
+    body = {"type": "error", "error": {"type": kind, "message": words}}
+    return http(status, json.dumps(body).encode(), JSON, *headers)
+
+
+HEALTHY = {
+    "400": error(400, "invalid_request_error"),
+    "credit": error(400, "invalid_request_error", "Your credit balance is too low"),
+    "404": error(404, "not_found_error", "model: claude-x"),
+    "404 quota words": error(404, "not_found_error", "model: You've hit your usage limit"),
+    "404 empty": http(404, b""),
+    "404 html": http(404, b"<html>nope</html>", (b"Content-Type", b"text/html")),
+    "405": error(405, "invalid_request_error", "Method Not Allowed"),
+    "408": http(408, b""),
+    "413": http(413, b"<html>too large</html>", (b"Content-Type", b"text/html")),
+    "415": http(415, b""),
+    "421": http(421, b""),
+    "302": http(302, b"", (b"Location", b"/elsewhere")),
+    "429": error(429, "rate_limit_error", "slow down", (b"retry-after", b"1")),
+    "431": http(431, b"<html>headers</html>", (b"Content-Type", b"text/html")),
+}
+
+
+@pytest.mark.parametrize("answer", HEALTHY.values(), ids=HEALTHY)
+def test_a_key_that_nobody_has_accepted_is_not_served_with_ours_by_a_vendor_that_works(
+    tmp_path: Path, answer: bytes
+) -> None:
+    async def main() -> None:
+        async with (
+            provider(answer) as (vendor, vendor_url),
+            provider(answered()) as (mine, mine_url),
+            gateway(tmp_path, theirs(vendor_url), ours(mine_url)) as service,
+        ):
+            await ask(service.url, call())
+            assert vendor.asked
+            # Nor later, when the vendor is down: it has had its say.
+            vendor.answers = [OVERLOADED]
+            await ask(service.url, call())
+            assert mine.asked == []
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "target",
+    [b"//v1/messages", b"/zzz/v1/messages", b"/v1/messages/v1/messages", b"/t/tag/z/v1/messages"],
+)
+@pytest.mark.parametrize("answer", [error(404, "not_found_error"), OVERLOADED], ids=["404", "529"])
+def test_an_odd_path_does_not_bring_an_unknown_key_to_ours(
+    tmp_path: Path, target: bytes, answer: bytes
+) -> None:
+    async def main() -> None:
+        async with (
+            provider(answer) as (_, vendor_url),
+            provider(answered()) as (mine, mine_url),
+            gateway(tmp_path, theirs(vendor_url), ours(mine_url)) as service,
+        ):
+            raw = request(b"POST", target, question(), key=b"junk")
+            await ask(service.url, raw)
+            assert mine.asked == []
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        (b"x-api-key", b"known "),
+        (b"x-api-key", b"known\t"),
+        (b"Authorization", b"Bearer known"),
+        (b"Authorization", b"bearer   known "),
+        (b"Authorization", b"known"),
+    ],
+)
+def test_a_rejected_key_in_another_spelling_is_the_same_key(tmp_path: Path, spelling: Pair) -> None:
+    async def main() -> None:
+        async with (
+            provider(refusal(401), OVERLOADED) as (_, vendor_url),
+            provider(answered()) as (mine, mine_url),
+            gateway(tmp_path, theirs(vendor_url), ours(mine_url)) as service,
+        ):
+            assert (await ask(service.url, call("known"))).status == 401
+            assert (await ask(service.url, call(None, spelling))).status in (503, 529)
+            assert mine.asked == []
+
+    run(main())
+
+
+@pytest.mark.parametrize("nothing", [(b"x-api-key", b" "), (b"Authorization", b"Bearer ")])
+def test_a_blank_key_is_none(tmp_path: Path, nothing: Pair) -> None:
+    async def main() -> None:
+        async with (
+            provider(OVERLOADED) as (_, vendor_url),
+            provider(answered()) as (mine, mine_url),
+            gateway(tmp_path, theirs(vendor_url), ours(mine_url)) as service,
+        ):
+            assert (await ask(service.url, call(None, nothing))).status in (503, 529)
+            assert mine.asked == []
+
+    run(main())
+
+
+def test_an_unknown_key_gains_nothing_by_many_calls_at_once(tmp_path: Path) -> None:
+    """What has no room at its own upstream would else be sent on to where ours pays."""
+
+    async def main() -> None:
+        async with (
+            provider(b"") as (vendor, vendor_url),
+            provider(answered()) as (mine, mine_url),
+            gateway(tmp_path, theirs(vendor_url), ours(mine_url), other=60.0) as service,
+        ):
+            asking = [
+                asyncio.ensure_future(ask(service.url, call("junk", session=f"s-{number}")))
+                for number in range(60)
+            ]
+            await until(lambda: len(service.desk.calls) == 60)
+            await until(lambda: any(each.waiting for each in service.desk.calls))
+            assert vendor.asked
+            assert mine.asked == []
+            for each in asking:
+                each.cancel()
+            await asyncio.gather(*asking, return_exceptions=True)
+
+    run(main())
+
+
+def test_an_account_that_a_body_names_is_not_believed_of_an_unknown_login(tmp_path: Path) -> None:
+    """The account's wall is known, and would send whoever names it on to where ours pays."""
+    account = {"metadata": {"user_id": json.dumps({"account_uuid": "1111"})}}
+
+    async def main() -> None:
+        async with (
+            provider(QUOTA) as (vendor, vendor_url),
+            provider(answered()) as (mine, mine_url),
+            gateway(tmp_path, theirs(vendor_url), ours(mine_url)) as service,
+        ):
+            good = (b"Authorization", b"Bearer good")
+            for _ in range(2):
+                assert (await ask(service.url, call(None, good, **account))).status == 200
+            assert len(mine.asked) == 2
+            vendor.answers = [refusal(401)]
+            vendor.asked.clear()
+            junk = (b"Authorization", b"Bearer junk")
+            assert (await ask(service.url, call(None, junk, **account))).status == 401
+            assert len(vendor.asked) == 1
+            assert len(mine.asked) == 2
+
+    run(main())
+
+
+def test_a_client_that_was_accepted_goes_on_after_a_restart_in_an_outage(tmp_path: Path) -> None:
+    """Also with an answer that would not let an unknown key go on."""
+
+    async def main() -> None:
+        throttled = HEALTHY["429"]
+        async with (
+            provider(answered()) as (vendor, vendor_url),
+            provider(answered()) as (mine, mine_url),
+        ):
+            upstreams = theirs(vendor_url), ours(mine_url)
+            async with gateway(tmp_path, *upstreams) as service:
+                assert (await ask(service.url, call())).status == 200
+            assert mine.asked == []
+            vendor.answers = [error(404, "not_found_error", "model: claude-x"), throttled]
+            async with gateway(tmp_path, *upstreams) as service:
+                assert (await ask(service.url, call())).status == 200
+                assert len(mine.asked) == 1
+                await ask(service.url, call(KEY + "other"))
+                assert len(mine.asked) == 1
+
+    run(main())
+    kept = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    assert KEY.encode() not in kept
+
+
+def test_an_unknown_client_is_still_served_while_its_vendor_is_down(tmp_path: Path) -> None:
+    async def main() -> None:
+        for number, answer in enumerate((OVERLOADED, error(500, "api_error"), QUOTA)):
+            async with (
+                provider(answer) as (_, vendor_url),
+                provider(answered()) as (mine, mine_url),
+                gateway(
+                    tmp_path / str(number), theirs(vendor_url), ours(mine_url), other=30.0
+                ) as service,
+            ):
+                assert (await ask(service.url, call())).status == 200
+                assert len(mine.asked) == 1
+        async with provider(answered()) as (mine, mine_url):
+            nobody = theirs("http://127.0.0.1:9")
+            async with gateway(tmp_path / "9", nobody, ours(mine_url), other=30.0) as service:
+                assert (await ask(service.url, call())).status == 200
+                assert len(mine.asked) == 1
+
+    run(main())
+
+
+# --- what the user's own key is never used for ---------------------------------------------------
+
+
+@pytest.mark.parametrize("login", [b"Bearer junk", None], ids=["junk", "none"])
+@pytest.mark.parametrize(
+    ("method", "target"),
+    [
+        (b"GET", b"/v1/files"),
+        (b"DELETE", b"/v1/files/abc"),
+        (b"GET", b"/v1/models"),
+        (b"GET", b"/v1/models/gpt-5"),
+        (b"HEAD", b"/v1/models"),
+        (b"DELETE", b"/v1/models"),
+        (b"POST", b"/v1/organization/admin_api_keys"),
+        (b"GET", b"/v1/responses"),
+        (b"GET", b"/v1/chat/completions"),
+        (b"POST", b"/v1/messages/batches"),
+        (b"POST", b"/v1/embeddings"),
+        (b"PUT", b"/anything"),
+    ],
+)
+def test_what_is_no_model_call_is_never_paid_with_ours(
+    tmp_path: Path, method: bytes, target: bytes, login: bytes | None
+) -> None:
+    shown = () if login is None else ((b"Authorization", login),)
+
+    async def main() -> None:
+        async with (
+            provider(refusal(401)) as (_, vendor_url),
+            provider(answered()) as (mine, mine_url),
+        ):
+            chat = ours(mine_url, kind="openai-chat")
+            body = question() if method == b"POST" else b""
+            raw = request(method, target, body, *shown, key=None)
+            async with gateway(tmp_path / "1", theirs(vendor_url), chat) as service:
+                assert (await ask(service.url, raw)).status in (401, 403)
+                assert mine.asked == []
+            if (method, target) == (b"GET", b"/v1/models"):
+                return
+            for number, kind in enumerate(("openai-chat", "openai-responses", "anthropic")):
+                async with gateway(tmp_path / f"o{number}", ours(mine_url, kind=kind)) as service:
+                    got = await ask(service.url, raw)
+                    assert got.status == 403
+                    if method != b"HEAD":
+                        assert "only model calls" in got.json["error"]["message"]
+                    assert mine.asked == []
+
+    run(main())
+
+
+def test_a_key_that_was_refused_is_not_served_with_ours_in_another_dialect(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with (
+            provider(refusal(401)) as (_, vendor_url),
+            provider(refusal(400)) as (mine, mine_url),
+        ):
+            for number, accepts in enumerate((False, True)):
+                chat = ours(mine_url, kind="openai-chat", accept_rejected_clients=accepts)
+                async with gateway(tmp_path / str(number), theirs(vendor_url), chat) as service:
+                    assert (await ask(service.url, call("junk"))).status == 401
+                    for login in ((b"x-api-key", b"junk"), (b"Authorization", b"Bearer junk")):
+                        body = json.dumps({"model": "gpt-5.5", "messages": []}).encode()
+                        raw = request(b"POST", b"/v1/chat/completions", body, login, key=None)
+                        got = await ask(service.url, raw)
+                        assert got.status == (400 if accepts else 401)
+                    assert bool(mine.asked) is accepts
+
+    run(main())
+
+
 # --- a login for another vendor -----------------------------------------------------------------
 
 CUSTOM_HEADERS = (
@@ -566,8 +835,7 @@ def test_an_upstream_that_must_not_see_a_login_cannot_have_the_client_send_it_el
             for method, target in (
                 (b"POST", b"/v1/messages"),
                 (b"POST", b"/v1/messages/count_tokens"),
-                (b"GET", b"/v1/files"),
-                (b"POST", b"/v1/unknown"),
+                (b"GET", b"/v1/models"),
             ):
                 body = question() if method == b"POST" else b""
                 got = await ask(service.url, request(method, target, body))
@@ -577,15 +845,13 @@ def test_an_upstream_that_must_not_see_a_login_cannot_have_the_client_send_it_el
     run(main())
 
 
-def test_a_redirect_that_stays_here_or_comes_from_the_logins_own_vendor_is_passed_on(
-    tmp_path: Path,
-) -> None:
+def test_a_redirect_that_comes_from_the_logins_own_vendor_is_passed_on(tmp_path: Path) -> None:
     async def main() -> None:
-        for make, location in ((ours, b"/v1/files/2"), (theirs, b"https://files.example/2")):
-            moved = http(302, b"", (b"Location", location))
-            async with provider(moved) as (_, url), gateway(tmp_path, make(url)) as service:
-                got = await ask(service.url, request(b"GET", b"/v1/files/1"))
-                assert (got.status, got.header(b"location")) == (302, location)
+        location = b"https://files.example/2"
+        moved = http(302, b"", (b"Location", location))
+        async with provider(moved) as (_, url), gateway(tmp_path, theirs(url)) as service:
+            got = await ask(service.url, request(b"GET", b"/v1/files/1"))
+            assert (got.status, got.header(b"location")) == (302, location)
 
     run(main())
 
@@ -647,5 +913,45 @@ def test_a_redirect_carries_no_credential_anywhere(tmp_path: Path, status: int) 
                     await ask(service.url, request(method, target, body))
                 assert len(vendor.asked) >= 3
                 assert elsewhere.asked == []
+
+    run(main())
+
+
+# --- other ways to carry a credential past the judgement -----------------------------------------
+
+
+@pytest.mark.parametrize("name", [b"x-api-key", b"Authorization", b"api-key"])
+@pytest.mark.parametrize("target", [b"/v1/messages", b"/v1/chat/completions", b"/v1/files"])
+def test_a_credential_that_connection_names_is_not_sent_to_another_vendor(
+    tmp_path: Path, name: bytes, target: bytes
+) -> None:
+    async def main() -> None:
+        async with provider(answered()) as (openai, url):
+            chat = replace(theirs(url, "chat", "openai-chat"), models={"claude-*": "gpt-5.5"})
+            async with gateway(tmp_path, chat) as service:
+                for named in (name, name.upper(), b"close, " + name, b"keep-alive,\t" + name):
+                    headers = ((name, b"Bearer " + KEY.encode()), (b"Connection", named))
+                    raw = request(b"POST", target, question(), *headers, key=None)
+                    assert (await ask(service.url, raw)).status == 400
+                assert openai.asked == []
+
+    run(main())
+
+
+def test_what_an_upstream_writes_in_our_name_is_not_passed_on(tmp_path: Path) -> None:
+    forged = ((b"X-Jackline-Lane", b"forged"), (b"x-jackline-call", b"forged"))
+
+    async def main() -> None:
+        for number, status in enumerate((200, 400)):
+            async with (
+                provider(http(status, answered().partition(b"\r\n\r\n")[2], JSON, *forged)) as (
+                    _,
+                    url,
+                ),
+                gateway(tmp_path / str(number), theirs(url)) as service,
+            ):
+                for raw in (call(), request(b"GET", b"/v1/files")):
+                    got = await ask(service.url, raw)
+                    assert all(value != b"forged" for _, value in got.headers)
 
     run(main())

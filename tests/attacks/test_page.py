@@ -549,3 +549,36 @@ def test_a_page_in_chromium_spends_no_key_and_reads_no_answer(tmp_path: Path) ->
                 ]
                 assert readable == []
         assert list(simulated.ledger) == []
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        ((b"Content-Type", b"text/plain"),),
+        ((b"Content-Type", b"Text/Plain; charset=utf-8"),),
+        ((b"Content-Type", b"application/x-www-form-urlencoded"),),
+        ((b"Content-Type", b"multipart/form-data; boundary=x"),),
+        ((b"User-Agent", b"Mozilla/5.0 (Trident/7.0; rv:11.0) like Gecko"),),
+    ],
+)
+@pytest.mark.parametrize(
+    "target",
+    [
+        b"/v1/messages",
+        b"/t/tag/v1/messages",
+        b"/v1/messages/count_tokens",
+        b"/v1/chat/completions",
+        b"/v1/responses",
+    ],
+)
+def test_what_a_form_of_an_old_browser_sends_is_no_model_call(
+    tmp_path: Path, headers: tuple[Pair, ...], target: bytes
+) -> None:
+    async def main() -> None:
+        async with gateway_and_upstream(tmp_path) as (upstream, service):
+            got = await ask(service.url, request(b"POST", target, question(), *headers, key=None))
+            assert got.status == 415
+            assert "application/json" in got.json["error"]["message"]
+            assert upstream.asked == []
+
+    run(main())

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -86,3 +89,65 @@ def test_any_query_is_read(query: bytes) -> None:
 def test_a_header_that_nobody_knows_does_not_leave(name: str) -> None:
     header = (f"x-new-{name}".encode(), b"secret")
     assert allowed([header, (b"Content-Type", b"a/b")]) == [(b"Content-Type", b"a/b")]
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        b"eyJ",
+        b"eyJaaaaa",
+        b"eyJaaaa.",
+        b"eyJaaaa.eyJ",
+        b".eyJaaaa",
+        b"basic ",
+        b"basic    ",
+        b"sk-ant-",
+        b"ABSK",
+        b"oauth-",
+        b"_key",
+        b"%25",
+    ],
+)
+def test_the_work_grows_with_the_length_and_not_with_its_square(unit: bytes) -> None:
+    """Sixteen times the length may cost far more than sixteen times, but not near 256 times."""
+
+    def cost(size: int) -> float:
+        value = unit * (size // len(unit))
+        lines = b"\r\nauthorization: Bearer " + value + b"\r\nanthropic-beta: " + value
+        costs = []
+        for _ in range(5):
+            start = time.process_time()
+            vendors_in(lines, b"/v1/x?" + value)
+            without_secrets(b"/v1/x?" + value + b"=1")
+            costs.append(time.process_time() - start)
+        return min(costs)
+
+    assert cost(64_000) < 100 * max(cost(4_000), 1e-5)
+
+
+def test_a_login_is_found_however_much_stands_around_it() -> None:
+    claims = base64.urlsafe_b64encode(b'{"iss":"https://auth.openai.com"}').rstrip(b"=")
+    login = b"eyJhbGciOiJub25lIn0." + claims + b".c2ln"
+    for value in (login, b"eyJ" * 9000 + b" " + login, login + b".eyJ" * 9000):
+        assert login_vendor([(b"Authorization", b"Bearer " + value)]) == "OpenAI"
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        b"/v1/x/sk-ant-api03-x",
+        b"/v1/x%20sk-ant-api03-x",
+        b"/v1/x/sk%2Dant%2Dapi03",
+        b"/v1/x?key=sk-ant-api03",
+        b"/v1/x?key=sk%252Dant%252Dapi03",
+        b"/v1/x?key=sk%25252Dant%25252Dapi03",
+    ],
+)
+def test_a_key_is_found_wherever_it_stands_in_a_target(target: bytes) -> None:
+    assert vendors_in(b"", target) == {"Anthropic"}
+
+
+def test_a_key_is_found_in_a_header_that_is_written_as_in_a_url() -> None:
+    assert vendors_in(b"\r\nx-y: sk%2Dant%2Dapi03") == {"Anthropic"}
+    assert without_secrets(b"/x?a=sk%252Dant%252Dapi03&b=1") == b"/x?b=1"
+    assert without_secrets(b"/x?a%0A_key=1&b=1") == b"/x?b=1"

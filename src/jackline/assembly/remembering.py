@@ -28,12 +28,15 @@ _log = logging.getLogger("jackline")
 EVERY = 5.0
 
 
-def remember(carrier: Carrier, upstream: str, clock: Clock, announce: Announce) -> None:
+def remember(
+    carrier: Carrier, book: LaneBook, upstream: str, clock: Clock, announce: Announce
+) -> None:
     """Tell what the lanes know of the upstream at this address."""
     memory = {
         "upstream": upstream,
         "lanes": export(carrier.controller, clock.steady()),
         "walls": fit_to_keep(carrier.walls.export()),
+        "clients": book.clients.export(),
     }
     announce(LanesLearned(clock.wall(), json.dumps(memory).encode()))
 
@@ -52,6 +55,7 @@ def recall(carrier: Carrier, book: LaneBook, upstream: str, memory: bytes, now: 
         book.open(name, now)
     taught = restore(carrier.controller, lanes, now)
     carrier.walls.restore(told.get("walls"))
+    book.clients.restore(told.get("clients"))
     return taught
 
 
@@ -91,7 +95,7 @@ class LaneMemory:
     def remember(self) -> None:
         """Tell what the lanes know by now."""
         self._due = False
-        remember(self._carrier, self._addresses(), self._clock, self._announce)
+        remember(self._carrier, self._book, self._addresses(), self._clock, self._announce)
 
     def remember_soon(self) -> None:
         """Tell it at the end of this moment: once for all lanes that change in it."""

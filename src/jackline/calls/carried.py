@@ -65,7 +65,9 @@ class Carried:
     """One call under way."""
 
     __slots__ = (
+        "accepted_on",
         "began",
+        "doubted_on",
         "hearing",
         "held_for",
         "number",
@@ -83,6 +85,7 @@ class Carried:
         "tries",
         "usage",
         "waited",
+        "withheld",
     )
 
     def __init__(self, number: int, request: Request, receiver: Receiver, now: float) -> None:
@@ -100,6 +103,11 @@ class Carried:
         self.rejection: Rejection | None = None
         # The lane that has refused its client's own credential.
         self.rejected_on: str | None = None
+        # The lane that knows its client's account, and the one that works and did not accept it.
+        self.accepted_on: str | None = None
+        self.doubted_on: str | None = None
+        # The lanes and last resorts that it has once its client may use those with a key of ours.
+        self.withheld: tuple[tuple[str, ...], tuple[str, ...]] | None = None
         self.usage: TokensUsed = _NOTHING_USED
         self.began = False
         self.over = False

@@ -39,6 +39,7 @@ from jackline.upstream.port import Message, Upstream
 
 _log = logging.getLogger(__name__)
 _REJECTING = (401, 403)
+_SPENT = (402, 429)
 # Of a call that is held for hours, its first attempts are told and its last.
 _LONGEST_STORY = 200
 _SILENT = "the upstream was silent for too long"
@@ -99,6 +100,8 @@ class Carrier:
         carried = Carried(next(self._numbers), request, receiver, now)
         self._carried[carried.number] = carried
         try:
+            if request.unproven:
+                _withhold_own_key_lanes(carried)
             if not request.caps or self._gate.enter(carried.number, carried, request.caps):
                 self._line_up(carried, now)
         except BaseException:
@@ -184,6 +187,8 @@ class Carrier:
     def _review(self, carried: Carried, now: float) -> None:
         if carried.over or carried.hearing is not None:
             return
+        if carried.withheld is not None and not self._any_open(carried.request.lanes):
+            self._give_withheld(carried, now)
         if carried.request.last_resorts and not carried.delivered:
             self._widen(carried, now)
         hopeless = None if carried.in_flight else self.walls.hopeless(carried, now)
@@ -201,12 +206,28 @@ class Carrier:
 
     def _widen(self, carried: Carried, now: float) -> None:
         """Let a call take its last resorts, once none of its lanes takes calls."""
-        request, lanes = carried.request, self.controller.lanes
-        if any(lanes[name].state in FLOWING for name in request.lanes):
+        request = carried.request
+        if self._any_flows(request.lanes):
             return
         request.lanes += request.last_resorts
         request.last_resorts = ()
         self._obey(self.controller.reroute(now, carried.number, request.lanes))
+
+    def _any_flows(self, names: tuple[str, ...]) -> bool:
+        return any(self.controller.lanes[name].state in FLOWING for name in names)
+
+    def _any_open(self, names: tuple[str, ...]) -> bool:
+        """Whether one of them takes calls, and nobody has paused it by hand."""
+        lanes = [self.controller.lanes[name] for name in names]
+        return any(lane.state in FLOWING and not lane.paused for lane in lanes)
+
+    def _give_withheld(self, carried: Carried, now: float) -> None:
+        """The client's own upstream is down, or knows it: lanes with a key of ours are open."""
+        if carried.withheld is not None:
+            request = carried.request
+            request.lanes, request.last_resorts = carried.withheld
+            carried.withheld = None
+            self._obey(self.controller.reroute(now, carried.number, request.lanes))
 
     def reroute(
         self,
@@ -220,8 +241,10 @@ class Carrier:
             return
         request = carried.request
         request.lanes, request.last_resorts, request.own_key = lanes, last, own_key
-        if carried.rejected_on is not None:
+        if carried.rejected_on is not None or carried.doubted_on is not None:
             _close_own_key_lanes(request)
+        elif carried.withheld is not None:
+            _withhold_own_key_lanes(carried)
         self._obey(self.controller.reroute(self._clock.steady(), carried.number, request.lanes))
 
     def pause_lane(self, name: str, *, paused: bool) -> None:
@@ -425,27 +448,44 @@ class Carrier:
         repair = carried.stitch.broke() if carried.request.stream else None
         mended = self._mend(carried, repair)
         now = self._clock.steady()
-        if _is_credential_rejected(hearing, failure):
-            self._reject_client(carried, hearing.lane)
+        may_use_our_key = self._judge_client(hearing, failure)
         decision = self.controller.failed(now, hearing.permit, failure, hearing.lowered)
         if not mended:
             self._settle(hearing, repair, failure)
         self._obey(decision)
+        if may_use_our_key:
+            self._give_withheld(carried, now)
         parked = reaction_to(failure) is Reaction.PARK
         if parked:
             self.walls.remember(hearing.lane, failure, rejection)
         if self.lane_news.look(now) or parked:
             self.review()
 
-    def _reject_client(self, carried: Carried, lane: str) -> None:
-        """A lane has refused a credential: if it is the client's own, ours is not used instead."""
+    def _judge_client(self, hearing: Hearing, failure: Failure) -> bool:
+        """Whether this answer opens what was withheld: not if the client's credential was refused.
+
+        Nor if a vendor that works has not accepted a client whom nobody knows: whatever such a
+        client does to be answered so, it is not served with our key for it.
+        """
+        carried, lane = hearing.carried, hearing.lane
         request = carried.request
         if lane in request.own_key:
-            return
-        carried.rejected_on = lane
-        if request.own_key:
-            _close_own_key_lanes(request)
-            self.controller.close_to(carried.number, request.own_key)
+            return False
+        if _is_credential_rejected(hearing, failure):
+            carried.rejected_on = lane
+            carried.withheld = None
+            if request.own_key:
+                _close_own_key_lanes(request)
+                self.controller.close_to(carried.number, request.own_key)
+        elif carried.withheld is not None:
+            if _is_account_known(hearing, failure):
+                carried.accepted_on = lane
+                return True
+            if _is_upstream_down(hearing):
+                return True
+            carried.doubted_on = lane
+            carried.withheld = None
+        return False
 
     def crashed(self, hearing: Hearing, error: Exception) -> None:
         """Our own code has failed: this call ends, the others go on."""
@@ -468,6 +508,7 @@ class Carrier:
         """The controller gave the attempt up; it has put the call back in line already."""
         carried = hearing.carried
         self._tell(hearing, None, why)
+        self._give_withheld(carried, self._clock.steady())
         if carried.stitch.complete:
             self._carried.pop(carried.number, None)
             carried.end(hearing.lane, shortened=False)
@@ -544,6 +585,22 @@ def _is_credential_rejected(hearing: Hearing, failure: Failure) -> bool:
     # Whatever else the answer says: a border that answers for the vendor has not let the client in
     # either, and an error inside a stream has no status of its own.
     return hearing.status in _REJECTING or failure.kind is Kind.AUTH
+
+
+def _is_account_known(hearing: Hearing, failure: Failure) -> bool:
+    # Only with these: a vendor may repeat a client's words in an error of another status.
+    return hearing.status in _SPENT and failure.kind in (Kind.ACCOUNT_QUOTA, Kind.BILLING)
+
+
+def _is_upstream_down(hearing: Hearing) -> bool:
+    # An answer that begins well and breaks off is one that the client was let in for.
+    status = hearing.status
+    return status is None or status >= 500 or status < 300
+
+
+def _withhold_own_key_lanes(carried: Carried) -> None:
+    carried.withheld = carried.request.lanes, carried.request.last_resorts
+    _close_own_key_lanes(carried.request)
 
 
 def _close_own_key_lanes(request: Request) -> None:

@@ -39,7 +39,9 @@ class Request(msgspec.Struct):
     it may take only when none of them takes calls. `caps` are limits on how many calls with the
     same key may be under way at once. `since` is when its client first asked, for one that comes
     back. `continues` says that the model may be asked to go on from its own words. `own_key` names
-    the lanes that are closed to it once another one has refused its client's credential.
+    the lanes that are closed to it once another one has refused its client's credential; those are
+    withheld from an `unproven` client, whom no vendor has accepted yet, until another lane is seen
+    to be down, or to know the client's account.
     """
 
     id: str
@@ -57,6 +59,7 @@ class Request(msgspec.Struct):
     caps: tuple[Cap, ...] = ()
     since: float | None = None
     own_key: tuple[str, ...] = ()
+    unproven: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,12 +34,14 @@ class Places(NamedTuple):
     """The lanes that a call may take, and those that it may take only if all of them fail.
 
     `own_key` are those of both that are paid by the user's own key, where the first is not: they
-    are closed to a client whose credential the first refuses.
+    are closed to a client whose credential the first refuses. To one that is `unproven` they are
+    open only once the first is seen to be down.
     """
 
     lanes: tuple[str, ...]
     last_resorts: tuple[str, ...]
     own_key: tuple[str, ...] = ()
+    unproven: bool = False
 
 
 class OnlyPlace(NamedTuple):

@@ -48,6 +48,21 @@ _SIDE_CALL_HOLD = HoldLimits(quota=0.0, other=30.0)
 # The agent that a session's own calls belong to.
 _MAIN = ""
 _ANSWERED = frozenset(("answered", "shortened"))
+# What vendors call their APIs by. On another path a vendor may answer before it looks at the key.
+_API_PATHS = frozenset(
+    (
+        b"/v1/messages",
+        b"/v1/chat/completions",
+        b"/chat/completions",
+        b"/v1/responses",
+        b"/responses",
+    )
+)
+_ONLY_WITH_OWN_CREDENTIAL = (
+    "Jackline: behind an upstream that gets the client's own credential, the key of another one"
+    " serves model calls only. Call the vendor itself for its list of models, or put that upstream"
+    " first."
+)
 _UNREAD = RequestFacts(None, False, 0, 0)
 
 
@@ -135,7 +150,7 @@ class Desk:
         if who is not None and (who in self._by_who or self._returning.knows(who)):
             if self._is_settled(exchange, caller, facts, now):
                 return
-            place = self._returning.place(who, body, now)
+            place = self._returning.place(who, caller.credential, body, now)
             if place is not None:
                 call_id, since = place.call, place.since
         no = self._refused_at_once(facts, body)
@@ -143,7 +158,12 @@ class Desk:
             self._turn_away(exchange, no, identity, facts, call_id)
             return
         model = facts.model or "unknown-model"
-        lanes, last_resorts, own_key = self._placing.places(model, caller, body, now)
+        lanes, last_resorts, own_key, unproven = self._placing.places(
+            model, caller, body, now, is_api_path=_is_api_path(target)
+        )
+        if not lanes:
+            self._turn_away(exchange, _client_rejected(), identity, facts, call_id)
+            return
         # By position, in the order of its fields: every call is made here.
         request = Request(
             call_id,
@@ -161,6 +181,7 @@ class Desk:
             self._caps(identity) if self._capped else (),
             since,
             own_key,
+            unproven,
         )
         self._submit(MessagesCall(self, exchange, identity, facts.model or "", request, now), who)
 
@@ -173,7 +194,7 @@ class Desk:
             return False
         if self._joined(who, exchange):
             return True
-        fate = self._returning.fate(who, exchange.body, now)
+        fate = self._returning.fate(who, caller.credential, exchange.body, now)
         if fate is None:
             return False
         no = no_by_vendor(self.in_native_words(fate))
@@ -223,9 +244,13 @@ class Desk:
         if no is not None:
             self._turn_away(exchange, no, caller.identity, facts, call_id)
             return
-        lanes, last_resorts, own_key = self._placing.places(model, caller, body, now, dialect)
+        lanes, last_resorts, own_key, unproven = self._placing.places(
+            model, caller, body, now, dialect, is_api_path=_is_api_path(target)
+        )
         if not lanes:
-            self._turn_away(exchange, _nobody_speaks(dialect), caller.identity, facts, call_id)
+            is_spoken = self.chooser.ladder(model, caller.identity, now, dialect)
+            no = _client_rejected() if is_spoken else _nobody_speaks(dialect)
+            self._turn_away(exchange, no, caller.identity, facts, call_id)
             return
         request = Request(
             call_id,
@@ -240,6 +265,7 @@ class Desk:
             hold=self._until_reset if caller.afk else self._usual_hold,
             caps=self._caps(caller.identity) if self._capped else (),
             own_key=own_key,
+            unproven=unproven,
         )
         call = MessagesCall(self, exchange, caller.identity, facts.model or "", request, now)
         self._submit(call, None)
@@ -253,6 +279,10 @@ class Desk:
             self._turn_away(exchange, no, caller.identity, _UNREAD, new_call_id())
             return
         upstream = upstream_for(exchange, self.settings.upstreams)
+        if not self._placing.may_ask_aside(upstream, self.settings.upstreams, caller.credential):
+            no = in_our_words(403, _ONLY_WITH_OWN_CREDENTIAL)
+            self._turn_away(exchange, no, caller.identity, _UNREAD, new_call_id())
+            return
         account = f"{self._lanes.account(upstream, caller, exchange.body)}-{name}"
         lane = self._lanes.lane(upstream, name, account, now)
         message = Message(exchange.method, target, caller.headers, exchange.body, caller.lines)
@@ -306,8 +336,13 @@ class Desk:
             caller = caller._replace(who=None)
         body = call.request.message.body
         try:
-            lanes, last, own_key = self._placing.places(
-                call.model or "unknown-model", caller, body, now, dialect
+            lanes, last, own_key, _ = self._placing.places(
+                call.model or "unknown-model",
+                caller,
+                body,
+                now,
+                dialect,
+                is_api_path=_is_api_path(call.request.message.target),
             )
         except TooManyLanesError:
             return  # it stays where it waits
@@ -344,12 +379,11 @@ class Desk:
     ) -> None:
         """Which lane has refused the call's client, and which has answered it."""
         request = call.request
-        rejected_on = None if call.carried is None else call.carried.rejected_on
-        if request.hold is _SIDE_CALL_HOLD or not (is_answered or rejected_on):
+        if request.hold is _SIDE_CALL_HOLD:
             return
         credential = credential_of(request.message.headers)
-        if rejected_on is not None:
-            self._placing.rejected(rejected_on, credential)
+        if call.carried is not None:
+            self._placing.judged(call.carried, credential)
         if is_answered:
             self._placing.answered(event, request.dialect, credential, now)
 
@@ -369,14 +403,19 @@ class Desk:
         """The client of a waiting call has gone and may come back."""
         who = call.identity.who
         if who is not None:
-            body = call.request.message.body
-            self._returning.left(who, body, call.request.id, since=call.since, now=now)
+            message = call.request.message
+            payer = credential_of(message.headers)
+            self._returning.left(
+                who, payer, message.body, call.request.id, since=call.since, now=now
+            )
 
     def remember_fate(self, call: MessagesCall, refusal: Refusal) -> None:
         """A call was refused when its status could no longer be told."""
         who = call.identity.who
         if who is not None:
-            self._returning.doomed(who, call.request.message.body, refusal, self.now())
+            message = call.request.message
+            payer = credential_of(message.headers)
+            self._returning.doomed(who, payer, message.body, refusal, self.now())
 
     def _forget(self, call: MessagesCall) -> None:
         if self._open.pop(call.request.id, None) is not None:
@@ -455,6 +494,19 @@ class Desk:
 
 def _come_back(words: str) -> No:
     return in_our_words(503, f"Jackline: {words}.", [(b"retry-after", b"30")])
+
+
+def _is_api_path(target: bytes) -> bool:
+    return target.partition(b"?")[0] in _API_PATHS
+
+
+def _client_rejected() -> No:
+    words = (
+        "Jackline: the client's own credential was refused by its vendor, so this call is not"
+        " served with the key of another upstream. Log in again or give the client a valid key;"
+        " accept_rejected_clients = true on an upstream serves such clients even so."
+    )
+    return in_our_words(401, words)
 
 
 def _nobody_speaks(dialect: str) -> No:

@@ -32,6 +32,7 @@ _OWN_PAGES_ONLY = "Browsers may read the gateway's own pages only, and nothing o
 _HTTP_PORT = 80
 _READS = (b"GET", b"HEAD")
 _BROWSER = b"mozilla/"
+_FORMS = frozenset((b"text/plain", b"application/x-www-form-urlencoded", b"multipart/form-data"))
 
 
 def foreign(headers: Headers, listen: ListenSettings) -> str | None:
@@ -71,6 +72,18 @@ def reads_as_browser(method: bytes, headers: Headers) -> str | None:
         return None
     if any(agent.startswith(_BROWSER) for agent in _values(headers, b"user-agent")):
         return _OWN_PAGES_ONLY
+    return None
+
+
+def sends_form(headers: Headers) -> str | None:
+    """Why a model call must be refused because a page's form could have sent it, or None.
+
+    A form needs nobody's leave to be sent to another site, and old browsers name no site with it.
+    """
+    kinds = [value.partition(b";")[0].strip() for value in _values(headers, b"content-type")]
+    is_browser = any(agent.startswith(_BROWSER) for agent in _values(headers, b"user-agent"))
+    if any(kind in _FORMS for kind in kinds) or (is_browser and not any(kinds)):
+        return "A model call must have the header content-type: application/json."
     return None
 
 

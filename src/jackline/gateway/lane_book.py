@@ -18,6 +18,7 @@ from functools import lru_cache
 
 from jackline.dialects import account_of
 from jackline.gateway.caller import Caller
+from jackline.gateway.known_clients import KnownClients
 from jackline.lanes import LaneController, LaneSettings
 from jackline.providers.settings import Credential, UpstreamSettings
 
@@ -46,6 +47,7 @@ class LaneBook:
     ) -> None:
         self._controller = controller
         self._salt = salt[:64]
+        self.clients = KnownClients(salt)
         # Closes idle lanes until there are so many; whoever carries the calls knows which are idle.
         self.close_idle: Callable[[float, int], None] = _close_none
         # The same for lanes that are shut and that no call was ever answered on.

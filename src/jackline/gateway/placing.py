@@ -4,7 +4,9 @@ Rules: (1) an order given by hand counts from the next attempt on, also in the m
 otherwise no conversation changes its upstream in the middle of a turn, as long as the one that it
 is at takes calls; (3) one that has just recovered gets no more conversations than it can carry; (4)
 behind an upstream that gets the client's own credential, those with a key of ours serve nobody who
-has none or whose own was refused, unless the user wrote so.
+has none, whose own was refused, or whom that upstream has never accepted (until it is seen to be
+down), unless the user wrote so; (5) what is no model call is sent with the client's own credential
+or not at all.
 Not here: the ladder (choosing.py), where conversations are (conversations.py), waiting (lanes/).
 """
 
@@ -14,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from jackline.calls import Dialect
+from jackline.calls import Carried, Dialect
 from jackline.dialects.anthropic_turns import in_the_middle_of_a_turn
 from jackline.dialects.openai_asked import in_the_middle_of_an_openai_turn
 from jackline.events import CallEnded
@@ -23,8 +25,8 @@ from jackline.gateway.choosing import Chooser, OnlyPlace, Places, Rung
 from jackline.gateway.conversations import Conversations, Talk
 from jackline.gateway.exchange import Exchange
 from jackline.gateway.identity import named
+from jackline.gateway.known_clients import bare
 from jackline.gateway.lane_book import LaneBook, shown
-from jackline.gateway.rejected_clients import RejectedClients
 from jackline.lanes import LaneController
 from jackline.lanes.states import FLOWING, State
 from jackline.providers.credential_forms import ANTHROPIC, OPENAI, login_vendor
@@ -63,22 +65,28 @@ class Placing:
         self._book = book
         self._known = controller.lanes
         self._conversations = Conversations()
-        self._rejected = RejectedClients()
+        self._clients = book.clients
         self._stood_in: dict[tuple[str, str], StoodIn] = {}
 
-    def rejected(self, lane: str, credential: bytes) -> None:
-        """A lane has refused a credential; nothing is learned of a client where it was ours."""
-        if self._passes_through(lane):
-            self._rejected.reject(credential)
+    def judged(self, carried: Carried, credential: bytes) -> None:
+        """What lanes said of a call's client; nothing is learned of it where the key was ours."""
+        clients = self._clients
+        for lane, note in (
+            (carried.doubted_on, clients.doubt),
+            (carried.accepted_on, clients.accept),
+            (carried.rejected_on, clients.reject),
+        ):
+            if lane is not None and credential and self._passes_through(lane):
+                note(credential)
 
     def answered(self, event: CallEnded, dialect: Dialect, credential: bytes, now: float) -> None:
         """A call was answered, and so its conversation is there."""
         upstream = _upstream_of(event.lane)
-        if self._passes_through(event.lane):
-            self._rejected.accept(credential)
+        if bare(credential) and self._passes_through(event.lane):
+            self._clients.accept(credential)
         if event.session is None:
             return
-        talk = (event.session, event.agent), self._rejected.digest(credential)
+        talk = (event.session, event.agent), self._clients.digest(credential)
         self._conversations.answered(talk, upstream, now)
         if self._chooser.degrades(event.model, upstream, dialect):
             lane = shown(event.lane)
@@ -99,10 +107,16 @@ class Placing:
         body: bytes | bytearray,
         now: float,
         dialect: Dialect = "anthropic",
+        *,
+        is_api_path: bool = True,
     ) -> Places:
-        """Where a call may go; nowhere only when nobody speaks its dialect."""
+        """Where a call may go; nowhere when nobody speaks its dialect or its client is refused."""
         book, chooser = self._book, self._chooser
         rungs: Sequence[Rung] = chooser.ladder(model, caller.identity, now, dialect)
+        if self._clients.is_rejected(caller.credential):
+            rungs = [rung for rung in rungs if _takes_rejected(rung.upstream)]
+        if not rungs:
+            return Places((), ())
         if len(rungs) == 1:
             known = caller.places.get(model)
             if known is not None and known.rung is rungs[0] and known.places[0][0] in self._known:
@@ -110,26 +124,31 @@ class Placing:
             return self._only_place(model, rungs[0], caller, body, now)
         reader = _TURNS[dialect]
         closed = [rung.upstream.name for rung in rungs[1:] if _is_closed(rung.upstream, rungs[0])]
-        if closed and (not caller.credential or caller.credential in self._rejected):
+        unproven = bool(closed) and not self._clients.is_accepted(caller.credential)
+        if unproven and not (is_api_path and self._may_prove_itself(caller.credential)):
             rungs = [rung for rung in rungs if rung.upstream.name not in closed]
         talk = None
         if caller.who is not None:
-            talk = caller.who, self._rejected.digest(caller.credential)
+            talk = caller.who, self._clients.digest(caller.credential)
         home = rungs[0].upstream.name if rungs else ""
         if rungs and not chooser.is_ordered(home, model, caller.identity, now):
             rungs = self._conversations.kept(talk, rungs, lambda: reader(body), now)
+            # Its turn goes on where it was let to with this credential.
+            unproven = unproven and rungs[0].upstream.name not in closed
         lanes: list[str] = []
         last: list[str] = []
         own_key: list[str] = []
+        # An account that a body names is believed of those alone whom the vendor has accepted.
+        payer = caller._replace(bearer=False) if unproven else caller
         for upstream, name, degrades in rungs:
-            account = book.account(upstream, caller, body)
+            account = book.account(upstream, payer, body)
             lane = book.lane(upstream, name, account, now)
             (last if degrades else lanes).append(lane)
             if upstream.name in closed:
                 own_key.append(lane)
         if not lanes:
             lanes, last = last, []
-        places = Places(tuple(lanes), tuple(last), tuple(own_key))
+        places = Places(tuple(lanes), tuple(last), tuple(own_key), unproven and bool(own_key))
         if talk is not None and len(lanes) > 1 and self._any_recovers(lanes):
             return self._while_one_recovers(places, talk, lambda: reader(body), now)
         return places
@@ -144,6 +163,20 @@ class Placing:
         if not caller.bearer and len(caller.places) < _REMEMBERED_MODELS:
             caller.places[model] = OnlyPlace(rung, places)
         return places
+
+    def _may_prove_itself(self, credential: bytes) -> bool:
+        return bool(bare(credential)) and not self._clients.is_doubted(credential)
+
+    def may_ask_aside(
+        self, upstream: UpstreamSettings, upstreams: Sequence[UpstreamSettings], credential: bytes
+    ) -> bool:
+        """Whether a client's side calls go there: with our key only where all calls go first."""
+        if _takes_rejected(upstream):
+            return True
+        is_first = upstream is upstreams[0] or not any(
+            each.credential is Credential.PASS_THROUGH for each in upstreams
+        )
+        return is_first and not self._clients.is_rejected(credential)
 
     def _passes_through(self, lane: str) -> bool:
         upstream = self._book.upstream(lane)
@@ -199,6 +232,21 @@ def upstream_for(exchange: Exchange, upstreams: Sequence[UpstreamSettings]) -> U
         return next((each for each in upstreams if each.kind.value in _OPENAI), upstreams[0])
     kinds = [each for each in upstreams if each.kind is UpstreamKind.ANTHROPIC]
     return kinds[0] if kinds else upstreams[0]
+
+
+def relay_upstream(
+    exchange: Exchange, upstreams: Sequence[UpstreamSettings]
+) -> UpstreamSettings | None:
+    """Where a request goes that is not a model call: only ever with the client's own credential."""
+    first = upstream_for(exchange, upstreams)
+    is_openai = first.kind.value in _OPENAI
+    same_vendor = (each for each in upstreams if (each.kind.value in _OPENAI) is is_openai)
+    takes = (each for each in (first, *same_vendor) if each.credential is Credential.PASS_THROUGH)
+    return next(takes, None)
+
+
+def _takes_rejected(upstream: UpstreamSettings) -> bool:
+    return upstream.credential is Credential.PASS_THROUGH or upstream.accept_rejected_clients
 
 
 def _is_closed(upstream: UpstreamSettings, first: Rung) -> bool:

@@ -2,14 +2,13 @@
 
 Rules: (1) one attempt, no waiting, no judging: what the vendor says is what the client gets; (2) an
 answer that breaks off is broken off for the client too; (3) how it is packed stays between client
-and vendor: nothing here reads it; (4) an upstream that is not shown the client's credential cannot
-send the client elsewhere either: SDKs follow redirects, and take their keys along.
+and vendor: nothing here reads it; (4) it is sent to upstreams that get the client's own credential
+alone, so a redirect sends that nowhere where its own vendor would not.
 Not here: model calls (messages.py).
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from jackline.gateway.answer_notes import new_call_id, noted
@@ -18,25 +17,15 @@ from jackline.gateway.vendor_words import in_our_words
 from jackline.upstream.port import Attempt, Headers, Message, Upstream
 
 _OURS = b"x-jackline-"
-# A path of this gateway: no second slash, which would begin a host, however it leans.
-_PATH_HERE = re.compile(rb"/(?![/\\])[!-\[\]-~]*")
 
 
 class Relay:
     """One request on its way; an `Ear` for the upstream."""
 
-    __slots__ = ("_attempt", "_call", "_exchange", "_lane", "_may_redirect", "_release")
+    __slots__ = ("_attempt", "_call", "_exchange", "_lane", "_release")
 
-    def __init__(
-        self,
-        exchange: Exchange,
-        lane: str,
-        release: Callable[[], None],
-        *,
-        may_redirect: bool = True,
-    ) -> None:
+    def __init__(self, exchange: Exchange, lane: str, release: Callable[[], None]) -> None:
         """`release` is called once, when its body is held no longer."""
-        self._may_redirect = may_redirect
         self._exchange = exchange
         self._release: Callable[[], None] | None = release
         self._attempt: Attempt | None = None
@@ -70,10 +59,6 @@ class Relay:
 
     def began(self, status: int, headers: Headers) -> None:
         """The head of the answer."""
-        if 300 <= status < 400 and not self._may_redirect and _leads_away(headers):
-            self._refuse("the upstream redirects this call to another address, which is refused")
-            self._gone()
-            return
         self._exchange.begin(status, self._noted(headers))
 
     def heard(self, data: bytes) -> None:
@@ -99,9 +84,3 @@ class Relay:
 
     def _noted(self, headers: Headers) -> list[tuple[bytes, bytes]]:
         return noted(headers, self._call, self._lane, attempts=1)
-
-
-def _leads_away(headers: Headers) -> bool:
-    """Whether a redirect says where to, and that is no path of this gateway."""
-    told = [value.strip() for name, value in headers if name.lower() == b"location"]
-    return not all(_PATH_HERE.fullmatch(value) for value in told) if told else False

@@ -27,6 +27,30 @@ _VERSION = re.compile(rb"[A-Z]+/[0-9]\.[0-9]\Z")
 _MOST_HEADERS = 256
 _ONLY_ONCE = (b"host", b"content-length", b"transfer-encoding", b"expect")
 
+# One reader would take these off as meant for this connection, and another would read them.
+_END_TO_END = frozenset(
+    (
+        b"anthropic-auth-token",
+        b"anthropic-beta",
+        b"anthropic-version",
+        b"api-key",
+        b"authorization",
+        b"chatgpt-account-id",
+        b"content-encoding",
+        b"content-length",
+        b"content-type",
+        b"cookie",
+        b"host",
+        b"origin",
+        b"sec-fetch-mode",
+        b"sec-fetch-site",
+        b"user-agent",
+        b"x-api-key",
+        b"x-goog-api-key",
+        b"x-jackline-token",
+    )
+)
+
 
 class RequestHead:
     """One head; `length` is None for a chunked body, and 0 where there is none.
@@ -167,4 +191,6 @@ def _read_connection(head: RequestHead) -> None:
         return
     values = [value for name, value in head.headers if name.lower() == b"connection"]
     tokens = [token.strip(b" \t") for token in b",".join(values).lower().split(b",")]
+    if any(token in _END_TO_END for token in tokens):
+        raise Refusal(400, "Connection may not name a header that is meant for the upstream.")
     head.keep_alive = b"close" not in tokens and (not head.http_1_0 or b"keep-alive" in tokens)

@@ -1,15 +1,16 @@
 """Recognise clients that ask again for what they asked before.
 
-Laws: (1) recognised by session, sub-agent and the bytes asked, never by less; (2) whoever comes
-back keeps its place in line; (3) a turn that was found hopeless after its headers were out is
-answered with its proper status when it is asked for again; (4) everything is forgotten after a
-while, and the memory is bounded.
+Laws: (1) recognised by session, sub-agent, credential and the bytes asked, never by less; (2)
+whoever comes back keeps its place in line; (3) a turn that was found hopeless after its headers
+were out is answered with its proper status when it is asked for again; (4) everything is forgotten
+after a while, and the memory is bounded.
 Not here: calls that still wait (messages.py joins those).
 """
 
 from __future__ import annotations
 
 import hashlib
+import secrets
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 
@@ -21,6 +22,7 @@ from jackline.gateway.identity import Who
 _PLACE_KEPT = 600.0
 _FATE_KEPT = 120.0
 _MOST = 4096
+_KEY = secrets.token_bytes(32)
 # An error with more words than that is remembered by its status alone.
 _LONGEST_WORDS = 16 * 1024
 
@@ -56,45 +58,58 @@ class Returning:
         return who in self._places or who in self._fates
 
     def left(
-        self, who: Who, body: bytes | bytearray, call: str, *, since: float, now: float
+        self,
+        who: Who,
+        payer: bytes,
+        body: bytes | bytearray,
+        call: str,
+        *,
+        since: float,
+        now: float,
     ) -> None:
         """A client has gone, or was told to come back, while its call waited."""
-        self._places[who] = Place(_digest(body), call, since, now)
+        self._places[who] = Place(_digest(payer, body), call, since, now)
         self._places.move_to_end(who)
         if len(self._places) > _MOST:
             self._places.popitem(last=False)
 
-    def place(self, who: Who, body: bytes | bytearray, now: float) -> Place | None:
+    def place(self, who: Who, payer: bytes, body: bytes | bytearray, now: float) -> Place | None:
         """The place of the same call when it was asked before; it is taken up by this."""
         place = self._places.get(who)
-        if place is None or now - place.left_at > _PLACE_KEPT or place.digest != _digest(body):
+        if place is None or now - place.left_at > _PLACE_KEPT:
+            return None
+        if place.digest != _digest(payer, body):
             return None
         del self._places[who]
         return place
 
-    def doomed(self, who: Who, body: bytes | bytearray, refusal: Refusal, now: float) -> None:
+    def doomed(
+        self, who: Who, payer: bytes, body: bytes | bytearray, refusal: Refusal, now: float
+    ) -> None:
         """A turn was refused when its status could no longer be told."""
         asked = asked_messages(body)
         said = refusal.rejection
         if said is not None and len(said.body) > _LONGEST_WORDS:
             refusal = replace(refusal, rejection=replace(said, body=b""))
         if asked is not None:
-            self._fates[who] = Fate(_digest(asked), refusal, now)
+            self._fates[who] = Fate(_digest(payer, asked), refusal, now)
             self._fates.move_to_end(who)
             if len(self._fates) > _MOST:
                 self._fates.popitem(last=False)
 
-    def fate(self, who: Who, body: bytes | bytearray, now: float) -> Refusal | None:
+    def fate(self, who: Who, payer: bytes, body: bytes | bytearray, now: float) -> Refusal | None:
         """Why the same turn was refused a moment ago; it is told once."""
         fate = self._fates.get(who)
         if fate is None:
             return None
         asked = asked_messages(body)
-        if now - fate.at > _FATE_KEPT or asked is None or fate.digest != _digest(asked):
+        if now - fate.at > _FATE_KEPT or asked is None or fate.digest != _digest(payer, asked):
             return None
         del self._fates[who]
         return fate.refusal
 
 
-def _digest(body: bytes | bytearray) -> bytes:
-    return hashlib.blake2b(body, digest_size=16).digest()
+def _digest(payer: bytes, body: bytes | bytearray) -> bytes:
+    """A name for what is asked by whoever shows this credential, which is not kept."""
+    asked = hashlib.blake2b(body, digest_size=16).digest()
+    return hashlib.blake2b(asked + payer, digest_size=16, key=_KEY).digest()

@@ -3,7 +3,7 @@
 Rules: (1) strangers are refused on every path (Host, Origin, Sec-Fetch-Site, token) before anything
 is looked at, and no preflight is answered or relayed; (2) a verdict is remembered with its head,
 for the settings that it was found by; (3) while the gateway stops, new calls are told to come back;
-(4) a path that is not ours is the vendor's, and relayed.
+(4) a path that is not ours is the vendor's, and relayed with the client's own credential alone.
 Not here: answering (desk.py, relay.py, control_paths.py).
 """
 
@@ -17,16 +17,15 @@ from jackline.control.face import Face
 from jackline.gateway.answer_notes import new_call_id, noted
 from jackline.gateway.control_paths import PROOF, ControlPaths
 from jackline.gateway.desk import Desk
-from jackline.gateway.doors import foreign, reads_as_browser, token_missing
+from jackline.gateway.doors import foreign, reads_as_browser, sends_form, token_missing
 from jackline.gateway.exchange import Exchange
 from jackline.gateway.identity import without_tag
 from jackline.gateway.lane_book import TooManyLanesError
-from jackline.gateway.placing import upstream_for
+from jackline.gateway.placing import relay_upstream
 from jackline.gateway.refusal import Refusal
 from jackline.gateway.relay import Relay
 from jackline.gateway.settings import ListenSettings
 from jackline.gateway.vendor_words import No, in_our_words
-from jackline.providers.settings import Credential
 from jackline.upstream.port import Upstream
 
 _log = logging.getLogger(__name__)
@@ -36,8 +35,14 @@ _COUNT_TOKENS = b"/v1/messages/count_tokens"
 _MODELS = b"/v1/models"
 _CHAT = b"/chat/completions"
 _RESPONSES = b"/responses"
+_MODEL_CALLS = (_MESSAGES, _COUNT_TOKENS, _CHAT, _RESPONSES)
 _MEMO = "turn"
 _ADMITTED = "admitted"
+_MODEL_CALLS_ONLY = (
+    "Jackline: with the key that is configured for this upstream only model calls, token counting"
+    " and GET /v1/models are served. For anything else call the vendor itself with your own key,"
+    ' or add an upstream with credential = "pass-through".'
+)
 _NO_PREFLIGHT = "Web pages of other sites may not call this gateway, so OPTIONS is not answered."
 # What is not a model call is read as JSON in one go: hooks' inputs, orders, telemetry.
 _LARGEST_FOR_FACES = 16 * 1024 * 1024
@@ -146,7 +151,11 @@ class Router:
             return Refusal(405, _NO_PREFLIGHT)
         if face is None or not self._control.is_known(exchange):
             reason = token_missing(headers, listen)
-        return None if reason is None else Refusal(401, reason)
+        if reason is not None:
+            return Refusal(401, reason)
+        if face is None and exchange.method == b"POST" and exchange.path.endswith(_MODEL_CALLS):
+            reason = sends_form(headers)
+        return None if reason is None else Refusal(415, reason)
 
     def _forward(self, exchange: Exchange, path: bytes) -> None:
         tag, path = without_tag(path)
@@ -164,14 +173,16 @@ class Router:
         elif path.endswith(_RESPONSES) and exchange.method == b"POST":
             self._desk.take_foreign(exchange, target, tag, "openai-responses")
         else:
-            upstream = upstream_for(exchange, self._desk.settings.upstreams)
+            upstream = relay_upstream(exchange, self._desk.settings.upstreams)
+            if upstream is None:
+                _say(exchange, in_our_words(403, _MODEL_CALLS_ONLY))
+                return
             no = self._desk.no_room_for(exchange.body)
             if no is not None:
                 _say(exchange, no)
                 return
             release = self._desk.hold(len(exchange.body))
-            passes_through = upstream.credential is Credential.PASS_THROUGH
-            relay = Relay(exchange, f"{upstream.name}/relay", release, may_redirect=passes_through)
+            relay = Relay(exchange, f"{upstream.name}/relay", release)
             relay.start(self._upstream, target)
 
 

@@ -169,6 +169,10 @@ class LaneController:
         if attempt is not None:
             touched = teach(self.lanes, attempt, failure, headers, now, self.wall_ahead)
             self._resume_or_refuse(attempt, failure, decision)
+            entry = self._entries.get(attempt.call.id)
+            if entry is not None and entry.lanes != attempt.call.lanes:
+                # Others were opened to it while it was under way.
+                touched = list(dict.fromkeys((*touched, *entry.lanes)))
             self._dispatch(touched, now, decision)
         return self._done(decision)
 

@@ -50,7 +50,8 @@ _FORMS = tuple(
     (vendor, prefix, re.compile(rb"(?<![A-Za-z0-9_\-])" + re.escape(prefix) + rest))
     for vendor, prefix, rest in _PREFIXES
 )
-_JWT = re.compile(rb"eyJ[\w\-]{4,}\.(eyJ[\w\-]{4,})\.")
+# The middle part of a JWT, with the dots around it taken off.
+_JWT_PART = re.compile(rb"eyJ[\w\-]{4,}=*")
 _BASIC = re.compile(rb"\bbasic +([A-Za-z0-9+/=]{8,})", re.IGNORECASE)
 _OPENAIS = b"openai.com"
 _LOGIN_HEADERS = frozenset(
@@ -99,6 +100,8 @@ _BY_KIND = {
 _REMEMBERED = 256
 # A client's own heads are a few thousand bytes; longer ones are looked at each time.
 _LONGEST_REMEMBERED = 8 * 1024
+# How often a text may be quoted for a URL, over and over, and is still looked into.
+_MOST_QUOTED = 4
 
 
 class PassThroughGuard:
@@ -122,8 +125,9 @@ class PassThroughGuard:
         seen = (lines, message.target)
         if seen in self._passed:
             return
-        query = message.target.partition(b"?")[2]
-        found = vendors_in(lines, query) if self._is_vendors_own else vendors_of_login(lines)
+        found = (
+            vendors_in(lines, message.target) if self._is_vendors_own else vendors_of_login(lines)
+        )
         # Where the host is no vendor's, anything may be forwarded but the two that have logins.
         if not self._is_vendors_own:
             found &= {ANTHROPIC, OPENAI}
@@ -165,9 +169,19 @@ def vendors_of_login(lines: bytes) -> set[str]:
     return _forms_in(b"\r\n".join(shown)) | _marked_logins(lines)
 
 
-def vendors_in(lines: bytes, query: bytes = b"") -> set[str]:
-    """Whose keys and logins stand anywhere in a head."""
-    return _forms_in(lines + b"\n" + unquote_to_bytes(query)) | _marked_logins(lines)
+def vendors_in(lines: bytes, target: bytes = b"") -> set[str]:
+    """Whose keys and logins stand anywhere in a head, also as a URL writes them."""
+    return _forms_in(_with_unquoted(lines, 1) + b"\n" + _with_unquoted(target)) | _marked_logins(
+        lines
+    )
+
+
+def _with_unquoted(text: bytes, most: int = _MOST_QUOTED) -> bytes:
+    """The text, and behind it what it is once its quoting is taken off, once or again."""
+    found = [text]
+    while b"%" in found[-1] and len(found) <= most:
+        found.append(unquote_to_bytes(found[-1]))
+    return b"\n".join(found)
 
 
 def _marked_logins(lines: bytes) -> set[str]:
@@ -186,16 +200,21 @@ def _forms_in(text: bytes) -> set[str]:
     if b"basic " in text.lower():
         text = b"\n".join((text, *map(_decoded, _BASIC.findall(text))))
     found = {vendor for vendor, prefix, form in _FORMS if prefix in text and form.search(text)}
-    if b"eyJ" in text and any(_OPENAIS in _decoded(part) for part in _JWT.findall(text)):
+    # Split once and each part looked at once: a head may be as long as a caller likes.
+    if b".eyJ" in text and any(_OPENAIS in _claims(part) for part in text.split(b".")[1:-1]):
         found.add(OPENAI)
     return found
+
+
+def _claims(part: bytes) -> bytes:
+    return _decoded(part) if _JWT_PART.fullmatch(part) else b""
 
 
 # What names a credential in a query, and what only sounds like it: places in a list.
 _SECRET_NAME = re.compile(
     rb"(?:.*[\-_.]|)(?:key|api-?key|token|secret|auth|authorization|password|passwd|pwd|sig|"
     rb"signature|credential|credentials|code|jwt|session)|.*(?:apikey|accesstoken|authtoken)",
-    re.IGNORECASE,
+    re.IGNORECASE | re.DOTALL,
 )
 _PLACE_NAME = re.compile(
     rb"(?:next|previous|page|continuation|cursor|start|sync)[\-_.]?(?:page[\-_.]?)?token",
@@ -219,7 +238,7 @@ def _is_secret(part: bytes) -> bool:
     name = unquote_to_bytes(part.partition(b"=")[0].replace(b"+", b" ")).strip()
     if _SECRET_NAME.fullmatch(name) and not _PLACE_NAME.fullmatch(name):
         return True
-    return bool(_forms_in(unquote_to_bytes(part)))
+    return bool(_forms_in(_with_unquoted(part)))
 
 
 def _decoded(part: bytes) -> bytes:
