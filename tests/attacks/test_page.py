@@ -380,7 +380,7 @@ def test_clients_of_this_machine_are_served(
 ) -> None:
     async def main() -> None:
         async with gateway_and_upstream(tmp_path) as (_, service):
-            for method, target in ((b"POST", b"/v1/messages"), (b"GET", b"/v1/files")):
+            for method, target in ((b"POST", b"/v1/messages"), (b"GET", b"/v1/models")):
                 assert (
                     await ask(service.url, sent(method, target, *headers, host=host))
                 ).status == 200

@@ -1,7 +1,7 @@
 """Write beside an answer's headers what the gateway has to tell of it.
 
 Laws: (1) every answer has a `request-id`: the vendor's own, else the call's; (2) ours come last, so
-that the vendor's keep their order.
+that the vendor's keep their order; (3) what an upstream writes under the names of ours is dropped.
 Not here: the figures themselves (messages.py, relay.py).
 """
 
@@ -19,6 +19,10 @@ _THIS_PROCESS = f"jl_{secrets.token_hex(4)}"
 _numbers = count(1)
 # A shorter wait is written as 0.000.
 _NOTHING = 0.0005
+_OURS = frozenset(
+    b"x-jackline-" + name for name in (b"call", b"lane", b"attempts", b"waited", b"resets-at")
+)
+_LENGTHS = frozenset(map(len, _OURS))
 
 
 def new_call_id() -> str:
@@ -39,6 +43,13 @@ def noted(
     told.append((b"x-jackline-attempts", b"%d" % attempts))
     told.append((b"x-jackline-waited", b"%.3f" % max(0.0, waited)))
     return told
+
+
+def without_ours(headers: Headers) -> list[tuple[bytes, bytes]]:
+    """An upstream's headers without those that only the gateway may write."""
+    return [
+        pair for pair in headers if len(pair[0]) not in _LENGTHS or pair[0].lower() not in _OURS
+    ]
 
 
 def note_lines(call: str, lane: str, attempts: int, waited: float, *, names_it: bool) -> bytes:

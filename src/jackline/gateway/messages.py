@@ -14,7 +14,7 @@ from typing import Protocol
 from jackline.calls import Carried, Carrier, Dialect, Ending, Refusal, Request
 from jackline.dialects import TokensUsed
 from jackline.events import CallEnded
-from jackline.gateway.answer_notes import note_lines, request_id
+from jackline.gateway.answer_notes import note_lines, request_id, without_ours
 from jackline.gateway.exchange import Exchange
 from jackline.gateway.identity import Identity
 from jackline.gateway.lane_book import shown
@@ -185,7 +185,7 @@ class MessagesCall:
             return
         notes = self._notes(headers)
         for exchange in self._exchanges:
-            exchange.begin(status, headers, notes)
+            exchange.begin(status, without_ours(headers), notes)
 
     def answer_heard(self, data: bytes) -> None:
         """Bytes of the answer."""
@@ -196,7 +196,7 @@ class MessagesCall:
         status, headers = self._head
         notes = self._notes(headers)
         for exchange in self._exchanges:
-            exchange.respond(status, headers, data, notes)
+            exchange.respond(status, without_ours(headers), data, notes)
 
     def answer_ended(self, ending: Ending) -> None:
         """That was all."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from jackline.gateway.answer_notes import new_call_id, noted
+from jackline.gateway.answer_notes import new_call_id, noted, without_ours
 from jackline.gateway.exchange import Exchange
 from jackline.gateway.vendor_words import in_our_words
 from jackline.upstream.port import Attempt, Headers, Message, Upstream
@@ -59,7 +59,7 @@ class Relay:
 
     def began(self, status: int, headers: Headers) -> None:
         """The head of the answer."""
-        self._exchange.begin(status, self._noted(headers))
+        self._exchange.begin(status, self._noted(without_ours(headers)))
 
     def heard(self, data: bytes) -> None:
         """Bytes of the answer."""

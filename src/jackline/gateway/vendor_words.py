@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 
 from jackline.calls import Refusal
 from jackline.failures import Kind
+from jackline.gateway.answer_notes import without_ours
 from jackline.gateway.refusal import refusal_body
 from jackline.upstream.port import Headers
 
@@ -43,7 +44,7 @@ def no_by_vendor(refusal: Refusal) -> No:
         told.append((b"x-jackline-resets-at", moment.encode()))
     said = refusal.rejection
     if said is not None and said.status >= 400:
-        return No(said.status, [*said.headers, *told], said.body)
+        return No(said.status, [*without_ours(said.headers), *told], said.body)
     failure = refusal.failure
     status = _NO_WORDS if failure is None else _STATUS.get(failure.kind, _NO_WORDS)
     words = f"Jackline: {refusal.why}"
