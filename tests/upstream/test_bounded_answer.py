@@ -92,7 +92,9 @@ def test_a_packed_answer_that_is_cut_is_told_so_after_what_came() -> None:
     assert isinstance(ear.error, CutShortError)
 
 
-@pytest.mark.parametrize("packed", [b"\0no gzip", gzip.compress(b"words")[:-3]])
+@pytest.mark.parametrize(
+    "packed", [b"\0no gzip", gzip.compress(b"words")[:-3]], ids=["no gzip", "cut short"]
+)
 def test_damage_breaks_an_answer_and_ends_an_error(packed: bytes) -> None:
     for status, last in ((200, "broke"), (529, "ended")):
 

@@ -18,6 +18,7 @@ from jackline.agents.ports import Answer
 from jackline.agents.task import JsonObject
 from jackline.dialects import HOLD_ID, AnthropicStreamReader, EventSplitter, TokensUsed
 from jackline.dialects.sse import name_and_data
+from jackline.dialects.tokens_used import bounded_count
 
 CUT_CALL = "jackline_cut_call"
 """The type of the block that stands for a tool call which the output limit cut off."""
@@ -187,4 +188,4 @@ def _object(value: object) -> JsonObject:
 
 def _count(usage: JsonObject, key: str) -> int:
     value = usage.get(key)
-    return value if isinstance(value, int) else 0
+    return bounded_count(value) if isinstance(value, int) else 0
