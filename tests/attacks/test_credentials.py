@@ -446,7 +446,7 @@ def test_an_unknown_key_gains_nothing_by_many_calls_at_once(tmp_path: Path) -> N
 
 def test_an_account_that_a_body_names_is_not_believed_of_an_unknown_login(tmp_path: Path) -> None:
     """The account's wall is known, and would send whoever names it on to where ours pays."""
-    account = {"metadata": {"user_id": json.dumps({"account_uuid": "1111"})}}
+    account: dict[str, Any] = {"metadata": {"user_id": json.dumps({"account_uuid": "1111"})}}
 
     async def main() -> None:
         async with (
