@@ -39,9 +39,9 @@ _MODEL_CALLS = (_MESSAGES, _COUNT_TOKENS, _CHAT, _RESPONSES)
 _MEMO = "turn"
 _ADMITTED = "admitted"
 _MODEL_CALLS_ONLY = (
-    "Jackline: with the key that is configured for this upstream only model calls, token counting"
-    " and GET /v1/models are served. For anything else call the vendor itself with your own key,"
-    ' or add an upstream with credential = "pass-through".'
+    "Jackline: an upstream that is not sent your own credential serves only model calls, token"
+    " counting and GET /v1/models. For anything else call the vendor itself with your own key, or"
+    ' add an upstream with credential = "pass-through".'
 )
 _NO_PREFLIGHT = "Web pages of other sites may not call this gateway, so OPTIONS is not answered."
 # What is not a model call is read as JSON in one go: hooks' inputs, orders, telemetry.
