@@ -467,7 +467,8 @@ def test_an_agreement_that_this_installation_did_not_sign_counts_for_nothing(clo
         record.chmod(0o666)
         assert upstreams(clone) == usual
         record.chmod(0o600)
-    (clone.state.folder / "installation.key").write_bytes(bytes(32))
+    key = Path(f"{clone.state.folder}-key") / "installation.key"
+    key.write_bytes(bytes(32))
     assert upstreams(clone) == usual
 
 
