@@ -35,6 +35,7 @@ from tests.assembly.world import (
 )
 from tests.cli.gateways import Calling, Place, call
 from tests.cli.gateways import until as wait_until
+from tests.planted import KEY
 
 JSON = (b"content-type", b"application/json")
 THROTTLED = http(
@@ -339,4 +340,5 @@ def test_what_is_kept_over_a_restart_is_plain_json_without_the_clients_words(
 
     run(main())
     kept = json.loads(known(tmp_path))
-    assert set(kept) == {"upstream", "lanes", "walls"}
+    assert set(kept) == {"upstream", "lanes", "walls", "clients"}
+    assert KEY not in json.dumps(kept), "clients are known by digests alone"

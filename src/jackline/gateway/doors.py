@@ -78,12 +78,14 @@ def reads_as_browser(method: bytes, headers: Headers) -> str | None:
 def sends_form(headers: Headers) -> str | None:
     """Why a model call must be refused because a page's form could have sent it, or None.
 
-    A form needs nobody's leave to be sent to another site, and old browsers name no site with it.
+    A form needs nobody's leave to be sent to another site, and old browsers name no site with it;
+    but all of them name themselves. Scripts (curl, urllib) call JSON a form all the time.
     """
+    if not any(agent.startswith(_BROWSER) for agent in _values(headers, b"user-agent")):
+        return None
     kinds = [value.partition(b";")[0].strip() for value in _values(headers, b"content-type")]
-    is_browser = any(agent.startswith(_BROWSER) for agent in _values(headers, b"user-agent"))
-    if any(kind in _FORMS for kind in kinds) or (is_browser and not any(kinds)):
-        return "A model call must have the header content-type: application/json."
+    if not any(kinds) or any(kind in _FORMS for kind in kinds):
+        return "A browser's model call must have the header content-type: application/json."
     return None
 
 
