@@ -8,6 +8,7 @@ import logging
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -78,7 +79,7 @@ WALL = error(
     f"This request would exceed your account's rate limit. Please try again later. {KEY}",
     (b"anthropic-ratelimit-unified-status", b"rejected"),
     (b"anthropic-ratelimit-unified-representative-claim", b"five_hour"),
-    (b"anthropic-ratelimit-unified-reset", b"4000000000"),
+    (b"anthropic-ratelimit-unified-reset", b"%d" % (time.time() + 30 * 86400)),
     (b"set-cookie", b"session=" + WORD.encode()),
 )
 
