@@ -51,11 +51,6 @@ class PeerUsers:
             if self._line is not None and not self._answers_truly():
                 self.close()
 
-    @property
-    def is_known(self) -> bool:
-        """Whether this system tells."""
-        return self._line is not None
-
     def peer_of(self, local: object, remote: object) -> Peer:
         """Whose the other end is, by `getsockname()` and `getpeername()` of ours."""
         if self._line is None or not isinstance(local, tuple) or not isinstance(remote, tuple):
