@@ -15,7 +15,7 @@ from contextlib import suppress
 
 from jackline.assembly.state_dir import SALT_BYTES, Running, StateDir
 from jackline.gateway_proof import proof
-from jackline.private_files import NotPrivateError, default_state_folder, installation_key
+from jackline.private_files import NotPrivateError, installation_key, key_folder
 
 _log = logging.getLogger("jackline")
 
@@ -88,7 +88,7 @@ def _keyless(error: OSError) -> str:
     why = (
         f"{error.filename} {error.problem}; fix: {error.fix}"
         if isinstance(error, NotPrivateError)
-        else f"{error.strerror or type(error).__name__} in {default_state_folder()}"
+        else f"{error.strerror or type(error).__name__} in {key_folder()}"
     )
     return (
         f"calls are served, but this gateway cannot prove that it is yours, so that no command and"
