@@ -21,7 +21,9 @@ class Outcome:
     """What came of one policy in one scenario with one seed.
 
     `into_wall` are the requests sent after a wall had been announced; `stuck` is a policy that
-    waits for nothing; `moved_after` is how long frozen calls hung before the first was moved.
+    waits for nothing; `moved_after` is how long frozen calls hung before the first was moved;
+    `bought_twice` are the answers that the provider completed for a call that had one already, or
+    for somebody who had hung up.
     """
 
     scenario: str
@@ -37,6 +39,7 @@ class Outcome:
     into_wall: int
     moved_after: float | None
     surfaced: int
+    bought_twice: int
     p99: float
     fairness: float
     seconds: float
@@ -85,6 +88,11 @@ def moved_after(scenario: Scenario, world: Sequence[Provider]) -> float | None:
         if entry.arrived < outage.start and entry.ended is not None and entry.ended > outage.start
     )
     return min(frozen, default=None)
+
+
+def bought_twice(stage: Stage, world: Sequence[Provider]) -> int:
+    """Completed answers beyond the one that each call needed."""
+    return sum(provider.ledger.useful for provider in world) - stage.answered
 
 
 def progress(stage: Stage) -> int:

@@ -164,7 +164,8 @@ class Schedule:
                 if opens <= now:
                     road.start(now, call.plan)
                     self.starts.append((now, call.plan, lane))
-                    self._push(now + call.plan.service, call, road)
+                    took = road.lane.delay(now, call.plan) + call.plan.service
+                    self._push(now + took, call, road)
                     break
                 look_again = min(look_again, opens)
             else:

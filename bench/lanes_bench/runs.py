@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from multiprocessing import Pool
 
-from lanes_bench.measures import Outcome, fairness, moved_after, percentile, progress
+from lanes_bench.measures import Outcome, bought_twice, fairness, moved_after, percentile, progress
 from lanes_bench.oracle import best_makespan
 from lanes_bench.policies import POLICIES
 from lanes_bench.scenarios import build
@@ -71,7 +71,7 @@ def play(job: Job, policy: str, oracle: float) -> Outcome:
     scenario = build(job.scenario, job.parallel, job.seed)
     world = providers(scenario, job.seed)
     sends = min(MOST_SENDS, MOST_SENDS_PER_CALL * fleet.calls)
-    stage = Stage(fleet, world, Limits(TIMES_ORACLE * oracle, sends))
+    stage = Stage(fleet, scenario, world, Limits(TIMES_ORACLE * oracle, sends))
     stage.play(POLICIES[policy], job.seed)
     done = stage.crew.done_share()
     return Outcome(
@@ -88,6 +88,7 @@ def play(job: Job, policy: str, oracle: float) -> Outcome:
         into_wall=sum(provider.ledger.after_wall for provider in world),
         moved_after=moved_after(scenario, world),
         surfaced=stage.surfaced,
+        bought_twice=bought_twice(stage, world),
         p99=percentile(stage.latencies, 0.99),
         fairness=fairness(stage.crew.agents),
         seconds=time.process_time() - began,

@@ -1,4 +1,4 @@
-"""Describe the weather of the twelve scenarios of the design page, without saying who plays it.
+"""Describe the weather of all scenarios, without saying who plays it.
 
 Laws: (1) capacity follows the fleet's size; (2) a seed fixes what moves; (3) the oracle and the
 simulated provider are built from these values alone, so they live in the same world.
@@ -12,11 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from lanes_bench.workload import (
+    FIRST_BYTE_AFTER,
     LARGEST_INPUT,
     MEAN_INPUT,
     MEAN_OUTPUT,
     MEAN_SERVICE,
     MEAN_TOOL,
+    Step,
 )
 
 FOREVER = float("inf")
@@ -69,6 +71,35 @@ class Outage:
 
 
 @dataclass(frozen=True, slots=True)
+class Slowness:
+    """First bytes of a healthy provider that come late, by these seconds more than usual.
+
+    `spread` is how far single calls differ, `growing` lets the delay double every so many seconds
+    from `start` on, and `loading` is how long all wait for a model that is loaded at the start.
+    """
+
+    delay: float = 0.0
+    per_kilotoken: float = 0.0
+    spread: float = 0.0
+    start: float = 0.0
+    until: float = FOREVER
+    growing: float = FOREVER
+    loading: float = 0.0
+
+    def of(self, now: float, step: Step) -> float:
+        """How much later a call's first byte comes that is sent at that moment."""
+        if now < self.loading:
+            return self.loading - now
+        if not self.start <= now < self.until:
+            return 0.0
+        delay = self.delay + self.per_kilotoken * step.input_tokens / 1000.0
+        # The same call is as slow whoever sends it, so that all policies meet the same provider.
+        lot = (step.input_tokens * 2_654_435_761 + step.output_tokens * 40_503) % 65_536 / 65_536
+        grown = 2.0 ** ((now - self.start) / self.growing)
+        return delay * grown * (1.0 + self.spread * (2.0 * lot - 1.0))
+
+
+@dataclass(frozen=True, slots=True)
 class Lane:
     """The truth about one lane; `slots` are streams at once, `shares` move them over time."""
 
@@ -80,6 +111,11 @@ class Lane:
     outage: Outage | None = None
     errors: tuple[float, float, float] | None = None
     stalls: float = 0.0
+    slowness: Slowness | None = None
+
+    def delay(self, now: float, step: Step) -> float:
+        """How much later than usual the first byte of a call comes that is sent now."""
+        return 0.0 if self.slowness is None else self.slowness.of(now, step)
 
     def slots_at(self, now: float) -> float:
         """How many streams fit at that moment."""
@@ -201,6 +237,31 @@ def _stalls(parallel: int, draw: random.Random) -> tuple[Lane, ...]:
     return (Lane(slots=slots_for(parallel, WIDE), stalls=0.02),)
 
 
+def _slow(seconds: float, lanes: int = 1) -> Maker:
+    def make(parallel: int, draw: random.Random) -> tuple[Lane, ...]:
+        del parallel, draw
+        return (Lane(slowness=Slowness(seconds - FIRST_BYTE_AFTER, spread=0.1)),) * lanes
+
+    return make
+
+
+def _cold(parallel: int, draw: random.Random) -> tuple[Lane, ...]:
+    del parallel, draw
+    return (Lane(slowness=Slowness(loading=90.0)),)
+
+
+def _thinking(parallel: int, draw: random.Random) -> tuple[Lane, ...]:
+    del parallel, draw
+    # From 15 s for the shortest prompt to 120 s for the longest.
+    return (Lane(slowness=Slowness(10.0, per_kilotoken=110.0 * 1000.0 / LARGEST_INPUT)),)
+
+
+def _brown_out(parallel: int, draw: random.Random) -> tuple[Lane, ...]:
+    del parallel
+    start = draw.uniform(500.0, 900.0)
+    return (Lane(slowness=Slowness(1.2, spread=0.3, start=start, until=start + 420.0, growing=60.0)),)
+
+
 SCENARIOS: dict[str, tuple[str, Maker]] = {
     "U1hdr": ("buckets with headers", _headers),
     "U1free": ("buckets, nothing told", _free),
@@ -214,4 +275,13 @@ SCENARIOS: dict[str, tuple[str, Maker]] = {
     "U4model": ("one model down 30 min", _model),
     "U5conc": ("so many streams at once", _cap),
     "Stall": ("2 % of streams freeze", _stalls),
+    "Slow12": ("first byte after 12 s", _slow(12.0)),
+    "Slow25": ("first byte after 25 s", _slow(25.0)),
+    "Slow60": ("first byte after 60 s", _slow(60.0)),
+    "Slow12x2": ("12 s, two lanes", _slow(12.0, lanes=2)),
+    "Slow25x2": ("25 s, two lanes", _slow(25.0, lanes=2)),
+    "Slow60x2": ("60 s, two lanes", _slow(60.0, lanes=2)),
+    "Cold": ("the first answer takes 90 s", _cold),
+    "Think": ("15 to 120 s by prompt", _thinking),
+    "Brown": ("doubles each minute, 7 min", _brown_out),
 }

@@ -23,6 +23,7 @@ from jackline.simulator.exchange import (
 from jackline.simulator.provider import Provider
 from lanes_bench.crew import Call, Crew
 from lanes_bench.policy import Attempt, Desk, Ill, Policy, Trouble
+from lanes_bench.scenarios import Scenario
 from lanes_bench.upstreams import request_for
 from lanes_bench.workload import Fleet
 
@@ -41,7 +42,9 @@ class Limits:
 class Stage:
     """The run of one policy; it is the policy's `Desk`."""
 
-    def __init__(self, fleet: Fleet, upstreams: list[Provider], limits: Limits) -> None:
+    def __init__(
+        self, fleet: Fleet, scenario: Scenario, upstreams: list[Provider], limits: Limits
+    ) -> None:
         self.now = 0.0
         self.lanes = len(upstreams)
         self.crew = Crew(fleet)
@@ -50,6 +53,7 @@ class Stage:
         self.surfaced = 0
         self.stuck = False
         self.latencies: list[float] = []
+        self._scenario = scenario
         self._upstreams = upstreams
         self._limits = limits
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
@@ -70,7 +74,8 @@ class Stage:
     def send(self, call: Call, lane: int = 0, ticket: object = None) -> Attempt:
         """Put the call on the wire."""
         self.sent += 1
-        identity = self._upstreams[lane].arrive(self.now, request_for(call.plan))
+        delay = self._scenario.lanes[lane].delay(self.now, call.plan)
+        identity = self._upstreams[lane].arrive(self.now, request_for(call.plan, delay))
         attempt = Attempt(identity, call, lane, self.now, self.now, ticket=ticket)
         self._open[lane][identity] = attempt
         if self._policy is not None and self._policy.idle_limit is not None:

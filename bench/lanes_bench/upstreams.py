@@ -34,13 +34,14 @@ def providers(scenario: Scenario, seed: int) -> list[Provider]:
     ]
 
 
-def request_for(step: Step) -> SimRequest:
-    """The request that carries one step of an agent."""
+def request_for(step: Step, delay: float = 0.0) -> SimRequest:
+    """The request that carries one step of an agent; its answer begins later by `delay`."""
     return SimRequest(
         model=MODEL,
         input_tokens=step.input_tokens,
         output_tokens=step.output_tokens,
         service=step.service,
+        delay=delay,
     )
 
 
