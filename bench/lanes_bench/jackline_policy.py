@@ -70,7 +70,9 @@ class Jackline(Policy):
 
     def heard(self, attempt: Attempt) -> None:
         """Report it."""
-        self.controller.heard(self._now(), permit_of(attempt))
+        decision = self.controller.heard(self._now(), permit_of(attempt))
+        if decision is not None:
+            self._obey(decision)
 
     def answered(self, attempt: Attempt, output_tokens: int) -> None:
         """Report it."""
@@ -108,8 +110,8 @@ class Jackline(Policy):
         return known
 
     def _obey(self, decision: Decision) -> None:
-        for abort in decision.aborts:
-            attempt = self._attempts.pop(abort.permit, None)
+        for given_up in (*decision.aborts, *decision.hang_ups):
+            attempt = self._attempts.pop(given_up.permit, None)
             if attempt is not None:
                 self.desk.cancel(attempt)
         for refusal in decision.refusals:

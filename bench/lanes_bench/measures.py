@@ -77,17 +77,15 @@ def fairness(agents: list[Agent]) -> float:
     return sum(speeds) ** 2 / (len(speeds) * squares) if squares else 0.0
 
 
-def moved_after(scenario: Scenario, world: Sequence[Provider]) -> float | None:
-    """Seconds from the start of a hang until the first frozen call was taken away."""
+def moved_after(scenario: Scenario, stage: Stage) -> float | None:
+    """Seconds from the start of a hang until the first frozen call was asked for elsewhere."""
     outage = scenario.lanes[0].outage
     if outage is None or not outage.hangs:
         return None
-    frozen = (
-        entry.ended - outage.start
-        for entry in world[0].ledger
-        if entry.arrived < outage.start and entry.ended is not None and entry.ended > outage.start
+    waits = (
+        again - outage.start for before, again in stage.sent_again if before < outage.start < again
     )
-    return min(frozen, default=None)
+    return min(waits, default=None)
 
 
 def bought_twice(stage: Stage, world: Sequence[Provider]) -> int:

@@ -86,7 +86,7 @@ def play(job: Job, policy: str, oracle: float) -> Outcome:
         useful=progress(stage),
         sent=stage.sent,
         into_wall=sum(provider.ledger.after_wall for provider in world),
-        moved_after=moved_after(scenario, world),
+        moved_after=moved_after(scenario, stage),
         surfaced=stage.surfaced,
         bought_twice=bought_twice(stage, world),
         p99=percentile(stage.latencies, 0.99),

@@ -52,6 +52,9 @@ class Stage:
         self.answered = 0
         self.surfaced = 0
         self.stuck = False
+        # For each call that was sent again: when it was sent before, and when again.
+        self.sent_again: list[tuple[float, float]] = []
+        self._sent_at: dict[int, float] = {}
         self.latencies: list[float] = []
         self._scenario = scenario
         self._upstreams = upstreams
@@ -74,6 +77,10 @@ class Stage:
     def send(self, call: Call, lane: int = 0, ticket: object = None) -> Attempt:
         """Put the call on the wire."""
         self.sent += 1
+        before = self._sent_at.get(call.id)
+        if before is not None:
+            self.sent_again.append((before, self.now))
+        self._sent_at[call.id] = self.now
         delay = self._scenario.lanes[lane].delay(self.now, call.plan)
         identity = self._upstreams[lane].arrive(self.now, request_for(call.plan, delay))
         attempt = Attempt(identity, call, lane, self.now, self.now, ticket=ticket)

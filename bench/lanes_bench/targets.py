@@ -29,6 +29,10 @@ class Target:
     waste: float | None = None
 
 
+SLOW = (
+    *("Slow12", "Slow25", "Slow60", "Slow12x2", "Slow25x2", "Slow60x2"),
+    *("Cold", "Think", "Brown"),
+)
 VISIBLE = ("U1hdr", "U3wall", "U3blind", "U4out", "U4hang", "U4model", "U5conc")
 TARGETS = (
     Target("jackline", "U1hdr", 1.05, 0.01),
@@ -44,6 +48,7 @@ TARGETS = (
     Target("jackline", "U5conc", 1.11, 0.02),
     Target("jackline", "Stall", 1.22, 0.04),
     *(Target("jackline_exact", scenario, 1.03) for scenario in VISIBLE),
+    *(Target(policy, scenario, 1.10, 0.02) for scenario in SLOW for policy in OURS),
 )
 
 
@@ -74,6 +79,8 @@ def judge(outcomes: Sequence[Outcome]) -> list[Verdict]:
         verdicts.append(_never(ours, "retryable failures surfaced", sum(o.surfaced for o in ours)))
         unfinished = sum(not each.finished for each in ours)
         verdicts.append(_never(ours, "runs that did not finish", unfinished))
+        twice = sum(each.bought_twice for each in ours)
+        verdicts.append(_never(ours, "answers that were bought twice", twice))
         known = [each for each in ours if each.scenario == "U3wall"]
         if known:
             into = sum(each.into_wall for each in known)

@@ -20,15 +20,19 @@ from jackline.failures import Failure
 from jackline.lanes.attempt import Attempt
 from jackline.lanes.consequences import hopeless, teach
 from jackline.lanes.deadlines import Deadlines
-from jackline.lanes.decision import Abort, Call, Decision, Refuse, Send, Usage, Waiting
+from jackline.lanes.decision import Abort, Call, Decision, HangUp, Refuse, Send, Usage, Waiting
 from jackline.lanes.detour import Detour
 from jackline.lanes.lane import Draw, Lane
 from jackline.lanes.queue import Entry
+from jackline.lanes.reactions import Reaction, reaction_to
+from jackline.lanes.resting import Resting
 from jackline.lanes.settings import LaneSettings, Settings
 from jackline.lanes.states import FLOWING
 from jackline.lanes.waiting_room import WaitingRoom
 
 _NO_HEADERS: Mapping[str, str] = {}
+# In seconds: so long after somebody could not be asked for beside, it is tried again.
+_LOOK_AGAIN = 5.0
 
 
 class LaneController:
@@ -54,8 +58,13 @@ class LaneController:
         self._entries: dict[int, Entry] = {}
         self._attempts: dict[int, Attempt] = {}
         self._permit_of: dict[int, int] = {}
+        # The second attempts, of calls whose first is silent.
+        self._beside: dict[int, int] = {}
+        # Calls under way on a silent lane that stand in line for another.
+        self._in_line_beside: set[int] = set()
+        self._resting = Resting()
         self._permits = itertools.count(1)
-        self._deadlines = Deadlines(self._attempts, self._settings.patience)
+        self._deadlines = Deadlines(self._attempts, self._limit_of)
         self._wake: dict[str, float] = {}
         # Lanes that had room left when they were last looked at.
         self._roomy: set[str] = set()
@@ -104,6 +113,7 @@ class LaneController:
             self._launch(entry, lane, now, decision, probe=False)
             self._note_room(lane, now)
             return self._done(decision)
+        entry.line = call.lanes
         queue.push(entry)
         # A lane without room opens by an event of its own, or when it is woken; but one that is
         # parked or broken is woken for its probe only while someone waits for it.
@@ -120,24 +130,54 @@ class LaneController:
         return self._done(decision)
 
     def first_byte(
-        self, now: float, permit: int, headers: Mapping[str, str] = _NO_HEADERS
+        self,
+        now: float,
+        permit: int,
+        headers: Mapping[str, str] = _NO_HEADERS,
+        *,
+        begun: bool = True,
     ) -> Decision:
-        """The provider has begun to answer."""
+        """The provider has taken the call; the model has `begun` to speak, or may still think."""
         now = self._clock(now)
         attempt = self._attempts.get(permit)
         decision = Decision()
         if attempt is not None:
             lane = self.lanes[attempt.lane]
-            lane.accepted(attempt, headers, now)
-            self._deadlines.watch(attempt)
+            self._overtake(attempt, now, decision)
+            self._accept(lane, attempt, headers, now)
+            if begun and not attempt.begun:
+                attempt.begun = True
+                self._deadlines.watch(attempt, now)
             self._room_changed(lane, now, decision)
         return self._done(decision)
 
-    def heard(self, now: float, permit: int) -> None:
-        """Bytes came; nothing is decided by that."""
+    def heard(
+        self, now: float, permit: int, *, begun: bool = True, committed: bool = False
+    ) -> Decision | None:
+        """Bytes came: of an answer that has begun, that the caller holds a part of, or not yet.
+
+        Mostly nothing is decided by that.
+        """
         attempt = self._attempts.get(permit)
-        if attempt is not None:
-            self.lanes[attempt.lane].heard_at = attempt.heard_at = self._clock(now)
+        if attempt is None:
+            return None
+        now = self._clock(now)
+        lane = self.lanes[attempt.lane]
+        attempt.committed = committed
+        if begun and attempt.confirmed and not attempt.begun:
+            attempt.begun = True
+            self._deadlines.watch(attempt, now)
+        was_doubted = attempt.doubted
+        speaks_again = lane.heard(attempt, now)
+        if not (was_doubted or speaks_again or attempt.call.id in self._beside):
+            return None
+        decision = Decision()
+        self._overtake(attempt, now, decision)
+        self._deadlines.watch(attempt, now)
+        if speaks_again:
+            self._withdraw_hedges(lane)
+        self._dispatch((lane.name,), now, decision)
+        return self._done(decision)
 
     def finished(
         self,
@@ -152,8 +192,9 @@ class LaneController:
         decision = Decision()
         if attempt is not None:
             lane = self.lanes[attempt.lane]
+            self._overtake(attempt, now, decision)
             if not attempt.confirmed:
-                lane.accepted(attempt, headers, now)
+                self._accept(lane, attempt, headers, now)
             lane.finished(attempt, usage, now)
             self._entries.pop(attempt.call.id, None)
             self._room_changed(lane, now, decision)
@@ -168,8 +209,11 @@ class LaneController:
         decision = Decision()
         if attempt is not None:
             touched = teach(self.lanes, attempt, failure, headers, now, self.wall_ahead)
-            self._resume_or_refuse(attempt, failure, decision)
             entry = self._entries.get(attempt.call.id)
+            if attempt.call.id not in self._permit_of:
+                self._resume_or_refuse(attempt, failure, now, decision)
+            elif entry is not None:
+                touched = [*touched, *self._hedge_failed(entry)]
             if entry is not None and entry.lanes != attempt.call.lanes:
                 # Others were opened to it while it was under way.
                 touched = list(dict.fromkeys((*touched, *entry.lanes)))
@@ -183,17 +227,14 @@ class LaneController:
         decision = Decision()
         if entry is None:
             return self._done(decision)
-        permit = self._permit_of.get(call_id)
-        if permit is None:
-            # Neither in flight nor waiting is one whose sending has failed half way.
-            if entry.waiting:
-                self._room.queue(entry.lanes).remove(entry)
-            self._dispatch(entry.lanes, now, decision)
-            return self._done(decision)
-        attempt = self._take(permit)
-        if attempt is not None:
+        touched = list(entry.lanes)
+        self._leave_line(entry)
+        while (permit := self._permit_of.get(call_id)) is not None:
+            attempt = self._attempts[permit]
+            self._take(permit)
             self.lanes[attempt.lane].dropped(attempt, now)
-            self._dispatch((attempt.lane,), now, decision)
+            touched.append(attempt.lane)
+        self._dispatch(list(dict.fromkeys(touched)), now, decision)
         return self._done(decision)
 
     def reroute(self, now: float, call_id: int, lanes: tuple[str, ...]) -> Decision:
@@ -206,13 +247,14 @@ class LaneController:
         if any(name not in self.lanes for name in lanes) or not lanes:
             raise ValueError(f"call {call_id} is sent to no lane, or to one that does not exist")
         if entry.waiting:
-            before = entry.lanes
-            self._room.queue(before).remove(entry)
+            before = entry.line
+            self._leave_line(entry)
             entry.lanes = lanes
-            self._room.push(entry)
+            self._stand_in_line(entry)
             self._dispatch(list(dict.fromkeys((*before, *lanes))), now, decision)
         else:
             entry.lanes = lanes
+            self._hedge_if_lane_is_silent(entry, now, decision)
         return self._done(decision)
 
     def close_to(self, call_id: int, lanes: Sequence[str]) -> None:
@@ -221,8 +263,12 @@ class LaneController:
         permit = self._permit_of.get(call_id)
         if entry is None or permit is None:
             return
+        waiting = entry.waiting
+        self._leave_line(entry)
         left = tuple(name for name in entry.lanes if name not in lanes)
         entry.lanes = left or (self._attempts[permit].lane,)
+        if waiting:
+            self._stand_in_line(entry)
 
     def pause(self, now: float, name: str, *, paused: bool) -> Decision:
         """A lane is closed by hand, or opened again; what is in flight goes on."""
@@ -250,15 +296,29 @@ class LaneController:
         return self._done(decision)
 
     def tick(self, now: float) -> Decision:
-        """Time has passed: give up the silent, probe, and send what has become possible."""
+        """Time has passed: doubt the silent, probe, and send what has become possible."""
         now = self._clock(now)
         decision = Decision()
         touched = [name for name, at in self._wake.items() if at <= now]
-        touched += self._give_up_late(now, decision)
+        for entry in self._resting.rested(now):
+            self._room.push(entry)
+            touched += entry.lanes
+        touched += self._look_at_late(now, decision)
         for name in list(touched):
-            touched += self._give_up_silent_lane(self.lanes[name], now, decision)
+            touched += self._leave_silent_lane(self.lanes[name], now)
         self._dispatch(list(dict.fromkeys(touched)), now, decision)
         return self._done(decision)
+
+    def stood_still(self, now: float, seconds: float) -> None:
+        """This process did not run for so long: what came meanwhile lies unread, and is no silence.
+
+        Nothing is decided by that.
+        """
+        now = self._clock(now)
+        for lane in self.lanes.values():
+            lane.heard_at = min(now, lane.heard_at + seconds)
+        for attempt in self._attempts.values():
+            attempt.heard_at = min(now, attempt.heard_at + seconds)
 
     def follow_clock(self, now: float, wall_ahead: float, slept: float = 0.0) -> Decision:
         """The wall clock was set, or the machine has slept for so long: dates are elsewhere now."""
@@ -285,8 +345,10 @@ class LaneController:
     def waiting(self, now: float, call_id: int) -> Waiting | None:
         """Why a call waits, and until when; None when it is in flight or unknown."""
         entry = self._entries.get(call_id)
-        if entry is None or not entry.waiting:
+        if entry is None or call_id in self._permit_of:
             return None
+        if entry.rests_until is not None:
+            return Waiting("it has just failed; it is tried again in a moment", entry.rests_until)
         lanes = [self.lanes[name] for name in entry.lanes]
         told = [lane.waiting(entry.call, max(now, self._now)) for lane in lanes]
         return min(told, key=lambda each: math.inf if each.until is None else each.until)
@@ -295,7 +357,7 @@ class LaneController:
     def calls_waiting(self) -> int:
         """How many calls wait for their turn."""
         # Whoever is known and not in flight waits.
-        return len(self._entries) - len(self._attempts)
+        return len(self._entries) - len(self._permit_of)
 
     @property
     def calls_in_flight(self) -> int:
@@ -307,8 +369,7 @@ class LaneController:
     def _at_once(self, call: Call, now: float) -> Lane | None:
         """The call's first lane, if it has room, is sound, and nobody waits: the usual case."""
         name = call.lanes[0]
-        anyone_waits = len(self._entries) > len(self._attempts)
-        if anyone_waits and self._room.anyone_for(name):
+        if self._anyone_waits and self._room.anyone_for(name):
             return None
         lane = self.lanes[name]
         if lane.ready_at(call, now) > now:
@@ -318,8 +379,7 @@ class LaneController:
 
     def _room_changed(self, lane: Lane, now: float, decision: Decision) -> None:
         """Fill the lane if anyone waits for it; else only look when to be woken."""
-        anyone_waits = len(self._entries) > len(self._attempts)
-        if lane.state in FLOWING and not (anyone_waits and self._room.anyone_for(lane.name)):
+        if lane.state in FLOWING and not (self._anyone_waits and self._room.anyone_for(lane.name)):
             self._note_room(lane, now)
         else:
             self._dispatch((lane.name,), now, decision)
@@ -379,56 +439,199 @@ class LaneController:
         permit = next(self._permits)
         call = entry.call
         stretch = 1.0
-        if entry.silences:
-            stretch = min(2.0 ** min(entry.silences, 16), self._settings.patience.longest_stretch)
+        if entry.freezes > 1:
+            longest = self._settings.patience.longest_stretch
+            stretch = min(2.0 ** min(entry.freezes - 1, 16), longest)
         attempt = lane.send(permit, call, now, probe=probe, stretch=stretch)
         self._attempts[permit] = attempt
-        self._permit_of[call.id] = permit
-        self._deadlines.watch(attempt)
-        decision.sends.append(Send(permit, call.id, lane.name, probe))
+        beside = call.id in self._permit_of
+        if beside:
+            self._beside[call.id] = permit
+            self._in_line_beside.discard(call.id)
+            first = self._attempts[self._permit_of[call.id]]
+            self.lanes[first.lane].doubt_attempt(first)
+        else:
+            self._permit_of[call.id] = permit
+        self._deadlines.watch(attempt, now)
+        decision.sends.append(Send(permit, call.id, lane.name, probe, beside))
 
     # --- ending ---------------------------------------------------------------------------
 
-    def _resume_or_refuse(self, attempt: Attempt, failure: Failure, decision: Decision) -> None:
+    def _resume_or_refuse(
+        self, attempt: Attempt, failure: Failure, now: float, decision: Decision
+    ) -> None:
         entry = self._entries.get(attempt.call.id)
         if entry is None:
             return
         if hopeless(entry, attempt.lane, failure, self._settings.routing.identical_failures):
+            self._leave_line(entry)
             self._entries.pop(entry.call.id, None)
             decision.refusals.append(Refuse(entry.call.id, failure))
+            return
+        if reaction_to(failure) is not Reaction.OUTAGE:
+            entry.outages = 0
         else:
-            self._room.push(entry)
+            entry.outages += 1
+            elsewhere = any(
+                name != attempt.lane and self.lanes[name].state in FLOWING for name in entry.lanes
+            )
+            if not elsewhere:
+                self._leave_line(entry)
+                self._resting.rest(entry, now, self._draw())
+                return
+        self._wait_again(entry)
 
-    def _give_up_late(self, now: float, decision: Decision) -> list[str]:
-        """Abort attempts that have been silent for longer than they may."""
+    # --- silence --------------------------------------------------------------------------
+
+    def _limit_of(self, attempt: Attempt, now: float) -> float:
+        return self.lanes[attempt.lane].patience.limit(attempt, now)
+
+    def _look_at_late(self, now: float, decision: Decision) -> list[str]:
+        """Ask beside attempts that have been silent for longer than they may, or give them up."""
         touched: list[str] = []
         while (attempt := self._deadlines.late(now)) is not None:
-            self._abort(attempt, "it was silent for too long", now, decision)
-            touched += attempt.call.lanes
+            lane = self.lanes[attempt.lane]
+            longest = lane.patience.given_up_after(attempt, now)
+            if now - attempt.heard_at >= longest:
+                self._abort(attempt, "it was silent for too long", now, decision)
+                touched += attempt.call.lanes
+                continue
+            if lane.probe == attempt.permit:
+                lane.probe_is_silent(attempt, now)
+                touched += [lane.name, *self._line_up_beside(self._entries[attempt.call.id], attempt)]
+            else:
+                self._hedge(attempt, now, decision)
+            again = min(now + _LOOK_AGAIN, attempt.heard_at + longest)
+            self._deadlines.look_at(attempt, again)
         return touched
 
-    def _give_up_silent_lane(self, lane: Lane, now: float, decision: Decision) -> list[str]:
-        """Abort everything on a lane where nothing is heard; the lanes that may take it over."""
-        silent = lane.silent_attempts(now)
-        for attempt in silent:
-            self._abort(attempt, f"nothing was heard on {lane.name}", now, decision)
-        if silent and lane.state in FLOWING:
-            lane.break_down(None, now)
-        return [name for attempt in silent for name in attempt.call.lanes]
+    def _hedge(self, attempt: Attempt, now: float, decision: Decision) -> None:
+        """Ask once more beside a call's first attempt, which is silent.
+
+        On another lane that has room, or on its own, or as the probe of a lane that is left alone.
+        A second attempt that has been silent for long makes way for a third.
+        """
+        call = attempt.call
+        entry = self._entries[call.id]
+        if entry.waiting or attempt.committed or self._permit_of[call.id] != attempt.permit:
+            return
+        second = self._attempts.get(self._beside.get(call.id, 0))
+        if second is not None and now - second.heard_at < self._settings.patience.unknown:
+            return
+        own = self.lanes[attempt.lane]
+        lanes = [self.lanes[name] for name in entry.lanes if name != own.name]
+        lanes.append(own)
+        flowing = (each for each in lanes if each.state in FLOWING)
+        chosen = next((each for each in flowing if each.ready_at(call, now) <= now), None)
+        if chosen is not None and not own.hedges.is_open:
+            return
+        probed = next((each for each in lanes if each.probe_due(now)), None)
+        if chosen is None and probed is None:
+            return
+        if second is not None:
+            self._hang_up(second, now, decision)
+        if chosen is not None:
+            own.hedges.spend()
+            self._launch(entry, chosen, now, decision, probe=False)
+        elif probed is not None:
+            self._launch(entry, probed, now, decision, probe=True)
+
+    def _hedge_failed(self, entry: Entry) -> tuple[str, ...]:
+        """One of two attempts has failed; the other one goes on, and may need another beside it."""
+        left = self._attempts[self._permit_of[entry.call.id]]
+        lane = self.lanes[left.lane]
+        if lane.is_silent:
+            return self._line_up_beside(entry, left)
+        if left.doubted:
+            lane.hedges.returned()
+        return ()
+
+    def _leave_silent_lane(self, lane: Lane, now: float) -> list[str]:
+        """Leave a lane alone on which nothing is heard; the lanes that may be asked instead.
+
+        Nobody is hung up on. Who holds nothing of an answer yet stands in line once more, for
+        another lane, or to be the probe of this one.
+        """
+        if not lane.falls_silent(now):
+            return []
+        touched = [lane.name]
+        for attempt in lane.leave_alone_as_silent(now):
+            entry = self._entries.get(attempt.call.id)
+            if entry is not None:
+                touched += self._line_up_beside(entry, attempt)
+        return touched
+
+    def _line_up_beside(self, entry: Entry, attempt: Attempt) -> tuple[str, ...]:
+        if entry.waiting or attempt.committed or entry.call.id in self._beside:
+            return ()
+        self._stand_in_line(entry)
+        return entry.line if entry.waiting else ()
+
+    def _hedge_if_lane_is_silent(self, entry: Entry, now: float, decision: Decision) -> None:
+        """Other lanes are open to a call that is under way: it may need them at once."""
+        permit = self._permit_of.get(entry.call.id)
+        if permit is None:
+            return
+        attempt = self._attempts[permit]
+        if self.lanes[attempt.lane].is_silent:
+            self._dispatch(self._line_up_beside(entry, attempt), now, decision)
+
+    def _accept(
+        self, lane: Lane, attempt: Attempt, headers: Mapping[str, str], now: float
+    ) -> None:
+        was_left_alone = lane.state not in FLOWING
+        if lane.accepted(attempt, headers, now):
+            self._withdraw_hedges(lane)
+        elif was_left_alone and lane.state in FLOWING:
+            # It answers what is asked now, and not what was asked before: that may be asked anew.
+            for silent in lane.attempts.values():
+                entry = self._entries.get(silent.call.id)
+                if silent.doubted and entry is not None and silent.call.id not in self._beside:
+                    self._leave_line(entry)
+                    self._stand_in_line(entry, anywhere=True)
+
+    def _withdraw_hedges(self, lane: Lane) -> None:
+        """The lane is not silent any more: nobody under way on it needs another."""
+        for attempt in lane.attempts.values():
+            entry = self._entries.get(attempt.call.id)
+            if entry is not None and entry.call.id in self._permit_of:
+                self._leave_line(entry)
+
+    def _overtake(self, attempt: Attempt, now: float, decision: Decision) -> None:
+        """The attempt is heard: its call needs no other one."""
+        call_id = attempt.call.id
+        entry = self._entries.get(call_id)
+        if entry is not None and entry.waiting:
+            self._leave_line(entry)
+        if not self._beside:
+            return
+        for permit in (self._permit_of.get(call_id), self._beside.get(call_id)):
+            if permit is None or permit == attempt.permit:
+                continue
+            other = self._attempts[permit]
+            if other.sent_at < attempt.sent_at:
+                self.lanes[other.lane].hedges.needed()
+            self._hang_up(other, now, decision)
+            self._dispatch((other.lane,), now, decision)
+
+    def _hang_up(self, attempt: Attempt, now: float, decision: Decision) -> None:
+        self._take(attempt.permit)
+        self.lanes[attempt.lane].let_go(attempt, now)
+        decision.hang_ups.append(HangUp(attempt.permit))
 
     def _abort(self, attempt: Attempt, why: str, now: float, decision: Decision) -> None:
         self._take(attempt.permit)
         lane = self.lanes[attempt.lane]
-        if attempt.confirmed:
+        if attempt.begun:
             lane.failed_soft(attempt, now)
         else:
-            lane.failed_hard(attempt, None, now)
+            # What was asked a quarter of an hour ago says nothing about the lane of now.
+            lane.let_go(attempt, now)
         entry = self._entries.get(attempt.call.id)
         if entry is not None:
-            # Silent from the start, it may be slow; a stream that froze may have done so by chance.
-            entry.silences += entry.froze or not attempt.confirmed
-            entry.froze = entry.froze or attempt.confirmed
-            self._room.push(entry)
+            entry.freezes += attempt.begun
+            if entry.call.id not in self._permit_of:
+                self._wait_again(entry)
         decision.aborts.append(Abort(attempt.permit, attempt.call.id, why))
 
     # --- keeping books --------------------------------------------------------------------
@@ -441,9 +644,42 @@ class LaneController:
 
     def _take(self, permit: int) -> Attempt | None:
         attempt = self._attempts.pop(permit, None)
-        if attempt is not None:
-            self._permit_of.pop(attempt.call.id, None)
+        if attempt is None:
+            return None
+        call_id = attempt.call.id
+        beside = self._beside.pop(call_id, None) if self._beside else None
+        if beside is None:
+            self._permit_of.pop(call_id, None)
+        elif beside != permit:
+            self._permit_of[call_id] = beside
         return attempt
+
+    @property
+    def _anyone_waits(self) -> bool:
+        return len(self._entries) > len(self._permit_of) or bool(self._in_line_beside)
+
+    def _stand_in_line(self, entry: Entry, *, anywhere: bool = False) -> None:
+        """Let a call wait; one that is under way, only for others than its own lane."""
+        permit = self._permit_of.get(entry.call.id)
+        if permit is None:
+            self._room.push(entry)
+            return
+        attempt = self._attempts[permit]
+        line = tuple(name for name in entry.lanes if anywhere or name != attempt.lane)
+        if line and not attempt.committed:
+            self._room.push(entry, line)
+            self._in_line_beside.add(entry.call.id)
+
+    def _wait_again(self, entry: Entry) -> None:
+        """Nothing of the call is under way any more: it may stand in line for few of its lanes."""
+        self._leave_line(entry)
+        self._room.push(entry)
+
+    def _leave_line(self, entry: Entry) -> None:
+        if entry.waiting:
+            self._room.remove(entry)
+            self._in_line_beside.discard(entry.call.id)
+        self._resting.leave(entry)
 
     def _wake_of(self, lane: Lane, now: float) -> float:
         wake = lane.silence_check_at(now)
@@ -465,7 +701,7 @@ class LaneController:
     def _done(self, decision: Decision) -> Decision:
         wake = min(self._wake.values(), default=math.inf)
         deadline = self._deadlines.next_at()
-        wake = min(wake, deadline)
+        wake = min(wake, deadline, self._resting.next_at())
         if wake != math.inf:
             decision.wake_at = max(self._now, wake)
         return decision

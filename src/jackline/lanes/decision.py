@@ -44,6 +44,8 @@ class Send(msgspec.Struct, frozen=True):
     call: int
     lane: str
     probe: bool = False
+    # Another attempt of the call is under way and silent; whichever is heard first goes on.
+    beside: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,13 @@ class Abort:
     permit: int
     call: int
     why: str
+
+
+@dataclass(frozen=True, slots=True)
+class HangUp:
+    """Drop this attempt: the other attempt of the same call was heard first."""
+
+    permit: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,5 +85,6 @@ class Decision(msgspec.Struct):
 
     sends: list[Send] = []
     aborts: list[Abort] = []
+    hang_ups: list[HangUp] = []
     refusals: list[Refuse] = []
     wake_at: float | None = None

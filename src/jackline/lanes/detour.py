@@ -29,13 +29,13 @@ class Detour:
     def is_worth_it(self, entry: Entry, lane: Lane, queue: Queue, now: float) -> bool:
         """Whether the call should take this lane rather than wait for a preferred one."""
         other_lane = self._routing.other_lane_cost
-        detour = 0.0 if entry.lanes[0] == lane.name else other_lane
+        detour = 0.0 if entry.line[0] == lane.name else other_lane
         mine = detour + self._cost_of_errors(lane, now)
         if mine <= 0:
             return True
         # Only a lane that fails noticeably has to be compared with all others; a sound one is only
         # worse than the preferred one.
-        rivals = entry.lanes if mine - detour >= _NOTICEABLE else entry.lanes[:1]
+        rivals = entry.line if mine - detour >= _NOTICEABLE else entry.line[:1]
         for position, name in enumerate(rivals):
             other = self._lanes[name]
             if other is lane or other.state not in FLOWING:

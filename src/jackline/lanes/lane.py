@@ -19,8 +19,10 @@ from jackline.lanes.attempt import Attempt
 from jackline.lanes.decision import Call, Usage, Waiting
 from jackline.lanes.episode import Episode
 from jackline.lanes.health import Health
+from jackline.lanes.hedges import HedgeBudget
+from jackline.lanes.patience import LearnedPatience
 from jackline.lanes.settings import KnownLimits, LaneSettings, Settings
-from jackline.lanes.silence import silence_check_at, silent_attempts
+from jackline.lanes.silence import is_silent, silence_check_at
 from jackline.lanes.states import FLOWING, Event, State, after
 from jackline.lanes.window import Window
 
@@ -73,6 +75,12 @@ class Lane:
         self.used_at = now
         # When bytes last came, on any attempt.
         self.heard_at = now
+        self.patience = LearnedPatience(settings.patience, now)
+        self.hedges = HedgeBudget(settings.hedges)
+        # When it was last left alone because nothing was heard on it, until it is well again.
+        self._silent_since: float | None = None
+        # Attempts that were silent for so long that they do not count as work.
+        self._doubted_attempts = 0
         # How long the first byte took of late, for people to see; 0 before any came.
         self.first_byte = 0.0
         self._carried = settings.window.start
@@ -87,6 +95,16 @@ class Lane:
         """What the user says of the lane's limits has changed; what was learned besides stays."""
         self._parallel = limits.parallel
         self.allowance.change_limits(limits, now)
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it is left alone only because nothing was heard on it."""
+        return self.state is State.BROKEN and self._silent_since is not None
+
+    @property
+    def busy(self) -> int:
+        """How many calls are in flight that may be expected to be answered."""
+        return len(self.attempts) - self._doubted_attempts
 
     # --- may a call be sent ---------------------------------------------------------------
 
@@ -108,7 +126,7 @@ class Lane:
             return math.inf
         if now < self.hold_until:
             return self.hold_until
-        if len(self.attempts) >= self.limit(now):
+        if len(self.attempts) - self._doubted_attempts >= self.limit(now):
             return self._next_ramp_step(now)
         if self.episode.refusals and self._unconfirmed:
             return math.inf
@@ -122,9 +140,9 @@ class Lane:
         return self.allowance.ready_at(call, now) if self.buckets else now
 
     def _next_ramp_step(self, now: float) -> float:
-        if self.state is not State.PROBING or len(self.attempts) >= self.window.limit():
+        if self.state is not State.PROBING or self.busy >= self.window.limit():
             return math.inf
-        step = self._ramp * len(self.attempts) / max(1.0, self._carried)
+        step = self._ramp * self.busy / max(1.0, self._carried)
         return max(self._up_at + step, now + 0.05)
 
     def probe_due(self, now: float) -> bool:
@@ -143,11 +161,12 @@ class Lane:
         if self.state is State.PARKED:
             return Waiting(self._parked_why(), self.reset_at)
         if self.state is State.BROKEN:
-            return Waiting(f"{self.name} is down; it is tried again with one call", self.probe_at)
+            how = "is silent" if self.is_silent else "is down"
+            return Waiting(f"{self.name} {how}; it is tried again with one call", self.probe_at)
         if now < self.hold_until:
             return Waiting(f"{self.name} asked to slow down", self.hold_until)
-        if len(self.attempts) >= self.limit(now):
-            return Waiting(f"{self.name} carries {_calls(len(self.attempts))}, its limit for now")
+        if self.busy >= self.limit(now):
+            return Waiting(f"{self.name} carries {_calls(self.busy)}, its limit for now")
         if self.episode.refusals and self._unconfirmed:
             return Waiting(f"{self.name} throttles; one call is finding out whether it has ended")
         at = self.ready_at(call, now)
@@ -170,7 +189,7 @@ class Lane:
     def held_up(self, now: float) -> Waiting | None:
         """Why no call is sent on just now, whichever it is; None where each has its own reason."""
         shut = self.paused or self.state not in FLOWING or now < self.hold_until
-        full = len(self.attempts) >= self.limit(now)
+        full = self.busy >= self.limit(now)
         trying = self.episode.refusals and self._unconfirmed
         return self.waiting(_ANY_CALL, now) if shut or full or trying else None
 
@@ -186,7 +205,7 @@ class Lane:
         """Open an attempt; `stretch` makes it more patient with silence."""
         attempts = self.attempts
         self.used_at = now
-        in_flight = len(attempts)
+        in_flight = len(attempts) - self._doubted_attempts
         self.window.load_changed(in_flight, now)
         allowance = self.allowance
         output = allowance.sent(call, now)
@@ -210,17 +229,58 @@ class Lane:
             self.probe = permit
         return attempt
 
-    def accepted(self, attempt: Attempt, headers: Mapping[str, str], now: float) -> None:
-        """The first byte: the provider has taken the call."""
+    def heard(self, attempt: Attempt, now: float) -> bool:
+        """Bytes came: whether that shows that a lane which was left alone as silent is not dead."""
+        if attempt.begun:
+            gap = now - attempt.heard_at
+            if gap > 1.0:
+                self.patience.gap_ended(gap, now)
+        attempt.heard_at = self.heard_at = now
+        if attempt.doubted:
+            self._believe(attempt)
+        if self._silent_since is None or attempt.sent_at >= self._silent_since:
+            return False
+        self._speaks_again(now)
+        return True
+
+    def doubt_attempt(self, attempt: Attempt) -> None:
+        """The attempt is silent for so long that it does not count as work any more."""
+        if not attempt.doubted:
+            attempt.doubted = True
+            self._doubted_attempts += 1
+            self._unconfirmed -= not attempt.confirmed
+
+    def _believe(self, attempt: Attempt) -> None:
+        if attempt.doubted:
+            attempt.doubted = False
+            self._doubted_attempts -= 1
+            self._unconfirmed += not attempt.confirmed
+
+    def _speaks_again(self, now: float) -> None:
+        """It was slow, and not dead: all is as before."""
+        if self.state is State.BROKEN:
+            self._move(Event.HEARD_AGAIN, now)
+        elif self.state is State.PROBING:
+            self.window.restart(self._carried, self._carried, now)
+            self._move(Event.RAMPED_UP, now)
+        self._silent_since = None
+        self._trips = max(0, self._trips - 1)
+        self.cause = None
+        for attempt in self.attempts.values():
+            self._believe(attempt)
+
+    def accepted(self, attempt: Attempt, headers: Mapping[str, str], now: float) -> bool:
+        """The first byte: the provider has taken the call. Whether the lane had seemed silent."""
         if attempt.confirmed:
-            return
+            return False
+        self.patience.first_byte_came(attempt, now)
+        speaks_again = self.heard(attempt, now)
         attempt.confirmed = True
         self._unconfirmed -= 1
         # The question is answered; if the lane fails again, the next probe need not wait for the
         # end of this one's stream.
         if self.probe == attempt.permit:
             self.probe = None
-        attempt.heard_at = self.heard_at = now
         took = now - attempt.sent_at
         self.first_byte += (took - self.first_byte) * (_LATEST_COUNTS if self.first_byte else 1.0)
         self.health.accepted(now)
@@ -234,9 +294,10 @@ class Lane:
             if attempt.probe and attempt.sent_at >= (self.reset_at or 0.0):
                 self._wake_up(now)
         else:
-            self.window.accepted(len(self.attempts), now)
+            self.window.accepted(len(self.attempts) - self._doubted_attempts, now)
         if self.state is not _OPEN:
             self._settle(now)
+        return speaks_again
 
     def _wake_up(self, now: float) -> None:
         breaker = self._settings.breaker
@@ -256,6 +317,7 @@ class Lane:
             ramped = now - self._up_at >= 0.9 * self._ramp
             if ramped and self.window.size >= 0.9 * min(self._carried, self.window.slow_until):
                 self._move(Event.RAMPED_UP, now)
+                self._silent_since = None
                 self._trips = 0
         elif (
             self.state is State.LIMITED and now - self.since >= self._settings.breaker.clean_to_open
@@ -268,21 +330,39 @@ class Lane:
         self.heard_at = now
         self.allowance.answered(attempt, usage, now)
         self.health.answered()
+        self.hedges.answered()
 
     def dropped(self, attempt: Attempt, now: float) -> None:
         """The caller went away; this says nothing about the lane."""
-        self._close(attempt, now)
-        if attempt.probe and self.state not in FLOWING:
+        if self._close(attempt, now) and self.state not in FLOWING:
             self.probe_at = max(now, self.reset_at or now)
 
-    def _close(self, attempt: Attempt, now: float) -> None:
-        self.window.load_changed(len(self.attempts), now)
+    def probe_is_silent(self, attempt: Attempt, now: float) -> None:
+        """The probe is still listened to, but another may find out how the lane stands."""
+        self.probe = None
+        self.doubt_attempt(attempt)
+        self._schedule_probe(now)
+
+    def let_go(self, attempt: Attempt, now: float) -> None:
+        """A silent attempt is hung up on: another was answered first, or nobody hopes any more."""
+        was_probe = self._close(attempt, now)
+        self.allowance.refund(attempt, now)
+        if was_probe and self.state not in FLOWING:
+            self.probe_at = now
+
+    def _close(self, attempt: Attempt, now: float) -> bool:
+        """Whether it was the probe that was to find out how the lane stands."""
+        self.window.load_changed(len(self.attempts) - self._doubted_attempts, now)
         del self.attempts[attempt.permit]
         self.allowance.closed(attempt, last=not self.attempts)
-        if not attempt.confirmed:
+        if attempt.doubted:
+            self._doubted_attempts -= 1
+        elif not attempt.confirmed:
             self._unconfirmed -= 1
-        if self.probe == attempt.permit:
-            self.probe = None
+        if self.probe != attempt.permit:
+            return False
+        self.probe = None
+        return True
 
     # --- failures -------------------------------------------------------------------------
 
@@ -290,11 +370,11 @@ class Lane:
         self, attempt: Attempt, failure: Failure, headers: Mapping[str, str], now: float
     ) -> None:
         """The provider asked to slow down."""
-        self._close(attempt, now)
+        was_probe = self._close(attempt, now)
         self.allowance.refund(attempt, now)
         told = self.allowance.believe(attempt, headers, now)
         if self.state not in FLOWING:
-            if attempt.probe:
+            if was_probe:
                 self._schedule_probe(now)
                 if failure.retry_after is not None:
                     asked = now + min(failure.retry_after.total_seconds(), _LONGEST_THROTTLE)
@@ -306,7 +386,7 @@ class Lane:
         if wait is None or (wait < _NO_WAIT and episode.refusals > 1):
             if episode.refusals == 1:
                 self.window.rejected(attempt.in_flight_at_send, now)
-            pause = episode.pause(self.window.size, len(self.attempts)) * (1 + 0.2 * self._draw())
+            pause = episode.pause(self.window.size, self.busy) * (1 + 0.2 * self._draw())
         else:
             pause = wait * (episode.stretch() * (1 + 0.1 * self._draw()))
         self.hold_until = max(self.hold_until, now + pause)
@@ -332,12 +412,12 @@ class Lane:
 
     def failed_hard(self, attempt: Attempt, failure: Failure | None, now: float) -> None:
         """No answer, or a server error, before anything was accepted."""
-        self._close(attempt, now)
+        was_probe = self._close(attempt, now)
         self.allowance.refund(attempt, now)
         flows = self.state in FLOWING
         self.health.failed(now, refused=flows)
         if not flows:
-            if attempt.probe:
+            if was_probe:
                 self._schedule_probe(now)
             return
         self._pause_for_budget(now)
@@ -358,6 +438,7 @@ class Lane:
         if self.state in FLOWING:
             self._carried = max(2.0, self._carrying())
         self._trips += 1
+        self._silent_since = None
         self.cause = failure
         self._move(Event.OUTAGE, now)
         self.health.broke_down()
@@ -412,6 +493,7 @@ class Lane:
     ) -> None:
         if self.state in FLOWING:
             self._carried = max(2.0, self._carrying())
+        self._silent_since = None
         since = self.since if self.state is State.PARKED else now
         self._move(event, now)
         self.since = since
@@ -451,11 +533,21 @@ class Lane:
 
     # --- silence --------------------------------------------------------------------------
 
-    def silent_attempts(self, now: float) -> list[Attempt]:
-        """The attempts that prove the lane dead; none while it is left alone anyway."""
+    def falls_silent(self, now: float) -> bool:
+        """Whether nothing is heard on the lane by now; never so while it is left alone anyway."""
         if self.state not in FLOWING:
-            return []
-        return silent_attempts(self.attempts, self.heard_at, self._settings.patience, now)
+            return False
+        patience = self._settings.patience
+        return is_silent(self.attempts, self.heard_at, patience, self.patience, now)
+
+    def leave_alone_as_silent(self, now: float) -> list[Attempt]:
+        """Send nothing but probes until something is heard; the attempts that are doubted now."""
+        self.break_down(None, now)
+        self._silent_since = now
+        doubted = list(self.attempts.values())
+        for attempt in doubted:
+            self.doubt_attempt(attempt)
+        return doubted
 
     def silence_check_at(self, now: float) -> float:
         """When it is worth looking for silence, or infinity."""

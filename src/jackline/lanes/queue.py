@@ -28,11 +28,15 @@ class Entry(msgspec.Struct):
     urgency: float
     waiting: bool = True
     ticket: int = 0
+    # The lanes that it stands in line for, while it waits.
+    line: tuple[str, ...] = ()
     attempts: int = 0
     last_failure: Failure | None = None
     alike: int = 0
-    silences: int = 0
-    froze: bool = False
+    # How often in a row the provider failed it, and how often its stream froze.
+    outages: int = 0
+    freezes: int = 0
+    rests_until: float | None = None
 
 
 _Place: TypeAlias = tuple[float, int, int, Entry]

@@ -31,22 +31,46 @@ class LaneSettings:
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long silence is borne. Pings count as bytes, so only the truly silent are given up."""
+    """How much silence is borne before a call is asked for once more beside the silent attempt.
 
+    What a lane was seen to take outweighs all of these (patience.py). Pings count as bytes.
+    """
+
+    # Of a lane of which little was seen; and a whole lane is not silent before, unless it was in
+    # the middle of its answers. A cold local model or a long thinking phase takes as long.
+    unknown: float = 60.0
+    # Of a lane whose first bytes were all quicker than half of this.
     first_byte: float = 20.0
     # A prompt of 150,000 tokens may be thought about for a minute before the first byte.
     first_byte_per_token: float = 0.0004
-    between_bytes: float = 20.0
+    # Of a probe of a lane that is left alone: it is listened to for as long as any call, but its
+    # call may be sent elsewhere meanwhile, and another may ask how the lane stands.
     probe: float = 10.0
+    # In the middle of an answer. Where the caller holds a part of it, the attempt is then cut; each
+    # time that happens to a call it may be silent for twice as long, up to so much; but a stream
+    # that froze for the first time froze by chance.
+    between_bytes: float = 20.0
+    longest_stretch: float = 32.0
     # Without a stream nothing is heard until the whole answer is there.
     whole_answer: float = 300.0
     whole_answer_per_token: float = 0.03
-    # Each time a call was given up for silence it may be silent for twice as long, up to so much;
-    # but a stream that froze for the first time froze by chance.
-    longest_stretch: float = 32.0
-    # A lane on which several calls hear nothing at all is down, not slow.
+    # A lane on which several answers stop in the middle and nothing else is heard is left alone.
     lane_silence: float = 8.0
     lane_silence_calls: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class HedgeSettings:
+    """How often a call on a lane that works is asked for twice.
+
+    Only those count that were not needed, because the silent attempt answered first.
+    """
+
+    at_first: float = 2.0
+    per_answer: float = 0.01
+    most: float = 8.0
+    # What a hedge that was needed gives back: where many attempts are lost, they are all replaced.
+    when_needed: float = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +126,7 @@ class Settings:
     """Everything together."""
 
     patience: Patience = field(default_factory=Patience)
+    hedges: HedgeSettings = field(default_factory=HedgeSettings)
     window: WindowSettings = field(default_factory=WindowSettings)
     breaker: BreakerSettings = field(default_factory=BreakerSettings)
     routing: RoutingSettings = field(default_factory=RoutingSettings)

@@ -1,8 +1,8 @@
-"""Find out that a lane is dead because several calls on it hear nothing.
+"""Find out that a lane is silent as a whole, from calls on it that hear nothing.
 
-Laws: (1) one silent call proves nothing; (2) whoever is not streamed, or may still be thinking
-about a long prompt, is no witness; (3) anything heard on the lane clears it.
-Not here: the patience with a single call (attempt.py), what follows (controller.py).
+Rules: (1) one silent call proves nothing; (2) whoever is not streamed, or may still be thinking, is
+no witness; (3) anything heard on the lane clears it.
+Not here: how long each may be silent (patience.py), what follows (controller.py).
 """
 
 from __future__ import annotations
@@ -12,26 +12,25 @@ from collections.abc import Mapping
 from itertools import islice
 
 from jackline.lanes.attempt import Attempt
+from jackline.lanes.patience import LearnedPatience
 from jackline.lanes.settings import Patience
 
-# Of its patience with the first byte, what must have passed before a call is a witness.
-_THOUGHT_ENOUGH = 0.4
 
-
-def silent_attempts(
-    attempts: Mapping[int, Attempt], heard_at: float, patience: Patience, now: float
-) -> list[Attempt]:
-    """The attempts that prove the lane dead, if there are enough of them."""
-    if now - heard_at < patience.lane_silence:
-        return []
-    silent = [
-        each
+def is_silent(
+    attempts: Mapping[int, Attempt],
+    heard_at: float,
+    settings: Patience,
+    learned: LearnedPatience,
+    now: float,
+) -> bool:
+    """Whether enough calls have heard nothing for long enough."""
+    if now - heard_at < settings.lane_silence or len(attempts) < settings.lane_silence_calls:
+        return False
+    witnesses = sum(
+        each.call.stream and now - each.heard_at >= learned.proves_silence(each, now)
         for each in attempts.values()
-        if each.call.stream
-        and now - each.heard_at >= patience.lane_silence
-        and (each.confirmed or now - each.sent_at >= _THOUGHT_ENOUGH * each.patience(patience))
-    ]
-    return silent if len(silent) >= patience.lane_silence_calls else []
+    )
+    return witnesses >= settings.lane_silence_calls
 
 
 def silence_check_at(

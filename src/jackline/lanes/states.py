@@ -29,6 +29,7 @@ class Event(StrEnum):
     OUTAGE = "outage"
     CLEAN = "clean for a while"
     PROBE_ACCEPTED = "probe accepted"
+    HEARD_AGAIN = "heard again"
     RAMPED_UP = "ramped up"
 
 
@@ -53,6 +54,7 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
     (State.BROKEN, Event.OUTAGE): State.BROKEN,
     (State.BROKEN, Event.QUOTA_SPENT): State.PARKED,
     (State.BROKEN, Event.PROBE_ACCEPTED): State.PROBING,
+    (State.BROKEN, Event.HEARD_AGAIN): State.OPEN,
 }
 
 # In these states a lane takes traffic; in the others only a single probe.

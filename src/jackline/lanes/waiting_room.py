@@ -42,9 +42,14 @@ class WaitingRoom:
                 self._of_lane[name].append(queue)
         return queue
 
-    def push(self, entry: Entry) -> None:
-        """Let a call wait."""
-        self.queue(entry.lanes).push(entry)
+    def push(self, entry: Entry, line: tuple[str, ...] | None = None) -> None:
+        """Let a call wait, for any of its lanes or only for those in `line`."""
+        entry.line = entry.lanes if line is None else line
+        self.queue(entry.line).push(entry)
+
+    def remove(self, entry: Entry) -> None:
+        """Take a call out."""
+        self.queue(entry.line).remove(entry)
 
     def anyone_for(self, name: str) -> bool:
         """Whether anyone waits for the lane."""

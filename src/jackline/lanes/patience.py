@@ -1,0 +1,99 @@
+"""Learn how long a lane's answers are silent, and say how long a call may be before it is doubted.
+
+Rules: (1) slow is not dead: while the model has not begun to speak, doubt means asking once more
+beside the silent attempt, never hanging up on it; a stream that froze in mid-answer is cut; (2) what was really seen outweighs every
+setting, and fades within minutes; (3) a lane of which little was seen gets a minute.
+Not here: what follows from doubt (controller.py), whether a whole lane is silent (silence.py).
+"""
+
+from __future__ import annotations
+
+import math
+
+from jackline.lanes.attempt import Attempt
+from jackline.lanes.settings import Patience
+
+# An answer may be so many times as slow as the slowest of late before it is doubted.
+_TIMES_SLOWEST = 2.0
+# In seconds: after so long, what was slow counts half.
+_HALVES = 600.0
+# So many first bytes must have been seen before less than `Patience.unknown` is borne.
+_ENOUGH_SEEN = 8
+# Gaps below this are those of any stream, and not worth remembering.
+_GAP = 2.0
+# Nobody who may still be answered is hung up on before this many seconds of silence: the official
+# clients wait for ten minutes.
+_LONGEST_ANSWER = 900.0
+# Whoever made the call may have been told anything: a product with more need not fit into a float.
+_MOST_TOKENS = 1_000_000_000
+
+
+class LearnedPatience:
+    """What the slowest first bytes and the longest gaps of one lane were of late."""
+
+    __slots__ = ("_at", "_first_byte", "_gap", "_gap_at", "_seen", "_settings")
+
+    def __init__(self, settings: Patience, now: float) -> None:
+        self._settings = settings
+        self._first_byte = 0.0
+        self._at = now
+        self._gap = 0.0
+        self._gap_at = now
+        self._seen = 0
+
+    def first_byte_came(self, attempt: Attempt, now: float) -> None:
+        """An attempt was answered: what that took beyond what its prompt explains is remembered."""
+        took = now - attempt.sent_at - self._reading(attempt)
+        self._seen += 1
+        slowest = self.slowest_first_byte(now)
+        self._first_byte, self._at = max(took, slowest), now
+
+    def gap_ended(self, gap: float, now: float) -> None:
+        """A stream went on after so many seconds."""
+        if gap > _GAP:
+            self._gap, self._gap_at = max(gap, self._longest_gap(now)), now
+
+    def slowest_first_byte(self, now: float) -> float:
+        """How long the slowest first byte took of late, apart from its prompt; it fades."""
+        return self._first_byte * _faded(now - self._at)
+
+    def limit(self, attempt: Attempt, now: float) -> float:
+        """How long the attempt may be silent before it is doubted."""
+        settings = self._settings
+        if not attempt.call.stream:
+            tokens = _bounded(attempt.call.max_tokens)
+            return settings.whole_answer + settings.whole_answer_per_token * tokens
+        if attempt.begun:
+            gap = max(settings.between_bytes, _TIMES_SLOWEST * self._longest_gap(now))
+            return gap * attempt.stretch
+        if attempt.probe:
+            return settings.probe + self._reading(attempt)
+        known = settings.first_byte if self._seen >= _ENOUGH_SEEN else settings.unknown
+        slow = max(known, _TIMES_SLOWEST * self.slowest_first_byte(now))
+        return slow + self._reading(attempt)
+
+    def proves_silence(self, attempt: Attempt, now: float) -> float:
+        """How long the attempt must be silent before that says something about the whole lane."""
+        settings = self._settings
+        if attempt.begun:
+            return max(settings.lane_silence, _TIMES_SLOWEST * self._longest_gap(now))
+        return max(settings.unknown, self.limit(attempt, now))
+
+    def given_up_after(self, attempt: Attempt, now: float) -> float:
+        """How long the attempt may be silent before it is hung up on, whatever is hoped for."""
+        limit = self.limit(attempt, now)
+        return limit if attempt.begun else max(_LONGEST_ANSWER, _TIMES_SLOWEST * limit)
+
+    def _longest_gap(self, now: float) -> float:
+        return self._gap * _faded(now - self._gap_at) if self._gap else 0.0
+
+    def _reading(self, attempt: Attempt) -> float:
+        return self._settings.first_byte_per_token * _bounded(attempt.call.input_tokens)
+
+
+def _faded(passed: float) -> float:
+    return math.pow(0.5, passed / _HALVES)
+
+
+def _bounded(tokens: int) -> int:
+    return min(max(0, tokens), _MOST_TOKENS)
