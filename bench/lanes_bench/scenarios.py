@@ -259,7 +259,9 @@ def _thinking(parallel: int, draw: random.Random) -> tuple[Lane, ...]:
 def _brown_out(parallel: int, draw: random.Random) -> tuple[Lane, ...]:
     del parallel
     start = draw.uniform(500.0, 900.0)
-    return (Lane(slowness=Slowness(1.2, spread=0.3, start=start, until=start + 420.0, growing=60.0)),)
+    return (
+        Lane(slowness=Slowness(1.2, spread=0.3, start=start, until=start + 420.0, growing=60.0)),
+    )
 
 
 SCENARIOS: dict[str, tuple[str, Maker]] = {

@@ -119,7 +119,7 @@ def test_the_table_has_a_row_for_each_policy_and_the_verdicts_count_every_run() 
     assert "| gate |" in text
     assert "| jackline |" in text
     assert '"policy": "gate"' in as_json(runs)
-    assert [verdict.met for verdict in judge(runs)] == [True, True]
+    assert [verdict.met for verdict in judge(runs)] == [True, True, True]
 
 
 def test_a_missed_target_is_told() -> None:

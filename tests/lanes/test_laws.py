@@ -76,6 +76,13 @@ class Lanes(RuleBasedStateMachine):
             assert self.flying.pop(abort.permit)[0] == abort.call
             self.closed.append(abort.permit)
             assert abort.why
+        for hang_up in decision.hang_ups:
+            call, _ = self.flying.pop(hang_up.permit)
+            self.closed.append(hang_up.permit)
+            others = [p for p, (c, _) in self.flying.items() if c == call]
+            assert others or call in self.ended or call in {send.call for send in decision.sends}, (
+                "hung up on the only attempt of a call"
+            )
         for refusal in decision.refusals:
             assert refusal.call in self.alive
             assert not refusal.failure.retry_same, "a retryable failure was surfaced"
@@ -85,7 +92,8 @@ class Lanes(RuleBasedStateMachine):
         for send in decision.sends:
             lane = self.controller.lanes[send.lane]
             assert send.call in self.alive, "a finished call was sent again"
-            assert send.call not in {call for call, _ in self.flying.values()}, "sent twice at once"
+            copies = sum(call == send.call for call, _ in self.flying.values())
+            assert copies == send.beside, "at most two attempts, and the second is said to be one"
             assert send.probe or lane.state in FLOWING, "traffic on a lane that is not open"
             assert self.now >= self.resets.get(send.lane, 0.0), "sent before an announced reset"
             self.flying[send.permit] = (send.call, send.lane)
@@ -97,7 +105,7 @@ class Lanes(RuleBasedStateMachine):
         """What must hold of a lane that has just been sent something other than a probe."""
         now = self.controller._now
         assert now >= lane.hold_until, "sent inside a hold"
-        assert len(lane.attempts) <= lane.limit(now), "more in flight than the window allows"
+        assert lane.busy <= lane.limit(now), "more in flight than the window allows"
         if lane.episode.refusals:
             assert lane._unconfirmed <= 1, "more than one unconfirmed send in a throttle episode"
 
@@ -126,7 +134,17 @@ class Lanes(RuleBasedStateMachine):
     @precondition(lambda self: self.flying)
     @rule(data=st.data())
     def heard(self, data: st.DataObject) -> None:
-        self.controller.heard(self.now, data.draw(st.sampled_from(sorted(self.flying))))
+        permit = data.draw(st.sampled_from(sorted(self.flying)))
+        begun, committed = data.draw(st.sampled_from([(False, False), (True, False), (True, True)]))
+        decision = self.controller.heard(self.now, permit, begun=begun, committed=committed)
+        if decision is not None:
+            self.follow(decision)
+
+    @rule(seconds=st.sampled_from([0.5, 3.0, 100.0]))
+    def process_stands_still(self, seconds: float) -> None:
+        self.now += seconds
+        self.controller.stood_still(self.now, seconds)
+        self.follow(self.controller.tick(self.now))
 
     @precondition(lambda self: self.flying)
     @rule(data=st.data(), output=st.integers(0, 100_000))
@@ -185,6 +203,7 @@ class Lanes(RuleBasedStateMachine):
         ):
             assert not decision.sends
             assert not decision.refusals
+            assert not decision.hang_ups
         assert before == (self.controller.calls_waiting, self.controller.calls_in_flight)
 
     @rule(seconds=st.sampled_from([0.0, 0.1, 1.0, 5.0, 9.0, 30.0, 400.0, 4000.0]))
@@ -199,18 +218,26 @@ class Lanes(RuleBasedStateMachine):
     @invariant()
     def every_call_is_waiting_or_flying(self) -> None:
         assert self.controller.calls_in_flight == len(self.flying)
-        assert self.controller.calls_waiting == len(self.alive) - len(self.flying)
-        queued = sum(queue.waiting for queue in self.controller._room.queues.values())
-        assert self.controller.calls_waiting == queued, "whoever is not in flight stands in a queue"
+        flying = {call for call, _ in self.flying.values()}
+        assert self.controller.calls_waiting == len(self.alive) - len(flying)
+        room, entries = self.controller._room, self.controller._entries.values()
+        queued = sum(queue.waiting for queue in room.queues.values())
+        resting = sum(entry.rests_until is not None for entry in entries)
+        assert room.beside <= flying, "only who is in flight stands in line beside"
+        assert self.controller.calls_waiting == queued + resting - len(room.beside), (
+            "whoever is not in flight stands in a queue or rests"
+        )
 
     @invariant()
     def lanes_keep_within_their_limits(self) -> None:
         for lane in self.controller.lanes.values():
             assert lane.window.size >= 1
-            asking = [a for a in lane.attempts.values() if a.probe and not a.confirmed]
+            unheard = [a for a in lane.attempts.values() if not a.confirmed and not a.doubted]
+            asking = [a for a in unheard if a.probe]
             assert len(asking) <= 1, "two probes at once"
             assert lane.probe == (asking[0].permit if asking else None)
-            assert lane._unconfirmed == sum(not a.confirmed for a in lane.attempts.values())
+            assert lane._unconfirmed == len(unheard)
+            assert lane.busy == sum(not a.doubted for a in lane.attempts.values())
             if lane.state is State.PARKED and lane.reset_at is not None:
                 assert lane.probe_at >= lane.reset_at, "a probe is planned before the reset"
 
@@ -228,9 +255,12 @@ class Lanes(RuleBasedStateMachine):
             if not self.alive:
                 break
             for permit, (call, _) in list(self.flying.items()):
+                if permit not in self.flying:
+                    continue  # the other attempt was heard first
+                self.follow(self.controller.first_byte(self.now, permit))
                 self.flying.pop(permit)
                 self.alive.discard(call)
-                self.follow(self.controller.first_byte(self.now, permit))
+                self.ended.add(call)
                 self.follow(self.controller.finished(self.now, permit, Usage(10, 10)))
             decision = self.controller.tick(self.now)
             self.follow(decision)

@@ -35,10 +35,10 @@ def test_every_state_can_be_reached_and_left() -> None:
     assert reached == left == set(State)
 
 
-def test_only_a_probe_leads_out_of_parked_and_broken() -> None:
+def test_only_what_is_heard_leads_out_of_parked_and_broken() -> None:
     for (old, event), new in TRANSITIONS.items():
         if old not in FLOWING and new in FLOWING:
-            assert event is Event.PROBE_ACCEPTED
+            assert event in (Event.PROBE_ACCEPTED, Event.HEARD_AGAIN)
 
 
 def test_a_transition_that_is_not_in_the_table_is_a_bug() -> None:
@@ -127,11 +127,11 @@ def test_three_identical_declines_end_the_call_with_their_cause() -> None:
         (send,) = decision.sends
 
 
-def test_a_prompt_of_150k_tokens_may_think_for_a_minute() -> None:
+def test_a_prompt_of_150k_tokens_may_think_for_a_minute_longer() -> None:
     world = controller()
     world.submit(NOW, Call(1, ("opus",), input_tokens=150_000))
-    assert not world.tick(NOW + 60).aborts
-    assert world.tick(NOW + 90).aborts
+    assert not world.tick(NOW + 119).sends
+    assert [send.beside for send in world.tick(NOW + 121).sends] == [True]
 
 
 def test_a_stream_that_pings_is_never_given_up() -> None:
@@ -280,16 +280,14 @@ def test_same_seed_same_trace() -> None:
     assert trace() == trace()
 
 
-def silent_waits(*, freezes: bool) -> list[float]:
-    """How long each of four attempts of a call was borne; `freezes` after its first byte."""
+def test_a_stream_that_froze_once_froze_by_chance_and_one_that_freezes_again_is_slow() -> None:
     lanes = controller()
     now, waits = NOW, []
     decision = lanes.submit(now, Call(1, ("opus",)))
     for _ in range(4):
         assert len(decision.sends) == 1
         sent = now
-        if freezes:
-            decision = lanes.first_byte(now, decision.sends[0].permit)
+        decision = lanes.first_byte(now, decision.sends[0].permit)
         while True:
             now = max(now + 0.5, decision.wake_at or now)
             decision = lanes.tick(now)
@@ -299,18 +297,6 @@ def silent_waits(*, freezes: bool) -> list[float]:
         while not decision.sends:
             now = max(now + 0.5, decision.wake_at or now)
             decision = lanes.tick(now)
-    return waits
-
-
-def test_a_call_that_was_given_up_for_silence_may_be_silent_for_twice_as_long() -> None:
-    """A slow upstream must not be asked, and paid, for the same answer again and again."""
-    waits = silent_waits(freezes=False)
-    longer = [later / earlier for earlier, later in pairwise(waits)]
-    assert all(1.9 < ratio < 2.2 for ratio in longer), waits
-
-
-def test_a_stream_that_froze_once_froze_by_chance_and_one_that_freezes_again_is_slow() -> None:
-    waits = silent_waits(freezes=True)
     first, *longer = [later / earlier for earlier, later in pairwise(waits)]
     assert 0.9 < first < 1.1, waits
     assert all(1.9 < ratio < 2.2 for ratio in longer), waits

@@ -50,9 +50,10 @@ _NOBODY = _Nobody()
 
 
 class InFlight(Protocol):
-    """The attempt that a call has in flight."""
+    """An attempt that a call has in flight."""
 
     permit: int
+    lane: str
     handle: Attempt | None
 
     @property
@@ -67,6 +68,7 @@ class Carried:
     __slots__ = (
         "accepted_on",
         "began",
+        "beside",
         "doubted_on",
         "hearing",
         "held_for",
@@ -100,6 +102,8 @@ class Carried:
         # How many attempts were begun.
         self.tries = 0
         self.hearing: InFlight | None = None
+        # A second attempt, while the first is silent; whichever is heard goes on alone.
+        self.beside: InFlight | None = None
         self.rejection: Rejection | None = None
         # The lane that has refused its client's own credential.
         self.rejected_on: str | None = None
@@ -117,6 +121,13 @@ class Carried:
         self.held_for: tuple[float, float] | None = None
         # How long it waited before its latest attempt.
         self.waited = 0.0
+
+    def attempt_ended(self, attempt: InFlight) -> None:
+        """An attempt is over; a second one takes the place of a first."""
+        if attempt is self.beside:
+            self.beside = None
+        elif attempt is self.hearing:
+            self.hearing, self.beside = self.beside, None
 
     @property
     def in_flight(self) -> bool:

@@ -43,6 +43,9 @@ _SPENT = (402, 429)
 # Of a call that is held for hours, its first attempts are told and its last.
 _LONGEST_STORY = 200
 _SILENT = "the upstream was silent for too long"
+_OVERTAKEN = "silent; the call was answered by another attempt"
+# Seconds that a timer comes late after which this process, and not the upstream, was silent.
+_STANDSTILL = 1.0
 # While a call waits, the wall clock is looked at this often.
 _LOOK_AT_CLOCK = 15.0
 # So many seconds after an error of our own, those who wait are looked after again.
@@ -119,14 +122,16 @@ class Carrier:
     def pause(self, carried: Carried) -> None:
         """Whoever takes the answer is slow: stop reading it."""
         carried.paused = True
-        if carried.hearing is not None and carried.hearing.handle is not None:
-            carried.hearing.handle.pause()
+        for attempt in (carried.hearing, carried.beside):
+            if attempt is not None and attempt.handle is not None:
+                attempt.handle.pause()
 
     def resume(self, carried: Carried) -> None:
         """Go on reading."""
         carried.paused = False
-        if carried.hearing is not None and carried.hearing.handle is not None:
-            carried.hearing.handle.resume()
+        for attempt in (carried.hearing, carried.beside):
+            if attempt is not None and attempt.handle is not None:
+                attempt.handle.resume()
 
     def waiting(self, carried: Carried) -> Waiting | None:
         """Why a call waits, and until which date; None when it is in flight or over."""
@@ -153,10 +158,18 @@ class Carrier:
         return len(self._carried) + len(self._hearings) + held
 
     def review(self) -> None:
-        """Refuse the calls that have waited for longer than they allow."""
+        """Refuse the calls that have waited for longer than they allow; help the stranded."""
         now = self._clock.steady()
-        for carried in [c for c in self._carried.values() if c.hearing is None]:
+        for carried in [c for c in self._carried.values() if self._needs_help(c)]:
             self._review(carried, now)
+
+    def _needs_help(self, carried: Carried) -> bool:
+        """Whether nothing is under way for it, or nothing but an attempt on a silent lane."""
+        if carried.hearing is None:
+            return True
+        if carried.beside is not None or carried.delivered:
+            return False
+        return self.controller.lanes[carried.hearing.lane].is_silent
 
     def follow_clock(self) -> None:
         """Look whether the wall clock was set or the machine has slept; vendors' dates follow."""
@@ -185,7 +198,7 @@ class Carrier:
             self._review(carried, now)
 
     def _review(self, carried: Carried, now: float) -> None:
-        if carried.over or carried.hearing is not None:
+        if carried.over or not self._needs_help(carried):
             return
         if carried.withheld is not None and not self._any_open(carried.request.lanes):
             self._give_withheld(carried, now)
@@ -306,10 +319,9 @@ class Carrier:
 
     def _give_back(self, carried: Carried) -> None:
         """Give back all that a call holds; what it holds no more is passed over."""
-        hearing = carried.hearing
         try:
-            if hearing is not None:
-                self._hang_up(hearing.permit)
+            while carried.hearing is not None:
+                self._hang_up(carried.hearing.permit)
         finally:
             try:
                 self._obey(self.controller.aborted(self._clock.steady(), carried.number))
@@ -341,6 +353,10 @@ class Carrier:
                 self._gone_silent(hearing, abort.why)
             except Exception as error:  # noqa: BLE001 -- the border of one call: siblings go on
                 self._crash(hearing.carried, error)
+        for hang_up in decision.hang_ups:
+            hearing = self._hang_up(hang_up.permit)
+            if hearing is not None:
+                self._tell(hearing, None, _OVERTAKEN, sub="overtaken")
         for refusal in decision.refusals:
             carried = self._carried.pop(refusal.call, None)
             if carried is not None:
@@ -358,13 +374,18 @@ class Carrier:
             return
         now = self._clock.steady()
         hearing = Hearing(self, carried, send.permit, send.lane, now)
-        carried.hearing = hearing
+        message = carried.request.message
+        if carried.hearing is None:
+            carried.hearing = hearing
+        else:
+            carried.beside = hearing
+            message = message._replace(fresh=True)
         carried.sent = True
         carried.tries += 1
         carried.waited = max(0.0, now - carried.submitted)
         self._hearings[send.permit] = hearing
         try:
-            hearing.handle = self._upstream.start(carried.request.message, send.lane, hearing)
+            hearing.handle = self._upstream.start(message, send.lane, hearing)
         except Exception as error:  # noqa: BLE001 -- the border of one call: siblings go on
             self.crashed(hearing, error)
             return
@@ -375,7 +396,7 @@ class Carrier:
         hearing = self._hearings.pop(permit, None)
         if hearing is not None:
             hearing.drop()
-            hearing.carried.hearing = None
+            hearing.carried.attempt_ended(hearing)
         return hearing
 
     def _set_timer(self, wake_at: float) -> None:
@@ -385,11 +406,16 @@ class Carrier:
         self._waker = asyncio.get_running_loop().create_task(self._wake(wake_at))
 
     async def _wake(self, at: float) -> None:
-        await self._clock.sleep(min(max(0.0, at - self._clock.steady()), _LOOK_AT_CLOCK))
+        began = self._clock.steady()
+        pause = min(max(0.0, at - began), _LOOK_AT_CLOCK)
+        await self._clock.sleep(pause)
         self._wake_at = self._waker = None
         try:
             self.follow_clock()
             now = self._clock.steady()
+            stood_still = now - began - pause
+            if stood_still >= _STANDSTILL:
+                self.controller.stood_still(now, stood_still)
             self._obey(self.controller.tick(now))
             if self.lane_news.look(now):
                 self.review()
@@ -405,12 +431,21 @@ class Carrier:
         """The vendor has taken the call, and more will come."""
         self.reports += 1
         now = self._clock.steady()
-        self._obey(self.controller.first_byte(now, hearing.permit, hearing.lowered))
+        decision = self.controller.first_byte(
+            now, hearing.permit, hearing.lowered, begun=hearing.begun
+        )
+        self._obey(decision)
         self.lane_news.look_at(hearing.lane, now)
 
     def alive(self, hearing: Hearing) -> None:
         """Bytes came."""
-        self.controller.heard(self._clock.steady(), hearing.permit)
+        now = self._clock.steady()
+        decision = self.controller.heard(
+            now, hearing.permit, begun=hearing.begun, committed=hearing.carried.began
+        )
+        if decision is not None:
+            self._obey(decision)
+            self.lane_news.look_at(hearing.lane, now)
 
     def answered(self, hearing: Hearing) -> None:
         """The answer is whole and passed on."""
@@ -445,10 +480,14 @@ class Carrier:
         if rejection is not None:
             carried.rejection = rejection
         self._tell(hearing, failure, name_of(failure))
-        repair = carried.stitch.broke() if carried.request.stream else None
-        mended = self._mend(carried, repair)
         now = self._clock.steady()
         may_use_our_key = self._judge_client(hearing, failure)
+        self._drop_unwarranted(carried, failure, now)
+        repair, mended = None, True
+        if not carried.in_flight:
+            # Else the other attempt goes on, from its own beginning.
+            repair = carried.stitch.broke() if carried.request.stream else None
+            mended = self._mend(carried, repair)
         decision = self.controller.failed(now, hearing.permit, failure, hearing.lowered)
         if not mended:
             self._settle(hearing, repair, failure)
@@ -487,6 +526,17 @@ class Carrier:
             carried.withheld = None
         return False
 
+    def _drop_unwarranted(self, carried: Carried, failure: Failure, now: float) -> None:
+        """Who was refused with a credential of its own is not served with ours on another lane."""
+        other = carried.hearing
+        if (
+            other is not None
+            and carried.rejected_on is not None
+            and other.lane in carried.request.own_key
+        ):
+            self._hang_up(other.permit)
+            self._obey(self.controller.failed(now, other.permit, failure))
+
     def crashed(self, hearing: Hearing, error: Exception) -> None:
         """Our own code has failed: this call ends, the others go on."""
         self._crash(hearing.carried, error)
@@ -508,6 +558,8 @@ class Carrier:
         """The controller gave the attempt up; it has put the call back in line already."""
         carried = hearing.carried
         self._tell(hearing, None, why)
+        if carried.in_flight:
+            return
         self._give_withheld(carried, self._clock.steady())
         if carried.stitch.complete:
             self._carried.pop(carried.number, None)
@@ -547,11 +599,13 @@ class Carrier:
     def _close(self, hearing: Hearing) -> None:
         hearing.over = True
         self._hearings.pop(hearing.permit, None)
-        hearing.carried.hearing = None
+        hearing.carried.attempt_ended(hearing)
         if hearing.handle is not None:
             hearing.handle.hang_up()
 
-    def _tell(self, hearing: Hearing, failure: Failure | None, why: str) -> None:
+    def _tell(
+        self, hearing: Hearing, failure: Failure | None, why: str, *, sub: str = "silent"
+    ) -> None:
         now = self._clock.steady()
         carried = hearing.carried
         if len(carried.story) >= _LONGEST_STORY:
@@ -564,7 +618,7 @@ class Carrier:
                 call=carried.request.id,
                 lane=hearing.lane,
                 kind="timeout" if failure is None else failure.kind.value,
-                sub="silent" if failure is None else failure.sub,
+                sub=sub if failure is None else failure.sub,
                 status=hearing.status,
                 request_id=hearing.request_id,
                 took=now - hearing.began_at,

@@ -50,6 +50,7 @@ class ForeignStitch:
         "_responses",
         "_splitter",
         "_wasted_before",
+        "begun",
         "complete",
         "delivered",
         "reader",
@@ -70,6 +71,8 @@ class ForeignStitch:
         self._splitter = EventSplitter()
         self._held: list[bytes] = []
         self._held_bytes = 0
+        # The model has begun to speak; before that it may think for long.
+        self.begun = False
 
     @property
     def broken(self) -> bool:
@@ -117,6 +120,7 @@ class ForeignStitch:
                     break
                 self._held.append(event)
                 self._held_bytes += len(event)
+                self.begun = self.begun or (reader.started and name not in _PREAMBLE)
                 if self._may_go(name):
                     out += self._held
                     self._held.clear()

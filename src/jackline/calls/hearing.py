@@ -71,12 +71,14 @@ class Hearing:
 
     __slots__ = (
         "_body",
+        "_follows",
         "_headers",
         "_is_accepted",
         "_judge",
         "_status",
         "_streams",
         "began_at",
+        "begun",
         "carried",
         "handle",
         "lane",
@@ -100,7 +102,11 @@ class Hearing:
         # The answer's headers by lower-case name.
         self.lowered: Mapping[str, str] = _NO_HEADERS
         self._streams = False
+        # Its bytes are those that the call's answer is made of.
+        self._follows = False
         self._is_accepted = False
+        # The model has begun to speak.
+        self.begun = False
         # The very bytes that came, as long as they came in one piece.
         self._body: bytes | bytearray = b""
 
@@ -141,6 +147,9 @@ class Hearing:
         if self.over:
             return
         try:
+            if self.carried.beside is not None and 200 <= self._status < 300:
+                # Heard first of the two: the other one must not be followed any more.
+                self._judge.alive(self)
             if self._streams:
                 self._follow(data)
             else:
@@ -183,23 +192,26 @@ class Hearing:
             kind = lowered.get("content-type")
             if kind is not None and kind.startswith("text/event-stream"):
                 self._streams = True
-                carried.stitch.attempt_began()
 
     def _follow(self, data: bytes) -> None:
         carried = self.carried
         stitch = carried.stitch
+        if not self._follows:
+            self._follows = True
+            stitch.attempt_began()
         out = stitch.feed(data)
         if stitch.complete:
             # One that came whole at once is told by its end alone.
             if out:
                 carried.deliver(self._status, self._headers, self.lane, out)
             return
+        self.begun = self.begun or stitch.begun
         if not self._is_accepted:
             self._is_accepted = True
             self._judge.accepted(self)
-        self._judge.alive(self)
         if out:
             carried.deliver(self._status, self._headers, self.lane, out)
+        self._judge.alive(self)
         if stitch.broken:
             if stitch.error_event is None:
                 self._fail(Observation.of_exception(EOFError(_UNFINISHED)))

@@ -150,6 +150,11 @@ class Stitch:
         return self.complete or self._view.started
 
     @property
+    def begun(self) -> bool:
+        """The model has begun to speak in this attempt; before that it may think for long."""
+        return self.complete or bool(self._reader.blocks)
+
+    @property
     def broken(self) -> bool:
         """The attempt cannot become whole any more: hang up and ask `broke` what to do."""
         return self._reader.broken

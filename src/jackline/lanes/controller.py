@@ -6,8 +6,8 @@ is never surfaced: it makes the call wait; (4) `now` is on a time line of durati
 sets; vendors' dates are brought onto it here, and follow the wall clock when that is set; (5) time
 that goes back even so is taken to stand still.
 Not here: sending, sleeping, reading bytes (calls/); what one lane has learned (lane.py); whose turn
-it is (waiting_room.py), whether another lane is worth taking (detour.py), who is late
-(deadlines.py).
+it is (waiting_room.py), whether another lane is worth taking (detour.py), what becomes of silent
+attempts (hedging.py).
 """
 
 from __future__ import annotations
@@ -19,20 +19,19 @@ from collections.abc import Mapping, Sequence
 from jackline.failures import Failure
 from jackline.lanes.attempt import Attempt
 from jackline.lanes.consequences import hopeless, teach
-from jackline.lanes.deadlines import Deadlines
-from jackline.lanes.decision import Abort, Call, Decision, HangUp, Refuse, Send, Usage, Waiting
+from jackline.lanes.decision import Call, Decision, Refuse, Send, Usage, Waiting
 from jackline.lanes.detour import Detour
+from jackline.lanes.hedging import Hedging
 from jackline.lanes.lane import Draw, Lane
 from jackline.lanes.queue import Entry
 from jackline.lanes.reactions import Reaction, reaction_to
 from jackline.lanes.resting import Resting
 from jackline.lanes.settings import LaneSettings, Settings
 from jackline.lanes.states import FLOWING
+from jackline.lanes.under_way import UnderWay
 from jackline.lanes.waiting_room import WaitingRoom
 
 _NO_HEADERS: Mapping[str, str] = {}
-# In seconds: so long after somebody could not be asked for beside, it is tried again.
-_LOOK_AGAIN = 5.0
 
 
 class LaneController:
@@ -56,15 +55,17 @@ class LaneController:
         self._room = WaitingRoom()
         self._detour = Detour(self.lanes, self._settings.routing)
         self._entries: dict[int, Entry] = {}
-        self._attempts: dict[int, Attempt] = {}
-        self._permit_of: dict[int, int] = {}
-        # The second attempts, of calls whose first is silent.
-        self._beside: dict[int, int] = {}
-        # Calls under way on a silent lane that stand in line for another.
-        self._in_line_beside: set[int] = set()
+        self._under_way = UnderWay()
+        self._attempts = self._under_way.attempts
         self._resting = Resting()
         self._permits = itertools.count(1)
-        self._deadlines = Deadlines(self._attempts, self._limit_of)
+        self._hedging = Hedging(
+            self.lanes,
+            self._entries,
+            self._under_way,
+            self._room,
+            self._launch,
+        )
         self._wake: dict[str, float] = {}
         # Lanes that had room left when they were last looked at.
         self._roomy: set[str] = set()
@@ -143,12 +144,13 @@ class LaneController:
         decision = Decision()
         if attempt is not None:
             lane = self.lanes[attempt.lane]
-            self._overtake(attempt, now, decision)
-            self._accept(lane, attempt, headers, now)
+            touched = self._hedging.accept(attempt, headers, now, decision)
             if begun and not attempt.begun:
                 attempt.begun = True
-                self._deadlines.watch(attempt, now)
+                self._hedging.watch(attempt, now)
             self._room_changed(lane, now, decision)
+            if touched:
+                self._dispatch(touched, now, decision)
         return self._done(decision)
 
     def heard(
@@ -166,17 +168,17 @@ class LaneController:
         attempt.committed = committed
         if begun and attempt.confirmed and not attempt.begun:
             attempt.begun = True
-            self._deadlines.watch(attempt, now)
+            self._hedging.watch(attempt, now)
         was_doubted = attempt.doubted
         speaks_again = lane.heard(attempt, now)
-        if not (was_doubted or speaks_again or attempt.call.id in self._beside):
+        if not (was_doubted or speaks_again or self._under_way.other_than(attempt) is not None):
             return None
         decision = Decision()
-        self._overtake(attempt, now, decision)
-        self._deadlines.watch(attempt, now)
+        touched = self._hedging.overtake(attempt, now, decision)
+        self._hedging.watch(attempt, now)
         if speaks_again:
-            self._withdraw_hedges(lane)
-        self._dispatch((lane.name,), now, decision)
+            self._hedging.withdraw(lane)
+        self._dispatch([lane.name, *touched], now, decision)
         return self._done(decision)
 
     def finished(
@@ -188,16 +190,20 @@ class LaneController:
     ) -> Decision:
         """The call is answered; with its headers, if it came whole and no first byte was told."""
         now = self._clock(now)
-        attempt = self._take(permit)
+        attempt = self._attempts.get(permit)
         decision = Decision()
         if attempt is not None:
             lane = self.lanes[attempt.lane]
-            self._overtake(attempt, now, decision)
-            if not attempt.confirmed:
-                self._accept(lane, attempt, headers, now)
+            if attempt.confirmed:
+                touched = self._hedging.overtake(attempt, now, decision)
+            else:
+                touched = self._hedging.accept(attempt, headers, now, decision)
+            self._under_way.take(permit)
             lane.finished(attempt, usage, now)
             self._entries.pop(attempt.call.id, None)
             self._room_changed(lane, now, decision)
+            if touched:
+                self._dispatch(touched, now, decision)
         return self._done(decision)
 
     def failed(
@@ -205,15 +211,15 @@ class LaneController:
     ) -> Decision:
         """The attempt failed; the call waits again, or ends when waiting is hopeless."""
         now = self._clock(now)
-        attempt = self._take(permit)
+        attempt = self._under_way.take(permit)
         decision = Decision()
         if attempt is not None:
             touched = teach(self.lanes, attempt, failure, headers, now, self.wall_ahead)
             entry = self._entries.get(attempt.call.id)
-            if attempt.call.id not in self._permit_of:
+            if attempt.call.id not in self._under_way:
                 self._resume_or_refuse(attempt, failure, now, decision)
             elif entry is not None:
-                touched = [*touched, *self._hedge_failed(entry)]
+                touched = [*touched, *self._hedging.other_failed(entry)]
             if entry is not None and entry.lanes != attempt.call.lanes:
                 # Others were opened to it while it was under way.
                 touched = list(dict.fromkeys((*touched, *entry.lanes)))
@@ -229,9 +235,8 @@ class LaneController:
             return self._done(decision)
         touched = list(entry.lanes)
         self._leave_line(entry)
-        while (permit := self._permit_of.get(call_id)) is not None:
-            attempt = self._attempts[permit]
-            self._take(permit)
+        while (attempt := self._under_way.first_of(call_id)) is not None:
+            self._under_way.take(attempt.permit)
             self.lanes[attempt.lane].dropped(attempt, now)
             touched.append(attempt.lane)
         self._dispatch(list(dict.fromkeys(touched)), now, decision)
@@ -246,29 +251,27 @@ class LaneController:
             return self._done(decision)
         if any(name not in self.lanes for name in lanes) or not lanes:
             raise ValueError(f"call {call_id} is sent to no lane, or to one that does not exist")
-        if entry.waiting:
+        if entry.waiting and call_id not in self._under_way:
             before = entry.line
             self._leave_line(entry)
             entry.lanes = lanes
-            self._stand_in_line(entry)
+            self._room.push(entry)
             self._dispatch(list(dict.fromkeys((*before, *lanes))), now, decision)
         else:
             entry.lanes = lanes
-            self._hedge_if_lane_is_silent(entry, now, decision)
+            self._dispatch(self._hedging.lanes_changed(entry), now, decision)
         return self._done(decision)
 
     def close_to(self, call_id: int, lanes: Sequence[str]) -> None:
         """A call in flight may not go to these lanes any more, whatever becomes of its attempt."""
         entry = self._entries.get(call_id)
-        permit = self._permit_of.get(call_id)
-        if entry is None or permit is None:
+        attempt = self._under_way.first_of(call_id)
+        if entry is None or attempt is None:
             return
-        waiting = entry.waiting
-        self._leave_line(entry)
         left = tuple(name for name in entry.lanes if name not in lanes)
-        entry.lanes = left or (self._attempts[permit].lane,)
-        if waiting:
-            self._stand_in_line(entry)
+        entry.lanes = left or (attempt.lane,)
+        self._room.leave(entry)
+        self._hedging.lanes_changed(entry)
 
     def pause(self, now: float, name: str, *, paused: bool) -> Decision:
         """A lane is closed by hand, or opened again; what is in flight goes on."""
@@ -303,9 +306,9 @@ class LaneController:
         for entry in self._resting.rested(now):
             self._room.push(entry)
             touched += entry.lanes
-        touched += self._look_at_late(now, decision)
         for name in list(touched):
-            touched += self._leave_silent_lane(self.lanes[name], now)
+            touched += self._hedging.look_at_lane(self.lanes[name], now)
+        touched += self._hedging.look_at_late(now, decision)
         self._dispatch(list(dict.fromkeys(touched)), now, decision)
         return self._done(decision)
 
@@ -345,7 +348,7 @@ class LaneController:
     def waiting(self, now: float, call_id: int) -> Waiting | None:
         """Why a call waits, and until when; None when it is in flight or unknown."""
         entry = self._entries.get(call_id)
-        if entry is None or call_id in self._permit_of:
+        if entry is None or call_id in self._under_way:
             return None
         if entry.rests_until is not None:
             return Waiting("it has just failed; it is tried again in a moment", entry.rests_until)
@@ -357,7 +360,7 @@ class LaneController:
     def calls_waiting(self) -> int:
         """How many calls wait for their turn."""
         # Whoever is known and not in flight waits.
-        return len(self._entries) - len(self._permit_of)
+        return len(self._entries) - self._under_way.calls
 
     @property
     def calls_in_flight(self) -> int:
@@ -438,22 +441,15 @@ class LaneController:
         entry.attempts += 1
         permit = next(self._permits)
         call = entry.call
-        stretch = 1.0
-        if entry.freezes > 1:
-            longest = self._settings.patience.longest_stretch
-            stretch = min(2.0 ** min(entry.freezes - 1, 16), longest)
+        stretch = 2.0 ** min(entry.freezes - 1, 16) if entry.freezes > 1 else 1.0
         attempt = lane.send(permit, call, now, probe=probe, stretch=stretch)
-        self._attempts[permit] = attempt
-        beside = call.id in self._permit_of
-        if beside:
-            self._beside[call.id] = permit
-            self._in_line_beside.discard(call.id)
-            first = self._attempts[self._permit_of[call.id]]
+        first = self._under_way.first_of(call.id)
+        if first is not None:
             self.lanes[first.lane].doubt_attempt(first)
-        else:
-            self._permit_of[call.id] = permit
-        self._deadlines.watch(attempt, now)
-        decision.sends.append(Send(permit, call.id, lane.name, probe, beside))
+            self._room.beside.discard(call.id)
+        self._under_way.add(attempt)
+        self._hedging.watch(attempt, now)
+        decision.sends.append(Send(permit, call.id, lane.name, probe, first is not None))
 
     # --- ending ---------------------------------------------------------------------------
 
@@ -479,160 +475,8 @@ class LaneController:
                 self._leave_line(entry)
                 self._resting.rest(entry, now, self._draw())
                 return
-        self._wait_again(entry)
-
-    # --- silence --------------------------------------------------------------------------
-
-    def _limit_of(self, attempt: Attempt, now: float) -> float:
-        return self.lanes[attempt.lane].patience.limit(attempt, now)
-
-    def _look_at_late(self, now: float, decision: Decision) -> list[str]:
-        """Ask beside attempts that have been silent for longer than they may, or give them up."""
-        touched: list[str] = []
-        while (attempt := self._deadlines.late(now)) is not None:
-            lane = self.lanes[attempt.lane]
-            longest = lane.patience.given_up_after(attempt, now)
-            if now - attempt.heard_at >= longest:
-                self._abort(attempt, "it was silent for too long", now, decision)
-                touched += attempt.call.lanes
-                continue
-            if lane.probe == attempt.permit:
-                lane.probe_is_silent(attempt, now)
-                touched += [lane.name, *self._line_up_beside(self._entries[attempt.call.id], attempt)]
-            else:
-                self._hedge(attempt, now, decision)
-            again = min(now + _LOOK_AGAIN, attempt.heard_at + longest)
-            self._deadlines.look_at(attempt, again)
-        return touched
-
-    def _hedge(self, attempt: Attempt, now: float, decision: Decision) -> None:
-        """Ask once more beside a call's first attempt, which is silent.
-
-        On another lane that has room, or on its own, or as the probe of a lane that is left alone.
-        A second attempt that has been silent for long makes way for a third.
-        """
-        call = attempt.call
-        entry = self._entries[call.id]
-        if entry.waiting or attempt.committed or self._permit_of[call.id] != attempt.permit:
-            return
-        second = self._attempts.get(self._beside.get(call.id, 0))
-        if second is not None and now - second.heard_at < self._settings.patience.unknown:
-            return
-        own = self.lanes[attempt.lane]
-        lanes = [self.lanes[name] for name in entry.lanes if name != own.name]
-        lanes.append(own)
-        flowing = (each for each in lanes if each.state in FLOWING)
-        chosen = next((each for each in flowing if each.ready_at(call, now) <= now), None)
-        if chosen is not None and not own.hedges.is_open:
-            return
-        probed = next((each for each in lanes if each.probe_due(now)), None)
-        if chosen is None and probed is None:
-            return
-        if second is not None:
-            self._hang_up(second, now, decision)
-        if chosen is not None:
-            own.hedges.spend()
-            self._launch(entry, chosen, now, decision, probe=False)
-        elif probed is not None:
-            self._launch(entry, probed, now, decision, probe=True)
-
-    def _hedge_failed(self, entry: Entry) -> tuple[str, ...]:
-        """One of two attempts has failed; the other one goes on, and may need another beside it."""
-        left = self._attempts[self._permit_of[entry.call.id]]
-        lane = self.lanes[left.lane]
-        if lane.is_silent:
-            return self._line_up_beside(entry, left)
-        if left.doubted:
-            lane.hedges.returned()
-        return ()
-
-    def _leave_silent_lane(self, lane: Lane, now: float) -> list[str]:
-        """Leave a lane alone on which nothing is heard; the lanes that may be asked instead.
-
-        Nobody is hung up on. Who holds nothing of an answer yet stands in line once more, for
-        another lane, or to be the probe of this one.
-        """
-        if not lane.falls_silent(now):
-            return []
-        touched = [lane.name]
-        for attempt in lane.leave_alone_as_silent(now):
-            entry = self._entries.get(attempt.call.id)
-            if entry is not None:
-                touched += self._line_up_beside(entry, attempt)
-        return touched
-
-    def _line_up_beside(self, entry: Entry, attempt: Attempt) -> tuple[str, ...]:
-        if entry.waiting or attempt.committed or entry.call.id in self._beside:
-            return ()
-        self._stand_in_line(entry)
-        return entry.line if entry.waiting else ()
-
-    def _hedge_if_lane_is_silent(self, entry: Entry, now: float, decision: Decision) -> None:
-        """Other lanes are open to a call that is under way: it may need them at once."""
-        permit = self._permit_of.get(entry.call.id)
-        if permit is None:
-            return
-        attempt = self._attempts[permit]
-        if self.lanes[attempt.lane].is_silent:
-            self._dispatch(self._line_up_beside(entry, attempt), now, decision)
-
-    def _accept(
-        self, lane: Lane, attempt: Attempt, headers: Mapping[str, str], now: float
-    ) -> None:
-        was_left_alone = lane.state not in FLOWING
-        if lane.accepted(attempt, headers, now):
-            self._withdraw_hedges(lane)
-        elif was_left_alone and lane.state in FLOWING:
-            # It answers what is asked now, and not what was asked before: that may be asked anew.
-            for silent in lane.attempts.values():
-                entry = self._entries.get(silent.call.id)
-                if silent.doubted and entry is not None and silent.call.id not in self._beside:
-                    self._leave_line(entry)
-                    self._stand_in_line(entry, anywhere=True)
-
-    def _withdraw_hedges(self, lane: Lane) -> None:
-        """The lane is not silent any more: nobody under way on it needs another."""
-        for attempt in lane.attempts.values():
-            entry = self._entries.get(attempt.call.id)
-            if entry is not None and entry.call.id in self._permit_of:
-                self._leave_line(entry)
-
-    def _overtake(self, attempt: Attempt, now: float, decision: Decision) -> None:
-        """The attempt is heard: its call needs no other one."""
-        call_id = attempt.call.id
-        entry = self._entries.get(call_id)
-        if entry is not None and entry.waiting:
-            self._leave_line(entry)
-        if not self._beside:
-            return
-        for permit in (self._permit_of.get(call_id), self._beside.get(call_id)):
-            if permit is None or permit == attempt.permit:
-                continue
-            other = self._attempts[permit]
-            if other.sent_at < attempt.sent_at:
-                self.lanes[other.lane].hedges.needed()
-            self._hang_up(other, now, decision)
-            self._dispatch((other.lane,), now, decision)
-
-    def _hang_up(self, attempt: Attempt, now: float, decision: Decision) -> None:
-        self._take(attempt.permit)
-        self.lanes[attempt.lane].let_go(attempt, now)
-        decision.hang_ups.append(HangUp(attempt.permit))
-
-    def _abort(self, attempt: Attempt, why: str, now: float, decision: Decision) -> None:
-        self._take(attempt.permit)
-        lane = self.lanes[attempt.lane]
-        if attempt.begun:
-            lane.failed_soft(attempt, now)
-        else:
-            # What was asked a quarter of an hour ago says nothing about the lane of now.
-            lane.let_go(attempt, now)
-        entry = self._entries.get(attempt.call.id)
-        if entry is not None:
-            entry.freezes += attempt.begun
-            if entry.call.id not in self._permit_of:
-                self._wait_again(entry)
-        decision.aborts.append(Abort(attempt.permit, attempt.call.id, why))
+        self._leave_line(entry)
+        self._room.push(entry)
 
     # --- keeping books --------------------------------------------------------------------
 
@@ -642,43 +486,12 @@ class LaneController:
         self._now = now
         return now
 
-    def _take(self, permit: int) -> Attempt | None:
-        attempt = self._attempts.pop(permit, None)
-        if attempt is None:
-            return None
-        call_id = attempt.call.id
-        beside = self._beside.pop(call_id, None) if self._beside else None
-        if beside is None:
-            self._permit_of.pop(call_id, None)
-        elif beside != permit:
-            self._permit_of[call_id] = beside
-        return attempt
-
     @property
     def _anyone_waits(self) -> bool:
-        return len(self._entries) > len(self._permit_of) or bool(self._in_line_beside)
-
-    def _stand_in_line(self, entry: Entry, *, anywhere: bool = False) -> None:
-        """Let a call wait; one that is under way, only for others than its own lane."""
-        permit = self._permit_of.get(entry.call.id)
-        if permit is None:
-            self._room.push(entry)
-            return
-        attempt = self._attempts[permit]
-        line = tuple(name for name in entry.lanes if anywhere or name != attempt.lane)
-        if line and not attempt.committed:
-            self._room.push(entry, line)
-            self._in_line_beside.add(entry.call.id)
-
-    def _wait_again(self, entry: Entry) -> None:
-        """Nothing of the call is under way any more: it may stand in line for few of its lanes."""
-        self._leave_line(entry)
-        self._room.push(entry)
+        return len(self._entries) > self._under_way.calls or bool(self._room.beside)
 
     def _leave_line(self, entry: Entry) -> None:
-        if entry.waiting:
-            self._room.remove(entry)
-            self._in_line_beside.discard(entry.call.id)
+        self._room.leave(entry)
         self._resting.leave(entry)
 
     def _wake_of(self, lane: Lane, now: float) -> float:
@@ -700,7 +513,7 @@ class LaneController:
 
     def _done(self, decision: Decision) -> Decision:
         wake = min(self._wake.values(), default=math.inf)
-        deadline = self._deadlines.next_at()
+        deadline = self._hedging.next_at()
         wake = min(wake, deadline, self._resting.next_at())
         if wake != math.inf:
             decision.wake_at = max(self._now, wake)

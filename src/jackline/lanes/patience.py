@@ -1,9 +1,10 @@
 """Learn how long a lane's answers are silent, and say how long a call may be before it is doubted.
 
 Rules: (1) slow is not dead: while the model has not begun to speak, doubt means asking once more
-beside the silent attempt, never hanging up on it; a stream that froze in mid-answer is cut; (2) what was really seen outweighs every
-setting, and fades within minutes; (3) a lane of which little was seen gets a minute.
-Not here: what follows from doubt (controller.py), whether a whole lane is silent (silence.py).
+beside the silent attempt, never hanging up on it; a stream that froze in mid-answer is cut;
+(2) what was really seen outweighs every setting, and fades within minutes; (3) a lane of which
+little was seen gets a minute.
+Not here: what follows from doubt (hedging.py), whether a whole lane is silent (silence.py).
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ _TIMES_SLOWEST = 2.0
 _HALVES = 600.0
 # So many first bytes must have been seen before less than `Patience.unknown` is borne.
 _ENOUGH_SEEN = 8
+# No stream is cut that has been silent for less.
+_FROZEN = 20.0
 # Gaps below this are those of any stream, and not worth remembering.
 _GAP = 2.0
 # Nobody who may still be answered is hung up on before this many seconds of silence: the official
@@ -64,8 +67,8 @@ class LearnedPatience:
             tokens = _bounded(attempt.call.max_tokens)
             return settings.whole_answer + settings.whole_answer_per_token * tokens
         if attempt.begun:
-            gap = max(settings.between_bytes, _TIMES_SLOWEST * self._longest_gap(now))
-            return gap * attempt.stretch
+            gap = max(_FROZEN, settings.between_bytes, _TIMES_SLOWEST * self._longest_gap(now))
+            return min(gap * attempt.stretch, max(gap, _LONGEST_ANSWER))
         if attempt.probe:
             return settings.probe + self._reading(attempt)
         known = settings.first_byte if self._seen >= _ENOUGH_SEEN else settings.unknown
@@ -82,7 +85,8 @@ class LearnedPatience:
     def given_up_after(self, attempt: Attempt, now: float) -> float:
         """How long the attempt may be silent before it is hung up on, whatever is hoped for."""
         limit = self.limit(attempt, now)
-        return limit if attempt.begun else max(_LONGEST_ANSWER, _TIMES_SLOWEST * limit)
+        froze = attempt.begun and attempt.call.stream
+        return limit if froze else max(_LONGEST_ANSWER, _TIMES_SLOWEST * limit)
 
     def _longest_gap(self, now: float) -> float:
         return self._gap * _faded(now - self._gap_at) if self._gap else 0.0

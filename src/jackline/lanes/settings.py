@@ -46,11 +46,9 @@ class Patience:
     # Of a probe of a lane that is left alone: it is listened to for as long as any call, but its
     # call may be sent elsewhere meanwhile, and another may ask how the lane stands.
     probe: float = 10.0
-    # In the middle of an answer. Where the caller holds a part of it, the attempt is then cut; each
-    # time that happens to a call it may be silent for twice as long, up to so much; but a stream
-    # that froze for the first time froze by chance.
+    # In the middle of an answer, after which it is cut. Each time that happens to a call it may be
+    # silent for twice as long; but a stream that froze for the first time froze by chance.
     between_bytes: float = 20.0
-    longest_stretch: float = 32.0
     # Without a stream nothing is heard until the whole answer is there.
     whole_answer: float = 300.0
     whole_answer_per_token: float = 0.03

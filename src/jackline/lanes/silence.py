@@ -27,7 +27,9 @@ def is_silent(
     if now - heard_at < settings.lane_silence or len(attempts) < settings.lane_silence_calls:
         return False
     witnesses = sum(
-        each.call.stream and now - each.heard_at >= learned.proves_silence(each, now)
+        each.call.stream
+        and not each.doubted
+        and now - each.heard_at >= learned.proves_silence(each, now)
         for each in attempts.values()
     )
     return witnesses >= settings.lane_silence_calls

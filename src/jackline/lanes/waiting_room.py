@@ -18,6 +18,8 @@ class WaitingRoom:
     def __init__(self) -> None:
         self.queues: dict[tuple[str, ...], Queue] = {}
         self._of_lane: dict[str, list[Queue]] = {}
+        # Calls that are under way, silently, and stand in line for another lane.
+        self.beside: set[int] = set()
 
     def open_lane(self, name: str) -> None:
         """Calls may wait for this lane from now on."""
@@ -47,9 +49,11 @@ class WaitingRoom:
         entry.line = entry.lanes if line is None else line
         self.queue(entry.line).push(entry)
 
-    def remove(self, entry: Entry) -> None:
-        """Take a call out."""
-        self.queue(entry.line).remove(entry)
+    def leave(self, entry: Entry) -> None:
+        """Take a call out, if it stands in line."""
+        if entry.waiting:
+            self.queue(entry.line).remove(entry)
+            self.beside.discard(entry.call.id)
 
     def anyone_for(self, name: str) -> bool:
         """Whether anyone waits for the lane."""

@@ -138,6 +138,8 @@ class ProvidedUpstream:
             return _Told(404, "not_found_error", words, ear)
         except WrongVendorError as error:
             return _Told(401, "authentication_error", f"Jackline: {error}.", ear)
+        if message.fresh:
+            rendered = rendered._replace(fresh=True)
         listening = provider.listen(ear, message, model)
         if lane.endswith(_RELAYED):
             return self.http.start(rendered, lane, listening)

@@ -51,7 +51,7 @@ class Pool:
             self._writer.head(message), message.body, message.method == b"HEAD", ear
         )
         idle = self._idle
-        while idle:
+        while idle and not message.fresh:
             connection, _ = idle.popitem()
             if connection.is_usable:
                 connection.send(attempt)
