@@ -40,6 +40,9 @@ class World:
         self.first_byte = first_byte
         self.gap = 0.0
         self.speaks_for = 2.0
+        self.streams = True
+        # The provider says at once that it has taken the call, and then thinks.
+        self.thinks = False
         self.sent: list[tuple[float, int, str, bool]] = []
         self.completed: list[tuple[int, float]] = []
         self.aborts = 0
@@ -49,6 +52,7 @@ class World:
         self._wake: float | None = None
 
     def submit(self, number: int, *, stream: bool = True) -> None:
+        self.streams = stream
         call = Call(number, self.lanes, max_tokens=1000, stream=stream)
         self.follow(self.controller.submit(self.now, call))
 
@@ -61,6 +65,8 @@ class World:
             self.sent.append((self.now - NOW, send.call, send.lane, send.beside))
             self._flying[send.permit] = (send.call, send.lane)
             delay = self.first_byte(send.call, send.lane, self.now - NOW)
+            if self.thinks and self.streams:
+                self._later(0.1 * delay, send.permit, "taken")
             self._later(delay, send.permit, "begins")
         self._wake = decision.wake_at
 
@@ -90,18 +96,26 @@ class World:
     def _happens(self, permit: int, what: str) -> None:
         if permit not in self._flying:
             return
-        if what == "begins":
-            self.follow(self.controller.first_byte(self.now, permit))
+        if what == "taken":
+            self.follow(self.controller.first_byte(self.now, permit, begun=False))
+        elif what == "begins":
+            if self.thinks:
+                self._heard(permit)
+            elif self.streams:
+                self.follow(self.controller.first_byte(self.now, permit))
             self._later(self.gap or self.speaks_for, permit, "speaks" if self.gap else "ends")
         elif what == "speaks":
-            decision = self.controller.heard(self.now, permit)
-            if decision is not None:
-                self.follow(decision)
+            self._heard(permit)
             self._later(self.speaks_for, permit, "ends")
         else:
             call, _ = self._flying.pop(permit)
             self.completed.append((call, self.now - NOW))
             self.follow(self.controller.finished(self.now, permit, Usage(10, 10)))
+
+    def _heard(self, permit: int) -> None:
+        decision = self.controller.heard(self.now, permit)
+        if decision is not None:
+            self.follow(decision)
 
     @property
     def answered(self) -> set[int]:
@@ -290,6 +304,7 @@ PATIENCE = st.builds(
     delays=st.lists(st.floats(0.0, 590.0), min_size=1, max_size=12),
     gap=st.sampled_from([0.0, 5.0, 15.0]),
     streams=st.booleans(),
+    thinks=st.booleans(),
     agents=st.integers(1, 12),
 )
 def test_whoever_waits_ten_minutes_for_a_provider_that_answers_within_ten_is_answered(
@@ -299,6 +314,7 @@ def test_whoever_waits_ten_minutes_for_a_provider_that_answers_within_ten_is_ans
     delays: list[float],
     gap: float,
     streams: bool,
+    thinks: bool,
     agents: int,
 ) -> None:
     """Whatever the settings; each attempt has a delay of its own."""
@@ -309,7 +325,7 @@ def test_whoever_waits_ten_minutes_for_a_provider_that_answers_within_ten_is_ans
         return delays[turns["next"] % len(delays)]
 
     world = World(lanes, delay, Settings(patience=patience))
-    world.gap = gap
+    world.gap, world.thinks = gap, thinks
     for number in range(agents):
         world.submit(number, stream=streams)
     # Not all are sent at once: after each ten minutes some must have been answered.

@@ -55,6 +55,7 @@ class InFlight(Protocol):
     permit: int
     lane: str
     handle: Attempt | None
+    stitch: Stitch | ForeignStitch
 
     @property
     def status(self) -> int | None:
@@ -128,6 +129,13 @@ class Carried:
             self.beside = None
         elif attempt is self.hearing:
             self.hearing, self.beside = self.beside, None
+            if self.hearing is not None and self.request.stream:
+                self.hearing.stitch.waste(self.stitch.cost)
+                self.stitch = self.hearing.stitch
+
+    def stitch_beside(self) -> Stitch | ForeignStitch:
+        """What makes the answer of a second attempt, as long as nothing of the first is out."""
+        return _stitch(self.request) if self.request.stream else _NO_STREAM
 
     @property
     def in_flight(self) -> bool:

@@ -95,6 +95,15 @@ class ForeignStitch:
         """The data of the error with which the current attempt ended; it is never passed on."""
         return self.reader.error_event
 
+    def waste(self, cost: TokensUsed) -> None:
+        """An attempt that was given up for this one has cost so much."""
+        self._wasted_before += cost
+
+    @property
+    def cost(self) -> TokensUsed:
+        """What all attempts so far have cost."""
+        return self._wasted_before + self.usage
+
     def attempt_began(self) -> None:
         """A new attempt will be fed from now on."""
         self._wasted_before += self.usage

@@ -71,7 +71,6 @@ class Hearing:
 
     __slots__ = (
         "_body",
-        "_follows",
         "_headers",
         "_is_accepted",
         "_judge",
@@ -85,6 +84,7 @@ class Hearing:
         "lowered",
         "over",
         "permit",
+        "stitch",
     )
 
     def __init__(
@@ -95,6 +95,8 @@ class Hearing:
         self.permit = permit
         self.lane = lane
         self.began_at = began_at
+        # A second attempt, beside one that is silent, makes an answer of its own.
+        self.stitch = carried.stitch if carried.hearing is None else carried.stitch_beside()
         self.handle: Attempt | None = None
         self.over = False
         self._status = 0
@@ -102,8 +104,6 @@ class Hearing:
         # The answer's headers by lower-case name.
         self.lowered: Mapping[str, str] = _NO_HEADERS
         self._streams = False
-        # Its bytes are those that the call's answer is made of.
-        self._follows = False
         self._is_accepted = False
         # The model has begun to speak.
         self.begun = False
@@ -147,9 +147,6 @@ class Hearing:
         if self.over:
             return
         try:
-            if self.carried.beside is not None and 200 <= self._status < 300:
-                # Heard first of the two: the other one must not be followed any more.
-                self._judge.alive(self)
             if self._streams:
                 self._follow(data)
             else:
@@ -174,7 +171,7 @@ class Hearing:
         if self.over:
             return
         try:
-            if self.carried.stitch.complete:
+            if self.stitch.complete:
                 self._judge.answered(self)
             else:
                 self._fail(Observation.of_exception(error))
@@ -192,14 +189,16 @@ class Hearing:
             kind = lowered.get("content-type")
             if kind is not None and kind.startswith("text/event-stream"):
                 self._streams = True
+                self.stitch.attempt_began()
 
     def _follow(self, data: bytes) -> None:
         carried = self.carried
-        stitch = carried.stitch
-        if not self._follows:
-            self._follows = True
-            stitch.attempt_began()
+        stitch = self.stitch
         out = stitch.feed(data)
+        if carried.beside is not None and stitch.begun:
+            # The first of the two to speak: the other one must not be heard any more.
+            self.begun = True
+            self._judge.alive(self)
         if stitch.complete:
             # One that came whole at once is told by its end alone.
             if out:
@@ -230,7 +229,7 @@ class Hearing:
 
     def _end(self) -> None:
         if self._streams:
-            if self.carried.stitch.complete:
+            if self.stitch.complete:
                 self._judge.answered(self)
             else:
                 self._fail(Observation.of_exception(EOFError(_UNFINISHED)))

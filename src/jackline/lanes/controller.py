@@ -144,9 +144,10 @@ class LaneController:
         decision = Decision()
         if attempt is not None:
             lane = self.lanes[attempt.lane]
-            touched = self._hedging.accept(attempt, headers, now, decision)
+            touched = self._hedging.accept(attempt, headers, now)
             if begun and not attempt.begun:
                 attempt.begun = True
+                touched += self._hedging.overtake(attempt, now, decision)
                 self._hedging.watch(attempt, now)
             self._room_changed(lane, now, decision)
             if touched:
@@ -166,15 +167,14 @@ class LaneController:
         now = self._clock(now)
         lane = self.lanes[attempt.lane]
         attempt.committed = committed
-        if begun and attempt.confirmed and not attempt.begun:
-            attempt.begun = True
-            self._hedging.watch(attempt, now)
         was_doubted = attempt.doubted
         speaks_again = lane.heard(attempt, now)
-        if not (was_doubted or speaks_again or self._under_way.other_than(attempt) is not None):
+        begins = begun and attempt.confirmed and not attempt.begun
+        if not (begins or was_doubted or speaks_again):
             return None
         decision = Decision()
-        touched = self._hedging.overtake(attempt, now, decision)
+        attempt.begun = attempt.begun or begins
+        touched = self._hedging.overtake(attempt, now, decision) if attempt.begun else []
         self._hedging.watch(attempt, now)
         if speaks_again:
             self._hedging.withdraw(lane)
@@ -194,10 +194,9 @@ class LaneController:
         decision = Decision()
         if attempt is not None:
             lane = self.lanes[attempt.lane]
-            if attempt.confirmed:
-                touched = self._hedging.overtake(attempt, now, decision)
-            else:
-                touched = self._hedging.accept(attempt, headers, now, decision)
+            touched = self._hedging.overtake(attempt, now, decision)
+            if not attempt.confirmed:
+                touched += self._hedging.accept(attempt, headers, now)
             self._under_way.take(permit)
             lane.finished(attempt, usage, now)
             self._entries.pop(attempt.call.id, None)

@@ -44,7 +44,7 @@ class Send(msgspec.Struct, frozen=True):
     call: int
     lane: str
     probe: bool = False
-    # Another attempt of the call is under way and silent; whichever is heard first goes on.
+    # Another attempt of the call is under way and silent; whichever speaks first goes on.
     beside: bool = False
 
 
@@ -59,7 +59,7 @@ class Abort:
 
 @dataclass(frozen=True, slots=True)
 class HangUp:
-    """Drop this attempt: the other attempt of the same call was heard first."""
+    """Drop this attempt: the other attempt of the same call has begun to speak."""
 
     permit: int
 

@@ -1,7 +1,7 @@
 """Decide what becomes of calls whose attempts are silent: ask beside, wait, or cut.
 
 Rules: (1) an attempt that has not begun to speak is not hung up on unless another attempt of the
-same call is heard, or a quarter of an hour has passed; (2) on a lane that works, hedges are counted
+same call has, or a quarter of an hour has passed; (2) on a lane that works, hedges are counted
 (hedges.py); on one that is silent as a whole, everybody may ask elsewhere; (3) the caller is told
 nothing: an attempt that the caller holds a part of is never asked for beside.
 Not here: how long silence may last (patience.py), sending (controller.py).
@@ -154,11 +154,9 @@ class Hedging:
 
     # --- something was heard --------------------------------------------------------------
 
-    def accept(
-        self, attempt: Attempt, headers: Mapping[str, str], now: float, decision: Decision
-    ) -> list[str]:
+    def accept(self, attempt: Attempt, headers: Mapping[str, str], now: float) -> list[str]:
         """The provider has taken the call."""
-        touched = self.overtake(attempt, now, decision)
+        touched: list[str] = []
         lane = self._lanes[attempt.lane]
         was_left_alone = lane.state not in FLOWING
         if lane.accepted(attempt, headers, now):
@@ -170,7 +168,7 @@ class Hedging:
         return touched
 
     def overtake(self, attempt: Attempt, now: float, decision: Decision) -> list[str]:
-        """The attempt is heard: its call needs no other one."""
+        """The model has begun to speak in this attempt: its call needs no other one."""
         call_id = attempt.call.id
         if call_id in self._room.beside:
             self._room.leave(self._entries[call_id])

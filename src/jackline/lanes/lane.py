@@ -266,8 +266,10 @@ class Lane:
         self._silent_since = None
         self._trips = max(0, self._trips - 1)
         self.cause = None
+        self.probe = None
         for attempt in self.attempts.values():
             self._believe(attempt)
+            attempt.probe = False
 
     def accepted(self, attempt: Attempt, headers: Mapping[str, str], now: float) -> bool:
         """The first byte: the provider has taken the call. Whether the lane had seemed silent."""
@@ -348,7 +350,7 @@ class Lane:
         was_probe = self._close(attempt, now)
         self.allowance.refund(attempt, now)
         if was_probe and self.state not in FLOWING:
-            self.probe_at = now
+            self.probe_at = max(now, self.reset_at or now)
 
     def _close(self, attempt: Attempt, now: float) -> bool:
         """Whether it was the probe that was to find out how the lane stands."""
