@@ -444,7 +444,7 @@ class LaneController:
         attempt = lane.send(permit, call, now, probe=probe, stretch=stretch)
         first = self._under_way.first_of(call.id)
         if first is not None:
-            self.lanes[first.lane].doubt_attempt(first)
+            self.lanes[first.lane].doubt_attempt(first, now)
             self._room.beside.discard(call.id)
         self._under_way.add(attempt)
         self._hedging.watch(attempt, now)

@@ -72,7 +72,7 @@ class Hedging:
                 touched += self._give_up(attempt, now, decision)
                 continue
             if lane.probe == attempt.permit:
-                lane.probe_is_silent(attempt, now)
+                lane.doubt_attempt(attempt, now)
                 touched += [lane.name, *self._line_up(attempt)]
             else:
                 self._ask_beside(attempt, now, decision)
@@ -189,13 +189,12 @@ class Hedging:
     def other_failed(self, entry: Entry) -> tuple[str, ...]:
         """One of a call's two attempts has failed; the other may need another beside it."""
         left = self._under_way.first_of(entry.call.id)
-        if left is None:
+        if left is None or not left.doubted:
             return ()
         lane = self._lanes[left.lane]
         if lane.is_silent:
             return self._line_up(left)
-        if left.doubted:
-            lane.hedges.returned()
+        lane.hedges.returned()
         return ()
 
     def lanes_changed(self, entry: Entry) -> tuple[str, ...]:

@@ -236,15 +236,21 @@ class Lane:
             if gap > 1.0:
                 self.patience.gap_ended(gap, now)
         attempt.heard_at = self.heard_at = now
-        if attempt.doubted:
+        if attempt.confirmed:
             self._believe(attempt)
         if self._silent_since is None or attempt.sent_at >= self._silent_since:
             return False
         self._speaks_again(now)
         return True
 
-    def doubt_attempt(self, attempt: Attempt) -> None:
-        """The attempt is silent for so long that it does not count as work any more."""
+    def doubt_attempt(self, attempt: Attempt, now: float) -> None:
+        """The attempt is silent for so long that it does not count as work any more.
+
+        It is still listened to; if it was the probe, another may find out how the lane stands.
+        """
+        if self.probe == attempt.permit:
+            self.probe = None
+            self._schedule_probe(now)
         if not attempt.doubted:
             attempt.doubted = True
             self._doubted_attempts += 1
@@ -276,6 +282,7 @@ class Lane:
         if attempt.confirmed:
             return False
         self.patience.first_byte_came(attempt, now)
+        self._believe(attempt)
         speaks_again = self.heard(attempt, now)
         attempt.confirmed = True
         self._unconfirmed -= 1
@@ -338,12 +345,6 @@ class Lane:
         """The caller went away; this says nothing about the lane."""
         if self._close(attempt, now) and self.state not in FLOWING:
             self.probe_at = max(now, self.reset_at or now)
-
-    def probe_is_silent(self, attempt: Attempt, now: float) -> None:
-        """The probe is still listened to, but another may find out how the lane stands."""
-        self.probe = None
-        self.doubt_attempt(attempt)
-        self._schedule_probe(now)
 
     def let_go(self, attempt: Attempt, now: float) -> None:
         """A silent attempt is hung up on: another was answered first, or nobody hopes any more."""
@@ -548,7 +549,7 @@ class Lane:
         self._silent_since = now
         doubted = list(self.attempts.values())
         for attempt in doubted:
-            self.doubt_attempt(attempt)
+            self.doubt_attempt(attempt, now)
         return doubted
 
     def silence_check_at(self, now: float) -> float:
