@@ -192,7 +192,7 @@ def test_patience_is_learned_from_first_bytes_that_came_late() -> None:
 
 
 def test_hedges_that_are_not_needed_stay_few_whatever_the_provider_does() -> None:
-    """Each first byte takes twice as long as the one before, so whatever is learned is too short."""
+    """Each first byte takes longer than the one before, so whatever is learned is too short."""
     slow = {"next": 1.0}
 
     def doubling(*_: object) -> float:

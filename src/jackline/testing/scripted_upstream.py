@@ -35,8 +35,9 @@ _STREAM_HEADERS = {"content-type": "text/event-stream"}
 class Step:
     """What one attempt meets: a wait, then an answer, an error, a break or silence.
 
-    A good answer comes in two halves with the same wait between them; `cut` leaves the second out
-    and breaks the connection, `truncated` ends it there as if all were well.
+    A good answer comes in two halves with the same wait between them, or `between`; `cut` leaves the second out
+    and breaks the connection, `truncated` ends it there as if all were well. `first` is said at
+    once, before the wait, by a provider that has taken the call and thinks.
     """
 
     says: bytes = STREAMED
@@ -48,6 +49,8 @@ class Step:
     cut: int | None = None
     truncated: bool = False
     silent: bool = False
+    first: bytes = b""
+    between: float | None = None
 
 
 @dataclass(slots=True)
@@ -100,6 +103,8 @@ class ScriptedAttempt:
 
     async def _play(self) -> None:
         step, clock = self._step, self._upstream.clock
+        if step.first:
+            self._say(200, _raw({**_STREAM_HEADERS, **step.headers}), step.first)
         await clock.sleep(1_000_000 if step.silent else step.after)
         if step.breaks is not None:
             self._last_word(step.breaks)
@@ -108,8 +113,11 @@ class ScriptedAttempt:
             self._last_word(None)
         else:
             half = len(step.says) // 2 if step.cut is None else step.cut
-            self._say(200, _raw({**_STREAM_HEADERS, **step.headers}), step.says[:half])
-            await clock.sleep(step.after)
+            if not step.first:
+                self._say(200, _raw({**_STREAM_HEADERS, **step.headers}), step.says[:half])
+            elif self._ear is not None:
+                self._ear.heard(step.says[len(step.first) : half])
+            await clock.sleep(step.after if step.between is None else step.between)
             if step.cut is not None:
                 self._last_word(ConnectionResetError("connection reset by peer"))
                 return
