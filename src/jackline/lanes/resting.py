@@ -1,6 +1,6 @@
 """Let a call rest after its provider failed it, so that it does not fail ten times in a moment.
 
-Rules: (1) each failure in a row makes the rest longer, up to a few seconds, never the same for two;
+Rules: (1) each failure in a row makes the rest longer, up to some seconds, never the same for two;
 (2) whoever rests keeps its place in the order; (3) its siblings do not notice.
 Not here: leaving a failing lane alone (health.py, lane.py).
 """
@@ -13,7 +13,7 @@ import math
 from jackline.lanes.queue import Entry
 
 _SHORTEST = 0.1
-_LONGEST = 5.0
+_LONGEST = 2.0
 
 
 class Resting:
