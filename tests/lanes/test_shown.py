@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
+from jackline.failures import Failure, Observation, classify
 from jackline.lanes import Call, LaneSettings, Settings
 from jackline.lanes.lane import Lane
+from tests.lanes import failures_made as made
 
 CALL = Call(0, ())
+
+
+def classified(error: Exception) -> Failure:
+    return classify(Observation.of_exception(error), now=datetime(2026, 11, 16, tzinfo=UTC))
 
 
 def lane() -> Lane:
@@ -52,3 +60,22 @@ def test_the_first_byte_is_told_as_it_was_of_late() -> None:
     before = one.first_byte
     one.accepted(again, {}, 99.0)
     assert one.first_byte == before, "a call has one first byte"
+
+
+@pytest.mark.parametrize(
+    ("failure", "said"),
+    [
+        (classified(ConnectionResetError("Connection reset by peer")), "cannot be reached"),
+        (made.server_error(), "lane is down;"),
+        (None, "lane is silent;"),
+    ],
+)
+def test_a_lane_says_whether_it_is_out_of_reach_down_or_silent(
+    failure: Failure | None, said: str
+) -> None:
+    broken = lane()
+    if failure is None:
+        broken.leave_alone_as_silent(1.0)
+    else:
+        broken.break_down(failure, 1.0)
+    assert said in broken.waiting(CALL, 2.0).why

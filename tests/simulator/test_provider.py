@@ -31,6 +31,7 @@ from jackline.simulator.limits import (
 from jackline.simulator.lots import from_seed
 from jackline.simulator.provider import Provider
 from jackline.simulator.recovery import RecoverySettings
+from jackline.simulator.service import ServiceSettings
 from jackline.simulator.settings import ProviderSettings
 from tests.simulator.asking import kinds, play
 
@@ -226,6 +227,28 @@ def test_a_drip_is_slow_but_alive() -> None:
     assert 100 <= events[-1].at <= 105
     gaps = [b.at - a.at for a, b in itertools.pairwise(events)]
     assert max(gaps) <= 5.0 + 1e-6
+
+
+def test_late_answers_are_healthy_and_a_brown_out_doubles_their_delay() -> None:
+    late = striking(Effect.LATE, delay=12.0, delay_per_kilotoken=1.0)
+    events = play(late, [(0.0, SimRequest(input_tokens=3_000, service=5.0))])
+    assert isinstance(events[0], Accepted)
+    assert isinstance(events[-1], Completed)
+    assert 15.0 < events[0].at < 20.0
+    assert events[-1].at == pytest.approx(20.0)
+    brown = striking(Effect.LATE, delay=1.0, doubles_every=60.0)
+    events = play(brown, [(0.0, REQUEST), (60.0, REQUEST), (120.0, REQUEST)])
+    begun = [event.at for event in events if isinstance(event, Accepted)]
+    waits = [at - sent for at, sent in zip(sorted(begun), (0.0, 60.0, 120.0), strict=True)]
+    assert [round(later - waits[0]) for later in waits] == [0, 1, 3]
+
+
+def test_all_wait_for_a_cold_model_once() -> None:
+    service = ServiceSettings(first_byte=2.0, first_byte_spread=0.0, cold_start=90.0)
+    provider = Provider(ProviderSettings(service=service), from_seed(1))
+    requests = [(0.0, REQUEST), (30.0, REQUEST), (200.0, REQUEST)]
+    begun = [event.at for event in play(provider, requests) if isinstance(event, Accepted)]
+    assert begun == [92.0, 92.0, 202.0]
 
 
 def test_an_outage_kills_its_share_of_open_streams_and_only_of_its_model() -> None:

@@ -83,3 +83,25 @@ def test_a_name_is_looked_up(run: Run) -> None:
         await asyncio.sleep(0.01)  # aborted transports close their sockets in the next turns
 
     run(main())
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="an option of Linux")
+def test_a_peer_that_is_gone_is_found_out_within_a_minute() -> None:
+    """Silence of a living peer is borne; the peer's system must say within a minute that it is."""
+
+    async def main() -> tuple[int, int, int, int]:
+        server = await asyncio.start_server(lambda _, line: line.close(), "127.0.0.1", 0)
+        async with server:
+            transport = await connected_transport(*server.sockets[0].getsockname())
+            sock = transport.get_extra_info("socket")
+            names = ("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT", "TCP_USER_TIMEOUT")
+            idle, every, count, gone = (
+                sock.getsockopt(socket.IPPROTO_TCP, getattr(socket, name)) for name in names
+            )
+            assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            transport.abort()
+            return idle, every, count, gone
+
+    idle, every, count, gone = asyncio.run(main())
+    assert idle + every * count <= 60
+    assert gone == 60_000

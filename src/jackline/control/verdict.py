@@ -122,10 +122,17 @@ def _calls(picture: Picture) -> str:
     return f"{counted(running, 'call')} running, {waiting} waiting."
 
 
+def _how_broken(lane: LaneShown) -> str:
+    """A lane without a cause is left alone because nothing is heard on it."""
+    if lane.cause is None:
+        return "is silent"
+    return "cannot be reached" if lane.cause[0] == _CONNECTION else "is down"
+
+
 def _lane(lane: LaneShown, now: datetime) -> str:
     if lane.paused:
         return f"{lane.name} is paused by hand."
-    word = "is parked" if lane.state == "parked" else "is down"
+    word = "is parked" if lane.state == "parked" else _how_broken(lane)
     if lane.until is None:
         return f"{lane.name} {word}; when it comes back is not known."
     until = datetime.fromtimestamp(lane.until, now.tzinfo)

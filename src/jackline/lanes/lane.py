@@ -13,7 +13,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from jackline.failures import Failure
+from jackline.failures import Failure, Kind
+from jackline.failures.sentences import name_of
 from jackline.lanes.allowance import Allowance
 from jackline.lanes.attempt import Attempt
 from jackline.lanes.decision import Call, Usage, Waiting
@@ -161,7 +162,7 @@ class Lane:
         if self.state is State.PARKED:
             return Waiting(self._parked_why(), self.reset_at)
         if self.state is State.BROKEN:
-            how = "is silent" if self.is_silent else "is down"
+            how = self._how_broken()
             return Waiting(f"{self.name} {how}; it is tried again with one call", self.probe_at)
         if now < self.hold_until:
             return Waiting(f"{self.name} asked to slow down", self.hold_until)
@@ -171,6 +172,13 @@ class Lane:
             return Waiting(f"{self.name} throttles; one call is finding out whether it has ended")
         at = self.ready_at(call, now)
         return Waiting(f"{self.name} has used up this minute's allowance", at if at > now else None)
+
+    def _how_broken(self) -> str:
+        if self.is_silent:
+            return "is silent"
+        if self.cause is not None and self.cause.kind is Kind.NETWORK_EDGE:
+            return f"cannot be reached ({name_of(self.cause)})"
+        return "is down"
 
     def may_be_forgotten(self, now: float) -> bool:
         """Whether nothing is under way, and nothing is known that still counts at `now`."""

@@ -52,6 +52,7 @@ class Effect(StrEnum):
     CLEAN_END = "clean_end"
     ERROR_EVENT = "error_event"
     SLOW_DRIP = "slow_drip"
+    LATE = "late"
 
 
 # Effects that refuse in words; the others act on the connection or inside the stream.
@@ -90,8 +91,21 @@ class Fault:
     at_byte: int | None = None
     slowness: float = 20.0
     """How much longer a dripping answer takes."""
+    delay: float = 10.0
+    """How much later a late answer begins, in seconds."""
+    delay_per_kilotoken: float = 0.0
+    """Seconds more for every thousand input tokens, as of a model that thinks."""
+    doubles_every: float | None = None
+    """The delay doubles every so many seconds, as in a brown-out."""
     claim: Claim = Claim.FIVE_HOUR
     reset_told: ResetTold = "headers"
+
+    def lateness(self, now: float, request: SimRequest) -> float:
+        """How much later the answer to a request begins that arrives now."""
+        delay = self.delay + self.delay_per_kilotoken * request.input_tokens / 1000.0
+        if self.doubles_every is None:
+            return delay
+        return delay * 2.0 ** ((now - self.start) / self.doubles_every)
 
 
 class ActiveFault:

@@ -60,6 +60,7 @@ class Provider:
         self._onsets: dict[int, ActiveFault] = {}
         self._open: dict[int, Exchange] = {}
         self._ready: list[ProviderEvent] = []
+        self._loaded: float | None = None
         for fault in settings.faults:
             self.add_fault(start, fault)
 
@@ -201,18 +202,29 @@ class Provider:
             course = healthy_course(self.settings.service, request, self._service_draw)
             exchange.admitted = True
             exchange.output_tokens = course.output_tokens
-            exchange.begins = now + course.first_byte
-            exchange.ends = exchange.stops = now + course.last_byte
+            loaded = max(0.0, self._loaded_at(now) - now)
+            exchange.begins = now + loaded + course.first_byte
+            exchange.ends = exchange.stops = now + loaded + course.last_byte
         if twist is not None:
-            self._twist(exchange, twist)
+            self._twist(now, exchange, twist)
         # An answer in one piece is not sent before it is whole.
         first = exchange.begins if request.stream else exchange.stops
         self._plan(first, exchange, Step.FIRST_BYTE)
 
-    def _twist(self, exchange: Exchange, active: ActiveFault) -> None:
+    def _loaded_at(self, now: float) -> float:
+        """When the model is there, which the first request lets load."""
+        if self._loaded is None:
+            self._loaded = now + self.settings.service.cold_start
+        return self._loaded
+
+    def _twist(self, now: float, exchange: Exchange, active: ActiveFault) -> None:
         """Bend the course of an admitted answer."""
         fault = active.fault
         length = exchange.ends - exchange.begins
+        if fault.effect is Effect.LATE:
+            exchange.begins += fault.lateness(now, exchange.request)
+            exchange.ends = exchange.stops = exchange.begins + length
+            return
         if fault.effect is Effect.SLOW_DRIP:
             exchange.ends = exchange.stops = exchange.begins + length * fault.slowness
             return

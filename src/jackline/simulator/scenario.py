@@ -37,6 +37,7 @@ _SHARES = {
     "overloaded_share",
 }
 _ABOVE_ZERO = {"per_minute", "burst_seconds", "every", "tokens_per_second", "slowness"}
+_ABOVE_ZERO |= {"doubles_every"}
 _ABOVE_ZERO |= {"median", "seconds", "herd_window", "mean_service", "streams", "tokens"}
 
 

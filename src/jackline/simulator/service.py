@@ -30,6 +30,8 @@ class ServiceSettings:
     """Seconds more for every thousand input tokens."""
     bytes_every: float = 5.0
     """Seconds between signs of life in a stream; 0 gives none."""
+    cold_start: float = 0.0
+    """Seconds until the model is loaded, from the first request on; all wait for it."""
     throttle_latency: tuple[float, float] = (0.2, 0.5)
     error_latency: tuple[float, float] = (0.5, 2.5)
 

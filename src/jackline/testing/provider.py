@@ -166,6 +166,10 @@ class SimulatedProvider(ServerThread):
         """Connections are reset before a byte comes."""
         return self.strike(Fault(Effect.RESET, until=seconds, share=share))
 
+    def late(self, seconds: float = math.inf, *, delay: float = 10.0) -> int:
+        """Answers begin later by `delay` seconds, and are healthy."""
+        return self.strike(Fault(Effect.LATE, until=seconds, delay=delay))
+
     def slow_drip(self, seconds: float = math.inf, *, slowness: float = 20.0) -> int:
         """Answers come, so many times slower."""
         return self.strike(Fault(Effect.SLOW_DRIP, until=seconds, slowness=slowness))

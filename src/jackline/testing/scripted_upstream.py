@@ -35,9 +35,9 @@ _STREAM_HEADERS = {"content-type": "text/event-stream"}
 class Step:
     """What one attempt meets: a wait, then an answer, an error, a break or silence.
 
-    A good answer comes in two halves with the same wait between them, or `between`; `cut` leaves the second out
-    and breaks the connection, `truncated` ends it there as if all were well. `first` is said at
-    once, before the wait, by a provider that has taken the call and thinks.
+    A good answer comes in two halves with the same wait between them, or `between`; `cut` leaves
+    the second out and breaks the connection, `truncated` ends it there as if all were well. `first`
+    is said at once, before the wait, by a provider that has taken the call and thinks.
     """
 
     says: bytes = STREAMED
