@@ -110,8 +110,9 @@ class Jackline(Policy):
         return known
 
     def _obey(self, decision: Decision) -> None:
-        for given_up in (*decision.aborts, *decision.hang_ups):
-            attempt = self._attempts.pop(given_up.permit, None)
+        ended = [each.permit for each in decision.aborts]
+        for permit in (*ended, *(each.permit for each in decision.hang_ups)):
+            attempt = self._attempts.pop(permit, None)
             if attempt is not None:
                 self.desk.cancel(attempt)
         for refusal in decision.refusals:

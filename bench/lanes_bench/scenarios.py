@@ -7,6 +7,7 @@ Not here: the simulator's settings (upstreams.py), the best that can be done (or
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -95,7 +96,7 @@ class Slowness:
         delay = self.delay + self.per_kilotoken * step.input_tokens / 1000.0
         # The same call is as slow whoever sends it, so that all policies meet the same provider.
         lot = (step.input_tokens * 2_654_435_761 + step.output_tokens * 40_503) % 65_536 / 65_536
-        grown = 2.0 ** ((now - self.start) / self.growing)
+        grown = math.pow(2.0, (now - self.start) / self.growing)
         return delay * grown * (1.0 + self.spread * (2.0 * lot - 1.0))
 
 

@@ -24,7 +24,7 @@ MORE = {"never_degrade", "reserve.classes"}
 CONSENT = {
     *("upstream.name", "upstream.preset", "upstream.kind", "upstream.url", "upstream.credential"),
     *("upstream.auth", "upstream.region", "upstream.project", "upstream.proxy"),
-    *("upstream.status_page", "upstream.cost_class", "upstream.longest_answer"),
+    *("upstream.status_page", "upstream.cost_class", "upstream.local", "upstream.longest_answer"),
     *("upstream.model_limits", "upstream.models", "upstream.headers"),
     *(f"upstream.limits.{side}_tokens_per_minute" for side in ("input", "output")),
     *("upstream.limits.requests_per_minute", "upstream.limits.parallel"),

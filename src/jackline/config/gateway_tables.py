@@ -179,6 +179,11 @@ class UpstreamTable(Table):
         description="How dear it is beside the others; of upstreams that serve the same model, the"
         " cheaper is preferred.",
     )
+    local: Annotated[bool, InProject.CONSENT] = Field(
+        default=_DEFAULT.upstream.local,
+        description="A server of your own, such as Ollama, which loads models on demand: it is"
+        " waited for longer, and no call is asked of it twice.",
+    )
     limits: LimitsTable = Field(
         default_factory=LimitsTable, description="Limits of every lane of this upstream."
     )

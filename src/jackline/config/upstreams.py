@@ -40,6 +40,8 @@ def complete(merged: Merged) -> None:
         preset = one.preset
         if preset is not None:
             one.fill("kind", preset.kind.value, f"preset {preset.name}")
+            if preset.local:
+                one.fill("local", True, f"preset {preset.name}")
         one.fill("kind", _PLAIN["kind",])
         one.fill("name", one.kind.value if preset is None else preset.name)
         _complete_address(one)
@@ -272,6 +274,7 @@ def _settings(one: _One) -> UpstreamSettings:
         region=one.get("region"),
         project=one.get("project"),
         cost_class=CostClass(one.get("cost_class")),
+        local=one.get("local"),
         status_page=one.get("status_page"),
         headers=merged.table("upstream", place, "headers"),
         longest_answer=one.get("longest_answer"),

@@ -143,7 +143,7 @@ class LaneBook:
             if fnmatchcase(model, pattern):
                 limits = given
                 break
-        return LaneSettings(name, account, limits)
+        return LaneSettings(name, account, limits, local=upstream.local)
 
 
 @lru_cache(maxsize=1024)

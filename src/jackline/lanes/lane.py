@@ -76,7 +76,8 @@ class Lane:
         self.used_at = now
         # When bytes last came, on any attempt.
         self.heard_at = now
-        self.patience = LearnedPatience(settings.patience, now)
+        self.patience = LearnedPatience(settings.patience, now, local=given.local)
+        self.is_local = given.local
         self.hedges = HedgeBudget(settings.hedges)
         # When it was last left alone because nothing was heard on it, until it is well again.
         self._silent_since: float | None = None

@@ -34,10 +34,11 @@ _MOST_TOKENS = 1_000_000_000
 class LearnedPatience:
     """What the slowest first bytes and the longest gaps of one lane were of late."""
 
-    __slots__ = ("_at", "_first_byte", "_gap", "_gap_at", "_seen", "_settings")
+    __slots__ = ("_at", "_first_byte", "_gap", "_gap_at", "_seen", "_settings", "_unknown")
 
-    def __init__(self, settings: Patience, now: float) -> None:
+    def __init__(self, settings: Patience, now: float, *, local: bool = False) -> None:
         self._settings = settings
+        self._unknown = settings.unknown_local if local else settings.unknown
         self._first_byte = 0.0
         self._at = now
         self._gap = 0.0
@@ -71,7 +72,7 @@ class LearnedPatience:
             return min(gap * attempt.stretch, max(gap, _LONGEST_ANSWER))
         if attempt.probe:
             return settings.probe + self._reading(attempt)
-        known = settings.first_byte if self._seen >= _ENOUGH_SEEN else settings.unknown
+        known = settings.first_byte if self._seen >= _ENOUGH_SEEN else self._unknown
         slow = max(known, _TIMES_SLOWEST * self.slowest_first_byte(now))
         return slow + self._reading(attempt)
 
@@ -80,7 +81,7 @@ class LearnedPatience:
         settings = self._settings
         if attempt.begun:
             return max(settings.lane_silence, _TIMES_SLOWEST * self._longest_gap(now))
-        return max(settings.unknown, self.limit(attempt, now))
+        return max(self._unknown, self.limit(attempt, now))
 
     def given_up_after(self, attempt: Attempt, now: float) -> float:
         """How long the attempt may be silent before it is hung up on, whatever is hoped for."""

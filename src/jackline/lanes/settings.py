@@ -27,6 +27,8 @@ class LaneSettings:
     name: str
     account: str = ""
     limits: KnownLimits = field(default_factory=KnownLimits)
+    # A server of the user's own, which loads models on demand and works off one call after another.
+    local: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,8 @@ class Patience:
     # Of a lane of which little was seen; and a whole lane is not silent before, unless it was in
     # the middle of its answers. A cold local model or a long thinking phase takes as long.
     unknown: float = 60.0
+    # The same of a local server, which may first have to read a model of many gigabytes.
+    unknown_local: float = 300.0
     # Of a lane whose first bytes were all quicker than half of this.
     first_byte: float = 20.0
     # A prompt of 150,000 tokens may be thought about for a minute before the first byte.

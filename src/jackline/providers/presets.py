@@ -36,6 +36,7 @@ class Preset:
     url_example: str = ""
     credential: str | None = None
     auth: str | None = None
+    local: bool = False
 
 
 _ALL = (
@@ -119,6 +120,7 @@ _ALL = (
         "Models that Ollama runs on this machine.",
         url="http://127.0.0.1:11434/v1",
         credential="none",
+        local=True,
     ),
     Preset(
         "llama-cpp",
@@ -126,6 +128,7 @@ _ALL = (
         "The model that a llama.cpp server runs on this machine.",
         url="http://127.0.0.1:8080/v1",
         credential="none",
+        local=True,
     ),
     Preset(
         "vllm",
@@ -133,6 +136,7 @@ _ALL = (
         "The models that a vLLM server runs.",
         url="http://127.0.0.1:8000/v1",
         credential="none",
+        local=True,
     ),
 )
 

@@ -58,7 +58,7 @@ class UpstreamSettings:
     that serve Claude, and is not asked here at all by the others. `model_limits` are limits of
     single lanes by pattern. Of upstreams that serve the same model the cheaper `cost_class` comes
     first, and of equal ones that which is written first. `region` and `project` are for clouds.
-    `headers` are sent along.
+    `headers` are sent along. `local` servers are the user's own, which load models on demand.
     """
 
     name: str = "anthropic"
@@ -74,6 +74,7 @@ class UpstreamSettings:
     region: str | None = None
     project: str | None = None
     cost_class: CostClass = CostClass.USUAL
+    local: bool = False
     # Where its vendor tells of incidents (Statuspage); looked at only while something is wrong.
     status_page: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)

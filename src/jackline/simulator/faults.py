@@ -105,7 +105,7 @@ class Fault:
         delay = self.delay + self.delay_per_kilotoken * request.input_tokens / 1000.0
         if self.doubles_every is None:
             return delay
-        return delay * 2.0 ** ((now - self.start) / self.doubles_every)
+        return delay * math.pow(2.0, (now - self.start) / self.doubles_every)
 
 
 class ActiveFault:
