@@ -72,6 +72,7 @@ model_limits."*" = { parallel = 3 }
 models = { "claude-opus-*" = "team-large", "claude-*" = "team-small" }
 headers = { x-team = "blue", x-key = "env:TEAM" }
 cost_class = "low"
+local = true
 longest_answer = 8192
 accept_rejected_clients = true
 
@@ -169,6 +170,7 @@ level = "debug"
     assert (upstream.credential, upstream.secret) == (Credential.BEARER, "a-key")
     assert (upstream.region, upstream.project) == ("unused", "unused")
     assert (upstream.cost_class, upstream.longest_answer) == (CostClass.LOW, 8192)
+    assert upstream.local
     assert upstream.accept_rejected_clients
     assert list(upstream.models.items()) == [
         ("claude-opus-*", "team-large"),
