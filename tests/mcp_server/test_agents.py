@@ -58,7 +58,7 @@ def test_an_agent_gives_its_answer_with_the_ids_to_go_on_with(tmp_path: Path) ->
         ({"prompt": "x", "subagent_type": "nobody"}, "reviewer"),
         ({"prompt": "x", "cwd": ".."}, "agents.folders"),
         ({"prompt": "x", "cwd": "nowhere"}, "There is no folder"),
-        ({"prompt": "x", "schema": {"type": "nonsense"}}, "no JSON Schema"),
+        ({"prompt": "x", "schema": {"type": "nonsense"}}, "not valid JSON Schema"),
         ({"prompt": "x", "release": "rm -r ."}, "batch.allow"),
         ({"prompt": "x", "resources": [{"name": "i-1", "release": "kill 1"}]}, "batch.allow"),
         ({"prompt": "x", "tools": ["shell"]}, "agents.tools"),

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from jsonschema_rs import ValidationError, validator_for
-
 from jackline.agents.claude_code.transcript import config_folder
+from jackline.agents.json_schema import build_validator
 from jackline.batches.links import way_out
 from jackline.batches.policy import Allowed, Denied, Policy
 from jackline.batches.results import BatchCall
@@ -255,13 +254,7 @@ class OrderDesk:
 
     def _schema(self, schema: dict[str, Any] | None) -> dict[str, Any] | None:
         if schema is not None:
-            try:
-                validator_for(schema)
-            except (ValidationError, ValueError) as error:
-                raise BadArgumentError(
-                    f"`schema` is no JSON Schema: {str(error)[:200]}",
-                    next="Mend it, or leave it out.",
-                ) from None
+            build_validator(schema)
         return schema
 
     def _resource(self, given: Mapping[str, Any], folder: Path) -> JsonObject:
