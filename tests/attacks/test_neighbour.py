@@ -665,3 +665,39 @@ def test_a_gateway_that_stops_still_proves_itself(place: Place) -> None:
             assert place.jackline("status").code == 0
             gateway.interrupt()
             gateway.code()
+
+
+# --- command lines, which every user of the machine can read --------------------------------------
+
+# A browser that writes down what it was started with and where it was led, in that order.
+BROWSER = """#!{python}
+import sys, urllib.error, urllib.request
+class Stop(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *given):
+        return None
+with open({seen!r}, "a") as seen:
+    print(sys.argv[1], file=seen)
+    try:
+        urllib.request.build_opener(Stop).open(sys.argv[1], timeout=60)
+    except urllib.error.HTTPError as answer:
+        print(answer.headers["location"], file=seen)
+"""
+
+
+def test_the_control_token_is_on_no_command_line(place: Place) -> None:
+    seen, browser = place.folder / "seen", place.folder / "browser"
+    browser.write_text(BROWSER.format(python=sys.executable, seen=str(seen)))
+    browser.chmod(0o700)
+    with place.up():
+        running = place.state.running()
+        assert running is not None
+        place.more["BROWSER"] = f"{browser} %s &"
+        opened = place.jackline("open")
+        assert opened.code == 0, opened.err
+        until(lambda: seen.exists() and seen.read_text().count("\n") == 2, "the browser")
+        begun, led = seen.read_text().splitlines()
+        assert running.token not in begun
+        assert led == f"{running.url}/#token={running.token}"
+        # It led there once, and nobody listens there any more.
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", int(begun.split(":")[2].split("/")[0])))

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from jackline import event_loop
+from jackline.cli.browser import Opened, open_secret
 from jackline.gateway.peer_users import Peer, PeerUsers, _question
 from tests.assembly.world import (
     answered,
@@ -177,3 +178,29 @@ def test_own_connections_are_known_by_both_families() -> None:
                 assert users.peer_of(near, far) is not Peer.OWN
     finally:
         users.close()
+
+
+def test_the_page_is_opened_for_this_user_only() -> None:
+    """What a browser is started with stands on its command line: another user may come first."""
+    heard: list[bytes] = []
+
+    def opener(address: str) -> bool:
+        host, _, path = address.removeprefix("http://").partition("/")
+        name, _, port = host.partition(":")
+        raw = f"GET /{path} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()
+        heard.append(as_another_user((name, int(port)), raw))
+        for asked in (raw.replace(b"GET /", b"GET /x"), raw.replace(b"127.0.0.1", b"a.test"), raw):
+            with socket.create_connection((name, int(port)), timeout=60) as line:
+                line.sendall(asked)
+                heard.append(line.recv(65536))
+        return True
+
+    assert run(open_secret("http://127.0.0.1:9/#token=secret", opener)) is Opened.SHOWN
+    assert heard[0] == b""
+    assert [each[9:12] for each in heard[1:]] == [b"404", b"404", b"302"]
+    assert b"\r\nLocation: http://127.0.0.1:9/#token=secret\r\n" in heard[-1]
+
+
+def test_a_browser_that_does_not_come_is_told_apart() -> None:
+    assert run(open_secret("http://127.0.0.1:9/", lambda _: False)) is Opened.NO_BROWSER
+    assert run(open_secret("http://127.0.0.1:9/", lambda _: True, 0.0)) is Opened.NOT_CAME

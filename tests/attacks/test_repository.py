@@ -179,6 +179,18 @@ def test_a_program_is_not_taken_from_the_working_folder(
     assert find_program("planted-tool") == str(clone.folder / name)
 
 
+def test_no_browser_is_taken_from_the_repository(clone: Clone) -> None:
+    mark = clone.root / "ran"
+    for name in ("xdg-open", "xdg-settings", "x-www-browser", "firefox", "w3m"):
+        clone.write(name, f"#!/bin/sh\necho {name} >> {mark}\n").chmod(0o700)
+    clone.variables["PATH"] = os.pathsep.join(["", ".", os.environ["PATH"]])
+    clone.variables |= {"DISPLAY": ":9", "BROWSER": ""}
+    code = "from jackline.cli.browser import open_browser; open_browser('http://127.0.0.1:9/')"
+    done = clone.run([sys.executable, "-P", "-c", code])
+    assert done.code == 0, done.err
+    assert not mark.exists(), mark.read_text()
+
+
 # --- settings -------------------------------------------------------------------------------------
 
 TOKEN = "committed-to-the-repository"  # noqa: S105 -- what an attacker would commit
