@@ -10,18 +10,21 @@ import asyncio
 import hashlib
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from jackline.agents.process.going_on import changed_files
+import jackline
+from jackline.agents.process.going_on import changes_on_disk
 from jackline.assembly import Running, StateDir
 from jackline.config import HomeFolders, load
+from jackline.flows.cleanup.worktree import remove_if_clean
 from jackline.mcp_server.agent_definitions import read_definition
 from jackline.mcp_server.offered_tools import offered
 from jackline.mcp_server.settings import AgentSettings
@@ -149,22 +152,183 @@ def test_python_dash_m_does_not_import_from_the_repository_once_it_found_jacklin
     assert answer.code == 0, answer.err
 
 
-@pytest.mark.skipif(os.name == "nt", reason="a shell script as the planted program")
-def test_git_runs_no_program_that_an_unpacked_repository_names(clone: Clone) -> None:
-    mark = clone.root / "ran"
-    planted = clone.write("watch.sh", f"#!/bin/sh\ntouch '{mark}'\n")
-    planted.chmod(0o755)
-    clone.run(["git", "init", "--quiet", "."])
-    clone.run(["git", "config", "core.fsmonitor", str(planted)])
-    assert "watch.sh" in " ".join(asyncio.run(changed_files(clone.folder)))
-    assert not mark.exists()
-    bare = clone.folder / "inner"
-    clone.run(["git", "init", "--quiet", "--bare", str(bare)])
-    clone.run(["git", "-C", str(bare), "config", "core.bare", "false"])
-    clone.run(["git", "-C", str(bare), "config", "core.worktree", str(clone.folder)])
-    clone.run(["git", "-C", str(bare), "config", "core.fsmonitor", str(planted)])
-    asyncio.run(changed_files(bare))
-    assert not mark.exists()
+@dataclass
+class Trap:
+    """A repository, as an archive can bring it, with a program that leaves a mark."""
+
+    clone: Clone
+
+    def __post_init__(self) -> None:
+        self.clone.variables |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+        self.git("init", "--quiet", ".")
+        for name in ("user.name", "user.email"):
+            self.git("config", name, "t@example.org")
+        self.clone.write("kept/file", "1")
+        self.git("add", ".")
+        self.git("commit", "--quiet", "-m", "one")
+        self.program = self.clone.root / "planted.sh"
+        self.program.write_text(f"#!/bin/sh\ntouch '{self.mark}'\n")
+        self.program.chmod(0o755)
+
+    @property
+    def mark(self) -> Path:
+        return self.clone.root / "ran"
+
+    @property
+    def folder(self) -> Path:
+        return self.clone.folder
+
+    def git(self, *words: str) -> str:
+        done = self.clone.run(["git", *words])
+        assert done.code == 0, done.err
+        return done.out.strip()
+
+    def touched(self) -> None:
+        """Changed in nothing that its size tells: git has to read it, and to filter it."""
+        self.clone.write("kept/file", "2")
+
+
+def _by_filter(trap: Trap) -> None:
+    trap.clone.write(".gitattributes", "* filter=x\n")
+    trap.git("config", "filter.x.clean", str(trap.program))
+
+
+def _by_filter_process(trap: Trap) -> None:
+    trap.clone.write(".gitattributes", "* filter=x.y\n")
+    trap.git("config", "filter.x.y.process", str(trap.program))
+
+
+def _by_included_filter(trap: Trap) -> None:
+    trap.clone.write(".gitattributes", "* filter=x\n")
+    included = trap.clone.root / "included"
+    trap.clone.run(["git", "config", "--file", str(included), "filter.x.clean", str(trap.program)])
+    trap.git("config", "include.path", str(included))
+
+
+def _by_filter_of_the_worktree(trap: Trap) -> None:
+    trap.clone.write(".gitattributes", "* filter=x\n")
+    trap.git("config", "extensions.worktreeConfig", "true")
+    trap.git("config", "--worktree", "filter.x.clean", str(trap.program))
+
+
+def _by_monitor(trap: Trap) -> None:
+    trap.git("config", "core.fsmonitor", str(trap.program))
+
+
+def _by_hook(trap: Trap) -> None:
+    hooks = trap.folder / ".git" / "hooks"
+    hooks.mkdir(exist_ok=True)
+    (hooks / "post-index-change").symlink_to(trap.program)
+
+
+def _by_fetching(trap: Trap) -> None:
+    """An object is missing, and the remote that is said to have it is asked with a program."""
+    missing = trap.git("rev-parse", "HEAD:kept")
+    (trap.folder / ".git" / "objects" / missing[:2] / missing[2:]).unlink()
+    trap.git("config", "core.repositoryFormatVersion", "1")
+    trap.git("config", "extensions.partialClone", "origin")
+    trap.git("config", "remote.origin.url", str(trap.folder))
+    trap.git("config", "remote.origin.promisor", "true")
+    trap.git("config", "remote.origin.uploadpack", f"{trap.program}; false")
+    trap.clone.write("new", "staged")
+    (trap.folder / ".git" / "index").unlink()
+
+
+def _by_submodule(trap: Trap) -> None:
+    inner = trap.folder / "inner"
+    trap.git("init", "--quiet", str(inner))
+    for name in ("user.name", "user.email"):
+        trap.git("-C", str(inner), "config", name, "t@example.org")
+    trap.clone.write("inner/file", "1")
+    trap.clone.write("inner/.gitattributes", "* filter=x\n")
+    trap.git("-C", str(inner), "add", ".")
+    trap.git("-C", str(inner), "commit", "--quiet", "-m", "one")
+    trap.git("add", "inner")
+    trap.git("commit", "--quiet", "-m", "two")
+    trap.git("-C", str(inner), "config", "filter.x.clean", str(trap.program))
+    trap.clone.write("inner/file", "2")
+
+
+_TRAPS: list[tuple[Callable[[Trap], None], str]] = [
+    (_by_filter, "filter.x.clean"),
+    (_by_filter_process, "filter.x.y.process"),
+    (_by_included_filter, "filter.x.clean"),
+    (_by_filter_of_the_worktree, "filter.x.clean"),
+    (_by_monitor, ""),
+    (_by_hook, ""),
+    (_by_fetching, ""),
+    (_by_submodule, ""),
+]
+_needs_shell = pytest.mark.skipif(os.name == "nt", reason="a shell script as the planted program")
+
+
+@_needs_shell
+@pytest.mark.parametrize(
+    ("set_up", "setting"), _TRAPS, ids=lambda each: getattr(each, "__name__", None)
+)
+def test_looking_at_a_repository_runs_no_program_that_it_names(
+    clone: Clone,
+    monkeypatch: pytest.MonkeyPatch,
+    set_up: Callable[[Trap], None],
+    setting: str,
+) -> None:
+    trap = Trap(clone)
+    set_up(trap)
+    trap.touched()
+    for name, value in clone.variables.items():
+        monkeypatch.setenv(name, value)
+    # It is a trap: whoever runs plain git there runs the program.
+    subprocess.run(["git", "status"], cwd=trap.folder, capture_output=True, check=False)
+    assert trap.mark.exists()
+    trap.mark.unlink()
+    said = asyncio.run(changes_on_disk(trap.folder))
+    kept = asyncio.run(remove_if_clean(trap.folder))
+    assert not trap.mark.exists()
+    if setting:
+        assert f"not listed here: the repository has a setting ({setting})" in said
+        assert f"kept: its repository has a setting ({setting})" in kept
+    elif set_up is not _by_fetching:
+        assert " M kept/file" in said
+        assert kept.startswith("kept: 1 changed or new file")
+
+
+@_needs_shell
+def test_a_bare_repository_in_a_subfolder_is_not_looked_at(clone: Clone) -> None:
+    trap = Trap(clone)
+    bare = clone.folder / "bare"
+    trap.git("init", "--quiet", "--bare", str(bare))
+    for name, value in (
+        ("core.bare", "false"),
+        ("core.worktree", str(clone.folder)),
+        ("core.fsmonitor", str(trap.program)),
+    ):
+        trap.git("-C", str(bare), "config", name, value)
+    assert asyncio.run(changes_on_disk(bare)) == ""
+    assert not trap.mark.exists()
+
+
+@_needs_shell
+def test_filters_that_the_user_has_set_for_all_repositories_are_the_users_own(
+    clone: Clone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trap = Trap(clone)
+    trap.clone.write(".gitattributes", "* filter=own\n")
+    trap.touched()
+    own = clone.home / "gitconfig"
+    clone.run(["git", "config", "--file", str(own), "filter.own.clean", str(trap.program)])
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(own))
+    assert "kept/file" in asyncio.run(changes_on_disk(trap.folder))
+    assert trap.mark.exists()
+
+
+def test_one_module_alone_starts_git() -> None:
+    sources = Path(jackline.__file__).parent
+    found = [
+        str(path.relative_to(sources))
+        for path in sorted(sources.rglob("*.py"))
+        if re.search(r"""find_program\(["']git["']|\[["']git["'],""", path.read_text("utf-8"))
+    ]
+    assert found == ["foreign_repositories.py"]
 
 
 def test_a_program_is_not_taken_from_the_working_folder(
