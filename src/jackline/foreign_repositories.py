@@ -31,7 +31,20 @@ _NO_NETWORK = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none", "GIT_TERM
 _ELSEWHERE = frozenset(
     ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
 ) | {"GIT_NAMESPACE", "GIT_PREFIX", "GIT_CEILING_DIRECTORIES"}
-_PROGRAMS = r"^filter\..*\.(clean|smudge|process)$"
+_FILTERS = r"^filter\..*\.(clean|smudge|process)$"
+# What a plain git, started with words of somebody else's, would start beside that.
+_PROGRAMS = (
+    rf"{_FILTERS}"
+    r"|^diff\.(external|.*\.(command|textconv))$"
+    r"|^gpg\.(.*\.)?program$"
+    r"|^core\.(fsmonitor|sshcommand|pager|editor|askpass|gitproxy|alternaterefscommand)$"
+    r"|^(pager\..*|sequence\.editor|interactive\.difffilter|credential\.(.*\.)?helper)$"
+    r"|^remote\..*\.(uploadpack|receivepack|vcs)$"
+    r"|^(merge\..*\.driver|mergetool\..*|difftool\..*|alias\..*)$"
+)
+# These name a program, or are switched: git has a monitor and a pager of its own.
+_SWITCHED = (b"core.fsmonitor", b"pager.")
+_SWITCHES = frozenset((b"true", b"false", b"yes", b"no", b"on", b"off", b"1", b"0", b""))
 _OF_THE_REPOSITORY = frozenset((b"local", b"worktree"))
 _NO_MATCH = 1
 _NO_GIT = (1, b"there is no git on the PATH")
@@ -50,15 +63,34 @@ async def ask_git(cwd: Path, *words: str) -> tuple[int, bytes]:
     git = find_program("git")
     if git is None:
         return _NO_GIT
-    listed = ("config", "--includes", "--show-scope", "--name-only", "-z", "--get-regexp")
-    code, found = await _run(git, cwd, (*listed, _PROGRAMS))
+    code, setting = await _program_set(git, cwd, _FILTERS)
+    if setting is not None:
+        raise ForeignProgramError(setting.decode("utf-8", "replace"))
     if code not in (0, _NO_MATCH):
-        return code, found
-    parts = found.split(b"\0") if code == 0 else []
-    for scope, name in zip(parts[::2], parts[1::2], strict=False):
-        if scope in _OF_THE_REPOSITORY:
-            raise ForeignProgramError(name.decode("utf-8", "replace"))
+        return code, b"the settings of the repository cannot be read"
     return await _run(git, cwd, words)
+
+
+async def program_set_by(cwd: Path) -> str | None:
+    """The first setting of the repository there that names a program; None if it has none."""
+    git = find_program("git")
+    if git is None:
+        return None
+    _, setting = await _program_set(git, cwd, _PROGRAMS)
+    return None if setting is None else setting.decode("utf-8", "replace")
+
+
+async def _program_set(git: str, cwd: Path, pattern: str) -> tuple[int, bytes | None]:
+    """Git's exit code, and the first setting of the repository's own that fits the pattern."""
+    listed = ("config", "--includes", "--show-scope", "-z", "--get-regexp")
+    code, found = await _run(git, cwd, (*listed, pattern))
+    parts = found.split(b"\0") if code == 0 else []
+    for scope, entry in zip(parts[::2], parts[1::2], strict=False):
+        name, _, value = entry.partition(b"\n")
+        is_switch = name.startswith(_SWITCHED) and value.lower() in _SWITCHES
+        if scope in _OF_THE_REPOSITORY and not is_switch:
+            return code, name
+    return code, None
 
 
 async def _run(git: str, cwd: Path, words: tuple[str, ...]) -> tuple[int, bytes]:

@@ -16,8 +16,8 @@ from typing import Any, cast
 
 from jackline.agents.claude_code.transcript import config_folder
 from jackline.agents.json_schema import build_validator
-from jackline.batches.links import way_out
-from jackline.batches.policy import Allowed, Denied, Policy
+from jackline.batches.permission import permit
+from jackline.batches.policy import Denied, Policy
 from jackline.batches.results import BatchCall
 from jackline.batches.shell import ShellTool
 from jackline.clock import Clock
@@ -124,8 +124,10 @@ class OrderDesk:
             "tools": offered(named, order["runner"], settings),
             "schema": self._schema(given.get("schema")),
             "budget": _budget(given.get("budget")),
-            "release": self._allowed(given.get("release"), folder),
-            "resources": [self._resource(each, folder) for each in given.get("resources", ())],
+            "release": await self._allowed(given.get("release"), folder),
+            "resources": [
+                await self._resource(each, folder) for each in given.get("resources", ())
+            ],
         }
         order |= {name: value for name, value in chosen.items() if value}
         return Ordered(order, folder)
@@ -257,18 +259,16 @@ class OrderDesk:
             build_validator(schema)
         return schema
 
-    def _resource(self, given: Mapping[str, Any], folder: Path) -> JsonObject:
-        self._allowed(given.get("release"), folder)
+    async def _resource(self, given: Mapping[str, Any], folder: Path) -> JsonObject:
+        await self._allowed(given.get("release"), folder)
         return dict(given)
 
-    def _allowed(self, command: str | None, folder: Path) -> str | None:
+    async def _allowed(self, command: str | None, folder: Path) -> str | None:
         """The command, if the user allowed it to run unasked."""
         if not command:
             return None
         policy = Policy(folder, self._settings().batch.allow)
-        said = policy.judge(BatchCall("release", ShellTool(), {"command": command}))
-        if isinstance(said, Allowed) and (out := way_out(folder, {"command": command})):
-            said = Denied(f"{out!r} leads out of the project folder by a link", "Name another one")
+        said = await permit(policy, BatchCall("release", ShellTool(), {"command": command}))
         if isinstance(said, Denied):
             raise RefusedError(
                 f"The release command may not run: {said.why}.",
