@@ -136,6 +136,12 @@ class OrderDesk:
 
     async def _earlier(self, given: Mapping[str, Any]) -> _From:
         named = str(given.get("resume") or given.get("continue_from_task_id"))
+        if named.startswith("-") or not named.isprintable():
+            raise BadArgumentError(
+                "No id begins with a dash or holds control characters: the agent's program would"
+                " take it for a flag.",
+                next="Give the id as agent_status or `why` names it.",
+            )
         try:
             look: Look | None = await self._desk.look(named)
         except UnreadableError:
