@@ -7,6 +7,7 @@ script inside it, with a home folder that the repository cannot write to.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import hashlib
 import json
 import os
@@ -29,6 +30,7 @@ from jackline.mcp_server.agent_definitions import read_definition
 from jackline.mcp_server.offered_tools import offered
 from jackline.mcp_server.settings import AgentSettings
 from jackline.programs import find_program
+from jackline.providers.settings import UpstreamSettings
 from tests.cli.commands import Answer
 from tests.cli.gateways import PATIENCE
 from tests.ports import free_port
@@ -656,6 +658,60 @@ def test_what_is_agreed_to_is_shown_without_tricks_of_the_terminal(clone: Clone)
     assert "\x1b" not in shown.out
     assert "\\u0430pi.anthropic.com" in shown.out
     assert "x\\x9b2K" in shown.out
+
+
+EVERYTHING = """
+[[upstream]]
+name = "shown-name"
+url = "https://shown.example"
+kind = "openai-chat"
+credential = "env:SHOWN_KEY"
+proxy = "http://shown-proxy.example:8080"
+cost_class = "free"
+status_page = "https://shown-status.example"
+longest_answer = 4321
+[upstream.models]
+"claude-*" = "shown-model"
+[upstream.headers]
+x-shown = "shown-header"
+[upstream.limits]
+requests_per_minute = 1111
+parallel = 2222
+[upstream.model_limits."claude-shown-*"]
+output_tokens_per_minute = 3333
+"""
+SHOWN = (
+    *("shown-name", "shown.example", "openai-chat", "SHOWN_KEY", "shown-proxy", "cost class: free"),
+    *("shown-status", "4321", "shown-model", "x-shown: shown-header", "1111 requests per minute"),
+    *("2222 parallel", "3333 output tokens per minute, for claude-shown-*"),
+)
+
+
+def test_all_that_is_agreed_to_is_shown(clone: Clone) -> None:
+    clone.write("jackline.toml", EVERYTHING)
+    shown = clone.jackline("trust", "--dry-run")
+    assert shown.code == 0, shown.out + shown.err
+    assert [word for word in SHOWN if word not in shown.out] == []
+    (told,) = json.loads(clone.jackline("trust", "--dry-run", "--json").out)["upstreams"]
+    # `credential` tells the secret's reference.
+    fields = {each.name for each in dataclasses.fields(UpstreamSettings)} - {"secret"}
+    assert fields <= set(told)
+    assert told["limits"]["requests_per_minute"] == 1111
+    assert told["model_limits"]["claude-shown-*"]["output_tokens_per_minute"] == 3333
+
+
+def test_whoever_agrees_is_told_that_their_own_key_would_go_there(clone: Clone) -> None:
+    clone.write("jackline.toml", '[[upstream]]\nurl = "https://stranger.example"\n')
+    without = clone.jackline("trust", "--dry-run").out
+    assert "YOUR OWN KEY" not in without
+    clone.variables |= {"JACKLINE_UPSTREAM_CREDENTIAL": "env:MINE", "MINE": "sk-mine"}
+    shown = clone.jackline("trust", "--dry-run")
+    last = shown.out.splitlines()[-1]
+    assert "JACKLINE_UPSTREAM_CREDENTIAL" in last
+    assert last.endswith("would go to: stranger.example")
+    assert "sk-mine" not in shown.out
+    told = json.loads(clone.jackline("trust", "--dry-run", "--json").out)
+    assert told["own_variables"] == ["JACKLINE_UPSTREAM_CREDENTIAL"]
 
 
 @pytest.mark.parametrize("name", ["jackline.toml", "pyproject.toml"])
