@@ -1,10 +1,11 @@
 """Open files that only this user's account can have written, and sign records with its key.
 
 Rules: (1) a file is private when it is a regular file with one name, owned by this user and closed
-to everybody else; its folder likewise, but it may be root's; (2) what others could only read is
-closed to them and used, because nobody else can have written it (docs/decisions/045); (3) what
-others could write, or what is not the user's, raises `NotPrivateError`, which says what to do about
-it, and none of its content is used; (4) the last part of a path is never followed when it is a
+to everybody else; its folder likewise, but it may be root's, and so may the folders above, in which
+nobody else can replace it; (2) what others could only read is closed to them and used, because
+nobody else can have written it (docs/decisions/045); (3) what others could write, or what is not
+the user's, raises `NotPrivateError`, which says what to do about it, and none of its content is
+used; (4) the last part of a path is never followed when it is a
 link, and opening never waits for the other end of a pipe; (5) a new file gets a random name first
 and is moved into place whole; (6) only the standard library is imported, because hooks load this
 module at every tool call.
@@ -28,6 +29,7 @@ _NO_WAIT = getattr(os, "O_NONBLOCK", 0)
 _BINARY = getattr(os, "O_BINARY", 0)
 _CLOSE_ON_EXEC = getattr(os, "O_CLOEXEC", 0)
 _LARGEST = 64 << 20
+_MOST_LINKS = 40
 _ELSEWHERE = "choose another folder with --state or JACKLINE_STATE"
 
 
@@ -108,17 +110,99 @@ def check_private_folder(path: str | os.PathLike[str]) -> None:
         problem = f"can be written to by other users of this machine ({_mode(found)})"
         own = found.st_uid == me
         raise NotPrivateError(name, problem, f"chmod 700 {quoted(name)}" if own else _ELSEWHERE)
-    above = os.path.dirname(os.path.realpath(name))  # noqa: PTH120
-    while True:
-        found = os.stat(above)  # noqa: PTH116
-        if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
-            problem = f"can be replaced by other users: everybody may write to {above}"
-            own = found.st_uid == me
-            fix = f"chmod o-w {quoted(above)}" if own else _ELSEWHERE
-            raise NotPrivateError(name, problem, fix)
-        if above == os.path.dirname(above):  # noqa: PTH120
-            return
-        above = os.path.dirname(above)  # noqa: PTH120
+    for above in _folders_above(name):
+        _check_above(name, above)
+
+
+def _folders_above(name: str) -> list[str]:
+    """Every folder in which a part of the path is looked up, with links followed one by one.
+
+    NotPrivateError for a link of another user, who can lead it elsewhere at any time.
+    """
+    left = os.path.join(os.getcwd(), name).split(os.sep)[::-1]  # noqa: PTH109, PTH118, PTH206
+    folders: list[str] = []
+    links, at = 0, os.sep
+    while left:
+        part = left.pop()
+        if part in ("", os.curdir):
+            continue
+        if part == os.pardir:
+            at = os.path.dirname(at)  # noqa: PTH120
+            continue
+        if at not in folders:
+            folders.append(at)
+        path = os.path.join(at, part)  # noqa: PTH118
+        found = os.lstat(path)
+        if not stat.S_ISLNK(found.st_mode):
+            at = path
+            continue
+        links += 1
+        if links > _MOST_LINKS:
+            raise OSError(40, "has too many links in its path", name)
+        if not _is_trusted(found.st_uid):
+            problem = f"can be replaced by another user (number {found.st_uid}), by the link {path}"
+            raise NotPrivateError(name, problem, _ELSEWHERE)
+        target = os.readlink(path)  # noqa: PTH115
+        left += target.split(os.sep)[::-1]  # noqa: PTH206
+        at = os.sep if os.path.isabs(target) else at  # noqa: PTH117
+    return folders
+
+
+def _check_above(name: str, above: str) -> None:
+    """Raise unless nobody else can put another folder, or a link, in the place of what is there."""
+    found = os.stat(above)  # noqa: PTH116
+    if not _is_trusted(found.st_uid):
+        problem = f"can be replaced by another user (number {found.st_uid}), who owns {above}"
+        raise NotPrivateError(name, problem, _ELSEWHERE)
+    if found.st_mode & stat.S_ISVTX:
+        return  # others can put something beside it, and move only what is their own
+    open_to = found.st_mode & _OTHERS_WRITE
+    if open_to & stat.S_IWGRP and _is_own_group(found.st_gid):
+        open_to &= ~stat.S_IWGRP
+    if open_to:
+        who = "everybody" if open_to & stat.S_IWOTH else f"the group number {found.st_gid}"
+        problem = f"can be replaced by other users: {who} may write to {above}"
+        own = found.st_uid == own_number()
+        raise NotPrivateError(name, problem, f"chmod go-w {quoted(above)}" if own else _ELSEWHERE)
+
+
+def _is_trusted(owner: int) -> bool:
+    """Whether it is root's or this user's, or of somebody who has no number here."""
+    if owner in (0, own_number()):
+        return True
+    try:
+        with open("/proc/sys/kernel/overflowuid") as file:  # noqa: PTH123
+            overflow = file.read()
+        with open("/proc/self/uid_map") as file:  # noqa: PTH123
+            known = file.read()
+    except OSError:
+        return False
+    return _is_without_number(owner, overflow, known)
+
+
+def _is_without_number(owner: int, overflow: str, known: str) -> bool:
+    """Whether the number stands for all owners that this sandbox has no number for.
+
+    In one with numbers of its own (bubblewrap, rootless containers) the machine's root has none,
+    and `/` belongs to the number that stands for such owners.
+    """
+    ranges = [list(map(int, line.split())) for line in known.splitlines()]
+    return owner == int(overflow) and not any(
+        first <= owner < first + count for first, _, count in ranges
+    )
+
+
+def _is_own_group(group: int) -> bool:
+    """Whether nobody but this user is in it: many systems give each user a group of their name."""
+    import grp  # noqa: PLC0415 -- hooks do not need these, as a rule
+    import pwd  # noqa: PLC0415
+
+    try:
+        me, found = pwd.getpwuid(own_number()), grp.getgrgid(group)
+    except KeyError:
+        return False
+    alone = set(found.gr_mem) <= {me.pw_name}
+    return alone and (found.gr_gid, found.gr_name) == (me.pw_gid, me.pw_name)
 
 
 def check_private_file(path: str | os.PathLike[str]) -> None:

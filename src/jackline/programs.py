@@ -27,11 +27,16 @@ def find_program(name: str, environ: Mapping[str, str] | None = None) -> str | N
 
     if os.path.dirname(name):  # noqa: PTH120 -- pathlib costs more than all of this
         return shutil.which(name)
-    path = (os.environ if environ is None else environ).get("PATH", os.defpath)
-    folders = [folder for folder in path.split(os.pathsep) if os.path.isabs(folder)]  # noqa: PTH117
+    path = absolute_path(os.environ if environ is None else environ)
     if os.name != "nt":
-        return shutil.which(name, path=os.pathsep.join(folders)) if folders else None
-    return _find_on_windows(name, folders)
+        return shutil.which(name, path=path) if path else None
+    return _find_on_windows(name, path.split(os.pathsep))
+
+
+def absolute_path(environ: Mapping[str, str]) -> str:
+    """The PATH of this environment without what depends on the working folder."""
+    path = environ.get("PATH", os.defpath)
+    return os.pathsep.join(each for each in path.split(os.pathsep) if os.path.isabs(each))  # noqa: PTH117
 
 
 def system_program(name: str) -> str:

@@ -17,7 +17,7 @@ import pytest
 
 from jackline.assembly import Running, StateDir
 from jackline.errors import UnsafeFileError
-from jackline.private_files import installation_key, is_signature
+from jackline.private_files import _is_without_number, installation_key, is_signature
 from jackline.quick.asking import ask
 from jackline.quick.finding import Word, word_of_service
 from jackline.testing import SimulatedProvider
@@ -665,3 +665,108 @@ def test_a_gateway_that_stops_still_proves_itself(place: Place) -> None:
             assert place.jackline("status").code == 0
             gateway.interrupt()
             gateway.code()
+
+
+# --- folders above the state folder ---------------------------------------------------------------
+
+_needs_root = pytest.mark.skipif(
+    sys.platform == "win32" or os.getuid() != 0, reason="only root gives folders away"
+)
+NOBODY = 65534
+
+
+@_needs_root
+@pytest.mark.parametrize("mode", [0o755, 0o700, 0o1777])
+def test_a_folder_below_one_of_another_user_is_not_used(tmp_path: Path, mode: int) -> None:
+    """Whoever owns a folder above can put another one in the place of what is below."""
+    outer = tmp_path / "outer"
+    StateDir(outer / "between" / "state").make()
+    os.chown(outer, NOBODY, -1)
+    outer.chmod(mode)
+    with pytest.raises(UnsafeFileError, match="who owns"):
+        StateDir(outer / "between" / "state").make()
+
+
+@_needs_root
+def test_a_folder_below_one_of_a_shared_group_is_not_used(tmp_path: Path) -> None:
+    outer = tmp_path / "outer"
+    state = StateDir(outer / "state")
+    state.make()
+    outer.chmod(0o775)
+    state.make()  # a group of this user alone
+    os.chown(outer, -1, NOBODY)
+    with pytest.raises(UnsafeFileError, match="the group number 65534 may write") as refused:
+        state.make()
+    assert refused.value.next is not None
+    assert os.system(refused.value.next) == 0  # noqa: S605 -- the advice must work as it stands
+    state.make()
+    outer.chmod(0o1775)  # whoever can write there moves only what is their own
+    state.make()
+
+
+@_needs_root
+def test_a_path_through_a_link_of_another_user_is_not_used(tmp_path: Path) -> None:
+    """The folder behind the link is fine today; tomorrow the link leads elsewhere."""
+    shared, own = tmp_path / "shared", tmp_path / "own"
+    shared.mkdir()
+    StateDir(own / "state").make()
+    (shared / "link").symlink_to(own)
+    shared.chmod(0o1777)
+    state = StateDir(shared / "link" / "state")
+    state.make()
+    os.chown(shared / "link", NOBODY, -1, follow_symlinks=False)
+    with pytest.raises(UnsafeFileError, match="by the link"):
+        state.make()
+    os.chown(shared / "link", 0, -1, follow_symlinks=False)
+    shared.chmod(0o777)
+    with pytest.raises(UnsafeFileError, match="everybody may write"):
+        state.make()
+
+
+@pytest.mark.parametrize(
+    ("known", "expected"),
+    [
+        ("         0          0 4294967295\n", False),  # the machine itself: it is `nobody`
+        ("      1000       1000          1\n", True),  # bubblewrap: root has no number there
+        ("0 1000 1\n1 100000 65536\n", False),  # a rootless container: it is one of its users
+    ],
+)
+def test_who_has_no_number_in_a_sandbox_is_not_another_user(known: str, expected: bool) -> None:
+    assert _is_without_number(NOBODY, "65534\n", known) is expected
+    assert not _is_without_number(1001, "65534\n", known)
+
+
+# --- command lines, which every user of the machine can read --------------------------------------
+
+# A browser that writes down what it was started with and where it was led, in that order.
+BROWSER = """#!{python}
+import sys, urllib.error, urllib.request
+class Stop(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *given):
+        return None
+with open({seen!r}, "a") as seen:
+    print(sys.argv[1], file=seen)
+    try:
+        urllib.request.build_opener(Stop).open(sys.argv[1], timeout=60)
+    except urllib.error.HTTPError as answer:
+        print(answer.headers["location"], file=seen)
+"""
+
+
+def test_the_control_token_is_on_no_command_line(place: Place) -> None:
+    seen, browser = place.folder / "seen", place.folder / "browser"
+    browser.write_text(BROWSER.format(python=sys.executable, seen=str(seen)))
+    browser.chmod(0o700)
+    with place.up():
+        running = place.state.running()
+        assert running is not None
+        place.more["BROWSER"] = f"{browser} %s &"
+        opened = place.jackline("open")
+        assert opened.code == 0, opened.err
+        until(lambda: seen.exists() and seen.read_text().count("\n") == 2, "the browser")
+        begun, led = seen.read_text().splitlines()
+        assert running.token not in begun
+        assert led == f"{running.url}/#token={running.token}"
+        # It led there once, and nobody listens there any more.
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", int(begun.split(":")[2].split("/")[0])))

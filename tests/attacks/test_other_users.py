@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import struct
 import sys
 import warnings
 from pathlib import Path
 
 import pytest
 
-from jackline.gateway.peer_users import Peer, PeerUsers
+from jackline import event_loop
+from jackline.cli.browser import Opened, open_secret
+from jackline.gateway.peer_users import Peer, PeerUsers, _question
 from tests.assembly.world import (
     answered,
     ask,
@@ -31,7 +34,9 @@ pytestmark = pytest.mark.skipif(
 NOBODY_USER = 65534
 
 
-def as_another_user(address: tuple[str, int], raw: bytes, *, stays: bool = True) -> bytes:
+def as_another_user(
+    address: tuple[str, int], raw: bytes, *, stays: bool = True, resets: bool = False
+) -> bytes:
     """What another user of this machine hears who connects there and says this."""
     reading, writing = os.pipe()
     with warnings.catch_warnings():
@@ -42,6 +47,8 @@ def as_another_user(address: tuple[str, int], raw: bytes, *, stays: bool = True)
             os.setuid(NOBODY_USER)
             with socket.create_connection(address, timeout=30) as line:
                 line.sendall(raw)
+                if resets:
+                    line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 while stays and (piece := line.recv(65536)):
                     os.write(writing, piece)
         finally:
@@ -81,9 +88,85 @@ def test_another_user_is_served_with_the_token_only(
     run(main())
 
 
+@pytest.mark.parametrize("loop", [event_loop.loop_factory(), asyncio.new_event_loop])
+@pytest.mark.parametrize("resets", [False, True])
+def test_whoever_has_left_before_being_looked_at_is_not_served(
+    resets: bool, loop: event_loop.LoopFactory, tmp_path: Path
+) -> None:
+    """The bytes are there, but the system tells neither the address nor the user any more."""
+
+    async def main() -> None:
+        async with (
+            provider(answered()) as (scripted, url),
+            gateway(tmp_path, url) as service,
+        ):
+            address = ("127.0.0.1", port_of(service.url))
+            raw = request(b"POST", b"/v1/messages", question())
+            # The line to the upstream is open from then on: what is let in goes out at once.
+            await ask(service.url, raw)
+            for _ in range(3):
+                # Not in a thread: they come and go while the loop stands still.
+                as_another_user(address, raw, stays=False, resets=resets)
+            await ask(service.url, request(b"GET", b"/healthz"))
+            # The one who may is still served.
+            await ask(service.url, raw)
+            assert len(scripted.asked) == 2
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(asyncio.wait_for(main(), 60))
+
+
+def test_an_answer_of_the_system_to_an_earlier_question_is_not_taken() -> None:
+    users = PeerUsers()
+    try:
+        with (
+            socket.create_server(("127.0.0.1", 0)) as server,
+            socket.create_connection(server.getsockname()) as client,
+        ):
+            near, far = server.getsockname(), client.getsockname()
+            assert users._line is not None
+            # An answer that came too late for whoever asked: about a connection of this user.
+            users._line.send(_question(users._sequence, far, near))
+            gone = ("127.0.0.1", 1)
+            assert users.peer_of(near, gone) is Peer.GONE
+            assert users.peer_of(near, far) is Peer.OWN
+    finally:
+        users.close()
+
+
+def test_while_the_system_tells_nobody_is_unknown() -> None:
+    users = PeerUsers()
+    try:
+        assert users.peer_of(None, ("127.0.0.1", 1)) is Peer.GONE
+        assert users.peer_of(("127.0.0.1", 1), None) is Peer.GONE
+        assert users.peer_of(("", 1), ("no address", 1)) is Peer.GONE
+        users.close()
+        assert users.peer_of(None, ("127.0.0.1", 1)) is Peer.UNKNOWN
+    finally:
+        users.close()
+
+
+def test_a_listener_does_not_answer_for_a_peer_that_has_gone() -> None:
+    """Where no connection is left the system looks for a listener on the peer's port instead."""
+    users = PeerUsers()
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = server.getsockname()
+            assert users.peer_of(("127.0.0.1", 1), port) is Peer.GONE
+    finally:
+        users.close()
+
+
 def test_own_connections_are_known_by_both_families() -> None:
     users = PeerUsers()
     try:
+        with (
+            socket.create_server(("127.0.0.1", 0)) as server,
+            socket.socket(socket.AF_INET6) as client,
+        ):
+            client.connect(("::ffff:127.0.0.1", server.getsockname()[1]))
+            with server.accept()[0] as ours:
+                assert users.peer_of(ours.getsockname(), ours.getpeername()) is Peer.OWN
         for host, family in (("127.0.0.1", socket.AF_INET), ("::1", socket.AF_INET6)):
             with (
                 socket.create_server((host, 0), family=family) as server,
@@ -93,7 +176,31 @@ def test_own_connections_are_known_by_both_families() -> None:
                 assert users.peer_of(near, far) is Peer.OWN
                 client.close()
                 assert users.peer_of(near, far) is not Peer.OWN
-        assert users.peer_of(None, ("127.0.0.1", 1)) is Peer.UNKNOWN
-        assert users.peer_of(("", 1), ("no address", 1)) is Peer.UNKNOWN
     finally:
         users.close()
+
+
+def test_the_page_is_opened_for_this_user_only() -> None:
+    """What a browser is started with stands on its command line: another user may come first."""
+    heard: list[bytes] = []
+
+    def opener(address: str) -> bool:
+        host, _, path = address.removeprefix("http://").partition("/")
+        name, _, port = host.partition(":")
+        raw = f"GET /{path} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()
+        heard.append(as_another_user((name, int(port)), raw))
+        for asked in (raw.replace(b"GET /", b"GET /x"), raw.replace(b"127.0.0.1", b"a.test"), raw):
+            with socket.create_connection((name, int(port)), timeout=60) as line:
+                line.sendall(asked)
+                heard.append(line.recv(65536))
+        return True
+
+    assert run(open_secret("http://127.0.0.1:9/#token=secret", opener)) is Opened.SHOWN
+    assert heard[0] == b""
+    assert [each[9:12] for each in heard[1:]] == [b"404", b"404", b"302"]
+    assert b"\r\nLocation: http://127.0.0.1:9/#token=secret\r\n" in heard[-1]
+
+
+def test_a_browser_that_does_not_come_is_told_apart() -> None:
+    assert run(open_secret("http://127.0.0.1:9/", lambda _: False)) is Opened.NO_BROWSER
+    assert run(open_secret("http://127.0.0.1:9/", lambda _: True, 0.0)) is Opened.NOT_CAME

@@ -7,25 +7,30 @@ script inside it, with a home folder that the repository cannot write to.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import hashlib
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from jackline.agents.process.going_on import changed_files
+import jackline
+from jackline.agents.process.going_on import changes_on_disk
 from jackline.assembly import Running, StateDir
 from jackline.config import HomeFolders, load
+from jackline.flows.cleanup.worktree import remove_if_clean
 from jackline.mcp_server.agent_definitions import read_definition
 from jackline.mcp_server.offered_tools import offered
 from jackline.mcp_server.settings import AgentSettings
 from jackline.programs import find_program
+from jackline.providers.settings import UpstreamSettings
 from tests.cli.commands import Answer
 from tests.cli.gateways import PATIENCE
 from tests.ports import free_port
@@ -149,22 +154,183 @@ def test_python_dash_m_does_not_import_from_the_repository_once_it_found_jacklin
     assert answer.code == 0, answer.err
 
 
-@pytest.mark.skipif(os.name == "nt", reason="a shell script as the planted program")
-def test_git_runs_no_program_that_an_unpacked_repository_names(clone: Clone) -> None:
-    mark = clone.root / "ran"
-    planted = clone.write("watch.sh", f"#!/bin/sh\ntouch '{mark}'\n")
-    planted.chmod(0o755)
-    clone.run(["git", "init", "--quiet", "."])
-    clone.run(["git", "config", "core.fsmonitor", str(planted)])
-    assert "watch.sh" in " ".join(asyncio.run(changed_files(clone.folder)))
-    assert not mark.exists()
-    bare = clone.folder / "inner"
-    clone.run(["git", "init", "--quiet", "--bare", str(bare)])
-    clone.run(["git", "-C", str(bare), "config", "core.bare", "false"])
-    clone.run(["git", "-C", str(bare), "config", "core.worktree", str(clone.folder)])
-    clone.run(["git", "-C", str(bare), "config", "core.fsmonitor", str(planted)])
-    asyncio.run(changed_files(bare))
-    assert not mark.exists()
+@dataclass
+class Trap:
+    """A repository, as an archive can bring it, with a program that leaves a mark."""
+
+    clone: Clone
+
+    def __post_init__(self) -> None:
+        self.clone.variables |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+        self.git("init", "--quiet", ".")
+        for name in ("user.name", "user.email"):
+            self.git("config", name, "t@example.org")
+        self.clone.write("kept/file", "1")
+        self.git("add", ".")
+        self.git("commit", "--quiet", "-m", "one")
+        self.program = self.clone.root / "planted.sh"
+        self.program.write_text(f"#!/bin/sh\ntouch '{self.mark}'\n")
+        self.program.chmod(0o755)
+
+    @property
+    def mark(self) -> Path:
+        return self.clone.root / "ran"
+
+    @property
+    def folder(self) -> Path:
+        return self.clone.folder
+
+    def git(self, *words: str) -> str:
+        done = self.clone.run(["git", *words])
+        assert done.code == 0, done.err
+        return done.out.strip()
+
+    def touched(self) -> None:
+        """Changed in nothing that its size tells: git has to read it, and to filter it."""
+        self.clone.write("kept/file", "2")
+
+
+def _by_filter(trap: Trap) -> None:
+    trap.clone.write(".gitattributes", "* filter=x\n")
+    trap.git("config", "filter.x.clean", str(trap.program))
+
+
+def _by_filter_process(trap: Trap) -> None:
+    trap.clone.write(".gitattributes", "* filter=x.y\n")
+    trap.git("config", "filter.x.y.process", str(trap.program))
+
+
+def _by_included_filter(trap: Trap) -> None:
+    trap.clone.write(".gitattributes", "* filter=x\n")
+    included = trap.clone.root / "included"
+    trap.clone.run(["git", "config", "--file", str(included), "filter.x.clean", str(trap.program)])
+    trap.git("config", "include.path", str(included))
+
+
+def _by_filter_of_the_worktree(trap: Trap) -> None:
+    trap.clone.write(".gitattributes", "* filter=x\n")
+    trap.git("config", "extensions.worktreeConfig", "true")
+    trap.git("config", "--worktree", "filter.x.clean", str(trap.program))
+
+
+def _by_monitor(trap: Trap) -> None:
+    trap.git("config", "core.fsmonitor", str(trap.program))
+
+
+def _by_hook(trap: Trap) -> None:
+    hooks = trap.folder / ".git" / "hooks"
+    hooks.mkdir(exist_ok=True)
+    (hooks / "post-index-change").symlink_to(trap.program)
+
+
+def _by_fetching(trap: Trap) -> None:
+    """An object is missing, and the remote that is said to have it is asked with a program."""
+    missing = trap.git("rev-parse", "HEAD:kept")
+    (trap.folder / ".git" / "objects" / missing[:2] / missing[2:]).unlink()
+    trap.git("config", "core.repositoryFormatVersion", "1")
+    trap.git("config", "extensions.partialClone", "origin")
+    trap.git("config", "remote.origin.url", str(trap.folder))
+    trap.git("config", "remote.origin.promisor", "true")
+    trap.git("config", "remote.origin.uploadpack", f"{trap.program}; false")
+    trap.clone.write("new", "staged")
+    (trap.folder / ".git" / "index").unlink()
+
+
+def _by_submodule(trap: Trap) -> None:
+    inner = trap.folder / "inner"
+    trap.git("init", "--quiet", str(inner))
+    for name in ("user.name", "user.email"):
+        trap.git("-C", str(inner), "config", name, "t@example.org")
+    trap.clone.write("inner/file", "1")
+    trap.clone.write("inner/.gitattributes", "* filter=x\n")
+    trap.git("-C", str(inner), "add", ".")
+    trap.git("-C", str(inner), "commit", "--quiet", "-m", "one")
+    trap.git("add", "inner")
+    trap.git("commit", "--quiet", "-m", "two")
+    trap.git("-C", str(inner), "config", "filter.x.clean", str(trap.program))
+    trap.clone.write("inner/file", "2")
+
+
+_TRAPS: list[tuple[Callable[[Trap], None], str]] = [
+    (_by_filter, "filter.x.clean"),
+    (_by_filter_process, "filter.x.y.process"),
+    (_by_included_filter, "filter.x.clean"),
+    (_by_filter_of_the_worktree, "filter.x.clean"),
+    (_by_monitor, ""),
+    (_by_hook, ""),
+    (_by_fetching, ""),
+    (_by_submodule, ""),
+]
+_needs_shell = pytest.mark.skipif(os.name == "nt", reason="a shell script as the planted program")
+
+
+@_needs_shell
+@pytest.mark.parametrize(
+    ("set_up", "setting"), _TRAPS, ids=lambda each: getattr(each, "__name__", None)
+)
+def test_looking_at_a_repository_runs_no_program_that_it_names(
+    clone: Clone,
+    monkeypatch: pytest.MonkeyPatch,
+    set_up: Callable[[Trap], None],
+    setting: str,
+) -> None:
+    trap = Trap(clone)
+    set_up(trap)
+    trap.touched()
+    for name, value in clone.variables.items():
+        monkeypatch.setenv(name, value)
+    # It is a trap: whoever runs plain git there runs the program.
+    subprocess.run(["git", "status"], cwd=trap.folder, capture_output=True, check=False)
+    assert trap.mark.exists()
+    trap.mark.unlink()
+    said = asyncio.run(changes_on_disk(trap.folder))
+    kept = asyncio.run(remove_if_clean(trap.folder))
+    assert not trap.mark.exists()
+    if setting:
+        assert f"not listed here: the repository has a setting ({setting})" in said
+        assert f"kept: its repository has a setting ({setting})" in kept
+    elif set_up is not _by_fetching:
+        assert " M kept/file" in said
+        assert kept.startswith("kept: 1 changed or new file")
+
+
+@_needs_shell
+def test_a_bare_repository_in_a_subfolder_is_not_looked_at(clone: Clone) -> None:
+    trap = Trap(clone)
+    bare = clone.folder / "bare"
+    trap.git("init", "--quiet", "--bare", str(bare))
+    for name, value in (
+        ("core.bare", "false"),
+        ("core.worktree", str(clone.folder)),
+        ("core.fsmonitor", str(trap.program)),
+    ):
+        trap.git("-C", str(bare), "config", name, value)
+    assert asyncio.run(changes_on_disk(bare)) == ""
+    assert not trap.mark.exists()
+
+
+@_needs_shell
+def test_filters_that_the_user_has_set_for_all_repositories_are_the_users_own(
+    clone: Clone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trap = Trap(clone)
+    trap.clone.write(".gitattributes", "* filter=own\n")
+    trap.touched()
+    own = clone.home / "gitconfig"
+    clone.run(["git", "config", "--file", str(own), "filter.own.clean", str(trap.program)])
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(own))
+    assert "kept/file" in asyncio.run(changes_on_disk(trap.folder))
+    assert trap.mark.exists()
+
+
+def test_one_module_alone_starts_git() -> None:
+    sources = Path(jackline.__file__).parent
+    found = [
+        str(path.relative_to(sources))
+        for path in sorted(sources.rglob("*.py"))
+        if re.search(r"""find_program\(["']git["']|\[["']git["'],""", path.read_text("utf-8"))
+    ]
+    assert found == ["foreign_repositories.py"]
 
 
 def test_a_program_is_not_taken_from_the_working_folder(
@@ -177,6 +343,18 @@ def test_a_program_is_not_taken_from_the_working_folder(
     assert find_program("planted-tool") is None
     monkeypatch.setenv("PATH", str(clone.folder))
     assert find_program("planted-tool") == str(clone.folder / name)
+
+
+def test_no_browser_is_taken_from_the_repository(clone: Clone) -> None:
+    mark = clone.root / "ran"
+    for name in ("xdg-open", "xdg-settings", "x-www-browser", "firefox", "w3m"):
+        clone.write(name, f"#!/bin/sh\necho {name} >> {mark}\n").chmod(0o700)
+    clone.variables["PATH"] = os.pathsep.join(["", ".", os.environ["PATH"]])
+    clone.variables |= {"DISPLAY": ":9", "BROWSER": ""}
+    code = "from jackline.cli.browser import open_browser; open_browser('http://127.0.0.1:9/')"
+    done = clone.run([sys.executable, "-P", "-c", code])
+    assert done.code == 0, done.err
+    assert not mark.exists(), mark.read_text()
 
 
 # --- settings -------------------------------------------------------------------------------------
@@ -480,6 +658,60 @@ def test_what_is_agreed_to_is_shown_without_tricks_of_the_terminal(clone: Clone)
     assert "\x1b" not in shown.out
     assert "\\u0430pi.anthropic.com" in shown.out
     assert "x\\x9b2K" in shown.out
+
+
+EVERYTHING = """
+[[upstream]]
+name = "shown-name"
+url = "https://shown.example"
+kind = "openai-chat"
+credential = "env:SHOWN_KEY"
+proxy = "http://shown-proxy.example:8080"
+cost_class = "free"
+status_page = "https://shown-status.example"
+longest_answer = 4321
+[upstream.models]
+"claude-*" = "shown-model"
+[upstream.headers]
+x-shown = "shown-header"
+[upstream.limits]
+requests_per_minute = 1111
+parallel = 2222
+[upstream.model_limits."claude-shown-*"]
+output_tokens_per_minute = 3333
+"""
+SHOWN = (
+    *("shown-name", "shown.example", "openai-chat", "SHOWN_KEY", "shown-proxy", "cost class: free"),
+    *("shown-status", "4321", "shown-model", "x-shown: shown-header", "1111 requests per minute"),
+    *("2222 parallel", "3333 output tokens per minute, for claude-shown-*"),
+)
+
+
+def test_all_that_is_agreed_to_is_shown(clone: Clone) -> None:
+    clone.write("jackline.toml", EVERYTHING)
+    shown = clone.jackline("trust", "--dry-run")
+    assert shown.code == 0, shown.out + shown.err
+    assert [word for word in SHOWN if word not in shown.out] == []
+    (told,) = json.loads(clone.jackline("trust", "--dry-run", "--json").out)["upstreams"]
+    # `credential` tells the secret's reference.
+    fields = {each.name for each in dataclasses.fields(UpstreamSettings)} - {"secret"}
+    assert fields <= set(told)
+    assert told["limits"]["requests_per_minute"] == 1111
+    assert told["model_limits"]["claude-shown-*"]["output_tokens_per_minute"] == 3333
+
+
+def test_whoever_agrees_is_told_that_their_own_key_would_go_there(clone: Clone) -> None:
+    clone.write("jackline.toml", '[[upstream]]\nurl = "https://stranger.example"\n')
+    without = clone.jackline("trust", "--dry-run").out
+    assert "YOUR OWN KEY" not in without
+    clone.variables |= {"JACKLINE_UPSTREAM_CREDENTIAL": "env:MINE", "MINE": "sk-mine"}
+    shown = clone.jackline("trust", "--dry-run")
+    last = shown.out.splitlines()[-1]
+    assert "JACKLINE_UPSTREAM_CREDENTIAL" in last
+    assert last.endswith("would go to: stranger.example")
+    assert "sk-mine" not in shown.out
+    told = json.loads(clone.jackline("trust", "--dry-run", "--json").out)
+    assert told["own_variables"] == ["JACKLINE_UPSTREAM_CREDENTIAL"]
 
 
 @pytest.mark.parametrize("name", ["jackline.toml", "pyproject.toml"])

@@ -104,7 +104,7 @@ def test_the_finished_agents_results_are_found_in_the_journal(report: Report) ->
 def test_all_stopped_agents_resume_through_their_run_after_the_reset(report: Report) -> None:
     (way,) = report.ways
     assert len(way.agents) == 37
-    assert way.command == f"cd /home/user/project && claude --resume {SESSION_ID}"
+    assert way.command == f"cd -- /home/user/project && claude --resume {SESSION_ID}"
     assert way.not_before is not None
     assert way.not_before.isoformat() == "2026-06-18T22:10:00+03:00"
 

@@ -238,11 +238,45 @@ def test_agents_are_resumed_by_the_means_of_their_client_and_seat() -> None:
         stopped("cx", overload(), role=Role.MAIN, client="codex", session_id="0199"),
     ]
     ways = {way.command: way for way in report_on(*stories).ways}
-    in_project = ways["cd '/home/user/my project' && claude --resume 5e55-1on"]
+    in_project = ways["cd -- '/home/user/my project' && claude --resume 5e55-1on"]
     assert in_project.agents == ("sub1", "sub2")
     assert "SendMessage to sub1 and sub2" in (in_project.then or "")
     assert "resumeFromRunId: 'wf_1'" in (ways["claude --resume 5e55-1on"].then or "")
     assert ways["codex resume 0199"].then is None
+
+
+@pytest.mark.parametrize(
+    ("session", "cwd", "client"),
+    [
+        ("--dangerously-skip-permissions", "/home/user", "claude-code"),
+        ("-c", "/home/user", "codex"),
+        ("", "/home/user", "claude-code"),
+        ("a b", "/home/user", "claude-code"),
+        ("a\n", "/home/user", "codex"),
+        ("a;reboot", "/home/user", "codex"),
+        ("5e55", "/home/user/\x1b[2Jx", "claude-code"),
+        ("5e55", "/home/a\nreboot", "claude-code"),
+        ("5e55", "/home/a\u202eb", "claude-code"),
+        ("5e55", "-P", "claude-code"),
+        ("5e55", "-", "claude-code"),
+        ("5e55", "relative", "claude-code"),
+    ],
+)
+def test_what_no_client_writes_into_a_transcript_makes_no_command(
+    session: str, cwd: str, client: str
+) -> None:
+    story = stopped("a", overload(), role=Role.MAIN, client=client, session_id=session, cwd=cwd)
+    assert report_on(story).ways == ()
+
+
+def test_a_folder_on_a_drive_is_entered_as_windows_does() -> None:
+    story = stopped("a", overload(), role=Role.MAIN, session_id="5e55", cwd="C:\\me")
+    assert [way.command for way in report_on(story).ways] == ["cd 'C:\\me' && claude --resume 5e55"]
+
+
+def test_a_run_that_no_client_names_so_is_not_named() -> None:
+    odd = stopped("a", overload(), role=Role.WORKFLOW, run_id="x'; say anything")
+    assert [way.then for way in report_on(odd).ways] == [None]
 
 
 def test_resuming_waits_for_a_reset_that_is_still_to_come() -> None:

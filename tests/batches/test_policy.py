@@ -172,3 +172,94 @@ def test_a_denial_says_what_would_help() -> None:
     chained = judge(ShellTool(), command="pytest; ls")
     assert isinstance(chained, Denied)
     assert "a call of its own" in chained.next
+
+
+LOOKING = ("git log *", "git grep *", "git *", "find *", "sort *", "rg *", "cp *", "cat *")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git log --output=.git/config -1",
+        "git log --outpu=x",
+        "git log --o=x",
+        "git log -p --ext-diff",
+        "git log -p --textconv",
+        "git log --show-signature",
+        "git grep -Ovi x",
+        "git grep -nOvi x",
+        "git grep --open-files-in-pager=vi x",
+        "git log *",
+        "git push",
+        "git -c core.fsmonitor=x status",
+        "git -C inner log",
+        "git --git-dir=inner log",
+        "git --exec-path=inner log",
+        "git config core.fsmonitor x",
+        "find . -exec rm {} +",
+        "find . -delete",
+        "sort -o .gitattributes x",
+        "rg --pre x y",
+        "cp x .git/config",
+        "cp x .GIT/hooks/post-commit",
+        "cp x inner/.git/config",
+    ],
+)
+def test_a_star_stands_for_no_word_that_makes_looking_more_than_looking(command: str) -> None:
+    denied = judge(ShellTool(), Policy(FOLDER, LOOKING, windows=False), command=command)
+    assert isinstance(denied, Denied)
+    assert denied.next
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git log --oneline -5 --first-parent --follow a.py",
+        "git log -p -SOutput",
+        "git log -C -c --stat",
+        "git --no-pager log",
+        "git status --short",
+        "git rev-parse --git-dir",
+        "git grep -n pattern",
+        "find . -name x",
+        "sort -n x",
+        "cat .git/config",
+        "cp x .github/workflows",
+    ],
+)
+def test_looking_is_what_a_star_stands_for(command: str) -> None:
+    assert judge(ShellTool(), Policy(FOLDER, LOOKING, windows=False), command=command) == Allowed()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "command"),
+    [
+        ("git log --output *", "git log --output x"),
+        ("git push *", "git push origin main"),
+        ("git commit *", "git commit -m x"),
+        ("git rebase -x *", "git rebase -x true main"),
+        ("find . -delete", "find . -delete"),
+        ("sort -o *", "sort -o x y"),
+        ("cp x .git/config", "cp x .git/config"),
+    ],
+)
+def test_what_is_written_out_was_meant(pattern: str, command: str) -> None:
+    assert (
+        judge(ShellTool(), Policy(FOLDER, (pattern,), windows=False), command=command) == Allowed()
+    )
+
+
+def test_nothing_is_written_into_git_unless_a_pattern_names_it() -> None:
+    wide, named = Policy(FOLDER, ("write:*",)), Policy(FOLDER, ("write:.git/info/*",))
+    for path in (
+        ".git/config",
+        "a/.git/hooks/x",
+        ".Git/config",
+        "a/../.git/config",
+        "GIT~1/config",
+    ):
+        assert isinstance(judge(WriteTool(), wide, path=path), Denied)
+    assert judge(WriteTool(), wide, path=".gitignore") == Allowed()
+    assert judge(WriteTool(), named, path=".git/info/exclude") == Allowed()
+    assert isinstance(judge(WriteTool(), named, path=".git/config"), Denied)
+    assert isinstance(judge(ShellTool(), POLICY, command="pytest", cwd=".git"), Denied)

@@ -21,10 +21,12 @@ def test_the_address_with_its_token_is_printed_only_when_asked_for(tmp_path: Pat
         assert printed.out.strip() == f"{place.url}/#token={running.token}"
         # The browser sends nothing of what stands behind the #.
         assert running.token not in urlsplit(printed.out)._replace(fragment="").geturl()
-        place.more["BROWSER"] = "true"
+        place.more["BROWSER"] = "false"
         opened = place.jackline("open")
         assert opened.code == 0
         assert running.token not in opened.out + opened.err
+        assert "no browser was found" in opened.err
+        assert "jackline open --print" in opened.err
 
 
 def test_without_a_gateway_open_says_how_to_start_one(tmp_path: Path) -> None:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from queue import Queue
 from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Browser, expect
 
+from jackline.cli.browser import Opened, open_secret
 from jackline.testing.provider import SimulatedProvider
-from tests.dashboard.browser import opened
+from tests.dashboard.browser import SHOWN_WITHIN, opened
 from tests.dashboard.service_thread import ServiceThread
 
 pytestmark = pytest.mark.xdist_group("browser")
@@ -67,6 +73,21 @@ def test_without_a_token_of_its_own_a_gateway_hands_out_no_cookie(tmp_path: Path
         assert (status, head["set-cookie"]) == (200, None)
 
 
+@contextmanager
+def handed_over(address: str) -> Iterator[str]:
+    """The address that `jackline open` would start a browser with."""
+    begin: Queue[str] = Queue()
+
+    def opener(url: str) -> bool:
+        begin.put(url)
+        return True
+
+    with ThreadPoolExecutor(1) as pool:
+        came = pool.submit(asyncio.run, open_secret(address, opener, SHOWN_WITHIN / 1000))
+        yield begin.get()
+        assert came.result() is Opened.SHOWN
+
+
 @pytest.mark.parametrize("read_only", [False, True])
 def test_what_jackline_open_opens_is_shown_and_lives(
     browser: Browser, tmp_path: Path, read_only: bool
@@ -74,8 +95,11 @@ def test_what_jackline_open_opens_is_shown_and_lives(
     with (
         SimulatedProvider() as provider,
         ServiceThread(tmp_path, provider.url, token=TOKEN, read_only=read_only) as service,
-        opened(browser, f"{service.url}/#token={service.token}") as page,
+        handed_over(f"{service.url}/#token={service.token}") as address,
+        opened(browser, address) as page,
     ):
+        assert service.token not in address
+        assert page.url == f"{service.url}/#/"
         expect(page.locator("#verdict")).to_contain_text("Nothing is under way")
         assert service.token not in page.content()
         assert page.evaluate("document.cookie") == ""

@@ -137,3 +137,19 @@ def test_a_worktree_is_looked_for_in_the_runs_own_folder(repository: Path) -> No
         return await actor.do(Act("r1", "", "worktree ../tree", b"", "tree"))
 
     assert played(kept) == "kept: 1 changed or new files are not committed"
+
+
+def test_unsaved_work_in_a_submodule_keeps_the_worktree(repository: Path) -> None:
+    """Submodules are not looked into, so git has to refuse every worktree that has one."""
+    tree = worktree(repository, "-b", "work")
+    inner = tree / "inner"
+    inner.mkdir()
+    git(inner, "init", "-q")
+    (inner / "file").write_text("1")
+    git(inner, "add", ".")
+    git(inner, "commit", "-qm", "one")
+    git(tree, "add", "inner")
+    git(tree, "commit", "-qm", "two")
+    change(inner)
+    assert "submodules" in removed(tree)
+    assert (inner / "file").read_text() == "2"

@@ -58,7 +58,7 @@ def test_an_agent_gives_its_answer_with_the_ids_to_go_on_with(tmp_path: Path) ->
         ({"prompt": "x", "subagent_type": "nobody"}, "reviewer"),
         ({"prompt": "x", "cwd": ".."}, "agents.folders"),
         ({"prompt": "x", "cwd": "nowhere"}, "There is no folder"),
-        ({"prompt": "x", "schema": {"type": "nonsense"}}, "no JSON Schema"),
+        ({"prompt": "x", "schema": {"type": "nonsense"}}, "not valid JSON Schema"),
         ({"prompt": "x", "release": "rm -r ."}, "batch.allow"),
         ({"prompt": "x", "resources": [{"name": "i-1", "release": "kill 1"}]}, "batch.allow"),
         ({"prompt": "x", "tools": ["shell"]}, "agents.tools"),
@@ -68,6 +68,9 @@ def test_an_agent_gives_its_answer_with_the_ids_to_go_on_with(tmp_path: Path) ->
         ({"resume": "00000000-0000-0000-0000-000000000000"}, "No agent, sub-agent or session"),
         ({"resume": "the-session-of-the-client"}, "this very session"),
         ({"resume": "../../etc/passwd"}, "No agent, sub-agent or session"),
+        ({"resume": "--yolo", "runner": "codex"}, "begins with a dash"),
+        ({"resume": "a\nb", "runner": "codex"}, "control characters"),
+        ({"continue_from_task_id": "-c"}, "begins with a dash"),
     ],
 )
 def test_what_cannot_be_meant_is_said_and_starts_nothing(

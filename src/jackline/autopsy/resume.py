@@ -1,12 +1,15 @@
 """Name the command that carries a stopped agent on, and from when it makes sense.
 
 Laws: (1) pure; (2) one way per session, run and reset; (3) nothing is promised that the clients do
-not offer: a workflow run resumes only inside its own session.
+not offer: a workflow run resumes only inside its own session; (4) a transcript is somebody else's
+text, and the command is made to be copied: an id that no client gives, or a folder with signs that
+steer a terminal, makes no command.
 Not here: resuming (flows/ will), why the agent stopped (causes.py).
 """
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,6 +18,9 @@ from jackline.autopsy.figures import listed
 from jackline.autopsy.story import AgentStory, Role
 
 MANY = 6
+# As clients name sessions and runs; none begins with a dash, which would be an option.
+_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,199}")
+_ON_A_DRIVE = re.compile(r"[A-Za-z]:[\\/]")
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -45,8 +51,12 @@ def ways_back(
     """The ways to resume these agents, each given with its wall's reset; soonest first."""
     doors: dict[_Door, list[AgentStory]] = {}
     for story, resets_at in stopped:
+        command = _command(story)
+        if command is None:
+            continue
         not_before = resets_at if resets_at is not None and resets_at > now else None
-        door = _Door(_command(story), story.run_id, story.role, not_before)
+        run_id = story.run_id if story.run_id and _ID.fullmatch(story.run_id) else None
+        door = _Door(command, run_id, story.role, not_before)
         doors.setdefault(door, []).append(story)
     ways = [
         Way(door.command, _then(door, agents), tuple(a.agent_id for a in agents), door.not_before)
@@ -55,16 +65,22 @@ def ways_back(
     return tuple(sorted(ways, key=lambda way: way.not_before or now))
 
 
-def _command(story: AgentStory) -> str:
-    session = shlex.quote(story.session_id)
+def _command(story: AgentStory) -> str | None:
+    session, folder = story.session_id, story.cwd
+    if not _ID.fullmatch(session):
+        return None
     if story.client.startswith("codex"):
         return f"codex resume {session}"
+    if not folder:
+        return f"claude --resume {session}"
     # Claude Code looks sessions up by the folder that it is started in.
-    return (
-        f"cd {shlex.quote(story.cwd)} && claude --resume {session}"
-        if story.cwd
-        else (f"claude --resume {session}")
-    )
+    if not folder.isprintable():
+        return None
+    if folder.startswith("/"):
+        return f"cd -- {shlex.quote(folder)} && claude --resume {session}"
+    # A shell of Windows knows no `--`, and no path on a drive begins with a dash.
+    on_a_drive = _ON_A_DRIVE.match(folder)
+    return f"cd {shlex.quote(folder)} && claude --resume {session}" if on_a_drive else None
 
 
 def _then(door: _Door, agents: list[AgentStory]) -> str | None:

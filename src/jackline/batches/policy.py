@@ -2,14 +2,18 @@
 
     Policy(folder, allow=("pytest *", "git log *", "write:docs/*", "fetch:https://docs.python.org/*"))
 
-A pattern for a command is matched word by word; a `*` at its end stands for any further words.
+A pattern for a command is matched word by word; a `*` at its end stands for any further words, but
+for none by which a program that is known for looking writes a file or starts another program:
+`git log *` allows no `--output`, `find *` no `-exec`. Such words have to be written out.
 
 Laws: (1) pure: nothing is touched to judge; (2) what is not allowed is denied, and told how it
 could be; by default only reading and searching inside the folder; (3) a command is judged by the
 words that its program gets; a line that only a shell can read, with substitutions, chains,
 redirections or variables, is never allowed; (4) no word of an allowed command may name a place
-outside, and a pattern that names no program allows none.
-Not here: following links (paths.py and links.py do, when a tool runs), asking a person.
+outside, and a pattern that names no program allows none; (5) nothing is written into `.git`, where
+settings are that make git run anything, unless a pattern names it.
+Not here: following links and reading a repository's settings (permission.py does, when a tool
+runs), asking a person.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ from typing import TypeAlias
 from jackline.batches.commands import NotSimpleError, Stage, Word, read_command
 from jackline.batches.results import BatchCall
 from jackline.batches.tool import JsonObject
+from jackline.batches.usual_commands import is_harmless, power_of
 
 _FREE = frozenset({"read", "search"})
 
@@ -64,6 +69,9 @@ class Policy:
             return _outside(path)
         if tool in _FREE:
             return Allowed()
+        named = any(_names_git(item) for item in self.allow if item.startswith(f"{tool}:"))
+        if _names_git(path) and not named:
+            return _into_git(path)
         return self._judge_named(tool, _normal(path))
 
     def _judge_named(self, tool: str, what: str) -> Judgement:
@@ -78,8 +86,11 @@ class Policy:
         )
 
     def _judge_command(self, arguments: JsonObject) -> Judgement:
-        if self._leaves(_text(arguments, "cwd") or "."):
-            return _outside(_text(arguments, "cwd"))
+        place = _text(arguments, "cwd") or "."
+        if self._leaves(place):
+            return _outside(place)
+        if _names_git(place):
+            return _into_git(place)
         argv = arguments.get("argv")
         if isinstance(argv, list):
             words = tuple(Word(str(word)) for word in argv)
@@ -97,9 +108,13 @@ class Policy:
         for word in stage.words[1:]:
             if word.homed or any(self._leaves(part) for part in paths_in(word)):
                 return _outside(word.text)
-        commands = [item.split() for item in self.allow if not _PREFIXED.match(item)]
-        if any(_fits(stage.texts, pattern) for pattern in commands):
+        patterns = [item.split() for item in self.allow if not _PREFIXED.match(item)]
+        fitting = [pattern for pattern in patterns if _fits(stage.texts, pattern)]
+        judged = [_judge_free_words(stage, pattern) for pattern in fitting]
+        if any(isinstance(said, Allowed) for said in judged):
             return Allowed()
+        if judged:
+            return judged[0]
         first = stage.texts[0]
         return Denied(
             f"the command `{first}` is not allowed with these words",
@@ -119,6 +134,26 @@ class Policy:
         return not meant.is_relative_to(PurePosixPath(os.path.normpath(root)))
 
 
+def _judge_free_words(stage: Stage, pattern: list[str]) -> Judgement:
+    """Whether the words that the pattern does not write out are such as it can have meant."""
+    written = [word for word in pattern if not _WILD.search(word)]
+    power = power_of(stage, written[1:])
+    if power is not None:
+        return Denied(
+            f"{power!r} would let `{stage.texts[0]}` do more than look",
+            f"the user may write it out: '{' '.join([*written, power])} *'",
+        )
+    free = [word for word in stage.words[1:] if word.text not in written]
+    if not is_harmless(stage):
+        for word in free:
+            if any(_names_git(part) for part in paths_in(word)):
+                return _into_git(word.text)
+    return Allowed()
+
+
+_WILD = re.compile(r"[*?\[]")
+_GIT_FOLDER = re.compile(r"(?:^|[/\\])(?:\.git|git~\d)[. ]*(?:$|[/\\:])", re.IGNORECASE)
+"""As every file system may read it: some ignore case, some have short names."""
 _PREFIXED = re.compile(r"[a-z_]+:\S")
 _HIDDEN_PARENT = re.compile(r"(?:^|/)\.[^/]*[*?\[]")
 """A pattern that begins with a dot may stand for `..` in some shells."""
@@ -148,6 +183,10 @@ def _fits(words: tuple[str, ...], pattern: list[str]) -> bool:
     return all(fnmatchcase(word, want) for word, want in zip(words, wanted, strict=False))
 
 
+def _names_git(path: str) -> bool:
+    return bool(_GIT_FOLDER.search(path.partition(":")[2] or path) or _GIT_FOLDER.search(path))
+
+
 def _normal(path: str) -> str:
     return os.path.normpath(path).replace("\\", "/")
 
@@ -164,6 +203,13 @@ def _nothing() -> Denied:
 def _outside(path: str) -> Denied:
     return Denied(
         f"{path!r} leads out of the project folder", "give paths inside the project folder"
+    )
+
+
+def _into_git(path: str) -> Denied:
+    return Denied(
+        f"{path!r} is inside of .git, where settings are that make git run programs",
+        "name another place",
     )
 
 

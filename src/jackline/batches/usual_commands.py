@@ -1,4 +1,4 @@
-"""Know a few dozen commands: which change nothing, and which would be strange in silence.
+"""Know a few dozen commands: which change nothing, which options give them power, which print.
 
 Laws: (1) pure; (2) what is not known here may change things; an option that lets a harmless program
 write or start another takes its harmlessness away; (3) silence is strange only where the exit code
@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import PurePosixPath
 
 from jackline.batches.commands import NotSimpleError, Stage, read_command
+from jackline.batches.tool import JsonObject
 
 _SYSTEM_FOLDERS = frozenset({"/bin", "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin"})
 
@@ -49,15 +50,30 @@ def _none_of(pattern: str) -> Callable[[Sequence[str]], bool]:
     return lambda words: not any(refused.match(word) for word in words)
 
 
+# Options by which git writes a file or starts a program. It takes every beginning of a long option
+# that is clear, and several short ones in one word; behind -S, -G and -L stands a text.
+_GIT_POWERS = (
+    *("--output", "--ext-diff", "--textconv", "--filters", "--open-files-in-pager", "--exec"),
+    *("--upload-pack", "--receive-pack", "--config", "--template", "--show-signature"),
+)
+_GIT_SHORT_POWERS = re.compile(r"-(?![SGL])[A-Za-z]*O")
+_GIT_LEADING = ("--no-pager", "-P", "--version", "--help")
+
+
+def _gives_git_power(word: str) -> bool:
+    if not word.startswith("--"):
+        return bool(_GIT_SHORT_POWERS.match(word))
+    name = word.partition("=")[0]
+    return len(name) > 2 and any(power.startswith(name) for power in _GIT_POWERS)
+
+
 def _git_looks(words: Sequence[str]) -> bool:
     rest = list(words)
     while rest[:1] in (["-C"], ["--git-dir"], ["--work-tree"]):
         rest = rest[2:]
     if rest[:1] == ["--no-pager"]:
         rest = rest[1:]
-    if not rest or any(
-        re.match(r"--output|--ext-diff|--textconv|--filters|-O|--open-files", word) for word in rest
-    ):
+    if not rest or any(map(_gives_git_power, rest)):
         return False
     if rest[0] in ("branch", "tag", "remote"):
         return all(word in ("-a", "-r", "-v", "-vv", "--list", "-l", "--all") for word in rest[1:])
@@ -88,6 +104,9 @@ _HARMLESS_WITH: dict[str, Callable[[Sequence[str]], bool]] = {
     ),
 }
 
+# A pattern such as `find *` means them as what they are known for.
+_LOOKERS = _names("file find git rg sort tree uniq xxd")
+
 _ALWAYS_PRINT = _names(
     "date df du env expr file hostname id ls md5sum nproc ps pwd printenv sha1sum sha256sum "
     "sha512sum stat tree type uname uptime wc which whoami"
@@ -105,7 +124,7 @@ def changes_nothing(line: str, *, windows: bool = False) -> bool:
         stages = read_command(line, windows=windows)
     except NotSimpleError:
         return False
-    return not windows and all(_is_harmless(stage) for stage in stages)
+    return not windows and all(is_harmless(stage) for stage in stages)
 
 
 def usually_prints(line: str, *, windows: bool = False) -> bool:
@@ -125,6 +144,56 @@ def usually_prints(line: str, *, windows: bool = False) -> bool:
     return any(_stage_prints(stages, end) for end in ends)
 
 
+def power_of(stage: Stage, written: Sequence[str]) -> str | None:
+    """The word by which a program that is known for looking does more; None if there is none.
+
+    `written` are the words that whoever allowed the program wrote out: what stands there was meant.
+    """
+    name = (_name(stage) or "").lower().removesuffix(".exe")
+    if name not in _LOOKERS:
+        return None
+    free = list(stage.words[1:])
+    for word in written:
+        free = [each for each in free if each.text != word]
+    # A file may be named like an option, and a pattern at the start of a word may give it.
+    for each in free:
+        if each.globbed and each.text[:1] in "*?[":
+            return each.text
+    if name == "git":
+        return _power_of_git(stage.texts[1:], [each.text for each in free])
+    check, words = _HARMLESS_WITH[name], stage.texts[1:]
+    if check(words) or not check([word for word in words if word in written]):
+        return None
+    return next((each.text for each in free if not check([each.text])), name)
+
+
+def starts_git(arguments: JsonObject, *, windows: bool = False) -> bool:
+    """Whether a shell call starts git, under whatever folder's name."""
+    argv, line = arguments.get("argv"), arguments.get("command")
+    if isinstance(argv, list):
+        firsts = [str(word) for word in argv[:1]]
+    else:
+        try:
+            stages = read_command(line if isinstance(line, str) else "", windows=windows)
+        except NotSimpleError:
+            return True  # nobody knows
+        firsts = [stage.words[0].text for stage in stages]
+    names = (PurePosixPath(first.replace("\\", "/")).name.lower() for first in firsts)
+    return any(name.removesuffix(".exe") == "git" or name.startswith("git-") for name in names)
+
+
+def _power_of_git(words: Sequence[str], free: Sequence[str]) -> str | None:
+    is_rebase = "rebase" in words
+    for word in free:
+        if _gives_git_power(word) or (is_rebase and word.startswith("-x")):
+            return word
+    # With `git *` even the verb is free: only those that look are meant, and only here.
+    if words and words[0] in free and words[0].startswith("-") and words[0] not in _GIT_LEADING:
+        return words[0]
+    verb = next((word for word in words if not word.startswith("-")), "")
+    return verb or "git" if verb in free and not _git_looks(words) else None
+
+
 def program(line: str) -> str:
     """The name of the first program, for a person; the first word when the line is not simple."""
     try:
@@ -140,7 +209,8 @@ def _name(stage: Stage) -> str | None:
     return name if not slash or folder in _SYSTEM_FOLDERS else None
 
 
-def _is_harmless(stage: Stage) -> bool:
+def is_harmless(stage: Stage) -> bool:
+    """Whether the program is known to leave things as they are with these words."""
     name, words = _name(stage), stage.texts[1:]
     if name in _HARMLESS:
         return True

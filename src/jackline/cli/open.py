@@ -1,19 +1,18 @@
 """`jackline open`: show the running gateway's page in the browser, with the right to give orders.
 
-Laws: (1) the token goes into the address behind the `#`, which browsers send to nobody; (2) it is
-printed only when asked for.
-Not here: the page (dashboard/).
+Rules: (1) the token goes into the address behind the `#`, which browsers send to nobody; (2) it is
+printed only when asked for, and is on no command line (browser.py). The page is in dashboard/.
 """
 
 from __future__ import annotations
-
-import webbrowser
 
 import click
 
 from jackline.assembly import StateDir
 from jackline.assembly.running_gateway import find, not_running
+from jackline.cli.browser import Opened, open_secret
 from jackline.cli.gateway_flags import gateway_flags, service_place, warn_of_faults
+from jackline.event_loop import run
 
 
 @click.command(name="open")
@@ -46,9 +45,8 @@ def open_(
         click.echo(address)
         return 0
     click.echo(f"opening {running.url}", err=True)
-    if not webbrowser.open(address):
-        click.echo(
-            f"no browser was found; open {running.url} in one, or take the address that", err=True
-        )
+    opened = run(open_secret(address))
+    if opened is not Opened.SHOWN:
+        click.echo(f"{opened.value}; open {running.url} in one, or take the address that", err=True)
         click.echo("may give orders from: jackline open --print", err=True)
     return 0

@@ -3,16 +3,19 @@
 Rules: (1) what is shown and agreed to is one reading of the file: a file that changes meanwhile is
 not agreed to; (2) nothing is agreed to without a person's yes or --yes; (3) texts of the file are
 shown in plain ASCII, and where calls, credentials and proxies go stands once more at the end, so
-that none can hide another; (4) no secret is looked up.
+that none can hide another; (4) no secret is looked up; (5) every setting of an upstream is shown,
+and that a key of the user's own, set by a variable, would go to the project's host.
 What an agreement allows is in config/project.py, how it is kept in config/consent.py.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,10 +31,13 @@ if TYPE_CHECKING:
     from jackline.config import HomeFolders
     from jackline.config.loading import Preview
     from jackline.config.places import FileText
+    from jackline.lanes import KnownLimits
     from jackline.providers.settings import UpstreamSettings
 
 # Of a reference to a secret, in the summary; hosts are never cut, since their ends count.
 _LONGEST_SHOWN = 100
+# Of the first upstream, whoever lists it.
+_OWN_KEY = "JACKLINE_UPSTREAM_CREDENTIAL"
 
 
 @click.command()
@@ -230,18 +236,7 @@ def _show(file: FileText, shown: Preview, folders: HomeFolders) -> None:
     name = plain_ascii(str(file.path))
     if shown.upstreams:
         click.echo(f"{name} would have calls go here, in this order:")
-        for number, upstream in enumerate(shown.upstreams, 1):
-            head, *lines = _told(upstream)
-            click.echo(f"  {number}. {head}")
-            for line in lines:
-                click.echo(f"       {line}")
-        before = _sent_now(folders)
-        if before:
-            click.echo(f"  instead of: {before}")
-        click.echo(
-            "  and with the calls everything in them: prompts, files, answers of tools.\n"
-            "  JACKLINE_UPSTREAM_* variables, where you set any, are applied to the first of them."
-        )
+        _show_upstreams(shown.upstreams, folders)
     else:
         click.echo(f"{name} would not change where calls go.")
     if shown.free:
@@ -261,6 +256,23 @@ def _show(file: FileText, shown: Preview, folders: HomeFolders) -> None:
         _sum_up(shown.upstreams)
 
 
+def _show_upstreams(upstreams: Sequence[UpstreamSettings], folders: HomeFolders) -> None:
+    from jackline.config.project import plain_ascii  # noqa: PLC0415 -- see above
+
+    for number, upstream in enumerate(upstreams, 1):
+        head, *lines = _told(upstream)
+        click.echo(f"  {number}. {head}")
+        for line in lines:
+            click.echo(f"       {line}")
+    before = _sent_now(folders)
+    if before:
+        click.echo(f"  instead of: {before}")
+    click.echo("  and with the calls everything in them: prompts, files, answers of tools.")
+    own = ", ".join(map(plain_ascii, _own_variables()))
+    if own:
+        click.echo(f"  Your variables are applied to the first of them: {own}")
+
+
 def _sum_up(upstreams: Sequence[UpstreamSettings]) -> None:
     """Where things would go, in the last lines: the first may have scrolled off the screen."""
     from jackline.config.project import plain_ascii  # noqa: PLC0415 -- see above
@@ -278,6 +290,8 @@ def _sum_up(upstreams: Sequence[UpstreamSettings]) -> None:
     if proxies:
         line("through proxies", (urlsplit(text).hostname or text for text in proxies))
     line("calls go to", (_host(each.url) for each in upstreams))
+    if _OWN_KEY in os.environ:
+        line(f"YOUR OWN KEY ({_OWN_KEY}) would go to", [_host(upstreams[0].url)])
 
 
 def _told(upstream: UpstreamSettings) -> list[str]:
@@ -295,10 +309,32 @@ def _told(upstream: UpstreamSettings) -> list[str]:
     ]
     if upstream.status_page is not None:
         lines.append(f"asked about incidents: {upstream.status_page}")
+    if upstream.region is not None:
+        lines.append(f"region: {upstream.region}")
     if upstream.project is not None:
         lines.append(f"project that pays: {upstream.project}")
+    if upstream.ca_file is not None:
+        lines.append(f"believed about certificates: {upstream.ca_file}")
     lines += [f"answers for {asked}: {model}" for asked, model in upstream.models.items()]
+    lines.append(f"cost class: {upstream.cost_class.value} (the cheaper is preferred)")
+    lines += [f"at most {limit}" for limit in _limits(upstream.limits)]
+    for models, limits in upstream.model_limits.items():
+        lines += [f"at most {limit}, for {models}" for limit in _limits(limits)]
+    if upstream.longest_answer is not None:
+        lines.append(f"tokens of an answer at most: {upstream.longest_answer}")
+    if upstream.accept_rejected_clients:
+        lines.append("serves clients without a credential, or with one that was refused, too")
     return [plain_ascii(line) for line in lines]
+
+
+def _limits(limits: KnownLimits) -> list[str]:
+    given = ((each.name, getattr(limits, each.name)) for each in fields(limits))
+    return [f"{value:g} {name.replace('_', ' ')}" for name, value in given if value is not None]
+
+
+def _own_variables() -> list[str]:
+    """The user's variables that would be applied to the first upstream."""
+    return sorted(name for name in os.environ if name.startswith("JACKLINE_UPSTREAM_"))
 
 
 def _host(url: str | None) -> str:
@@ -354,9 +390,18 @@ def _document(file: FileText, shown: Preview, *, agreed: bool) -> dict[str, obje
                 "headers": dict(each.headers),
                 "status_page": each.status_page,
                 "models": dict(each.models),
+                "region": each.region,
+                "project": each.project,
+                "ca_file": each.ca_file,
+                "cost_class": each.cost_class.value,
+                "limits": asdict(each.limits),
+                "model_limits": {name: asdict(some) for name, some in each.model_limits.items()},
+                "longest_answer": each.longest_answer,
+                "accept_rejected_clients": each.accept_rejected_clients,
             }
             for each in shown.upstreams
         ],
+        "own_variables": _own_variables(),
         "free": list(shown.free),
         "closed": list(shown.ignored.closed),
         "looser": list(shown.ignored.looser),

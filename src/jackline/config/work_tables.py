@@ -204,7 +204,8 @@ class BatchTable(Table):
 
     allow: list[Text] = Field(
         default=[],
-        description='Commands such as "pytest *" or "git log *", and addresses such as'
+        description='Commands such as "pytest *" or "git log *" (the star stands for no option that'
+        " would make git, find or sort write a file or start a program), and addresses such as"
         ' "fetch:https://docs.python.org/*". Reading and searching in the project always may.',
     )
 

@@ -136,7 +136,7 @@ class Listener:
             if peer is Peer.OTHER:
                 return _OTHER_USER
             if peer is Peer.GONE:
-                connection.transport.abort()  # nobody would hear an answer
+                connection.hang_up()  # nobody would hear an answer; what was sent is not read
         return _TOO_MANY if full else None
 
     def flush_soon(self, connection: Connection) -> None:

@@ -1,8 +1,11 @@
 """Know which user of this machine is at the other end of a connection.
 
 Rules: (1) the system is asked, by the addresses of both ends: nothing that the peer says counts;
-(2) a peer that has closed its end belongs to nobody, and is told apart from one whose user cannot
-be found out; (3) where the system does not tell (only Linux does), nobody is refused for it.
+(2) as long as the system answers at all, a peer is known to be this user's or it counts as gone:
+one that has reset its end has no address any more, but what it sent before is still delivered;
+(3) an answer counts only if it is about this very connection: to the last question asked, and no
+listener on the peer's port; (4) where the system does not tell (only Linux does), nobody is refused
+for it.
 """
 
 from __future__ import annotations
@@ -22,9 +25,13 @@ _NLM_F_REQUEST = 1
 _HEAD = struct.Struct("=IHHII")
 _ASKED = struct.Struct("=BBBxI")
 _NO_COOKIE = b"\xff" * 8
-# Where the user and the inode stand behind the head: the socket's id comes first.
-_TOLD = struct.Struct("=II")
-_TOLD_AT = _HEAD.size + 4 + 48 + 12
+_PORTS = struct.Struct("!HH")
+# Where they stand behind the head: the socket's id comes first, and begins with both ports.
+_PORTS_AT = _HEAD.size + 4
+_OWNER = struct.Struct("=II")
+_OWNER_AT = _PORTS_AT + 48 + 12
+# Answers to earlier questions, which came too late for whoever asked.
+_MOST_STALE = 16
 _ALL_STATES = 0xFFFFFFFF
 _SECONDS = 1.0
 
@@ -43,6 +50,7 @@ class PeerUsers:
 
     def __init__(self) -> None:
         self._line: socket.socket | None = None
+        self._sequence = 0
         if sys.platform == "linux":
             with suppress(OSError):
                 # Answers come at once, from the kernel; the limit is for a kernel that is none.
@@ -53,12 +61,14 @@ class PeerUsers:
 
     def peer_of(self, local: object, remote: object) -> Peer:
         """Whose the other end is, by `getsockname()` and `getpeername()` of ours."""
-        if self._line is None or not isinstance(local, tuple) or not isinstance(remote, tuple):
+        if self._line is None:
             return Peer.UNKNOWN
+        if not isinstance(local, tuple) or not isinstance(remote, tuple):
+            return Peer.GONE
         try:
             user = self._user_of(self._line, remote, local)
         except (OSError, ValueError, struct.error):
-            return Peer.UNKNOWN
+            return Peer.GONE
         if user is None:
             return Peer.GONE
         return Peer.OWN if user in (0, _own_user()) else Peer.OTHER
@@ -77,31 +87,47 @@ class PeerUsers:
                 return self.peer_of(name, client.getsockname()) is Peer.OWN
         return False
 
-    @staticmethod
     def _user_of(
-        line: socket.socket, near: tuple[object, ...], far: tuple[object, ...]
+        self, line: socket.socket, near: tuple[object, ...], far: tuple[object, ...]
     ) -> int | None:
         """The user of the socket at `near` that is connected to `far`; None if there is none."""
-        family, near_host = _packed(str(near[0]))
-        _, far_host = _packed(str(far[0]))
-        asked = b"".join(
-            (
-                _ASKED.pack(family, socket.IPPROTO_TCP, 0, _ALL_STATES),
-                struct.pack("!HH", int(str(near[1])), int(str(far[1]))),
-                near_host.ljust(16, b"\0"),
-                far_host.ljust(16, b"\0"),
-                struct.pack("=I", 0),
-                _NO_COOKIE,
-            )
-        )
-        size = _HEAD.size + len(asked)
-        line.send(_HEAD.pack(size, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, 1, 0) + asked)
-        told = line.recv(4096)
-        if _HEAD.unpack_from(told)[1] == _NLMSG_ERROR:
+        self._sequence = sequence = (self._sequence + 1) % 2**32
+        line.send(_question(sequence, near, far))
+        for _ in range(_MOST_STALE):
+            answer = line.recv(4096)
+            _, kind, _, answered, _ = _HEAD.unpack_from(answer)
+            if answered == sequence:
+                break
+        else:
             return None
-        user, inode = _TOLD.unpack_from(told, _TOLD_AT)
+        if kind == _NLMSG_ERROR:
+            return None
+        if _PORTS.unpack_from(answer, _PORTS_AT) != (_port(near), _port(far)):
+            return None  # where no connection is found, a listener on the port is given instead
+        user, inode = _OWNER.unpack_from(answer, _OWNER_AT)
         # A socket that its owner has closed has no inode, and no user either.
         return int(user) if inode else None
+
+
+def _question(sequence: int, near: tuple[object, ...], far: tuple[object, ...]) -> bytes:
+    family, near_host = _packed(str(near[0]))
+    _, far_host = _packed(str(far[0]))
+    asked = b"".join(
+        (
+            _ASKED.pack(family, socket.IPPROTO_TCP, 0, _ALL_STATES),
+            _PORTS.pack(_port(near), _port(far)),
+            near_host.ljust(16, b"\0"),
+            far_host.ljust(16, b"\0"),
+            struct.pack("=I", 0),
+            _NO_COOKIE,
+        )
+    )
+    size = _HEAD.size + len(asked)
+    return _HEAD.pack(size, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, sequence, 0) + asked
+
+
+def _port(address: tuple[object, ...]) -> int:
+    return int(str(address[1]))
 
 
 def _packed(host: str) -> tuple[int, bytes]:

@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from jsonschema_rs import ValidationError, validator_for
-
 from jackline.agents.claude_code.transcript import config_folder
-from jackline.batches.links import way_out
-from jackline.batches.policy import Allowed, Denied, Policy
+from jackline.agents.json_schema import build_validator
+from jackline.batches.permission import permit
+from jackline.batches.policy import Denied, Policy
 from jackline.batches.results import BatchCall
 from jackline.batches.shell import ShellTool
 from jackline.clock import Clock
@@ -125,8 +124,10 @@ class OrderDesk:
             "tools": offered(named, order["runner"], settings),
             "schema": self._schema(given.get("schema")),
             "budget": _budget(given.get("budget")),
-            "release": self._allowed(given.get("release"), folder),
-            "resources": [self._resource(each, folder) for each in given.get("resources", ())],
+            "release": await self._allowed(given.get("release"), folder),
+            "resources": [
+                await self._resource(each, folder) for each in given.get("resources", ())
+            ],
         }
         order |= {name: value for name, value in chosen.items() if value}
         return Ordered(order, folder)
@@ -135,6 +136,12 @@ class OrderDesk:
 
     async def _earlier(self, given: Mapping[str, Any]) -> _From:
         named = str(given.get("resume") or given.get("continue_from_task_id"))
+        if named.startswith("-") or not named.isprintable():
+            raise BadArgumentError(
+                "No id begins with a dash or holds control characters: the agent's program would"
+                " take it for a flag.",
+                next="Give the id as agent_status or `why` names it.",
+            )
         try:
             look: Look | None = await self._desk.look(named)
         except UnreadableError:
@@ -255,27 +262,19 @@ class OrderDesk:
 
     def _schema(self, schema: dict[str, Any] | None) -> dict[str, Any] | None:
         if schema is not None:
-            try:
-                validator_for(schema)
-            except (ValidationError, ValueError) as error:
-                raise BadArgumentError(
-                    f"`schema` is no JSON Schema: {str(error)[:200]}",
-                    next="Mend it, or leave it out.",
-                ) from None
+            build_validator(schema)
         return schema
 
-    def _resource(self, given: Mapping[str, Any], folder: Path) -> JsonObject:
-        self._allowed(given.get("release"), folder)
+    async def _resource(self, given: Mapping[str, Any], folder: Path) -> JsonObject:
+        await self._allowed(given.get("release"), folder)
         return dict(given)
 
-    def _allowed(self, command: str | None, folder: Path) -> str | None:
+    async def _allowed(self, command: str | None, folder: Path) -> str | None:
         """The command, if the user allowed it to run unasked."""
         if not command:
             return None
         policy = Policy(folder, self._settings().batch.allow)
-        said = policy.judge(BatchCall("release", ShellTool(), {"command": command}))
-        if isinstance(said, Allowed) and (out := way_out(folder, {"command": command})):
-            said = Denied(f"{out!r} leads out of the project folder by a link", "Name another one")
+        said = await permit(policy, BatchCall("release", ShellTool(), {"command": command}))
         if isinstance(said, Denied):
             raise RefusedError(
                 f"The release command may not run: {said.why}.",

@@ -106,4 +106,4 @@ def _told(dead: DeadAgent) -> str:
         happened += "\n\nWhat it said on its way, the latest last:\n" + "\n".join(
             f"- {text[:room]}" for text in said
         )
-    return going_on(happened, dead.lost, (), finished=finished, task=dead.prompt)
+    return going_on(happened, dead.lost, finished=finished, task=dead.prompt)

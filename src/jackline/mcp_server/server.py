@@ -15,13 +15,14 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import mcp_types as types
-from jsonschema_rs import ValidationError, ValidationErrorKind, validator_for
+from jsonschema_rs import ValidationError, ValidationErrorKind
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from jackline import __version__
+from jackline.agents.json_schema import build_validator
 from jackline.errors import InternalError, JacklineError
 from jackline.mcp_server.model_tool import Caller, ModelTool, Told
 from jackline.mcp_server.taken_back import TakenBack
@@ -33,6 +34,7 @@ PATIENCE_HEADER = "x-jackline-patience-ms"
 CLIENT_SESSION_HEADER = "x-jackline-client-session"
 SESSION_HEADER = "mcp-session-id"
 _MOST_FAULTS = 3
+_LONGEST_FAULT = 400
 
 _log = logging.getLogger(__name__)
 
@@ -51,7 +53,7 @@ class ToolServer:
         self._taken_back = taken_back
         self._news = news
         self._tools = {tool.name: tool for tool in tools}
-        self._checks = {tool.name: validator_for(tool.input_schema) for tool in tools}
+        self._checks = {tool.name: build_validator(tool.input_schema) for tool in tools}
         self._server = Server(
             NAME,
             version=__version__,
@@ -142,7 +144,7 @@ def _fault(found: ValidationError) -> str:
     if isinstance(found.kind, ValidationErrorKind.Enum):
         choice = ", ".join(json.dumps(each) for each in found.kind.options)
         return f"{where}: must be one of {choice}"
-    return f"{where}: {found.message}"
+    return f"{where}: {found.message[:_LONGEST_FAULT]}"
 
 
 async def _not_at_all(_words: str) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import subprocess
+from pathlib import Path
+
 from jackline.agents.outcome import Usage
 from jackline.agents.ports import Entry
 from jackline.agents.process.attempt import _untold
-from jackline.agents.process.going_on import ToolCall, going_on
+from jackline.agents.process.going_on import ToolCall, changes_on_disk, going_on
 from jackline.agents.process.history import history_of
 from jackline.agents.task import JsonObject
 
@@ -65,7 +69,7 @@ def test_lines_without_sense_are_passed_over() -> None:
 
 def test_who_goes_on_is_told_what_happened_what_was_lost_and_what_is_on_disk() -> None:
     lost, kept = ToolCall("t1", "Bash", {"command": "make"}), ToolCall("t2", "Read", "a.py")
-    told = going_on("A limit.", [lost], [" M a.py"], finished=[(kept, "print(1)")])
+    told = going_on("A limit.", [lost], "Changed on disk:\n M a.py", finished=[(kept, "print(1)")])
     assert told.startswith("A limit.")
     assert '- Bash {"command": "make"} (t1)' in told.partition("may or may not have run")[2]
     assert "Read a.py (t2): print(1)" in told.partition("may or may not have run")[0]
@@ -74,9 +78,14 @@ def test_who_goes_on_is_told_what_happened_what_was_lost_and_what_is_on_disk() -
 
 
 def test_the_task_is_told_again_where_the_conversation_does_not_hold_it() -> None:
-    assert going_on("", [], [], task="THE TASK").endswith("THE TASK")
-    many = [f"?? {number}" for number in range(99)]
-    assert "(and 59 more)" in going_on("", [], many)
+    assert going_on("", [], task="THE TASK").endswith("THE TASK")
+
+
+def test_of_many_changed_files_some_are_listed_and_the_others_counted(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)
+    for number in range(99):
+        (tmp_path / str(number)).touch()
+    assert "(and 59 more)" in asyncio.run(changes_on_disk(tmp_path))
 
 
 def test_what_a_bill_holds_beyond_what_was_told_is_told_once() -> None:

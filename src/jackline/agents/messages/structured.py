@@ -1,19 +1,19 @@
 """Ask for a structured answer through a tool, and judge what comes.
 
 Laws: (1) the value is valid by the user's schema and type, or it is no value; (2) a fault is told
-to the model in the validator's words, and to people without what the model said; (3) nothing is
-fetched: a schema that refers to an address is refused.
-Not here: how often to ask again (moves.py), the user's own types (flows/).
+to the model in the validator's words, and to people without what the model said.
+Not here: what a schema may be (agents/json_schema.py), how often to ask again (moves.py), the
+user's own types (flows/).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
+from jackline.agents.json_schema import build_validator
 from jackline.agents.messages.defaults import STRUCTURED_OUTPUT
 from jackline.agents.task import Check, JsonObject
-from jackline.errors import BadArgumentError
 
 if TYPE_CHECKING:
     import jsonschema_rs
@@ -29,20 +29,10 @@ class StructuredAnswer:
     """The answer that a schema asks for; BadArgumentError when the schema itself is at fault."""
 
     def __init__(self, schema: JsonObject, check: Check | None = None) -> None:
-        # Imported where it is needed: most agents and all short commands do without.
-        import jsonschema_rs  # noqa: PLC0415
-
         self._schema = schema
         self._check = check
         self._is_wrapped = schema.get("type") != "object"
-        try:
-            self._validator = jsonschema_rs.validator_for(schema, retriever=_fetch_nothing)
-        except (ValueError, TypeError) as error:
-            first = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise BadArgumentError(
-                f"The schema of the answer is not valid JSON Schema: {first[:_LONGEST]}",
-                next="Correct the schema, or give a pydantic model.",
-            ) from error
+        self._validator = build_validator(schema)
 
     @property
     def tool(self) -> JsonObject:
@@ -91,10 +81,6 @@ class StructuredAnswer:
             "additionalProperties": False,
             **{key: self._schema[key] for key in _DEFINED if key in self._schema},
         }
-
-
-def _fetch_nothing(uri: str) -> NoReturn:
-    raise ValueError(f"{uri} is not fetched: put what it defines into the schema itself")
 
 
 def _in_words(error: jsonschema_rs.ValidationError) -> str:

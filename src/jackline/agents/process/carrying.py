@@ -18,7 +18,7 @@ from jackline.agents.ports import Leave, Notebook, StopAgentError
 from jackline.agents.prices import dollars, in_dollars
 from jackline.agents.process.attempt import Attempt
 from jackline.agents.process.ending import end
-from jackline.agents.process.going_on import ToolCall, changed_files, going_on
+from jackline.agents.process.going_on import ToolCall, changes_on_disk, going_on
 from jackline.agents.process.history import DONE, history_of
 from jackline.agents.process.marks import is_alive
 from jackline.agents.process.program import LeftBehind, Order, Program
@@ -140,7 +140,7 @@ class _Carrying:
     async def _going_on(self, what_happened: str) -> str:
         left = self._left
         holds = left.session_id is not None and left.holds_task
-        on_disk = await changed_files(self._task.cwd)
+        on_disk = await changes_on_disk(self._task.cwd)
         words = None if holds else self._program.task_words(self._task)
         lost, finished = self._missing_calls()
         return going_on(what_happened, lost, on_disk, finished=finished, task=words)

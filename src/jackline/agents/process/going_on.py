@@ -2,7 +2,8 @@
 
 Laws: (1) never a bare "continue": it names the cut, the calls that may or may not have run, and the
 files that changed; (2) the task is told again only where the conversation does not hold it; (3)
-looking at the disk changes nothing there, and its failure is no failure of the agent.
+looking at the disk changes nothing there, and its failure is no failure of the agent; (4) where it
+must not be looked, that is said.
 Not here: finding the lost calls (claude_code/transcript.py, codex/rollout.py).
 """
 
@@ -15,15 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jackline.agents.task import JsonObject
-from jackline.programs import find_program
+from jackline.foreign_repositories import ForeignProgramError, ask_git
+from jackline.outside_names import printable
 
 _SHOWN_INPUT = 600
 _SHOWN_RESULT = 2_000
 _SHOWN_FILES = 40
 _GIT_PATIENCE_S = 10.0
-# What lies in a folder must not make git run a program of its own (an unpacked archive can bring a
-# `.git` with any configuration, and a clone can bring a bare repository in a subfolder).
-_SAFE = ("-c", "core.fsmonitor=false", "-c", "safe.bareRepository=explicit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +51,15 @@ def _json(value: JsonObject) -> str:
 def going_on(
     what_happened: str,
     lost: Sequence[ToolCall],
-    on_disk: Sequence[str],
+    on_disk: str = "",
     *,
     finished: Sequence[tuple[ToolCall, str]] = (),
     task: str | None = None,
 ) -> str:
     """The prompt with which an agent goes on.
 
-    `finished` are calls that ended and whose results the conversation does not hold; `task` is told
-    where it does not hold that either.
+    `on_disk` is what `changes_on_disk` says; `finished` are calls that ended and whose results the
+    conversation does not hold; `task` is told where it does not hold that either.
     """
     parts = [what_happened.strip()]
     if finished:
@@ -76,11 +75,7 @@ def going_on(
             "or may not have run, in part or as a whole, and may still be running. Look at what "
             f"they left before you run one again:\n{calls}"
         )
-    if on_disk:
-        shown = "\n".join(on_disk[:_SHOWN_FILES])
-        more = len(on_disk) - _SHOWN_FILES
-        rest = f"\n(and {more} more)" if more > 0 else ""
-        parts.append(f"Changed on disk, as `git status --short` tells it now:\n{shown}{rest}")
+    parts.append(on_disk)
     if task is None:
         parts.append(
             "Everything else stands in this conversation and is finished: do not do it again. Go "
@@ -91,28 +86,24 @@ def going_on(
     return "\n\n".join(part for part in parts if part)
 
 
-async def changed_files(cwd: Path) -> list[str]:
-    """What git says has changed under this folder; nothing where it is no repository."""
-    git = find_program("git")
-    if git is None:
-        return []
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *(git, *_SAFE, "--no-optional-locks", "status", "--short", "--", "."),
-            cwd=cwd,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
-    except OSError:
-        return []
+async def changes_on_disk(cwd: Path) -> str:
+    """What has changed under this folder, as git says; empty where it says nothing."""
     try:
         async with asyncio.timeout(_GIT_PATIENCE_S):
-            told, _ = await process.communicate()
+            code, said = await ask_git(
+                cwd, "status", "--short", "--ignore-submodules=all", "--", "."
+            )
     except TimeoutError:
-        return []
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    return told.decode("utf-8", "replace").splitlines() if process.returncode == 0 else []
+        return ""
+    except ForeignProgramError as error:
+        return (
+            "What has changed on disk is not listed here: the repository has a setting"
+            f" ({printable(error.setting)}) that would run a program. Look for yourself."
+        )
+    if code or not said:
+        return ""
+    files = said.decode("utf-8", "replace").splitlines()
+    shown = "\n".join(files[:_SHOWN_FILES])
+    more = len(files) - _SHOWN_FILES
+    rest = f"\n(and {more} more)" if more > 0 else ""
+    return f"Changed on disk, as `git status --short` tells it now:\n{shown}{rest}"

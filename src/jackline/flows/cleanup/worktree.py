@@ -2,8 +2,9 @@
 
 Laws: (1) a worktree with a changed, new or unreadable file, or with commits that are on no branch,
 is kept, and the reason told, whatever git was told not to show; (2) nothing is forced: git itself
-refuses what we overlook; (3) a worktree that is gone is released; (4) files that git ignores are
-no work.
+refuses what we overlook, and every worktree with submodules; (3) a worktree that is gone is
+released; (4) files that git ignores are no work; (5) one whose repository names programs of its own
+is left alone (foreign_repositories.py).
 Not here: making worktrees.
 """
 
@@ -13,14 +14,12 @@ import asyncio
 import os
 from pathlib import Path
 
-from jackline.programs import find_program
+from jackline.foreign_repositories import ForeignProgramError, ask_git
+from jackline.outside_names import printable
 
 _PREFIX = "worktree "
 # For our questions, and for git's own check before it removes.
-_PLAIN = ("-c", "status.showUntrackedFiles=normal", "-c", "core.fsmonitor=false")
-_ELSEWHERE = frozenset(
-    ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
-) | {"GIT_NAMESPACE", "GIT_PREFIX", "GIT_CEILING_DIRECTORIES"}
+_PLAIN = ("-c", "status.showUntrackedFiles=normal")
 
 
 def release_of_worktree(path: Path) -> str:
@@ -37,7 +36,17 @@ async def remove_if_clean(path: Path) -> str:
     """Why the worktree was kept; empty when it is gone."""
     if not await asyncio.to_thread(path.exists):
         return ""
-    code, said = await _git(path, "status", "--porcelain", "--ignore-submodules=none")
+    try:
+        return await _remove(path)
+    except ForeignProgramError as error:
+        return (
+            f"kept: its repository has a setting ({printable(error.setting)}) that would run a"
+            " program; look at it, then `git worktree remove`"
+        )
+
+
+async def _remove(path: Path) -> str:
+    code, said = await _git(path, "status", "--porcelain", "--ignore-submodules=all")
     if code:
         return f"kept: git cannot tell whether it is clean ({_text(said)[:100] or code})"
     if said.strip():
@@ -67,26 +76,7 @@ async def _overlooked(path: Path) -> int:
 
 
 async def _git(cwd: Path, *words: str) -> tuple[int, bytes]:
-    # What points git elsewhere, as in one of its hooks, must not make it look at another folder.
-    around = {name: value for name, value in os.environ.items() if name not in _ELSEWHERE}
-    git = find_program("git")
-    if git is None:
-        return 1, b"there is no git on the PATH"
-    try:
-        process = await asyncio.create_subprocess_exec(
-            git,
-            *_PLAIN,
-            *words,
-            cwd=cwd,
-            env=around,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-    except OSError as error:
-        return 1, str(error).encode()
-    said, _ = await process.communicate()
-    return process.returncode or 0, said
+    return await ask_git(cwd, *_PLAIN, *words)
 
 
 def _text(said: bytes) -> str:

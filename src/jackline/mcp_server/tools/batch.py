@@ -3,12 +3,11 @@
 Laws: (1) one call's failure touches no other, and every result bears its call's id; (2) nothing
 runs that the user did not allow, and nothing outside the folder; what is refused says what the user
 would have to write; (3) a call that is taken back ends everything that it started.
-Not here: running (batches/batch.py), judging (batches/policy.py).
+Not here: running (batches/batch.py), judging (batches/permission.py).
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -16,8 +15,8 @@ from typing import Any, TypeAlias, cast
 from jackline.batches.batch import BatchCall, BatchReport, run_batch
 from jackline.batches.fetch import FetchTool
 from jackline.batches.files import ReadTool
-from jackline.batches.links import way_out
-from jackline.batches.policy import Allowed, Denied, Policy
+from jackline.batches.permission import permit
+from jackline.batches.policy import Denied, Policy
 from jackline.batches.printing import Printing
 from jackline.batches.results import CallResult
 from jackline.batches.search import SearchTool
@@ -38,7 +37,6 @@ from jackline.mcp_server.tools.agents import longest_wait, text
 
 _MOST_CALLS = 200
 _FETCH = "fetch:"
-_INSIDE = "give paths inside the project folder"
 
 
 Ran: TypeAlias = Callable[[BatchCall, CallResult, Caller], None]
@@ -145,11 +143,7 @@ class _Judged:
 
     async def run(self, arguments: ToolInput, context: ToolContext) -> ToolOutput:
         """What the tool gave, if it may run."""
-        said = self._policy.judge(BatchCall(context.call_id, self._tool, arguments))
-        if self.name == "shell" and isinstance(said, Allowed):
-            out = await asyncio.to_thread(way_out, self._policy.folder, arguments)
-            if out is not None:
-                said = Denied(f"{out!r} leads out of the project folder by a link", _INSIDE)
+        said = await permit(self._policy, BatchCall(context.call_id, self._tool, arguments))
         if isinstance(said, Denied):
             raise ToolFailedError(
                 f"not allowed: {said.why}; {said.next}"

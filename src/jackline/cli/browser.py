@@ -1,0 +1,136 @@
+"""Open an address that holds a secret in the user's browser, without showing it to anybody else.
+
+Rules: (1) the address is on no command line, which every user of the machine can read: the browser
+is started with the address of a listener of ours, which redirects it once; (2) the listener
+redirects this user's browser only, as far as the system tells whose a connection is, and only for
+the path that it was started with; (3) the browser is looked for in absolute folders of the PATH
+only. A redirect, because a browser takes it for what its user has opened (Sec-Fetch-Site: none); a
+page that leads there would be another site (docs/decisions/058).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import webbrowser
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import Enum
+
+from jackline.gateway.peer_users import Peer, PeerUsers
+from jackline.programs import absolute_path
+
+_HOST = "127.0.0.1"
+# A browser that is already open takes a second; one that starts on a busy machine takes longer.
+_COMES_WITHIN = 30.0
+_ASKS_WITHIN = 10.0
+_LARGEST_HEAD = 64 * 1024
+_NOT_FOUND = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+
+Opener = Callable[[str], bool]
+
+
+class Opened(Enum):
+    """What came of it."""
+
+    SHOWN = "the browser was sent there"
+    NO_BROWSER = "no browser was found"
+    NOT_CAME = "a browser was started, but did not come"
+
+
+def open_browser(address: str) -> bool:
+    """Open it in the user's browser; False when none is found."""
+    with _absolute_path_only():
+        return webbrowser.open(address)
+
+
+async def open_secret(
+    address: str, opener: Opener = open_browser, within: float = _COMES_WITHIN
+) -> Opened:
+    """Send the user's browser to this address; returns when it was sent, or did not come."""
+    redirect = _Redirect(address)
+    server = await asyncio.start_server(redirect.answer, _HOST, 0, limit=_LARGEST_HEAD)
+    try:
+        port = server.sockets[0].getsockname()[1]
+        # In a thread: a browser in the terminal runs until its user has seen enough.
+        if not await asyncio.to_thread(opener, redirect.begin(port)):
+            return Opened.NO_BROWSER
+        async with asyncio.timeout(within):
+            await redirect.done.wait()
+    except TimeoutError:
+        return Opened.NOT_CAME
+    finally:
+        server.close()
+        redirect.close()
+    return Opened.SHOWN
+
+
+class _Redirect:
+    """Answers the first request for its path, by this user, with the address."""
+
+    def __init__(self, address: str) -> None:
+        self.done = asyncio.Event()
+        self._address = address
+        self._path = f"/{secrets.token_urlsafe(32)}"
+        self._host = ""
+        self._users = PeerUsers()
+
+    def begin(self, port: int) -> str:
+        """The address that the browser is started with."""
+        self._host = f"{_HOST}:{port}"
+        return f"http://{self._host}{self._path}"
+
+    def close(self) -> None:
+        """Let go of the line to the system."""
+        self._users.close()
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one connection."""
+        near, far = writer.get_extra_info("sockname"), writer.get_extra_info("peername")
+        try:
+            if self._users.peer_of(near, far) in (Peer.OWN, Peer.UNKNOWN):
+                async with asyncio.timeout(_ASKS_WITHIN):
+                    head = await reader.readuntil(b"\r\n\r\n")
+                    if self.done.is_set() or not self._is_for_us(head):
+                        writer.write(_NOT_FOUND)
+                    else:
+                        writer.write(self._found())
+                        self.done.set()
+        except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            pass  # whoever this was says no whole request: there is nobody to answer
+        finally:
+            writer.close()
+
+    def _is_for_us(self, head: bytes) -> bool:
+        first, *fields = head.decode("latin-1").split("\r\n")
+        words = first.split(" ")
+        hosts = [
+            value.strip()
+            for name, _, value in (field.partition(":") for field in fields)
+            if name.lower() == "host"
+        ]
+        asked = words[1] if len(words) == 3 and words[0] == "GET" else ""
+        # Compared in constant time, as every secret is.
+        known = secrets.compare_digest(asked.encode(), self._path.encode())
+        return known and hosts == [self._host]
+
+    def _found(self) -> bytes:
+        return (
+            f"HTTP/1.1 302 Found\r\nLocation: {self._address}\r\nCache-Control: no-store\r\n"
+            "Referrer-Policy: no-referrer\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        ).encode()
+
+
+@contextmanager
+def _absolute_path_only() -> Iterator[None]:
+    """`webbrowser` looks for programs, and these for others, wherever the PATH says."""
+    before = os.environ.get("PATH")
+    os.environ["PATH"] = absolute_path(os.environ)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PATH"]
+        else:
+            os.environ["PATH"] = before
