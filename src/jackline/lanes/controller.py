@@ -470,7 +470,7 @@ class LaneController:
             elsewhere = any(
                 name != attempt.lane and self.lanes[name].state in FLOWING for name in entry.lanes
             )
-            if not elsewhere:
+            if entry.outages > 1 and not elsewhere:
                 self._leave_line(entry)
                 self._resting.rest(entry, now, self._draw())
                 return

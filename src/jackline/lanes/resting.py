@@ -1,7 +1,7 @@
 """Let a call rest after its provider failed it, so that it does not fail ten times in a moment.
 
-Rules: (1) each failure in a row makes the rest longer, up to some seconds, never the same for two;
-(2) whoever rests keeps its place in the order; (3) its siblings do not notice.
+Rules: (1) the first failure may be chance and is tried again at once; each further one in a row
+makes the rest longer, up to some seconds, never the same for two; (2) whoever rests keeps its place in the order; (3) its siblings do not notice.
 Not here: leaving a failing lane alone (health.py, lane.py).
 """
 
@@ -24,7 +24,7 @@ class Resting:
 
     def rest(self, entry: Entry, now: float, draw: float) -> None:
         """Let the call rest after so many failures in a row as it has met."""
-        seconds = min(_LONGEST, _SHORTEST * 2.0 ** min(entry.outages - 1, 10))
+        seconds = min(_LONGEST, _SHORTEST * 2.0 ** min(entry.outages - 2, 10))
         entry.rests_until = now + seconds * (0.5 + draw)
         heapq.heappush(self._heap, (entry.rests_until, entry.call.id, entry))
 
