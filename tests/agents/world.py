@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from jackline import event_loop
 from jackline.agents.outcome import Usage
-from jackline.agents.ports import Answer, Caller, Entry
+from jackline.agents.ports import Answer, Caller, Entry, NextCall
 from jackline.agents.task import AgentTask, JsonObject
 from jackline.batches.tool import Tool, ToolContext, ToolFailedError, ToolOutput
 from jackline.failures import Failure
@@ -95,12 +95,14 @@ class OpenLeave:
     """Lets every call through, and keeps what it heard."""
 
     asked: int = 0
+    calls: list[NextCall | None] = field(default_factory=list)
     heard: list[tuple[str, Usage, float | None]] = field(default_factory=list)
     walls: list[Failure] = field(default_factory=list)
     on_call: Callable[[int], Awaitable[None]] | None = None
     on_wall: Callable[[Failure], Awaitable[None]] | None = None
 
-    async def before_call(self) -> None:
+    async def before_call(self, call: NextCall | None = None) -> None:
+        self.calls.append(call)
         self.asked += 1
         if self.on_call is not None:
             await self.on_call(self.asked)

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from jackline.agents.prices import Price
+from jackline.budgets.budget import Budget
 from jackline.config.places import is_strangers
 from jackline.config.strangers import is_loopback
 from jackline.errors import BadConfigError
-from jackline.flows.settings import Budget, Reserve, RunSettings, WakeSettings
+from jackline.flows.settings import Reserve, RunSettings, WakeSettings
 from jackline.gateway.settings import GatewaySettings, StreamMode
 from jackline.journal.settings import JournalSettings
 from jackline.lanes import KnownLimits

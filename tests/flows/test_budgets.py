@@ -18,7 +18,6 @@ from jackline.flows.orders import begin_retry
 from jackline.flows.progress import AgentEnded, AgentWaits, BudgetNear, GuardTripped
 from jackline.flows.records import RunState
 from jackline.flows.settings import RunSettings
-from jackline.flows.spending import Account
 from jackline.testing.scripted_runner import Play
 from tests.flows.world import World, played, world
 
@@ -212,27 +211,6 @@ def test_a_flow_can_ask_what_is_left() -> None:
 def test_a_budget_that_cannot_be_meant_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(UsageError):
         Budget(**wrong)  # type: ignore[arg-type]
-
-
-@given(
-    budgets=st.lists(st.integers(0, 50), min_size=1, max_size=4),
-    charges=st.lists(st.integers(1, 20), max_size=30),
-)
-def test_no_account_is_ever_passed_by_more_than_its_last_call(
-    budgets: list[int], charges: list[int]
-) -> None:
-    account: Account | None = None
-    chain = []
-    for tokens in budgets:
-        account = Account("It", (Budget(tokens=tokens),), account)
-        chain.append(account)
-    assert account is not None
-    for charge in charges:
-        if account.refusal_above(0.0) is None:
-            account.charge(charge, 0.0)
-    for one, tokens in zip(chain, budgets, strict=True):
-        assert one.tokens < tokens + 20
-        assert one.tokens == chain[-1].tokens
 
 
 # --- the guard ---------------------------------------------------------------------------------

@@ -56,13 +56,28 @@ class StopAgentError(Exception):
         self.evidence = evidence
 
 
+@dataclass(frozen=True, slots=True)
+class NextCall:
+    """What is known of a model call before it is made, so that its cost can be reserved."""
+
+    model: str
+    max_tokens: int
+    input_tokens: int
+    """Roughly."""
+    most_input: Callable[[], int] = field(compare=False)
+    """More than this it cannot be; asked only where a budget is strict, since it takes time."""
+
+
 class Leave(Protocol):
     """Whether and when an agent may call the model; it also hears what calls cost."""
 
-    async def before_call(self) -> None:
+    async def before_call(self, call: NextCall | None = None) -> None:
         """Returns when the next model call may be made; StopAgentError when it never may.
 
-        At a parked or stopping run this waits; being cancelled while it waits loses nothing.
+        At a parked or stopping run this waits, and where calls in flight have reserved what is left
+        of a budget; being cancelled while it waits loses nothing. What the call is expected to
+        cost stays reserved until `spent`, or until the runner returns. `call` is left out by
+        runners that do not know it: programs that call the model by themselves.
         """
         ...
 

@@ -40,6 +40,8 @@ class AgentTask:
     mcp_servers: Mapping[str, JsonObject] = field(default_factory=dict)
     """By name, as in `.mcp.json`: {"command": …, "args": […]} or {"type": "http", "url": …}."""
     cwd: Path = field(default_factory=Path.cwd)
+    max_tokens: int | None = None
+    """Of one answer, for our own loop; None: the runner's default."""
     max_turns: int | None = None
     max_dollars: float | None = None
     timeout: float | None = None

@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from jackline.budgets.budget import Budget
 from jackline.cli.carrying_run import carry_in_foreground
 from jackline.cli.gateway_flags import configured, show_warnings
 from jackline.cli.wake_timer import WakeBy
@@ -24,7 +25,6 @@ from jackline.flows.loading import load_flow
 from jackline.flows.orders import begin_run
 from jackline.flows.progress import Listener
 from jackline.flows.running import FlowRun
-from jackline.flows.settings import Budget
 
 WAKE = click.option(
     "--wake",

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jackline.agents.prices import Price
+from jackline.budgets.budget import Budget
 from jackline.config import keys, references, upstreams
 from jackline.config.consent import FILE as CONSENTS
 from jackline.config.consent import Standing, standing_of
@@ -34,7 +35,7 @@ from jackline.config.places import (
 from jackline.config.project import Ignored, has_limit_in_dollars, restrict, warning
 from jackline.config.settings import Config, HomeFolders, ServicePlace
 from jackline.config.strangers import is_loopback
-from jackline.flows.settings import Budget, Reserve, RunSettings, WakeSettings
+from jackline.flows.settings import Reserve, RunSettings, WakeSettings
 from jackline.gateway.settings import (
     CapSettings,
     GatewaySettings,

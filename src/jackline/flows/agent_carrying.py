@@ -18,6 +18,8 @@ from typing import Any
 from jackline.agents.outcome import Ending, Evidence, Outcome
 from jackline.agents.ports import Runner, StopAgentError
 from jackline.agents.task import AgentTask
+from jackline.budgets.accounts import Account
+from jackline.budgets.budget import Unit
 from jackline.errors import (
     BadArgumentError,
     JacklineError,
@@ -29,6 +31,7 @@ from jackline.flows.agent_orders import EndedByHandError, Reach, by_hand
 from jackline.flows.agent_spec import OWN_LOOP, AgentSpec
 from jackline.flows.agent_telling import tell_began, tell_ended
 from jackline.flows.agent_tools import tools_for
+from jackline.flows.budget_refusals import no_more_agents
 from jackline.flows.earlier import earlier_entries, what_happened
 from jackline.flows.ended_by_hand import end_by_hand
 from jackline.flows.gate import Ticket
@@ -40,7 +43,6 @@ from jackline.flows.outcome_json import encode_kept_beside, encode_outcome, outc
 from jackline.flows.progress import AgentReplayed
 from jackline.flows.records import CallKind, CallRecord, CallState
 from jackline.flows.scope import CURRENT, Scope, inside
-from jackline.flows.spending import Account
 from jackline.flows.values import UnfitValueError, plain_json
 
 _TRIED_AGAIN = frozenset({Ending.CRASH, Ending.TOOL_ERROR, Ending.OUTAGE, Ending.RATE_LIMIT})
@@ -85,7 +87,14 @@ class AgentCarrying:
         # Before it waits for anything, so that nobody else is given what it has used.
         used = self._run.earlier.of(self._call.task_id)
         if used is not None:
-            self._scope.account.recall(used.tokens, used.dollars, used.turns, agents=1)
+            self._scope.account.recall(
+                {
+                    Unit.TOKENS: used.tokens,
+                    Unit.DOLLARS: used.dollars,
+                    Unit.TURNS: used.turns,
+                    Unit.AGENTS: 1,
+                }
+            )
         if self._known is not None and self._run.answers_from_store(self._known):
             return self._replayed(self._known)
         if self._scope.account.parent is not None and self._run.earlier.agents:
@@ -139,9 +148,9 @@ class AgentCarrying:
             self._scope.account,
         )
         has_begun = run.earlier.of(self._call.task_id) is not None
-        refusal = None if has_begun else self._scope.account.begin_agent()
-        if refusal is not None:
-            return await self._never_began(refusal.ending, Evidence(says=refusal.says))
+        limit = None if has_begun else self._scope.account.begin_agent()
+        if limit is not None:
+            return await self._never_began(Ending.BUDGET, Evidence(says=no_more_agents(limit)))
         self._call = replace(self._call, started_at=run.clock.wall())
         self._began_at = run.clock.monotonic()
         if spec.on_end:
@@ -177,7 +186,13 @@ class AgentCarrying:
             self._go_on_counting(account, notebook)
             task = self._task(session_id, earlier.session_id)
             leave = AgentLeave(
-                run, ticket, account, notebook, task_id=call.task_id, label=call.label
+                run,
+                ticket,
+                account,
+                notebook,
+                task_id=call.task_id,
+                label=call.label,
+                model=task.model or "",
             )
             if self._spec.cwd is not None and not await asyncio.to_thread(task.cwd.is_dir):
                 # Kept apart from refusals, so that the agent goes on once its folder is back.
@@ -195,7 +210,9 @@ class AgentCarrying:
     def _go_on_counting(self, account: Account, notebook: KeptNotebook) -> None:
         """Let what earlier processes have used of it count against its own budget in this one."""
         run, used = self._run, notebook.used
-        account.tokens, account.dollars, account.turns = used.usage.total, used.dollars, used.turns
+        account.used[Unit.TOKENS] = used.usage.total
+        account.used[Unit.DOLLARS] = used.dollars
+        account.used[Unit.TURNS] = used.turns
         run.go_on_timing(account, notebook)
         if self._spec.budget is not None and self._spec.budget.seconds is not None:
             run.underway.time(notebook)
@@ -243,6 +260,8 @@ class AgentCarrying:
             try:
                 outcome = await self._runner.carry(task, notebook, leave)
             finally:
+                # Whatever ended it, nothing of it is in flight any more.
+                leave.release()
                 if self._run.underway.is_timed(notebook):
                     notebook.keep_time()
             # A runner may take a line that could not be written for its own trouble; it is ours.
@@ -376,6 +395,7 @@ class AgentCarrying:
             tool_names=names,
             mcp_servers=spec.toolbox.servers,
             cwd=Path(run.record.cwd or ".") / (spec.cwd or ""),
+            max_tokens=spec.max_tokens,
             max_turns=None if budget is None else budget.turns,
             max_dollars=None if budget is None or budget.window is not None else budget.dollars,
             timeout=None if budget is None else budget.seconds,

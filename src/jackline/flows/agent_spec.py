@@ -16,11 +16,11 @@ from typing import Any, TypeAlias, TypedDict
 from jackline.agents.outcome import Outcome
 from jackline.agents.task import JsonObject
 from jackline.batches.tool import Tool
+from jackline.budgets.budget import Budget
 from jackline.errors import BadArgumentError
 from jackline.flows.cleanup.functions import action_words
 from jackline.flows.keys import call_key
 from jackline.flows.records import CallKind
-from jackline.flows.settings import Budget
 from jackline.flows.values import Shape
 
 ToolGiven: TypeAlias = str | Tool | Callable[..., object] | Mapping[str, Mapping[str, object]]
@@ -41,6 +41,7 @@ class AgentOptions(TypedDict, total=False):
     label: str
     cwd: str | os.PathLike[str] | None
     budget: Budget | None
+    max_tokens: int | None
     retries: int
     resume: str | None
     continue_from: Resumed | None
@@ -79,6 +80,7 @@ class AgentSpec:
     runner: str | None = None
     cwd: str | None = None
     budget: Budget | None = None
+    max_tokens: int | None = None
     retries: int = 1
     resume: str | None = None
     continue_from: str | None = None
@@ -98,6 +100,7 @@ class AgentSpec:
             "cwd": self.cwd,
             "resume": self.resume,
             "continue_from": self.continue_from,
+            "max_tokens": self.max_tokens,
         }
         # Left out where nothing was said, so that a later argument changes no old key.
         said = {name: value for name, value in arguments.items() if value is not None}
@@ -160,6 +163,22 @@ def limits(given: Budget | None) -> Budget | None:
         raise BadArgumentError(
             f"agent(budget=…) must be a Budget, not {type(given).__name__}.",
             next="Write it so: budget=Budget(turns=20, dollars=0.5).",
+        )
+    return given
+
+
+def answer_limit(given: object, runner: str) -> int | None:
+    """How long one answer may be, as given to `agent(max_tokens=…)`."""
+    if given is None:
+        return None
+    if not isinstance(given, int) or given < 1:
+        raise BadArgumentError(
+            f"agent(max_tokens=…) cannot be {given!r}.", next="Give a number, 1 or more."
+        )
+    if runner != OWN_LOOP:
+        raise BadArgumentError(
+            f"agent(max_tokens=…) cannot be set for the runner {runner}, which decides it itself.",
+            next=f'Leave it out, or use runner="{OWN_LOOP}".',
         )
     return given
 

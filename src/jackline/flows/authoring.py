@@ -14,6 +14,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar, Unpack, cast, overload
 
+from jackline.budgets.budget import Budget
 from jackline.errors import BadArgumentError
 from jackline.flows.agent_spec import (
     AgentOptions,
@@ -21,6 +22,7 @@ from jackline.flows.agent_spec import (
     HookGiven,
     Resumed,
     ToolGiven,
+    answer_limit,
     continued,
     folder,
     hooks,
@@ -33,7 +35,6 @@ from jackline.flows.agent_spec import (
 from jackline.flows.calls import AgentCall, StepCall
 from jackline.flows.progress import PhaseBegan, PhaseEnded
 from jackline.flows.scope import CURRENT, Scope, scope_for
-from jackline.flows.settings import Budget
 from jackline.flows.step_carrying import step_key, step_name
 from jackline.flows.values import Shape, returned_type
 
@@ -68,6 +69,7 @@ def agent(  # noqa: PLR0913 -- everything one can say of an agent, all by name a
     label: str = "",
     cwd: str | os.PathLike[str] | None = None,
     budget: Budget | None = None,
+    max_tokens: int | None = None,
     retries: int = 1,
     resume: str | None = None,
     continue_from: Resumed | None = None,
@@ -79,6 +81,7 @@ def agent(  # noqa: PLR0913 -- everything one can say of an agent, all by name a
     Awaited, it raises `AgentFailedError` when it comes to no answer; `.outcome()` raises nothing.
     `resume` goes on with a session by its id, `continue_from` with an earlier agent of a flow.
     `on_end` runs at every end, with the outcome; `retries` counts crashes, tool faults and outages.
+    `max_tokens` limits each answer of our own loop.
     """
     scope = scope_for("agent()")
     if resume is not None and continue_from is not None:
@@ -96,6 +99,7 @@ def agent(  # noqa: PLR0913 -- everything one can say of an agent, all by name a
         runner=text_or_none("runner", runner),
         cwd=folder(cwd),
         budget=limits(budget),
+        max_tokens=answer_limit(max_tokens, runner or scope.run.settings.runner),
         retries=tries(retries),
         resume=text_or_none("resume", resume),
         continue_from=continued(continue_from),

@@ -12,14 +12,14 @@ import asyncio
 from collections.abc import Callable, Generator
 from typing import Any
 
+from jackline.budgets.accounts import Left
+from jackline.budgets.durations import Duration, seconds_of
 from jackline.errors import UsageError
 from jackline.flows.cleanup.functions import action_words
 from jackline.flows.cleanup.standing import STANDING, LeftRun
-from jackline.flows.durations import Duration, seconds_of
 from jackline.flows.execution import Execution
 from jackline.flows.records import ResourceRecord, ResourceState
 from jackline.flows.scope import scope_for
-from jackline.flows.spending import Left
 
 
 class Registering:

@@ -15,12 +15,12 @@ from functools import update_wrapper
 from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
+from jackline.budgets.accounts import Account
+from jackline.budgets.budget import Budget
 from jackline.errors import BadArgumentError
 from jackline.flows.agent_spec import HookGiven, hooks
 from jackline.flows.arguments import check_signature
 from jackline.flows.scope import CURRENT, scope_for
-from jackline.flows.settings import Budget
-from jackline.flows.spending import Account
 from jackline.flows.values import Shape, returned_shape, returned_type
 
 P = ParamSpec("P")

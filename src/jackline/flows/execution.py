@@ -18,8 +18,12 @@ from typing import Any, TypeVar
 
 from jackline.agents.outcome import Ending, Evidence, Outcome, Tally, Usage
 from jackline.agents.ports import Runner, StopAgentError
+from jackline.budgets.accounts import Account
+from jackline.budgets.budget import Amount, Budget, Unit
+from jackline.budgets.ledger import Request
 from jackline.errors import JacklineError, JournalError, LeaseLostError
 from jackline.flows.agent_orders import AgentOrders
+from jackline.flows.budget_refusals import nearly_used
 from jackline.flows.cleanup.acting import Actor
 from jackline.flows.cleanup.hooks import Hooks
 from jackline.flows.cleanup.resources import Resources
@@ -34,8 +38,8 @@ from jackline.flows.notebook import KeptNotebook
 from jackline.flows.outcome_json import decode_outcome
 from jackline.flows.progress import BudgetNear, CleanupEnded, GuardTripped, Listener
 from jackline.flows.records import CallKind, CallRecord, CallState, RunRecord, RunState
-from jackline.flows.settings import Budget, RunSettings
-from jackline.flows.spending import Account
+from jackline.flows.reservations import Reservations
+from jackline.flows.settings import RunSettings
 from jackline.flows.telling import Telling
 from jackline.flows.underway import Underway
 from jackline.flows.windows import RollingWindow
@@ -89,6 +93,7 @@ class Execution:
         self.tell = self.telling.tell
         self.gate = Gate(host.clock, host.draw)
         self.account = Account("The run", settings.budgets)
+        self.reservations = Reservations()
         self.windows: dict[Budget, RollingWindow] = {}
         for budget in settings.budgets:
             self.heed_window(budget)
@@ -135,10 +140,14 @@ class Execution:
         self._unnamed = len(calls)
         await self.earlier.load(calls)
         used = self.earlier.whole
-        self.account.agents = self.earlier.agents
-        self.account.turns = used.turns
-        self.account.tokens = max(self.record.tokens, used.tokens)
-        self.account.dollars = max(self.record.cost, used.dollars)
+        self.account.add(
+            {
+                Unit.AGENTS: self.earlier.agents,
+                Unit.TURNS: used.turns,
+                Unit.TOKENS: max(self.record.tokens, used.tokens),
+                Unit.DOLLARS: max(self.record.cost, used.dollars),
+            }
+        )
         self._worked_before = worked
         await self.orders.load()
         await self.hooks.load()
@@ -250,14 +259,24 @@ class Execution:
         here = self.clock.monotonic() - self._began - self.gate.parked_for()
         return self._worked_before + here
 
-    def charge(self, account: Account, tokens: int, dollars: float) -> None:
-        """Something was paid for; tells when a budget is nearly used."""
-        account.charge(tokens, dollars)
+    def accounts(self, account: Account) -> list[Account]:
+        """All that pay for a call of this account: those above it, and the windows."""
+        return [*account.chain(), *(window.account for window in self.windows.values())]
+
+    def charge(
+        self, account: Account, tokens: int, dollars: float, request: Request | None = None
+    ) -> None:
+        """Something was paid for, and had `request` reserved; tells if a budget is nearly used."""
+        amount: Amount = {Unit.TOKENS: tokens, Unit.DOLLARS: dollars}
         for window in self.windows.values():
-            window.charge(tokens, dollars)
+            window.record(amount)
+        if request is None:
+            self.reservations.charge(self.accounts(account), amount)
+        else:
+            self.reservations.settle(request, amount, self.accounts(account))
         near = account.nearly_used()
-        if near:
-            self.tell(BudgetNear(self.clock.wall(), near))
+        if near is not None:
+            self.tell(BudgetNear(self.clock.wall(), nearly_used(near)))
 
     def heed_window(self, budget: Budget | None) -> None:
         """Wait for this budget's window from now on, if it has one: it is over all runs."""
@@ -357,6 +376,7 @@ class Execution:
         if before is None or stronger:
             self.interruption = interruption
             self.interrupted.set()
+            self.reservations.interrupt()
 
     def _cleaned_up(self, what: str, label: str, trouble: str) -> None:
         self.tell(CleanupEnded(self.clock.wall(), what, label, trouble))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from jackline.agents.outcome import Usage
-from jackline.agents.ports import Entry, StopAgentError
+from jackline.agents.ports import Entry, NextCall, StopAgentError
 from jackline.agents.task import JsonObject
 from jackline.failures import Failure
 
@@ -70,7 +70,8 @@ class FreeLeave:
     stop: StopAgentError | None = None
     stop_after: int = 1_000_000
 
-    async def before_call(self) -> None:
+    async def before_call(self, call: NextCall | None = None) -> None:
+        assert call is None, "a program makes its calls by itself"
         await asyncio.sleep(0)
         self.asked += 1
         if self.stop is not None and self.asked > self.stop_after:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from jackline.agents.endings import ending_of
+from jackline.agents.messages.call_size import next_call
 from jackline.agents.messages.conversation import (
     ANSWER,
     ENDED,
@@ -24,7 +25,12 @@ from jackline.agents.messages.conversation import (
 from jackline.agents.messages.defaults import CHARACTERS_PER_TOKEN, MessagesSettings
 from jackline.agents.messages.log import Log
 from jackline.agents.messages.moves import Ask, Done, Fail, Resolve, Tell, next_move
-from jackline.agents.messages.request import all_messages, offered_tool, request_body
+from jackline.agents.messages.request import (
+    all_messages,
+    max_tokens_of,
+    offered_tool,
+    request_body,
+)
 from jackline.agents.messages.shortening import shorten, weight
 from jackline.agents.messages.structured import StructuredAnswer
 from jackline.agents.messages.tool_turn import ToolTurn
@@ -137,13 +143,16 @@ class Loop:
 
     async def _turn(self) -> None:
         """Ask for one answer, however long it takes to get leave, and write it down."""
-        await self._leave.before_call()
         await self._keep_under_window()
+        body = self._body()
+        max_tokens = max_tokens_of(self._task, self._settings)
+        await self._leave.before_call(next_call(body, max_tokens, self._log.talk))
         while True:
             try:
-                answer = await self._work.of(self._model.ask(self._body(), self._caller))
+                answer = await self._work.of(self._model.ask(body, self._caller))
             except ModelFailedError as error:
                 await self._meet(error)
+                body = self._body()
                 continue
             break
         cost = dollars(answer.model, answer.usage, self._settings.prices)
