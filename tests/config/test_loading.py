@@ -133,10 +133,12 @@ dollars = 9.5
 agents = 40
 turns = 400
 time = "2h"
+strict = true
 [budget.rolling]
 per = "5h"
 tokens = 5000000
 dollars = 20
+strict = true
 
 [agents]
 runner = "codex"
@@ -194,8 +196,10 @@ level = "debug"
     assert (config.log_level, config.state_dir) == ("debug", machine.folders.config / "kept")
     assert config.runs == RunSettings(
         budgets=(
-            Budget(tokens=1_000_000, dollars=9.5, agents=40, turns=400, seconds=7200.0),
-            Budget(tokens=5_000_000, dollars=20, window=18000.0),
+            Budget(
+                tokens=1_000_000, dollars=9.5, agents=40, turns=400, seconds=7200.0, strict=True
+            ),
+            Budget(tokens=5_000_000, dollars=20, window=18000.0, strict=True),
         ),
         on_quota="abort",
         wake=WakeSettings("22:00-07:00 Europe/Kiev", 12.5, confirm=True),
@@ -386,6 +390,17 @@ def test_hours_and_rolling_budgets_that_cannot_be_meant_are_told(machine: Machin
     assert "resume.hours" in hours
     assert "22:00-07:00" in hours
     assert "tokens or dollars" in rolling
+
+
+def test_a_strict_budget_that_limits_neither_tokens_nor_dollars_is_a_fault(
+    machine: Machine,
+) -> None:
+    machine.write_own("[budget]\nturns = 3\nstrict = true\n")
+    with pytest.raises(BadConfigError) as told:
+        machine.load()
+    (fault,) = told.value.faults
+    assert "budget.strict" in fault
+    assert "tokens or dollars" in fault
 
 
 def test_prices_hold_in_their_order_and_what_is_not_said_counts_in_full(machine: Machine) -> None:

@@ -295,10 +295,15 @@ def _check_together(merged: Merged) -> None:
             ' set listen.token = "file:PATH" too, or listen on 127.0.0.1',
         )
     rolling = merged.table("budget", "rolling")
-    if rolling and ("per" not in rolling or len(rolling) == 1):
+    if rolling and ("per" not in rolling or not rolling.keys() & {"tokens", "dollars"}):
         merged.fault(
             ("budget", "rolling", *list(rolling)[:1]),
             'a rolling budget needs its span and what is counted: per = "5h" and tokens or dollars',
+        )
+    limits = merged.table("budget")
+    if limits.get("strict") and not limits.keys() & {"tokens", "dollars"}:
+        merged.fault(
+            ("budget", "strict"), "a strict budget needs what it limits: tokens or dollars"
         )
     for pattern in _priced(merged):
         if not {"input", "output"} <= merged.table("prices", pattern).keys():

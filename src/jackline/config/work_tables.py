@@ -130,6 +130,10 @@ class RollingTable(Table):
     )
     tokens: Count = Field(default=NOT_SET, description="Tokens within the span.")
     dollars: Dollars = Field(default=NOT_SET, description="Dollars within the span.")
+    strict: bool = Field(
+        default=NOT_SET,
+        description="As budget.strict; what other processes have in flight is not known.",
+    )
 
 
 class BudgetTable(Table):
@@ -149,6 +153,11 @@ class BudgetTable(Table):
     )
     time: Annotated[Duration, InProject.LOWER] = Field(
         default=NOT_SET, description="Time at work of one run."
+    )
+    strict: bool = Field(
+        default=NOT_SET,
+        description="Reserve the most that a call can use before it is sent, so that tokens and"
+        " dollars are never passed; fewer calls run side by side.",
     )
     rolling: RollingTable = Field(default_factory=RollingTable)
 

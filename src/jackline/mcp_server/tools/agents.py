@@ -63,6 +63,11 @@ _ORDER: dict[str, JsonObject] = {
             "dollars": {"type": "number", "minimum": 0},
             "turns": {"type": "integer", "minimum": 1},
             "minutes": {"type": "number", "exclusiveMinimum": 0},
+            "strict": {
+                "type": "boolean",
+                "description": "Never pass tokens and dollars: each call reserves the most that it"
+                " can use. Only for agents that Jackline runs itself.",
+            },
         },
         "additionalProperties": False,
     },
