@@ -18,7 +18,7 @@ from jackline.flows.definition import Flow
 from jackline.flows.host import FlowHost
 from jackline.flows.leave import WAITS_FOR_BUDGET
 from jackline.flows.orders import begin_run
-from jackline.flows.progress import AgentWaits, FlowEvent
+from jackline.flows.progress import AgentEnded, AgentWaits, FlowEvent
 from jackline.flows.running import FlowRun
 from jackline.flows.settings import RunSettings
 from jackline.simulator.mind import Fail, Reply, Rule, Say
@@ -201,6 +201,30 @@ def test_a_run_that_is_stopped_or_cancelled_does_not_wait_for_those_in_line(orde
         assert outcome.terminated_by is Ending.CANCELLED
         if order == "stop":
             assert (await w.resume(many(4))).tally.ok == 4
+
+    played(test)
+
+
+def test_who_waits_for_room_ends_at_once_when_the_run_fails() -> None:
+    """Of a child flow one call takes an hour, another waits for it; a third agent meets a wall."""
+    child = many(2)
+    child.budget = Budget(tokens=10_000)
+
+    @flow
+    async def parent() -> int:
+        waiting = asyncio.ensure_future(child())
+        await w.clock.sleep(5)
+        w.runner.wall_until = w.clock.now() + timedelta(hours=5)
+        await asyncio.gather(waiting, agent("x", label="at the wall").outcome())
+        return 0
+
+    w = world(lambda _task: Play(tokens=100, seconds=3600 if "reader" in _task.label else 0))
+    w.settings = RunSettings(poll=5.0, on_quota="abort")
+
+    async def test() -> None:
+        await w.run(parent)
+        ends = {event.label: event.terminated_by for event in w.of(AgentEnded)}
+        assert ends["reader 1"] == Ending.QUOTA, "not cancelled with the one that it waited for"
 
     played(test)
 

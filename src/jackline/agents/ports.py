@@ -62,10 +62,10 @@ class NextCall:
 
     model: str
     max_tokens: int
-    input_tokens: int
-    """Roughly."""
+    input_tokens: Callable[[], int] = field(compare=False)
+    """Roughly what it sends; counted only where a budget limits it, since that takes time."""
     most_input: Callable[[], int] = field(compare=False)
-    """More than this it cannot be; asked only where a budget is strict, since it takes time."""
+    """More than this it cannot be; counted only where a budget is strict."""
 
 
 class Leave(Protocol):

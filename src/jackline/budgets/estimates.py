@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 _SHARE_OF_MAX_TOKENS = 1 / 8
 """Answers are rarely longer; until one was seen, it is better to expect too much."""
@@ -117,5 +118,6 @@ class Estimator:
                 kind.dollars_per_token.add(rate)
 
 
+@lru_cache(maxsize=4096)
 def _family(label: str) -> str:
     return _NUMBERS.sub("#", label) or "#"

@@ -55,6 +55,9 @@ class AgentLeave:
         self._label = label
         self._model = model
         self._call: NextCall | None = None
+        self._counted_input = 0
+        self._is_limited = False
+        """Whether what the call in flight uses counts against a limit."""
         self._request: Request | None = None
         """What the call in flight has reserved."""
 
@@ -70,7 +73,8 @@ class AgentLeave:
         if cost is None:
             cost = dollars(model, usage, run.host.prices)
         self._notebook.pay(model, usage, cost, int(self._account.used[Unit.TURNS]))
-        self._learn(usage, cost)
+        if self._is_limited:
+            self._learn(usage, cost)
         request, self._request = self._request, None
         run.charge(self._account, usage.total, cost or 0.0, request)
         run.gate.answered(self._ticket)
@@ -167,7 +171,7 @@ class AgentLeave:
     async def _reserve(self, at_once: Amount) -> None:
         """Returns when what the call will use is reserved, and the gate lets it through."""
         run = self._run
-        demand = Demand(self._expected, self._most(), at_once)
+        demand = self._demand(at_once)
         while True:
             await self._pass_gate()
             for window in run.windows.values():
@@ -220,13 +224,28 @@ class AgentLeave:
         says = Evidence(says=refusal_sentence(refusal, refused))
         raise StopAgentError(ending_of_limit(limit), says)
 
+    def _demand(self, at_once: Amount) -> Demand:
+        limits = [
+            limit
+            for account in self._run.accounts(self._account)
+            for limit in account.limits
+            if limit.unit in (Unit.TOKENS, Unit.DOLLARS)
+        ]
+        self._is_limited = bool(limits)
+        if not limits:
+            return Demand(at_once=at_once)
+        call = self._call
+        self._counted_input = 0 if call is None else call.input_tokens()
+        strict = any(limit.strict for limit in limits)
+        return Demand(self._expected, self._most() if strict else {}, at_once)
+
     def _expected(self) -> Amount:
         call = self._call
         model = self._model if call is None else call.model
         estimate = self._run.reservations.estimates.expect(
             self._label,
             model,
-            counted_input=0 if call is None else call.input_tokens,
+            counted_input=self._counted_input,
             max_tokens=None if call is None else call.max_tokens,
         )
         usage = Usage(round(estimate.input_tokens), round(estimate.output_tokens))
@@ -237,10 +256,9 @@ class AgentLeave:
         return {Unit.TOKENS: estimate.tokens, Unit.DOLLARS: cost or 0.0}
 
     def _most(self) -> Amount:
-        """The most that the call can use, where a budget is strict and it can be known."""
+        """The most that the call can use, as far as that can be known."""
         call = self._call
-        accounts = self._run.accounts(self._account)
-        if call is None or not any(each.strict for one in accounts for each in one.limits):
+        if call is None:
             return {}
         tokens = call.most_input()
         most: dict[Unit, float] = {Unit.TOKENS: tokens + call.max_tokens}
@@ -255,7 +273,7 @@ class AgentLeave:
         self._run.reservations.estimates.learn(
             self._label,
             self._model if call is None else call.model,
-            counted_input=0 if call is None else call.input_tokens,
+            counted_input=self._counted_input,
             input_tokens=usage.total - usage.output_tokens,
             output_tokens=usage.output_tokens,
             dollars=cost,

@@ -22,11 +22,18 @@ _PICTURE = 5_000
 
 def next_call(body: JsonObject, max_tokens: int, talk: Conversation) -> NextCall:
     """The call as far as it is known beforehand."""
+    return NextCall(
+        str(body["model"]),
+        max_tokens,
+        lambda: _rough_input(body, talk),
+        lambda: _most_input(body, talk),
+    )
+
+
+def _rough_input(body: JsonObject, talk: Conversation) -> int:
     if talk.counted:
-        rough = talk.counted + weight(talk.said) // CHARACTERS_PER_TOKEN
-    else:
-        rough = weight(body) // CHARACTERS_PER_TOKEN
-    return NextCall(str(body["model"]), max_tokens, rough, lambda: _most_input(body, talk))
+        return talk.counted + weight(talk.said) // CHARACTERS_PER_TOKEN
+    return weight(body) // CHARACTERS_PER_TOKEN
 
 
 def _most_input(body: JsonObject, talk: Conversation) -> int:
