@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 import pytest
 
 from jackline import Budget, agent, flow, parallel
 from jackline.agents.messages import MessagesRunner
-from jackline.agents.outcome import Ending, Outcome
+from jackline.agents.outcome import Ending, Outcome, Usage
+from jackline.agents.ports import Leave, Notebook, StopAgentError
+from jackline.agents.task import AgentTask
+from jackline.clock import Clock
 from jackline.errors import LeaseLostError
 from jackline.flows.definition import Flow
 from jackline.flows.host import FlowHost
@@ -280,6 +283,58 @@ def test_agents_side_by_side_pass_a_rolling_budget_by_less_than_a_call() -> None
         assert 20_000 <= spent < 20_000 + ANSWER + 100
         outcome = await f.world.through(_of(task))
         assert outcome.tally.ok == AGENTS, "the window's refill was waited for"
+
+    played(test)
+
+
+class Program:
+    """A runner as programs are: it calls by itself, and asks after an answer was printed."""
+
+    name = "messages"
+    turn = 400
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    async def carry(self, task: AgentTask, notebook: Notebook, leave: Leave) -> Outcome[object]:
+        del task, notebook
+        await leave.before_call()
+        asking: asyncio.Task[None] | None = None
+        used = Usage()
+        try:
+            for _ in range(10):
+                await self._clock.sleep(60)
+                leave.spent("somebodys-model", Usage(output_tokens=self.turn))
+                used += Usage(output_tokens=self.turn)
+                if asking is None or asking.done():
+                    asking = asyncio.ensure_future(leave.before_call())
+                await asyncio.sleep(0)
+                if asking.done():
+                    asking.result()
+        except StopAgentError as stop:
+            return Outcome(stop.ending, evidence=stop.evidence, usage=used)
+        finally:
+            if asking is not None:
+                asking.cancel()
+                await asyncio.gather(asking, return_exceptions=True)
+        return Outcome(Ending.COMPLETION, "done", usage=used)
+
+
+@pytest.mark.parametrize("limit", [1_000, 3_900, 100_000])
+def test_programs_pass_a_budget_by_no_more_than_a_turn_each(limit: int) -> None:
+    processes = 5
+
+    async def test() -> None:
+        w = world()
+        settings = RunSettings(poll=5.0, budgets=(Budget(tokens=limit),), guard=0)
+        runner = Program(w.clock)
+        host = replace(w.host, runners=lambda _run_id: {"messages": runner}, settings=settings)
+        begun = await begin_run(host, many(processes), b"{}", run_id="r1")
+        outcome = await w.through(begun.carry())
+        wanted = processes * 10 * Program.turn
+        assert min(limit, wanted) <= outcome.usage.total <= limit + processes * Program.turn
+        assert outcome.tally.ok == (processes if limit > wanted else 0)
+        assert reserved(begun) == 0
 
     played(test)
 

@@ -3,7 +3,7 @@
 Laws: (1) what was used once counts for good: an agent that begins anew leaves what it had used in
 the run's own notebook, in the same write that forgets its call; (2) who has begun once is one of
 those that may begin, and is not counted again; (3) a fork counts nothing that another run has paid.
-Not here: budgets (spending.py), what agents underway use here (underway.py).
+Not here: budgets (budgets/), what agents underway use here (underway.py).
 """
 
 from __future__ import annotations

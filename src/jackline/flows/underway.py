@@ -2,7 +2,7 @@
 
 Laws: (1) what is kept of an agent underway counts once: its end adds only the rest; (2) a crash
 costs a budget no more than what was used since the last answer, or since it was kept last.
-Not here: when it is kept (running.py), what a notebook holds (notebook.py), budgets (spending.py).
+Not here: when it is kept (running.py), what a notebook holds (notebook.py), budgets (budgets/).
 """
 
 from __future__ import annotations
