@@ -171,13 +171,14 @@ class AgentLeave:
     async def _reserve(self, at_once: Amount) -> None:
         """Returns when what the call will use is reserved, and the gate lets it through."""
         run = self._run
-        demand = self._demand(at_once)
         while True:
             await self._pass_gate()
             for window in run.windows.values():
                 if await window.refresh():
                     run.reservations.review()
             self._account.count_seconds(run.worked())
+            # Made anew each time: other agents may have brought windows of their own meanwhile.
+            demand = self._demand(at_once)
             request = run.reservations.ask(run.accounts(self._account), demand)
             waited = request.state is State.WAITING
             if waited:
