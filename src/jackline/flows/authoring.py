@@ -78,7 +78,8 @@ def agent(  # noqa: PLR0913 -- everything one can say of an agent, all by name a
 
     Awaited, it raises `AgentFailedError` when it comes to no answer; `.outcome()` raises nothing.
     `resume` goes on with a session by its id, `continue_from` with an earlier agent of a flow.
-    `on_end` runs at every end, with the outcome; `retries` counts crashes, tool faults and outages.
+    `on_end` runs at every ending, with the outcome; `retries` counts crashes, tool faults and
+    outages. A hook runs at least once per ending, each time with the same idempotency key.
     """
     scope = scope_for("agent()")
     if resume is not None and continue_from is not None:

@@ -116,7 +116,11 @@ def flow(
     budget: Budget | None = None,
     on_end: HookGiven | Iterable[HookGiven] | None = None,
 ) -> Any:
-    """Make a flow of an async function: `@flow`, or `@flow(budget=Budget(dollars=5))`."""
+    """Make a flow of an async function: `@flow`, or `@flow(budget=Budget(dollars=5))`.
+
+    `on_end` runs at the run's ending, with its outcome.
+    A hook runs at least once per ending, each time with the same idempotency key.
+    """
     if function is not None:
         return Flow(function, name=name, budget=budget, on_end=on_end)
     return lambda given: Flow(given, name=name, budget=budget, on_end=on_end)

@@ -78,7 +78,8 @@ _ORDER: dict[str, JsonObject] = {
     ),
     "release": text(
         "A command that gives back what the agent rented; run at every end of it, whatever ended"
-        " it, with the outcome on its standard input. Only commands that the user allowed."
+        " it, with the outcome on its standard input. A hook runs at least once per ending, each"
+        " time with the same idempotency key. Only commands that the user allowed."
     ),
     "resources": {
         "type": "array",
