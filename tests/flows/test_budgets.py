@@ -74,10 +74,9 @@ def test_a_runs_budget_refuses_the_next_call_and_not_the_last(
 def test_an_agents_own_budget_leaves_the_others_alone() -> None:
     async def test() -> None:
         w = world(spending, settings=RunSettings(poll=5.0, guard=0))
-        outcome = await w.run(one_by_one(3, Budget(tokens=50, seconds=9, dollars=3)))
+        outcome = await w.run(one_by_one(3, Budget(tokens=50, seconds=90, dollars=3)))
         assert outcome.value == ["budget"] * 3
         assert len(w.runner.asked) == 3
-        assert [task.timeout for task in w.runner.tasks] == [9, 9, 9]
         assert w.runner.tasks[0].max_dollars == 3
 
     played(test)
@@ -228,7 +227,7 @@ def test_no_account_is_ever_passed_by_more_than_its_last_call(
         chain.append(account)
     assert account is not None
     for charge in charges:
-        if account.refusal_above(0.0) is None:
+        if account.refusal_above() is None:
             account.charge(charge, 0.0)
     for one, tokens in zip(chain, budgets, strict=True):
         assert one.tokens < tokens + 20

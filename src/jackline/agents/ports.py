@@ -56,8 +56,21 @@ class StopAgentError(Exception):
         self.evidence = evidence
 
 
+class TimeLimit(Protocol):
+    """How long an agent may go on."""
+
+    async def reached(self) -> StopAgentError:
+        """Returns when its time is up: what to end it with."""
+        ...
+
+
 class Leave(Protocol):
     """Whether and when an agent may call the model; it also hears what calls cost."""
+
+    @property
+    def time_limit(self) -> TimeLimit | None:
+        """What ends the agent's work, if anything does; waiting for leave is limited by `Leave`."""
+        ...
 
     async def before_call(self) -> None:
         """Returns when the next model call may be made; StopAgentError when it never may.

@@ -224,6 +224,20 @@ def fullest_window(url: str) -> tuple[float, float] | None:
     return max(used, default=None)
 
 
+def held_times(url: str) -> dict[str, float] | None:
+    """For how many seconds the gateway has held the calls of each task that it ever held.
+
+    None when it does not say.
+    """
+    try:
+        told = _ask(url, "/_jackline/held").get("held")
+    except (*_NO_ANSWER, _RefusalError, JacklineError):
+        return None
+    if not isinstance(told, dict):
+        return None
+    return {task: float(held) for task, held in told.items() if isinstance(held, int | float)}
+
+
 def order(
     running: Running, name: str, told: Mapping[str, object] | None = None
 ) -> dict[str, object]:

@@ -254,6 +254,7 @@ class Service:
             b"/healthz": self._report.health,
             b"/readyz": self._report.ready,
             b"/_jackline/status": self._report.status,
+            b"/_jackline/held": lambda: {"held": dict(self.desk.held_time.by_task)},
         }
         self._hand_orders = HandOrders(self.desk, self._keeping.keep_orders)
         orders = {

@@ -11,6 +11,7 @@ import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextvars import Token
 from dataclasses import replace
+from datetime import datetime
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar, Unpack, cast, overload
 
@@ -22,15 +23,18 @@ from jackline.flows.agent_spec import (
     Resumed,
     ToolGiven,
     continued,
+    duration,
     folder,
     hooks,
     limits,
+    moment,
     text,
     text_or_none,
     toolbox,
     tries,
 )
 from jackline.flows.calls import AgentCall, StepCall
+from jackline.flows.durations import Duration
 from jackline.flows.progress import PhaseBegan, PhaseEnded
 from jackline.flows.scope import CURRENT, Scope, scope_for
 from jackline.flows.settings import Budget
@@ -68,6 +72,8 @@ def agent(  # noqa: PLR0913 -- everything one can say of an agent, all by name a
     label: str = "",
     cwd: str | os.PathLike[str] | None = None,
     budget: Budget | None = None,
+    timeout: Duration | None = None,
+    deadline: datetime | Duration | None = None,
     retries: int = 1,
     resume: str | None = None,
     continue_from: Resumed | None = None,
@@ -77,6 +83,8 @@ def agent(  # noqa: PLR0913 -- everything one can say of an agent, all by name a
     """An agent to await: gives text, or what `schema` (a type or a JSON Schema) describes.
 
     Awaited, it raises `AgentFailedError` when it comes to no answer; `.outcome()` raises nothing.
+    `timeout` limits the time of its own work (model calls and tools, without waiting), `deadline`
+    is a moment of the wall clock, or a time from the start of the agent, waiting included.
     `resume` goes on with a session by its id, `continue_from` with an earlier agent of a flow.
     `on_end` runs at every ending, with the outcome; `retries` counts crashes, tool faults and
     outages. A hook runs at least once per ending, each time with the same idempotency key.
@@ -97,6 +105,8 @@ def agent(  # noqa: PLR0913 -- everything one can say of an agent, all by name a
         runner=text_or_none("runner", runner),
         cwd=folder(cwd),
         budget=limits(budget),
+        timeout=duration(timeout),
+        deadline=moment(deadline),
         retries=tries(retries),
         resume=text_or_none("resume", resume),
         continue_from=continued(continue_from),

@@ -78,8 +78,7 @@ class Context:
                 "ctx.budget is not known here: no process carries this run any more.",
                 next="Use what the hook is given: the outcome has usage and cost.",
             )
-        scope = scope_for("ctx.budget")
-        return scope.account.left(scope.run.worked())
+        return scope_for("ctx.budget").account.left()
 
     def note(self, text: str, **detail: object) -> None:
         """Write a line to the run's log; `detail` is plain data."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Coroutine, Iterable
-from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import update_wrapper
 from pathlib import Path
@@ -59,14 +58,11 @@ class Flow(Generic[P, T]):
         scope = scope_for(f"The flow {self.name}")
         scope.run.heed_window(self.budget)
         budgets = () if self.budget is None else (self.budget,)
-        account = Account(f"The flow {self.name}", budgets, scope.account, began=scope.run.worked())
+        account = Account(f"The flow {self.name}", budgets, scope.account)
         path = f"{scope.phase}/{self.name}" if scope.phase else self.name
         token = CURRENT.set(replace(scope, account=account, phase=path))
         try:
-            async with AsyncExitStack() as stack:
-                if self.budget is not None and self.budget.seconds is not None:
-                    await stack.enter_async_context(scope.run.timing(path, account))
-                return await self.function(*args, **kwargs)
+            return await self.function(*args, **kwargs)
         finally:
             CURRENT.reset(token)
 

@@ -29,8 +29,7 @@ from jackline.flows.engine import Claim
 from jackline.flows.gate import Gate
 from jackline.flows.guard import Guard
 from jackline.flows.host import FlowHost
-from jackline.flows.keys import call_key, task_id_of
-from jackline.flows.notebook import KeptNotebook
+from jackline.flows.keys import task_id_of
 from jackline.flows.outcome_json import decode_outcome
 from jackline.flows.progress import BudgetNear, CleanupEnded, GuardTripped, Listener
 from jackline.flows.records import CallKind, CallRecord, CallState, RunRecord, RunState
@@ -137,6 +136,7 @@ class Execution:
         used = self.earlier.whole
         self.account.agents = self.earlier.agents
         self.account.turns = used.turns
+        self.account.seconds = used.seconds
         self.account.tokens = max(self.record.tokens, used.tokens)
         self.account.dollars = max(self.record.cost, used.dollars)
         self._worked_before = worked
@@ -246,7 +246,7 @@ class Execution:
     # --- sums ---------------------------------------------------------------------------------
 
     def worked(self) -> float:
-        """Seconds at work so far, in this and earlier processes; parked time does not count."""
+        """Seconds that the run took so far, in all processes, without those it was parked."""
         here = self.clock.monotonic() - self._began - self.gate.parked_for()
         return self._worked_before + here
 
@@ -264,27 +264,6 @@ class Execution:
         if budget is not None and budget.window is not None and budget not in self.windows:
             window = RollingWindow(budget, self.engine, self.clock, self._not_in_ledger)
             self.windows[budget] = window
-
-    @asynccontextmanager
-    async def timing(self, path: str, account: Account) -> AsyncIterator[None]:
-        """Within this, the time of a child flow is counted on from where it was cut off."""
-        # Known by where it stands and how many stood there before; what is swapped in a race of
-        # equal children is only time.
-        _, _, name = self.identify(call_key(CallKind.STEP, path, "time"))
-        notebook = KeptNotebook(self.engine, self.claim, name, self.clock)
-        await notebook.open()
-        self.go_on_timing(account, notebook)
-        self.underway.time(notebook)
-        try:
-            yield
-        finally:
-            notebook.keep_time()
-            notebook.time_used = None
-
-    def go_on_timing(self, account: Account, notebook: KeptNotebook) -> None:
-        """Count the time of an agent or child flow on from what its notebook says."""
-        account.began = self.worked() - notebook.used.seconds
-        notebook.time_used = lambda: self.worked() - account.began
 
     def count_agent(self, outcome: Outcome[object], *, replayed: bool) -> None:
         """Count an agent that ended; stops the run when too many failed alike."""

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from jackline.agents.endings import evidence_of
 from jackline.agents.outcome import Ending, Evidence, Usage
-from jackline.agents.ports import StopAgentError
+from jackline.agents.ports import StopAgentError, TimeLimit
 from jackline.agents.prices import dollars
+from jackline.agents.time_limit import within
 from jackline.failures import Failure, Kind
 from jackline.flows.execution import Execution
 from jackline.flows.gate import GateState, Ticket
 from jackline.flows.notebook import KeptNotebook
 from jackline.flows.progress import AT_WALL, AgentAnswered, AgentWaits
 from jackline.flows.spending import Account
+from jackline.flows.time_limits import Deadline, TimeLimits, WorkTime
 
 
 class AgentLeave:
@@ -28,7 +30,10 @@ class AgentLeave:
         ticket: Ticket,
         account: Account,
         notebook: KeptNotebook,
+        work: WorkTime,
         *,
+        timeout: float | None,
+        deadline: Deadline | None,
         task_id: str,
         label: str,
     ) -> None:
@@ -36,14 +41,33 @@ class AgentLeave:
         self._ticket = ticket
         self._account = account
         self._notebook = notebook
+        self._work = work
+        self._deadline = deadline
+        is_limited = timeout is not None or deadline is not None
+        self._limits = TimeLimits(run.clock, work, timeout, deadline) if is_limited else None
         self._task_id = task_id
         self._label = label
+
+    @property
+    def time_limit(self) -> TimeLimit | None:
+        """What ends the agent's work."""
+        return self._limits
+
+    @property
+    def deadline(self) -> Deadline | None:
+        """What ends it also while it waits."""
+        return self._deadline
 
     async def before_call(self) -> None:
         """Returns when the next model call may be made; StopAgentError when it never may."""
         await self._pass_gate()
+        await self._work.learn()
+        self._work.count()
+        stop = None if self._limits is None else await self._limits.over()
+        if stop is not None:
+            raise stop
         while True:
-            refusal = self._account.refusal_above(self._run.worked())
+            refusal = self._account.refusal_above()
             if refusal is not None:
                 raise StopAgentError(refusal.ending, Evidence(says=refusal.says))
             spent = await self._spent_window()
@@ -104,7 +128,8 @@ class AgentLeave:
         )
 
     def waits(self, why: str, until: float | None) -> None:
-        """Tell people what this agent waits for."""
+        """Tell people what this agent waits for; meanwhile it does not work."""
+        self._work.says(waiting=bool(why))
         at = self._run.clock.wall()
         self._run.tell(AgentWaits(at, self._task_id, self._label, why, until))
 
@@ -131,10 +156,8 @@ class AgentLeave:
         waits = gate.state is GateState.PARKED
         if waits:
             self.waits(AT_WALL, gate.wake_at)
-        worked = self._run.worked()
-        await gate.enter(self._ticket)
-        # The run does not count the time it was parked; the agent none that it stood here.
-        self._account.began += self._run.worked() - worked
+        with self._work.waiting():
+            await within(self._deadline, gate.enter(self._ticket))
         if waits:
             self.waits("", None)
 

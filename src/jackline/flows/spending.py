@@ -1,8 +1,8 @@
 """Count what was used against what may be used; an account draws on the one above it.
 
 Laws: (1) the next call is refused, not the last one undone; (2) what an agent uses, its flow and
-its run have used too; (3) an unknown price counts as nothing, and is told once; (4) pure: time at
-work comes in.
+its run have used too, seconds of own work included; (3) an unknown price counts as nothing, and is
+told once; (4) pure: seconds come in.
 Not here: rolling windows over all runs (windows.py), waiting (leave.py).
 """
 
@@ -45,8 +45,6 @@ class Account:
         whose: str,
         budgets: tuple[Budget, ...] = (),
         parent: Account | None = None,
-        *,
-        began: float = 0.0,
     ) -> None:
         self.whose = whose
         self.budgets = budgets
@@ -56,8 +54,6 @@ class Account:
         self.agents = 0
         self.turns = 0
         self.seconds = 0.0
-        self.began = began
-        """How long the run had worked when this began, less what it worked in earlier processes."""
         self.told_near: set[str] = set()
 
     def begin_agent(self) -> Refusal | None:
@@ -73,7 +69,9 @@ class Account:
             account.agents += 1
         return None
 
-    def recall(self, tokens: int, dollars: float, turns: int, *, agents: int = 0) -> None:
+    def recall(
+        self, tokens: int, dollars: float, turns: int, seconds: float, *, agents: int = 0
+    ) -> None:
         """What an agent used in an earlier process counts here, whether it had ended or goes on.
 
         Not in the run's own account, which knows all that is kept from the beginning.
@@ -84,10 +82,10 @@ class Account:
                 account.turns += turns
                 account.tokens += tokens
                 account.dollars += dollars
+                account.seconds += seconds
 
-    def refusal_above(self, worked: float) -> Refusal | None:
-        """Why no further call may be made, here or above; `worked`: the run's time at work."""
-        self._count_seconds(worked)
+    def refusal_above(self) -> Refusal | None:
+        """Why no further call may be made, here or above."""
         for account in self._chain():
             refusal = account.refusal()
             if refusal is not None:
@@ -105,6 +103,18 @@ class Account:
             account.tokens += tokens
             account.dollars += dollars
 
+    def charge_seconds(self, seconds: float) -> None:
+        """So much more was worked; less than nothing when time turned out to be no work."""
+        for account in self._chain():
+            account.seconds += seconds
+
+    @property
+    def limits_seconds(self) -> bool:
+        """Whether a budget here or above limits seconds."""
+        return any(
+            budget.seconds is not None for account in self._chain() for budget in account.budgets
+        )
+
     def nearly_used(self) -> str:
         """A sentence when a budget has just passed four fifths; told once each."""
         for account in self._chain():
@@ -115,9 +125,8 @@ class Account:
                 return f"{account.whose} has used {_amount(name, used)} of {_amount(name, limit)}."
         return ""
 
-    def left(self, worked: float) -> Left:
+    def left(self) -> Left:
         """The least that is left here and above."""
-        self._count_seconds(worked)
         least: dict[str, float] = {}
         for account in self._chain():
             for name, limit, used in account.limits():
@@ -130,10 +139,6 @@ class Account:
             turns=_whole(least.get("turns")),
             seconds=least.get("seconds"),
         )
-
-    def _count_seconds(self, worked: float) -> None:
-        for account in self._chain():
-            account.seconds = worked - account.began
 
     def _chain(self) -> Iterator[Account]:
         account: Account | None = self

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from jackline.agents.outcome import Usage
-from jackline.agents.ports import Entry, StopAgentError
+from jackline.agents.ports import Entry, StopAgentError, TimeLimit
 from jackline.agents.task import JsonObject
 from jackline.failures import Failure
 
@@ -69,6 +69,7 @@ class FreeLeave:
     walls: list[tuple[Failure, str]] = field(default_factory=list)
     stop: StopAgentError | None = None
     stop_after: int = 1_000_000
+    time_limit: TimeLimit | None = None
 
     async def before_call(self) -> None:
         await asyncio.sleep(0)
