@@ -15,11 +15,9 @@ from jackline.agents.outcome import Ending, Outcome
 from jackline.agents.task import AgentTask
 from jackline.errors import LeaseLostError
 from jackline.flows.definition import Flow
-from jackline.flows.keys import call_key, task_id_of
-from jackline.flows.notebook import used_before
 from jackline.flows.orders import begin_resume, begin_retry, begin_run
 from jackline.flows.progress import AgentEnded, RunParked
-from jackline.flows.records import CallKind, RunState
+from jackline.flows.records import RunState
 from jackline.flows.running import FlowRun
 from jackline.flows.settings import RunSettings
 from jackline.testing.scripted_runner import Play

@@ -33,7 +33,7 @@ async def keeping(_outcome: Outcome[Any]) -> None:
 def test_a_hook_that_ran_and_was_not_recorded_runs_again_with_the_same_key(tmp_path: Path) -> None:
     """Every process is killed between a hook and its record, until all hooks have run twice."""
     ledger = tmp_path / "ledger"
-    codes = []
+    codes: list[int] = []
     while not codes or codes[-1]:
         assert len(codes) < 10, codes
         process = subprocess.run(

@@ -304,7 +304,7 @@ def test_both_limits_may_be_set_and_the_first_that_is_reached_ends_the_agent() -
 def test_what_cannot_be_meant_is_refused_where_it_is_written() -> None:
     async def test() -> None:
         for wrong in ({"timeout": "soon"}, {"deadline": "soon"}, {"timeout": -1}):
-            outcome: Outcome[list[str]] = await world().run(agents_of(1, **wrong))  # type: ignore[arg-type]
+            outcome: Outcome[list[str]] = await world().run(agents_of(1, **wrong))
             assert outcome.terminated_by is Ending.CRASH
             assert "is no duration" in outcome.evidence.says
 
@@ -319,7 +319,9 @@ MOVES = st.lists(
 
 
 @given(MOVES)
-def test_own_work_is_what_passed_less_what_was_waited_and_held(moves: list[tuple[str, int]]) -> None:
+def test_own_work_is_what_passed_less_what_was_waited_and_held(
+    moves: list[tuple[str, int]],
+) -> None:
     async def test() -> None:
         clock = VirtualClock(datetime(2026, 11, 15, tzinfo=UTC))
         told, charged = 0.0, 0.0
@@ -370,4 +372,3 @@ def test_a_gateway_that_was_started_again_counts_from_nothing() -> None:
         assert work.count() == 60 - 10 - 5
 
     played(test)
-

@@ -36,7 +36,7 @@ def test_the_time_of_a_slow_answer_is_not_held() -> None:
         await world.until_over(world.ask(headers={TASK: "t1"}), longest=200)
         assert world.desk.held_time.by_task == {}
 
-    play([Step(after=100)], scene)
+    play([Step(after=20)], scene)
 
 
 @dataclass
@@ -52,7 +52,9 @@ class Waits:
 
 
 @given(st.lists(st.lists(st.tuples(st.sampled_from([None, "a", "b"]), st.booleans()))))
-def test_a_task_is_held_while_all_its_calls_wait(looks: list[list[tuple[str | None, bool]]]) -> None:
+def test_a_task_is_held_while_all_its_calls_wait(
+    looks: list[list[tuple[str | None, bool]]],
+) -> None:
     held = HeldTime()
     held.look([], 0.0)
     expected = {"a": 0.0, "b": 0.0}

@@ -30,7 +30,6 @@ from jackline.flows.local import LocalEngine
 from jackline.flows.progress import Listener, nobody
 from jackline.telemetry.client_variables import telemetry_variables
 
-
 _FRESH = 1.0
 
 
@@ -74,15 +73,16 @@ async def host_through(
         prices=config.prices,
         listener=listener,
         window_used=window_used,
-        held_time=HeldTimes(url, clock).of,
+        held_time=HeldTimes(url, clock, token).of,
     )
 
 
 class HeldTimes:
     """What the gateway says of held calls, asked once a second at most by all agents together."""
 
-    def __init__(self, url: str, clock: Clock) -> None:
+    def __init__(self, url: str, clock: Clock, token: str | None = None) -> None:
         self._url = url
+        self._token = token or ""
         self._clock = clock
         self._asked_at = -_FRESH
         self._asking: asyncio.Future[dict[str, float] | None] | None = None
@@ -92,7 +92,9 @@ class HeldTimes:
         now = self._clock.monotonic()
         if self._asking is None or now - self._asked_at >= _FRESH:
             self._asked_at = now
-            self._asking = asyncio.ensure_future(asyncio.to_thread(held_times, self._url))
+            self._asking = asyncio.ensure_future(
+                asyncio.to_thread(held_times, self._url, self._token)
+            )
         # Others wait for the same answer: who is cancelled leaves it to them.
         told = await asyncio.shield(self._asking)
         return None if told is None else told.get(task_id, 0.0)

@@ -31,9 +31,9 @@ from jackline.gateway.caller import Caller, caller_of, credential_of
 from jackline.gateway.choosing import Chooser
 from jackline.gateway.counting import Counts
 from jackline.gateway.exchange import Exchange
+from jackline.gateway.held_time import HeldTime
 from jackline.gateway.identity import Identity, Who
 from jackline.gateway.lane_book import LaneBook, TooManyLanesError
-from jackline.gateway.held_time import HeldTime
 from jackline.gateway.messages import MessagesCall
 from jackline.gateway.placing import Placing, StoodIn, openai_caller, upstream_for
 from jackline.gateway.returning import Returning

@@ -40,7 +40,7 @@ def test_all_calls_go_to_the_gateway_and_nothing_is_asked() -> None:
     assert provider["wire_api"] == "responses"
     assert "env_key" not in provider, "it has no credential: the gateway's upstream has its own"
     assert provider["http_headers"] == {
-        "x-jackline-task": "task",
+        "x-jackline-task": "t",
         "x-jackline-class": "background",
     }
     assert settings["approval_policy"] == "never"

@@ -125,9 +125,7 @@ class Attempt:
         hearing = asyncio.create_task(self._hear_all(child, ear))
         asking = asyncio.create_task(self._ask_for_leave())
         try:
-            done, _ = await asyncio.wait(
-                (hearing, asking), return_when=asyncio.FIRST_COMPLETED
-            )
+            done, _ = await asyncio.wait((hearing, asking), return_when=asyncio.FIRST_COMPLETED)
             # An answer that came counts, also when leave for another call was refused meanwhile.
             (hearing if hearing in done else asking).result()
         finally:
