@@ -37,6 +37,7 @@ from jackline.flows.settings import Budget, RunSettings
 from jackline.flows.spending import Account
 from jackline.flows.telling import Telling
 from jackline.flows.underway import Underway
+from jackline.flows.wake_ups import KeptWakeUps
 from jackline.flows.windows import RollingWindow
 
 T = TypeVar("T")
@@ -111,6 +112,7 @@ class Execution:
         self.known: dict[tuple[str, int], CallRecord] = {}
         self.underway = Underway(host.engine, claim, self.known)
         self.earlier = EarlierUse(host.engine, claim, host.clock)
+        self.wake_ups = KeptWakeUps(host.engine, claim, host.clock)
         self.unawaited: dict[object, str] = {}
         self.loop = asyncio.get_running_loop()
         self.registering: set[asyncio.Task[None]] = set()
@@ -140,6 +142,7 @@ class Execution:
         self.account.tokens = max(self.record.tokens, used.tokens)
         self.account.dollars = max(self.record.cost, used.dollars)
         self._worked_before = worked
+        await self.wake_ups.load()
         await self.orders.load()
         await self.hooks.load()
         await self.resources.load()
@@ -295,6 +298,20 @@ class Execution:
 
     def _not_in_ledger(self) -> tuple[int, float]:
         return self.underway.not_in_ledger()
+
+    # --- walls --------------------------------------------------------------------------------
+
+    def back_off(self) -> None:
+        """A quota wall has parked the run: a wall that is met again and again is asked rarely."""
+        ups, gate, most = self.wake_ups, self.gate, self.settings.wake.max_wakes
+        ups.now = ups.now.met_wall()
+        wake_at = ups.now.wake_at(self.clock.wall(), gate.wake_at, most)
+        if wake_at != gate.wake_at:
+            gate.wait_for(ups.now.why(gate.why, most), wake_at)
+
+    def progressed(self) -> None:
+        """A call of an agent was answered."""
+        self.wake_ups.now = self.wake_ups.now.answered()
 
     # --- interruptions ------------------------------------------------------------------------
 

@@ -85,6 +85,7 @@ class AgentLeave:
         self._notebook.pay(model, usage, cost, self._account.turns)
         run.charge(self._account, usage.total, cost or 0.0)
         run.gate.answered(self._ticket)
+        run.progressed()
         run.tell(
             AgentAnswered(
                 run.clock.wall(),
@@ -148,7 +149,10 @@ class AgentLeave:
             run.fail(ending, evidence, ending)
             raise StopAgentError(ending, evidence)
         run.wall = (ending, evidence)
+        was_parked = run.gate.state is GateState.PARKED
         run.gate.wall(self._ticket, why, until, ask=needs_person, is_date=is_date)
+        if ending is Ending.QUOTA and not was_parked and run.gate.state is GateState.PARKED:
+            run.back_off()
         await self._pass_gate()
 
     async def _pass_gate(self) -> None:

@@ -23,8 +23,8 @@ OnQuota: TypeAlias = Literal["park", "abort"]
 class Budget:
     """What a run, a flow or an agent may use; the next call is refused, not the last one undone.
 
-    `seconds` is time at work: waiting for a parked run does not count. With `window` ("5h"),
-    tokens and dollars are those of all runs within the window, and a spent window is waited for.
+    `seconds` is own work of agents, summed: model calls and tools, not queueing, holding by the
+    gateway or parking; an agent's own `seconds` are its `timeout`. With `window` ("5h"), tokens and dollars are those of all runs within the window, and a spent window is waited for.
     """
 
     tokens: int | None = None
@@ -66,6 +66,9 @@ class WakeSettings:
     """Not when the run has cost so many dollars already."""
     confirm: bool = False
     """Only after a person said yes."""
+    max_wakes: int = 8
+    """So many wake-ups in a row that meet a wall before any call is answered, then a person has to
+    say when; 0: no limit."""
 
 
 @dataclass(frozen=True, slots=True)
