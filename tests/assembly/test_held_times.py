@@ -13,6 +13,9 @@ from jackline.gateway.held_time import HeldTime
 from tests.assembly.world import config_for, run
 
 
+DOOR = "the-door"
+
+
 class Held(HeldTime):
     """A task was held for so long, and nothing moves."""
 
@@ -27,8 +30,9 @@ class Held(HeldTime):
 def test_held_times_are_asked_of_the_gateway_once_a_second_at_most(tmp_path: Path) -> None:
     async def main() -> None:
         clock = VirtualClock(datetime(2026, 11, 15, tzinfo=UTC))
-        async with Service(config_for(tmp_path, "http://127.0.0.1:9", token="the-door")) as service:
-            times = HeldTimes(service.url, clock, "the-door")
+        config = config_for(tmp_path, "http://127.0.0.1:9", token=DOOR)
+        async with Service(config) as service:
+            times = HeldTimes(service.url, clock, DOOR)
             service.desk.held_time = Held(5.0)
             first, second = await asyncio.gather(times.of("t1"), times.of("t2"))
             assert (first, second) == (5.0, 0.0)

@@ -204,14 +204,13 @@ class AgentCarrying:
             task = self._task(session_id, earlier.session_id)
             leave = AgentLeave(
                 run,
+                call,
                 ticket,
                 account,
                 notebook,
                 work,
                 timeout=self._timeout(),
                 deadline=self._deadline,
-                task_id=call.task_id,
-                label=call.label,
             )
             if self._spec.cwd is not None and not await asyncio.to_thread(task.cwd.is_dir):
                 # Kept apart from refusals, so that the agent goes on once its folder is back.

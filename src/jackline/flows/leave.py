@@ -17,6 +17,7 @@ from jackline.flows.execution import Execution
 from jackline.flows.gate import GateState, Ticket
 from jackline.flows.notebook import KeptNotebook
 from jackline.flows.progress import AT_WALL, AgentAnswered, AgentWaits
+from jackline.flows.records import CallRecord
 from jackline.flows.spending import Account
 from jackline.flows.time_limits import Deadline, TimeLimits, WorkTime
 
@@ -27,6 +28,7 @@ class AgentLeave:
     def __init__(
         self,
         run: Execution,
+        call: CallRecord,
         ticket: Ticket,
         account: Account,
         notebook: KeptNotebook,
@@ -34,8 +36,6 @@ class AgentLeave:
         *,
         timeout: float | None,
         deadline: Deadline | None,
-        task_id: str,
-        label: str,
     ) -> None:
         self._run = run
         self._ticket = ticket
@@ -45,18 +45,13 @@ class AgentLeave:
         self._deadline = deadline
         is_limited = timeout is not None or deadline is not None
         self._limits = TimeLimits(run.clock, work, timeout, deadline) if is_limited else None
-        self._task_id = task_id
-        self._label = label
+        self._task_id = call.task_id
+        self._label = call.label
 
     @property
     def time_limit(self) -> TimeLimit | None:
         """What ends the agent's work."""
         return self._limits
-
-    @property
-    def deadline(self) -> Deadline | None:
-        """What ends it also while it waits."""
-        return self._deadline
 
     async def before_call(self) -> None:
         """Returns when the next model call may be made; StopAgentError when it never may."""

@@ -24,7 +24,8 @@ class Budget:
     """What a run, a flow or an agent may use; the next call is refused, not the last one undone.
 
     `seconds` is own work of agents, summed: model calls and tools, not queueing, holding by the
-    gateway or parking; an agent's own `seconds` are its `timeout`. With `window` ("5h"), tokens and dollars are those of all runs within the window, and a spent window is waited for.
+    gateway or parking; an agent's own `seconds` are its `timeout`. With `window` ("5h"), tokens
+    and dollars are those of all runs within the window, and a spent window is waited for.
     """
 
     tokens: int | None = None
