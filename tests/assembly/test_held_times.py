@@ -12,7 +12,6 @@ from jackline.clock import VirtualClock
 from jackline.gateway.held_time import HeldTime
 from tests.assembly.world import config_for, run
 
-
 DOOR = "the-door"
 
 

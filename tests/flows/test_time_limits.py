@@ -17,7 +17,7 @@ from jackline.flows.definition import Flow
 from jackline.flows.durations import Duration
 from jackline.flows.settings import RunSettings
 from jackline.flows.time_limits import WorkTime
-from jackline.testing.scripted_runner import Play, Script
+from jackline.testing.scripted_runner import Play, Script, ScriptedRunner
 from tests.flows.world import EPOCH, World, played, world
 
 
@@ -116,6 +116,26 @@ def test_parking_at_a_wall_is_no_work() -> None:
         outcome = await w.run(agents_of(2, timeout="100s"))
         assert outcome.value == ["completion"] * 2
         assert w.clock.now() > EPOCH + timedelta(hours=2)
+
+    played(test)
+
+
+def test_waiting_for_the_agent_that_goes_first_after_a_wall_is_no_work() -> None:
+    async def test() -> None:
+        w = world()
+
+        async def slowly() -> None:
+            await w.clock.sleep(500)
+
+        def script(task: AgentTask) -> Play:
+            # a0 meets the wall and goes first at its reset; a1 ends a long turn meanwhile.
+            return Play(during=slowly) if task.label == "a0" else Play(turns=2, seconds=3650 / 2)
+
+        w.runner = ScriptedRunner(script, clock=w.clock)
+        w.runner.wall_until = EPOCH + timedelta(seconds=1800)
+        outcome = await w.run(agents_of(2, timeout=3800))
+        assert outcome.value == ["completion"] * 2
+        assert w.clock.now() > EPOCH + timedelta(seconds=3800)
 
     played(test)
 
@@ -314,7 +334,8 @@ def test_what_cannot_be_meant_is_refused_where_it_is_written() -> None:
 # --- the measure itself --------------------------------------------------------------------------
 
 MOVES = st.lists(
-    st.tuples(st.sampled_from(["work", "wait", "held", "look"]), st.integers(1, 50)), max_size=30
+    st.tuples(st.sampled_from(["work", "wait", "gone", "held", "look"]), st.integers(1, 50)),
+    max_size=30,
 )
 
 
@@ -340,6 +361,10 @@ def test_own_work_is_what_passed_less_what_was_waited_and_held(
             if move == "wait":
                 with work.waiting():
                     await clock.advance(seconds)
+            elif move == "gone":  # the runner says that there is no gateway
+                work.says(waiting=True)
+                await clock.advance(seconds)
+                work.says(waiting=False)
             elif move == "look":
                 await work.learn()
                 work.count()

@@ -62,7 +62,11 @@ _ORDER: dict[str, JsonObject] = {
             "tokens": {"type": "integer", "minimum": 1},
             "dollars": {"type": "number", "minimum": 0},
             "turns": {"type": "integer", "minimum": 1},
-            "minutes": {"type": "number", "exclusiveMinimum": 0},
+            "minutes": {
+                "type": "number",
+                "exclusiveMinimum": 0,
+                "description": "Of its own work: waiting does not count.",
+            },
         },
         "additionalProperties": False,
     },
