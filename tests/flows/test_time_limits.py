@@ -129,13 +129,14 @@ def test_waiting_for_the_agent_that_goes_first_after_a_wall_is_no_work() -> None
 
         def script(task: AgentTask) -> Play:
             # a0 meets the wall and goes first at its reset; a1 ends a long turn meanwhile.
-            return Play(during=slowly) if task.label == "a0" else Play(turns=2, seconds=3650 / 2)
+            first = Play(seconds=1, during=slowly)
+            return first if task.label == "a0" else Play(turns=2, seconds=3650 / 2)
 
         w.runner = ScriptedRunner(script, clock=w.clock)
         w.runner.wall_until = EPOCH + timedelta(seconds=1800)
         outcome = await w.run(agents_of(2, timeout=3800))
         assert outcome.value == ["completion"] * 2
-        assert w.clock.now() > EPOCH + timedelta(seconds=3800)
+        assert EPOCH + timedelta(seconds=4100) < w.clock.now() < EPOCH + timedelta(seconds=4200)
 
     played(test)
 
