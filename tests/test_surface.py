@@ -58,8 +58,8 @@ def test_errors_are_made_the_same_way() -> None:
 
 _AGENT = (
     "(prompt, *, schema=None, model=None, tools=None, system=None, runner=None, label='', cwd=None,"
-    " budget=None, max_tokens=None, retries=1, resume=None, continue_from=None, on_end=None,"
-    " class_=None)"
+    " budget=None, max_tokens=None, timeout=None, deadline=None, retries=1, resume=None,"
+    " continue_from=None, on_end=None, class_=None)"
 )
 
 

@@ -125,6 +125,7 @@ classes = ["low", "night"]
 hours = "22:00-07:00 Europe/Kiev"
 spend = 12.5
 confirm = true
+max_wakes = 5
 sessions = true
 
 [budget]
@@ -202,7 +203,7 @@ level = "debug"
             Budget(tokens=5_000_000, dollars=20, window=18000.0, strict=True),
         ),
         on_quota="abort",
-        wake=WakeSettings("22:00-07:00 Europe/Kiev", 12.5, confirm=True),
+        wake=WakeSettings("22:00-07:00 Europe/Kiev", 12.5, confirm=True, max_wakes=5),
         reserve=Reserve(0.9, ("low", "night")),
         runner="claude-code",
         model="claude-opus-4-8",

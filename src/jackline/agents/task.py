@@ -44,9 +44,6 @@ class AgentTask:
     """Of one answer, for our own loop; None: the runner's default."""
     max_turns: int | None = None
     max_dollars: float | None = None
-    timeout: float | None = None
-    worked_before: float = 0.0
-    """How much of `timeout` earlier processes and attempts have used."""
     prices: Mapping[str, Price] = field(default_factory=dict, compare=False, repr=False)
     """The user's own, for runners that are not told what a call cost."""
     resume_session: str | None = None

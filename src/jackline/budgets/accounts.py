@@ -1,8 +1,8 @@
 """Keep what was used and reserved of the budgets of one agent, flow, run or window.
 
 Rules: (1) an account draws on the one above it: what an agent uses, its flow and its run have used
-too; (2) a limit is used up when as much was used as it allows; the call that did it is not undone;
-(3) only the ledger reserves (ledger.py).
+too, seconds of own work included; (2) a limit is used up when as much was used as it allows; the
+call that did it is not undone; (3) only the ledger reserves (ledger.py).
 """
 
 from __future__ import annotations
@@ -77,14 +77,10 @@ class Account:
         name: str,
         budgets: tuple[Budget, ...] = (),
         parent: Account | None = None,
-        *,
-        began: float = 0.0,
     ) -> None:
         self.name = name
         self.parent = parent
         self.used: dict[Unit, float] = dict.fromkeys(Unit, 0)
-        self.began = began
-        """How long the run had worked when this began, less what it worked in earlier processes."""
         self.limits = [
             Limit(self, unit, amount, strict=budget.strict)
             for budget in budgets
@@ -134,10 +130,12 @@ class Account:
             if account.parent is not None:
                 account.add(amount)
 
-    def count_seconds(self, worked: float) -> None:
-        """Note the time at work, here and above; `worked`: that of the whole run."""
-        for account in self.chain():
-            account.used[Unit.SECONDS] = worked - account.began
+    @property
+    def limits_seconds(self) -> bool:
+        """Whether a budget here or above limits seconds of own work."""
+        return any(
+            limit.unit is Unit.SECONDS for account in self.chain() for limit in account.limits
+        )
 
     def nearly_used(self) -> Limit | None:
         """A limit here or above that has just passed four fifths; each once."""
@@ -149,9 +147,8 @@ class Account:
                 return limit
         return None
 
-    def left(self, worked: float) -> Left:
+    def left(self) -> Left:
         """The least that is left here and above."""
-        self.count_seconds(worked)
         least: dict[Unit, float] = {}
         for account in self.chain():
             for limit in account.limits:

@@ -34,8 +34,9 @@ Amount: TypeAlias = Mapping[Unit, float]
 class Budget:
     """What a run, a flow or an agent may use; the next call is refused, not the last one undone.
 
-    `seconds` is time at work: waiting for a parked run does not count. With `window` ("5h"),
-    tokens and dollars are those of all runs within the window, and a spent window is waited for.
+    `seconds` is own work of agents, summed: model calls and tools, not queueing, holding by the
+    gateway or parking; an agent's own `seconds` are its `timeout`. With `window` ("5h"), tokens
+    and dollars are those of all runs within the window, and a spent window is waited for.
     With `strict`, a call reserves the most that it can use before it is sent, so that tokens and
     dollars are never passed; without, it reserves what it is expected to use.
     """

@@ -115,6 +115,12 @@ class ResumeTable(Table):
     confirm: bool = Field(
         default=_RUNS.wake.confirm, description="Wake only after a person said yes."
     )
+    max_wakes: Annotated[int, Field(ge=0)] = Field(
+        default=_RUNS.wake.max_wakes,
+        description="So many wake-ups in a row that meet a wall before any call is answered, each"
+        " after a longer pause; then the run waits for a person (`jackline resume ID`). 0: no"
+        " limit.",
+    )
     sessions: bool = Field(
         default=False,
         description="A session of Claude Code that a quota wall has ended is continued at the"
@@ -152,7 +158,7 @@ class BudgetTable(Table):
         default=NOT_SET, description="Model calls of one run."
     )
     time: Annotated[Duration, InProject.LOWER] = Field(
-        default=NOT_SET, description="Time at work of one run."
+        default=NOT_SET, description="Own work of all agents of one run together; waiting is none."
     )
     strict: bool = Field(
         default=NOT_SET,

@@ -1,8 +1,8 @@
 """Say what an agent was asked to be: checked when it is written, and what of it makes its key.
 
 Laws: (1) the key is made of what changes the answer: prompt, schema, model, tools, system, runner,
-folder and the session gone on with; not of budgets, retries, hooks, class or phase; (2) what cannot
-be meant is a UsageError where `agent(…)` is written, not later.
+folder and the session gone on with; not of budgets, time limits, retries, hooks, class or phase;
+(2) what cannot be meant is a UsageError where `agent(…)` is written, not later.
 Not here: carrying it (agent_carrying.py).
 """
 
@@ -11,12 +11,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, TypeAlias, TypedDict
 
 from jackline.agents.outcome import Outcome
 from jackline.agents.task import JsonObject
 from jackline.batches.tool import Tool
 from jackline.budgets.budget import Budget
+from jackline.budgets.durations import Duration, seconds_of
 from jackline.errors import BadArgumentError
 from jackline.flows.cleanup.functions import action_words
 from jackline.flows.keys import call_key
@@ -42,6 +44,8 @@ class AgentOptions(TypedDict, total=False):
     cwd: str | os.PathLike[str] | None
     budget: Budget | None
     max_tokens: int | None
+    timeout: Duration | None
+    deadline: datetime | Duration | None
     retries: int
     resume: str | None
     continue_from: Resumed | None
@@ -81,6 +85,11 @@ class AgentSpec:
     cwd: str | None = None
     budget: Budget | None = None
     max_tokens: int | None = None
+    """Of each answer."""
+    timeout: float | None = None
+    """Seconds of its own work."""
+    deadline: datetime | float | None = None
+    """A moment, or seconds from the start of the agent, both by the wall clock."""
     retries: int = 1
     resume: str | None = None
     continue_from: str | None = None
@@ -165,6 +174,16 @@ def limits(given: Budget | None) -> Budget | None:
             next="Write it so: budget=Budget(turns=20, dollars=0.5).",
         )
     return given
+
+
+def duration(given: Duration | None) -> float | None:
+    """The seconds as given to `agent(timeout=…)`."""
+    return None if given is None else seconds_of(given)
+
+
+def moment(given: datetime | Duration | None) -> datetime | float | None:
+    """What was given to `agent(deadline=…)`: a moment, or seconds."""
+    return given if isinstance(given, datetime) else duration(given)
 
 
 def answer_limit(given: object, runner: str) -> int | None:

@@ -33,8 +33,7 @@ from jackline.flows.engine import Claim
 from jackline.flows.gate import Gate
 from jackline.flows.guard import Guard
 from jackline.flows.host import FlowHost
-from jackline.flows.keys import call_key, task_id_of
-from jackline.flows.notebook import KeptNotebook
+from jackline.flows.keys import task_id_of
 from jackline.flows.outcome_json import decode_outcome
 from jackline.flows.progress import BudgetNear, CleanupEnded, GuardTripped, Listener
 from jackline.flows.records import CallKind, CallRecord, CallState, RunRecord, RunState
@@ -42,6 +41,7 @@ from jackline.flows.reservations import Reservations
 from jackline.flows.settings import RunSettings
 from jackline.flows.telling import Telling
 from jackline.flows.underway import Underway
+from jackline.flows.wake_ups import KeptWakeUps
 from jackline.flows.windows import RollingWindow
 
 T = TypeVar("T")
@@ -117,6 +117,7 @@ class Execution:
         self.known: dict[tuple[str, int], CallRecord] = {}
         self.underway = Underway(host.engine, claim, self.known)
         self.earlier = EarlierUse(host.engine, claim, host.clock)
+        self.wake_ups = KeptWakeUps(host.engine, claim, host.clock)
         self.unawaited: dict[object, str] = {}
         self.loop = asyncio.get_running_loop()
         self.registering: set[asyncio.Task[None]] = set()
@@ -142,13 +143,14 @@ class Execution:
         used = self.earlier.whole
         self.account.add(
             {
+                **used.amount,
                 Unit.AGENTS: self.earlier.agents,
-                Unit.TURNS: used.turns,
                 Unit.TOKENS: max(self.record.tokens, used.tokens),
                 Unit.DOLLARS: max(self.record.cost, used.dollars),
             }
         )
         self._worked_before = worked
+        await self.wake_ups.load()
         await self.orders.load()
         await self.hooks.load()
         await self.resources.load()
@@ -255,7 +257,7 @@ class Execution:
     # --- sums ---------------------------------------------------------------------------------
 
     def worked(self) -> float:
-        """Seconds at work so far, in this and earlier processes; parked time does not count."""
+        """Seconds that the run took so far, in all processes, without those it was parked."""
         here = self.clock.monotonic() - self._began - self.gate.parked_for()
         return self._worked_before + here
 
@@ -278,32 +280,15 @@ class Execution:
         if near is not None:
             self.tell(BudgetNear(self.clock.wall(), nearly_used(near)))
 
+    def charge_seconds(self, account: Account, seconds: float) -> None:
+        """So much more was worked; less than nothing where time turned out to be no work."""
+        self.reservations.charge(account.chain(), {Unit.SECONDS: seconds})
+
     def heed_window(self, budget: Budget | None) -> None:
         """Wait for this budget's window from now on, if it has one: it is over all runs."""
         if budget is not None and budget.window is not None and budget not in self.windows:
             window = RollingWindow(budget, self.engine, self.clock, self._not_in_ledger)
             self.windows[budget] = window
-
-    @asynccontextmanager
-    async def timing(self, path: str, account: Account) -> AsyncIterator[None]:
-        """Within this, the time of a child flow is counted on from where it was cut off."""
-        # Known by where it stands and how many stood there before; what is swapped in a race of
-        # equal children is only time.
-        _, _, name = self.identify(call_key(CallKind.STEP, path, "time"))
-        notebook = KeptNotebook(self.engine, self.claim, name, self.clock)
-        await notebook.open()
-        self.go_on_timing(account, notebook)
-        self.underway.time(notebook)
-        try:
-            yield
-        finally:
-            notebook.keep_time()
-            notebook.time_used = None
-
-    def go_on_timing(self, account: Account, notebook: KeptNotebook) -> None:
-        """Count the time of an agent or child flow on from what its notebook says."""
-        account.began = self.worked() - notebook.used.seconds
-        notebook.time_used = lambda: self.worked() - account.began
 
     def count_agent(self, outcome: Outcome[object], *, replayed: bool) -> None:
         """Count an agent that ended; stops the run when too many failed alike."""
@@ -335,6 +320,20 @@ class Execution:
 
     def _not_in_ledger(self) -> tuple[int, float]:
         return self.underway.not_in_ledger()
+
+    # --- walls --------------------------------------------------------------------------------
+
+    def back_off(self) -> None:
+        """A quota wall has parked the run: a wall that is met again and again is asked rarely."""
+        ups, gate, most = self.wake_ups, self.gate, self.settings.wake.max_wakes
+        ups.now = ups.now.met_wall()
+        wake_at = ups.now.wake_at(self.clock.wall(), gate.wake_at, most)
+        if wake_at != gate.wake_at:
+            gate.wait_for(ups.now.why(gate.why, most), wake_at)
+
+    def progressed(self) -> None:
+        """A call of an agent was answered."""
+        self.wake_ups.now = self.wake_ups.now.answered()
 
     # --- interruptions ------------------------------------------------------------------------
 

@@ -3,16 +3,23 @@
 Laws: (1) the gate comes first, then the budgets: a call that is refused was never sent; (2) what a
 call will use is reserved before it is sent, and given back when it is answered or has failed, and
 while it stands at a wall: a parked run holds no reservations; (3) a quota parks the whole run or,
-if so ordered, ends it; (4) a spent rolling window is waited for alike.
-Not here: the gate's states (gate.py), who gets what is left (budgets/ledger.py).
+if so ordered, ends it; (4) a spent rolling window is waited for alike; (5) waiting here is no work
+of the agent, unless its program works on meanwhile, and no wait outlasts its deadline.
+Not here: the gate's states (gate.py), who gets what is left (budgets/ledger.py), how its time is
+measured (time_limits.py).
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable
+from contextlib import nullcontext
+
 from jackline.agents.endings import evidence_of
 from jackline.agents.outcome import Ending, Evidence, Usage
-from jackline.agents.ports import NextCall, StopAgentError
+from jackline.agents.ports import NextCall, StopAgentError, TimeLimit
 from jackline.agents.prices import dollars, price_of
+from jackline.agents.time_limit import within
 from jackline.budgets.accounts import Account
 from jackline.budgets.budget import Amount, Unit
 from jackline.budgets.ledger import Demand, Reason, Refusal, Request, State
@@ -27,6 +34,8 @@ from jackline.flows.execution import Execution
 from jackline.flows.gate import GateState, Ticket
 from jackline.flows.notebook import KeptNotebook
 from jackline.flows.progress import AT_WALL, AgentAnswered, AgentWaits
+from jackline.flows.records import CallRecord
+from jackline.flows.time_limits import TimeLimits, WorkTime
 
 WAITS_FOR_BUDGET = "calls in flight have reserved what is left of the budget"
 _ONE_TURN: Amount = {Unit.TURNS: 1}
@@ -39,32 +48,46 @@ class AgentLeave:
     def __init__(
         self,
         run: Execution,
+        call: CallRecord,
         ticket: Ticket,
         account: Account,
         notebook: KeptNotebook,
+        work: WorkTime,
         *,
-        task_id: str,
-        label: str,
-        model: str = "",
+        time_limits: TimeLimits | None,
+        model: str,
     ) -> None:
         self._run = run
+        self._task_id = call.task_id
+        self._label = call.label
         self._ticket = ticket
         self._account = account
         self._notebook = notebook
-        self._task_id = task_id
-        self._label = label
+        self._work = work
         self._model = model
+        self._time_limits = time_limits
+        self._deadline = None if time_limits is None else time_limits.deadline
         self._call: NextCall | None = None
+        self._works_meanwhile = False
+        """Whether the agent's program works on while leave is waited for."""
         self._counted_input = 0
-        self._is_limited = False
+        self._is_budgeted = False
         """Whether what the call in flight uses counts against a limit."""
         self._request: Request | None = None
         """What the call in flight has reserved."""
 
-    async def before_call(self, call: NextCall | None = None) -> None:
+    @property
+    def time_limit(self) -> TimeLimit | None:
+        """What ends the agent's work."""
+        return self._time_limits
+
+    async def before_call(
+        self, call: NextCall | None = None, *, works_meanwhile: bool = False
+    ) -> None:
         """Returns when the next model call may be made; StopAgentError when it never may."""
         self.release()
         self._call = call
+        self._works_meanwhile = works_meanwhile
         await self._reserve(_ONE_TURN)
 
     def spent(self, model: str, usage: Usage, cost: float | None = None) -> None:
@@ -73,11 +96,12 @@ class AgentLeave:
         if cost is None:
             cost = dollars(model, usage, run.host.prices)
         self._notebook.pay(model, usage, cost, int(self._account.used[Unit.TURNS]))
-        if self._is_limited:
+        if self._is_budgeted:
             self._learn(usage, cost)
         request, self._request = self._request, None
         run.charge(self._account, usage.total, cost or 0.0, request)
         run.gate.answered(self._ticket)
+        run.progressed()
         run.tell(
             AgentAnswered(
                 run.clock.wall(),
@@ -101,6 +125,7 @@ class AgentLeave:
         """A quota was met: parks the whole run; returns when it is time to ask again."""
         # For as long as it stands here, others may have what it had reserved.
         self.release()
+        self._works_meanwhile = False
         resets = self._run.clock.now() + failure.wait_from(self._run.clock.now())
         known = failure.resets_at is not None or failure.retry_after is not None
         await self.met_quota(
@@ -130,7 +155,24 @@ class AgentLeave:
         )
 
     def waits(self, why: str, until: float | None) -> None:
-        """Tell people what this agent waits for."""
+        """The runner waits for this instead of working; with an empty `why` it works on."""
+        self._work.says(waiting=bool(why))
+        self._report_wait(why, until)
+
+    # --- waiting ------------------------------------------------------------------------------
+
+    async def _wait(
+        self, event: Awaitable[None], why: str = "", until: float | None = None
+    ) -> None:
+        """Returns when it has happened; StopAgentError when the deadline comes first."""
+        if why:
+            self._report_wait(why, until)
+        with nullcontext() if self._works_meanwhile else self._work.waiting():
+            await within(self._deadline, event)
+        if why:
+            self._report_wait("", None)
+
+    def _report_wait(self, why: str, until: float | None) -> None:
         at = self._run.clock.wall()
         self._run.tell(AgentWaits(at, self._task_id, self._label, why, until))
 
@@ -151,20 +193,24 @@ class AgentLeave:
             run.fail(ending, evidence, ending)
             raise StopAgentError(ending, evidence)
         run.wall = (ending, evidence)
+        was_parked = run.gate.state is GateState.PARKED
         run.gate.wall(self._ticket, why, until, ask=needs_person, is_date=is_date)
+        if ending is Ending.QUOTA and not was_parked and run.gate.state is GateState.PARKED:
+            run.back_off()
         await self._pass_gate()
 
     async def _pass_gate(self) -> None:
         gate = self._run.gate
-        waits = gate.state is GateState.PARKED
-        if waits:
-            self.waits(AT_WALL, gate.wake_at)
-        worked = self._run.worked()
-        await gate.enter(self._ticket)
-        # The run does not count the time it was parked; the agent none that it stood here.
-        self._account.began += self._run.worked() - worked
-        if waits:
-            self.waits("", None)
+        why = AT_WALL if gate.state is GateState.PARKED else ""
+        await self._wait(gate.enter(self._ticket), why, gate.wake_at)
+
+    async def _check_time(self) -> None:
+        """Count what was worked by now; StopAgentError when that or the deadline is the end."""
+        await self._work.learn()
+        self._work.count()
+        stop = None if self._time_limits is None else await self._time_limits.over()
+        if stop is not None:
+            raise stop
 
     # --- budgets ------------------------------------------------------------------------------
 
@@ -173,21 +219,18 @@ class AgentLeave:
         run = self._run
         while True:
             await self._pass_gate()
+            await self._check_time()
             for window in run.windows.values():
                 if await window.refresh():
                     run.reservations.review()
-            self._account.count_seconds(run.worked())
             # Made anew each time: other agents may have brought windows of their own meanwhile.
             demand = self._demand(at_once)
             request = run.reservations.ask(run.accounts(self._account), demand)
             waited = request.state is State.WAITING
             if waited:
                 await self._decided(request)
-                self._account.count_seconds(run.worked())
-            refusal = request.refusal or _time_is_up(request)
-            if refusal is not None:
-                run.reservations.withdraw(request)
-                await self._refused(refusal)
+            if request.refusal is not None:
+                await self._refused(request.refusal)
             elif request.state is State.WAITING or (
                 waited and run.gate.state is not GateState.OPEN
             ):
@@ -198,12 +241,13 @@ class AgentLeave:
                 return
 
     async def _decided(self, request: Request) -> None:
-        self.waits(WAITS_FOR_BUDGET, None)
-        worked = self._run.worked()
-        await self._run.reservations.decided(request)
-        # Like the time before the gate: others' calls are no work of this agent.
-        self._account.began += self._run.worked() - worked
-        self.waits("", None)
+        reservations = self._run.reservations
+        try:
+            await self._wait(reservations.decided(request), WAITS_FOR_BUDGET)
+        except (asyncio.CancelledError, StopAgentError):
+            # It may have been granted at the same moment.
+            reservations.withdraw(request)
+            raise
 
     async def _refused(self, refusal: Refusal) -> None:
         """Returns when a window has been waited for; StopAgentError otherwise."""
@@ -232,7 +276,7 @@ class AgentLeave:
             for limit in account.limits
             if limit.unit in (Unit.TOKENS, Unit.DOLLARS)
         ]
-        self._is_limited = bool(limits)
+        self._is_budgeted = bool(limits)
         if not limits:
             return Demand(at_once=at_once)
         call = self._call
@@ -279,11 +323,3 @@ class AgentLeave:
             output_tokens=usage.output_tokens,
             dollars=cost,
         )
-
-
-def _time_is_up(request: Request) -> Refusal | None:
-    """The limit of seconds that was used up while the request waited."""
-    for limit in request.limits:
-        if limit.unit is Unit.SECONDS and limit.is_used_up:
-            return Refusal(limit, Reason.USED_UP)
-    return None

@@ -1,9 +1,9 @@
 """Let the agents of a run wait for room in its budgets, and wake them when there is.
 
-Rules: (1) whoever waits is woken when its request is decided, when the run is interrupted, and by
-its own cancellation, after which nothing of it is in the ledger; (2) every settlement, release and
-charge goes through here, so that no decision is missed; (3) in memory only: what calls in flight
-reserve ends with the process, and what they used counts once they are answered (budgets/ledger.py).
+Rules: (1) whoever waits is woken when its request is decided and when the run is interrupted; who
+gives up earlier withdraws; (2) every settlement, release and charge goes through here, seconds of
+own work included, so that no decision is missed; (3) in memory only: what calls in flight reserve
+ends with the process, and what they used counts once they are answered (budgets/ledger.py).
 Who asks, and what for: leave.py.
 """
 
@@ -31,15 +31,15 @@ class Reservations:
         return self._ledger.ask(accounts, demand)
 
     async def decided(self, request: Request) -> None:
-        """Returns when the request waits no more, or when the run was interrupted."""
+        """Returns when the request waits no more, or when the run was interrupted.
+
+        Who stops waiting before that has to `withdraw` it.
+        """
         if request.state is not State.WAITING:
             return
         self._waiting[request] = asyncio.get_running_loop().create_future()
         try:
             await self._waiting[request]
-        except asyncio.CancelledError:
-            self.withdraw(request)
-            raise
         finally:
             del self._waiting[request]
 

@@ -28,6 +28,9 @@ class WakeSettings:
     """Not when the run has cost so many dollars already."""
     confirm: bool = False
     """Only after a person said yes."""
+    max_wakes: int = 8
+    """So many wake-ups in a row that meet a wall before any call is answered, then a person has to
+    say when; 0: no limit."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,11 +41,13 @@ def test_one_that_a_budget_stops_in_its_first_process_names_the_transcript_that_
     written: list[Path] = []
 
     class SpentLeave(FreeLeave):
-        async def before_call(self, call: NextCall | None = None) -> None:
+        async def before_call(
+            self, call: NextCall | None = None, *, works_meanwhile: bool = False
+        ) -> None:
             if self.asked == 1:
                 # The client has begun to write by now.
                 written.append(client.kept(user("THE TASK")))
-            await super().before_call(call)
+            await super().before_call(call, works_meanwhile=works_meanwhile)
 
     stop = StopAgentError(Ending.BUDGET, Evidence(says="5,000 tokens are used up"))
     outcome = client.carry(Pages(), SpentLeave(stop=stop, stop_after=1))

@@ -34,11 +34,11 @@ from jackline.agents.messages.request import (
 from jackline.agents.messages.shortening import shorten, weight
 from jackline.agents.messages.structured import StructuredAnswer
 from jackline.agents.messages.tool_turn import ToolTurn
-from jackline.agents.messages.work_time import WorkTime
 from jackline.agents.outcome import Ending
 from jackline.agents.ports import Caller, Leave, Model, ModelFailedError
 from jackline.agents.prices import dollars
 from jackline.agents.task import AgentTask, JsonObject
+from jackline.agents.time_limit import within
 from jackline.batches.tool import Tool, ToolContext
 from jackline.clock import Clock
 from jackline.failures import Kind
@@ -73,8 +73,6 @@ class Loop:
         self._caller = caller
         self._settings = means.settings
         self._wanted = wanted
-        left = None if task.timeout is None else task.timeout - task.worked_before
-        self._work = WorkTime(means.clock, left)
         self._tools = ToolTurn(
             log, tools, ToolContext(task.cwd), means.settings, means.clock, caller.tools
         )
@@ -100,7 +98,7 @@ class Loop:
                 case Tell():
                     await self._log.write(NOTE, move.note)
                 case Resolve():
-                    await self._work.of(self._tools.resolve(move.faults))
+                    await within(self._leave.time_limit, self._tools.resolve(move.faults))
                 case Ask():
                     await self._turn()
 
@@ -149,7 +147,8 @@ class Loop:
         await self._leave.before_call(next_call(body, max_tokens, self._log.talk))
         while True:
             try:
-                answer = await self._work.of(self._model.ask(body, self._caller))
+                asking = self._model.ask(body, self._caller)
+                answer = await within(self._leave.time_limit, asking)
             except ModelFailedError as error:
                 await self._meet(error)
                 body = self._body()
