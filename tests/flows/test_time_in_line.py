@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
+from typing import TypeVar
 
 import pytest
 
@@ -23,6 +24,7 @@ from jackline.testing.scripted_runner import Play
 from tests.flows.test_time_limits import agents_of
 from tests.flows.world import EPOCH, World, played, world
 
+T = TypeVar("T")
 Carry = Callable[[AgentTask, Leave], Awaitable[None]]
 
 
@@ -43,7 +45,7 @@ class Doing:
         return Outcome(Ending.COMPLETION, "done")
 
 
-async def begin(w: World, carry: Carry, budget: Budget, what: Flow[[], object]) -> FlowRun[object]:
+async def begin(w: World, carry: Carry, budget: Budget, what: Flow[[], str]) -> FlowRun[str]:
     runner = Doing(carry)
     settings = RunSettings(poll=5.0, budgets=(budget,), guard=0)
     host = replace(w.host, runners=lambda _run_id: {"messages": runner}, settings=settings)
@@ -57,7 +59,7 @@ def one_at_a_time(seconds: float, turns: int = 1, budget: Budget | None = None) 
     return w
 
 
-def reserved(begun: FlowRun[object]) -> float:
+def reserved(begun: FlowRun[T]) -> float:
     return sum(limit.reserved for limit in begun._x.account.limits)
 
 
@@ -86,7 +88,7 @@ def test_a_deadline_ends_an_agent_that_waits_for_room_and_leaves_no_reservation(
         ended = {event.label: event.at for event in w.of(AgentEnded)}
         assert ended["b"] <= (EPOCH + timedelta(seconds=101)).timestamp()
         assert w.runner.asked == ["a"]
-        assert sum(limit.reserved for limit in begun._x.account.limits) == 0
+        assert reserved(begun) == 0
 
     played(test)
 

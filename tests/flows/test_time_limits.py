@@ -363,17 +363,17 @@ def test_own_work_is_what_passed_less_what_was_waited_and_held(
                 with work.waiting():
                     await clock.advance(seconds)
             elif move == "gone":  # the runner says that there is no gateway
-                work.says(waiting=True)
+                work.set_waiting(True)
                 await clock.advance(seconds)
-                work.says(waiting=False)
+                work.set_waiting(False)
             elif move == "look":
-                await work.learn()
+                await work.deduct_held()
                 work.count()
             else:
                 await clock.advance(seconds)
                 told += seconds if move == "held" else 0
                 expected += seconds if move == "work" else 0
-        await work.learn()
+        await work.deduct_held()
         work.end()
         await clock.advance(1000)
         assert work.count() == pytest.approx(expected)
@@ -394,7 +394,7 @@ def test_a_gateway_that_was_started_again_counts_from_nothing() -> None:
         await work.begin()  # 40 s were held before: not of this process
         for _ in range(3):
             await clock.advance(20)
-            await work.learn()
+            await work.deduct_held()
         assert work.count() == 60 - 10 - 5
 
     played(test)

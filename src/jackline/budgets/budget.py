@@ -66,7 +66,7 @@ class Budget:
                 )
         if self.strict and self.tokens is None and self.dollars is None:
             raise BadArgumentError(
-                "A strict budget needs tokens or dollars: nothing else is passed anyway.",
+                "A strict budget needs tokens or dollars: nothing else is reserved.",
                 next="Write Budget(dollars=5, strict=True).",
             )
 

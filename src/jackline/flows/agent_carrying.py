@@ -228,10 +228,7 @@ class AgentCarrying:
     def _go_on_counting(self, account: Account, notebook: KeptNotebook) -> WorkTime:
         """Let what earlier processes have used of it count against its own limits in this one."""
         run, used = self._run, notebook.used
-        account.used[Unit.TOKENS] = used.usage.total
-        account.used[Unit.DOLLARS] = used.dollars
-        account.used[Unit.TURNS] = used.turns
-        account.used[Unit.SECONDS] = used.seconds
+        account.add(used.amount)
         is_timed = self._spec.timeout is not None or account.limits_seconds
         held = partial(run.host.held_time, self._call.task_id) if is_timed else None
         charge = partial(run.charge_seconds, account)
@@ -307,7 +304,7 @@ class AgentCarrying:
                 work.end()
                 if self._run.underway.is_timed(notebook):
                     notebook.keep_time()
-            await work.learn()
+            await work.deduct_held()
             # A runner may take a line that could not be written for its own trouble; it is ours.
             await notebook.settle()
         except (LeaseLostError, JournalError):

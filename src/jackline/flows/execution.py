@@ -130,10 +130,10 @@ class Execution:
         self._occurrences: Counter[str] = Counter()
         self._unnamed = 0
         self._began = host.clock.monotonic()
-        self._worked_before = 0.0
+        self._duration_before = 0.0
         self._counting = Counting()
 
-    async def load(self, *, worked: float = 0.0) -> None:
+    async def load(self, *, duration_before: float = 0.0) -> None:
         """Read what is kept of the run: its calls, sums, hooks and resources."""
         calls = await self.engine.calls(self.run_id)
         self.known |= {(call.key, call.occurrence): call for call in calls}
@@ -149,7 +149,7 @@ class Execution:
                 Unit.DOLLARS: max(self.record.cost, used.dollars),
             }
         )
-        self._worked_before = worked
+        self._duration_before = duration_before
         await self.wake_ups.load()
         await self.orders.load()
         await self.hooks.load()
@@ -256,10 +256,10 @@ class Execution:
 
     # --- sums ---------------------------------------------------------------------------------
 
-    def worked(self) -> float:
+    def duration(self) -> float:
         """Seconds that the run took so far, in all processes, without those it was parked."""
         here = self.clock.monotonic() - self._began - self.gate.parked_for()
-        return self._worked_before + here
+        return self._duration_before + here
 
     def accounts(self, account: Account) -> list[Account]:
         """All that pay for a call of this account: those above it, and the windows."""

@@ -168,7 +168,7 @@ class Gate:
         self._tell_if_quiet()
 
     def parked_for(self) -> float:
-        """How long nobody passed, in all: time that no budget counts."""
+        """How long nobody passed, in all: the run's duration is without it."""
         if self._parked_since is None:
             return self._parked_seconds
         return self._parked_seconds + self._clock.monotonic() - self._parked_since

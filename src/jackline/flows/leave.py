@@ -156,7 +156,7 @@ class AgentLeave:
 
     def waits(self, why: str, until: float | None) -> None:
         """The runner waits for this instead of working; with an empty `why` it works on."""
-        self._work.says(waiting=bool(why))
+        self._work.set_waiting(bool(why))
         self._report_wait(why, until)
 
     # --- waiting ------------------------------------------------------------------------------
@@ -206,7 +206,7 @@ class AgentLeave:
 
     async def _check_time(self) -> None:
         """Count what was worked by now; StopAgentError when that or the deadline is the end."""
-        await self._work.learn()
+        await self._work.deduct_held()
         self._work.count()
         stop = None if self._time_limits is None else await self._time_limits.over()
         if stop is not None:

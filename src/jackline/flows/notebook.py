@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, field, fields
 from jackline.agents.outcome import Usage
 from jackline.agents.ports import Entry
 from jackline.agents.task import JsonObject
+from jackline.budgets.budget import Amount, Unit
 from jackline.clock import Clock
 from jackline.errors import JacklineError, JournalError
 from jackline.flows.engine import Claim, Engine
@@ -40,6 +41,16 @@ class Used:
     turns: int = 0
     """Of those that were answered: the one in hand at a crash is asked for again."""
     seconds: float = 0.0
+
+    @property
+    def amount(self) -> Amount:
+        """The same, as accounts count it."""
+        return {
+            Unit.TOKENS: self.usage.total,
+            Unit.DOLLARS: self.dollars,
+            Unit.TURNS: self.turns,
+            Unit.SECONDS: self.seconds,
+        }
 
     def take(self, kind: str, data: JsonObject) -> None:
         """Read one of our lines."""

@@ -359,7 +359,7 @@ class FlowRun(Generic[T]):
             usage=usage,
             cost=cost,
             turns=turns,
-            duration=x.worked(),
+            duration=x.duration(),
             tally=x.tally(),
         )
 

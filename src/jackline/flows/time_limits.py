@@ -49,7 +49,7 @@ class WorkTime:
         self._since: float | None = None
         self._running = False
         self._waits = 0
-        self._said_waiting = False
+        self._runner_waits = False
         self._held_before = 0.0
         self._not_asked = 0.0
         """Of what was worked, how much may still turn out to have been held."""
@@ -77,12 +77,12 @@ class WorkTime:
             self._waits -= 1
             self._switch()
 
-    def says(self, *, waiting: bool) -> None:
-        """The runner itself says that it waits, or that it goes on."""
-        self._said_waiting = waiting
+    def set_waiting(self, waiting: bool) -> None:
+        """The runner itself waits, or goes on."""
+        self._runner_waits = waiting
         self._switch()
 
-    async def learn(self) -> None:
+    async def deduct_held(self) -> None:
         """Ask the gateway how much of the time since the last question was no work."""
         self._add()
         if self._not_asked < _WORTH_ASKING:
@@ -100,8 +100,9 @@ class WorkTime:
         """The seconds worked so far; what is new of them is charged."""
         self._add()
         new = self._worked - self._charged
-        self._charged = self._worked
-        self._charge(new)
+        if new:
+            self._charged = self._worked
+            self._charge(new)
         return self._worked
 
     @property
@@ -115,7 +116,7 @@ class WorkTime:
 
     def _switch(self) -> None:
         self._add()
-        works = self._running and not self._waits and not self._said_waiting
+        works = self._running and not self._waits and not self._runner_waits
         self._since = self._clock.monotonic() if works else None
 
     def _add(self) -> None:
@@ -169,7 +170,7 @@ class TimeLimits:
             return self.deadline.stop()
         if self._timeout is None or self._work.seconds < self._timeout:
             return None
-        await self._work.learn()
+        await self._work.deduct_held()
         if self._work.seconds < self._timeout:
             return None
         says = f"The agent has worked for {self._timeout:g} s, which is all that it may."

@@ -51,7 +51,7 @@ class Underway:
 
     async def keep(self) -> None:
         """Keep what all of them have used by now, for other processes and after a crash."""
-        await asyncio.gather(*(work.learn() for work in self._timed.values()))
+        await asyncio.gather(*(work.deduct_held() for work in self._timed.values()))
         for timed in self._timed:
             timed.keep_time()
         # All at once, so that they are one write.
