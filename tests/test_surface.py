@@ -58,7 +58,13 @@ def test_errors_are_made_the_same_way() -> None:
 
 _AGENT = (
     "(prompt, *, schema=None, model=None, tools=None, system=None, runner=None, label='', cwd=None,"
-    " budget=None, retries=1, resume=None, continue_from=None, on_end=None, class_=None)"
+    " budget=None, max_tokens=None, timeout=None, deadline=None, retries=1, resume=None,"
+    " continue_from=None, on_end=None, class_=None)"
+)
+
+
+_BUDGET = (
+    "(tokens=None, dollars=None, agents=None, turns=None, seconds=None, window=None, strict=False)"
 )
 
 
@@ -72,10 +78,7 @@ _AGENT = (
         ("resume", "(run_id, *, settings=None, flow=None, host=None, listener=None, only=None)"),
         ("run", "(flow, /, *args, settings=None, host=None, listener=None, **kwargs)"),
         ("step", "(function, /, *args, **kwargs)"),
-        (
-            "Budget",
-            "(tokens=None, dollars=None, agents=None, turns=None, seconds=None, window=None)",
-        ),
+        ("Budget", _BUDGET),
     ],
 )
 def test_the_words_of_flows_are_called_the_same_way(name: str, signature: str) -> None:

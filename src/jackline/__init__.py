@@ -14,7 +14,7 @@ __version__ = "0.1.0"
 
 _ROOMS = {
     "Batch": "jackline.flows.parallel",
-    "Budget": "jackline.flows.settings",
+    "Budget": "jackline.budgets.budget",
     "FlowError": "jackline.errors",
     "JacklineError": "jackline.errors",
     "Outcome": "jackline.agents.outcome",

@@ -1,5 +1,6 @@
 from jackline.agents.outcome import Outcome as Outcome
 from jackline.batches.door import batch as batch
+from jackline.budgets.budget import Budget as Budget
 from jackline.errors import FlowError as FlowError
 from jackline.errors import JacklineError as JacklineError
 from jackline.errors import UsageError as UsageError
@@ -12,7 +13,6 @@ from jackline.flows.doors import resume as resume
 from jackline.flows.doors import run as run
 from jackline.flows.parallel import Batch as Batch
 from jackline.flows.parallel import parallel as parallel
-from jackline.flows.settings import Budget as Budget
 
 __version__: str
 __all__: list[str]

@@ -21,7 +21,16 @@ from jackline.clock import VirtualClock
 from jackline.errors import LeaseLostError
 from jackline.simulator.mind import Fail, Rule, Say, refusal, structured
 from jackline.testing.scripted_model import ScriptedModel
-from tests.agents.world import CAPITALS, Answering, Counter, MemoryNotebook, OpenLeave, run, task
+from tests.agents.world import (
+    CAPITALS,
+    Answering,
+    Counter,
+    Limit,
+    MemoryNotebook,
+    OpenLeave,
+    run,
+    task,
+)
 
 PARIS: JsonObject = {"capital": "Paris", "people": 2_100_000}
 
@@ -335,32 +344,25 @@ def test_an_unknown_model_costs_nobody_knows_what() -> None:
     assert carry(ScriptedModel(Say("3")), task(model="gpt-unknown")).cost is None
 
 
-@pytest.mark.parametrize("before", [0.0, 45.0])
-def test_the_time_limit_ends_what_runs_and_waiting_for_leave_is_not_counted(before: float) -> None:
+@pytest.mark.parametrize("ending", [Ending.TIMEOUT, Ending.DEADLINE])
+def test_a_time_limit_ends_the_tool_that_runs_and_says_why(ending: Ending) -> None:
     clock = VirtualClock(datetime(2026, 11, 15, tzinfo=UTC))
-
-    async def parked(_number: int) -> None:
-        await clock.sleep(7200)
 
     async def main() -> tuple[Outcome[object], Counter]:
         tool = Counter(during=lambda *_: clock.sleep(10_000))
-        leave = OpenLeave(on_call=parked)
+        leave = OpenLeave(time_limit=Limit(lambda: clock.sleep(60), ending))
         runner = MessagesRunner(forever(), clock=clock)
-        going = asyncio.ensure_future(
-            runner.carry(
-                task(tools=[tool], timeout=60.0, worked_before=before), MemoryNotebook(), leave
-            )
-        )
-        await clock.advance(7200)
-        assert tool.runs
-        await clock.advance(59 - before)
+        going = asyncio.ensure_future(runner.carry(task(tools=[tool]), MemoryNotebook(), leave))
+        while not tool.runs:
+            await clock.advance(0)
+        await clock.advance(59)
         assert not going.done()
         await clock.advance(2)
         return await going, tool
 
     outcome, tool = run(main())
-    assert outcome.terminated_by is Ending.TIMEOUT
-    assert outcome.evidence.says == "The agent has worked for 60 s, which is all that it may."
+    assert outcome.terminated_by is ending
+    assert outcome.evidence.says == "Its time is up."
     assert len(tool.runs) == 1
 
 

@@ -16,7 +16,7 @@ from jackline.clock import VirtualClock
 from jackline.failures import Failure, Kind, Scope
 from jackline.simulator.mind import Fail, Say
 from jackline.testing.scripted_model import ScriptedModel
-from tests.agents.world import CAPITALS, Counter, MemoryNotebook, OpenLeave, run, task
+from tests.agents.world import CAPITALS, Counter, Limit, MemoryNotebook, OpenLeave, run, task
 
 ADD = ("add", {"a": 1, "b": 2})
 
@@ -61,8 +61,9 @@ def test_what_was_said_before_the_time_was_up_is_the_outcomes_text() -> None:
 
     async def main() -> Outcome[object]:
         runner = MessagesRunner(model, clock=clock)
-        given = task(tools=[endless], timeout=60.0)
-        going = asyncio.ensure_future(runner.carry(given, MemoryNotebook(), OpenLeave()))
+        leave = OpenLeave(time_limit=Limit(lambda: clock.sleep(60)))
+        given = task(tools=[endless])
+        going = asyncio.ensure_future(runner.carry(given, MemoryNotebook(), leave))
         while not going.done():
             await clock.advance(10)
         return await going

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from jackline import event_loop
-from jackline.agents.outcome import Usage
-from jackline.agents.ports import Answer, Caller, Entry
+from jackline.agents.outcome import Ending, Evidence, Usage
+from jackline.agents.ports import Answer, Caller, Entry, NextCall, StopAgentError, TimeLimit
 from jackline.agents.task import AgentTask, JsonObject
 from jackline.batches.tool import Tool, ToolContext, ToolFailedError, ToolOutput
 from jackline.failures import Failure
@@ -91,16 +91,34 @@ class FileNotebook:
 
 
 @dataclass
+class Limit:
+    """A time limit that is reached when `until` returns."""
+
+    until: Callable[[], Awaitable[object]]
+    ending: Ending = Ending.TIMEOUT
+
+    async def reached(self) -> StopAgentError:
+        await self.until()
+        return StopAgentError(self.ending, Evidence(says="Its time is up."))
+
+
+@dataclass
 class OpenLeave:
     """Lets every call through, and keeps what it heard."""
 
     asked: int = 0
+    calls: list[NextCall | None] = field(default_factory=list)
     heard: list[tuple[str, Usage, float | None]] = field(default_factory=list)
     walls: list[Failure] = field(default_factory=list)
     on_call: Callable[[int], Awaitable[None]] | None = None
     on_wall: Callable[[Failure], Awaitable[None]] | None = None
+    time_limit: TimeLimit | None = None
 
-    async def before_call(self) -> None:
+    async def before_call(
+        self, call: NextCall | None = None, *, works_meanwhile: bool = False
+    ) -> None:
+        assert not works_meanwhile, "our own loop does nothing while it waits"
+        self.calls.append(call)
         self.asked += 1
         if self.on_call is not None:
             await self.on_call(self.asked)

@@ -53,6 +53,14 @@ def test_every_verb_speaks_json_and_show_tells_each_agents_end(world: World) -> 
     assert world.json("resources")["resources"] == []
 
 
+def test_a_strict_budget_of_the_command_line_is_less_than_one_call(world: World) -> None:
+    words = ("--count", "1", "--budget", "tokens=900,strict")
+    code, out, err = world.jackline("run", "flow.py", *words)
+    assert code == 3, err
+    assert out.startswith("0 of 1 ok, 1 failed: 1 budget")
+    assert sum(world.paid().values()) == 0
+
+
 def test_a_budget_of_the_command_line_holds_for_the_run(world: World) -> None:
     code, out, err = world.jackline("run", "flow.py", "--count", "3", "--budget", "agents=1")
     assert code == 3, err

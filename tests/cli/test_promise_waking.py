@@ -105,7 +105,7 @@ DONE, LEFT = CallState.DONE, CallState.RUNNING
         (
             parked(wake_at=None),
             (),
-            "does not wake by itself: it waits for a person: nothing says when to ask",
+            "does not wake by itself: it waits for a person: jackline resume r1",
         ),
     ],
 )
@@ -120,3 +120,11 @@ def test_the_line_of_a_run_and_the_line_of_its_waking_tell_the_same_second(part:
     run = parked(wake_at=RESET + part)
     assert "parked until 14:00:01 UTC" in run_line(run, NOW)
     assert waking_line(run, (), NOW).startswith("wakes 14:00:01 UTC")
+
+
+def test_ls_and_show_name_the_next_step_for_a_run_that_has_stopped_waking() -> None:
+    """Both print this line."""
+    run = replace(parked(wake_at=None), why="A wall; it woke 8 times in a row and met a wall")
+    line = run_line(run, NOW)
+    assert f"parked, waits for you (jackline resume {run.run_id}): A wall; it woke 8 times" in line
+    assert "waits for you" not in run_line(parked(), NOW)

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from jackline.agents.prices import Price
+from jackline.budgets.budget import Budget
 from jackline.config.places import is_strangers
 from jackline.config.strangers import is_loopback
 from jackline.errors import BadConfigError
-from jackline.flows.settings import Budget, Reserve, RunSettings, WakeSettings
+from jackline.flows.settings import Reserve, RunSettings, WakeSettings
 from jackline.gateway.settings import GatewaySettings, StreamMode
 from jackline.journal.settings import JournalSettings
 from jackline.lanes import KnownLimits
@@ -125,6 +126,7 @@ classes = ["low", "night"]
 hours = "22:00-07:00 Europe/Kiev"
 spend = 12.5
 confirm = true
+max_wakes = 5
 sessions = true
 
 [budget]
@@ -133,10 +135,12 @@ dollars = 9.5
 agents = 40
 turns = 400
 time = "2h"
+strict = true
 [budget.rolling]
 per = "5h"
 tokens = 5000000
 dollars = 20
+strict = true
 
 [agents]
 runner = "codex"
@@ -195,11 +199,13 @@ level = "debug"
     assert (config.log_level, config.state_dir) == ("debug", machine.folders.config / "kept")
     assert config.runs == RunSettings(
         budgets=(
-            Budget(tokens=1_000_000, dollars=9.5, agents=40, turns=400, seconds=7200.0),
-            Budget(tokens=5_000_000, dollars=20, window=18000.0),
+            Budget(
+                tokens=1_000_000, dollars=9.5, agents=40, turns=400, seconds=7200.0, strict=True
+            ),
+            Budget(tokens=5_000_000, dollars=20, window=18000.0, strict=True),
         ),
         on_quota="abort",
-        wake=WakeSettings("22:00-07:00 Europe/Kiev", 12.5, confirm=True),
+        wake=WakeSettings("22:00-07:00 Europe/Kiev", 12.5, confirm=True, max_wakes=5),
         reserve=Reserve(0.9, ("low", "night")),
         runner="claude-code",
         model="claude-opus-4-8",
@@ -387,6 +393,17 @@ def test_hours_and_rolling_budgets_that_cannot_be_meant_are_told(machine: Machin
     assert "resume.hours" in hours
     assert "22:00-07:00" in hours
     assert "tokens or dollars" in rolling
+
+
+def test_a_strict_budget_that_limits_neither_tokens_nor_dollars_is_a_fault(
+    machine: Machine,
+) -> None:
+    machine.write_own("[budget]\nturns = 3\nstrict = true\n")
+    with pytest.raises(BadConfigError) as told:
+        machine.load()
+    (fault,) = told.value.faults
+    assert "budget.strict" in fault
+    assert "tokens or dollars" in fault
 
 
 def test_prices_hold_in_their_order_and_what_is_not_said_counts_in_full(machine: Machine) -> None:

@@ -18,7 +18,6 @@ from jackline.flows.orders import begin_retry
 from jackline.flows.progress import AgentEnded, AgentWaits, BudgetNear, GuardTripped
 from jackline.flows.records import RunState
 from jackline.flows.settings import RunSettings
-from jackline.flows.spending import Account
 from jackline.testing.scripted_runner import Play
 from tests.flows.world import World, played, world
 
@@ -74,10 +73,9 @@ def test_a_runs_budget_refuses_the_next_call_and_not_the_last(
 def test_an_agents_own_budget_leaves_the_others_alone() -> None:
     async def test() -> None:
         w = world(spending, settings=RunSettings(poll=5.0, guard=0))
-        outcome = await w.run(one_by_one(3, Budget(tokens=50, seconds=9, dollars=3)))
+        outcome = await w.run(one_by_one(3, Budget(tokens=50, seconds=90, dollars=3)))
         assert outcome.value == ["budget"] * 3
         assert len(w.runner.asked) == 3
-        assert [task.timeout for task in w.runner.tasks] == [9, 9, 9]
         assert w.runner.tasks[0].max_dollars == 3
 
     played(test)
@@ -214,27 +212,6 @@ def test_a_budget_that_cannot_be_meant_is_refused(wrong: dict[str, object]) -> N
         Budget(**wrong)  # type: ignore[arg-type]
 
 
-@given(
-    budgets=st.lists(st.integers(0, 50), min_size=1, max_size=4),
-    charges=st.lists(st.integers(1, 20), max_size=30),
-)
-def test_no_account_is_ever_passed_by_more_than_its_last_call(
-    budgets: list[int], charges: list[int]
-) -> None:
-    account: Account | None = None
-    chain = []
-    for tokens in budgets:
-        account = Account("It", (Budget(tokens=tokens),), account)
-        chain.append(account)
-    assert account is not None
-    for charge in charges:
-        if account.refusal_above(0.0) is None:
-            account.charge(charge, 0.0)
-    for one, tokens in zip(chain, budgets, strict=True):
-        assert one.tokens < tokens + 20
-        assert one.tokens == chain[-1].tokens
-
-
 # --- the guard ---------------------------------------------------------------------------------
 
 
@@ -242,7 +219,10 @@ def failing(ending: Ending, sub: str = "s") -> Outcome[object]:
     return Outcome(ending, evidence=Evidence(status=400, failure="invalid_request", sub=sub))
 
 
-@given(st.lists(st.sampled_from(["ok", "a", "b", "quota", "cancelled"]), max_size=20))
+LIMITS = ["quota", "cancelled", "budget", "turns", "timeout", "deadline"]
+
+
+@given(st.lists(st.sampled_from(["ok", "a", "b", *LIMITS]), max_size=20))
 def test_the_guard_trips_at_the_third_equal_failure_without_a_success_between(
     ends: list[str],
 ) -> None:
@@ -252,7 +232,7 @@ def test_the_guard_trips_at_the_third_equal_failure_without_a_success_between(
         if end == "ok":
             tripped = guard.ended(Outcome(Ending.COMPLETION, "v"))
             row = []
-        elif end in ("quota", "cancelled"):
+        elif end in LIMITS:
             tripped = guard.ended(Outcome(Ending(end)))
         else:
             tripped = guard.ended(failing(Ending.REFUSED, end))
@@ -279,10 +259,43 @@ def test_three_equal_failures_stop_the_run_with_their_cause() -> None:
     played(test)
 
 
+@pytest.mark.parametrize("ending", [Ending.TURNS, Ending.TIMEOUT, Ending.DEADLINE])
+def test_a_limit_that_was_set_stops_no_run_however_many_agents_meet_it(ending: Ending) -> None:
+    """The flow gets every outcome and sums up; the exit code is that of a partial result."""
+    evidence = Evidence(says="It has used all that it may.")
+
+    @flow
+    async def summing_up() -> str:
+        found = await parallel(agent("x", label=f"a{n}") for n in range(8))
+        return f"{len(found.values)} of 8, {found.summary}"
+
+    async def test() -> None:
+        w = world(
+            lambda task: Play() if task.label == "a7" else Play(ending=ending, evidence=evidence)
+        )
+        outcome = await w.run(summing_up)
+        assert outcome.value == f"1 of 8, 1 of 8 ok, 7 failed: 7 {ending}"
+        assert outcome.exit_code == 3
+        assert w.of(GuardTripped) == []
+
+    played(test)
+
+
+@pytest.mark.parametrize("budget", [Budget(turns=1), Budget(seconds=0)])
+def test_a_runs_own_limits_stop_no_run_either(budget: Budget) -> None:
+    async def test() -> None:
+        w = world(spending, settings=RunSettings(poll=5.0, budgets=(budget,)))
+        outcome = await w.run(one_by_one(8))
+        assert outcome.value == ["turns" if budget.turns else "timeout"] * 8
+        assert outcome.exit_code == 3
+
+    played(test)
+
+
 def test_agents_underway_when_the_guard_trips_end_at_their_next_turn() -> None:
     def script(task: AgentTask) -> Play:
         if task.label.startswith("bad"):
-            return Play(ending=Ending.TURNS, seconds=1)
+            return Play(ending=Ending.SCHEMA, seconds=1)
         return Play(turns=5, seconds=2)
 
     @flow
@@ -294,7 +307,7 @@ def test_agents_underway_when_the_guard_trips_end_at_their_next_turn() -> None:
     async def test() -> None:
         w = world(script)
         outcome = await w.run(mixed)
-        assert outcome.tally.endings == ((Ending.TURNS, 3), (Ending.CANCELLED, 3))
+        assert outcome.tally.endings == ((Ending.SCHEMA, 3), (Ending.CANCELLED, 3))
         assert len(w.runner.answered) == 3 + 3
 
     played(test)

@@ -47,7 +47,7 @@ def test_without_a_word_nothing_is_asked_for_but_the_prompt() -> None:
     assert task.prompt == "look"
     assert (task.schema, task.model, task.system, task.class_) == (None, None, None, None)
     assert (task.tools, task.tool_names, dict(task.mcp_servers)) == ((), None, {})
-    assert (task.max_turns, task.max_dollars, task.timeout) == (None, None, None)
+    assert (task.max_turns, task.max_dollars) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,6 @@ def test_without_a_word_nothing_is_asked_for_but_the_prompt() -> None:
         ({"class_": "low"}, {"class_": "low"}),
         ({"budget": Budget(turns=4)}, {"max_turns": 4}),
         ({"budget": Budget(dollars=2.5)}, {"max_dollars": 2.5}),
-        ({"budget": Budget(seconds=90)}, {"timeout": 90}),
         # A window is of all runs together: no single agent may take it for its own.
         ({"budget": Budget(dollars=2.5, window="5h")}, {"max_dollars": None}),
         (

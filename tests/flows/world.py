@@ -35,6 +35,12 @@ class World:
     runner: ScriptedRunner
     settings: RunSettings = field(default_factory=lambda: RunSettings(poll=5.0))
     heard: list[FlowEvent] = field(default_factory=list)
+    held: dict[str, float] = field(default_factory=dict)
+    """By task id: for how long the gateway has held its calls."""
+    gateway_answers: bool = True
+
+    async def held_time(self, task_id: str) -> float | None:
+        return self.held.get(task_id, 0.0) if self.gateway_answers else None
 
     @property
     def host(self) -> FlowHost:
@@ -45,6 +51,7 @@ class World:
             draw=lambda: 0.5,
             settings=self.settings,
             listener=self.heard.append,
+            held_time=self.held_time,
         )
 
     async def run(self, flow: Flow[..., T], arguments: bytes = b"{}") -> Outcome[T]:

@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from jackline.assembly import Service, StateDir
+from jackline.budgets.budget import Budget
 from jackline.config import Config
 from jackline.drills.pace import Pace
 from jackline.flows.local import LocalEngine
 from jackline.flows.records import RunRecord, RunState
-from jackline.flows.settings import Budget, RunSettings, encode_settings
+from jackline.flows.settings import RunSettings, encode_settings
 from jackline.gateway.settings import HoldSettings
 from jackline.notifications.settings import NotifySettings
 from jackline.notifications.signing import HEADER, signature

@@ -140,6 +140,7 @@ class GatewayModel:
             ("user-agent", f"jackline/{__version__}"),
             ("x-claude-code-session-id", caller.session_id),
             ("x-claude-code-agent-id", caller.task_id),
+            ("x-jackline-task", caller.task_id),
             *([("x-jackline-class", caller.class_)] if caller.class_ else ()),
             *([(TOOLS_HEADER, ran)] if (ran := caller.tools.taken()) else ()),
             *self._headers,

@@ -30,6 +30,7 @@ class Ending(StrEnum):
     BUDGET = "budget"
     TURNS = "turns"
     TIMEOUT = "timeout"
+    DEADLINE = "deadline"
     CANCELLED = "cancelled"
     REFUSED = "refused"
     CRASH = "crash"

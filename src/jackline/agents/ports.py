@@ -56,13 +56,44 @@ class StopAgentError(Exception):
         self.evidence = evidence
 
 
+@dataclass(frozen=True, slots=True)
+class NextCall:
+    """What is known of a model call before it is made, so that its cost can be reserved."""
+
+    model: str
+    max_tokens: int
+    input_tokens: Callable[[], int] = field(compare=False)
+    """Roughly what it sends; counted only where a budget limits it, since that takes time."""
+    most_input: Callable[[], int] = field(compare=False)
+    """More than this it cannot be; counted only where a budget is strict."""
+
+
+class TimeLimit(Protocol):
+    """How long an agent may go on."""
+
+    async def reached(self) -> StopAgentError:
+        """Returns when its time is up: what to end it with."""
+        ...
+
+
 class Leave(Protocol):
     """Whether and when an agent may call the model; it also hears what calls cost."""
 
-    async def before_call(self) -> None:
+    @property
+    def time_limit(self) -> TimeLimit | None:
+        """What ends the agent's work, if anything does; waiting for leave is limited by `Leave`."""
+        ...
+
+    async def before_call(
+        self, call: NextCall | None = None, *, works_meanwhile: bool = False
+    ) -> None:
         """Returns when the next model call may be made; StopAgentError when it never may.
 
-        At a parked or stopping run this waits; being cancelled while it waits loses nothing.
+        At a parked or stopping run this waits, and where calls in flight have reserved what is left
+        of a budget; being cancelled while it waits loses nothing. What the call is expected to
+        cost stays reserved until `spent`, or until the runner returns. `call` is left out by
+        runners that do not know it: programs that call the model by themselves. Such a program
+        goes on while its runner waits here: `works_meanwhile`, so that its time is counted.
         """
         ...
 
@@ -79,7 +110,7 @@ class Leave(Protocol):
         ...
 
     def waits(self, why: str, until: float | None) -> None:
-        """Tell people what this agent waits for; an empty `why` says that it goes on."""
+        """Report what this agent waits for; an empty `why` says that it goes on working."""
         ...
 
 

@@ -40,11 +40,10 @@ class AgentTask:
     mcp_servers: Mapping[str, JsonObject] = field(default_factory=dict)
     """By name, as in `.mcp.json`: {"command": …, "args": […]} or {"type": "http", "url": …}."""
     cwd: Path = field(default_factory=Path.cwd)
+    max_tokens: int | None = None
+    """Of one answer, for our own loop; None: the runner's default."""
     max_turns: int | None = None
     max_dollars: float | None = None
-    timeout: float | None = None
-    worked_before: float = 0.0
-    """How much of `timeout` earlier processes and attempts have used."""
     prices: Mapping[str, Price] = field(default_factory=dict, compare=False, repr=False)
     """The user's own, for runners that are not told what a call cost."""
     resume_session: str | None = None

@@ -19,7 +19,7 @@ from jackline.agents.gateway_model import GatewayModel, credentials_from
 from jackline.agents.messages.defaults import MessagesSettings
 from jackline.agents.messages.runner import MessagesRunner
 from jackline.agents.ports import Runner
-from jackline.assembly.running_gateway import fullest_window
+from jackline.assembly.running_gateway import fullest_window, held_times
 from jackline.assembly.state_dir import StateDir
 from jackline.clock import Clock
 from jackline.config import Config
@@ -29,6 +29,8 @@ from jackline.flows.host import FlowHost
 from jackline.flows.local import LocalEngine
 from jackline.flows.progress import Listener, nobody
 from jackline.telemetry.client_variables import telemetry_variables
+
+_FRESH = 1.0
 
 
 async def host_through(
@@ -71,7 +73,31 @@ async def host_through(
         prices=config.prices,
         listener=listener,
         window_used=window_used,
+        held_time=HeldTimes(url, clock, token).of,
     )
+
+
+class HeldTimes:
+    """What the gateway says of held calls, asked once a second at most by all agents together."""
+
+    def __init__(self, url: str, clock: Clock, token: str | None = None) -> None:
+        self._url = url
+        self._token = token or ""
+        self._clock = clock
+        self._asked_at = -_FRESH
+        self._asking: asyncio.Future[dict[str, float] | None] | None = None
+
+    async def of(self, task_id: str) -> float | None:
+        """For how many seconds the calls of this task were held; None when nobody says."""
+        now = self._clock.monotonic()
+        if self._asking is None or now - self._asked_at >= _FRESH:
+            self._asked_at = now
+            self._asking = asyncio.ensure_future(
+                asyncio.to_thread(held_times, self._url, self._token)
+            )
+        # Others wait for the same answer: who is cancelled leaves it to them.
+        told = await asyncio.shield(self._asking)
+        return None if told is None else told.get(task_id, 0.0)
 
 
 def open_store(config: Config, *, patience: float = 0.0) -> LocalEngine:

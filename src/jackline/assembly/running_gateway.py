@@ -224,6 +224,20 @@ def fullest_window(url: str) -> tuple[float, float] | None:
     return max(used, default=None)
 
 
+def held_times(url: str, door: str = "") -> dict[str, float] | None:
+    """For how many seconds the gateway has held the calls of each task that it ever held.
+
+    None when it does not say. `door` is `listen.token`, where the gateway has one.
+    """
+    try:
+        told = _ask(url, "/_jackline/held", door=door).get("held")
+    except (*_NO_ANSWER, _RefusalError, JacklineError):
+        return None
+    if not isinstance(told, dict):
+        return None
+    return {task: float(held) for task, held in told.items() if isinstance(held, int | float)}
+
+
 def order(
     running: Running, name: str, told: Mapping[str, object] | None = None
 ) -> dict[str, object]:
@@ -401,6 +415,7 @@ def _ask(
     path: str,
     token: str = "",
     *,
+    door: str = "",
     body: bytes | None = None,
     patience: float = _ASK_SECONDS,
 ) -> dict[str, object]:
@@ -411,6 +426,8 @@ def _ask(
     lines += ["connection: close", f"content-length: {len(body or b'')}"]
     if token:
         lines.append(f"x-jackline-control: {token}")
+    if door:
+        lines.append(f"x-jackline-token: {door}")
     if body:
         lines.append("content-type: application/json")
     request = "\r\n".join([*lines, "", ""]).encode("latin-1") + (body or b"")

@@ -254,6 +254,7 @@ class Service:
             b"/healthz": self._report.health,
             b"/readyz": self._report.ready,
             b"/_jackline/status": self._report.status,
+            b"/_jackline/held": self._held,
         }
         self._hand_orders = HandOrders(self.desk, self._keeping.keep_orders)
         orders = {
@@ -266,6 +267,9 @@ class Service:
             b"/_jackline/probe": self._hand_orders.probe,
         }
         return ControlPaths(readings, orders, self._token, self._keeping.proof)
+
+    def _held(self) -> dict[str, object]:
+        return {"held": dict(self.desk.held_time.by_task)}
 
     def _build_faces(
         self, control: ControlPaths, for_hooks: str, draw: Callable[[], float]

@@ -24,6 +24,7 @@ import click
 from jackline import event_loop
 from jackline.assembly import StateDir
 from jackline.assembly.flow_host import open_quiet_host
+from jackline.budgets.durations import seconds_of
 from jackline.cli.completing import run_ids
 from jackline.cli.gateway_flags import configured
 from jackline.cli.run import AS_JSON, STATE
@@ -31,7 +32,6 @@ from jackline.clock import SystemClock
 from jackline.config import Config
 from jackline.control.counted import counted
 from jackline.errors import JournalError, UsageError
-from jackline.flows.durations import seconds_of
 from jackline.flows.engine_rules import must_be_deletable
 from jackline.flows.host import FlowHost
 from jackline.flows.orders import cancel_run, is_dead, known_run

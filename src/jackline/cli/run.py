@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from jackline.budgets.budget import Budget
 from jackline.cli.carrying_run import carry_in_foreground
 from jackline.cli.gateway_flags import configured, show_warnings
 from jackline.cli.wake_timer import WakeBy
@@ -24,7 +25,6 @@ from jackline.flows.loading import load_flow
 from jackline.flows.orders import begin_run
 from jackline.flows.progress import Listener
 from jackline.flows.running import FlowRun
-from jackline.flows.settings import Budget
 
 WAKE = click.option(
     "--wake",
@@ -47,7 +47,10 @@ STATE = click.option("--state", type=click.Path(), help="The folder for journal 
 )
 @click.option("--model", help="The model of agents that name none.")
 @click.option("--on-quota", type=click.Choice(["park", "abort"]), help="At a quota wall.")
-@click.option("--budget", help='What it may use: "dollars=5,tokens=2000000,agents=50,turns=500".')
+@click.option(
+    "--budget",
+    help='What it may use: "dollars=5,tokens=2000000,agents=50,turns=500"; "strict" too.',
+)
 @WAKE
 @QUIET
 @AS_JSON
@@ -124,7 +127,11 @@ def _given(flow: Flow[..., Any], words: Sequence[str]) -> bytes:
 def read_budget(words: str) -> Budget:
     """A budget as it is written on a command line."""
     limits: dict[str, float] = {}
-    for part in words.split(","):
+    parts = [part.strip() for part in words.split(",")]
+    strict = "strict" in parts
+    for part in parts:
+        if part == "strict":
+            continue
         name, _, number = (piece.strip() for piece in part.partition("="))
         try:
             limits[name] = float(number) if name in ("dollars", "seconds") else int(number)
@@ -132,6 +139,7 @@ def read_budget(words: str) -> Budget:
             limits = {}
         if name not in ("tokens", "dollars", "agents", "turns", "seconds") or name not in limits:
             raise BadArgumentError(
-                f"{words!r} is no budget", next='write it like "dollars=5,tokens=2000000"'
+                f"{words!r} is no budget",
+                next='write it like "dollars=5,tokens=2000000" or "dollars=5,strict"',
             )
-    return Budget(**limits)  # type: ignore[arg-type]
+    return Budget(**limits, strict=strict)  # type: ignore[arg-type]

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jackline.agents.prices import Price
+from jackline.budgets.budget import Budget
 from jackline.config import keys, references, upstreams
 from jackline.config.consent import FILE as CONSENTS
 from jackline.config.consent import Standing, standing_of
@@ -34,7 +35,7 @@ from jackline.config.places import (
 from jackline.config.project import Ignored, has_limit_in_dollars, restrict, warning
 from jackline.config.settings import Config, HomeFolders, ServicePlace
 from jackline.config.strangers import is_loopback
-from jackline.flows.settings import Budget, Reserve, RunSettings, WakeSettings
+from jackline.flows.settings import Reserve, RunSettings, WakeSettings
 from jackline.gateway.settings import (
     CapSettings,
     GatewaySettings,
@@ -294,10 +295,15 @@ def _check_together(merged: Merged) -> None:
             ' set listen.token = "file:PATH" too, or listen on 127.0.0.1',
         )
     rolling = merged.table("budget", "rolling")
-    if rolling and ("per" not in rolling or len(rolling) == 1):
+    if rolling and ("per" not in rolling or not rolling.keys() & {"tokens", "dollars"}):
         merged.fault(
             ("budget", "rolling", *list(rolling)[:1]),
             'a rolling budget needs its span and what is counted: per = "5h" and tokens or dollars',
+        )
+    limits = merged.table("budget")
+    if limits.get("strict") and not limits.keys() & {"tokens", "dollars"}:
+        merged.fault(
+            ("budget", "strict"), "a strict budget needs what it limits: tokens or dollars"
         )
     for pattern in _priced(merged):
         if not {"input", "output"} <= merged.table("prices", pattern).keys():

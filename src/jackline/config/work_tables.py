@@ -115,6 +115,12 @@ class ResumeTable(Table):
     confirm: bool = Field(
         default=_RUNS.wake.confirm, description="Wake only after a person said yes."
     )
+    max_wakes: Annotated[int, Field(ge=0)] = Field(
+        default=_RUNS.wake.max_wakes,
+        description="So many wake-ups in a row that meet a wall before any call is answered, each"
+        " after a longer pause; then the run waits for a person (`jackline resume ID`). 0: no"
+        " limit.",
+    )
     sessions: bool = Field(
         default=False,
         description="A session of Claude Code that a quota wall has ended is continued at the"
@@ -130,6 +136,10 @@ class RollingTable(Table):
     )
     tokens: Count = Field(default=NOT_SET, description="Tokens within the span.")
     dollars: Dollars = Field(default=NOT_SET, description="Dollars within the span.")
+    strict: bool = Field(
+        default=NOT_SET,
+        description="As budget.strict; what other processes have in flight is not known.",
+    )
 
 
 class BudgetTable(Table):
@@ -148,7 +158,12 @@ class BudgetTable(Table):
         default=NOT_SET, description="Model calls of one run."
     )
     time: Annotated[Duration, InProject.LOWER] = Field(
-        default=NOT_SET, description="Time at work of one run."
+        default=NOT_SET, description="Own work of all agents of one run together; waiting is none."
+    )
+    strict: bool = Field(
+        default=NOT_SET,
+        description="Reserve the most that a call can use before it is sent, so that tokens and"
+        " dollars are never passed; fewer calls run side by side.",
     )
     rolling: RollingTable = Field(default_factory=RollingTable)
 

@@ -12,12 +12,17 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from jackline.agents.outcome import Ending, Evidence, Outcome
 from jackline.agents.ports import Runner, StopAgentError
 from jackline.agents.task import AgentTask
+from jackline.agents.time_limit import within
+from jackline.budgets.accounts import Account
+from jackline.budgets.budget import Unit
 from jackline.errors import (
     BadArgumentError,
     JacklineError,
@@ -29,18 +34,19 @@ from jackline.flows.agent_orders import EndedByHandError, Reach, by_hand
 from jackline.flows.agent_spec import OWN_LOOP, AgentSpec
 from jackline.flows.agent_telling import tell_began, tell_ended
 from jackline.flows.agent_tools import tools_for
+from jackline.flows.budget_refusals import no_more_agents
 from jackline.flows.earlier import earlier_entries, what_happened
 from jackline.flows.ended_by_hand import end_by_hand
 from jackline.flows.gate import Ticket
 from jackline.flows.keeping_back import kept_back
 from jackline.flows.keys import session_id_of
 from jackline.flows.leave import AgentLeave
-from jackline.flows.notebook import KeptNotebook
+from jackline.flows.notebook import KeptNotebook, started_before
 from jackline.flows.outcome_json import encode_kept_beside, encode_outcome, outcome_of
 from jackline.flows.progress import AgentReplayed
 from jackline.flows.records import CallKind, CallRecord, CallState
 from jackline.flows.scope import CURRENT, Scope, inside
-from jackline.flows.spending import Account
+from jackline.flows.time_limits import Deadline, TimeLimits, WorkTime
 from jackline.flows.values import UnfitValueError, plain_json
 
 _TRIED_AGAIN = frozenset({Ending.CRASH, Ending.TOOL_ERROR, Ending.OUTAGE, Ending.RATE_LIMIT})
@@ -78,20 +84,23 @@ class AgentCarrying:
             cost=0.0 if self._known is None else self._known.cost,
         )
         self._end_id = ""
-        self._began_at = 0.0
+        self._started_at = run.clock.wall()
+        self._deadline: Deadline | None = None
+        self._work: WorkTime | None = None
 
     async def outcome(self) -> Outcome[Any]:
         """How it ended; from the store, when it is there."""
         # Before it waits for anything, so that nobody else is given what it has used.
         used = self._run.earlier.of(self._call.task_id)
         if used is not None:
-            self._scope.account.recall(used.tokens, used.dollars, used.turns, agents=1)
+            self._scope.account.recall({**used.amount, Unit.AGENTS: 1})
         if self._known is not None and self._run.answers_from_store(self._known):
             return self._replayed(self._known)
         if self._scope.account.parent is not None and self._run.earlier.agents:
             # A child flow knows what its calls have used once it has come to them: let those come
             # that are called with this one, before it uses what is theirs.
             await asyncio.sleep(0)
+        self._deadline = await self._find_deadline()
         ticket = self._run.gate.ticket()
         orders, call = self._run.orders, self._call
         try:
@@ -104,18 +113,34 @@ class AgentCarrying:
         async with AsyncExitStack() as stack:
             try:
                 with reach.may_be_cut():
-                    # A tool of an agent that holds a slot called it: waiting could be for ever.
-                    if not self._scope.task_id:
-                        slot = self._run.slot(process=self._runner.name != OWN_LOOP)
-                        await stack.enter_async_context(slot)
-                    # Before the gate: a stopping run does not wait for those that have not begun.
-                    await kept_back(self._run, self._call, self._spec.class_)
-                    await self._run.gate.enter(ticket)
+                    await within(self._deadline, self._queued(stack, ticket))
             except StopAgentError as stop:
                 return await self._never_began(stop.ending, stop.evidence)
             except EndedByHandError:
                 return await self._run.whole(self._ended_by_hand(reach.ordered))
             return await self._started(ticket, reach)
+
+    async def _queued(self, stack: AsyncExitStack, ticket: Ticket) -> None:
+        """Returns when its turn has come; the slot is given back with the stack."""
+        # A tool of an agent that holds a slot called it: waiting could be for ever.
+        if not self._scope.task_id:
+            slot = self._run.slot(process=self._runner.name != OWN_LOOP)
+            await stack.enter_async_context(slot)
+        # Before the gate: a stopping run does not wait for those that have not begun.
+        await kept_back(self._run, self._call, self._spec.class_)
+        await self._run.gate.enter(ticket)
+
+    async def _find_deadline(self) -> Deadline | None:
+        """Its deadline; one in seconds counts from its first start, in whatever process."""
+        run, given = self._run, self._spec.deadline
+        if given is None:
+            return None
+        if isinstance(given, datetime):
+            return Deadline(run.clock, given.timestamp())
+        if self._known is not None:
+            first = started_before(await run.engine.entries(self._call.task_id))
+            self._started_at = self._started_at if first is None else first
+        return Deadline(run.clock, self._started_at + given)
 
     # --- from the store -----------------------------------------------------------------------
 
@@ -139,11 +164,10 @@ class AgentCarrying:
             self._scope.account,
         )
         has_begun = run.earlier.of(self._call.task_id) is not None
-        refusal = None if has_begun else self._scope.account.begin_agent()
-        if refusal is not None:
-            return await self._never_began(refusal.ending, Evidence(says=refusal.says))
+        limit = None if has_begun else self._scope.account.begin_agent()
+        if limit is not None:
+            return await self._never_began(Ending.BUDGET, Evidence(says=no_more_agents(limit)))
         self._call = replace(self._call, started_at=run.clock.wall())
-        self._began_at = run.clock.monotonic()
         if spec.on_end:
             self._end_id = await run.hooks.promise(self._call.task_id, spec.on_end)
         await run.begin(self._call)
@@ -174,16 +198,25 @@ class AgentCarrying:
                 run.engine, self._spec, self._runner.name, notebook.follows
             )
             notebook.follow(earlier.follows, earlier.entries)
-            self._go_on_counting(account, notebook)
+            if isinstance(self._spec.deadline, float):
+                notebook.started(self._started_at)
+            work = self._go_on_counting(account, notebook)
             task = self._task(session_id, earlier.session_id)
             leave = AgentLeave(
-                run, ticket, account, notebook, task_id=call.task_id, label=call.label
+                run,
+                call,
+                ticket,
+                account,
+                notebook,
+                work,
+                time_limits=self._time_limits(work),
+                model=task.model or "",
             )
             if self._spec.cwd is not None and not await asyncio.to_thread(task.cwd.is_dir):
                 # Kept apart from refusals, so that the agent goes on once its folder is back.
                 says = f"Its folder {task.cwd} is not there."
                 return Outcome(Ending.CRASH, evidence=Evidence(says=says))
-            return await self._attempts(task, notebook, leave, ticket)
+            return await self._attempts(task, notebook, leave, work, ticket)
         except StopAgentError as stop:
             return Outcome(stop.ending, evidence=stop.evidence)
         except UsageError as error:
@@ -192,21 +225,40 @@ class AgentCarrying:
             run.lose(error)
             raise
 
-    def _go_on_counting(self, account: Account, notebook: KeptNotebook) -> None:
-        """Let what earlier processes have used of it count against its own budget in this one."""
+    def _go_on_counting(self, account: Account, notebook: KeptNotebook) -> WorkTime:
+        """Let what earlier processes have used of it count against its own limits in this one."""
         run, used = self._run, notebook.used
-        account.tokens, account.dollars, account.turns = used.usage.total, used.dollars, used.turns
-        run.go_on_timing(account, notebook)
-        if self._spec.budget is not None and self._spec.budget.seconds is not None:
-            run.underway.time(notebook)
+        account.add(used.amount)
+        is_timed = self._spec.timeout is not None or account.limits_seconds
+        held = partial(run.host.held_time, self._call.task_id) if is_timed else None
+        charge = partial(run.charge_seconds, account)
+        work = WorkTime(run.clock, held, charge, used.seconds)
+        notebook.time_used = work.count
+        if is_timed:
+            run.underway.time(notebook, work)
+        self._work = work
+        return work
+
+    def _time_limits(self, work: WorkTime) -> TimeLimits | None:
+        """Its own limits of time, if it has any."""
+        spec, deadline = self._spec, self._deadline
+        own = None if spec.budget is None else spec.budget.seconds
+        given = [limit for limit in (spec.timeout, own) if limit is not None]
+        if not given and deadline is None:
+            return None
+        return TimeLimits(self._run.clock, work, min(given, default=None), deadline)
 
     async def _attempts(
-        self, task: AgentTask, notebook: KeptNotebook, leave: AgentLeave, ticket: Ticket
+        self,
+        task: AgentTask,
+        notebook: KeptNotebook,
+        leave: AgentLeave,
+        work: WorkTime,
+        ticket: Ticket,
     ) -> Outcome[Any]:
         tries = 0
         while True:
-            task = replace(task, worked_before=notebook.used.seconds)
-            outcome = await self._once(task, notebook, leave)
+            outcome = await self._once(task, notebook, leave, work)
             evidence = outcome.evidence
             interruption = self._run.interruption
             if interruption is not None:
@@ -226,7 +278,10 @@ class AgentCarrying:
                 tries += 1
                 wait = _FIRST_WAIT * 2.0**tries * (0.5 + self._run.host.draw())
                 leave.waits(f"{outcome.terminated_by}, tried again", self._run.clock.wall() + wait)
-                await self._run.clock.sleep(wait)
+                try:
+                    await within(self._deadline, self._run.clock.sleep(wait))
+                except StopAgentError as stop:
+                    return replace(outcome, terminated_by=stop.ending, evidence=stop.evidence)
                 leave.waits("", None)
             elif outcome.ok:
                 return outcome
@@ -236,15 +291,20 @@ class AgentCarrying:
             task = replace(task, what_happened=what_happened(outcome))
 
     async def _once(
-        self, task: AgentTask, notebook: KeptNotebook, leave: AgentLeave
+        self, task: AgentTask, notebook: KeptNotebook, leave: AgentLeave, work: WorkTime
     ) -> Outcome[Any]:
         token = CURRENT.set(replace(self._scope, task_id=self._call.task_id))
         try:
+            await work.begin()
             try:
                 outcome = await self._runner.carry(task, notebook, leave)
             finally:
+                # Whatever ended it, nothing of it is in flight any more.
+                leave.release()
+                work.end()
                 if self._run.underway.is_timed(notebook):
                     notebook.keep_time()
+            await work.deduct_held()
             # A runner may take a line that could not be written for its own trouble; it is ours.
             await notebook.settle()
         except (LeaseLostError, JournalError):
@@ -279,16 +339,14 @@ class AgentCarrying:
         """Keep the end, clean up, and only then let the flow know."""
         run, call = self._run, self._call
         notebook = run.underway.remove((call.key, call.occurrence))
-        worked = run.clock.monotonic() - self._began_at
         if notebook is not None:
             outcome = self._with_all_used(outcome, notebook)
-            worked = notebook.time_used() if notebook.time_used is not None else worked
         outcome = replace(
             outcome,
             label=call.label,
             task_id=call.task_id,
             session_id=outcome.session_id or session_id_of(call.task_id),
-            duration=worked,
+            duration=0.0 if self._work is None else self._work.count(),
         )
         outcome, data = self._fitting(outcome)
         record = replace(
@@ -376,9 +434,9 @@ class AgentCarrying:
             tool_names=names,
             mcp_servers=spec.toolbox.servers,
             cwd=Path(run.record.cwd or ".") / (spec.cwd or ""),
+            max_tokens=spec.max_tokens,
             max_turns=None if budget is None else budget.turns,
             max_dollars=None if budget is None or budget.window is not None else budget.dollars,
-            timeout=None if budget is None else budget.seconds,
             prices=run.host.prices,
             resume_session=resume_session,
             what_happened=what_happened(self._known),

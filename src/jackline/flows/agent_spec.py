@@ -1,8 +1,8 @@
 """Say what an agent was asked to be: checked when it is written, and what of it makes its key.
 
 Laws: (1) the key is made of what changes the answer: prompt, schema, model, tools, system, runner,
-folder and the session gone on with; not of budgets, retries, hooks, class or phase; (2) what cannot
-be meant is a UsageError where `agent(…)` is written, not later.
+folder and the session gone on with; not of budgets, time limits, retries, hooks, class or phase;
+(2) what cannot be meant is a UsageError where `agent(…)` is written, not later.
 Not here: carrying it (agent_carrying.py).
 """
 
@@ -11,16 +11,18 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, TypeAlias, TypedDict
 
 from jackline.agents.outcome import Outcome
 from jackline.agents.task import JsonObject
 from jackline.batches.tool import Tool
+from jackline.budgets.budget import Budget
+from jackline.budgets.durations import Duration, seconds_of
 from jackline.errors import BadArgumentError
 from jackline.flows.cleanup.functions import action_words
 from jackline.flows.keys import call_key
 from jackline.flows.records import CallKind
-from jackline.flows.settings import Budget
 from jackline.flows.values import Shape
 
 ToolGiven: TypeAlias = str | Tool | Callable[..., object] | Mapping[str, Mapping[str, object]]
@@ -41,6 +43,9 @@ class AgentOptions(TypedDict, total=False):
     label: str
     cwd: str | os.PathLike[str] | None
     budget: Budget | None
+    max_tokens: int | None
+    timeout: Duration | None
+    deadline: datetime | Duration | None
     retries: int
     resume: str | None
     continue_from: Resumed | None
@@ -79,6 +84,12 @@ class AgentSpec:
     runner: str | None = None
     cwd: str | None = None
     budget: Budget | None = None
+    max_tokens: int | None = None
+    """Of each answer."""
+    timeout: float | None = None
+    """Seconds of its own work."""
+    deadline: datetime | float | None = None
+    """A moment, or seconds from the start of the agent, both by the wall clock."""
     retries: int = 1
     resume: str | None = None
     continue_from: str | None = None
@@ -98,6 +109,7 @@ class AgentSpec:
             "cwd": self.cwd,
             "resume": self.resume,
             "continue_from": self.continue_from,
+            "max_tokens": self.max_tokens,
         }
         # Left out where nothing was said, so that a later argument changes no old key.
         said = {name: value for name, value in arguments.items() if value is not None}
@@ -160,6 +172,32 @@ def limits(given: Budget | None) -> Budget | None:
         raise BadArgumentError(
             f"agent(budget=…) must be a Budget, not {type(given).__name__}.",
             next="Write it so: budget=Budget(turns=20, dollars=0.5).",
+        )
+    return given
+
+
+def duration(given: Duration | None) -> float | None:
+    """The seconds as given to `agent(timeout=…)`."""
+    return None if given is None else seconds_of(given)
+
+
+def moment(given: datetime | Duration | None) -> datetime | float | None:
+    """What was given to `agent(deadline=…)`: a moment, or seconds."""
+    return given if isinstance(given, datetime) else duration(given)
+
+
+def answer_limit(given: object, runner: str) -> int | None:
+    """How long one answer may be, as given to `agent(max_tokens=…)`."""
+    if given is None:
+        return None
+    if not isinstance(given, int) or given < 1:
+        raise BadArgumentError(
+            f"agent(max_tokens=…) cannot be {given!r}.", next="Give a number, 1 or more."
+        )
+    if runner != OWN_LOOP:
+        raise BadArgumentError(
+            f"agent(max_tokens=…) cannot be set for the runner {runner}, which decides it itself.",
+            next=f'Leave it out, or use runner="{OWN_LOOP}".',
         )
     return given
 

@@ -11,9 +11,12 @@ import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextvars import Token
 from dataclasses import replace
+from datetime import datetime
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar, Unpack, cast, overload
 
+from jackline.budgets.budget import Budget
+from jackline.budgets.durations import Duration
 from jackline.errors import BadArgumentError
 from jackline.flows.agent_spec import (
     AgentOptions,
@@ -21,10 +24,13 @@ from jackline.flows.agent_spec import (
     HookGiven,
     Resumed,
     ToolGiven,
+    answer_limit,
     continued,
+    duration,
     folder,
     hooks,
     limits,
+    moment,
     text,
     text_or_none,
     toolbox,
@@ -33,7 +39,6 @@ from jackline.flows.agent_spec import (
 from jackline.flows.calls import AgentCall, StepCall
 from jackline.flows.progress import PhaseBegan, PhaseEnded
 from jackline.flows.scope import CURRENT, Scope, scope_for
-from jackline.flows.settings import Budget
 from jackline.flows.step_carrying import step_key, step_name
 from jackline.flows.values import Shape, returned_type
 
@@ -68,6 +73,9 @@ def agent(  # noqa: PLR0913 -- everything one can say of an agent, all by name a
     label: str = "",
     cwd: str | os.PathLike[str] | None = None,
     budget: Budget | None = None,
+    max_tokens: int | None = None,
+    timeout: Duration | None = None,
+    deadline: datetime | Duration | None = None,
     retries: int = 1,
     resume: str | None = None,
     continue_from: Resumed | None = None,
@@ -77,8 +85,12 @@ def agent(  # noqa: PLR0913 -- everything one can say of an agent, all by name a
     """An agent to await: gives text, or what `schema` (a type or a JSON Schema) describes.
 
     Awaited, it raises `AgentFailedError` when it comes to no answer; `.outcome()` raises nothing.
+    `timeout` limits the time of its own work (model calls and tools, without waiting), `deadline`
+    is a moment of the wall clock, or a time from the start of the agent, waiting included.
+    `max_tokens` limits each answer of our own loop.
     `resume` goes on with a session by its id, `continue_from` with an earlier agent of a flow.
-    `on_end` runs at every end, with the outcome; `retries` counts crashes, tool faults and outages.
+    `on_end` runs at every ending, with the outcome; `retries` counts crashes, tool faults and
+    outages. A hook runs at least once per ending, each time with the same idempotency key.
     """
     scope = scope_for("agent()")
     if resume is not None and continue_from is not None:
@@ -96,6 +108,9 @@ def agent(  # noqa: PLR0913 -- everything one can say of an agent, all by name a
         runner=text_or_none("runner", runner),
         cwd=folder(cwd),
         budget=limits(budget),
+        max_tokens=answer_limit(max_tokens, runner or scope.run.settings.runner),
+        timeout=duration(timeout),
+        deadline=moment(deadline),
         retries=tries(retries),
         resume=text_or_none("resume", resume),
         continue_from=continued(continue_from),

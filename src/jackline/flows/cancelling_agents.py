@@ -16,7 +16,7 @@ from jackline.flows.ended_by_hand import end_by_hand
 from jackline.flows.engine import Claim, Engine
 from jackline.flows.host import FlowHost
 from jackline.flows.naming_agents import unknown_agent
-from jackline.flows.orders import claim_run, execution_of, known_run, worked_before
+from jackline.flows.orders import claim_run, duration_before, execution_of, known_run
 from jackline.flows.records import ENDED, AgentOrder, CallState, RunRecord
 from jackline.flows.settings import decode_settings
 
@@ -79,7 +79,7 @@ async def _answer(host: FlowHost, order: AgentOrder, within: float) -> int | Non
 async def _end_here(host: FlowHost, claim: Claim, order: AgentOrder) -> int:
     run = await known_run(host, order.run_id)
     execution = execution_of(host, claim, run, decode_settings(run.settings))
-    await execution.load(worked=worked_before(run))
+    await execution.load(duration_before=duration_before(run))
     calls = agents_meant(list(execution.known.values()), order.name)
     meant = [call for call in calls if call.state is CallState.RUNNING]
     for call in meant:

@@ -12,14 +12,14 @@ import asyncio
 from collections.abc import Callable, Generator
 from typing import Any
 
+from jackline.budgets.accounts import Left
+from jackline.budgets.durations import Duration, seconds_of
 from jackline.errors import UsageError
 from jackline.flows.cleanup.functions import action_words
 from jackline.flows.cleanup.standing import STANDING, LeftRun
-from jackline.flows.durations import Duration, seconds_of
 from jackline.flows.execution import Execution
 from jackline.flows.records import ResourceRecord, ResourceState
 from jackline.flows.scope import scope_for
-from jackline.flows.spending import Left
 
 
 class Registering:
@@ -57,6 +57,20 @@ class Context:
         return standing.task_id if standing else scope_for("ctx.task_id").task_id
 
     @property
+    def idempotency_key(self) -> str:
+        """The key of the hook that is running; commands have it as `JACKLINE_IDEMPOTENCY_KEY`.
+
+        A hook runs at least once per ending, each time with the same idempotency key.
+        """
+        standing = STANDING.get()
+        if standing is None or not standing.key:
+            raise UsageError(
+                "ctx.idempotency_key is known only in an on_end hook.",
+                next="In a step, use ctx.run_id and the arguments of the step.",
+            )
+        return standing.key
+
+    @property
     def budget(self) -> Left:
         """What is left here: of the run's budgets, the child flow's, and so on."""
         if _left_run() is not None:
@@ -64,8 +78,7 @@ class Context:
                 "ctx.budget is not known here: no process carries this run any more.",
                 next="Use what the hook is given: the outcome has usage and cost.",
             )
-        scope = scope_for("ctx.budget")
-        return scope.account.left(scope.run.worked())
+        return scope_for("ctx.budget").account.left()
 
     def note(self, text: str, **detail: object) -> None:
         """Write a line to the run's log; `detail` is plain data."""

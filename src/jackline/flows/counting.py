@@ -1,7 +1,7 @@
 """Count how the agents of a run ended, and what they used.
 
 Laws: (1) an agent counts once, whether it ended here or answers from the store; (2) pure.
-Not here: budgets (spending.py), agents underway (underway.py).
+Not here: budgets (budgets/), agents underway (underway.py).
 """
 
 from __future__ import annotations

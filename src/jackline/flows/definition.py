@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Coroutine, Iterable
-from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import update_wrapper
 from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
+from jackline.budgets.accounts import Account
+from jackline.budgets.budget import Budget
 from jackline.errors import BadArgumentError
 from jackline.flows.agent_spec import HookGiven, hooks
 from jackline.flows.arguments import check_signature
 from jackline.flows.scope import CURRENT, scope_for
-from jackline.flows.settings import Budget
-from jackline.flows.spending import Account
 from jackline.flows.values import Shape, returned_shape, returned_type
 
 P = ParamSpec("P")
@@ -59,14 +58,11 @@ class Flow(Generic[P, T]):
         scope = scope_for(f"The flow {self.name}")
         scope.run.heed_window(self.budget)
         budgets = () if self.budget is None else (self.budget,)
-        account = Account(f"The flow {self.name}", budgets, scope.account, began=scope.run.worked())
+        account = Account(f"The flow {self.name}", budgets, scope.account)
         path = f"{scope.phase}/{self.name}" if scope.phase else self.name
         token = CURRENT.set(replace(scope, account=account, phase=path))
         try:
-            async with AsyncExitStack() as stack:
-                if self.budget is not None and self.budget.seconds is not None:
-                    await stack.enter_async_context(scope.run.timing(path, account))
-                return await self.function(*args, **kwargs)
+            return await self.function(*args, **kwargs)
         finally:
             CURRENT.reset(token)
 
@@ -116,7 +112,11 @@ def flow(
     budget: Budget | None = None,
     on_end: HookGiven | Iterable[HookGiven] | None = None,
 ) -> Any:
-    """Make a flow of an async function: `@flow`, or `@flow(budget=Budget(dollars=5))`."""
+    """Make a flow of an async function: `@flow`, or `@flow(budget=Budget(dollars=5))`.
+
+    `on_end` runs at the run's ending, with its outcome.
+    A hook runs at least once per ending, each time with the same idempotency key.
+    """
     if function is not None:
         return Flow(function, name=name, budget=budget, on_end=on_end)
     return lambda given: Flow(given, name=name, budget=budget, on_end=on_end)

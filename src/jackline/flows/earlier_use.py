@@ -3,16 +3,17 @@
 Laws: (1) what was used once counts for good: an agent that begins anew leaves what it had used in
 the run's own notebook, in the same write that forgets its call; (2) who has begun once is one of
 those that may begin, and is not counted again; (3) a fork counts nothing that another run has paid.
-Not here: budgets (spending.py), what agents underway use here (underway.py).
+Not here: budgets (budgets/), what agents underway use here (underway.py).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from jackline.agents.task import JsonObject
+from jackline.budgets.budget import Amount, Unit
 from jackline.clock import Clock
 from jackline.flows.engine import Claim, Engine
 from jackline.flows.keys import call_key, task_id_of
@@ -30,10 +31,25 @@ class Use:
     tokens: int = 0
     dollars: float = 0.0
     turns: int = 0
+    seconds: float = 0.0
+    """Of own work."""
+
+    @property
+    def amount(self) -> Amount:
+        """The same, as accounts count it."""
+        return {
+            Unit.TOKENS: self.tokens,
+            Unit.DOLLARS: self.dollars,
+            Unit.TURNS: self.turns,
+            Unit.SECONDS: self.seconds,
+        }
 
     def __add__(self, other: Use) -> Use:
         return Use(
-            self.tokens + other.tokens, self.dollars + other.dollars, self.turns + other.turns
+            self.tokens + other.tokens,
+            self.dollars + other.dollars,
+            self.turns + other.turns,
+            self.seconds + other.seconds,
         )
 
 
@@ -53,7 +69,10 @@ class EarlierUse:
         for line in await self._engine.entries(self._name):
             self._lines = line.number
             left = json.loads(line.data)
-            self._add(left["task_id"], Use(left["tokens"], left["dollars"], left["turns"]))
+            # Older versions left no seconds.
+            seconds = left.get("seconds", 0.0)
+            use = Use(left["tokens"], left["dollars"], left["turns"], seconds)
+            self._add(left["task_id"], use)
         for call in calls:
             if call.kind is CallKind.AGENT and call.started_at and self.paid_here(call):
                 self._add(call.task_id, await self._of_call(call))
@@ -95,14 +114,17 @@ class EarlierUse:
             # Cut off: its notebook knows what it used up to its last answer.
             used = used_before(await self._engine.entries(call.task_id))
             tokens, dollars = max(used.usage.total, call.tokens), max(used.dollars, call.cost)
-            return Use(tokens, dollars, used.turns)
-        return Use(call.tokens, call.cost, _turns(call))
+            return Use(tokens, dollars, used.turns, used.seconds)
+        return _of_ended(call)
 
     def _line(self, call: CallRecord, number: int) -> EntryRecord:
-        use: JsonObject = {"tokens": call.tokens, "dollars": call.cost, "turns": _turns(call)}
+        use: JsonObject = asdict(_of_ended(call))
         data = json.dumps({"task_id": call.task_id, **use}).encode()
         return EntryRecord(self._name, number, _ANEW, data, self._clock.wall())
 
 
-def _turns(call: CallRecord) -> int:
-    return 0 if call.outcome is None else decode_outcome(call.outcome).turns
+def _of_ended(call: CallRecord) -> Use:
+    if call.outcome is None:
+        return Use(call.tokens, call.cost)
+    outcome = decode_outcome(call.outcome)
+    return Use(call.tokens, call.cost, outcome.turns, outcome.duration)

@@ -18,8 +18,12 @@ from typing import Any, TypeVar
 
 from jackline.agents.outcome import Ending, Evidence, Outcome, Tally, Usage
 from jackline.agents.ports import Runner, StopAgentError
+from jackline.budgets.accounts import Account
+from jackline.budgets.budget import Amount, Budget, Unit
+from jackline.budgets.ledger import Request
 from jackline.errors import JacklineError, JournalError, LeaseLostError
 from jackline.flows.agent_orders import AgentOrders
+from jackline.flows.budget_refusals import nearly_used
 from jackline.flows.cleanup.acting import Actor
 from jackline.flows.cleanup.hooks import Hooks
 from jackline.flows.cleanup.resources import Resources
@@ -29,15 +33,15 @@ from jackline.flows.engine import Claim
 from jackline.flows.gate import Gate
 from jackline.flows.guard import Guard
 from jackline.flows.host import FlowHost
-from jackline.flows.keys import call_key, task_id_of
-from jackline.flows.notebook import KeptNotebook
+from jackline.flows.keys import task_id_of
 from jackline.flows.outcome_json import decode_outcome
 from jackline.flows.progress import BudgetNear, CleanupEnded, GuardTripped, Listener
 from jackline.flows.records import CallKind, CallRecord, CallState, RunRecord, RunState
-from jackline.flows.settings import Budget, RunSettings
-from jackline.flows.spending import Account
+from jackline.flows.reservations import Reservations
+from jackline.flows.settings import RunSettings
 from jackline.flows.telling import Telling
 from jackline.flows.underway import Underway
+from jackline.flows.wake_ups import KeptWakeUps
 from jackline.flows.windows import RollingWindow
 
 T = TypeVar("T")
@@ -89,6 +93,7 @@ class Execution:
         self.tell = self.telling.tell
         self.gate = Gate(host.clock, host.draw)
         self.account = Account("The run", settings.budgets)
+        self.reservations = Reservations()
         self.windows: dict[Budget, RollingWindow] = {}
         for budget in settings.budgets:
             self.heed_window(budget)
@@ -112,6 +117,7 @@ class Execution:
         self.known: dict[tuple[str, int], CallRecord] = {}
         self.underway = Underway(host.engine, claim, self.known)
         self.earlier = EarlierUse(host.engine, claim, host.clock)
+        self.wake_ups = KeptWakeUps(host.engine, claim, host.clock)
         self.unawaited: dict[object, str] = {}
         self.loop = asyncio.get_running_loop()
         self.registering: set[asyncio.Task[None]] = set()
@@ -124,10 +130,10 @@ class Execution:
         self._occurrences: Counter[str] = Counter()
         self._unnamed = 0
         self._began = host.clock.monotonic()
-        self._worked_before = 0.0
+        self._duration_before = 0.0
         self._counting = Counting()
 
-    async def load(self, *, worked: float = 0.0) -> None:
+    async def load(self, *, duration_before: float = 0.0) -> None:
         """Read what is kept of the run: its calls, sums, hooks and resources."""
         calls = await self.engine.calls(self.run_id)
         self.known |= {(call.key, call.occurrence): call for call in calls}
@@ -135,11 +141,16 @@ class Execution:
         self._unnamed = len(calls)
         await self.earlier.load(calls)
         used = self.earlier.whole
-        self.account.agents = self.earlier.agents
-        self.account.turns = used.turns
-        self.account.tokens = max(self.record.tokens, used.tokens)
-        self.account.dollars = max(self.record.cost, used.dollars)
-        self._worked_before = worked
+        self.account.add(
+            {
+                **used.amount,
+                Unit.AGENTS: self.earlier.agents,
+                Unit.TOKENS: max(self.record.tokens, used.tokens),
+                Unit.DOLLARS: max(self.record.cost, used.dollars),
+            }
+        )
+        self._duration_before = duration_before
+        await self.wake_ups.load()
         await self.orders.load()
         await self.hooks.load()
         await self.resources.load()
@@ -245,46 +256,39 @@ class Execution:
 
     # --- sums ---------------------------------------------------------------------------------
 
-    def worked(self) -> float:
-        """Seconds at work so far, in this and earlier processes; parked time does not count."""
+    def duration(self) -> float:
+        """Seconds that the run took so far, in all processes, without those it was parked."""
         here = self.clock.monotonic() - self._began - self.gate.parked_for()
-        return self._worked_before + here
+        return self._duration_before + here
 
-    def charge(self, account: Account, tokens: int, dollars: float) -> None:
-        """Something was paid for; tells when a budget is nearly used."""
-        account.charge(tokens, dollars)
+    def accounts(self, account: Account) -> list[Account]:
+        """All that pay for a call of this account: those above it, and the windows."""
+        return [*account.chain(), *(window.account for window in self.windows.values())]
+
+    def charge(
+        self, account: Account, tokens: int, dollars: float, request: Request | None = None
+    ) -> None:
+        """Something was paid for, and had `request` reserved; tells if a budget is nearly used."""
+        amount: Amount = {Unit.TOKENS: tokens, Unit.DOLLARS: dollars}
         for window in self.windows.values():
-            window.charge(tokens, dollars)
+            window.record(amount)
+        if request is None:
+            self.reservations.charge(self.accounts(account), amount)
+        else:
+            self.reservations.settle(request, amount, self.accounts(account))
         near = account.nearly_used()
-        if near:
-            self.tell(BudgetNear(self.clock.wall(), near))
+        if near is not None:
+            self.tell(BudgetNear(self.clock.wall(), nearly_used(near)))
+
+    def charge_seconds(self, account: Account, seconds: float) -> None:
+        """So much more was worked; less than nothing where time turned out to be no work."""
+        self.reservations.charge(account.chain(), {Unit.SECONDS: seconds})
 
     def heed_window(self, budget: Budget | None) -> None:
         """Wait for this budget's window from now on, if it has one: it is over all runs."""
         if budget is not None and budget.window is not None and budget not in self.windows:
             window = RollingWindow(budget, self.engine, self.clock, self._not_in_ledger)
             self.windows[budget] = window
-
-    @asynccontextmanager
-    async def timing(self, path: str, account: Account) -> AsyncIterator[None]:
-        """Within this, the time of a child flow is counted on from where it was cut off."""
-        # Known by where it stands and how many stood there before; what is swapped in a race of
-        # equal children is only time.
-        _, _, name = self.identify(call_key(CallKind.STEP, path, "time"))
-        notebook = KeptNotebook(self.engine, self.claim, name, self.clock)
-        await notebook.open()
-        self.go_on_timing(account, notebook)
-        self.underway.time(notebook)
-        try:
-            yield
-        finally:
-            notebook.keep_time()
-            notebook.time_used = None
-
-    def go_on_timing(self, account: Account, notebook: KeptNotebook) -> None:
-        """Count the time of an agent or child flow on from what its notebook says."""
-        account.began = self.worked() - notebook.used.seconds
-        notebook.time_used = lambda: self.worked() - account.began
 
     def count_agent(self, outcome: Outcome[object], *, replayed: bool) -> None:
         """Count an agent that ended; stops the run when too many failed alike."""
@@ -316,6 +320,20 @@ class Execution:
 
     def _not_in_ledger(self) -> tuple[int, float]:
         return self.underway.not_in_ledger()
+
+    # --- walls --------------------------------------------------------------------------------
+
+    def back_off(self) -> None:
+        """A quota wall has parked the run: a wall that is met again and again is asked rarely."""
+        ups, gate, most = self.wake_ups, self.gate, self.settings.wake.max_wakes
+        ups.now = ups.now.met_wall()
+        wake_at = ups.now.wake_at(self.clock.wall(), gate.wake_at, most)
+        if wake_at != gate.wake_at:
+            gate.wait_for(ups.now.why(gate.why, most), wake_at)
+
+    def progressed(self) -> None:
+        """A call of an agent was answered."""
+        self.wake_ups.now = self.wake_ups.now.answered()
 
     # --- interruptions ------------------------------------------------------------------------
 
@@ -357,6 +375,7 @@ class Execution:
         if before is None or stronger:
             self.interruption = interruption
             self.interrupted.set()
+            self.reservations.interrupt()
 
     def _cleaned_up(self, what: str, label: str, trouble: str) -> None:
         self.tell(CleanupEnded(self.clock.wall(), what, label, trouble))

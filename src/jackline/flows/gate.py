@@ -137,6 +137,12 @@ class Gate:
         self._wakes_by_date = is_date and not guess
         self._park(why, None if ask else max(resets_at or 0.0, guess))
 
+    def wait_for(self, why: str, wake_at: float | None) -> None:
+        """Stay parked until then, later than the wall said; None: until a person acts."""
+        if self.state is GateState.PARKED and (why, wake_at) != (self.why, self.wake_at):
+            self.why, self.wake_at, self._wakes_by_date = why, wake_at, False
+            self.changed.set()
+
     def follow_clock(self, set_by: float) -> None:
         """The wall clock was set by so much: a pause still ends when it would have ended."""
         if self.wake_at is not None and not self._wakes_by_date:
@@ -162,7 +168,7 @@ class Gate:
         self._tell_if_quiet()
 
     def parked_for(self) -> float:
-        """How long nobody passed, in all: time that no budget counts."""
+        """How long nobody passed, in all: the run's duration is without it."""
         if self._parked_since is None:
             return self._parked_seconds
         return self._parked_seconds + self._clock.monotonic() - self._parked_since

@@ -1,7 +1,7 @@
 """Notice that agents fail alike, again and again, so that no more work is wasted on it.
 
-Laws: (1) pure; (2) a success between two failures starts the count anew; (3) quota walls, stops and
-cancels count neither way: they say nothing about the work.
+Laws: (1) pure; (2) a success between two failures starts the count anew; (3) quota walls, cancels
+and every limit that the user has set count neither way: they say nothing about the work.
 Not here: stopping the run (execution.py).
 """
 
@@ -13,7 +13,16 @@ from jackline.agents.outcome import Ending, Outcome
 
 Signature: TypeAlias = tuple[Ending, str | None, str | None, int | None]
 
-_SAYS_NOTHING = frozenset({Ending.QUOTA, Ending.CANCELLED, Ending.BUDGET})
+_SAYS_NOTHING = frozenset(
+    {
+        Ending.QUOTA,
+        Ending.CANCELLED,
+        Ending.BUDGET,
+        Ending.TURNS,
+        Ending.TIMEOUT,
+        Ending.DEADLINE,
+    }
+)
 
 
 class Guard:

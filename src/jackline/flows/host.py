@@ -27,8 +27,16 @@ WindowUsed: TypeAlias = Callable[[], Awaitable[tuple[float, float] | None]]
 """Gives the used share and the time of the reset; None when no window is known."""
 
 
+HeldTime: TypeAlias = Callable[[str], Awaitable[float | None]]
+"""Gives for how many seconds the gateway has held the calls of this task; None: unknown."""
+
+
 async def unknown_window() -> None:
     """No window is known."""
+
+
+async def unknown_held_time(_task_id: str) -> None:
+    """Nobody says how long calls were held."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +56,8 @@ class FlowHost:
     listener: Listener = nobody
     window_used: WindowUsed = unknown_window
     """How full the account's fullest window is."""
+    held_time: HeldTime = unknown_held_time
+    """For how long an agent's calls were held instead of being answered."""
 
 
 def usual_host() -> AbstractAsyncContextManager[FlowHost]:

@@ -1,22 +1,45 @@
 """Give one agent leave to call the model, hear what it costs, and take note of walls.
 
-Laws: (1) the gate comes first, then the budgets: a call that is refused was never sent; (2) a quota
-parks the whole run or, if so ordered, ends it; (3) a spent rolling window is waited for alike.
-Not here: the gate's states (gate.py), counting (spending.py, windows.py).
+Laws: (1) the gate comes first, then the budgets: a call that is refused was never sent; (2) what a
+call will use is reserved before it is sent, and given back when it is answered or has failed, and
+while it stands at a wall: a parked run holds no reservations; (3) a quota parks the whole run or,
+if so ordered, ends it; (4) a spent rolling window is waited for alike; (5) waiting here is no work
+of the agent, unless its program works on meanwhile, and no wait outlasts its deadline.
+Not here: the gate's states (gate.py), who gets what is left (budgets/ledger.py), how its time is
+measured (time_limits.py).
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable
+from contextlib import nullcontext
+
 from jackline.agents.endings import evidence_of
 from jackline.agents.outcome import Ending, Evidence, Usage
-from jackline.agents.ports import StopAgentError
-from jackline.agents.prices import dollars
+from jackline.agents.ports import NextCall, StopAgentError, TimeLimit
+from jackline.agents.prices import dollars, price_of
+from jackline.agents.time_limit import within
+from jackline.budgets.accounts import Account
+from jackline.budgets.budget import Amount, Unit
+from jackline.budgets.ledger import Demand, Reason, Refusal, Request, State
 from jackline.failures import Failure, Kind
+from jackline.flows.budget_refusals import (
+    StrictCall,
+    ending_of_limit,
+    refusal_sentence,
+    window_used,
+)
 from jackline.flows.execution import Execution
 from jackline.flows.gate import GateState, Ticket
 from jackline.flows.notebook import KeptNotebook
 from jackline.flows.progress import AT_WALL, AgentAnswered, AgentWaits
-from jackline.flows.spending import Account
+from jackline.flows.records import CallRecord
+from jackline.flows.time_limits import TimeLimits, WorkTime
+
+WAITS_FOR_BUDGET = "calls in flight have reserved what is left of the budget"
+_ONE_TURN: Amount = {Unit.TURNS: 1}
+_SENT_ALREADY: Amount = {}
 
 
 class AgentLeave:
@@ -25,42 +48,60 @@ class AgentLeave:
     def __init__(
         self,
         run: Execution,
+        call: CallRecord,
         ticket: Ticket,
         account: Account,
         notebook: KeptNotebook,
+        work: WorkTime,
         *,
-        task_id: str,
-        label: str,
+        time_limits: TimeLimits | None,
+        model: str,
     ) -> None:
         self._run = run
+        self._task_id = call.task_id
+        self._label = call.label
         self._ticket = ticket
         self._account = account
         self._notebook = notebook
-        self._task_id = task_id
-        self._label = label
+        self._work = work
+        self._model = model
+        self._time_limits = time_limits
+        self._deadline = None if time_limits is None else time_limits.deadline
+        self._call: NextCall | None = None
+        self._works_meanwhile = False
+        """Whether the agent's program works on while leave is waited for."""
+        self._counted_input = 0
+        self._is_budgeted = False
+        """Whether what the call in flight uses counts against a limit."""
+        self._request: Request | None = None
+        """What the call in flight has reserved."""
 
-    async def before_call(self) -> None:
+    @property
+    def time_limit(self) -> TimeLimit | None:
+        """What ends the agent's work."""
+        return self._time_limits
+
+    async def before_call(
+        self, call: NextCall | None = None, *, works_meanwhile: bool = False
+    ) -> None:
         """Returns when the next model call may be made; StopAgentError when it never may."""
-        await self._pass_gate()
-        while True:
-            refusal = self._account.refusal_above(self._run.worked())
-            if refusal is not None:
-                raise StopAgentError(refusal.ending, Evidence(says=refusal.says))
-            spent = await self._spent_window()
-            if spent is None:
-                break
-            says = Evidence(says=spent[1])
-            await self._park(spent[1], spent[0], Ending.BUDGET, says, is_date=False)
-        self._account.begin_turn()
+        self.release()
+        self._call = call
+        self._works_meanwhile = works_meanwhile
+        await self._reserve(_ONE_TURN)
 
     def spent(self, model: str, usage: Usage, cost: float | None = None) -> None:
         """A call was answered and paid for."""
         run = self._run
         if cost is None:
             cost = dollars(model, usage, run.host.prices)
-        self._notebook.pay(model, usage, cost, self._account.turns)
-        run.charge(self._account, usage.total, cost or 0.0)
+        self._notebook.pay(model, usage, cost, int(self._account.used[Unit.TURNS]))
+        if self._is_budgeted:
+            self._learn(usage, cost)
+        request, self._request = self._request, None
+        run.charge(self._account, usage.total, cost or 0.0, request)
         run.gate.answered(self._ticket)
+        run.progressed()
         run.tell(
             AgentAnswered(
                 run.clock.wall(),
@@ -74,8 +115,17 @@ class AgentLeave:
             )
         )
 
+    def release(self) -> None:
+        """No call is in flight any more: give back what one had reserved."""
+        request, self._request = self._request, None
+        if request is not None:
+            self._run.reservations.release(request)
+
     async def wall(self, failure: Failure, says: str) -> None:
         """A quota was met: parks the whole run; returns when it is time to ask again."""
+        # For as long as it stands here, others may have what it had reserved.
+        self.release()
+        self._works_meanwhile = False
         resets = self._run.clock.now() + failure.wait_from(self._run.clock.now())
         known = failure.resets_at is not None or failure.retry_after is not None
         await self.met_quota(
@@ -84,6 +134,7 @@ class AgentLeave:
             needs_person=failure.kind is Kind.BILLING,
             is_date=failure.resets_at is not None and failure.resets_in is None,
         )
+        await self._reserve(_SENT_ALREADY)
 
     async def met_quota(
         self,
@@ -104,9 +155,28 @@ class AgentLeave:
         )
 
     def waits(self, why: str, until: float | None) -> None:
-        """Tell people what this agent waits for."""
+        """The runner waits for this instead of working; with an empty `why` it works on."""
+        self._work.set_waiting(bool(why))
+        self._report_wait(why, until)
+
+    # --- waiting ------------------------------------------------------------------------------
+
+    async def _wait(
+        self, event: Awaitable[None], why: str = "", until: float | None = None
+    ) -> None:
+        """Returns when it has happened; StopAgentError when the deadline comes first."""
+        if why:
+            self._report_wait(why, until)
+        with nullcontext() if self._works_meanwhile else self._work.waiting():
+            await within(self._deadline, event)
+        if why:
+            self._report_wait("", None)
+
+    def _report_wait(self, why: str, until: float | None) -> None:
         at = self._run.clock.wall()
         self._run.tell(AgentWaits(at, self._task_id, self._label, why, until))
+
+    # --- walls --------------------------------------------------------------------------------
 
     async def _park(
         self,
@@ -123,24 +193,133 @@ class AgentLeave:
             run.fail(ending, evidence, ending)
             raise StopAgentError(ending, evidence)
         run.wall = (ending, evidence)
+        was_parked = run.gate.state is GateState.PARKED
         run.gate.wall(self._ticket, why, until, ask=needs_person, is_date=is_date)
+        if ending is Ending.QUOTA and not was_parked and run.gate.state is GateState.PARKED:
+            run.back_off()
         await self._pass_gate()
 
     async def _pass_gate(self) -> None:
         gate = self._run.gate
-        waits = gate.state is GateState.PARKED
-        if waits:
-            self.waits(AT_WALL, gate.wake_at)
-        worked = self._run.worked()
-        await gate.enter(self._ticket)
-        # The run does not count the time it was parked; the agent none that it stood here.
-        self._account.began += self._run.worked() - worked
-        if waits:
-            self.waits("", None)
+        why = AT_WALL if gate.state is GateState.PARKED else ""
+        await self._wait(gate.enter(self._ticket), why, gate.wake_at)
 
-    async def _spent_window(self) -> tuple[float, str] | None:
-        for window in self._run.windows.values():
-            spent = await window.spent_until()
-            if spent is not None:
-                return spent
-        return None
+    async def _check_time(self) -> None:
+        """Count what was worked by now; StopAgentError when that or the deadline is the end."""
+        await self._work.deduct_held()
+        self._work.count()
+        stop = None if self._time_limits is None else await self._time_limits.over()
+        if stop is not None:
+            raise stop
+
+    # --- budgets ------------------------------------------------------------------------------
+
+    async def _reserve(self, at_once: Amount) -> None:
+        """Returns when what the call will use is reserved, and the gate lets it through."""
+        run = self._run
+        while True:
+            await self._pass_gate()
+            await self._check_time()
+            for window in run.windows.values():
+                if await window.refresh():
+                    run.reservations.review()
+            # Made anew each time: other agents may have brought windows of their own meanwhile.
+            demand = self._demand(at_once)
+            request = run.reservations.ask(run.accounts(self._account), demand)
+            waited = request.state is State.WAITING
+            if waited:
+                await self._decided(request)
+            if request.refusal is not None:
+                await self._refused(request.refusal)
+            elif request.state is State.WAITING or (
+                waited and run.gate.state is not GateState.OPEN
+            ):
+                # The run parked or stopped meanwhile: the gate says how it goes on.
+                run.reservations.withdraw(request)
+            else:
+                self._request = request
+                return
+
+    async def _decided(self, request: Request) -> None:
+        reservations = self._run.reservations
+        try:
+            await self._wait(reservations.decided(request), WAITS_FOR_BUDGET)
+        except (asyncio.CancelledError, StopAgentError):
+            # It may have been granted at the same moment.
+            reservations.withdraw(request)
+            raise
+
+    async def _refused(self, refusal: Refusal) -> None:
+        """Returns when a window has been waited for; StopAgentError otherwise."""
+        limit = refusal.limit
+        fits_later = refusal.reason is Reason.USED_UP or (
+            refusal.reason is Reason.TOO_LARGE and refusal.need <= limit.amount
+        )
+        if limit.account.refills and fits_later:
+            for window in self._run.windows.values():
+                if window.account is limit.account:
+                    why = window_used(limit, window.hours)
+                    says = Evidence(says=why)
+                    await self._park(why, window.pause(), Ending.BUDGET, says, is_date=False)
+                    return
+        call = self._call
+        refused = StrictCall(
+            call is not None, call.model if call else self._model, call.max_tokens if call else 0
+        )
+        says = Evidence(says=refusal_sentence(refusal, refused))
+        raise StopAgentError(ending_of_limit(limit), says)
+
+    def _demand(self, at_once: Amount) -> Demand:
+        limits = [
+            limit
+            for account in self._run.accounts(self._account)
+            for limit in account.limits
+            if limit.unit in (Unit.TOKENS, Unit.DOLLARS)
+        ]
+        self._is_budgeted = bool(limits)
+        if not limits:
+            return Demand(at_once=at_once)
+        call = self._call
+        self._counted_input = 0 if call is None else call.input_tokens()
+        strict = any(limit.strict for limit in limits)
+        return Demand(self._expected, self._most() if strict else {}, at_once)
+
+    def _expected(self) -> Amount:
+        call = self._call
+        model = self._model if call is None else call.model
+        estimate = self._run.reservations.estimates.expect(
+            self._label,
+            model,
+            counted_input=self._counted_input,
+            max_tokens=None if call is None else call.max_tokens,
+        )
+        usage = Usage(round(estimate.input_tokens), round(estimate.output_tokens))
+        cost = dollars(model, usage, self._run.host.prices)
+        if estimate.dollars is not None:
+            cost = estimate.dollars
+        # An unknown price counts as nothing.
+        return {Unit.TOKENS: estimate.tokens, Unit.DOLLARS: cost or 0.0}
+
+    def _most(self) -> Amount:
+        """The most that the call can use, as far as that can be known."""
+        call = self._call
+        if call is None:
+            return {}
+        tokens = call.most_input()
+        most: dict[Unit, float] = {Unit.TOKENS: tokens + call.max_tokens}
+        price = price_of(call.model, self._run.host.prices)
+        if price is not None:
+            dearest = max(price.input, price.cache_write, price.cache_read)
+            most[Unit.DOLLARS] = (tokens * dearest + call.max_tokens * price.output) / 1_000_000
+        return most
+
+    def _learn(self, usage: Usage, cost: float | None) -> None:
+        call = self._call
+        self._run.reservations.estimates.learn(
+            self._label,
+            self._model if call is None else call.model,
+            counted_input=self._counted_input,
+            input_tokens=usage.total - usage.output_tokens,
+            output_tokens=usage.output_tokens,
+            dollars=cost,
+        )

@@ -1,8 +1,8 @@
 """Keep one agent's notebook in the engine, with the run's own lines between the runner's.
 
 Laws: (1) lines are numbered and written in the order they were given; (2) a runner sees only its
-own lines; ours name the session, whom it goes on from, what was paid and how long it has worked;
-(3) a line that was only jotted is written before the agent's end is kept.
+own lines; ours name the session, whom it goes on from, when it was started, what was paid and how
+long it has worked; (3) a line that was only jotted is written before the agent's end is kept.
 Not here: what a runner writes (agents/), the store (engine.py).
 """
 
@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, field, fields
 from jackline.agents.outcome import Usage
 from jackline.agents.ports import Entry
 from jackline.agents.task import JsonObject
+from jackline.budgets.budget import Amount, Unit
 from jackline.clock import Clock
 from jackline.errors import JacklineError, JournalError
 from jackline.flows.engine import Claim, Engine
@@ -27,6 +28,7 @@ _SESSION = "session"
 _PAID = "flow:paid"
 _WORKED = "flow:worked"
 _FOLLOWS = "flow:follows"
+_STARTED = "flow:started"
 _COUNTS = tuple(count.name for count in fields(Usage))
 
 
@@ -40,13 +42,25 @@ class Used:
     """Of those that were answered: the one in hand at a crash is asked for again."""
     seconds: float = 0.0
 
+    @property
+    def amount(self) -> Amount:
+        """The same, as accounts count it."""
+        return {
+            Unit.TOKENS: self.usage.total,
+            Unit.DOLLARS: self.dollars,
+            Unit.TURNS: self.turns,
+            Unit.SECONDS: self.seconds,
+        }
+
     def take(self, kind: str, data: JsonObject) -> None:
         """Read one of our lines."""
         if kind == _PAID:
             self.usage += Usage(*(int(_amount(data.get(name))) for name in _COUNTS))
             self.dollars += _amount(data.get("dollars"))
             self.turns = int(_amount(data.get("turns"))) or self.turns + 1
-        self.seconds = max(self.seconds, _amount(data.get("seconds")))
+        if "seconds" in data:
+            # The latest word counts: time may have turned out to be no work.
+            self.seconds = _amount(data["seconds"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +88,14 @@ def used_before(lines: Iterable[EntryRecord]) -> Used:
     return used
 
 
+def started_before(lines: Iterable[EntryRecord]) -> float | None:
+    """When the agent of a notebook was started first, by the wall clock."""
+    for line in lines:
+        if line.kind == _STARTED:
+            return _amount(json.loads(line.data).get("at"))
+    return None
+
+
 class KeptNotebook:
     """The notebook of one task; implements `agents.ports.Notebook`."""
 
@@ -91,6 +113,7 @@ class KeptNotebook:
         self.used = Used()
         self.time_used: Callable[[], float] | None = None
         """How long the agent has worked by now; None where nobody counts it."""
+        self._started_at: float | None = None
         self.follows: Follows | None = None
         """Whom the agent goes on from, as it was when it began."""
 
@@ -108,6 +131,12 @@ class KeptNotebook:
         if session_id and not self._has_session:
             self._has_session = True
             await self._give(_SESSION, {"session_id": session_id, "by": "flow"})
+
+    def started(self, at: float) -> None:
+        """Keep when the agent was started first, by the wall clock; a deadline counts from then."""
+        if self._started_at is None:
+            self._started_at = at
+            self._queue(_STARTED, {"at": at}, None)
 
     def follow(self, whom: Follows | None, earlier: Sequence[Entry]) -> None:
         """Let the lines of an earlier agent stand before this one's own, and keep whose they are.
@@ -163,6 +192,8 @@ class KeptNotebook:
             self._has_session = True
         elif entry.kind == _FOLLOWS:
             self.follows = follows_in(entry.kind, entry.data)
+        elif entry.kind == _STARTED:
+            self._started_at = _amount(entry.data.get("at"))
         else:
             self.used.take(entry.kind, entry.data)
 
@@ -204,7 +235,7 @@ def is_own_line(entry: Entry) -> bool:
     """Whether a line is the run's, not the runner's."""
     if entry.kind == _SESSION:
         return entry.data.get("by") == "flow"
-    return entry.kind in (_PAID, _WORKED, _FOLLOWS)
+    return entry.kind in (_PAID, _WORKED, _FOLLOWS, _STARTED)
 
 
 def _amount(value: object) -> float:

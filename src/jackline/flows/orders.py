@@ -189,7 +189,7 @@ async def cancel_run(host: FlowHost, run_id: str) -> RunState:
     if claim is None:
         return record.state
     execution = execution_of(host, claim, record, settings)
-    await execution.load(worked=worked_before(record))
+    await execution.load(duration_before=duration_before(record))
     execution.count_kept()
     run: FlowRun[None] = FlowRun(execution, Flow(_nothing), resumed=True, probe_first=False)
     run.cancel("It was cancelled while nobody carried it.")
@@ -328,7 +328,7 @@ async def _taken_up(
     record = replace(record, settings=encode_settings(settings))
     await host.engine.change(claim, replace(record, updated_at=host.clock.wall()))
     execution = execution_of(host, claim, record, settings, flow, listener)
-    await execution.load(worked=worked_before(record))
+    await execution.load(duration_before=duration_before(record))
     await _end_what_was_ordered(execution)
     execution.kept_failures = _kept(execution, chosen)
     if ended is not None:
@@ -417,7 +417,7 @@ def execution_of(
     )
 
 
-def worked_before(record: RunRecord) -> float:
+def duration_before(record: RunRecord) -> float:
     """How long earlier processes have worked on the run, as far as they said."""
     before = _outcome(record)
     return 0.0 if before is None else before.duration

@@ -167,7 +167,10 @@ class HookRecord:
 
     run_id: str
     end_id: str
-    """Task id (or run id) and the number of the end: each end runs its hooks at most once."""
+    """Task id (or run id) and the number of the ending.
+
+    A hook runs at least once per ending, each time with the same idempotency key.
+    """
     hook: str
     """A shell command, or `function NAME` of the flow's file."""
     told: bytes

@@ -128,6 +128,7 @@ class FlowRun(Generic[T]):
         kept = sum(call.state is CallState.DONE for call in x.known.values())
         x.tell(RunStarted(x.clock.wall(), x.run_id, x.record.flow, self._resumed, kept))
         if self._probe_first:
+            x.wake_ups.now = x.wake_ups.now.woke(by_person=x.record.confirmed)
             x.gate.probe()
         scope = Scope(x, x.account)
         CURRENT.set(scope)
@@ -260,6 +261,7 @@ class FlowRun(Generic[T]):
             return
         fresh = await x.engine.run(x.run_id)
         if fresh is not None and may_wake(x.clock.now(), fresh, x.settings.wake).now:
+            x.wake_ups.now = x.wake_ups.now.woke(by_person=fresh.confirmed)
             await self._change(RunState.RUNNING)
             x.tell(RunWoke(x.clock.wall()))
             x.gate.probe()
@@ -276,6 +278,8 @@ class FlowRun(Generic[T]):
             cost=x.account.dollars,
             outcome=encode_outcome(self._so_far(Ending.CANCELLED, Evidence(says=why))),
         )
+        # First: a run that is shown as parked must not have forgotten how often it woke.
+        await x.wake_ups.keep()
         await x.engine.change(x.claim, x.record)
 
     # --- the end ------------------------------------------------------------------------------
@@ -289,6 +293,7 @@ class FlowRun(Generic[T]):
         await self._end_leftovers()
         if not x.lost:
             await x.underway.keep()
+            await x.wake_ups.keep()
         await x.settle()
         if x.lost and x.interruption is not None and x.interruption.error is not None:
             await x.telling.settle()
@@ -354,7 +359,7 @@ class FlowRun(Generic[T]):
             usage=usage,
             cost=cost,
             turns=turns,
-            duration=x.worked(),
+            duration=x.duration(),
             tally=x.tally(),
         )
 

@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
+from jackline.budgets.accounts import Account
 from jackline.errors import UsageError
 from jackline.flows.execution import Execution
-from jackline.flows.spending import Account
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,8 @@
 """Say how a run is to behave: what it may spend, what it does at a wall, when it may wake.
 
 Laws: (1) immutable, and kept with the run as JSON, so that whoever goes on with it behaves alike;
-(2) a budget of None has no limit; (3) a field that an older version wrote or did not write is read
-without a fault.
-Not here: files and flags (config/), counting what was spent (spending.py), waking (waking.py).
+(2) a field that an older version wrote or did not write is read without a fault.
+Not here: files and flags (config/), budgets (budgets/), waking (waking.py).
 """
 
 from __future__ import annotations
@@ -13,47 +12,10 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from jackline.errors import BadArgumentError, JournalError
-from jackline.flows.durations import seconds_of
+from jackline.budgets.budget import Budget
+from jackline.errors import JournalError
 
 OnQuota: TypeAlias = Literal["park", "abort"]
-
-
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """What a run, a flow or an agent may use; the next call is refused, not the last one undone.
-
-    `seconds` is time at work: waiting for a parked run does not count. With `window` ("5h"),
-    tokens and dollars are those of all runs within the window, and a spent window is waited for.
-    """
-
-    tokens: int | None = None
-    dollars: float | None = None
-    agents: int | None = None
-    turns: int | None = None
-    seconds: float | None = None
-    window: float | str | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("tokens", "dollars", "agents", "turns", "seconds"):
-            limit = getattr(self, name)
-            if limit is not None and not 0 <= limit < float("inf"):
-                raise BadArgumentError(
-                    f"A budget's {name} cannot be {limit!r}.", next="Give a number, 0 or more."
-                )
-        if self.window is not None:
-            if not self.window_seconds:
-                raise BadArgumentError("A budget's window cannot be empty.", next='Write "5h".')
-            if self.tokens is None and self.dollars is None:
-                raise BadArgumentError(
-                    "A budget's window needs tokens or dollars to count.",
-                    next='Write Budget(dollars=20, window="5h").',
-                )
-
-    @property
-    def window_seconds(self) -> float | None:
-        """How far back a rolling budget looks."""
-        return None if self.window is None else seconds_of(self.window)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +28,9 @@ class WakeSettings:
     """Not when the run has cost so many dollars already."""
     confirm: bool = False
     """Only after a person said yes."""
+    max_wakes: int = 8
+    """So many wake-ups in a row that meet a wall before any call is answered, then a person has to
+    say when; 0: no limit."""
 
 
 @dataclass(frozen=True, slots=True)

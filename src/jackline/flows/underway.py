@@ -2,7 +2,7 @@
 
 Laws: (1) what is kept of an agent underway counts once: its end adds only the rest; (2) a crash
 costs a budget no more than what was used since the last answer, or since it was kept last.
-Not here: when it is kept (running.py), what a notebook holds (notebook.py), budgets (spending.py).
+Not here: when it is kept (running.py), what a notebook holds (notebook.py), budgets (budgets/).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TypeAlias
 from jackline.flows.engine import Claim, Engine
 from jackline.flows.notebook import KeptNotebook, Used
 from jackline.flows.records import CallRecord
+from jackline.flows.time_limits import WorkTime
 
 CallName: TypeAlias = tuple[str, int]
 
@@ -27,7 +28,7 @@ class Underway:
         self._claim = claim
         self._known = known
         self._notebooks: dict[CallName, KeptNotebook] = {}
-        self._timed: set[KeptNotebook] = set()
+        self._timed: dict[KeptNotebook, WorkTime] = {}
 
     def add(self, name: CallName, notebook: KeptNotebook) -> None:
         """An agent has begun."""
@@ -37,19 +38,20 @@ class Underway:
         """It ends: what it used is kept with its end."""
         notebook = self._notebooks.pop(name, None)
         if notebook is not None:
-            self._timed.discard(notebook)
+            self._timed.pop(notebook, None)
         return notebook
 
-    def time(self, notebook: KeptNotebook) -> None:
-        """A budget counts the time of this one: it is kept now and then."""
-        self._timed.add(notebook)
+    def time(self, notebook: KeptNotebook, work: WorkTime) -> None:
+        """The time of this one is limited: it is kept now and then."""
+        self._timed[notebook] = work
 
     def is_timed(self, notebook: KeptNotebook) -> bool:
-        """Whether a budget counts its time."""
+        """Whether its time is limited."""
         return notebook in self._timed
 
     async def keep(self) -> None:
         """Keep what all of them have used by now, for other processes and after a crash."""
+        await asyncio.gather(*(work.deduct_held() for work in self._timed.values()))
         for timed in self._timed:
             timed.keep_time()
         # All at once, so that they are one write.
@@ -58,7 +60,7 @@ class Underway:
     @property
     def books(self) -> Iterable[KeptNotebook]:
         """All notebooks that are being written."""
-        return {*self._notebooks.values(), *self._timed}
+        return set(self._notebooks.values())
 
     @property
     def used(self) -> list[Used]:

@@ -75,7 +75,8 @@ def _hours(h1: str, m1: str, h2: str, m2: str, zone: str | None) -> Hours | None
 def may_wake(now: datetime, run: RunRecord, settings: WakeSettings) -> Decision:
     """Whether this parked run may wake `now` (an aware time in the host's zone)."""
     if run.wake_at is None and not run.confirmed:
-        return Decision(now=False, at=None, why="it waits for a person: nothing says when to ask")
+        why = f"it waits for a person: jackline resume {run.run_id}"
+        return Decision(now=False, at=None, why=why)
     if settings.spend is not None and run.cost >= settings.spend and not run.confirmed:
         spent = f"it has cost ${run.cost:,.2f}, and wakes by itself below ${settings.spend:,.2f}"
         return Decision(now=False, at=None, why=spent)

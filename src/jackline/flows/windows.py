@@ -1,27 +1,24 @@
-"""Ask whether a rolling budget over all runs is spent, without asking the store at every call.
+"""Look up what all runs have used within a rolling window, without asking the store at every call.
 
-Laws: (1) what this process spends counts at once, what others spend within a third of a lease; (2)
-a spent window is a reason to wait, not to fail; (3) setting the clock neither empties a window nor
-fills it.
-Not here: budgets of one run (spending.py), the waiting (gate.py).
+Rules: (1) what this process spends counts at once, what others spend within a third of a lease;
+(2) setting the clock neither empties a window nor fills it.
+The figures are kept in budgets/windows.py; the waiting is in leave.py and gate.py.
 """
 
 from __future__ import annotations
 
-from collections import deque
+import asyncio
 from collections.abc import Callable
 
+from jackline.budgets.accounts import Account
+from jackline.budgets.budget import Amount, Budget, Unit
+from jackline.budgets.windows import Window
 from jackline.clock import BelievedTime, Clock
 from jackline.flows.engine import Engine
-from jackline.flows.settings import Budget
-
-_FRESH = 5.0
-_LOOKS = 12
-"""How often within a window we look whether it has room again."""
 
 
 class RollingWindow:
-    """One budget with a window."""
+    """One budget with a window, and the store that knows what other processes use of it."""
 
     def __init__(
         self,
@@ -30,50 +27,49 @@ class RollingWindow:
         clock: Clock,
         underway: Callable[[], tuple[int, float]],
     ) -> None:
-        self._budget = budget
-        self._window = budget.window_seconds or 0.0
+        self._window = Window(budget)
         self._engine = engine
         self._clock = clock
         # The store hears of a call's spending now and then, and when it ends; until then we count.
         self._underway = underway
+        self._looking = asyncio.Lock()
         self._believed = BelievedTime(clock.wall, self._elapsed)
-        self._looked_at: float | None = None
-        # What was paid for here, and when: the store knows it by the wall clock's time alone.
-        self._here: deque[tuple[float, int, float]] = deque()
-        self._tokens = 0
-        self._dollars = 0.0
 
-    def charge(self, tokens: int, dollars: float) -> None:
-        """A call of this process was paid for."""
-        self._here.append((self._elapsed(), tokens, dollars))
-        self._tokens += tokens
-        self._dollars += dollars
+    @property
+    def account(self) -> Account:
+        """What calls reserve from and are charged to."""
+        return self._window.account
 
-    async def spent_until(self) -> tuple[float, str] | None:
-        """When to look again and the reason, if the window is spent."""
-        now = self._elapsed()
-        if self._looked_at is None or now - self._looked_at >= _FRESH:
-            self._looked_at = now
-            ended = await self._engine.spent_since(self._believed.now() - self._window)
-            underway, here = self._underway(), self._spent_here(now)
-            self._tokens = max(ended[0] + underway[0], here[0])
-            self._dollars = max(ended[1] + underway[1], here[1])
-        budget = self._budget
-        hours = self._window / 3600
-        if budget.tokens is not None and self._tokens >= budget.tokens:
-            why = f"{self._tokens:,} of {budget.tokens:,} tokens in {hours:g} h are used"
-        elif budget.dollars is not None and self._dollars >= budget.dollars:
-            why = f"${self._dollars:,.2f} of ${budget.dollars:,.2f} in {hours:g} h are used"
-        else:
-            return None
-        self._looked_at = None
-        return self._clock.wall() + self._window / _LOOKS, why
+    @property
+    def hours(self) -> float:
+        """How far back it looks."""
+        return self._window.seconds / 3600
+
+    def record(self, amount: Amount) -> None:
+        """A call of this process was paid for, and charged to the account."""
+        self._window.record(self._elapsed(), amount)
+
+    async def refresh(self) -> bool:
+        """Look at what others have used, if that is due; whether it was."""
+        if not self._window.is_stale(self._elapsed()):
+            return False
+        # Whoever comes meanwhile waits for the same look: what it does not know yet is not unused.
+        async with self._looking:
+            now = self._elapsed()
+            if not self._window.is_stale(now):
+                return False
+            since = self._believed.now() - self._window.seconds
+            tokens, dollars = await self._engine.spent_since(since)
+            underway = self._underway()
+            everywhere = {Unit.TOKENS: tokens + underway[0], Unit.DOLLARS: dollars + underway[1]}
+            self._window.take(now, everywhere)
+            return True
+
+    def pause(self) -> float:
+        """When to look again at a spent window, by the wall clock; the next call does look."""
+        self._window.look_again()
+        return self._clock.wall() + self._window.pause
 
     def _elapsed(self) -> float:
         """Real seconds, in sleep too."""
         return self._clock.monotonic() + self._clock.slept()
-
-    def _spent_here(self, now: float) -> tuple[int, float]:
-        while self._here and self._here[0][0] < now - self._window:
-            self._here.popleft()
-        return sum(each[1] for each in self._here), sum(each[2] for each in self._here)

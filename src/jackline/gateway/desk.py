@@ -31,6 +31,7 @@ from jackline.gateway.caller import Caller, caller_of, credential_of
 from jackline.gateway.choosing import Chooser
 from jackline.gateway.counting import Counts
 from jackline.gateway.exchange import Exchange
+from jackline.gateway.held_time import HeldTime
 from jackline.gateway.identity import Identity, Who
 from jackline.gateway.lane_book import LaneBook, TooManyLanesError
 from jackline.gateway.messages import MessagesCall
@@ -94,6 +95,7 @@ class Desk:
         self._announce = announce
         self._returning = Returning()
         self._work = RemainingWork()
+        self.held_time = HeldTime()
         self._placing = Placing(self.chooser, lanes, carrier.controller)
         self._open: dict[str, MessagesCall] = {}
         self._by_who: dict[Who, list[MessagesCall]] = {}

@@ -23,7 +23,9 @@ async def look_after(desk: Desk, clock: Clock, every: float = EVERY) -> None:
         clock.beat()
         desk.carrier.follow_clock()
         now = clock.steady()
-        for call in desk.calls:
+        calls = desk.calls
+        desk.held_time.look(calls, now)
+        for call in calls:
             try:
                 call.keep_alive(now)
             except Exception as error:  # noqa: BLE001 -- the border of one call: the others go on

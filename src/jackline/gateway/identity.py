@@ -1,4 +1,4 @@
-"""Who is asking: session, sub-agent, parent, tag, class, and what kind of client.
+"""Who is asking: session, sub-agent, parent, tag, class, task, and what kind of client.
 
 Laws: (1) only headers and the path are read; (2) what is absent is None, never guessed.
 Not here: whose account pays (lane_book.py).
@@ -41,6 +41,8 @@ class Identity:
     client: Client
     class_: str | None = None
     """The class of traffic, as flows and their agents tell it."""
+    task: str | None = None
+    """The agent of a flow that the call is made for, whatever program makes it."""
     is_watched: bool = field(init=False)
     """Whether a person sees the answer appear."""
     who: Who | None = field(init=False)
@@ -78,6 +80,7 @@ def identify(header: Callable[[bytes], bytes | None], tag: str | None) -> Identi
         tag,
         client_of((header(b"user-agent") or b"")[:_LONGEST_USER_AGENT]),
         named(header(b"x-jackline-class")),
+        named(header(b"x-jackline-task")),
     )
 
 

@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 from jackline.agents.outcome import Ending, Evidence, Outcome, Usage
 from jackline.agents.ports import Leave, Notebook, StopAgentError
 from jackline.agents.task import AgentTask
+from jackline.agents.time_limit import within
 from jackline.clock import Clock, SystemClock
 from jackline.failures import Failure, Kind, Scope
 
@@ -119,12 +120,12 @@ class ScriptedRunner:
         await leave.before_call()
         self.asked.append(task.label)
         if play.seconds:
-            await self._clock.sleep(play.seconds)
+            await within(leave.time_limit, self._clock.sleep(play.seconds))
         while self.wall_until is not None and self._clock.now() < self.wall_until:
             await leave.wall(self._wall(), "You've hit your session limit")
             self.asked.append(task.label)
         if play.during is not None:
-            await play.during()
+            await within(leave.time_limit, play.during())
         await notebook.write(_TURN, {"answer": "…"})
         self.answered.append(task.label)
         leave.spent(MODEL, Usage(output_tokens=play.tokens), play.dollars)

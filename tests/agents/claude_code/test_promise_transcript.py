@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jackline.agents.outcome import Ending, Evidence
-from jackline.agents.ports import StopAgentError
+from jackline.agents.ports import NextCall, StopAgentError
 from tests.agents.claude_code import test_runner
 from tests.agents.claude_code.streams import call, init, result, resulted, said, text
 from tests.agents.claude_code.test_runner import Client, user
@@ -41,11 +41,13 @@ def test_one_that_a_budget_stops_in_its_first_process_names_the_transcript_that_
     written: list[Path] = []
 
     class SpentLeave(FreeLeave):
-        async def before_call(self) -> None:
+        async def before_call(
+            self, call: NextCall | None = None, *, works_meanwhile: bool = False
+        ) -> None:
             if self.asked == 1:
                 # The client has begun to write by now.
                 written.append(client.kept(user("THE TASK")))
-            await super().before_call()
+            await super().before_call(call, works_meanwhile=works_meanwhile)
 
     stop = StopAgentError(Ending.BUDGET, Evidence(says="5,000 tokens are used up"))
     outcome = client.carry(Pages(), SpentLeave(stop=stop, stop_after=1))

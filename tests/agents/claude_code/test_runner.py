@@ -35,6 +35,7 @@ from tests.agents.claude_code.streams import (
 )
 from tests.agents.process.doubles import FreeLeave, Pages
 from tests.agents.process.world import until
+from tests.agents.world import Limit
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="the played client is started by its #!")
 
@@ -138,6 +139,7 @@ def test_all_calls_go_to_the_gateway_under_the_runs_name_and_class(client: Clien
     assert environ["ANTHROPIC_CUSTOM_HEADERS"].splitlines() == [
         "x-mine: 1",
         "x-jackline-token: gateways-own",
+        "x-jackline-task: task",
         "x-jackline-class: background",
     ]
     assert "gateways-own" not in repr(vars(runner))
@@ -207,12 +209,22 @@ def test_a_budget_that_is_used_up_ends_it_at_the_turn_and_all_that_came_is_kept(
     assert not _lives(pages)
 
 
-def test_an_agent_that_takes_too_long_is_ended(client: Client) -> None:
+def test_an_agent_whose_time_is_up_is_ended_with_its_process(client: Client) -> None:
     client.plays(init() + b"WAIT\n")
-    pages = Pages()
-    outcome = client.carry(pages, timeout=3.0)
+    began = asyncio.Event()
+    pages = Pages(written=lambda entry: began.set() if entry.kind == "began" else None)
+    outcome = client.carry(pages, FreeLeave(time_limit=Limit(began.wait)))
     assert outcome.terminated_by is Ending.TIMEOUT
+    assert outcome.evidence.says == "Its time is up."
     assert not _lives(pages)
+
+
+def test_leave_for_a_further_call_is_asked_for_while_the_program_works_on(client: Client) -> None:
+    turn = said("m1", text("One."), call("t1", command="ls")) + resulted("t1", "a.py")
+    client.plays(init() + turn + result())
+    leave = FreeLeave()
+    assert client.carry(Pages(), leave).ok
+    assert leave.works_meanwhile == [False, True]
 
 
 def test_limits_count_what_earlier_processes_have_used(client: Client) -> None:
@@ -382,13 +394,6 @@ def test_what_a_client_did_not_tell_is_priced_by_the_users_own_list(client: Clie
     assert client.carry(pages, prices=prices).cost == 3 + 1
     assert not client.carry(pages, prices=prices, max_dollars=4.0).ok
     assert len(client.starts) == 1, "its dollars were used up before"
-
-
-def test_time_that_was_used_before_is_not_given_again(client: Client) -> None:
-    client.plays(init() + result())
-    outcome = client.carry(timeout=60.0, worked_before=60.0)
-    assert outcome.terminated_by is Ending.TIMEOUT
-    assert not client.starts
 
 
 def test_every_answer_is_written_down_before_the_next_is_heard(client: Client) -> None:

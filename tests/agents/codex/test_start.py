@@ -39,7 +39,10 @@ def test_all_calls_go_to_the_gateway_and_nothing_is_asked() -> None:
     assert provider["base_url"] == "http://127.0.0.1:1/t/run-7/v1"
     assert provider["wire_api"] == "responses"
     assert "env_key" not in provider, "it has no credential: the gateway's upstream has its own"
-    assert provider["http_headers"] == {"x-jackline-class": "background"}
+    assert provider["http_headers"] == {
+        "x-jackline-task": "t",
+        "x-jackline-class": "background",
+    }
     assert settings["approval_policy"] == "never"
     variable = provider["env_http_headers"]["x-jackline-token"]
     assert begun.environment[variable] == "gateways-own"

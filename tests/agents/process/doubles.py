@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from jackline.agents.outcome import Usage
-from jackline.agents.ports import Entry, StopAgentError
+from jackline.agents.ports import Entry, NextCall, StopAgentError, TimeLimit
 from jackline.agents.task import JsonObject
 from jackline.failures import Failure
 
@@ -69,8 +69,14 @@ class FreeLeave:
     walls: list[tuple[Failure, str]] = field(default_factory=list)
     stop: StopAgentError | None = None
     stop_after: int = 1_000_000
+    time_limit: TimeLimit | None = None
+    works_meanwhile: list[bool] = field(default_factory=list)
 
-    async def before_call(self) -> None:
+    async def before_call(
+        self, call: NextCall | None = None, *, works_meanwhile: bool = False
+    ) -> None:
+        assert call is None, "a program makes its calls by itself"
+        self.works_meanwhile.append(works_meanwhile)
         await asyncio.sleep(0)
         self.asked += 1
         if self.stop is not None and self.asked > self.stop_after:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from jackline.agents.claude_code.environment import client_environment
+from jackline.agents.claude_code.environment import CUSTOM_HEADERS, client_environment
 from jackline.agents.messages.structured import StructuredAnswer
 from jackline.agents.process.program import Order, Start
 from jackline.agents.task import AgentTask
@@ -35,6 +35,7 @@ _OF_A_PARENT = (
 )
 _TAG = re.compile(r"[A-Za-z0-9._~-]{1,64}")
 _CLASS_HEADER = "x-jackline-class"
+_TASK_HEADER = "x-jackline-task"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +118,11 @@ def _environment(place: Place, task: AgentTask) -> dict[str, str]:
     base = place.base_url.rstrip("/") + (f"/t/{place.tag}" if tagged else "")
     chosen = client_environment(base, afk=False, environ=environ, token=place.token)
     environ = {_RETRIES[0]: _RETRIES[1], **environ, **chosen}
+    known = environ.get(CUSTOM_HEADERS, "")
+    # We may ourselves be run by an agent of a flow, and inherit the name of its task.
+    lines = [line for line in known.splitlines() if not line.startswith(f"{_TASK_HEADER}:")]
+    lines.append(f"{_TASK_HEADER}: {task.task_id}")
     if task.class_ is not None:
-        known = environ.get("ANTHROPIC_CUSTOM_HEADERS", "")
-        line = f"{_CLASS_HEADER}: {task.class_}"
-        environ["ANTHROPIC_CUSTOM_HEADERS"] = f"{known}\n{line}".lstrip("\n")
+        lines.append(f"{_CLASS_HEADER}: {task.class_}")
+    environ[CUSTOM_HEADERS] = "\n".join(lines)
     return environ

@@ -106,8 +106,8 @@ def _settings(place: Place, task: AgentTask, environ: dict[str, str]) -> dict[st
         provider["env_key"] = _KEY
     elif (codex_home(environ) / "auth.json").is_file():
         provider["requires_openai_auth"] = True
-    if task.class_ is not None:
-        provider["http_headers"] = {"x-jackline-class": task.class_}
+    by_class = {} if task.class_ is None else {"x-jackline-class": task.class_}
+    provider["http_headers"] = {"x-jackline-task": task.task_id, **by_class}
     if place.token is not None:
         environ[_TOKEN] = place.token
         provider["env_http_headers"] = {"x-jackline-token": _TOKEN}

@@ -75,6 +75,8 @@ class Conversation:
     usage: Usage = field(default_factory=Usage)
     context: int = 0
     """Tokens of the whole conversation as the vendor counted them last."""
+    counted: int = 0
+    """The same, but 0 where nobody counted what the next call of this agent sends."""
     cost: float | None = 0.0
     turns: int = 0
     reasks: int = 0
@@ -117,6 +119,7 @@ class Conversation:
                 self.shortened = Shortened.from_json(data)
                 context = data.get("context")
                 self.context = context if isinstance(context, int) else self.context
+                self.counted = 0
             case "ended":
                 self._ended(data)
             case _:
@@ -128,7 +131,7 @@ class Conversation:
         if task_id != self.task_id:
             self.task_id = task_id
             self.usage, self.cost = Usage(), 0.0
-            self.turns = self.reasks = self.in_a_row = 0
+            self.turns = self.reasks = self.in_a_row = self.counted = 0
 
     def _say(self, text: str) -> None:
         self.said.append({"type": "text", "text": text})
@@ -168,7 +171,7 @@ class Conversation:
         self.replied = self.wants_structure = False
         self.seams = []
         self.usage += answer.usage
-        self.context = answer.usage.total
+        self.context = self.counted = answer.usage.total
         self.turns += 1
         cost = data.get("cost")
         if self.cost is not None:

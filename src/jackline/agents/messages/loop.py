@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from jackline.agents.endings import ending_of
+from jackline.agents.messages.call_size import next_call
 from jackline.agents.messages.conversation import (
     ANSWER,
     ENDED,
@@ -24,15 +25,20 @@ from jackline.agents.messages.conversation import (
 from jackline.agents.messages.defaults import CHARACTERS_PER_TOKEN, MessagesSettings
 from jackline.agents.messages.log import Log
 from jackline.agents.messages.moves import Ask, Done, Fail, Resolve, Tell, next_move
-from jackline.agents.messages.request import all_messages, offered_tool, request_body
+from jackline.agents.messages.request import (
+    all_messages,
+    max_tokens_of,
+    offered_tool,
+    request_body,
+)
 from jackline.agents.messages.shortening import shorten, weight
 from jackline.agents.messages.structured import StructuredAnswer
 from jackline.agents.messages.tool_turn import ToolTurn
-from jackline.agents.messages.work_time import WorkTime
 from jackline.agents.outcome import Ending
 from jackline.agents.ports import Caller, Leave, Model, ModelFailedError
 from jackline.agents.prices import dollars
 from jackline.agents.task import AgentTask, JsonObject
+from jackline.agents.time_limit import within
 from jackline.batches.tool import Tool, ToolContext
 from jackline.clock import Clock
 from jackline.failures import Kind
@@ -67,8 +73,6 @@ class Loop:
         self._caller = caller
         self._settings = means.settings
         self._wanted = wanted
-        left = None if task.timeout is None else task.timeout - task.worked_before
-        self._work = WorkTime(means.clock, left)
         self._tools = ToolTurn(
             log, tools, ToolContext(task.cwd), means.settings, means.clock, caller.tools
         )
@@ -94,7 +98,7 @@ class Loop:
                 case Tell():
                     await self._log.write(NOTE, move.note)
                 case Resolve():
-                    await self._work.of(self._tools.resolve(move.faults))
+                    await within(self._leave.time_limit, self._tools.resolve(move.faults))
                 case Ask():
                     await self._turn()
 
@@ -137,13 +141,17 @@ class Loop:
 
     async def _turn(self) -> None:
         """Ask for one answer, however long it takes to get leave, and write it down."""
-        await self._leave.before_call()
         await self._keep_under_window()
+        body = self._body()
+        max_tokens = max_tokens_of(self._task, self._settings)
+        await self._leave.before_call(next_call(body, max_tokens, self._log.talk))
         while True:
             try:
-                answer = await self._work.of(self._model.ask(self._body(), self._caller))
+                asking = self._model.ask(body, self._caller)
+                answer = await within(self._leave.time_limit, asking)
             except ModelFailedError as error:
                 await self._meet(error)
+                body = self._body()
                 continue
             break
         cost = dollars(answer.model, answer.usage, self._settings.prices)

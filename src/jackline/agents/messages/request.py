@@ -38,7 +38,7 @@ def request_body(
     """The body of the call that the conversation asks for now."""
     body: JsonObject = {
         "model": task.model or settings.model,
-        "max_tokens": settings.max_tokens,
+        "max_tokens": max_tokens_of(task, settings),
     }
     system = _system(task, offered)
     tools = [dict(tool) for tool in offered]
@@ -55,6 +55,11 @@ def request_body(
     shown = rendered(all_messages(talk), talk.shortened, talk.task)
     body["messages"] = _marked(shown, marked)
     return body
+
+
+def max_tokens_of(task: AgentTask, settings: MessagesSettings) -> int:
+    """How long the answer may be."""
+    return task.max_tokens or settings.max_tokens
 
 
 def all_messages(talk: Conversation) -> list[JsonObject]:

@@ -17,7 +17,6 @@ from jackline.agents.messages.loop import Loop, Means
 from jackline.agents.messages.mcp_tools import tools_of_servers
 from jackline.agents.messages.moves import Done, Fail, next_move
 from jackline.agents.messages.structured import StructuredAnswer
-from jackline.agents.messages.work_time import TimeUpError
 from jackline.agents.outcome import Ending, Evidence, Outcome
 from jackline.agents.ports import Caller, Leave, Model, ModelFailedError, Notebook, StopAgentError
 from jackline.agents.task import AgentTask
@@ -59,9 +58,6 @@ class MessagesRunner:
             ended = Fail(*ended_by(error), error.text or log.talk.text)
         except StopAgentError as stop:
             ended = Fail(stop.ending, stop.evidence, log.talk.text)
-        except TimeUpError:
-            says = f"The agent has worked for {task.timeout:g} s, which is all that it may."
-            ended = Fail(Ending.TIMEOUT, Evidence(says=says), log.talk.text)
         except UsageError as error:
             says = " ".join(part for part in (error.message, error.next) if part)
             evidence = Evidence(failure=Kind.INVALID_REQUEST.value, says=says)

@@ -16,7 +16,7 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import asdict, replace
 
 from jackline.agents.messages.structured import StructuredAnswer
-from jackline.agents.outcome import Ending, Evidence, Usage
+from jackline.agents.outcome import Ending, Usage
 from jackline.agents.ports import Leave, Notebook, StopAgentError
 from jackline.agents.process.child import Child, started
 from jackline.agents.process.history import (
@@ -42,6 +42,7 @@ from jackline.agents.process.program import (
 )
 from jackline.agents.process.verdict import Broken, Done, Incomplete, Verdict
 from jackline.agents.task import AgentTask, JsonObject
+from jackline.agents.time_limit import within
 from jackline.clock import Clock
 
 _KEPT_TEXT = 200_000
@@ -75,9 +76,7 @@ class Attempt:
         self._idle = asyncio.Event()
         self._idle.set()
 
-    async def run(
-        self, prompt: str, order: Order, time_left: float | None, clock: Clock
-    ) -> Verdict:
+    async def run(self, prompt: str, order: Order, clock: Clock) -> Verdict:
         """What it came to."""
         # A long session's records take a while to read, and other agents share this loop.
         ear = await asyncio.to_thread(self._program.ear, self._task, order.session_id)
@@ -94,7 +93,7 @@ class Attempt:
                 await self._write(STARTED, {**asdict(child.mark), "counted": counted})
                 child.give(prompt)
                 try:
-                    await self._until_its_end(child, ear, time_left)
+                    await within(self._leave.time_limit, self._until_its_end(child, ear))
                 except StopAgentError as stop:
                     await stack.aclose()
                     await self._write(ENDED, {"verdict": "Stopped", "says": stop.evidence.says})
@@ -122,16 +121,11 @@ class Attempt:
             raw=json.dumps(self._answer.value(given), ensure_ascii=False),
         )
 
-    async def _until_its_end(self, child: Child, ear: Ear, time_left: float | None) -> None:
+    async def _until_its_end(self, child: Child, ear: Ear) -> None:
         hearing = asyncio.create_task(self._hear_all(child, ear))
         asking = asyncio.create_task(self._ask_for_leave())
         try:
-            done, _ = await asyncio.wait(
-                (hearing, asking), timeout=time_left, return_when=asyncio.FIRST_COMPLETED
-            )
-            if not done:
-                says = f"it ran for {self._task.timeout:g} s, which is all that it may"
-                raise StopAgentError(Ending.TIMEOUT, Evidence(says=says))
+            done, _ = await asyncio.wait((hearing, asking), return_when=asyncio.FIRST_COMPLETED)
             # An answer that came counts, also when leave for another call was refused meanwhile.
             (hearing if hearing in done else asking).result()
         finally:
@@ -150,7 +144,7 @@ class Attempt:
             await self._next_call.wait()
             self._next_call.clear()
             try:
-                await self._leave.before_call()
+                await self._leave.before_call(works_meanwhile=True)
             except StopAgentError:
                 # What it has begun may end: half a tool is worse than a call that is cut at once.
                 with suppress(TimeoutError):

@@ -56,7 +56,6 @@ class _Carrying:
         self._answer: StructuredAnswer | None = None
         self._left = LeftBehind()
         self._started_at = clock.monotonic()
-        self._ran = task.worked_before
         self._asked_again = 0
 
     async def run(self) -> Outcome[object]:
@@ -171,9 +170,6 @@ class _Carrying:
         if task.max_dollars is not None and (cost or 0.0) >= task.max_dollars:
             says = f"it may spend {in_dollars(task.max_dollars)}, and has"
             raise StopAgentError(Ending.BUDGET, Evidence(says=says))
-        if task.timeout is not None and self._ran >= task.timeout:
-            says = f"it ran for {task.timeout:g} s, which is all that it may"
-            raise StopAgentError(Ending.TIMEOUT, Evidence(says=says))
 
     async def _attempt(self, prompt: str) -> Done | Incomplete | Failed | Broken:
         task, history, cost = self._task, self._history, self._cost()
@@ -184,12 +180,7 @@ class _Carrying:
             None if task.max_dollars is None else task.max_dollars - (cost or 0.0),
         )
         attempt = Attempt(self._program, task, self._notebook, self._leave, history, self._answer)
-        time_left = None if task.timeout is None else task.timeout - self._ran
-        began = self._clock.monotonic()
-        try:
-            return await attempt.run(prompt, order, time_left, self._clock)
-        finally:
-            self._ran += self._clock.monotonic() - began
+        return await attempt.run(prompt, order, self._clock)
 
     async def _done(self, verdict: Done) -> Outcome[object]:
         value = verdict.text if self._answer is None else verdict.given

@@ -30,7 +30,8 @@ _BROKEN_OFF = "it was broken off, since the program was told to end at once"
 class Act:
     """One thing to do: `told` is a command's standard input, `argument` what a function gets.
 
-    `task_id` is the agent that it cleans up after; empty when it is the run itself.
+    `task_id` is the agent that it cleans up after; empty when it is the run itself. `key` is a
+    hook's idempotency key; empty for a release.
     """
 
     run_id: str
@@ -39,6 +40,7 @@ class Act:
     told: bytes
     argument: object
     environment: dict[str, str] = field(default_factory=dict)
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ class Actor:
         """Why it failed; empty when it did not."""
         if not self.trusted:
             return NOT_OURS
-        token = STANDING.set(Standing(act.run_id, act.task_id, self.left))
+        token = STANDING.set(Standing(act.run_id, act.task_id, self.left, act.key))
         try:
             trouble = await self._in_time(act)
         finally:

@@ -1,13 +1,17 @@
-"""Run the `on_end` hooks of agents and runs: once per end, also when the process died in between.
+"""Run the `on_end` hooks of agents and runs, also when the process died in between.
 
-Laws: (1) a hook is kept as due before its agent begins, so that after a crash it is known; (2)
-the store decides who runs it, so two processes never both do; (3) a failed one is kept with its
-trouble and begun again only by a later process or an explicit order.
+Rules: (1) a hook is kept as due before its agent begins, so that after a crash it is known; (2)
+the store decides who runs it, so two living processes never both do; (3) a failed one is kept with
+its trouble and begun again only by a later process or an explicit order; (4) no process can know
+whether a hook whose process died under it had done its work. So:
+A hook runs at least once per ending, each time with the same idempotency key.
 Not here: what a hook does (acting.py), when an agent ends (agent_carrying.py).
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -116,6 +120,7 @@ class Hooks:
         outcome = decode_outcome(row.told)
         label = outcome.label
         whose = row.end_id.rpartition("/")[0]
+        key = idempotency_key(row)
         act = Act(
             self._run_id,
             "" if whose == self._run_id else whose,
@@ -126,13 +131,22 @@ class Hooks:
                 "JACKLINE_RUN_ID": self._run_id,
                 "JACKLINE_TASK_ID": outcome.task_id,
                 "JACKLINE_TERMINATED_BY": outcome.terminated_by.value,
+                "JACKLINE_IDEMPOTENCY_KEY": key,
             },
+            key,
         )
         trouble = await self._actor.do(act)
         ended = replace(row, state="failed" if trouble else "done", trouble=trouble)
         await self._engine.end_hook(replace(ended, at=self._actor.clock.wall()))
         self._keep(ended)
         self._told(f"hook {row.hook}", label, trouble)
+
+
+def idempotency_key(row: HookRecord) -> str:
+    """The same for every execution of one hook at one ending of one agent or run."""
+    # The hook is part of it: two hooks of one ending may write to the same place.
+    told = json.dumps([row.run_id, row.end_id, row.hook]).encode()
+    return hashlib.sha256(told).hexdigest()[:32]
 
 
 def _ended(call: CallRecord | None, ending: Ending | None) -> Outcome[Any] | None:

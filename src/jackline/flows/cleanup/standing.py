@@ -68,6 +68,8 @@ class Standing:
     task_id: str
     left: LeftRun | None = None
     """Set when no process carries the run."""
+    key: str = ""
+    """The hook's idempotency key; empty in a release."""
 
     @property
     def phase(self) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 from jackline.agents.outcome import Ending, Evidence, Outcome
 from jackline.agents.process.marks import Mark, is_alive
+from jackline.budgets.budget import Budget
 from jackline.errors import UsageError
 from jackline.flows.authoring import agent
 from jackline.flows.calls import AgentCall, AgentFailedError
@@ -21,7 +22,6 @@ from jackline.flows.context import ctx
 from jackline.flows.definition import flow
 from jackline.flows.parallel import parallel
 from jackline.flows.scope import scope_for
-from jackline.flows.settings import Budget
 
 CANCELLED_ALONE = "agent cancelled"
 """The line of a run's log by which one agent of a group is told to end."""

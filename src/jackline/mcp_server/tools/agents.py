@@ -62,7 +62,16 @@ _ORDER: dict[str, JsonObject] = {
             "tokens": {"type": "integer", "minimum": 1},
             "dollars": {"type": "number", "minimum": 0},
             "turns": {"type": "integer", "minimum": 1},
-            "minutes": {"type": "number", "exclusiveMinimum": 0},
+            "minutes": {
+                "type": "number",
+                "exclusiveMinimum": 0,
+                "description": "Of its own work: waiting does not count.",
+            },
+            "strict": {
+                "type": "boolean",
+                "description": "Never pass tokens and dollars: each call reserves the most that it"
+                " can use. Only for agents that Jackline runs itself.",
+            },
         },
         "additionalProperties": False,
     },
@@ -78,7 +87,8 @@ _ORDER: dict[str, JsonObject] = {
     ),
     "release": text(
         "A command that gives back what the agent rented; run at every end of it, whatever ended"
-        " it, with the outcome on its standard input. Only commands that the user allowed."
+        " it, with the outcome on its standard input. A hook runs at least once per ending, each"
+        " time with the same idempotency key. Only commands that the user allowed."
     ),
     "resources": {
         "type": "array",
