@@ -564,6 +564,75 @@ def test_what_is_no_model_call_is_never_paid_with_ours(
     run(main())
 
 
+ODD_PREFIXES = (
+    b"/v1/organizations/api_keys/..",
+    b"/v1/files/%2e%2e/%2E.",
+    b"/v1/files;",
+    b"/v1/files;x=",
+    b"/v1/files%3f",
+    b"/v1/files%23",
+    b"/v1/files\\..",
+    b"/v1/files%2f..",
+    b"/.",
+    b"/",
+    b"/zzz",
+    b"/t/tag/zzz",
+    b"/t/tag/",
+)
+
+
+@pytest.mark.parametrize("prefix", ODD_PREFIXES)
+@pytest.mark.parametrize(
+    ("method", "path", "kind"),
+    [
+        (b"POST", b"/v1/messages", "anthropic"),
+        (b"POST", b"/v1/messages/count_tokens", "anthropic"),
+        (b"GET", b"/v1/models", "anthropic"),
+        (b"POST", b"/v1/chat/completions", "openai-chat"),
+        (b"POST", b"/v1/responses", "openai-responses"),
+        (b"GET", b"/v1/models", "openai-chat"),
+    ],
+)
+def test_our_key_is_sent_to_the_exact_paths_of_an_api_alone(
+    tmp_path: Path, method: bytes, path: bytes, kind: str, prefix: bytes
+) -> None:
+    """How a vendor reads dots, semicolons or doubled slashes in a path is not known here."""
+    body = json.dumps({"model": MODEL, "max_tokens": 5, "input": "x", "messages": []}).encode()
+
+    async def main() -> None:
+        async with (
+            provider(answered()) as (mine, mine_url),
+            gateway(tmp_path, ours(mine_url, kind=kind)) as service,
+        ):
+            raw = request(method, prefix + path, body if method == b"POST" else b"", key=None)
+            got = await ask(service.url, raw)
+            assert got.status == 403
+            assert mine.asked == []
+            # The path itself, with and without a tag, is served as ever.
+            for usual in (path, b"/t/tag" + path):
+                await ask(service.url, request(method, usual, body, key=None))
+            assert len(mine.asked) == 2
+
+    run(main())
+
+
+def test_an_odd_path_goes_on_with_the_clients_own_credential_alone(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with (
+            provider(answered(), OVERLOADED) as (vendor, vendor_url),
+            provider(answered()) as (mine, mine_url),
+            gateway(tmp_path, theirs(vendor_url), ours(mine_url)) as service,
+        ):
+            raw = request(b"POST", b"/prefix/v1/messages", question())
+            assert (await ask(service.url, raw)).status == 200
+            assert vendor.asked[0].line == b"POST /prefix/v1/messages HTTP/1.1"
+            # It is known now, and its vendor is down.
+            assert (await ask(service.url, raw)).status in (503, 529)
+            assert mine.asked == []
+
+    run(main())
+
+
 def test_a_key_that_was_refused_is_not_served_with_ours_in_another_dialect(tmp_path: Path) -> None:
     async def main() -> None:
         async with (

@@ -5,8 +5,8 @@ otherwise no conversation changes its upstream in the middle of a turn, as long 
 is at takes calls; (3) one that has just recovered gets no more conversations than it can carry; (4)
 behind an upstream that gets the client's own credential, those with a key of ours serve nobody who
 has none, whose own was refused, or whom that upstream has never accepted (until it is seen to be
-down), unless the user wrote so; (5) what is no model call is sent with the client's own credential
-or not at all.
+down), unless the user wrote so; (5) what is no model call, or comes on another path than the API's
+own, is sent with the client's own credential or not at all.
 Not here: the ladder (choosing.py), where conversations are (conversations.py), waiting (lanes/).
 """
 
@@ -76,13 +76,13 @@ class Placing:
             (carried.accepted_on, clients.accept),
             (carried.rejected_on, clients.reject),
         ):
-            if lane is not None and credential and self._passes_through(lane):
+            if lane is not None and credential and self._is_passed_through(lane):
                 note(credential)
 
     def answered(self, event: CallEnded, dialect: Dialect, credential: bytes, now: float) -> None:
         """A call was answered, and so its conversation is there."""
         upstream = _upstream_of(event.lane)
-        if bare(credential) and self._passes_through(event.lane):
+        if bare(credential) and self._is_passed_through(event.lane):
             self._clients.accept(credential)
         if event.session is None:
             return
@@ -110,11 +110,16 @@ class Placing:
         *,
         is_api_path: bool = True,
     ) -> Places:
-        """Where a call may go; nowhere when nobody speaks its dialect or its client is refused."""
+        """Where a call may go; nowhere when nobody speaks its dialect or its client is refused.
+
+        Nor with a key of ours on another path than the API's own: how a vendor reads dots or
+        doubled slashes there is not known here.
+        """
         book, chooser = self._book, self._chooser
         rungs: Sequence[Rung] = chooser.ladder(model, caller.identity, now, dialect)
-        if self._clients.is_rejected(caller.credential):
-            rungs = [rung for rung in rungs if _takes_rejected(rung.upstream)]
+        if not is_api_path or self._clients.is_rejected(caller.credential):
+            may_pay = _takes_rejected if is_api_path else _passes_through
+            rungs = [rung for rung in rungs if may_pay(rung.upstream)]
         if not rungs:
             return Places((), ())
         if len(rungs) == 1:
@@ -125,7 +130,7 @@ class Placing:
         reader = _TURNS[dialect]
         closed = [rung.upstream.name for rung in rungs[1:] if _is_closed(rung.upstream, rungs[0])]
         unproven = bool(closed) and not self._clients.is_accepted(caller.credential)
-        if unproven and not (is_api_path and self._may_prove_itself(caller.credential)):
+        if unproven and not self._may_prove_itself(caller.credential):
             rungs = [rung for rung in rungs if rung.upstream.name not in closed]
         talk = None
         if caller.who is not None:
@@ -168,19 +173,26 @@ class Placing:
         return bool(bare(credential)) and not self._clients.is_doubted(credential)
 
     def may_ask_aside(
-        self, upstream: UpstreamSettings, upstreams: Sequence[UpstreamSettings], credential: bytes
+        self,
+        upstream: UpstreamSettings,
+        upstreams: Sequence[UpstreamSettings],
+        credential: bytes,
+        *,
+        is_api_path: bool,
     ) -> bool:
         """Whether a client's side calls go there: with our key only where all calls go first."""
-        if _takes_rejected(upstream):
+        if _passes_through(upstream):
             return True
-        is_first = upstream is upstreams[0] or not any(
-            each.credential is Credential.PASS_THROUGH for each in upstreams
-        )
+        if not is_api_path:
+            return False
+        if upstream.accept_rejected_clients:
+            return True
+        is_first = upstream is upstreams[0] or not any(map(_passes_through, upstreams))
         return is_first and not self._clients.is_rejected(credential)
 
-    def _passes_through(self, lane: str) -> bool:
+    def _is_passed_through(self, lane: str) -> bool:
         upstream = self._book.upstream(lane)
-        return upstream is not None and upstream.credential is Credential.PASS_THROUGH
+        return upstream is not None and _passes_through(upstream)
 
     def _any_recovers(self, lanes: Sequence[str]) -> bool:
         return any(self._known[name].state is State.PROBING for name in lanes)
@@ -241,19 +253,22 @@ def relay_upstream(
     first = upstream_for(exchange, upstreams)
     is_openai = first.kind.value in _OPENAI
     same_vendor = (each for each in upstreams if (each.kind.value in _OPENAI) is is_openai)
-    takes = (each for each in (first, *same_vendor) if each.credential is Credential.PASS_THROUGH)
-    return next(takes, None)
+    return next(filter(_passes_through, (first, *same_vendor)), None)
+
+
+def _passes_through(upstream: UpstreamSettings) -> bool:
+    return upstream.credential is Credential.PASS_THROUGH
 
 
 def _takes_rejected(upstream: UpstreamSettings) -> bool:
-    return upstream.credential is Credential.PASS_THROUGH or upstream.accept_rejected_clients
+    return _passes_through(upstream) or upstream.accept_rejected_clients
 
 
 def _is_closed(upstream: UpstreamSettings, first: Rung) -> bool:
     """Whether clients whom the first upstream does not take are not served with this one's key."""
     return (
-        first.upstream.credential is Credential.PASS_THROUGH
-        and upstream.credential is not Credential.PASS_THROUGH
+        _passes_through(first.upstream)
+        and not _passes_through(upstream)
         and not upstream.accept_rejected_clients
     )
 
