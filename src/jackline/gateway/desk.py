@@ -347,7 +347,7 @@ class Desk:
             caller = caller._replace(who=None)
         body = call.request.message.body
         try:
-            lanes, last, own_key, _ = self._placing.places(
+            lanes, last, own_key, unproven = self._placing.places(
                 call.model or "unknown-model",
                 caller,
                 body,
@@ -358,7 +358,7 @@ class Desk:
         except TooManyLanesError:
             return  # it stays where it waits
         if call.carried is not None and lanes:
-            self.carrier.reroute(call.carried, lanes, last, own_key)
+            self.carrier.reroute(call.carried, lanes, last, own_key, unproven=unproven)
 
     def send_home(self) -> None:
         """The gateway stops: whoever still waits is told to ask again."""

@@ -4,9 +4,9 @@ Rules: (1) an order given by hand counts from the next attempt on, also in the m
 otherwise no conversation changes its upstream in the middle of a turn, as long as the one that it
 is at takes calls; (3) one that has just recovered gets no more conversations than it can carry; (4)
 behind an upstream that gets the client's own credential, those with a key of ours serve nobody who
-has none, whose own was refused, or whom that upstream has never accepted (until it is seen to be
-down), unless the user wrote so; (5) what is no model call, or comes on another path than the API's
-own, is sent with the client's own credential or not at all.
+has none, whose own was refused, or whom that upstream has never accepted (until it is known to be
+down for others), unless the user wrote so; (5) what is no model call, or comes on another path than
+the API's own, is sent with the client's own credential or not at all.
 Not here: the ladder (choosing.py), where conversations are (conversations.py), waiting (lanes/).
 """
 
@@ -76,14 +76,16 @@ class Placing:
             (carried.accepted_on, clients.accept),
             (carried.rejected_on, clients.reject),
         ):
-            if lane is not None and credential and self._is_passed_through(lane):
-                note(credential)
+            url = None if lane is None else self._own_vendor(lane)
+            if url is not None and credential:
+                note(url, credential)
 
     def answered(self, event: CallEnded, dialect: Dialect, credential: bytes, now: float) -> None:
         """A call was answered, and so its conversation is there."""
         upstream = _upstream_of(event.lane)
-        if bare(credential) and self._is_passed_through(event.lane):
-            self._clients.accept(credential)
+        url = self._own_vendor(event.lane)
+        if url is not None and bare(credential):
+            self._clients.accept(url, credential)
         if event.session is None:
             return
         talk = (event.session, event.agent), self._clients.digest(credential)
@@ -129,8 +131,9 @@ class Placing:
             return self._only_place(model, rungs[0], caller, body, now)
         reader = _TURNS[dialect]
         closed = [rung.upstream.name for rung in rungs[1:] if _is_closed(rung.upstream, rungs[0])]
-        unproven = bool(closed) and not self._clients.is_accepted(caller.credential)
-        if unproven and not self._may_prove_itself(caller.credential):
+        url = rungs[0].upstream.url
+        unproven = bool(closed) and not self._clients.is_accepted(url, caller.credential)
+        if unproven and not self._may_prove_itself(url, caller.credential):
             rungs = [rung for rung in rungs if rung.upstream.name not in closed]
         talk = None
         if caller.who is not None:
@@ -169,8 +172,8 @@ class Placing:
             caller.places[model] = OnlyPlace(rung, places)
         return places
 
-    def _may_prove_itself(self, credential: bytes) -> bool:
-        return bool(bare(credential)) and not self._clients.is_doubted(credential)
+    def _may_prove_itself(self, url: str, credential: bytes) -> bool:
+        return bool(bare(credential)) and not self._clients.is_doubted(url, credential)
 
     def may_ask_aside(
         self,
@@ -190,9 +193,10 @@ class Placing:
         is_first = upstream is upstreams[0] or not any(map(_passes_through, upstreams))
         return is_first and not self._clients.is_rejected(credential)
 
-    def _is_passed_through(self, lane: str) -> bool:
+    def _own_vendor(self, lane: str) -> str | None:
+        """The address that a lane's calls are sent to with the client's own credential, or None."""
         upstream = self._book.upstream(lane)
-        return upstream is not None and _passes_through(upstream)
+        return upstream.url if upstream is not None and _passes_through(upstream) else None
 
     def _any_recovers(self, lanes: Sequence[str]) -> bool:
         return any(self._known[name].state is State.PROBING for name in lanes)
