@@ -24,6 +24,7 @@ from jackline.gateway.settings import HoldSettings, ListenSettings
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
 from tests.assembly.world import (
     MODEL,
+    Asked,
     Got,
     Pair,
     answered,
@@ -37,6 +38,7 @@ from tests.assembly.world import (
     until,
 )
 from tests.planted import BEARER, KEY, WORD
+from tests.upstream.loopback import Server, Wire
 
 JSON = (b"Content-Type", b"application/json")
 OPENAI_LOGIN = ".".join(
@@ -514,6 +516,152 @@ def test_an_unknown_client_is_still_served_while_its_vendor_is_down(tmp_path: Pa
     run(main())
 
 
+# --- an outage that a caller has made itself ------------------------------------------------------
+
+POISON = (b"x-poison", b"1")
+SELF_MADE = {
+    "500": error(500, "api_error"),
+    "529": OVERLOADED,
+    "502 html": http(502, b"<html>bad gateway</html>", (b"Content-Type", b"text/html")),
+    "504": http(504, b""),
+    "no answer": b"",
+    "not http": b"nonsense\r\n\r\n",
+    "broken off": http(200, b'{"type":', JSON, (b"Content-Length", b"999"), length=False),
+    "a page": http(200, b"<html>log in</html>", (b"Content-Type", b"text/html")),
+}
+
+
+@asynccontextmanager
+async def vendor_that_works(
+    poisoned: bytes, unknown: bytes = refusal(401)
+) -> AsyncIterator[tuple[list[Asked], str]]:
+    """Accepts one key, refuses all others, and fails where a header tells it to."""
+    asked: list[Asked] = []
+
+    async def serve(wire: Wire) -> None:
+        while raw := await wire.request():
+            asked.append(Asked(raw))
+            if b"x-poison" in raw.lower():
+                await wire.say(poisoned)
+                wire.close()
+                return
+            known = asked[-1].header(b"x-api-key") == KEY.encode()
+            await wire.say(answered() if known else unknown)
+
+    async with Server(serve) as server:
+        yield asked, server.url
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("answer", SELF_MADE.values(), ids=SELF_MADE)
+def test_an_unknown_key_is_not_served_with_ours_in_an_outage_that_it_made_itself(
+    tmp_path: Path, answer: bytes, stream: bool
+) -> None:
+    async def main() -> None:
+        async with (
+            vendor_that_works(answer) as (asked, vendor_url),
+            provider(answered()) as (mine, mine_url),
+            gateway(tmp_path, theirs(vendor_url), ours(mine_url), other=1.5) as service,
+        ):
+            got = await ask(service.url, call("junk", POISON, stream=stream))
+            assert got.status != 200
+            assert any(b"x-poison" in each.raw.lower() for each in asked)
+            # The vendor was asked by us, with nothing of the caller's.
+            own = [each for each in asked if b"x-poison" not in each.raw.lower()]
+            assert own
+            assert all(b"junk" not in each.raw for each in own)
+            assert mine.asked == []
+
+    run(main())
+
+
+def test_an_unknown_key_is_not_served_with_ours_while_the_vendor_answers_others(
+    tmp_path: Path,
+) -> None:
+    """Also where our own probes fail: what known clients meet counts more."""
+
+    async def main() -> None:
+        async with (
+            vendor_that_works(OVERLOADED, unknown=OVERLOADED) as (_, vendor_url),
+            provider(answered()) as (mine, mine_url),
+            gateway(tmp_path, theirs(vendor_url), ours(mine_url), other=1.5) as service,
+        ):
+            assert (await ask(service.url, call())).status == 200
+            assert (await ask(service.url, call("junk", POISON))).status != 200
+            assert mine.asked == []
+
+    run(main())
+
+
+def test_an_unknown_key_is_served_while_known_clients_find_the_vendor_down(tmp_path: Path) -> None:
+    """Overload is often one model's alone: whoever shows no key is answered all the time."""
+
+    async def main() -> None:
+        async with (
+            provider(answered()) as (mine, mine_url),
+            vendor_that_works(OVERLOADED) as (asked, vendor_url),
+        ):
+            upstreams = theirs(vendor_url), ours(mine_url)
+            async with gateway(tmp_path, *upstreams) as service:
+                assert (await ask(service.url, call())).status == 200
+            async with gateway(tmp_path, *upstreams, other=30.0) as service:
+                newcomer = asyncio.ensure_future(ask(service.url, call("new login", POISON)))
+                await until(lambda: any(each.line.startswith(b"GET") for each in asked))
+                assert mine.asked == []
+                # Known clients are sent on to ours at once, and try the vendor again now and then.
+                while not newcomer.done():
+                    assert (await ask(service.url, call(KEY, POISON))).status == 200
+                    await asyncio.sleep(0.05)
+                assert (await newcomer).status == 200
+                failed = [each for each in asked if each.header(b"x-api-key") == KEY.encode()]
+                assert len(failed) == 3  # the first was accepted, in the earlier process
+
+    run(main())
+
+
+def test_a_wall_that_a_vendor_did_not_build_opens_ours_after_no_restart(tmp_path: Path) -> None:
+    """Words about a quota in another answer park the lane, and a lane is remembered."""
+
+    async def main() -> None:
+        words = error(404, "not_found_error", "model: You've hit your usage limit, resets in 3h")
+        async with (
+            provider(words) as (_, vendor_url),
+            provider(answered()) as (mine, mine_url),
+        ):
+            for _ in range(2):
+                async with gateway(tmp_path, theirs(vendor_url), ours(mine_url)) as service:
+                    await ask(service.url, call("junk"))
+            assert mine.asked == []
+
+    run(main())
+
+
+def test_a_key_that_another_upstream_accepts_is_still_unknown_to_this_one(tmp_path: Path) -> None:
+    """A proxy on this machine may take any key at all."""
+
+    async def main() -> None:
+        async with (
+            vendor_that_works(OVERLOADED) as (_, vendor_url),
+            provider(answered()) as (anybody, anybody_url),
+            provider(answered()) as (mine, mine_url),
+            gateway(
+                tmp_path,
+                theirs(vendor_url),
+                theirs(anybody_url, "anybody", "openai-chat"),
+                ours(mine_url),
+                other=1.5,
+            ) as service,
+        ):
+            body = json.dumps({"model": "gpt-5.5", "messages": []}).encode()
+            raw = request(b"POST", b"/v1/chat/completions", body, key=b"junk")
+            assert (await ask(service.url, raw)).status == 200
+            assert len(anybody.asked) == 1
+            assert (await ask(service.url, call("junk", POISON))).status != 200
+            assert mine.asked == []
+
+    run(main())
+
+
 # --- what the user's own key is never used for ---------------------------------------------------
 
 
@@ -560,6 +708,75 @@ def test_what_is_no_model_call_is_never_paid_with_ours(
                     if method != b"HEAD":
                         assert "only model calls" in got.json["error"]["message"]
                     assert mine.asked == []
+
+    run(main())
+
+
+ODD_PREFIXES = (
+    b"/v1/organizations/api_keys/..",
+    b"/v1/files/%2e%2e/%2E.",
+    b"/v1/files;",
+    b"/v1/files;x=",
+    b"/v1/files%3f",
+    b"/v1/files%23",
+    b"/v1/files\\..",
+    b"/v1/files%2f..",
+    b"/.",
+    b"/",
+    b"/zzz",
+    b"/t/tag/zzz",
+    b"/t/tag/",
+)
+
+
+@pytest.mark.parametrize("prefix", ODD_PREFIXES)
+@pytest.mark.parametrize(
+    ("method", "path", "kind"),
+    [
+        (b"POST", b"/v1/messages", "anthropic"),
+        (b"POST", b"/v1/messages/count_tokens", "anthropic"),
+        (b"GET", b"/v1/models", "anthropic"),
+        (b"POST", b"/v1/chat/completions", "openai-chat"),
+        (b"POST", b"/v1/responses", "openai-responses"),
+        (b"GET", b"/v1/models", "openai-chat"),
+    ],
+)
+def test_our_key_is_sent_to_the_exact_paths_of_an_api_alone(
+    tmp_path: Path, method: bytes, path: bytes, kind: str, prefix: bytes
+) -> None:
+    """How a vendor reads dots, semicolons or doubled slashes in a path is not known here."""
+    body = json.dumps({"model": MODEL, "max_tokens": 5, "input": "x", "messages": []}).encode()
+
+    async def main() -> None:
+        async with (
+            provider(answered()) as (mine, mine_url),
+            gateway(tmp_path, ours(mine_url, kind=kind)) as service,
+        ):
+            raw = request(method, prefix + path, body if method == b"POST" else b"", key=None)
+            got = await ask(service.url, raw)
+            assert got.status == 403
+            assert mine.asked == []
+            # The path itself, with and without a tag, is served as ever.
+            for usual in (path, b"/t/tag" + path):
+                await ask(service.url, request(method, usual, body, key=None))
+            assert len(mine.asked) == 2
+
+    run(main())
+
+
+def test_an_odd_path_goes_on_with_the_clients_own_credential_alone(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with (
+            provider(answered(), OVERLOADED) as (vendor, vendor_url),
+            provider(answered()) as (mine, mine_url),
+            gateway(tmp_path, theirs(vendor_url), ours(mine_url)) as service,
+        ):
+            raw = request(b"POST", b"/prefix/v1/messages", question())
+            assert (await ask(service.url, raw)).status == 200
+            assert vendor.asked[0].line == b"POST /prefix/v1/messages HTTP/1.1"
+            # It is known now, and its vendor is down.
+            assert (await ask(service.url, raw)).status in (503, 529)
+            assert mine.asked == []
 
     run(main())
 

@@ -350,6 +350,34 @@ def test_thousands_of_headers_are_no_answer(tmp_path: Path) -> None:
     run(main())
 
 
+MANY_DIGITS = b"0" * 5000
+
+
+@pytest.mark.parametrize("value", [b'"%b429"', b'"1%b"'], ids=["zeros", "large"])
+def test_a_status_of_thousands_of_digits_in_an_error_is_no_bug(
+    tmp_path: Path, value: bytes
+) -> None:
+    error = b'{"error":{"message":"no","status":%b}}' % (value % MANY_DIGITS)
+    got, asked, _ = one_call(tmp_path, http(400, error, JSON))
+    assert got is not None
+    assert (got.status, asked) == (400, 1)
+
+
+def test_a_length_of_thousands_of_digits_is_no_bug(tmp_path: Path) -> None:
+    answer = answered().replace(b"Content-Length: ", b"Content-Length: " + MANY_DIGITS)
+
+    async def main() -> None:
+        async with (
+            provider(answer) as (_, url),
+            gateway(tmp_path, url, limits=LIMITS) as service,
+        ):
+            got = await ask(service.url, request(b"GET", b"/v1/files"))
+            assert (got.status, got.body) == (200, whole())
+            assert_too_large(await ask(service.url, request(body=question())))
+
+    run(main())
+
+
 def test_names_that_an_upstream_tells_are_kept_short(tmp_path: Path) -> None:
     long = b"r" * 60_000
     error = json.dumps(

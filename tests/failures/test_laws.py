@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jackline.errors import BadArgumentError
 from jackline.failures import Failure, Kind, Observation, Where, classify
 from jackline.failures.durations import LONGEST, read_epoch, read_moment, read_wait
 from jackline.failures.limit_headers import header_wait
+from jackline.failures.pasted import from_json
 from jackline.failures.wording import fold
 from tests.failures.examples import NOW, load
 
@@ -237,3 +239,9 @@ def test_an_exact_reset_is_told_in_the_zone_of_the_text() -> None:
     assert resets_at is not None
     assert resets_at.timestamp() == 1794775805
     assert str(resets_at.tzinfo) == "America/New_York"
+
+
+@pytest.mark.parametrize("digits", ["0" * 5000 + "429", "9" * 5000])
+def test_a_pasted_status_of_thousands_of_digits_is_refused_in_words(digits: str) -> None:
+    with pytest.raises(BadArgumentError, match="whole number"):
+        from_json({"where": "http", "status": digits, "text": "no"})

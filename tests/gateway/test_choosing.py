@@ -345,3 +345,23 @@ def told(world: World) -> Picture:
     return picture(
         world.desk, JournalHealth(True, "", 0, 0, None), url="", started=0.0, connections=0
     )
+
+
+def test_a_key_of_ours_that_is_configured_later_is_withheld_from_an_unknown_client_too() -> None:
+    """It was taken in when there was nothing to withhold."""
+
+    async def scene(world: World) -> None:
+        junk = f"first/{MODEL}#{world.book.fingerprint(FIRST, b'junk')}"
+        world.upstream.scripts = {junk: [BROKEN] * 12 + [Step()]}
+        client = world.ask(headers={"x-api-key": "junk"})
+        await world.pass_time(3)
+        assert world.asked()
+        after = settings(FIRST, SECOND)
+        world.book.use(after.upstreams)
+        world.desk.use(after)
+        world.desk.choose_again()
+        await world.until_over(client, longest=1000)
+        assert client.status == 200
+
+    world = play({}, scene, settings(FIRST))
+    assert set(world.asked()) == {f"first/{MODEL}"}

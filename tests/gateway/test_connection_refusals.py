@@ -32,6 +32,8 @@ MALFORMED = {
     "length with underscore": START + b"Content-Length: 1_0\r\n\r\nabc",
     "empty length": START + b"Content-Length:\r\n\r\nabc",
     "endless length": START + b"Content-Length: " + b"9" * 40 + b"\r\n\r\nabc",
+    "length of thousands of digits": START + b"Content-Length: " + b"0" * 5000 + b"3\r\n\r\nabc",
+    "length of 16 digits": START + b"Content-Length: " + b"0" * 15 + b"3\r\n\r\nabc",
     "blank before the colon": START + b"Content-Length : 3\r\n\r\nabc",
     "gzip, chunked": START + b"Transfer-Encoding: gzip, chunked\r\n\r\n" + CHUNKS,
     "chunked, chunked": START + b"Transfer-Encoding: chunked, chunked\r\n\r\n" + CHUNKS,

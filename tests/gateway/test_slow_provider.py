@@ -1,4 +1,4 @@
-"""A provider that is slow and healthy: every client gets its answer, and nothing is bought twice."""
+"""A provider that is slow and healthy: each client is answered, and nothing is bought twice."""
 
 from __future__ import annotations
 

@@ -70,6 +70,7 @@ from jackline.gateway.hand_orders import HandOrders
 from jackline.gateway.holding import look_after
 from jackline.gateway.lane_book import LaneBook, shown
 from jackline.gateway.listening import Listener
+from jackline.gateway.outage_evidence import OutageEvidence
 from jackline.gateway.routing import Router
 from jackline.gateway.status_pages import StatusPages
 from jackline.hooks.fates import CallFates
@@ -202,6 +203,9 @@ class Service:
         )
         self.carrier = Carrier(controller, self._upstream, self._clock, self._announce)
         self._book = LaneBook(controller, settings.upstreams, salt)
+        self._outages = self.carrier.outages = OutageEvidence(
+            controller.lanes, self._book, self._upstream, self._clock, self.carrier.review
+        )
         ticks = asyncio.get_running_loop().time
         make_desk = Desk if self.config.otlp.endpoint is None else TracedDesk
         self.desk = make_desk(
@@ -331,6 +335,7 @@ class Service:
         await asyncio.to_thread(self._journal.open)
         self._stack.push_async_callback(asyncio.to_thread, self._journal.close)
         self._stack.push_async_callback(self._upstream.close)
+        self._stack.push_async_callback(self._outages.close)
         await self._stack.enter_async_context(self.carrier)
         self._memory.recall(self._state.journal)
         await recall_past(self._state.journal, self.observatory.announce, self._clock)

@@ -22,6 +22,7 @@ from jackline.calls.carried import Carried
 from jackline.calls.continuation import prefill_of, prefilled
 from jackline.calls.hearing import Hearing
 from jackline.calls.lane_news import LaneNews
+from jackline.calls.outages import NoEvidence, Outages
 from jackline.calls.request import Receiver, Refusal, Rejection, Request
 from jackline.calls.stitching import BreakOff, Close, Continue, Repair
 from jackline.calls.story import AttemptTold
@@ -65,6 +66,7 @@ class Carrier:
         self.controller = controller
         self.walls = Walls(controller)
         self.lane_news = LaneNews(controller, announce, clock.wall)
+        self.outages: Outages = NoEvidence()
         self._upstream = upstream
         self._clock = clock
         self._announce = announce
@@ -200,7 +202,7 @@ class Carrier:
     def _review(self, carried: Carried, now: float) -> None:
         if carried.over or not self._needs_help(carried):
             return
-        if carried.withheld is not None and not self._any_open(carried.request.lanes):
+        if self._may_have_withheld(carried, now):
             self._give_withheld(carried, now)
         if carried.request.last_resorts and not carried.delivered:
             self._widen(carried, now)
@@ -234,6 +236,23 @@ class Carrier:
         lanes = [self.controller.lanes[name] for name in names]
         return any(lane.state in FLOWING and not lane.paused for lane in lanes)
 
+    def _may_have_withheld(self, carried: Carried, now: float) -> bool:
+        """Whether what was withheld is open now: its client's own upstreams are down for others.
+
+        What this client has met there is the reason to ask, and never the evidence.
+        """
+        names = carried.request.lanes
+        if carried.withheld is None or (not carried.story and self._any_open(names)):
+            return False
+        lanes = self.controller.lanes
+        return all(lanes[name].paused or self.outages.is_down(name, now) for name in names)
+
+    def _failed_as_if_down(self, carried: Carried, lane: str) -> bool:
+        """An attempt failed as if its upstream were down: whether that opens what was withheld."""
+        now = self._clock.steady()
+        self.outages.failed(carried.request, lane, now)
+        return self._may_have_withheld(carried, now)
+
     def _give_withheld(self, carried: Carried, now: float) -> None:
         """The client's own upstream is down, or knows it: lanes with a key of ours are open."""
         if carried.withheld is not None:
@@ -248,6 +267,8 @@ class Carrier:
         lanes: tuple[str, ...],
         last: tuple[str, ...],
         own_key: tuple[str, ...] = (),
+        *,
+        unproven: bool = False,
     ) -> None:
         """Somebody has chosen other lanes for a call: they count from its next attempt on."""
         if carried.over or carried.delivered:
@@ -256,7 +277,8 @@ class Carrier:
         request.lanes, request.last_resorts, request.own_key = lanes, last, own_key
         if carried.rejected_on is not None or carried.doubted_on is not None:
             _close_own_key_lanes(request)
-        elif carried.withheld is not None:
+        elif carried.withheld is not None or (unproven and not request.unproven):
+            request.unproven = True
             _withhold_own_key_lanes(carried)
         self._obey(self.controller.reroute(self._clock.steady(), carried.number, request.lanes))
 
@@ -516,11 +538,11 @@ class Carrier:
             if request.own_key:
                 _close_own_key_lanes(request)
                 self.controller.close_to(carried.number, request.own_key)
+        elif _is_upstream_down(hearing):
+            return self._failed_as_if_down(carried, lane)
         elif carried.withheld is not None:
             if _is_account_known(hearing, failure):
                 carried.accepted_on = lane
-                return True
-            if _is_upstream_down(hearing):
                 return True
             carried.doubted_on = lane
             carried.withheld = None
@@ -560,7 +582,8 @@ class Carrier:
         self._tell(hearing, None, why)
         if carried.in_flight:
             return
-        self._give_withheld(carried, self._clock.steady())
+        if self._failed_as_if_down(carried, hearing.lane):
+            self._give_withheld(carried, self._clock.steady())
         if carried.stitch.complete:
             self._carried.pop(carried.number, None)
             carried.end(hearing.lane, shortened=False)

@@ -40,8 +40,8 @@ class Request(msgspec.Struct):
     same key may be under way at once. `since` is when its client first asked, for one that comes
     back. `continues` says that the model may be asked to go on from its own words. `own_key` names
     the lanes that are closed to it once another one has refused its client's credential; those are
-    withheld from an `unproven` client, whom no vendor has accepted yet, until another lane is seen
-    to be down, or to know the client's account.
+    withheld from an `unproven` client, whom no vendor has accepted yet, until the others are known
+    to be down for everybody, or one of them knows the client's account.
     """
 
     id: str

@@ -15,6 +15,8 @@ import msgspec
 from jackline.errors import BadArgumentError
 from jackline.failures.observation import Json, Observation, Where
 
+# int() raises where there are thousands.
+_MOST_DIGITS = 9
 _FIELDS = frozenset({"where", "provider", "status", "headers", "body", "text"})
 _TRANSCRIPT_KEYS = frozenset(
     {"isApiErrorMessage", "is_error", "sessionId", "session_id", "subtype"}
@@ -91,7 +93,7 @@ def _status(value: Json) -> int | None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise _bad("`status` has to be a whole number or null")
-    if isinstance(value, str) and not value.isdecimal():
+    if isinstance(value, str) and not (value.isdecimal() and len(value) <= _MOST_DIGITS):
         raise _bad("`status` has to be a whole number or null")
     return int(value)
 

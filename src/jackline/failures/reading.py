@@ -43,6 +43,8 @@ _STATUS_KEYS = (
 )
 # Statuses that bridges use for "something inside failed": a more telling inner one wins.
 _WRAPPERS = frozenset({None, 200, 400, 500, 502})
+# Any other number of digits names no status, and int() raises at thousands of them.
+_STATUS_DIGITS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +103,11 @@ def _status(outer: int | None, payload: Payload, text: str) -> int | None:
         return outer
     for key in _STATUS_KEYS:
         value = payload.numbers.get(key, "").split(".", 1)[0]
-        if value.isdecimal() and 400 <= int(value) <= 599 and int(value) not in (400, 500):
-            return int(value)
+        if len(value) != _STATUS_DIGITS or not value.isdecimal():
+            continue
+        status = int(value)
+        if 400 <= status <= 599 and status not in (400, 500):
+            return status
     if outer is not None:
         return outer
     match = _STATUS_IN_TEXT.search(text[:4000])

@@ -54,5 +54,6 @@ def declared_length(headers: Headers) -> int | None:
     """The Content-Length among the given headers."""
     for name, value in headers:
         if not _passes[name] and name.lower() == b"content-length":
-            return int(value)
+            # The parser let any number of zeros pass; int() reads no more than 4,300 digits.
+            return int(value.lstrip(b"0") or b"0")
     return None

@@ -35,7 +35,7 @@ class Places(NamedTuple):
 
     `own_key` are those of both that are paid by the user's own key, where the first is not: they
     are closed to a client whose credential the first refuses. To one that is `unproven` they are
-    open only once the first is seen to be down.
+    open only once the first is known to be down for others.
     """
 
     lanes: tuple[str, ...]

@@ -49,10 +49,13 @@ _SIDE_CALL_HOLD = HoldLimits(quota=0.0, other=30.0)
 # The agent that a session's own calls belong to.
 _MAIN = ""
 _ANSWERED = frozenset(("answered", "shortened"))
-# What vendors call their APIs by. On another path a vendor may answer before it looks at the key.
+# What vendors call their APIs by. On another path a vendor may answer before it looks at the key,
+# or read another one than is meant here.
 _API_PATHS = frozenset(
     (
         b"/v1/messages",
+        b"/v1/messages/count_tokens",
+        b"/v1/models",
         b"/v1/chat/completions",
         b"/chat/completions",
         b"/v1/responses",
@@ -63,6 +66,10 @@ _ONLY_WITH_OWN_CREDENTIAL = (
     "Jackline: behind an upstream that gets the client's own credential, the key of another one"
     " serves model calls only. Call the vendor itself for its list of models, or put that upstream"
     " first."
+)
+_ONLY_EXACT_PATHS = (
+    "Jackline: an upstream's own key is sent to the exact paths of its API alone, such as"
+    " /v1/messages. Put a prefix into the upstream's url instead of the client's base URL."
 )
 _UNREAD = RequestFacts(None, False, 0, 0)
 
@@ -164,7 +171,7 @@ class Desk:
             model, caller, body, now, is_api_path=_is_api_path(target)
         )
         if not lanes:
-            self._turn_away(exchange, _client_rejected(), identity, facts, call_id)
+            self._turn_away(exchange, _no_lane(target), identity, facts, call_id)
             return
         # By position, in the order of its fields: every call is made here.
         request = Request(
@@ -251,7 +258,7 @@ class Desk:
         )
         if not lanes:
             is_spoken = self.chooser.ladder(model, caller.identity, now, dialect)
-            no = _client_rejected() if is_spoken else _nobody_speaks(dialect)
+            no = _no_lane(target) if is_spoken else _nobody_speaks(dialect)
             self._turn_away(exchange, no, caller.identity, facts, call_id)
             return
         request = Request(
@@ -281,8 +288,12 @@ class Desk:
             self._turn_away(exchange, no, caller.identity, _UNREAD, new_call_id())
             return
         upstream = upstream_for(exchange, self.settings.upstreams)
-        if not self._placing.may_ask_aside(upstream, self.settings.upstreams, caller.credential):
-            no = in_our_words(403, _ONLY_WITH_OWN_CREDENTIAL)
+        is_api_path = _is_api_path(target)
+        if not self._placing.may_ask_aside(
+            upstream, self.settings.upstreams, caller.credential, is_api_path=is_api_path
+        ):
+            words = _ONLY_WITH_OWN_CREDENTIAL if is_api_path else _ONLY_EXACT_PATHS
+            no = in_our_words(403, words)
             self._turn_away(exchange, no, caller.identity, _UNREAD, new_call_id())
             return
         account = f"{self._lanes.account(upstream, caller, exchange.body)}-{name}"
@@ -338,7 +349,7 @@ class Desk:
             caller = caller._replace(who=None)
         body = call.request.message.body
         try:
-            lanes, last, own_key, _ = self._placing.places(
+            lanes, last, own_key, unproven = self._placing.places(
                 call.model or "unknown-model",
                 caller,
                 body,
@@ -349,7 +360,7 @@ class Desk:
         except TooManyLanesError:
             return  # it stays where it waits
         if call.carried is not None and lanes:
-            self.carrier.reroute(call.carried, lanes, last, own_key)
+            self.carrier.reroute(call.carried, lanes, last, own_key, unproven=unproven)
 
     def send_home(self) -> None:
         """The gateway stops: whoever still waits is told to ask again."""
@@ -502,7 +513,10 @@ def _is_api_path(target: bytes) -> bool:
     return target.partition(b"?")[0] in _API_PATHS
 
 
-def _client_rejected() -> No:
+def _no_lane(target: bytes) -> No:
+    """Why a call may go nowhere, though its dialect is spoken."""
+    if not _is_api_path(target):
+        return in_our_words(403, _ONLY_EXACT_PATHS)
     words = (
         "Jackline: the client's own credential was refused by its vendor, so this call is not"
         " served with the key of another upstream. Log in again or give the client a valid key;"

@@ -2,8 +2,9 @@
 
 Rules: (1) a credential is kept as a digest under the state folder's salt, never as itself; (2) one
 key is one credential, whatever header and white space it was sent with; (3) the vendor's latest
-verdict counts; (4) accepted ones are remembered over a restart; (5) the memory is bounded: the one
-that was not heard of for longest goes first.
+verdict counts; (4) a refusal counts everywhere, an acceptance at the address alone that gave it:
+some accept anybody; (5) accepted ones are remembered over a restart; (6) the memory is bounded: the
+one that was not heard of for longest goes first.
 Not here: where a call may go (placing.py), what a refusal is (calls/carrier.py).
 """
 
@@ -30,41 +31,43 @@ class KnownClients:
         self._rejected: OrderedDict[bytes, None] = OrderedDict()
         self._doubted: OrderedDict[bytes, None] = OrderedDict()
 
-    def accept(self, credential: bytes) -> None:
-        """A vendor has served this credential, or knows its account."""
-        digest = self.digest(credential)
-        self._rejected.pop(digest, None)
-        self._doubted.pop(digest, None)
-        _put(self._accepted, digest)
+    def accept(self, url: str, credential: bytes) -> None:
+        """The vendor at this address has served this credential, or knows its account."""
+        self._rejected.pop(self.digest(credential), None)
+        there = self.digest(credential, url)
+        self._doubted.pop(there, None)
+        _put(self._accepted, there)
 
-    def reject(self, credential: bytes) -> None:
-        """A vendor has refused this credential."""
-        digest = self.digest(credential)
-        self._accepted.pop(digest, None)
-        _put(self._rejected, digest)
+    def reject(self, url: str, credential: bytes) -> None:
+        """The vendor at this address has refused this credential."""
+        self._accepted.pop(self.digest(credential, url), None)
+        _put(self._rejected, self.digest(credential))
 
-    def doubt(self, credential: bytes) -> None:
-        """A vendor that works has answered this credential without having accepted it."""
-        digest = self.digest(credential)
-        if digest not in self._accepted:
-            _put(self._doubted, digest)
+    def doubt(self, url: str, credential: bytes) -> None:
+        """The vendor there works, and has answered this credential without having accepted it."""
+        there = self.digest(credential, url)
+        if there not in self._accepted:
+            _put(self._doubted, there)
 
-    def is_accepted(self, credential: bytes) -> bool:
-        """Whether a vendor has accepted it last."""
-        return self.digest(credential) in self._accepted
+    def is_accepted(self, url: str, credential: bytes) -> bool:
+        """Whether the vendor at this address has accepted it last."""
+        return self.digest(credential, url) in self._accepted
 
     def is_rejected(self, credential: bytes) -> bool:
-        """Whether a vendor has refused it last."""
+        """Whether some vendor has refused it, and none has accepted it since."""
         return bool(self._rejected) and self.digest(credential) in self._rejected
 
-    def is_doubted(self, credential: bytes) -> bool:
-        """Whether a vendor that works has not accepted it."""
-        return bool(self._doubted) and self.digest(credential) in self._doubted
+    def is_doubted(self, url: str, credential: bytes) -> bool:
+        """Whether the vendor at this address works, and has not accepted it."""
+        return bool(self._doubted) and self.digest(credential, url) in self._doubted
 
-    def digest(self, credential: bytes) -> bytes:
-        """A name for a credential that says nothing about it."""
+    def digest(self, credential: bytes, url: str = "") -> bytes:
+        """A name for a credential, everywhere or at one address, that says nothing about it."""
         return hashlib.blake2b(
-            bare(credential), digest_size=_DIGEST_BYTES, key=self._salt, person=b"known client"
+            b"%b\n%b" % (url.encode(), bare(credential)),
+            digest_size=_DIGEST_BYTES,
+            key=self._salt,
+            person=b"known client",
         ).digest()
 
     def export(self) -> Json:

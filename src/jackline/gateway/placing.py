@@ -4,9 +4,9 @@ Rules: (1) an order given by hand counts from the next attempt on, also in the m
 otherwise no conversation changes its upstream in the middle of a turn, as long as the one that it
 is at takes calls; (3) one that has just recovered gets no more conversations than it can carry; (4)
 behind an upstream that gets the client's own credential, those with a key of ours serve nobody who
-has none, whose own was refused, or whom that upstream has never accepted (until it is seen to be
-down), unless the user wrote so; (5) what is no model call is sent with the client's own credential
-or not at all.
+has none, whose own was refused, or whom that upstream has never accepted (until it is known to be
+down for others), unless the user wrote so; (5) what is no model call, or comes on another path than
+the API's own, is sent with the client's own credential or not at all.
 Not here: the ladder (choosing.py), where conversations are (conversations.py), waiting (lanes/).
 """
 
@@ -76,14 +76,16 @@ class Placing:
             (carried.accepted_on, clients.accept),
             (carried.rejected_on, clients.reject),
         ):
-            if lane is not None and credential and self._passes_through(lane):
-                note(credential)
+            url = None if lane is None else self._own_vendor(lane)
+            if url is not None and credential:
+                note(url, credential)
 
     def answered(self, event: CallEnded, dialect: Dialect, credential: bytes, now: float) -> None:
         """A call was answered, and so its conversation is there."""
         upstream = _upstream_of(event.lane)
-        if bare(credential) and self._passes_through(event.lane):
-            self._clients.accept(credential)
+        url = self._own_vendor(event.lane)
+        if url is not None and bare(credential):
+            self._clients.accept(url, credential)
         if event.session is None:
             return
         talk = (event.session, event.agent), self._clients.digest(credential)
@@ -110,11 +112,16 @@ class Placing:
         *,
         is_api_path: bool = True,
     ) -> Places:
-        """Where a call may go; nowhere when nobody speaks its dialect or its client is refused."""
+        """Where a call may go; nowhere when nobody speaks its dialect or its client is refused.
+
+        Nor with a key of ours on another path than the API's own: how a vendor reads dots or
+        doubled slashes there is not known here.
+        """
         book, chooser = self._book, self._chooser
         rungs: Sequence[Rung] = chooser.ladder(model, caller.identity, now, dialect)
-        if self._clients.is_rejected(caller.credential):
-            rungs = [rung for rung in rungs if _takes_rejected(rung.upstream)]
+        if not is_api_path or self._clients.is_rejected(caller.credential):
+            may_pay = _takes_rejected if is_api_path else _passes_through
+            rungs = [rung for rung in rungs if may_pay(rung.upstream)]
         if not rungs:
             return Places((), ())
         if len(rungs) == 1:
@@ -124,8 +131,9 @@ class Placing:
             return self._only_place(model, rungs[0], caller, body, now)
         reader = _TURNS[dialect]
         closed = [rung.upstream.name for rung in rungs[1:] if _is_closed(rung.upstream, rungs[0])]
-        unproven = bool(closed) and not self._clients.is_accepted(caller.credential)
-        if unproven and not (is_api_path and self._may_prove_itself(caller.credential)):
+        url = rungs[0].upstream.url
+        unproven = bool(closed) and not self._clients.is_accepted(url, caller.credential)
+        if unproven and not self._may_prove_itself(url, caller.credential):
             rungs = [rung for rung in rungs if rung.upstream.name not in closed]
         talk = None
         if caller.who is not None:
@@ -164,23 +172,31 @@ class Placing:
             caller.places[model] = OnlyPlace(rung, places)
         return places
 
-    def _may_prove_itself(self, credential: bytes) -> bool:
-        return bool(bare(credential)) and not self._clients.is_doubted(credential)
+    def _may_prove_itself(self, url: str, credential: bytes) -> bool:
+        return bool(bare(credential)) and not self._clients.is_doubted(url, credential)
 
     def may_ask_aside(
-        self, upstream: UpstreamSettings, upstreams: Sequence[UpstreamSettings], credential: bytes
+        self,
+        upstream: UpstreamSettings,
+        upstreams: Sequence[UpstreamSettings],
+        credential: bytes,
+        *,
+        is_api_path: bool,
     ) -> bool:
         """Whether a client's side calls go there: with our key only where all calls go first."""
-        if _takes_rejected(upstream):
+        if _passes_through(upstream):
             return True
-        is_first = upstream is upstreams[0] or not any(
-            each.credential is Credential.PASS_THROUGH for each in upstreams
-        )
+        if not is_api_path:
+            return False
+        if upstream.accept_rejected_clients:
+            return True
+        is_first = upstream is upstreams[0] or not any(map(_passes_through, upstreams))
         return is_first and not self._clients.is_rejected(credential)
 
-    def _passes_through(self, lane: str) -> bool:
+    def _own_vendor(self, lane: str) -> str | None:
+        """The address that a lane's calls are sent to with the client's own credential, or None."""
         upstream = self._book.upstream(lane)
-        return upstream is not None and upstream.credential is Credential.PASS_THROUGH
+        return upstream.url if upstream is not None and _passes_through(upstream) else None
 
     def _any_recovers(self, lanes: Sequence[str]) -> bool:
         return any(self._known[name].state is State.PROBING for name in lanes)
@@ -241,19 +257,22 @@ def relay_upstream(
     first = upstream_for(exchange, upstreams)
     is_openai = first.kind.value in _OPENAI
     same_vendor = (each for each in upstreams if (each.kind.value in _OPENAI) is is_openai)
-    takes = (each for each in (first, *same_vendor) if each.credential is Credential.PASS_THROUGH)
-    return next(takes, None)
+    return next(filter(_passes_through, (first, *same_vendor)), None)
+
+
+def _passes_through(upstream: UpstreamSettings) -> bool:
+    return upstream.credential is Credential.PASS_THROUGH
 
 
 def _takes_rejected(upstream: UpstreamSettings) -> bool:
-    return upstream.credential is Credential.PASS_THROUGH or upstream.accept_rejected_clients
+    return _passes_through(upstream) or upstream.accept_rejected_clients
 
 
 def _is_closed(upstream: UpstreamSettings, first: Rung) -> bool:
     """Whether clients whom the first upstream does not take are not served with this one's key."""
     return (
-        first.upstream.credential is Credential.PASS_THROUGH
-        and upstream.credential is not Credential.PASS_THROUGH
+        _passes_through(first.upstream)
+        and not _passes_through(upstream)
         and not upstream.accept_rejected_clients
     )
 

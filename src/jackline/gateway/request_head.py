@@ -25,6 +25,8 @@ _REQUEST_LINE = re.compile(rb"([A-Z]+) (/[!\"$-~]*) HTTP/1\.([01])\r\n")
 _VERSION = re.compile(rb"[A-Z]+/[0-9]\.[0-9]\Z")
 # Each takes many times its bytes once it is read; clients send some thirty.
 _MOST_HEADERS = 256
+# Of a Content-Length: a petabyte has fifteen, and int() raises where there are thousands.
+MOST_DIGITS = 15
 _ONLY_ONCE = (b"host", b"content-length", b"transfer-encoding", b"expect")
 
 # One reader would take these off as meant for this connection, and another would read them.
@@ -178,8 +180,10 @@ def _read_framing(head: RequestHead) -> None:
         head.length = None
     elif length is not None:
         digits = length.strip(b" \t")
-        if not digits.isdigit():
-            raise Refusal(400, "Content-Length must be a plain decimal number.")
+        if not digits.isdigit() or len(digits) > MOST_DIGITS:
+            raise Refusal(
+                400, f"Content-Length must be a decimal number of at most {MOST_DIGITS} digits."
+            )
         head.length = int(digits)
 
 

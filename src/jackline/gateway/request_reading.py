@@ -15,12 +15,11 @@ from typing import TypeAlias
 
 from jackline.gateway.chunked_body import ChunkedBody, too_large
 from jackline.gateway.refusal import Refusal
-from jackline.gateway.request_head import END, NEXT, RequestHead, read_head
+from jackline.gateway.request_head import END, MOST_DIGITS, NEXT, RequestHead, read_head
 from jackline.gateway.settings import LimitSettings
 
 # As every client writes it; other spellings are read the long way.
 _LENGTH = re.compile(rb"\r\n(?:Content-Length|content-length): (\d{1,15})\r\n")
-_MOST_DIGITS = 15
 _NO_HEAD = RequestHead(b"", b"", False)
 # Of a large packet, this much is looked at for a head.
 _USUAL_HEAD = 8 * 1024
@@ -154,7 +153,7 @@ class RequestReader:
         if not front or self.stage is not _NOTHING or not start.startswith(front):
             return None
         begin = len(front)
-        end = start.find(b"\r", begin, begin + _MOST_DIGITS + 1)
+        end = start.find(b"\r", begin, begin + MOST_DIGITS + 1)
         digits = start[begin:end]
         if not digits.isdigit() or not start.startswith(behind, end):
             return None
@@ -236,7 +235,7 @@ class RequestReader:
         front, behind = self._front, self._behind
         if front and raw.startswith(front) and raw.endswith(behind):
             digits = raw[len(front) : -len(behind)]
-            if digits.isdigit() and len(digits) <= _MOST_DIGITS:
+            if digits.isdigit() and len(digits) <= MOST_DIGITS:
                 return self._last.with_length(digits)
         head = read_head(raw)
         # A long one is not kept with an idle connection, of which there may be thousands.

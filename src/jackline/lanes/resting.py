@@ -1,7 +1,8 @@
 """Let a call rest after its provider failed it, so that it does not fail ten times in a moment.
 
 Rules: (1) the first failure may be chance and is tried again at once; each further one in a row
-makes the rest longer, up to some seconds, never the same for two; (2) whoever rests keeps its place in the order; (3) its siblings do not notice.
+makes the rest longer, up to some seconds, never the same for two; (2) whoever rests keeps its place
+in the order; (3) its siblings do not notice.
 Not here: leaving a failing lane alone (health.py, lane.py).
 """
 

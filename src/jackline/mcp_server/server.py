@@ -35,6 +35,8 @@ CLIENT_SESSION_HEADER = "x-jackline-client-session"
 SESSION_HEADER = "mcp-session-id"
 _MOST_FAULTS = 3
 _LONGEST_FAULT = 400
+# Of a patience in milliseconds; int() raises where there are thousands.
+_MOST_DIGITS = 12
 
 _log = logging.getLogger(__name__)
 
@@ -132,7 +134,7 @@ class ToolServer:
             "" if params is None else params.client_info.name,
             headers.get(CLIENT_SESSION_HEADER, ""),
             Path(folder) if folder else None,
-            int(given) / 1000 if given.isdecimal() else None,
+            int(given) / 1000 if given.isdecimal() and len(given) <= _MOST_DIGITS else None,
             hears_progress=bool(context.meta and context.meta.get("progress_token") is not None),
             took_back=self._taken_back.asker(headers.get(SESSION_HEADER, ""), context.request_id),
         )

@@ -1,0 +1,181 @@
+"""Find out whether an upstream is down, by evidence that an unknown client cannot make up.
+
+Rules: (1) what a client meets whom no vendor has accepted counts for nothing: it may have caused
+it; (2) for a model, an upstream is down when calls of known clients have failed there repeatedly of
+late and none was accepted since; (3) where known clients tell nothing, probes of our own decide;
+they carry nothing of any caller, and two in a row must fail; (4) in doubt an upstream works.
+Not here: what is done with an unknown client (placing.py, calls/carrier.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from jackline.calls import Request
+from jackline.clock import Clock
+from jackline.gateway.caller import credential_of
+from jackline.gateway.lane_book import LaneBook, shown
+from jackline.lanes.lane import Lane
+from jackline.providers.provided_upstream import ProvidedUpstream
+from jackline.upstream.http_upstream import HttpUpstream
+from jackline.upstream.port import Headers, Message
+
+# With many calls in flight some fail by chance. One that was accepted so recently says more.
+_QUIET = 10.0
+# For so long the failures of known clients say how an upstream is.
+_LATELY = 120.0
+# What is kept of them; a caller asks for a few models.
+_MOST_PLACES = 256
+# A verdict of probes is renewed after so long, and counts for no longer than the second.
+_RENEWED_AFTER = 10.0
+_HOLDS_FOR = 30.0
+_PATIENCE = 10.0
+_PROBES = 2
+# A vendor that works refuses it (401); what it answers is not read.
+_QUESTION = Message(b"GET", b"/v1/models", ((b"accept", b"application/json"),))
+_NEVER = -math.inf
+
+
+@dataclass(slots=True)
+class _Probed:
+    """What probes of one upstream found, and the task that is finding out anew."""
+
+    at: float = _NEVER
+    is_down: bool = False
+    task: asyncio.Task[None] | None = None
+
+
+class _Head:
+    """Listens to a probe up to the answer's status; None: there is no answer."""
+
+    def __init__(self) -> None:
+        self.status: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
+
+    def began(self, status: int, headers: Headers) -> None:  # noqa: ARG002 -- the protocol
+        """All that is to be known."""
+        self._tell(status)
+
+    def heard(self, data: bytes) -> None:
+        """What it says does not matter."""
+
+    def ended(self) -> None:
+        """Its head was told before."""
+
+    def broke(self, error: OSError) -> None:  # noqa: ARG002 -- the protocol
+        """No answer, unless its head came."""
+        self._tell(None)
+
+    def _tell(self, status: int | None) -> None:
+        if not self.status.done():
+            self.status.set_result(status)
+
+
+class OutageEvidence:
+    """Which upstreams are down; `changed` is called when probes have found one to be so."""
+
+    def __init__(
+        self,
+        lanes: Mapping[str, Lane],
+        book: LaneBook,
+        upstream: ProvidedUpstream,
+        clock: Clock,
+        changed: Callable[[], None],
+    ) -> None:
+        self._lanes = lanes
+        self._book = book
+        self._upstream = upstream
+        self._clock = clock
+        self._changed = changed
+        # When calls of known clients failed last, and the time before, by upstream and model.
+        self._failed: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._accepted: dict[str, float] = {}
+        self._accepted_at = _NEVER
+        self._probed: dict[str, _Probed] = {}
+
+    def failed(self, request: Request, lane: str, now: float) -> None:
+        """A call has failed as if the lane's upstream were down; only a known client's counts."""
+        upstream = self._book.upstream(lane)
+        credential = credential_of(request.message.headers)
+        if upstream is None or not self._book.clients.is_accepted(upstream.url, credential):
+            return
+        place = shown(lane)
+        _, last = self._failed.pop(place, (_NEVER, _NEVER))
+        self._failed[place] = last, now
+        if len(self._failed) > _MOST_PLACES:
+            self._failed.popitem(last=False)
+
+    def is_down(self, lane: str, now: float) -> bool:
+        """Whether the lane's upstream is down; without evidence it is looked for, and this is no.
+
+        Whoever is told no asks again after `changed`.
+        """
+        place = shown(lane)
+        accepted = self._last_accepted(place, now)
+        if now - accepted < _QUIET:
+            return False
+        before, _ = self._failed.get(place, (_NEVER, _NEVER))
+        if before > accepted and now - before < _LATELY:
+            return True
+        return self._is_probed_down(lane.partition("/")[0], now)
+
+    async def close(self) -> None:
+        """Leave no probe behind."""
+        tasks = [each.task for each in self._probed.values() if each.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _last_accepted(self, place: str, now: float) -> float:
+        """When a call was last accepted there, whoever's it was."""
+        # Many waiting calls ask at the same moment, and there may be thousands of lanes.
+        if now != self._accepted_at:
+            self._accepted.clear()
+            self._accepted_at = now
+            for name, lane in self._lanes.items():
+                # A lane that knows of an earlier process has accepted nothing in this one.
+                if lane.health.accepts_per_second(now):
+                    there = shown(name)
+                    known = self._accepted.get(there, _NEVER)
+                    self._accepted[there] = max(known, lane.health.accepted_at)
+        return self._accepted.get(place, _NEVER)
+
+    # --- probes of our own ------------------------------------------------------------------------
+
+    def _is_probed_down(self, upstream: str, now: float) -> bool:
+        probed = self._probed.setdefault(upstream, _Probed())
+        if probed.task is None and now - probed.at >= _RENEWED_AFTER:
+            work = self._probe(upstream, probed)
+            probed.task = asyncio.get_running_loop().create_task(work)
+        return probed.is_down and now - probed.at < _HOLDS_FOR
+
+    async def _probe(self, upstream: str, probed: _Probed) -> None:
+        try:
+            is_down = True
+            for _ in range(_PROBES):
+                is_down = is_down and await self._fails(upstream)
+            probed.is_down, probed.at = is_down, self._clock.steady()
+        finally:
+            probed.task = None
+        if is_down:
+            self._changed()
+
+    async def _fails(self, upstream: str) -> bool:
+        provider = self._upstream.provider(upstream)
+        if provider is None:
+            return False  # it was taken out of the configuration meanwhile
+        # On a connection of its own: those in use have carried what callers sent.
+        http, head = HttpUpstream({upstream: provider.origin}), _Head()
+        attempt = http.start(provider.render(_QUESTION, ""), upstream, head)
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                status = await head.status
+        except TimeoutError:
+            return True
+        finally:
+            attempt.hang_up()
+            await http.close()
+        return status is None or status >= 500

@@ -1,0 +1,209 @@
+"""Whether an upstream is down is judged by what known clients met, and by probes of our own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+
+import pytest
+
+from jackline.calls import Request
+from jackline.clock import VirtualClock
+from jackline.gateway.lane_book import LaneBook
+from jackline.gateway.outage_evidence import OutageEvidence
+from jackline.lanes import LaneController
+from jackline.lanes.lane import Lane
+from jackline.providers.making import provider_for
+from jackline.providers.provided_upstream import ProvidedUpstream
+from jackline.providers.settings import UpstreamSettings
+from jackline.upstream.port import Message
+from tests.assembly.world import http, provider, run
+from tests.upstream.loopback import Server, Wire
+
+UP, DOWN = http(401, b"{}"), http(503, b"{}")
+KNOWN, UNKNOWN = b"known", b"unknown"
+PLACE = "theirs/claude-x"
+
+
+class World:
+    """One upstream with lanes of two accounts, and how often a verdict has changed."""
+
+    def __init__(self, url: str) -> None:
+        settings = UpstreamSettings(name="theirs", url=url)
+        self.clock = VirtualClock(datetime(2026, 3, 1, tzinfo=UTC))
+        self.controller = LaneController([], lambda: 0.5, now=self.clock.steady())
+        self.book = LaneBook(self.controller, (settings,), b"salt")
+        self.upstream = ProvidedUpstream({"theirs": provider_for(settings, {})})
+        self.changes = 0
+        self.evidence = OutageEvidence(
+            self.controller.lanes, self.book, self.upstream, self.clock, self._changed
+        )
+        self.book.clients.accept(url, KNOWN)
+        self.mine = self.lane("mine")
+        self.other = self.lane("other")
+
+    def lane(self, account: str, model: str = "claude-x") -> Lane:
+        name = f"theirs/{model}#{account}"
+        self.book.open(name, self.clock.steady())
+        return self.controller.lanes[name]
+
+    def _changed(self) -> None:
+        self.changes += 1
+
+    def fails(self, credential: bytes, times: int = 1, place: str = PLACE) -> None:
+        headers = ((b"x-api-key", credential),)
+        request = Request("c", Message(b"POST", b"/v1/messages", headers), (f"{place}#mine",))
+        for _ in range(times):
+            self.evidence.failed(request, f"{place}#mine", self.clock.steady())
+
+    def is_down(self, place: str = PLACE) -> bool:
+        return self.evidence.is_down(f"{place}#other", self.clock.steady())
+
+    async def probed(self) -> bool:
+        """The verdict once the probes that this asks for are over."""
+        self.is_down()
+        while tasks := [t for t in asyncio.all_tasks() if t is not asyncio.current_task()]:
+            done, _ = await asyncio.wait(tasks, timeout=0.05)
+            if not done:
+                break
+        return self.is_down()
+
+
+@asynccontextmanager
+async def world(*answers: bytes) -> AsyncIterator[tuple[World, list[bytes]]]:
+    async with provider(*(answers or (UP,))) as (scripted, url):
+        found = World(url)
+        lines: list[bytes] = []
+        try:
+            yield found, lines
+        finally:
+            lines += [asked.raw for asked in scripted.asked]
+            await found.evidence.close()
+            await found.upstream.close()
+
+
+def test_failures_of_known_clients_are_evidence_and_those_of_unknown_ones_are_none() -> None:
+    async def main() -> None:
+        async with world() as (here, _):
+            here.fails(UNKNOWN, 50)
+            assert not here.is_down()
+            here.fails(KNOWN)
+            assert not here.is_down()  # one alone may be chance
+            here.fails(KNOWN)
+            assert here.is_down()
+            assert not here.is_down("theirs/claude-y")  # of another model it says nothing
+
+    run(main())
+
+
+def test_a_call_that_was_accepted_since_or_just_now_says_that_it_works() -> None:
+    async def main() -> None:
+        async with world() as (here, _):
+            here.other.health.accepted(here.clock.steady())
+            await here.clock.advance(1.0)
+            here.fails(KNOWN, 5)
+            assert not here.is_down()
+            await here.clock.advance(10.0)
+            assert here.is_down()  # nothing was accepted since they failed
+            here.other.health.accepted(here.clock.steady())
+            await here.clock.advance(30.0)
+            assert not here.is_down()
+
+    run(main())
+
+
+def test_old_failures_are_no_evidence() -> None:
+    async def main() -> None:
+        async with world() as (here, _):
+            here.fails(KNOWN, 2)
+            await here.clock.advance(119.0)
+            assert here.is_down()
+            await here.clock.advance(2.0)
+            assert not here.is_down()
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("answers", "is_down"),
+    [((DOWN,), True), ((DOWN, UP), False), ((UP,), False), ((http(429, b""),), False)],
+    ids=["down", "one probe failed", "up", "throttled"],
+)
+def test_without_news_of_known_clients_two_probes_decide(
+    answers: tuple[bytes, ...], is_down: bool
+) -> None:
+    async def main() -> None:
+        async with world(*answers) as (here, asked):
+            assert not here.is_down()  # in doubt it works
+            assert await here.probed() is is_down
+            assert here.changes == int(is_down)
+        assert len(asked) <= 2
+        assert all(raw.startswith(b"GET /v1/models HTTP/1.1\r\n") for raw in asked)
+        assert all(KNOWN not in raw and UNKNOWN not in raw for raw in asked)
+
+    run(main())
+
+
+def test_an_upstream_that_cannot_be_reached_is_down() -> None:
+    async def main() -> None:
+        here = World("http://127.0.0.1:9")
+        try:
+            assert await here.probed()
+        finally:
+            await here.evidence.close()
+            await here.upstream.close()
+
+    run(main())
+
+
+def test_a_verdict_of_probes_is_renewed_and_ends() -> None:
+    async def main() -> None:
+        async with world(DOWN, DOWN, UP) as (here, asked):
+            assert await here.probed()
+            await here.clock.advance(9.0)
+            assert await here.probed()
+            await here.clock.advance(2.0)
+            assert here.is_down()  # while it is renewed
+            assert not await here.probed()
+        assert len(asked) == 3
+
+    run(main())
+
+
+def test_a_verdict_that_cannot_be_renewed_ends_after_a_while() -> None:
+    async def main() -> None:
+        hangs = asyncio.Event()
+
+        async def serve(wire: Wire) -> None:
+            while await wire.request():
+                if hangs.is_set():
+                    return
+                await wire.say(DOWN)
+
+        async with Server(serve) as server:
+            here = World(server.url)
+            try:
+                assert await here.probed()
+                hangs.set()
+                await here.clock.advance(29.0)
+                assert here.is_down()
+                await here.clock.advance(2.0)
+                assert not here.is_down()
+            finally:
+                await here.evidence.close()
+                await here.upstream.close()
+
+    run(main())
+
+
+def test_many_questions_are_one_probe() -> None:
+    async def main() -> None:
+        async with world(DOWN) as (here, asked):
+            for number in range(1000):
+                assert not here.is_down(f"theirs/claude-{number}")
+            assert await here.probed()
+        assert len(asked) == 2
+
+    run(main())
