@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jackline.calls import Request, carry
+from jackline.errors import JacklineError
 from jackline.testing import Step
 from jackline.testing.scripted_upstream import STREAMED
+from jackline.upstream.port import Message
 from tests.calls.test_carrier import BROKEN, GOOD, World, play
 
 OTHER = STREAMED.replace(b"Hello", b"Other")
@@ -92,6 +98,28 @@ def test_whoever_leaves_leaves_both() -> None:
         assert world.upstream.open_now == 0
 
     play({"first": [Step(silent=True)], "second": [Step(silent=True)]}, scene)
+
+
+def test_who_is_refused_with_a_credential_of_its_own_is_not_served_with_ours_beside() -> None:
+    body = b'{"type":"error","error":{"type":"authentication_error","message":"invalid x-api-key"}}'
+    refused = Step(after=65.0, status=401, body=body)
+
+    async def scene(world: World) -> None:
+        request = Request(
+            "jl_test",
+            Message(b"POST", b"/v1/messages", (), b"{}"),
+            ("first", "second"),
+            own_key=("second",),
+        )
+        task = asyncio.create_task(carry(world.carrier, request))
+        await world.clock.advance(62)
+        assert world.upstream.attempts == ["first", "second"], "it is asked for beside"
+        await world.clock.advance(60)
+        with pytest.raises(JacklineError):
+            task.result()
+        assert world.upstream.open_now == 0
+
+    play({"first": [refused], "second": [Step(after=20.0, between=1.0)]}, scene)
 
 
 STEPS = st.sampled_from(
