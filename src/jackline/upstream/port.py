@@ -20,6 +20,7 @@ class Message(NamedTuple):
     `target` is path and query as they go on the request line, to be put behind the upstream's own
     path prefix. `body` is complete; its length and the host are written by the upstream. `lines`
     are the headers as `head.header_lines` wrote them, for whoever sends the same ones repeatedly.
+    `plain` is what a compressed body holds, where that is known: for reading, never to be sent.
     """
 
     method: bytes
@@ -27,6 +28,7 @@ class Message(NamedTuple):
     headers: Headers
     body: bytes | bytearray = b""
     lines: bytes | None = None
+    plain: bytes | bytearray | None = None
 
     def __repr__(self) -> str:
         # Headers hold credentials, and bodies prompts.
