@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import gzip
 import json
-import zlib
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.dialects import account_of, asked_messages, plain_body, read_request
+from jackline.dialects import account_of, asked_messages, read_request
 
 texts = st.text(max_size=12)
 tricky = st.one_of(
@@ -117,43 +115,3 @@ def test_the_account_is_found_far_from_the_end() -> None:
     user_id = json.dumps({"account_uuid": "far-away"})
     asked = {"metadata": {"other": 1, "user_id": user_id}, "messages": "x" * 10_000}
     assert account_of(json.dumps(asked).encode()) == "far-away"
-
-
-@given(st.binary(max_size=200))
-def test_compressed_bodies_are_read(plain: bytes) -> None:
-    raw = zlib.compressobj(wbits=-15)
-    assert plain_body(plain, None) == plain
-    assert plain_body(plain, b"identity") == plain
-    assert plain_body(gzip.compress(plain), b"gzip") == plain
-    assert plain_body(gzip.compress(plain) * 2, b" GZIP ") == plain * 2
-    assert plain_body(bytearray(zlib.compress(plain)), b"deflate") == plain
-    assert plain_body(raw.compress(plain) + raw.flush(), b"deflate") == plain
-
-
-@given(st.binary(min_size=1, max_size=200), st.integers(1, 20))
-def test_a_body_that_was_cut_is_not_taken_for_a_whole_one(plain: bytes, lost: int) -> None:
-    assert plain_body(gzip.compress(plain)[:-lost], b"gzip") is None
-
-
-def test_what_cannot_be_read_is_left_to_the_vendor() -> None:
-    assert plain_body(b"anything", b"br") is None
-    assert plain_body(b"anything", b"gzip") is None
-    assert plain_body(b"anything", b"deflate") is None
-    assert plain_body(b"anything", b"gzip, gzip") is None
-
-
-def test_a_body_that_grows_without_end_is_refused() -> None:
-    assert plain_body(gzip.compress(b"x" * 1000), b"gzip", largest=1000) == b"x" * 1000
-    assert plain_body(gzip.compress(b"x" * 1001), b"gzip", largest=1000) is None
-    assert plain_body(gzip.compress(b"x" * 600) * 2, b"gzip", largest=1000) is None
-
-
-@settings(max_examples=20)
-@given(st.integers(0, 3 * 1024 * 1024), st.sampled_from([0, 1, 6]))
-def test_a_body_that_packs_well_is_unpacked_whole(size: int, level: int) -> None:
-    plain = (b"abc" * size)[:size]
-    assert plain_body(gzip.compress(plain, level), b"gzip") == plain
-
-
-def test_thousands_of_members_are_not_read() -> None:
-    assert plain_body(gzip.compress(b"") * 10_000, b"gzip") is None

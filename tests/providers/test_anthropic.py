@@ -104,13 +104,14 @@ def test_headers_of_the_settings_win_over_the_clients() -> None:
 def test_a_packed_body_is_unpacked_only_for_another_model() -> None:
     provider = provider_for(settings(), {})
     headers = (*CLIENT, (b"Content-Encoding", b"gzip"))
-    message = Message(b"POST", b"/v1/messages", headers, gzip.compress(ASKED))
+    packed = gzip.compress(ASKED)
+    message = Message(b"POST", b"/v1/messages", headers, packed, plain=ASKED)
     same = provider.render(message, MODEL)
     assert (same.body, names(same)["content-encoding"]) == (message.body, "gzip")
     other = provider.render(message, "claude-sonnet-4-6")
     assert decoded(other.body)["model"] == "claude-sonnet-4-6"
     assert "content-encoding" not in names(other)
-    odd = message._replace(headers=((b"Content-Encoding", b"br"),))
+    odd = message._replace(headers=((b"Content-Encoding", b"br"),), plain=None)
     assert provider.render(odd, "unknown-model").body is odd.body
 
 

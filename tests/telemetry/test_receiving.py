@@ -102,7 +102,7 @@ def test_what_is_not_taken_in_is_refused_with_what_to_do(
 
 
 def test_what_is_too_large_when_unpacked_is_refused(tmp_path: Path) -> None:
-    bomb = gzip.compress(b" " * (17 << 20))
+    bomb = gzip.compress(b" " * (8 << 20))
     got = play(tmp_path, otlp(), bomb, JSON, (b"content-encoding", b"gzip"))
     assert (got.status, "too large" in got.body.decode()) == (400, True)
 

@@ -19,6 +19,7 @@ from jackline.gateway.desk import Desk
 from jackline.gateway.exchange import Exchange
 from jackline.gateway.identity import identify
 from jackline.gateway.messages import MessagesCall
+from jackline.gateway.packed_body import NOT_PACKED, Packed
 from jackline.providers.settings import UpstreamSettings
 from jackline.telemetry.otlp_sending import SpanSender
 from jackline.telemetry.settings import OtlpSettings
@@ -76,7 +77,9 @@ class TracedDesk(Desk):
 
     tracing: Tracing | None = None
 
-    def take(self, exchange: Exchange, target: bytes, tag: str | None) -> None:
+    def take(
+        self, exchange: Exchange, target: bytes, tag: str | None, packed: Packed = NOT_PACKED
+    ) -> None:
         """Take a call in."""
         told = exchange.header(_TOOLS)
         if told is not None and self.tracing is not None:
@@ -94,7 +97,7 @@ class TracedDesk(Desk):
                         error=tool.ended_by,
                     )
                 )
-        super().take(exchange, target, tag)
+        super().take(exchange, target, tag, packed)
 
     def ended(self, call: MessagesCall, event: CallEnded) -> None:
         """A call is over."""

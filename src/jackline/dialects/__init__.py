@@ -19,7 +19,6 @@ from jackline.dialects.anthropic_request import (
     RequestFacts,
     account_of,
     asked_messages,
-    plain_body,
     read_request,
 )
 from jackline.dialects.anthropic_stream import AnthropicStreamReader, Block
@@ -44,7 +43,6 @@ __all__ = [
     "event_of",
     "name_of",
     "placeholder_start",
-    "plain_body",
     "read_answer",
     "read_request",
 ]

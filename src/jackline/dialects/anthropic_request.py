@@ -9,17 +9,11 @@ Not here: headers, and adding to a request (calls/continuation.py).
 from __future__ import annotations
 
 import re
-import zlib
 
 import msgspec
 
 from jackline.dialects.tokens_used import bounded_count
 
-LARGEST_PLAIN_BODY = 64 * 1024 * 1024
-# A body is one member, rarely a few.
-_MOST_MEMBERS = 100
-_PIECE = 64 * 1024
-_SLICE = 1024 * 1024
 _LETTERS_PER_TOKEN = 4
 _WINDOW = 1024
 # Up to here decoding everything costs less than the searches of the short way.
@@ -151,46 +145,3 @@ def account_of(body: bytes | bytearray) -> str | None:
         return (user_id and _user.decode(user_id).account_uuid) or None
     except _UNREADABLE:
         return None
-
-
-def plain_body(
-    body: bytes | bytearray, content_encoding: bytes | None, *, largest: int = LARGEST_PLAIN_BODY
-) -> bytes | bytearray | None:
-    """The body without its compression; None when it cannot be read here, or is too large."""
-    coding = (content_encoding or b"identity").strip().lower()
-    if coding in (b"identity", b""):
-        return body
-    if coding in (b"gzip", b"x-gzip"):
-        return _inflated(body, 16 + zlib.MAX_WBITS, largest)
-    if coding == b"deflate":
-        # The standard means zlib's wrapping; some senders leave it out.
-        plain = _inflated(body, zlib.MAX_WBITS, largest)
-        return plain if plain is not None else _inflated(body, -zlib.MAX_WBITS, largest)
-    return None
-
-
-def _inflated(body: bytes | bytearray, window: int, largest: int) -> bytearray | None:
-    """All members of a compressed body, when they are whole and not too large together."""
-    plain = bytearray()
-    packed, at, members = memoryview(body), 0, 1
-    member = zlib.decompressobj(window)
-    # The last slice was cut off by its size: there may be more without any further input.
-    is_full = False
-    try:
-        while at < len(packed) or is_full:
-            if member.eof:
-                members += 1
-                if members > _MOST_MEMBERS:
-                    return None
-                member = zlib.decompressobj(window)
-            # In pieces: what is behind a member is copied each time.
-            piece = packed[at : at + _PIECE]
-            found = member.decompress(piece, _SLICE)
-            is_full = len(found) >= _SLICE and not member.eof
-            plain += found
-            if len(plain) > largest:
-                return None
-            at += len(piece) - len(member.unused_data) - len(member.unconsumed_tail)
-    except zlib.error:
-        return None
-    return plain if member.eof or not len(body) else None

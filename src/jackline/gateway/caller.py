@@ -37,7 +37,6 @@ class Caller(NamedTuple):
     credential: bytes
     bearer: bool
     afk: bool
-    packed: bytes | None
     accounts: dict[str, str]
     places: dict[str, OnlyPlace]
 
@@ -62,7 +61,6 @@ def caller_of(exchange: Exchange, tag: str | None) -> Caller:
         credential=key or header(b"authorization") or b"",
         bearer=key is None,
         afk=header(b"x-jackline-hold") == b"until-reset",
-        packed=header(b"content-encoding"),
         accounts={},
         places={},
     )

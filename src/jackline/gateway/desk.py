@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TypeAlias
 
 from jackline.calls import (
@@ -23,7 +24,7 @@ from jackline.calls import (
     takes_prefill,
 )
 from jackline.clock import Clock
-from jackline.dialects import RequestFacts, plain_body, read_request
+from jackline.dialects import RequestFacts, read_request
 from jackline.dialects.openai_asked import read_openai_request
 from jackline.events import Announce, CallEnded
 from jackline.gateway.answer_notes import new_call_id, noted
@@ -35,6 +36,7 @@ from jackline.gateway.held_time import HeldTime
 from jackline.gateway.identity import Identity, Who
 from jackline.gateway.lane_book import LaneBook, TooManyLanesError
 from jackline.gateway.messages import MessagesCall
+from jackline.gateway.packed_body import NOT_PACKED, Packed
 from jackline.gateway.placing import Placing, StoodIn, openai_caller, upstream_for
 from jackline.gateway.returning import Returning
 from jackline.gateway.settings import CapSettings, GatewaySettings, StreamMode
@@ -106,8 +108,8 @@ class Desk:
         self._placing = Placing(self.chooser, lanes, carrier.controller)
         self._open: dict[str, MessagesCall] = {}
         self._by_who: dict[Who, list[MessagesCall]] = {}
-        # Of the bodies of all open calls.
-        self._held_bytes = 0
+        # Of the bodies of all open calls, and of those that are being unpacked.
+        self.held_bytes = 0
         lanes.close_idle = carrier.close_idle_lanes
         lanes.close_unproven = carrier.close_unproven_lanes
 
@@ -149,11 +151,14 @@ class Desk:
         """The time that `Exchange.last_write` is measured in."""
         return self._ticks()
 
-    def take(self, exchange: Exchange, target: bytes, tag: str | None) -> None:
-        """A model call."""
+    def take(
+        self, exchange: Exchange, target: bytes, tag: str | None, packed: Packed = NOT_PACKED
+    ) -> None:
+        """A model call; `packed` tells what its body holds if it came compressed."""
         caller = caller_of(exchange, tag)
         identity, who, body = caller.identity, caller.who, exchange.body
-        facts = read_request(body) if caller.packed is None else self._unpacked(body, caller.packed)
+        readable = packed.plain if packed.is_packed else body
+        facts = _UNREAD if readable is None else read_request(readable)
         now = self._clock.steady()
         call_id, since = new_call_id(), None
         if who is not None and (who in self._by_who or self._returning.knows(who)):
@@ -176,7 +181,7 @@ class Desk:
         # By position, in the order of its fields: every call is made here.
         request = Request(
             call_id,
-            Message(exchange.method, target, caller.headers, body, caller.lines),
+            Message(exchange.method, target, caller.headers, body, caller.lines, packed.plain),
             lanes,
             last_resorts,
             facts.stream,
@@ -212,41 +217,51 @@ class Desk:
 
     def _refused_at_once(self, facts: RequestFacts, body: bytes | bytearray) -> No | None:
         """Why a call is not taken in, whoever asks."""
-        limits = self.settings.limits
-        # Those that wait are some of those that are open.
-        most = limits.waiting_calls
-        if len(self._open) >= most and self.carrier.calls_waiting >= most:
-            return _come_back(f"{most} calls wait already, as many as limits.waiting_calls allows")
         problem = None if facts.model is None else problem_of_model(facts.model)
         if problem is not None:
             return in_our_words(400, f"Jackline: {problem}.")
-        return self.no_room_for(body)
+        return self.busy(body)
 
     def no_room_for(self, body: bytes | bytearray) -> No | None:
         """Why a body cannot be held beside those of all that is under way; None if it can.
 
         One that comes alone is held, however large it is.
         """
-        held = self._held_bytes
+        held = self.held_bytes
         if held and held + len(body) > self.settings.limits.held_bytes:
             return _come_back("the calls under way hold as much as limits.held_bodies allows")
         return None
 
     def hold(self, size: int) -> Callable[[], None]:
         """Count so many bytes as held, until what is given back is called."""
-        self._held_bytes += size
+        self.hold_more(size)
+        return partial(self.hold_more, -size)
 
-        def release() -> None:
-            self._held_bytes -= size
+    def hold_more(self, size: int) -> None:
+        """Count so many bytes more as held, or less."""
+        self.held_bytes += size
 
-        return release
+    def busy(self, body: bytes | bytearray) -> No | None:
+        """Why a call is not taken in, whatever it asks: too many wait, or too much is held."""
+        limits = self.settings.limits
+        # Those that wait are some of those that are open.
+        most = limits.waiting_calls
+        if len(self._open) >= most and self.carrier.calls_waiting >= most:
+            return _come_back(f"{most} calls wait already, as many as limits.waiting_calls allows")
+        return self.no_room_for(body)
 
     def take_foreign(
-        self, exchange: Exchange, target: bytes, tag: str | None, dialect: Dialect
+        self,
+        exchange: Exchange,
+        target: bytes,
+        tag: str | None,
+        dialect: Dialect,
+        packed: Packed = NOT_PACKED,
     ) -> None:
         """A model call of a client that speaks one of OpenAI's dialects."""
         caller = openai_caller(exchange, tag)
-        facts = read_openai_request(exchange.body)
+        readable = packed.plain if packed.is_packed else exchange.body
+        facts = _UNREAD if readable is None else read_openai_request(readable)
         call_id, now = new_call_id(), self.now()
         model, body = facts.model or "unknown-model", exchange.body
         no = self._refused_at_once(facts, body)
@@ -263,7 +278,7 @@ class Desk:
             return
         request = Request(
             call_id,
-            Message(exchange.method, target, caller.headers, body, caller.lines),
+            Message(exchange.method, target, caller.headers, body, caller.lines, packed.plain),
             lanes,
             last_resorts=last_resorts,
             stream=facts.stream,
@@ -279,7 +294,14 @@ class Desk:
         call = MessagesCall(self, exchange, caller.identity, facts.model or "", request, now)
         self._submit(call, None)
 
-    def take_side_call(self, exchange: Exchange, target: bytes, tag: str | None, name: str) -> None:
+    def take_side_call(
+        self,
+        exchange: Exchange,
+        target: bytes,
+        tag: str | None,
+        name: str,
+        packed: Packed = NOT_PACKED,
+    ) -> None:
         """A call that is no turn of an agent: counting tokens, listing models."""
         now = self.now()
         caller = caller_of(exchange, tag)
@@ -298,14 +320,16 @@ class Desk:
             return
         account = f"{self._lanes.account(upstream, caller, exchange.body)}-{name}"
         lane = self._lanes.lane(upstream, name, account, now)
-        message = Message(exchange.method, target, caller.headers, exchange.body, caller.lines)
+        message = Message(
+            exchange.method, target, caller.headers, exchange.body, caller.lines, packed.plain
+        )
         call_id = new_call_id()
         request = Request(call_id, message, (lane,), stream=False, hold=_SIDE_CALL_HOLD)
         self._submit(MessagesCall(self, exchange, caller.identity, name, request, now), None)
 
     def _submit(self, call: MessagesCall, who: Who | None) -> None:
         self._open[call.request.id] = call
-        self._held_bytes += call.held_bytes
+        self.held_bytes += call.held_bytes
         if who is not None:
             self._by_who.setdefault(who, []).append(call)
         try:
@@ -432,7 +456,7 @@ class Desk:
 
     def _forget(self, call: MessagesCall) -> None:
         if self._open.pop(call.request.id, None) is not None:
-            self._held_bytes -= call.held_bytes
+            self.held_bytes -= call.held_bytes
         who = call.identity.who
         theirs = None if who is None else self._by_who.get(who)
         if who is None or theirs is None:
@@ -443,10 +467,6 @@ class Desk:
             self._by_who[who] = [each for each in theirs if each is not call]
 
     # --- reading ------------------------------------------------------------------------------
-
-    def _unpacked(self, body: bytes | bytearray, packed: bytes) -> RequestFacts:
-        plain = plain_body(body, packed, largest=self.settings.limits.body_bytes)
-        return _UNREAD if plain is None else read_request(plain)
 
     def _joined(self, who: Who, exchange: Exchange) -> bool:
         for call in self._by_who.get(who, ()):

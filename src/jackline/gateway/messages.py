@@ -128,7 +128,7 @@ class MessagesCall:
         self.manner = _MANNERS[request.dialect]
         self.lane = request.lanes[0]
         # The message may grow, when the rest of an answer is asked for.
-        self.held_bytes = len(request.message.body)
+        self.held_bytes = len(request.message.body) + len(request.message.plain or b"")
         self.arrived = now
         self.since = now if request.since is None else request.since
         self.carried: Carried | None = None

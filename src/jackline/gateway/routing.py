@@ -10,9 +10,11 @@ Not here: answering (desk.py, relay.py, control_paths.py).
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple, Protocol
 
+from jackline.calls import Dialect
 from jackline.control.face import Face
 from jackline.gateway.answer_notes import new_call_id, noted
 from jackline.gateway.control_paths import PROOF, ControlPaths
@@ -21,6 +23,7 @@ from jackline.gateway.doors import foreign, reads_as_browser, sends_form, token_
 from jackline.gateway.exchange import Exchange
 from jackline.gateway.identity import without_tag
 from jackline.gateway.lane_book import TooManyLanesError
+from jackline.gateway.packed_body import NOT_PACKED, Packed, PackedBody, is_packed
 from jackline.gateway.placing import relay_upstream
 from jackline.gateway.refusal import Refusal
 from jackline.gateway.relay import Relay
@@ -85,12 +88,8 @@ class Router:
         """Answer one request; the answer may come much later."""
         try:
             self._handle(exchange)
-        except TooManyLanesError:
-            words = "Jackline: calls for too many models or accounts are under way."
-            _say(exchange, in_our_words(503, words, [(b"retry-after", b"5")]))
         except Exception as error:  # noqa: BLE001 -- the border of one request: others go on
-            _log.error("a bug in Jackline while taking a request", exc_info=error)
-            _say(exchange, in_our_words(500, f"A bug in Jackline: {type(error).__name__}."))
+            _say_failed(exchange, error)
 
     def refusal(self, exchange: Exchange, length: int) -> Refusal | None:
         """Why a request is refused by its head alone, before its body is read."""
@@ -105,7 +104,7 @@ class Router:
         stops = self.stopping is not None and self.stopping.draining
         turn = exchange.memo.get(_MEMO)
         if isinstance(turn, _Turn) and turn.listen is listen and not stops:
-            self._desk.take(exchange, turn.target, turn.tag)
+            self._take(exchange, turn.target, turn.tag)
             return
         path = exchange.path
         if path == PROOF:
@@ -161,17 +160,21 @@ class Router:
         tag, path = without_tag(path)
         target = path if not exchange.query else path + b"?" + exchange.query
         # Only the end is looked at: a prefix in the client's base URL is the upstream's business.
+        desk = self._desk
         if path.endswith(_MESSAGES) and exchange.method == b"POST":
-            exchange.memo[_MEMO] = _Turn(target, tag, self._desk.settings.listen)
-            self._desk.take(exchange, target, tag)
+            exchange.memo[_MEMO] = _Turn(target, tag, desk.settings.listen)
+            self._take(exchange, target, tag)
         elif path.endswith(_COUNT_TOKENS) and exchange.method == b"POST":
-            self._desk.take_side_call(exchange, target, tag, "count_tokens")
+            self._read(
+                exchange, partial(desk.take_side_call, exchange, target, tag, "count_tokens")
+            )
         elif path.endswith(_MODELS) and exchange.method == b"GET":
-            self._desk.take_side_call(exchange, target, tag, "models")
+            desk.take_side_call(exchange, target, tag, "models")
         elif path.endswith(_CHAT) and exchange.method == b"POST":
-            self._desk.take_foreign(exchange, target, tag, "openai-chat")
+            self._read(exchange, partial(desk.take_foreign, exchange, target, tag, "openai-chat"))
         elif path.endswith(_RESPONSES) and exchange.method == b"POST":
-            self._desk.take_foreign(exchange, target, tag, "openai-responses")
+            dialect: Dialect = "openai-responses"
+            self._read(exchange, partial(desk.take_foreign, exchange, target, tag, dialect))
         else:
             upstream = relay_upstream(exchange, self._desk.settings.upstreams)
             if upstream is None:
@@ -185,10 +188,44 @@ class Router:
             relay = Relay(exchange, f"{upstream.name}/relay", release)
             relay.start(self._upstream, target)
 
+    def _take(self, exchange: Exchange, target: bytes, tag: str | None) -> None:
+        if is_packed(exchange):
+            self._read(exchange, partial(self._desk.take, exchange, target, tag))
+        else:
+            self._desk.take(exchange, target, tag)
+
+    def _read(self, exchange: Exchange, take: Callable[[Packed], None]) -> None:
+        """Take a call in once its body can be read; whoever has no place is not unpacked for."""
+        if not is_packed(exchange):
+            take(NOT_PACKED)
+            return
+        no = self._desk.busy(exchange.body)
+        if no is not None:
+            _say(exchange, no)
+            return
+
+        def taken(packed: Packed) -> None:
+            try:
+                take(packed)
+            except Exception as error:  # noqa: BLE001 -- the border of one request: others go on
+                _say_failed(exchange, error)
+
+        largest = self._desk.settings.limits.body_bytes
+        PackedBody(exchange, largest, self._desk.hold_more, taken).start()
+
 
 def _too_large_for_faces() -> Refusal:
     most = _LARGEST_FOR_FACES >> 20
     return Refusal(413, f"Only a model call may have a body of more than {most} MB. Send less.")
+
+
+def _say_failed(exchange: Exchange, error: Exception) -> None:
+    if isinstance(error, TooManyLanesError):
+        words = "Jackline: calls for too many models or accounts are under way."
+        _say(exchange, in_our_words(503, words, [(b"retry-after", b"5")]))
+        return
+    _log.error("a bug in Jackline while taking a request", exc_info=error)
+    _say(exchange, in_our_words(500, f"A bug in Jackline: {type(error).__name__}."))
 
 
 def _say(exchange: Exchange, no: No) -> None:

@@ -12,12 +12,13 @@ from collections.abc import Mapping
 
 import msgspec
 
-from jackline.dialects import plain_body, read_request
+from jackline.dialects import read_request
 from jackline.providers.provider import CannotCarryError
 from jackline.upstream.port import Message
 
 # As dialects/anthropic_request.py argues: nothing has been opened before a first key, so that it is
 # one of the top-level object; its value is taken only when no backslash is in it.
+_PLAIN_CODINGS = frozenset((b"", b"identity"))
 _FIRST_IS_MODEL = re.compile(rb'\{\s*"model"\s*:\s*"([^"\\]*)"')
 
 
@@ -88,9 +89,11 @@ def stop_sequences_of(body: bytes | bytearray) -> tuple[str, ...]:
 
 
 def unpacked(message: Message) -> bytes | bytearray | None:
-    """The body without its compression; None when it cannot be undone."""
-    coding = next((v for n, v in message.headers if n.lower() == b"content-encoding"), None)
-    return plain_body(message.body, coding)
+    """The body without its compression; None when that was not undone."""
+    # Unpacking here would hold everybody up, once for each attempt: whoever took the call in did.
+    coding = next((v for n, v in message.headers if n.lower() == b"content-encoding"), b"")
+    is_plain = coding.strip().lower() in _PLAIN_CODINGS
+    return message.body if is_plain else message.plain
 
 
 def plain(message: Message) -> bytes | bytearray:

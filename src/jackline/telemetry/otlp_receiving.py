@@ -28,6 +28,7 @@ from jackline.telemetry.client_words import (
 )
 from jackline.telemetry.settings import OtlpSettings
 from jackline.telemetry.spans import ToolRan
+from jackline.upstream.unpacking import MOST_RATIO
 
 PREFIX = b"/_jackline/otlp/"
 TOLD = b"/_jackline/clients"
@@ -159,10 +160,13 @@ def _unpacked(asked: Asked) -> bytes:
     packed = (asked.header(b"content-encoding") or b"identity").lower()
     if packed == b"gzip":
         unpacking = zlib.decompressobj(zlib.MAX_WBITS | 16)
+        most = min(_LARGEST, MOST_RATIO * len(body))
         try:
-            body = unpacking.decompress(body, _LARGEST + 1)
+            body = unpacking.decompress(body, most + 1)
         except zlib.error as error:
             raise ValueError("it is not packed as it says") from error
+        if len(body) > most:
+            raise ValueError("it is too large")
     elif packed != b"identity":
         raise ValueError("it is packed in a way that is not known here")
     if len(body) > _LARGEST:

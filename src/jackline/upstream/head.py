@@ -45,7 +45,7 @@ class HeadWriter:
 
     def head(self, message: Message) -> bytes:
         """Request line and headers, with the empty line; ValueError for what would break them."""
-        method, target, headers, body, lines, _ = message
+        method, target, headers, body, lines, *_ = message
         if lines is None:
             lines = header_lines(headers)
         before = self._written.get((method, target, lines)) or self._write(method, target, lines)

@@ -21,6 +21,7 @@ class Message(NamedTuple):
     path prefix. `body` is complete; its length and the host are written by the upstream. `lines`
     are the headers as `head.header_lines` wrote them, for whoever sends the same ones repeatedly.
     `fresh` asks for a new connection, because what was sent on a kept one is not answered.
+    `plain` is what a compressed body holds, where that is known: for reading, never to be sent.
     """
 
     method: bytes
@@ -28,6 +29,7 @@ class Message(NamedTuple):
     headers: Headers
     body: bytes | bytearray = b""
     lines: bytes | None = None
+    plain: bytes | bytearray | None = None
     fresh: bool = False
 
     def __repr__(self) -> str:

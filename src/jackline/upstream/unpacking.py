@@ -13,6 +13,8 @@ from collections import deque
 from jackline.upstream.breaks import BadPackingError
 
 SLICE_BYTES = 256 * 1024
+MOST_RATIO = 100
+"""Of what a client sends. Text packs to a fifth, logs to a fiftieth, a bomb to a thousandth."""
 # A body is one member, rarely a few; each further one costs a copy of all that is behind it.
 _MOST_MEMBERS = 1000
 _WINDOWS = {"gzip": 31, "x-gzip": 31, "deflate": zlib.MAX_WBITS}

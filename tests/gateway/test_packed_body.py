@@ -1,0 +1,91 @@
+"""A compressed body is read whole, within its limits, or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import zlib
+from datetime import UTC, datetime
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jackline.clock import VirtualClock
+from jackline.gateway.exchange import Exchange
+from jackline.gateway.packed_body import Packed, PackedBody, is_packed
+from jackline.gateway.request_head import read_head
+from jackline.upstream.unpacking import MOST_RATIO
+from tests.gateway.desk_world import ClientOnPaper
+
+LARGEST = 64 * 1024 * 1024
+
+
+def exchange_of(body: bytes | bytearray, coding: bytes) -> Exchange:
+    head = read_head(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Encoding: %b\r\n\r\n" % coding)
+    client = ClientOnPaper(VirtualClock(datetime(2026, 3, 1, tzinfo=UTC)))
+    return Exchange(client, head, body)
+
+
+def plain_body(
+    body: bytes | bytearray, coding: bytes, *, largest: int = LARGEST
+) -> bytes | bytearray | None:
+    """What is found in a body; all that was held meanwhile is given back."""
+    held: list[int] = []
+
+    async def main() -> Packed:
+        found: asyncio.Future[Packed] = asyncio.get_running_loop().create_future()
+        PackedBody(exchange_of(body, coding), largest, held.append, found.set_result).start()
+        return await found
+
+    packed = asyncio.run(main())
+    assert packed.is_packed
+    assert sum(held) == 0
+    return packed.plain
+
+
+def test_only_what_says_so_is_packed() -> None:
+    assert is_packed(exchange_of(b"", b"gzip"))
+    assert is_packed(exchange_of(b"", b"br"))
+    assert not is_packed(exchange_of(b"", b" Identity "))
+    assert not is_packed(exchange_of(b"", b""))
+
+
+@given(st.binary(max_size=200))
+def test_compressed_bodies_are_read(plain: bytes) -> None:
+    raw = zlib.compressobj(wbits=-15)
+    assert plain_body(gzip.compress(plain), b"gzip") == plain
+    assert plain_body(gzip.compress(plain) * 2, b" GZIP ") == plain * 2
+    assert plain_body(bytearray(zlib.compress(plain)), b"deflate") == plain
+    assert plain_body(raw.compress(plain) + raw.flush(), b"deflate") == plain
+
+
+@given(st.binary(min_size=1, max_size=200), st.integers(1, 20))
+def test_a_body_that_was_cut_is_not_taken_for_a_whole_one(plain: bytes, lost: int) -> None:
+    assert plain_body(gzip.compress(plain)[:-lost], b"gzip") is None
+
+
+def test_what_cannot_be_read_is_left_to_the_vendor() -> None:
+    assert plain_body(b"anything", b"br") is None
+    assert plain_body(b"anything", b"gzip") is None
+    assert plain_body(b"anything", b"deflate") is None
+    assert plain_body(b"anything", b"gzip, gzip") is None
+
+
+def test_a_body_that_grows_without_end_is_refused() -> None:
+    packed = zlib.compress(b" " * 5_000_000)
+    assert len(packed) * MOST_RATIO < 5_000_000
+    assert plain_body(packed, b"deflate") is None
+    assert plain_body(gzip.compress(b"x" * 1000), b"gzip", largest=1000) == b"x" * 1000
+    assert plain_body(gzip.compress(b"x" * 1001), b"gzip", largest=1000) is None
+    assert plain_body(gzip.compress(b"x" * 600) * 2, b"gzip", largest=1000) is None
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 3 * 1024 * 1024), st.sampled_from([0, 1, 6]))
+def test_a_body_that_packs_well_is_unpacked_whole(size: int, level: int) -> None:
+    plain = b"".join(b"%x," % number for number in range(size // 8))
+    assert plain_body(gzip.compress(plain, level), b"gzip") == plain
+
+
+def test_thousands_of_members_are_not_read() -> None:
+    assert plain_body(gzip.compress(b"") * 10_000, b"gzip") is None
