@@ -209,6 +209,16 @@ def test_patience_is_learned_from_first_bytes_that_came_late() -> None:
     assert len(world.sent) - asked == 5, "after one late answer nobody is asked for beside"
 
 
+def test_patience_is_learned_from_models_that_think_after_they_were_taken_on() -> None:
+    world = World(("gpt",), lambda *_: 70.0)
+    world.thinks = True
+    for number in range(12):
+        world.submit(number)
+        world.run(80)
+    assert world.answered == set(range(12))
+    assert len(world.sent) <= 13, "only the first may have been asked for beside"
+
+
 def test_hedges_that_are_not_needed_stay_few_whatever_the_provider_does() -> None:
     """Each first byte takes longer than the one before, so whatever is learned is too short."""
     slow = {"next": 1.0}

@@ -38,6 +38,8 @@ _LONGEST_THROTTLE = 3600.0
 # Who refuses again and still asks for no wait, as by a date that has passed, has told none.
 _NO_WAIT = 0.1
 OUTDATED_AFTER = 3600.0
+# In seconds: shorter silences in an answer are not worth a look.
+_NOTICED = 1.0
 _ANY_CALL = Call(0, ())
 
 
@@ -240,10 +242,8 @@ class Lane:
 
     def heard(self, attempt: Attempt, now: float) -> bool:
         """Bytes came: whether that shows that a lane which was left alone as silent is not dead."""
-        if attempt.begun:
-            gap = now - attempt.heard_at
-            if gap > 1.0:
-                self.patience.gap_ended(gap, now)
+        if now - attempt.heard_at > _NOTICED or not attempt.begun:
+            self.patience.silence_ended(attempt, now)
         attempt.heard_at = self.heard_at = now
         if attempt.confirmed:
             self._believe(attempt)
@@ -290,7 +290,7 @@ class Lane:
         """The first byte: the provider has taken the call. Whether the lane had seemed silent."""
         if attempt.confirmed:
             return False
-        self.patience.first_byte_came(attempt, now)
+        self.patience.first_byte_came()
         self._believe(attempt)
         speaks_again = self.heard(attempt, now)
         attempt.confirmed = True

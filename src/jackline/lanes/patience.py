@@ -45,20 +45,24 @@ class LearnedPatience:
         self._gap_at = now
         self._seen = 0
 
-    def first_byte_came(self, attempt: Attempt, now: float) -> None:
-        """An attempt was answered: what that took beyond what its prompt explains is remembered."""
-        took = now - attempt.sent_at - self._reading(attempt)
+    def first_byte_came(self) -> None:
+        """An attempt was taken."""
         self._seen += 1
-        slowest = self.slowest_first_byte(now)
-        self._first_byte, self._at = max(took, slowest), now
 
-    def gap_ended(self, gap: float, now: float) -> None:
-        """A stream went on after so many seconds."""
-        if gap > _GAP:
-            self._gap, self._gap_at = max(gap, self._longest_gap(now)), now
+    def silence_ended(self, attempt: Attempt, now: float) -> None:
+        """An attempt is heard: how long it was silent, in its answer or before, is remembered.
+
+        Before the answer, that is what its prompt does not explain.
+        """
+        silence = now - attempt.heard_at
+        if not attempt.begun:
+            silence -= self._reading(attempt)
+            self._first_byte, self._at = max(silence, self.slowest_first_byte(now)), now
+        elif silence > _GAP:
+            self._gap, self._gap_at = max(silence, self._longest_gap(now)), now
 
     def slowest_first_byte(self, now: float) -> float:
-        """How long the slowest first byte took of late, apart from its prompt; it fades."""
+        """The longest silence of late before an answer, apart from its prompt's; it fades."""
         return self._first_byte * _faded(now - self._at)
 
     def limit(self, attempt: Attempt, now: float) -> float:
