@@ -342,8 +342,9 @@ class Carrier:
     def _give_back(self, carried: Carried) -> None:
         """Give back all that a call holds; what it holds no more is passed over."""
         try:
-            while carried.hearing is not None:
-                self._hang_up(carried.hearing.permit)
+            for attempt in (carried.beside, carried.hearing):
+                if attempt is not None:
+                    self._hang_up(attempt.permit)
         finally:
             try:
                 self._obey(self.controller.aborted(self._clock.steady(), carried.number))
