@@ -67,6 +67,19 @@ def test_a_preamble_does_not_overtake_who_has_waited_longer() -> None:
     )
 
 
+@pytest.mark.parametrize("first", [b"", PREAMBLE])
+def test_an_answer_that_comes_whole_at_once_is_the_only_one(first: bytes) -> None:
+    """Its connection ends later, and meanwhile the other attempt begins to speak."""
+
+    async def scene(world: World) -> None:
+        task = world.call()
+        await world.until_done([task], longest=200)
+        assert task.result().body == OTHER
+
+    whole = Step(says=OTHER, after=1.0, cut=len(OTHER), between=10.0, first=first)
+    play({"first": [Step(after=64.0, between=1.0), whole]}, scene)
+
+
 def test_if_the_second_fails_the_first_goes_on() -> None:
     async def scene(world: World) -> None:
         task = world.call()

@@ -140,7 +140,7 @@ class ForeignStitch:
         except ValueError:
             reader.give_up()
         if out:
-            self.delivered = True
+            self.delivered = self.begun = True
         return b"".join(out)
 
     def _may_go(self, name: bytes) -> bool:

@@ -196,9 +196,14 @@ class Hearing:
         stitch = self.stitch
         out = stitch.feed(data)
         if carried.beside is not None and stitch.begun:
-            # The first of the two to speak: the other one must not be heard any more.
+            # The first of the two to speak: the other one must not be heard any more, and nothing
+            # is passed on before that.
             self.begun = True
-            self._judge.alive(self)
+            if self._is_accepted:
+                self._judge.alive(self)
+            else:
+                self._is_accepted = True
+                self._judge.accepted(self)
         if stitch.complete:
             # One that came whole at once is told by its end alone.
             if out:

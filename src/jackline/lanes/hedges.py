@@ -30,7 +30,7 @@ class HedgeBudget:
 
     def returned(self) -> None:
         """It has come to nothing, and has cost nothing."""
-        self._left += 1.0
+        self._left = min(self._settings.most, self._left + 1.0)
 
     def answered(self) -> None:
         """The lane has answered a call: a little more may be spent."""
@@ -39,4 +39,4 @@ class HedgeBudget:
 
     def needed(self) -> None:
         """A hedge was answered while the silent attempt was not."""
-        self._left += self._settings.when_needed
+        self._left = min(self._settings.most, self._left + self._settings.when_needed)
