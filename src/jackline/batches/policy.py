@@ -159,7 +159,7 @@ _HIDDEN_PARENT = re.compile(r"(?:^|/)\.[^/]*[*?\[]")
 """A pattern that begins with a dot may stand for `..` in some shells."""
 
 
-_GLUED = re.compile(r"-[A-Za-z]{1,4}((?:/|\\|~|\.\.(?:[/\\]|$)).*)")
+_GLUED = re.compile(r"-[A-Za-z]+((?:/|\\|~|\.\.(?:[/\\]|$)).*)")
 """A path behind a few short options: `-xf/etc/passwd`, `-xf../x`."""
 
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import PurePosixPath
 
-from jackline.batches.commands import NotSimpleError, Stage, read_command
+from jackline.batches.commands import NotSimpleError, Stage, Word, read_command
 from jackline.batches.tool import JsonObject
 
 _SYSTEM_FOLDERS = frozenset({"/bin", "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin"})
@@ -54,9 +54,15 @@ def _none_of(pattern: str) -> Callable[[Sequence[str]], bool]:
 # that is clear, and several short ones in one word; behind -S, -G and -L stands a text.
 _GIT_POWERS = (
     *("--output", "--ext-diff", "--textconv", "--filters", "--open-files-in-pager", "--exec"),
-    *("--upload-pack", "--receive-pack", "--config", "--template", "--show-signature"),
+    *("--upload-pack", "--receive-pack", "--config", "--template", "--show-signature", "--help"),
 )
-_GIT_SHORT_POWERS = re.compile(r"-(?![SGL])[A-Za-z]*O")
+_GIT_SHORT_POWERS = re.compile(r"-(?![SGL])[A-Za-z0-9]*O")
+# What else gives power to single verbs: for `grep`, -G and -L are flags like others.
+_GIT_VERB_POWERS = {
+    "clone": re.compile(r"-[A-Za-z]*[cu]"),
+    "grep": re.compile(r"-[A-Za-z0-9]*O"),
+    "rebase": re.compile(r"-x"),
+}
 _GIT_LEADING = ("--no-pager", "-P", "--version", "--help")
 
 
@@ -74,6 +80,9 @@ def _git_looks(words: Sequence[str]) -> bool:
     if rest[:1] == ["--no-pager"]:
         rest = rest[1:]
     if not rest or any(map(_gives_git_power, rest)):
+        return False
+    power = _GIT_VERB_POWERS.get(rest[0])
+    if power is not None and any(map(power.match, rest)):
         return False
     if rest[0] in ("branch", "tag", "remote"):
         return all(word in ("-a", "-r", "-v", "-vv", "--list", "-l", "--all") for word in rest[1:])
@@ -155,9 +164,8 @@ def power_of(stage: Stage, written: Sequence[str]) -> str | None:
     free = list(stage.words[1:])
     for word in written:
         free = [each for each in free if each.text != word]
-    # A file may be named like an option, and a pattern at the start of a word may give it.
     for each in free:
-        if each.globbed and each.text[:1] in "*?[":
+        if _may_become_option(each):
             return each.text
     if name == "git":
         return _power_of_git(stage.texts[1:], [each.text for each in free])
@@ -182,10 +190,15 @@ def starts_git(arguments: JsonObject, *, windows: bool = False) -> bool:
     return any(name.removesuffix(".exe") == "git" or name.startswith("git-") for name in names)
 
 
+def _may_become_option(word: Word) -> bool:
+    """Whether the shell may make an option of it: a file may be named like one."""
+    return word.globbed and word.text[:1] in "*?[-"
+
+
 def _power_of_git(words: Sequence[str], free: Sequence[str]) -> str | None:
-    is_rebase = "rebase" in words
+    more = [power for verb, power in _GIT_VERB_POWERS.items() if verb in words]
     for word in free:
-        if _gives_git_power(word) or (is_rebase and word.startswith("-x")):
+        if _gives_git_power(word) or any(power.match(word) for power in more):
             return word
     # With `git *` even the verb is free: only those that look are meant, and only here.
     if words and words[0] in free and words[0].startswith("-") and words[0] not in _GIT_LEADING:
@@ -217,8 +230,7 @@ def is_harmless(stage: Stage) -> bool:
     if name in _VERSIONED:
         return words in (("--version",), ("-V",), ("-v",), ("version",))
     check = _HARMLESS_WITH.get(name or "")
-    # A file may be named like an option, and a pattern at the start of a word may give it.
-    hidden = any(word.globbed and word.text[:1] in "*?[" for word in stage.words[1:])
+    hidden = any(map(_may_become_option, stage.words[1:]))
     return check is not None and not hidden and check(words)
 
 
