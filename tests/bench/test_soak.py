@@ -61,11 +61,8 @@ def test_memory_is_judged_within_the_longest_life_behind_its_warm_up() -> None:
 
 @pytest.mark.soak
 def test_a_short_soak_keeps_every_promise(tmp_path: Path) -> None:
-    # A provider that this machine starves for seconds is still taken for dead, and its answers are
-    # then paid for twice (docs/reliability.md): until that is mended, one soak of two may meet it.
-    first = _soaked(tmp_path, 51)
-    told = first if first["kept"] is True else _soaked(tmp_path, 52)
-    assert told["kept"] is True, (first["promises"], told["promises"])
+    told = _soaked(tmp_path, 51)
+    assert told["kept"] is True, told["promises"]
     for what in ("conversations", "runs", "gateway_kills", "run_kills", "faults"):
         assert told[what], f"{what}: there were none"
 
