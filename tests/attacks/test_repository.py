@@ -668,6 +668,7 @@ kind = "openai-chat"
 credential = "env:SHOWN_KEY"
 proxy = "http://shown-proxy.example:8080"
 cost_class = "free"
+local = true
 status_page = "https://shown-status.example"
 longest_answer = 4321
 [upstream.models]
@@ -683,7 +684,7 @@ output_tokens_per_minute = 3333
 SHOWN = (
     *("shown-name", "shown.example", "openai-chat", "SHOWN_KEY", "shown-proxy", "cost class: free"),
     *("shown-status", "4321", "shown-model", "x-shown: shown-header", "1111 requests per minute"),
-    *("2222 parallel", "3333 output tokens per minute, for claude-shown-*"),
+    *("2222 parallel", "3333 output tokens per minute, for claude-shown-*", "server of your own"),
 )
 
 

@@ -162,13 +162,13 @@ def test_no_call_is_asked_twice_of_a_server_of_ones_own() -> None:
 
 
 def test_silence_of_one_call_on_the_only_lane_is_asked_beside_and_the_first_answer_wins() -> None:
-    """Ten calls were quick; the eleventh is lost on its way, and is not waited for."""
+    """Ten calls were quick; the eleventh is lost on its way, and is not waited for for long."""
     world = World(("opus",), lambda call, _, at: 1e9 if call == 10 and at < 60 else 1.0)
     for number in range(10):
         world.submit(number)
         world.run(5)
     world.submit(10)
-    world.run(40)
+    world.run(70)
     assert 10 in world.answered
     assert [beside for _, call, _, beside in world.sent if call == 10] == [False, True]
     assert not world.controller.calls_in_flight, "the lost attempt was hung up on"
@@ -313,8 +313,7 @@ def test_instant_errors_are_not_met_ten_times_in_a_moment() -> None:
 
 PATIENCE = st.builds(
     Patience,
-    unknown=st.floats(0.0, 600.0),
-    first_byte=st.floats(0.0, 100.0),
+    first_byte=st.floats(0.0, 600.0),
     first_byte_per_token=st.floats(0.0, 0.01),
     probe=st.floats(0.0, 60.0),
     between_bytes=st.floats(0.01, 60.0),

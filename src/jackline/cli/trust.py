@@ -320,6 +320,8 @@ def _told(upstream: UpstreamSettings) -> list[str]:
     lines += [f"at most {limit}" for limit in _limits(upstream.limits)]
     for models, limits in upstream.model_limits.items():
         lines += [f"at most {limit}, for {models}" for limit in _limits(limits)]
+    if upstream.local:
+        lines.append("a server of your own: waited for longer, and no call is asked of it twice")
     if upstream.longest_answer is not None:
         lines.append(f"tokens of an answer at most: {upstream.longest_answer}")
     if upstream.accept_rejected_clients:
@@ -397,6 +399,7 @@ def _document(file: FileText, shown: Preview, *, agreed: bool) -> dict[str, obje
                 "limits": asdict(each.limits),
                 "model_limits": {name: asdict(some) for name, some in each.model_limits.items()},
                 "longest_answer": each.longest_answer,
+                "local": each.local,
                 "accept_rejected_clients": each.accept_rejected_clients,
             }
             for each in shown.upstreams

@@ -290,7 +290,6 @@ class Lane:
         """The first byte: the provider has taken the call. Whether the lane had seemed silent."""
         if attempt.confirmed:
             return False
-        self.patience.first_byte_came()
         self._believe(attempt)
         speaks_again = self.heard(attempt, now)
         attempt.confirmed = True

@@ -2,8 +2,8 @@
 
 Rules: (1) slow is not dead: while the model has not begun to speak, doubt means asking once more
 beside the silent attempt, never hanging up on it; a stream that froze in mid-answer is cut;
-(2) what was really seen outweighs every setting, and fades within minutes; (3) a lane of which
-little was seen gets a minute.
+(2) what was really seen outweighs every setting, and fades within minutes; (3) nobody is doubted
+within a minute before it has begun to speak.
 Not here: what follows from doubt (hedging.py), whether a whole lane is silent (silence.py).
 """
 
@@ -18,8 +18,6 @@ from jackline.lanes.settings import Patience
 _TIMES_SLOWEST = 2.0
 # In seconds: after so long, what was slow counts half.
 _HALVES = 600.0
-# So many first bytes must have been seen before less than `Patience.unknown` is borne.
-_ENOUGH_SEEN = 8
 # No stream is cut that has been silent for less.
 _FROZEN = 20.0
 # Gaps below this are those of any stream, and not worth remembering.
@@ -34,20 +32,15 @@ _MOST_TOKENS = 1_000_000_000
 class LearnedPatience:
     """What the slowest first bytes and the longest gaps of one lane were of late."""
 
-    __slots__ = ("_at", "_first_byte", "_gap", "_gap_at", "_seen", "_settings", "_unknown")
+    __slots__ = ("_at", "_first_byte", "_gap", "_gap_at", "_settings", "_shortest")
 
     def __init__(self, settings: Patience, now: float, *, local: bool = False) -> None:
         self._settings = settings
-        self._unknown = settings.unknown_local if local else settings.unknown
+        self._shortest = settings.first_byte_local if local else settings.first_byte
         self._first_byte = 0.0
         self._at = now
         self._gap = 0.0
         self._gap_at = now
-        self._seen = 0
-
-    def first_byte_came(self) -> None:
-        """An attempt was taken."""
-        self._seen += 1
 
     def silence_ended(self, attempt: Attempt, now: float) -> None:
         """An attempt is heard: how long it was silent, in its answer or before, is remembered.
@@ -76,8 +69,7 @@ class LearnedPatience:
             return min(gap * attempt.stretch, max(gap, _LONGEST_ANSWER))
         if attempt.probe:
             return settings.probe + self._reading(attempt)
-        known = settings.first_byte if self._seen >= _ENOUGH_SEEN else self._unknown
-        slow = max(known, _TIMES_SLOWEST * self.slowest_first_byte(now))
+        slow = max(self._shortest, _TIMES_SLOWEST * self.slowest_first_byte(now))
         return slow + self._reading(attempt)
 
     def proves_silence(self, attempt: Attempt, now: float) -> float:
@@ -85,7 +77,7 @@ class LearnedPatience:
         settings = self._settings
         if attempt.begun:
             return max(settings.lane_silence, _TIMES_SLOWEST * self._longest_gap(now))
-        return max(self._unknown, self.limit(attempt, now))
+        return max(self._shortest, self.limit(attempt, now))
 
     def given_up_after(self, attempt: Attempt, now: float) -> float:
         """How long the attempt may be silent before it is hung up on, whatever is hoped for."""

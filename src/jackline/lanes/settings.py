@@ -38,13 +38,12 @@ class Patience:
     What a lane was seen to take outweighs all of these (patience.py). Pings count as bytes.
     """
 
-    # Of a lane of which little was seen; and a whole lane is not silent before, unless it was in
-    # the middle of its answers. A cold local model or a long thinking phase takes as long.
-    unknown: float = 60.0
+    # Before the first byte, however quick the lane was so far; and a whole lane is not silent
+    # before, unless it was in the middle of its answers. A cold model, or one that thinks, takes as
+    # long.
+    first_byte: float = 60.0
     # The same of a local server, which may first have to read a model of many gigabytes.
-    unknown_local: float = 300.0
-    # Of a lane whose first bytes were all quicker than half of this.
-    first_byte: float = 20.0
+    first_byte_local: float = 300.0
     # A prompt of 150,000 tokens may be thought about for a minute before the first byte.
     first_byte_per_token: float = 0.0004
     # Of a probe of a lane that is left alone: it is listened to for as long as any call, but its
