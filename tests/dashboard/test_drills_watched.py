@@ -235,7 +235,7 @@ def test_outage_of_the_only_lane(browser: Browser, tmp_path: Path) -> None:
                 assert "tried again" in card
                 assert "is down" in seen.verdict
             if "✕ broken" in card:
-                # Attempts that are silent, or speak still, are not hung up on: those are listened to.
+                # Attempts that are silent, or still speak, are listened to and not hung up on.
                 listened = re.search(r"(\d+) of \d+ in flight", card)
                 still = 0 if listened is None else int(listened[1])
                 assert seen.count("answering") <= max(2, still)
