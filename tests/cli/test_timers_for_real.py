@@ -113,6 +113,12 @@ def test_a_run_is_not_woken_where_what_it_pays_with_is_not_set(
     assert (code, out.strip()) == (0, "3 of 3 ok: 0 1 2"), err
 
 
+def at_jobs() -> set[str]:
+    """The numbers of the jobs; the rest of a line changes when its job begins."""
+    lines = subprocess.check_output(["atq"], text=True).splitlines()
+    return {line.split()[0] for line in lines}
+
+
 def test_a_timer_whose_run_could_not_go_on_is_set_anew(world: World) -> None:
     at = installed("at", "at")
     world.provider.quota_wall(resets_in=40)
@@ -123,7 +129,7 @@ def test_a_timer_whose_run_could_not_go_on_is_set_anew(world: World) -> None:
     world.jackline("down")
     while "wakes at once" not in world.jackline("ls", "--parked")[1]:
         assert world.json("show", run["run"])["state"] == "parked"
-    before = set(subprocess.check_output(["atq"], text=True).splitlines())
+    before = at_jobs()
     with socket.socket() as taken:
         # Where the gateway is to listen there is somebody else, so that it cannot start.
         taken.bind(("127.0.0.1", 0))
@@ -132,7 +138,7 @@ def test_a_timer_whose_run_could_not_go_on_is_set_anew(world: World) -> None:
         code, _, err = world.jackline("resume", "--woken", "--wake", "at", run["run"])
     assert code == 5, err
     assert "the timer is set: at wakes run" in err
-    new = set(subprocess.check_output(["atq"], text=True).splitlines()) - before
+    new = at_jobs() - before
     assert len(new) == 1, at
-    subprocess.run(["atrm", new.pop().split()[0]], check=True)
+    subprocess.run(["atrm", new.pop()], check=True)
     assert world.json("show", run["run"])["state"] == "parked"

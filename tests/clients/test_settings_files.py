@@ -25,11 +25,29 @@ plain = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
     max_leaves=8,
 )
-settings = st.dictionaries(st.text(max_size=8), plain, max_size=5).flatmap(
-    lambda given: st.dictionaries(
-        st.sampled_from(["ANTHROPIC_BASE_URL", "API_TIMEOUT_MS", "MINE"]), st.text(max_size=8)
-    ).map(lambda env: {**given, "env": env} if env else given)
+names = st.text(max_size=8).filter(lambda name: name != "env")
+variables = st.dictionaries(
+    st.sampled_from(["ANTHROPIC_BASE_URL", "API_TIMEOUT_MS", "MINE"]),
+    st.none() | st.text(max_size=8),
 )
+settings = st.tuples(
+    st.dictionaries(names, plain, max_size=5),
+    st.sampled_from([{}, {"statusLine": None}]),
+    st.just({}) | st.builds(lambda env: {"env": env}, st.none() | variables),
+).map(lambda parts: {**parts[0], **parts[1], **parts[2]})
+
+
+def without_nothing(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings without what counts as nothing where `connect` writes."""
+    env = {
+        name: value
+        for name, value in (settings.get("env") or {}).items()
+        if value is not None or name not in VARIABLES
+    }
+    rest = {name: value for name, value in settings.items() if name != "env"}
+    if rest.get("statusLine", 0) is None:
+        del rest["statusLine"]
+    return {**rest, "env": env} if env else rest
 
 
 @given(settings, st.sampled_from([None, 2, 4, "\t"]))
@@ -40,12 +58,18 @@ def test_connecting_and_disconnecting_gives_back_the_same_settings(
     after, written = claude_code.connected(text, PATH, VARIABLES, "jackline statusline")
     told = json.loads(after)
     assert {**told["env"], **VARIABLES} == told["env"]
-    for name, value in given.items():
+    for name, value in without_nothing(given).items():
         if name != "env":
             assert told[name] == value
     back, kept = claude_code.disconnected(after, PATH, written)
     assert kept == []
-    assert json.loads(back or "{}") == given
+    assert json.loads(back or "{}") == without_nothing(given)
+
+
+@pytest.mark.parametrize("env", [5, "x", "", 0, False, ["A=1"], []])
+def test_settings_whose_env_is_no_object_are_left_alone(env: object) -> None:
+    with pytest.raises(UnreadableError, match="its env is no JSON object"):
+        claude_code.connected(json.dumps({"env": env}), PATH, VARIABLES, "x")
 
 
 def test_connecting_twice_still_knows_what_was_there_first(tmp_path: Path) -> None:

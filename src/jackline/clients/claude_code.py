@@ -1,7 +1,8 @@
 """The settings of Claude Code: which variables its processes get, and its status line.
 
 Laws: (1) pure: text in, text out; (2) what was written is remembered with what stood there before;
-(3) a settings file that is no JSON object is not touched; (4) order and indentation stay.
+(3) a settings file that is no JSON object, or whose `env` is none, is not touched; (4) order and
+indentation stay; (5) where we write, null and an empty `env` count as nothing.
 Not here: writing files (changing.py).
 """
 
@@ -49,7 +50,7 @@ def connected(
     settings = _parsed(text, path)
     written: Written = {}
     env = settings.get("env")
-    env = dict(env) if isinstance(env, dict) else {}
+    env = dict(env) if isinstance(env, dict) else {}  # null: as if it were not there
     for name, value in variables.items():
         if env.get(name) != value:
             written[f"env.{name}"] = [env.get(name), value]
@@ -136,6 +137,8 @@ def _parsed(text: str | None, path: Path) -> Json:
         raise _no_settings(path, "it is nested too deep") from None
     if not isinstance(settings, dict):
         raise _no_settings(path, "it is no JSON object")
+    if not isinstance(settings.get("env"), dict | None):
+        raise _no_settings(path, "its env is no JSON object")
     return settings
 
 
