@@ -1,8 +1,9 @@
 """Know what a lane's per-minute limits still allow, while answers are being written.
 
 Laws: (1) requests and input are spent when a call is sent, output is promised then and spent when
-it is written; (2) what a header says is brought up to date with what was sent and written since;
-(3) limits that nobody told allow everything.
+it is written; (2) what a header says is brought up to date with what was sent and written since,
+and each attempt's estimate is corrected once, by a header or by its usage; (3) limits that nobody
+told allow everything; (4) what a call costs comes in (prompt_caches.py).
 Not here: one limit (bucket.py), reading headers (limits_seen.py), every other reason to wait
 (lane.py).
 """
@@ -13,7 +14,6 @@ from collections.abc import Mapping
 
 from jackline.lanes.attempt import Attempt
 from jackline.lanes.bucket import Bucket
-from jackline.lanes.decision import Call, Usage
 from jackline.lanes.limits_seen import read_limits
 from jackline.lanes.settings import KnownLimits
 
@@ -34,7 +34,9 @@ class Allowance:
 
     __slots__ = (
         "_answers",
+        "_believed",
         "_limits",
+        "_opened",
         "average_output",
         "average_service",
         "buckets",
@@ -46,6 +48,7 @@ class Allowance:
 
     def __init__(self, limits: KnownLimits, now: float) -> None:
         self._limits = limits
+        self._opened = now
         self.buckets = {
             dimension: Bucket.per_minute(limit, now)
             for dimension, limit in _per_minute(limits).items()
@@ -57,7 +60,9 @@ class Allowance:
         self.promised = 0.0
         self.written = 0.0
         self.requests = 0
-        self.input = 0
+        self.input = 0.0
+        # What the server has counted includes the attempts up to this one, by `requests_before`.
+        self._believed = 0
 
     def change_limits(self, limits: KnownLimits, now: float) -> None:
         """What the user says of the limits has changed; what was learned besides stays."""
@@ -71,34 +76,41 @@ class Allowance:
             else:
                 self.buckets[dimension] = Bucket.per_minute(per_minute, now)
 
-    def ready_at(self, call: Call, now: float) -> float:
-        """When the call can be paid for, at the earliest `now`."""
+    def ready_at(self, cost: float, now: float) -> float:
+        """When a call with this much input can be paid for, at the earliest `now`."""
         at = now
         for dimension, bucket in self.buckets.items():
-            need = 1.0 if dimension == "requests" else self._need(dimension, bucket, call)
+            need = 1.0 if dimension == "requests" else self._need(dimension, bucket, cost)
             ready = bucket.ready_at(need, now)
             at = max(at, ready)
         return at
 
-    def _need(self, dimension: str, bucket: Bucket, call: Call) -> float:
+    def _need(self, dimension: str, bucket: Bucket, cost: float) -> float:
         if dimension == "input":
-            return float(call.input_tokens)
+            return cost
         # Output is debited when it is done, and meanwhile the bucket refills. Some of that may be
         # promised, but only while the bucket itself holds an answer's worth, or the provider
         # refuses the next call.
         coming = bucket.rate * self.average_service * _PROMISED_OF_COMING
         return self.average_output - min(self.promised, coming)
 
-    def sent(self, call: Call, now: float) -> float:
-        """Spend what the call takes; the output that is promised to it."""
+    def input_rate(self, now: float) -> float:
+        """Input tokens per second that are allowed; if nobody told, those that were sent so far."""
+        bucket = self.buckets.get("input")
+        if bucket is not None:
+            return bucket.rate
+        return self.input / max(1.0, now - self._opened)
+
+    def sent(self, cost: float, now: float) -> float:
+        """Spend what a call with this much input takes; the output that is promised to it."""
         output = self.average_output
         self.requests += 1
-        self.input += call.input_tokens
+        self.input += cost
         for dimension, bucket in self.buckets.items():
             if dimension == "requests":
                 bucket.take(1.0, now)
             else:
-                bucket.take(call.input_tokens if dimension == "input" else output, now)
+                bucket.take(cost if dimension == "input" else output, now)
         self.promised += output
         return output
 
@@ -119,23 +131,28 @@ class Allowance:
                 level -= self.promised + self.written - attempt.written_before
             elif dimension == "input":
                 level -= self.input - attempt.input_before
+                self._believed = max(self._believed, attempt.requests_before)
             else:
                 level -= self.requests - attempt.requests_before
             bucket.correct(level, now)
         return bool(told)
 
-    def answered(self, attempt: Attempt, usage: Usage, now: float) -> None:
-        """Spend what the answer took instead of what was promised, and expect the like."""
-        self.written += usage.output_tokens
+    def answered(self, attempt: Attempt, counted: int, output_tokens: int, now: float) -> None:
+        """Spend what the answer took instead of what was promised, and expect the like.
+
+        `counted` is what of its input counts. Where a header has told of it already, the bucket
+        knows: to correct it again would give back, or take, the same tokens twice.
+        """
+        self.written += output_tokens
         if self._answers < _ANSWERS_REMEMBERED:
             self._answers += 1
-        self.average_output += (usage.output_tokens - self.average_output) / self._answers
+        self.average_output += (output_tokens - self.average_output) / self._answers
         self.average_service += (now - attempt.sent_at - self.average_service) / self._answers
         buckets = self.buckets
         if "output" in buckets:
-            buckets["output"].take(usage.output_tokens - attempt.expected_output, now)
-        if "input" in buckets and usage.input_tokens:
-            buckets["input"].take(usage.input_tokens - attempt.call.input_tokens, now)
+            buckets["output"].take(output_tokens - attempt.expected_output, now)
+        if "input" in buckets and counted and attempt.requests_before > self._believed:
+            buckets["input"].take(counted - attempt.charged, now)
 
     def closed(self, attempt: Attempt, *, last: bool) -> None:
         """The attempt has ended, the last one in flight or not: nothing is promised to it now."""

@@ -31,6 +31,9 @@ class Attempt(msgspec.Struct):
     expected_output: float
     probe: bool
     heard_at: float
+    # What it was taken to use of the input limit, and how much of its prompt to read from a cache.
+    charged: float
+    expected_read: float
     # A call whose stream froze before may be silent for longer between bytes: a slow upstream must
     # not be asked, and paid, for the same answer again and again.
     stretch: float = 1.0

@@ -23,7 +23,8 @@ from jackline.lanes.decision import Call, Decision, Refuse, Send, Usage, Waiting
 from jackline.lanes.detour import Detour
 from jackline.lanes.hedging import Hedging
 from jackline.lanes.lane import Draw, Lane
-from jackline.lanes.queue import Entry
+from jackline.lanes.prompt_caches import Standing
+from jackline.lanes.queue import AGED_AFTER, Entry, Rank
 from jackline.lanes.reactions import Reaction, reaction_to
 from jackline.lanes.resting import Resting
 from jackline.lanes.settings import LaneSettings, Settings
@@ -32,6 +33,9 @@ from jackline.lanes.under_way import UnderWay
 from jackline.lanes.waiting_room import WaitingRoom
 
 _NO_HEADERS: Mapping[str, str] = {}
+_FOR_PREFIX = "another call that begins alike is just being cached; this one can then read it"
+# The part of the input limit that calls may take out of turn because they have waited for long.
+_AGED_SHARE = 0.25
 
 
 class LaneController:
@@ -106,7 +110,7 @@ class LaneController:
             if not call.lanes or any(name not in self.lanes for name in call.lanes):
                 raise ValueError(f"call {call.id} names no lane, or one that does not exist")
             queue = self._room.queue(call.lanes)
-        entry = Entry(call, call.lanes, self._ageing * now - call.remaining)
+        entry = Entry(call, call.lanes, self._ageing * now - call.remaining, since=now)
         lane = self._at_once(call, now)
         self._entries[call.id] = entry
         decision = Decision()
@@ -115,10 +119,13 @@ class LaneController:
             self._note_room(lane, now)
             return self._done(decision)
         entry.line = call.lanes
+        self._look_up(entry, now)
         queue.push(entry)
         # A lane without room opens by an event of its own, or when it is woken; but one that is
         # parked or broken is woken for its probe only while someone waits for it.
-        first = queue.most_urgent() is entry
+        head = None if entry.standing else queue.head(now, aged=False, crowded=False)
+        # Where caches are in use, who comes first may be another one on each lane.
+        first = head is None or head.entry is entry
         self._dispatch(
             [
                 name
@@ -349,6 +356,8 @@ class LaneController:
         entry = self._entries.get(call_id)
         if entry is None or call_id in self._under_way:
             return None
+        if entry.rests_until is not None and entry.rests_until == entry.sibling_until:
+            return Waiting(_FOR_PREFIX, entry.rests_until)
         if entry.rests_until is not None:
             return Waiting("it has just failed; it is tried again in a moment", entry.rests_until)
         lanes = [self.lanes[name] for name in entry.lanes]
@@ -376,12 +385,16 @@ class LaneController:
         lane = self.lanes[name]
         if lane.ready_at(call, now) > now:
             return None
+        if call.prefix and lane.caches.siblings_wait_until(call, now):
+            return None
         # One that has failed lately is weighed against the others.
         return lane if len(call.lanes) == 1 or not lane.health.error_share(now) else None
 
     def _room_changed(self, lane: Lane, now: float, decision: Decision) -> None:
         """Fill the lane if anyone waits for it; else only look when to be woken."""
-        if lane.state in FLOWING and not (self._anyone_waits and self._room.anyone_for(lane.name)):
+        if lane.caches.released:
+            self._dispatch((lane.name,), now, decision)
+        elif lane.state in FLOWING and not (self._anyone_waits and self._room.anyone_for(lane.name)):
             self._note_room(lane, now)
         else:
             self._dispatch((lane.name,), now, decision)
@@ -401,6 +414,8 @@ class LaneController:
             name = next(iter(pending))
             del pending[name]
             lane = self.lanes[name]
+            if lane.caches.released:
+                pending.update(dict.fromkeys(self._release_siblings(lane, now)))
             sent_before = len(decision.sends)
             if lane.probe_due(now):
                 self._send_probe(lane, now, decision)
@@ -417,15 +432,55 @@ class LaneController:
         """Send on this lane until it is full or nobody wants it."""
         blocked: set[int] = set()
         while lane.closed_until(now) <= now:
-            entry, queue = self._room.most_urgent(lane.name, blocked)
-            if entry is None or queue is None:
+            head, queue = self._room.first(lane.name, now, lane.caches.next_aged, blocked)
+            if head is None or queue is None:
                 return
+            entry = head.entry
             ready = lane.ready_at(entry.call, now) <= now
             if not (ready and self._detour.is_worth_it(entry, lane, queue, now)):
                 blocked.add(id(queue))
                 continue
             queue.remove(entry)
+            if entry.call.prefix and self._waits_for_sibling(entry, lane, now):
+                continue
+            if head.rank is Rank.AGED:
+                self._count_aged(entry, lane, now)
             self._launch(entry, lane, now, decision, probe=False)
+
+    def _waits_for_sibling(self, entry: Entry, lane: Lane, now: float) -> bool:
+        """Whether the call is held, because another is just writing the prefix that both have."""
+        until = lane.caches.siblings_wait_until(entry.call, now)
+        return until > now and self._resting.hold_sibling(entry, lane.name, now, until)
+
+    def _release_siblings(self, lane: Lane, now: float) -> list[str]:
+        """Put those in line again who waited for a prefix; the lanes that they wait for now."""
+        released, lane.caches.released = lane.caches.released, []
+        touched: list[str] = []
+        for prefix in released:
+            for entry in self._resting.siblings(lane.name, prefix):
+                self._look_up(entry, now)
+                self._room.push(entry)
+                touched += entry.lanes
+        return touched
+
+    def _count_aged(self, entry: Entry, lane: Lane, now: float) -> None:
+        """A call goes out of turn: the next cold one only when the others have had their share."""
+        if entry.standing is Standing.WARM:
+            return
+        rate = lane.allowance.input_rate(now)
+        cost = lane.cost(entry.call, now)
+        lane.caches.next_aged = now + (cost / (_AGED_SHARE * rate) if rate > 0 else AGED_AFTER)
+
+    def _look_up(self, entry: Entry, now: float) -> None:
+        """Know what is cached of a call that is going to wait, on the first lane that knows it."""
+        entry.standing = Standing.PLAIN
+        for name in entry.lanes:
+            standing, until = self.lanes[name].caches.standing(entry.call, now)
+            if standing not in (Standing.PLAIN, Standing.NEW):
+                entry.standing, entry.cached_until = standing, until
+                return
+            if standing is Standing.NEW:
+                entry.standing = standing
 
     def _send_probe(self, lane: Lane, now: float, decision: Decision) -> None:
         entry, queue = self._room.least_urgent(lane.name)
@@ -475,6 +530,7 @@ class LaneController:
                 self._resting.rest(entry, now, self._draw())
                 return
         self._leave_line(entry)
+        self._look_up(entry, now)
         self._room.push(entry)
 
     # --- keeping books --------------------------------------------------------------------
@@ -504,10 +560,13 @@ class LaneController:
             self._roomy.discard(lane.name)
             return min(wake, closed)
         self._roomy.add(lane.name)
-        entry, _ = self._room.most_urgent(lane.name)
-        if entry is not None:
-            at = lane.ready_at(entry.call, now)
+        next_aged = lane.caches.next_aged
+        head, _ = self._room.first(lane.name, now, next_aged)
+        if head is not None:
+            at = lane.ready_at(head.entry.call, now)
             wake = min(wake, at if at > now else now + self._settings.routing.spill_after)
+            if lane.caches.in_use:
+                wake = min(wake, self._room.changes_at(lane.name, now, next_aged))
         return wake
 
     def _done(self, decision: Decision) -> Decision:

@@ -19,7 +19,9 @@ class Call(msgspec.Struct, frozen=True):
 
     `lanes` are the names it may go to, the preferred first. `remaining` is the expected time, in
     seconds, that the work behind this call will still take once it is answered; calls with more
-    ahead of them go first. 0 means unknown.
+    ahead of them go first. 0 means unknown. `conversation` names what it goes on with, as prompt
+    caches tell it apart; `prefix` the beginning that it shares with other conversations and asks
+    to have cached, of about `prefix_tokens`. Empty means none, or unknown.
     """
 
     id: int
@@ -28,13 +30,20 @@ class Call(msgspec.Struct, frozen=True):
     input_tokens: int = 0
     max_tokens: int = 0
     stream: bool = True
+    conversation: str = ""
+    prefix: str = ""
+    prefix_tokens: int = 0
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """What an answer cost."""
+    """What an answer cost; `input_tokens` are those that were neither read nor written."""
 
     input_tokens: int = 0
     output_tokens: int = 0
+    cache_read: int = 0
+    cache_written: int = 0
+    # The part of what was written that lives for an hour.
+    cache_written_1h: int = 0
 
 
 class Send(msgspec.Struct, frozen=True):

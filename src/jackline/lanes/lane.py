@@ -22,6 +22,7 @@ from jackline.lanes.episode import Episode
 from jackline.lanes.health import Health
 from jackline.lanes.hedges import HedgeBudget
 from jackline.lanes.patience import LearnedPatience
+from jackline.lanes.prompt_caches import PromptCaches
 from jackline.lanes.settings import KnownLimits, LaneSettings, Settings
 from jackline.lanes.silence import is_silent, silence_check_at
 from jackline.lanes.states import FLOWING, Event, State, after
@@ -81,6 +82,7 @@ class Lane:
         self.patience = LearnedPatience(settings.patience, now, local=given.local)
         self.is_local = given.local
         self.hedges = HedgeBudget(settings.hedges)
+        self.caches = PromptCaches(reads_count=given.cached_counts)
         # When it was last left alone because nothing was heard on it, until it is well again.
         self._silent_since: float | None = None
         # Attempts that were silent for so long that they do not count as work.
@@ -141,7 +143,14 @@ class Lane:
         at = self.closed_until(now)
         if at > now:
             return at
-        return self.allowance.ready_at(call, now) if self.buckets else now
+        return self.allowance.ready_at(self.cost(call, now), now) if self.buckets else now
+
+    def cost(self, call: Call, now: float) -> float:
+        """What the call would take of the input limit."""
+        # Looked at several times for each call: where there are no caches it is what it is.
+        if self.caches.in_use and call.conversation:
+            return self.caches.cost(call, now)
+        return call.input_tokens
 
     def _next_ramp_step(self, now: float) -> float:
         if self.state is not State.PROBING or self.busy >= self.window.limit():
@@ -219,7 +228,11 @@ class Lane:
         in_flight = len(attempts) - self._doubted_attempts
         self.window.load_changed(in_flight, now)
         allowance = self.allowance
-        output = allowance.sent(call, now)
+        charged: float = call.input_tokens
+        expected_read = 0.0
+        if call.conversation or call.prefix:
+            charged, expected_read = self.caches.charge(permit, call, now)
+        output = allowance.sent(charged, now)
         # By position: names would cost as much again, for every call.
         attempts[permit] = attempt = Attempt(
             permit,
@@ -233,6 +246,8 @@ class Lane:
             output,
             probe,
             now,
+            charged,
+            expected_read,
             stretch,
         )
         self._unconfirmed += 1
@@ -294,6 +309,8 @@ class Lane:
         speaks_again = self.heard(attempt, now)
         attempt.confirmed = True
         self._unconfirmed -= 1
+        if attempt.call.prefix:
+            self.caches.begun(attempt.permit, attempt.call, attempt.sent_at)
         # The question is answered; if the lane fails again, the next probe need not wait for the
         # end of this one's stream.
         if self.probe == attempt.permit:
@@ -345,7 +362,9 @@ class Lane:
         """The whole answer came."""
         self._close(attempt, now)
         self.heard_at = now
-        self.allowance.answered(attempt, usage, now)
+        caches = self.caches
+        self.allowance.answered(attempt, caches.counted(usage), usage.output_tokens, now)
+        caches.answered(attempt.call, attempt.sent_at, attempt.expected_read, usage)
         self.health.answered()
         self.hedges.answered()
 
@@ -365,6 +384,8 @@ class Lane:
         """Whether it was the probe that was to find out how the lane stands."""
         self.window.load_changed(len(self.attempts) - self._doubted_attempts, now)
         del self.attempts[attempt.permit]
+        if attempt.call.prefix:
+            self.caches.ended(attempt.permit, attempt.call)
         self.allowance.closed(attempt, last=not self.attempts)
         if attempt.doubted:
             self._doubted_attempts -= 1
@@ -418,7 +439,7 @@ class Lane:
         """How long the rejection itself says to wait, or None when it says nothing."""
         if failure.retry_after is not None:
             return min(failure.retry_after.total_seconds(), _LONGEST_THROTTLE)
-        at = self.allowance.ready_at(call, now) if told else now
+        at = self.allowance.ready_at(self.cost(call, now), now) if told else now
         return at - now if at > now else None
 
     def failed_hard(self, attempt: Attempt, failure: Failure | None, now: float) -> None:

@@ -1,20 +1,40 @@
-"""Order the calls that wait, the most urgent first, so that nobody starves.
+"""Order the calls that wait, so that nobody starves and no prompt cache is lost for nothing.
 
-Laws: (1) a call keeps its place when it is sent and comes back; (2) every second of waiting counts
-as a longer remaining path, the same for all, so the order never changes while they wait; (3) each
-operation costs at most the logarithm of the number waiting.
-Not here: whether a call may be sent (lane.py).
+Rules: (1) a call keeps its place when it is sent and comes back; (2) where nothing is known of
+caches the most urgent goes first: every second of waiting counts as a longer remaining path, the
+same for all, so the order never changes while they wait; (3) where caches are in use, calls go by
+class: those that have waited for very long, then those whose cache is about to lapse, then the warm
+ones, then those that lost theirs, then new conversations; (4) a warm call that waits for too long
+becomes a lapsed one; (5) each operation costs at most the logarithm of the number waiting.
+Not here: whether a call may be sent (lane.py), what is cached (prompt_caches.py).
 """
 
 from __future__ import annotations
 
 import heapq
-from typing import TypeAlias
+import math
+from enum import IntEnum
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
 from jackline.failures import Failure
 from jackline.lanes.decision import Call
+from jackline.lanes.prompt_caches import Standing
+
+# In seconds. Who has waited for so long may go out of turn, and so may a cache that will lapse.
+AGED_AFTER = 600.0
+CLOSING_WITHIN = 120.0
+
+
+class Rank(IntEnum):
+    """The class of a waiting call where prompt caches are in use; smaller goes first."""
+
+    AGED = 0
+    CLOSING = 1
+    NORMAL = 2
+    LAPSED = 3
+    NEW = 4
 
 
 class Entry(msgspec.Struct):
@@ -28,6 +48,11 @@ class Entry(msgspec.Struct):
     urgency: float
     waiting: bool = True
     ticket: int = 0
+    # When it was asked for.
+    since: float = 0.0
+    # What was cached of its conversation when it began to wait, and until when.
+    standing: Standing = Standing.PLAIN
+    cached_until: float = 0.0
     # The lanes that it stands in line for, while it waits.
     line: tuple[str, ...] = ()
     attempts: int = 0
@@ -37,41 +62,134 @@ class Entry(msgspec.Struct):
     outages: int = 0
     freezes: int = 0
     rests_until: float | None = None
+    # Until when it may be held for the sake of a prefix that a sibling writes.
+    sibling_until: float | None = None
+
+
+class Head(NamedTuple):
+    """Whose turn it is in a queue; heads of several queues are compared as they are."""
+
+    rank: Rank
+    key: float
+    id: int
+    entry: Entry
 
 
 _Place: TypeAlias = tuple[float, int, int, Entry]
 
 
 class Queue:
-    """Calls that may go to the same lanes, ordered by urgency; both ends are quick to reach."""
+    """Calls that may go to the same lanes, in order; both ends are quick to reach."""
 
     def __init__(self) -> None:
-        self._first: list[_Place] = []
+        # By urgency: all calls of the rank NORMAL, those that lost their cache, and new ones.
+        self._normal: list[_Place] = []
+        self._lapsed: list[_Place] = []
+        self._new: list[_Place] = []
+        # By the end of their cache, and by when they were asked for; plain calls are in neither.
+        self._warm: list[_Place] = []
+        self._oldest: list[_Place] = []
         self._last: list[_Place] = []
         self.waiting = 0
+        # How many of those that wait are not plain.
+        self._ranked = 0
 
     def push(self, entry: Entry) -> None:
         """Let a call wait; the places of its earlier waits become void."""
         entry.waiting = True
         entry.ticket += 1
         self.waiting += 1
-        heapq.heappush(self._first, (entry.urgency, entry.call.id, entry.ticket, entry))
+        self._place(entry)
         heapq.heappush(self._last, (-entry.urgency, -entry.call.id, entry.ticket, entry))
+        if entry.standing is not Standing.PLAIN:
+            self._ranked += 1
+            heapq.heappush(self._oldest, (entry.since, entry.call.id, entry.ticket, entry))
 
     def remove(self, entry: Entry) -> None:
         """Take a call out; its places in the heaps are cleared when they come up."""
         entry.waiting = False
         self.waiting -= 1
-        self._first = self._tidied(self._first)
+        self._normal = self._tidied(self._normal)
         self._last = self._tidied(self._last)
+        if entry.standing is not Standing.PLAIN:
+            self._ranked -= 1
+            self._lapsed = self._tidied(self._lapsed)
+            self._new = self._tidied(self._new)
+            self._warm = self._tidied(self._warm)
+            self._oldest = self._tidied(self._oldest)
 
-    def most_urgent(self) -> Entry | None:
-        """Whose turn it is."""
-        return _head(self._first)
+    def head(self, now: float, *, aged: bool, crowded: bool) -> Head | None:
+        """Whose turn it is.
+
+        `aged` lets those go first that have waited for very long; `crowded` says that on the same
+        lane some wait, here or in another queue, that new conversations must not go before.
+        """
+        if not self._ranked:
+            return _ranked(Rank.NORMAL, _head(self._normal))
+        self._let_lapse(now)
+        if aged:
+            oldest = _head(self._oldest)
+            if oldest is not None and oldest.since <= now - AGED_AFTER:
+                return Head(Rank.AGED, oldest.since, oldest.call.id, oldest)
+        warm = _head(self._warm)
+        if warm is not None and warm.cached_until - now < CLOSING_WITHIN:
+            return Head(Rank.CLOSING, warm.cached_until, warm.call.id, warm)
+        normal = _ranked(Rank.NORMAL, _head(self._normal))
+        new = _head(self._new)
+        if new is not None and not crowded:
+            fresh = _ranked(Rank.NORMAL, new)
+            return fresh if normal is None or fresh < normal else normal
+        return (
+            normal or _ranked(Rank.LAPSED, _head(self._lapsed)) or _ranked(Rank.NEW, new)
+        )
+
+    def is_crowded(self, now: float) -> bool:
+        """Whether a call waits whose cache is about to lapse, or has."""
+        if not self._ranked:
+            return False
+        self._let_lapse(now)
+        if _head(self._lapsed) is not None:
+            return True
+        warm = _head(self._warm)
+        return warm is not None and warm.cached_until - now < CLOSING_WITHIN
+
+    def changes_at(self, now: float, next_aged: float) -> float:
+        """When somebody's class will be another one; infinity if only an event can change it."""
+        if not self._ranked:
+            return math.inf
+        at = math.inf
+        warm = _head(self._warm)
+        if warm is not None:
+            closing_at = warm.cached_until - CLOSING_WITHIN
+            at = closing_at if closing_at > now else warm.cached_until
+        oldest = _head(self._oldest)
+        if oldest is not None:
+            at = min(at, max(oldest.since + AGED_AFTER, next_aged))
+        return at if at > now else math.inf
 
     def least_urgent(self) -> Entry | None:
         """Who can best be spared for a probe."""
         return _head(self._last)
+
+    def _place(self, entry: Entry) -> None:
+        standing = entry.standing
+        if standing is Standing.LAPSED:
+            heap = self._lapsed
+        elif standing is Standing.NEW:
+            heap = self._new
+        else:
+            heap = self._normal
+            if standing is Standing.WARM:
+                heapq.heappush(
+                    self._warm, (entry.cached_until, entry.call.id, entry.ticket, entry)
+                )
+        heapq.heappush(heap, (entry.urgency, entry.call.id, entry.ticket, entry))
+
+    def _let_lapse(self, now: float) -> None:
+        while (entry := _head(self._warm)) is not None and entry.cached_until <= now:
+            self.remove(entry)
+            entry.standing = Standing.LAPSED
+            self.push(entry)
 
     def _tidied(self, heap: list[_Place]) -> list[_Place]:
         # A heap whose void places outnumber the living is rebuilt; amortised this costs nothing.
@@ -91,3 +209,7 @@ def _head(heap: list[_Place]) -> Entry | None:
     while heap and not _stands(heap[0]):
         heapq.heappop(heap)
     return heap[0][3] if heap else None
+
+
+def _ranked(rank: Rank, entry: Entry | None) -> Head | None:
+    return None if entry is None else Head(rank, entry.urgency, entry.call.id, entry)

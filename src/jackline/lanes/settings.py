@@ -29,6 +29,8 @@ class LaneSettings:
     limits: KnownLimits = field(default_factory=KnownLimits)
     # A server of the user's own, which loads models on demand and works off one call after another.
     local: bool = False
+    # Whether tokens that are read from a prompt cache count toward its input limit.
+    cached_counts: bool = False
 
 
 @dataclass(frozen=True, slots=True)

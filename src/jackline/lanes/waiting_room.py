@@ -1,15 +1,16 @@
 """Keep the calls that wait, by the lanes they may go to, and say whose turn it is on a lane.
 
 Laws: (1) calls that may go to the same lanes in the same order share one queue; (2) on a lane the
-most urgent of all its queues comes first; (3) asking costs nothing per waiting call.
+first of all its queues comes first; (3) asking costs nothing per waiting call.
 Not here: the order within a queue (queue.py), whether a lane has room (lane.py).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container
 
-from jackline.lanes.queue import Entry, Queue
+from jackline.lanes.queue import Entry, Head, Queue
 
 
 class WaitingRoom:
@@ -62,19 +63,37 @@ class WaitingRoom:
                 return True
         return False
 
-    def most_urgent(
-        self, name: str, blocked: Container[int] = ()
-    ) -> tuple[Entry, Queue] | tuple[None, None]:
-        """Whose turn it is on the lane; queues whose `id` is blocked are passed over."""
-        first: Entry | None = None
+    def first(
+        self, name: str, now: float, next_aged: float, blocked: Container[int] = ()
+    ) -> tuple[Head, Queue] | tuple[None, None]:
+        """Whose turn it is on the lane; queues whose `id` is blocked are passed over.
+
+        Before `next_aged` nobody goes out of turn for having waited long.
+        """
+        first: Head | None = None
         its: Queue | None = None
-        for queue in self._of_lane[name]:
+        queues = self._of_lane[name]
+        crowded = self._is_crowded(queues, now)
+        for queue in queues:
             if not queue.waiting or id(queue) in blocked:
                 continue
-            head = queue.most_urgent()
-            if head is not None and (first is None or head.urgency < first.urgency):
+            head = queue.head(now, aged=now >= next_aged, crowded=crowded)
+            if head is not None and (first is None or head < first):
                 first, its = head, queue
         return (None, None) if first is None or its is None else (first, its)
+
+    def changes_at(self, name: str, now: float, next_aged: float) -> float:
+        """When the order on the lane may be another one, or infinity."""
+        return min(
+            (queue.changes_at(now, next_aged) for queue in self._of_lane[name] if queue.waiting),
+            default=math.inf,
+        )
+
+    def _is_crowded(self, queues: list[Queue], now: float) -> bool:
+        for queue in queues:  # noqa: SIM110 -- asked for every call
+            if queue.waiting and queue.is_crowded(now):
+                return True
+        return False
 
     def least_urgent(self, name: str) -> tuple[Entry, Queue] | tuple[None, None]:
         """Who can best be spared for a probe of the lane."""
