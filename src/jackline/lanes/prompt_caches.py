@@ -1,0 +1,242 @@
+"""Know which conversations a provider still holds in its prompt cache, and what a call costs so.
+
+Rules: (1) pure: learned from the usage of the last accepted answer alone, counted from when its
+call was sent; (2) a cost is asked for when a call is sent, never earlier: what was warm in the line
+may be cold then; (3) after two predicted hits that missed, a conversation counts as uncached until
+a hit is seen; (4) where the vendor counts cached tokens like any others, nothing here changes the
+order or the cost; (5) bounded: what lapsed long ago, or was heard of longest ago, is forgotten.
+Not here: the order of waiting calls (queue.py), limits (allowance.py).
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import msgspec
+
+from jackline.lanes.decision import Call, Usage
+
+# In seconds: how long an entry lives after it was last used, if its writer asked for nothing else.
+SHORT_LIFE = 300.0
+LONG_LIFE = 3600.0
+# So long before its end a cache is not counted on any more: clocks differ, requests travel.
+_NEAR_END = 1.0
+# Siblings wait for so long for the first byte of the one that writes their common prefix.
+SIBLINGS_WAIT = 20.0
+# A prefix below any vendor's minimum is never cached.
+_SMALLEST_PREFIX = 512
+_MISSES_BELIEVED = 2
+# The part of what was expected that must have been read for a hit.
+_HIT = 0.5
+_MOST_CONVERSATIONS = 20_000
+_MOST_PREFIXES = 2_000
+
+
+class Standing(IntEnum):
+    """What the cache holds of a call's conversation."""
+
+    # Nothing is known of caches here, or they change nothing.
+    PLAIN = 0
+    WARM = 1
+    LAPSED = 2
+    NEW = 3
+    # It is not cached, though others here are.
+    UNCACHED = 4
+
+
+class Conversation(msgspec.Struct):
+    """What was seen of one conversation, as of the call that was answered last.
+
+    `estimated` is what that call was taken to have as its prompt, `prompt` what it had.
+    """
+
+    cached: int
+    until: float
+    life: float
+    estimated: int
+    prompt: int
+    misses: int = 0
+
+    def prompt_of(self, call: Call) -> float:
+        """The call's prompt, measured by how the last estimate was wrong."""
+        if self.estimated <= 0:
+            return float(call.input_tokens)
+        return call.input_tokens * (self.prompt / self.estimated)
+
+
+class _Prefix(msgspec.Struct):
+    """The beginning that several conversations share; `carrier` is the permit that writes it."""
+
+    tokens: int
+    until: float = 0.0
+    life: float = SHORT_LIFE
+    carrier: int | None = None
+    carried_since: float = 0.0
+
+
+class PromptCaches:
+    """The caches of one lane, as far as its answers tell."""
+
+    def __init__(self, *, reads_count: bool = False) -> None:
+        self.reads_count = reads_count
+        # Whether any answer here was read from a cache or written to one.
+        self.in_use = False
+        # By when the next call that has waited for very long may go out of turn, cold as it is.
+        self.next_aged = 0.0
+        # Prefixes that are written now, or will not be; whoever waited for them may go.
+        self.released: list[str] = []
+        self.conversations: dict[str, Conversation] = {}
+        self._prefixes: dict[str, _Prefix] = {}
+
+    # --- asking ---------------------------------------------------------------------------
+
+    def standing(self, call: Call, now: float) -> tuple[Standing, float]:
+        """What is cached of the call's conversation, and until when if anything is."""
+        if self.reads_count or not self.in_use:
+            return Standing.PLAIN, 0.0
+        if not call.conversation:
+            return Standing.UNCACHED, 0.0
+        known = self.conversations.get(call.conversation)
+        if known is None:
+            return Standing.NEW, 0.0
+        if known.misses >= _MISSES_BELIEVED or not known.cached:
+            return Standing.UNCACHED, 0.0
+        if now < known.until - _NEAR_END:
+            return Standing.WARM, known.until - _NEAR_END
+        return Standing.LAPSED, 0.0
+
+    def cost(self, call: Call, now: float) -> float:
+        """What the call takes of the input limit if it is sent now."""
+        return self._cost(call, now)[0]
+
+    def charge(self, permit: int, call: Call, now: float) -> tuple[float, float]:
+        """The call is sent now: what it takes of the limit, and what it is expected to read."""
+        cost, read = self._cost(call, now)
+        if call.prefix and not read and not self.reads_count:
+            self._carry(permit, call, now)
+        return cost, read
+
+    def siblings_wait_until(self, call: Call, now: float) -> float:
+        """Until when the call should wait, as another is just writing the prefix of both; or 0."""
+        if not call.prefix or self.reads_count:
+            return 0.0
+        prefix = self._prefixes.get(call.prefix)
+        if prefix is None or prefix.carrier is None or now < prefix.until - _NEAR_END:
+            return 0.0
+        until = prefix.carried_since + SIBLINGS_WAIT
+        if now >= until:
+            return 0.0
+        known = self.conversations.get(call.conversation) if call.conversation else None
+        is_warm = known is not None and now < known.until - _NEAR_END
+        return 0.0 if is_warm else until
+
+    def counted(self, usage: Usage) -> int:
+        """What an answer has taken of the input limit."""
+        counted = usage.input_tokens + usage.cache_written
+        return counted + usage.cache_read if self.reads_count else counted
+
+    # --- learning -------------------------------------------------------------------------
+
+    def begun(self, permit: int, call: Call, sent_at: float) -> None:
+        """The answer has begun, so its prefix is in the cache."""
+        prefix = self._prefixes.get(call.prefix)
+        if prefix is not None and prefix.carrier == permit:
+            prefix.carrier = None
+            prefix.until = max(prefix.until, sent_at + prefix.life)
+            self.released.append(call.prefix)
+
+    def ended(self, permit: int, call: Call) -> None:
+        """The attempt is over; if it was to write a prefix, another must."""
+        prefix = self._prefixes.get(call.prefix)
+        if prefix is not None and prefix.carrier == permit:
+            prefix.carrier = None
+            self.released.append(call.prefix)
+
+    def answered(self, call: Call, sent_at: float, expected_read: float, usage: Usage) -> None:
+        """Learn from a whole answer."""
+        cached = usage.cache_read + usage.cache_written
+        if cached:
+            self.in_use = True
+        elif not self.in_use:
+            return
+        if call.conversation:
+            self._learn(call, sent_at, expected_read, usage)
+        if call.prefix:
+            self._learn_prefix(call, sent_at, usage)
+
+    def _learn(self, call: Call, sent_at: float, expected_read: float, usage: Usage) -> None:
+        name = call.conversation
+        known = self.conversations.pop(name, None)
+        life = _life(usage, known.life if known is not None else SHORT_LIFE)
+        misses = known.misses if known is not None else 0
+        if usage.cache_read and usage.cache_read >= _HIT * expected_read:
+            misses = 0
+        elif expected_read:
+            misses += 1
+        cached = usage.cache_read + usage.cache_written
+        if known is not None and known.until > sent_at + life and known.cached > cached:
+            # An answer to something that was sent earlier says nothing about what came since.
+            self.conversations[name] = known
+            known.misses = misses
+            return
+        # Put in again, so that those heard of longest ago stand first.
+        self.conversations[name] = Conversation(
+            cached,
+            sent_at + life,
+            life,
+            call.input_tokens,
+            usage.input_tokens + cached,
+            misses,
+        )
+        if len(self.conversations) > _MOST_CONVERSATIONS:
+            del self.conversations[next(iter(self.conversations))]
+
+    def _learn_prefix(self, call: Call, sent_at: float, usage: Usage) -> None:
+        prefix = self._prefixes.get(call.prefix)
+        if prefix is None:
+            return
+        prefix.life = _life(usage, prefix.life)
+        if usage.cache_read + usage.cache_written < _HIT * prefix.tokens:
+            # Whatever the marks of the request say: the vendor does not cache it.
+            prefix.until = 0.0
+        else:
+            # Whoever reads or writes what comes behind it lets it live on.
+            prefix.until = max(prefix.until, sent_at + prefix.life)
+
+    def _carry(self, permit: int, call: Call, now: float) -> None:
+        prefix = self._prefixes.get(call.prefix)
+        if prefix is None:
+            prefix = self._prefixes[call.prefix] = _Prefix(call.prefix_tokens)
+            if len(self._prefixes) > _MOST_PREFIXES:
+                del self._prefixes[next(iter(self._prefixes))]
+        if prefix.carrier is None or now >= prefix.carried_since + SIBLINGS_WAIT:
+            prefix.carrier, prefix.carried_since = permit, now
+
+    def _cost(self, call: Call, now: float) -> tuple[float, float]:
+        if self.reads_count:
+            return float(call.input_tokens), 0.0
+        known = self.conversations.get(call.conversation) if call.conversation else None
+        prompt = float(call.input_tokens)
+        if known is not None:
+            prompt = known.prompt_of(call)
+            if known.misses >= _MISSES_BELIEVED:
+                return prompt, 0.0
+            if known.cached and now < known.until - _NEAR_END:
+                return max(1.0, prompt - known.cached), float(min(known.cached, prompt))
+        prefix = self._prefixes.get(call.prefix) if call.prefix else None
+        if prefix is not None and now < prefix.until - _NEAR_END:
+            shared = min(float(prefix.tokens), prompt)
+            return max(1.0, prompt - shared), shared
+        return prompt, 0.0
+
+
+def is_worth_sharing(tokens: int) -> bool:
+    """Whether a prefix of that size can be cached anywhere."""
+    return tokens >= _SMALLEST_PREFIX
+
+
+def _life(usage: Usage, before: float) -> float:
+    """How long what an answer has cached lives: the shortest part of it is the first to go."""
+    if usage.cache_written > usage.cache_written_1h:
+        return SHORT_LIFE
+    return LONG_LIFE if usage.cache_written_1h else before
