@@ -8,7 +8,8 @@ Not here: listening (server.py), what is decided (playing.py), how it is written
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from jackline.simulator import control
 from jackline.simulator.answering import Answering
@@ -19,6 +20,8 @@ from jackline.simulator.http_wire import ClientReader, HttpRequest, read_request
 from jackline.simulator.mind import Fail, Reply, Say, Vanish, as_asked, long_answer
 from jackline.simulator.openai_responses import seal_of, seals_in
 from jackline.simulator.playing import Playing
+from jackline.simulator.prompt_cache import Hit
+from jackline.simulator.prompts import read_prompt
 from jackline.simulator.refusals import NO_CREDENTIAL, STRANGE_SEAL, Refusal, error_body
 from jackline.simulator.routes import ANTHROPIC, Route, listing, route
 from jackline.simulator.wire import JSON, Answer, Dialect, Message
@@ -86,7 +89,10 @@ class Connection:
 
     async def _run_errand(self, asked: Asked, found: Route, body: bytes) -> bool:
         """Answer what is no model call; faults strike it like any other request."""
-        answering = self._answering(asked, found.dialect, Answer(JSON, [body], 0))
+
+        def answering(_hit: Hit | None) -> Answering:
+            return self._answering(asked, found.dialect, Answer(JSON, [body], 0))
+
         errand = SimRequest(
             model=asked.model, stream=False, dialect=found.dialect.name, errand=True
         )
@@ -95,6 +101,9 @@ class Connection:
     async def _converse(self, asked: Asked, found: Route) -> bool:
         playing, dialect = self._playing, found.dialect
         refusal = self._doorkeeper(asked, found)
+        prompt = read_prompt(asked, dialect.name)
+        if isinstance(prompt, Refusal):
+            refusal = refusal or prompt
         reply = _WORDS_TO_BREAK if refusal else playing.hear(asked)
         if isinstance(reply, Vanish):
             playing.add_fault(_GONE)
@@ -102,11 +111,15 @@ class Connection:
             return False
         say = as_asked(reply, asked) if isinstance(reply, Say) else _WORDS_TO_BREAK
         serial = playing.next_serial()
-        message = Message(serial, asked, say)
         playing.seals.add(seal_of(serial))
-        answer = dialect.stream(message) if asked.stream else dialect.whole(message)
-        answering = self._answering(asked, dialect, answer, serial)
+
+        def answering(hit: Hit | None) -> Answering:
+            message = Message(serial, asked, say, hit)
+            answer = dialect.stream(message) if asked.stream else dialect.whole(message)
+            return self._answering(asked, dialect, answer, serial)
+
         request = _request(asked, say, playing.settings.service.first_byte, dialect.name)
+        request = replace(request, prompt=None if isinstance(prompt, Refusal) else prompt)
         return await self._play_out(request, refusal or _ordered(reply), answering)
 
     def _doorkeeper(self, asked: Asked, found: Route) -> Refusal | None:
@@ -128,11 +141,18 @@ class Connection:
         )
 
     async def _play_out(
-        self, request: SimRequest, ordered: Refusal | Fault | None, answering: Answering
+        self,
+        request: SimRequest,
+        ordered: Refusal | Fault | None,
+        answering_of: Callable[[Hit | None], Answering],
     ) -> bool:
-        """Write what the model decides; False when the connection is over."""
+        """Write what the model decides; False when the connection is over.
+
+        The answer tells what prompt caches held, so it is composed when the request has arrived.
+        """
         playing = self._playing
         id, queue = playing.enter(request, ordered)  # noqa: A001
+        answering = answering_of(playing.provider.hit(id))
         self._reader.on_gone = lambda: queue.put_nowait(None)
         if self._reader.gone:
             queue.put_nowait(None)

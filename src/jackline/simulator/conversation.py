@@ -85,11 +85,6 @@ class Asked:
         """About four bytes to a token."""
         return max(4, self.size // BYTES_PER_TOKEN)
 
-    @property
-    def cached_tokens(self) -> int:
-        """The part of the input that an earlier turn has put in the cache."""
-        return self.input_tokens * 9 // 10 if self.turn else 0
-
 
 def read_asked(
     path: str,

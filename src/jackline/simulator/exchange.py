@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
+from jackline.simulator.prompt_cache import Hit, Prompt
 from jackline.simulator.refusals import OverRate
 
 NO_HEADERS: Mapping[str, str] = {}
@@ -36,6 +37,15 @@ class SimRequest:
     """Not a model call: faults strike it, but limits and the ledger do not count it."""
     delay: float = 0.0
     """Seconds by which the whole answer comes later than it would."""
+    prompt: Prompt | None = None
+    """What prompt caches see of it; `input_tokens` are then the prompt's."""
+    hit: Hit | None = None
+    """What the prompt caches hold of it: the provider looks when it arrives."""
+
+    @property
+    def read_tokens(self) -> int:
+        """The part of the input that is read from a prompt cache."""
+        return 0 if self.hit is None else self.hit.read
 
 
 class How(StrEnum):

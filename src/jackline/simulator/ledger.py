@@ -12,7 +12,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
+from jackline.simulator.bill import Bill
 from jackline.simulator.exchange import SimRequest
+from jackline.simulator.prompt_cache import Hit
 
 
 class Outcome(StrEnum):
@@ -45,6 +47,16 @@ class Entry:
     after_wall: bool = False
     """Sent into a wall that had already been announced to this model's callers."""
     dialect: str = "anthropic"
+    cache_read_tokens: int = 0
+    cache_write_5m_tokens: int = 0
+    cache_write_1h_tokens: int = 0
+
+    @property
+    def plain_tokens(self) -> int:
+        """The input that no prompt cache has or gets."""
+        return self.input_tokens - (
+            self.cache_read_tokens + self.cache_write_5m_tokens + self.cache_write_1h_tokens
+        )
 
 
 class Ledger:
@@ -103,8 +115,12 @@ class Ledger:
         self.entries.append(entry)
         return entry
 
-    def let_in(self, entry: Entry) -> None:
+    def let_in(self, entry: Entry, hit: Hit | None = None) -> None:
         """An arrival was admitted, so a wall before its model has fallen."""
+        if hit is not None:
+            entry.cache_read_tokens = hit.read
+            entry.cache_write_5m_tokens = hit.written_5m
+            entry.cache_write_1h_tokens = hit.written_1h
         if self._wall_told:
             self._wall_told.pop(entry.model, None)
 
@@ -146,7 +162,23 @@ class Ledger:
             "wasted_output_tokens": sum(
                 entry.output_tokens for entry in self.entries if entry.outcome != Outcome.COMPLETED
             ),
+            "bill": self.bill().to_json(),
         }
+
+    def bill(self) -> Bill:
+        """What the account pays: every answer that began, as far as it was generated."""
+        bill = Bill()
+        for entry in self.entries:
+            if entry.first_byte is not None:
+                bill.add(
+                    entry.model,
+                    plain=entry.plain_tokens,
+                    read=entry.cache_read_tokens,
+                    written_5m=entry.cache_write_5m_tokens,
+                    written_1h=entry.cache_write_1h_tokens,
+                    output=entry.output_tokens,
+                )
+        return bill
 
     def to_json(self) -> dict[str, object]:
         """The counts and every entry, ready for JSON."""

@@ -2,7 +2,8 @@
 
 Laws: (1) a limit checks before anything is taken, so a request that another limit refuses costs
 nothing here (unless rejects consume); (2) a bucket never holds more than its cap; (3) announced
-numbers are those of the moment of admission, after the request itself was taken.
+numbers are those of the moment of admission, after the request itself was taken; (4) whether input
+read from a prompt cache counts is the vendor's choice (vendor_facts.py).
 Not here: subscription windows (windows.py), faults (faults.py), what a client makes of it.
 """
 
@@ -25,6 +26,7 @@ from jackline.simulator.refusals import (
     Refusal,
     over_rate,
 )
+from jackline.simulator.vendor_facts import reads_count
 
 
 class Limit(Protocol):
@@ -101,7 +103,8 @@ class Bucket:
         if self.settings.model not in request.model:
             return 0.0
         if self.settings.counts is Counts.INPUT_TOKENS:
-            return request.input_tokens
+            uncounted = 0 if reads_count(request.dialect, request.model) else request.read_tokens
+            return request.input_tokens - uncounted
         return 1.0
 
     def check(self, now: float, request: SimRequest, in_flight: int) -> Refusal | None:  # noqa: ARG002

@@ -73,12 +73,12 @@ def _document(message: Message, kind: str, choices: list[JsonObject]) -> JsonObj
 
 
 def _usage(message: Message) -> JsonObject:
-    asked, said = message.asked, message.say.output_tokens
+    said = message.say.output_tokens
     return {
-        "prompt_tokens": asked.input_tokens,
+        "prompt_tokens": message.input_tokens,
         "completion_tokens": said,
-        "total_tokens": asked.input_tokens + said,
-        "prompt_tokens_details": {"cached_tokens": asked.cached_tokens},
+        "total_tokens": message.input_tokens + said,
+        "prompt_tokens_details": {"cached_tokens": message.hit.read},
         "completion_tokens_details": {"reasoning_tokens": 0},
     }
 

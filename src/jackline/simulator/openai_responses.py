@@ -86,14 +86,14 @@ def _document(message: Message) -> JsonObject:
         "tools": [],
         "top_p": 1.0,
         "usage": {
-            "input_tokens": asked.input_tokens,
+            "input_tokens": message.input_tokens,
             "input_tokens_details": {
-                "cached_tokens": asked.cached_tokens,
+                "cached_tokens": message.hit.read,
                 "cache_write_tokens": 0,
             },
             "output_tokens": say.output_tokens,
             "output_tokens_details": {"reasoning_tokens": 0},
-            "total_tokens": asked.input_tokens + say.output_tokens,
+            "total_tokens": message.input_tokens + say.output_tokens,
         },
     }
 

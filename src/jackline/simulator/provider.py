@@ -11,6 +11,7 @@ from __future__ import annotations
 import heapq
 import math
 import random
+from dataclasses import replace
 
 from jackline.simulator.admission import Admission
 from jackline.simulator.exchange import (
@@ -27,6 +28,7 @@ from jackline.simulator.fault_board import FaultBoard
 from jackline.simulator.faults import ActiveFault, Effect, Fault
 from jackline.simulator.ledger import Ledger, Outcome
 from jackline.simulator.lots import branch
+from jackline.simulator.prompt_cache import Hit, PromptCache
 from jackline.simulator.refusals import OVERLOADED, SERVER_ERROR, THROTTLED, Refusal
 from jackline.simulator.service import healthy_course, refusal_latency
 from jackline.simulator.settings import ProviderSettings
@@ -49,6 +51,7 @@ class Provider:
         self.ledger = Ledger()
         self.errands = Ledger()
         """What was asked beside model calls: models listed, tokens counted."""
+        self.cache = PromptCache()
         self.in_flight = 0
         self.now = start
         self._service_draw = branch(draw)
@@ -74,6 +77,9 @@ class Provider:
         What a script has `ordered` for this one request comes before faults and limits.
         """
         now = self._settle(now)
+        if request.prompt is not None and not request.errand:
+            hit = self.cache.look(request.prompt, now)
+            request = replace(request, hit=hit, input_tokens=request.prompt.tokens)
         # Model calls count upwards from zero, errands downwards, so that they never meet.
         book = self._book(request)
         id = -1 - len(book) if request.errand else len(book)  # noqa: A001 -- the events' word
@@ -120,6 +126,11 @@ class Provider:
         exchange = self._open.get(id)
         if exchange is not None:
             self._close(now, exchange, Outcome.CANCELLED, "cancelled", self._spent(now, exchange))
+
+    def hit(self, id: int) -> Hit | None:  # noqa: A002
+        """What the prompt caches hold of an open request; None for one without a prompt."""
+        exchange = self._open.get(id)
+        return None if exchange is None else exchange.request.hit
 
     def last_byte(self, now: float, id: int) -> float | None:  # noqa: A002
         """When an open stream last gave a sign of life, for drivers that do without `Bytes`."""
@@ -198,7 +209,9 @@ class Provider:
         else:
             exchange.headers = self.admission.take(now, request)
             self.in_flight += 1
-            self.ledger.let_in(exchange.entry)
+            self.ledger.let_in(exchange.entry, request.hit)
+            if request.hit is not None:
+                self.cache.admitted(request.hit)
             course = healthy_course(self.settings.service, request, self._service_draw)
             exchange.admitted = True
             exchange.output_tokens = course.output_tokens
@@ -294,6 +307,8 @@ class Provider:
     def _accept(self, at: float, exchange: Exchange) -> None:
         exchange.begun = True
         exchange.entry.first_byte = at
+        if exchange.request.hit is not None:
+            self.cache.begun(exchange.request.hit, at)
         self._ready.append(Accepted(exchange.id, at, exchange.headers))
 
     def _plan_rest(self, at: float, exchange: Exchange) -> None:

@@ -27,7 +27,7 @@ class ServiceSettings:
     first_byte: float = 1.2
     first_byte_spread: float = 0.25
     first_byte_per_kilotoken: float = 0.0
-    """Seconds more for every thousand input tokens."""
+    """Seconds more for every thousand input tokens that no prompt cache holds."""
     bytes_every: float = 5.0
     """Seconds between signs of life in a stream; 0 gives none."""
     cold_start: float = 0.0
@@ -61,7 +61,8 @@ def healthy_course(settings: ServiceSettings, request: SimRequest, draw: random.
     first = settings.first_byte
     if settings.first_byte_spread:
         first *= math.exp(settings.first_byte_spread * draw.gauss(0.0, 1.0))
-    first += settings.first_byte_per_kilotoken * request.input_tokens / 1000.0
+    fresh = request.input_tokens - request.read_tokens
+    first += settings.first_byte_per_kilotoken * fresh / 1000.0
     tokens = request.output_tokens
     if request.service is not None:
         last = request.service

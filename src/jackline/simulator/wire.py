@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol
 from jackline.simulator.conversation import Asked, JsonObject
 from jackline.simulator.exchange import Rejected
 from jackline.simulator.mind import Say
+from jackline.simulator.prompt_cache import Hit
 
 SSE = "text/event-stream; charset=utf-8"
 JSON = "application/json"
@@ -29,6 +30,19 @@ class Message:
     serial: int
     asked: Asked
     say: Say
+    cached: Hit | None = None
+    """What prompt caches hold of the request; without it, nothing is cached."""
+
+    @property
+    def hit(self) -> Hit:
+        """How the input divides between prompt caches and the rest."""
+        return Hit(plain=self.asked.input_tokens) if self.cached is None else self.cached
+
+    @property
+    def input_tokens(self) -> int:
+        """The whole input."""
+        hit = self.hit
+        return hit.read + hit.written + hit.plain
 
     @property
     def id(self) -> str:
@@ -185,7 +199,7 @@ class AnthropicMessages:
 
     def _document(self, message: Message) -> JsonObject:
         asked, say = message.asked, message.say
-        fresh = min(3, asked.input_tokens)
+        hit = message.hit
         return {
             "id": f"msg_{message.id}",
             "type": "message",
@@ -195,9 +209,13 @@ class AnthropicMessages:
             "stop_reason": say.stop_reason,
             "stop_sequence": None,
             "usage": {
-                "input_tokens": fresh,
-                "cache_creation_input_tokens": asked.input_tokens - asked.cached_tokens - fresh,
-                "cache_read_input_tokens": asked.cached_tokens,
+                "input_tokens": hit.plain,
+                "cache_creation_input_tokens": hit.written,
+                "cache_read_input_tokens": hit.read,
+                "cache_creation": {
+                    "ephemeral_5m_input_tokens": hit.written_5m,
+                    "ephemeral_1h_input_tokens": hit.written_1h,
+                },
                 "output_tokens": say.output_tokens,
                 "service_tier": "standard",
             },

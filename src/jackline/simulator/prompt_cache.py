@@ -1,0 +1,259 @@
+"""Prompt caches of a provider: what a prompt reads, writes, and makes ready for the next one.
+
+Rules: (1) pure: `now` is an argument, and `look` changes nothing; (2) an entry can be read from the
+first byte of the answer to the request that wrote it; (3) its life counts from the start of that
+request, and from the start of each admitted request that reads it; (4) accounts, models and, where
+caching is automatic, machines share nothing; (5) read + written + plain is the whole prompt; (6)
+lapsed entries are dropped, and of the others the least recently used when there are too many.
+Reading a prompt from a request body is in prompts.py, prices are in vendor_facts.py.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import NamedTuple
+
+from jackline.simulator.vendor_facts import smallest_cached
+
+FIVE_MINUTES = 300.0
+ONE_HOUR = 3600.0
+ONE_DAY = 86_400.0
+
+LOOKBACK = 20
+"""Positions at which a mark looks for an entry; its own is the first."""
+
+STEP = 128
+"""Automatic caching counts in steps of so many tokens."""
+
+_ROUTED_BY = 256
+"""Tokens at the start of a prompt that decide which machine gets it."""
+
+_PER_MACHINE = 15
+"""Requests per minute with one start and one routing key before another machine takes over."""
+
+_MINUTE = 60.0
+
+
+class Block(NamedTuple):
+    """A content block; `content` identifies it, and a `ttl` in seconds marks the prefix it ends."""
+
+    content: bytes
+    tokens: int
+    ttl: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """The blocks of a request in the order tools, system, messages.
+
+    With `automatic` the provider caches on its own and marks mean nothing (OpenAI); without, only
+    what a mark ends is cached (Anthropic).
+    """
+
+    model: str
+    blocks: Sequence[Block]
+    account: str = ""
+    automatic: bool = False
+    retention: float = FIVE_MINUTES
+    """How long an automatic entry is kept after its last use."""
+    routing_key: str = ""
+    """`prompt_cache_key`: sent to the same machine together with the prompt's start."""
+
+    @property
+    def tokens(self) -> int:
+        """The size of the whole prompt."""
+        return sum(block.tokens for block in self.blocks)
+
+
+class NewEntry(NamedTuple):
+    """A prefix and how long it is to be kept, in seconds."""
+
+    key: bytes
+    ttl: float
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """What a prompt reads from caches, writes into them, and has beside them, in tokens."""
+
+    read: int = 0
+    written_5m: int = 0
+    written_1h: int = 0
+    plain: int = 0
+    started: float = 0.0
+    found: tuple[bytes, ...] = field(default=(), repr=False)
+    """The entries that are read."""
+    made: tuple[NewEntry, ...] = field(default=(), repr=False)
+    """The entries that the answer's first byte makes readable."""
+    route: bytes = field(default=b"", repr=False)
+    """What decides the machine, where that matters."""
+
+    @property
+    def written(self) -> int:
+        """All tokens that are written."""
+        return self.written_5m + self.written_1h
+
+
+class _Entry(NamedTuple):
+    ttl: float
+    lapses: float
+
+
+class PromptCache:
+    """The caches of one provider, for all its accounts and models.
+
+    A request is asked about with `look`; whoever lets it in says `admitted`, whoever sends the
+    first byte of its answer says `begun`.
+    """
+
+    def __init__(self, most_entries: int = 200_000) -> None:
+        self._most = most_entries
+        self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
+        self._routed: dict[bytes, deque[float]] = {}
+        self._next_sweep = 0.0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def look(self, prompt: Prompt, now: float) -> Hit:
+        """What this prompt would read and write if its request started now."""
+        return self._automatic(prompt, now) if prompt.automatic else self._marked(prompt, now)
+
+    def admitted(self, hit: Hit) -> None:
+        """Restart the life of what a request reads; it counts from the request's start."""
+        for key in hit.found:
+            entry = self._entries.get(key)
+            if entry is not None:
+                self._keep(key, entry.ttl, hit.started, hit.started)
+        if hit.route:
+            self._routed.setdefault(hit.route, deque()).append(hit.started)
+
+    def begun(self, hit: Hit, now: float) -> None:
+        """Make readable what a request has written: the first byte of its answer goes out."""
+        for key, ttl in hit.made:
+            self._keep(key, ttl, hit.started, now)
+        self._drop_surplus(now)
+
+    # --- caching at marks -----------------------------------------------------------
+
+    def _marked(self, prompt: Prompt, now: float) -> Hit:
+        marks = [place for place, block in enumerate(prompt.blocks) if block.ttl is not None]
+        if not marks:
+            return Hit(plain=prompt.tokens, started=now)
+        blocks = prompt.blocks[: marks[-1] + 1]
+        sizes = list(accumulate(block.tokens for block in blocks))
+        keys = _prefixes(_scope(prompt), blocks)
+        found = {self._nearest(keys, place, now) for place in marks} - {-1}
+        read = max((sizes[place] for place in found), default=0)
+        least = smallest_cached(prompt.model)
+        # What is read anyway is not written again, but a mark inside it gets its entry back.
+        made = [place for place in marks if sizes[place] >= least and place not in found]
+        until_1h = max((sizes[at] for at in made if _ttl(blocks[at]) > FIVE_MINUTES), default=0)
+        until_5m = max((sizes[at] for at in made), default=0)
+        written_1h = max(0, until_1h - read)
+        written_5m = max(0, until_5m - max(read, until_1h))
+        return Hit(
+            read,
+            written_5m,
+            written_1h,
+            prompt.tokens - read - written_5m - written_1h,
+            now,
+            found=tuple(keys[place] for place in found),
+            made=tuple(NewEntry(keys[place], _ttl(blocks[place])) for place in made),
+        )
+
+    def _nearest(self, keys: Sequence[bytes], place: int, now: float) -> int:
+        """The last position up to this mark that has an entry within its reach, or -1."""
+        for back in range(place, max(-1, place - LOOKBACK), -1):
+            if self._live(keys[back], now):
+                return back
+        return -1
+
+    # --- caching without marks ------------------------------------------------------
+
+    def _automatic(self, prompt: Prompt, now: float) -> Hit:
+        sizes = list(accumulate(block.tokens for block in prompt.blocks))
+        whole = sizes[-1] if sizes else 0
+        least = smallest_cached(prompt.model)
+        if whole < least:
+            return Hit(plain=whole, started=now)
+        starts = _prefixes(_scope(prompt), prompt.blocks)
+        start = next(place for place, size in enumerate(sizes) if size >= _ROUTED_BY)
+        route = _digest(starts[start], prompt.routing_key.encode())
+        machine = _digest(route, str(self._machine(route, now)).encode())
+        cacheable = [place for place, size in enumerate(sizes) if size >= least]
+        keys = {place: _digest(machine, starts[place]) for place in cacheable}
+        last = next((at for at in reversed(cacheable) if self._live(keys[at], now)), -1)
+        read = sizes[last] // STEP * STEP if last >= 0 else 0
+        return Hit(
+            read,
+            plain=whole - read,
+            started=now,
+            found=tuple(keys[place] for place in cacheable if place <= last),
+            made=tuple(
+                NewEntry(keys[place], prompt.retention) for place in cacheable if place > last
+            ),
+            route=route,
+        )
+
+    def _machine(self, route: bytes, now: float) -> int:
+        recent = self._routed.get(route, ())
+        return sum(now - _MINUTE < at <= now for at in recent) // _PER_MACHINE
+
+    # --- entries --------------------------------------------------------------------
+
+    def _live(self, key: bytes, now: float) -> bool:
+        entry = self._entries.get(key)
+        return entry is not None and now < entry.lapses
+
+    def _keep(self, key: bytes, ttl: float, started: float, now: float) -> None:
+        """Create or prolong an entry; of two that live, the longer life counts."""
+        lapses = started + ttl
+        before = self._entries.get(key)
+        if before is not None and now < before.lapses:
+            ttl, lapses = max(ttl, before.ttl), max(lapses, before.lapses)
+        self._entries[key] = _Entry(ttl, lapses)
+        self._entries.move_to_end(key)
+
+    def _drop_surplus(self, now: float) -> None:
+        while len(self._entries) > self._most:
+            self._entries.popitem(last=False)
+        if now < self._next_sweep:
+            return
+        self._next_sweep = now + _MINUTE
+        for key in [key for key, entry in self._entries.items() if entry.lapses <= now]:
+            del self._entries[key]
+        for route, recent in list(self._routed.items()):
+            while recent and recent[0] <= now - _MINUTE:
+                recent.popleft()
+            if not recent:
+                del self._routed[route]
+
+
+def _ttl(block: Block) -> float:
+    return block.ttl or FIVE_MINUTES
+
+
+def _scope(prompt: Prompt) -> bytes:
+    return _digest(prompt.account.encode(), prompt.model.encode())
+
+
+def _prefixes(seed: bytes, blocks: Iterable[Block]) -> list[bytes]:
+    """The identity of each prefix: that of the one before it, and the block that it adds."""
+    keys = []
+    for block in blocks:
+        seed = _digest(seed, block.tokens.to_bytes(8, "big") + block.content)
+        keys.append(seed)
+    return keys
+
+
+def _digest(before: bytes, content: bytes) -> bytes:
+    # The length tells where the first part ends, so that no two pairs are written alike.
+    made = hashlib.blake2b(len(before).to_bytes(8, "big"), digest_size=16)
+    made.update(before)
+    made.update(content)
+    return made.digest()
