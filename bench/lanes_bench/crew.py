@@ -85,6 +85,11 @@ class Crew:
         agent.step = 0
         return self.next_call(agent, at)
 
+    def resume(self, agent: Agent, at: float) -> Call:
+        """The agent died; someone lets it go on from its last call at that time."""
+        agent.deaths += 1
+        return self.next_call(agent, at)
+
     @property
     def makespan(self) -> float:
         """When the last agent ended."""

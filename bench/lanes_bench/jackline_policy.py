@@ -23,6 +23,7 @@ from jackline.lanes import (
     Usage,
 )
 from jackline.simulator.calendar import DEFAULT_EPOCH
+from lanes_bench.cached_fleet import PREFIX, SHARED, CachedStep
 from lanes_bench.crew import Call
 from lanes_bench.policy import Attempt, Desk, Ill, Policy, Trouble
 
@@ -40,11 +41,15 @@ class Jackline(Policy):
 
     idle_limit: float | None = None
     order = Order.IDENTITIES
+    knows_caches = True
 
     def __init__(self, desk: Desk, draw: random.Random, settings: Settings | None = None) -> None:
         super().__init__(desk, draw)
         self._names = tuple(f"lane-{index}" for index in range(desk.lanes))
-        lanes = [LaneSettings(name, account=name) for name in self._names]
+        lanes = [
+            LaneSettings(name, account=name, cached_counts=counts)
+            for name, counts in zip(self._names, desk.reads_count, strict=True)
+        ]
         self.controller = LaneController(lanes, draw.random, now=DEFAULT_EPOCH, settings=settings)
         self._calls: dict[int, Call] = {}
         self._attempts: dict[int, Attempt] = {}
@@ -61,6 +66,9 @@ class Jackline(Policy):
             remaining=self._remaining(call),
             input_tokens=call.plan.input_tokens,
             max_tokens=8192,
+            conversation="/".join(names_of(call)) if self.knows_caches else "",
+            prefix=PREFIX if self.knows_caches and isinstance(call.plan, CachedStep) else "",
+            prefix_tokens=SHARED,
         )
         self._obey(self.controller.submit(self._now(), wanted))
 
@@ -81,8 +89,16 @@ class Jackline(Policy):
         self._calls.pop(attempt.call.id, None)
         session, agent = names_of(attempt.call)
         self._work.answered(self._now(), session, agent, self.desk.now - attempt.sent_at)
-        usage = Usage(attempt.call.plan.input_tokens, output_tokens)
+        usage = self._usage(attempt, output_tokens)
         self._obey(self.controller.finished(self._now(), permit, usage))
+
+    def _usage(self, attempt: Attempt, output_tokens: int) -> Usage:
+        hit = attempt.hit
+        if hit is None:
+            return Usage(attempt.call.plan.input_tokens, output_tokens)
+        if not self.knows_caches:
+            return Usage(hit.plain + hit.written, output_tokens)
+        return Usage(hit.plain, output_tokens, hit.read, hit.written, hit.written_1h)
 
     def troubled(self, attempt: Attempt, trouble: Trouble) -> None:
         """Classify it and report it."""
@@ -142,6 +158,12 @@ class JacklineFifo(Jackline):
     """The controller, told nothing about the work."""
 
     order = Order.NOTHING
+
+
+class JacklineUncached(Jackline):
+    """The controller, told nothing about prompt caches: as it was before it knew of them."""
+
+    knows_caches = False
 
 
 class JacklineExact(Jackline):

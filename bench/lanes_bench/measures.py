@@ -42,6 +42,11 @@ class Outcome:
     bought_twice: int
     p99: float
     fairness: float
+    # Of fleets that live on prompt caches: what was paid over what a warm fleet pays, the share of
+    # answers that found their conversation in the cache, and the longest wait to be sent.
+    bill: float
+    hits: float
+    longest_wait: float
     seconds: float
 
     @property
@@ -96,3 +101,8 @@ def bought_twice(stage: Stage, world: Sequence[Provider]) -> int:
 def progress(stage: Stage) -> int:
     """The answers that count: the calls of the chains as far as each agent got."""
     return sum(agent.step for agent in stage.crew.agents)
+
+
+def paid(world: Sequence[Provider]) -> float:
+    """The dollars that all providers charge."""
+    return sum(provider.ledger.bill().dollars for provider in world)

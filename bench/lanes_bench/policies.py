@@ -8,7 +8,7 @@ Not here: what the policies do.
 from __future__ import annotations
 
 from lanes_bench.impatient import ClaudeCode, LiteLlmRouter, OfficialSdk
-from lanes_bench.jackline_policy import Jackline, JacklineExact, JacklineFifo
+from lanes_bench.jackline_policy import Jackline, JacklineExact, JacklineFifo, JacklineUncached
 from lanes_bench.patient import FixedSecond, FullJitter
 from lanes_bench.shared import AwsAdaptive, Gate
 from lanes_bench.stage import PolicyMaker
@@ -22,6 +22,7 @@ POLICIES: dict[str, PolicyMaker] = {
     "litellm": LiteLlmRouter,
     "gate": Gate,
     "jackline_fifo": JacklineFifo,
+    "jackline_uncached": JacklineUncached,
     "jackline": Jackline,
     "jackline_exact": JacklineExact,
 }

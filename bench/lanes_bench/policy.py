@@ -15,6 +15,7 @@ from enum import Enum, auto
 from typing import Protocol
 
 from jackline.simulator.exchange import How
+from jackline.simulator.prompt_cache import Hit
 from lanes_bench.crew import Call
 
 
@@ -60,6 +61,8 @@ class Attempt:
     accepted: bool = False
     over: bool = False
     ticket: object = None
+    # What it read from prompt caches, once it is accepted.
+    hit: Hit | None = None
 
 
 class Desk(Protocol):
@@ -67,6 +70,8 @@ class Desk(Protocol):
 
     now: float
     lanes: int
+    # For each lane, whether its vendor counts what is read from a prompt cache.
+    reads_count: list[bool]
 
     def send(self, call: Call, lane: int = 0, ticket: object = None) -> Attempt:
         """Put the call on the wire."""

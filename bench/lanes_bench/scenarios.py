@@ -11,6 +11,7 @@ import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from lanes_bench.workload import (
     FIRST_BYTE_AFTER,
@@ -37,6 +38,7 @@ class Rates:
     burst: float = 60.0
     told: bool = True
     rejects_consume: bool = False
+    debts: bool = False
 
     def buckets(self) -> tuple[tuple[float, float], ...]:
         """Rate and burst of requests, input and output; each holds at least one whole request.
@@ -49,6 +51,29 @@ class Rates:
             (rate, max(self.burst, whole / rate))
             for rate, whole in zip(rates, largest, strict=True)
         )
+
+
+class Limits(Protocol):
+    """Token buckets of a lane, and what it tells of them."""
+
+    @property
+    def told(self) -> bool:
+        """Whether headers tell what is left."""
+        ...
+
+    @property
+    def rejects_consume(self) -> bool:
+        """Whether refused requests count."""
+        ...
+
+    @property
+    def debts(self) -> bool:
+        """Whether a request larger than a bucket is let in when that is full."""
+        ...
+
+    def buckets(self) -> tuple[tuple[float, float], ...]:
+        """Rate and burst of requests, input and output."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +132,15 @@ class Lane:
     slots: float = FOREVER
     shares: tuple[float, ...] = ()
     told_cap: bool = False
-    rates: Rates | None = None
+    rates: Limits | None = None
     wall: Wall | None = None
     outage: Outage | None = None
     errors: tuple[float, float, float] | None = None
     stalls: float = 0.0
     slowness: Slowness | None = None
+    model: str = "claude-sonnet-4-6"
+    # Streams at once to which capacity climbs after an outage, where nothing else limits them.
+    recovers_to: float | None = None
 
     def delay(self, now: float, step: Step) -> float:
         """How much later than usual the first byte of a call comes that is sent now."""

@@ -21,6 +21,8 @@ from jackline.simulator.exchange import (
     Rejected,
 )
 from jackline.simulator.provider import Provider
+from jackline.simulator.vendor_facts import reads_count
+from lanes_bench.cached_fleet import CachedStep
 from lanes_bench.crew import Call, Crew
 from lanes_bench.policy import Attempt, Desk, Ill, Policy, Trouble
 from lanes_bench.scenarios import Scenario
@@ -47,6 +49,7 @@ class Stage:
     ) -> None:
         self.now = 0.0
         self.lanes = len(upstreams)
+        self.reads_count = [reads_count("anthropic", lane.model) for lane in scenario.lanes]
         self.crew = Crew(fleet)
         self.sent = 0
         self.answered = 0
@@ -56,6 +59,9 @@ class Stage:
         self.sent_again: list[tuple[float, float]] = []
         self._sent_at: dict[int, float] = {}
         self.latencies: list[float] = []
+        self.longest_wait = 0.0
+        # Answers whose conversation was in the prompt cache up to the call before.
+        self.hits = 0
         self._scenario = scenario
         self._upstreams = upstreams
         self._limits = limits
@@ -82,7 +88,8 @@ class Stage:
             self.sent_again.append((before, self.now))
         self._sent_at[call.id] = self.now
         delay = self._scenario.lanes[lane].delay(self.now, call.plan)
-        identity = self._upstreams[lane].arrive(self.now, request_for(call.plan, delay))
+        request = request_for(self._scenario.lanes[lane], call.plan, delay)
+        identity = self._upstreams[lane].arrive(self.now, request)
         attempt = Attempt(identity, call, lane, self.now, self.now, ticket=ticket)
         self._open[lane][identity] = attempt
         if self._policy is not None and self._policy.idle_limit is not None:
@@ -96,10 +103,11 @@ class Stage:
             self._upstreams[attempt.lane].cancel(self.now, attempt.id)
 
     def give_up(self, call: Call) -> None:
-        """The agent dies; a person restarts it later."""
+        """The agent dies; a person restarts it later, or lets a conversation go on."""
         self.surfaced += 1
         if self._policy is not None:
-            self._later(self.crew.restart(call.agent, self.now + RESTART_AFTER), self._policy)
+            begin = self.crew.resume if isinstance(call.plan, CachedStep) else self.crew.restart
+            self._later(begin(call.agent, self.now + RESTART_AFTER), self._policy)
 
     def at(self, when: float, do: Callable[[], None]) -> None:
         """Do something later."""
@@ -137,6 +145,9 @@ class Stage:
             policy.heard(attempt)
         elif isinstance(event, Accepted):
             attempt.accepted = True
+            attempt.hit = self._upstreams[attempt.lane].hit(attempt.id)
+            waited = attempt.sent_at - attempt.call.ready_at
+            self.longest_wait = max(self.longest_wait, waited)
             policy.first_byte(attempt, event.headers)
         elif isinstance(event, Completed):
             self._close(attempt)
@@ -155,6 +166,9 @@ class Stage:
     def _complete(self, policy: Policy, attempt: Attempt, output_tokens: int) -> None:
         self.answered += 1
         self.latencies.append(self.now - attempt.call.ready_at)
+        plan = attempt.call.plan
+        if isinstance(plan, CachedStep) and attempt.hit is not None:
+            self.hits += 0 < plan.earlier <= attempt.hit.read
         following = self.crew.advance(self.now, attempt.call.agent)
         policy.answered(attempt, output_tokens)
         for call in following:

@@ -17,14 +17,13 @@ from jackline.simulator.limits import (
     Counts,
     HiddenCapacitySettings,
 )
+from jackline.simulator.prompt_cache import Prompt
 from jackline.simulator.provider import Provider
 from jackline.simulator.recovery import RecoverySettings
 from jackline.simulator.settings import ProviderSettings
-from lanes_bench.scenarios import HIDDEN_EVERY, RAMP_FROM, Lane, Outage, Rates, Scenario, Wall
+from lanes_bench.cached_fleet import CachedStep
+from lanes_bench.scenarios import HIDDEN_EVERY, RAMP_FROM, Lane, Limits, Outage, Scenario, Wall
 from lanes_bench.workload import Step
-
-MODEL = "claude-sonnet-4-6"
-
 
 def providers(scenario: Scenario, seed: int) -> list[Provider]:
     """One provider for each lane of the scenario."""
@@ -34,10 +33,14 @@ def providers(scenario: Scenario, seed: int) -> list[Provider]:
     ]
 
 
-def request_for(step: Step, delay: float = 0.0) -> SimRequest:
+def request_for(lane: Lane, step: Step, delay: float = 0.0) -> SimRequest:
     """The request that carries one step of an agent; its answer begins later by `delay`."""
+    prompt = None
+    if isinstance(step, CachedStep):
+        prompt = Prompt(lane.model, step.blocks)
     return SimRequest(
-        model=MODEL,
+        model=lane.model,
+        prompt=prompt,
         input_tokens=step.input_tokens,
         output_tokens=step.output_tokens,
         service=step.service,
@@ -60,7 +63,7 @@ def _settings(lane: Lane) -> ProviderSettings:
     )
 
 
-def _buckets(rates: Rates) -> tuple[BucketSettings, ...]:
+def _buckets(rates: Limits) -> tuple[BucketSettings, ...]:
     names = (Counts.REQUESTS, Counts.INPUT_TOKENS, Counts.OUTPUT_TOKENS)
     return tuple(
         BucketSettings(
@@ -71,6 +74,7 @@ def _buckets(rates: Rates) -> tuple[BucketSettings, ...]:
             retry_after=rates.told,
             labelled=rates.told,
             rejects_consume=rates.rejects_consume and counts is Counts.REQUESTS,
+            debts=rates.debts,
         )
         for counts, (rate, burst) in zip(names, rates.buckets(), strict=True)
     )
@@ -81,7 +85,8 @@ def _faults(lane: Lane) -> list[Fault]:
     if lane.wall is not None:
         faults.append(_wall(lane.wall))
     if lane.outage is not None:
-        faults.append(_outage(lane.outage, lane.slots))
+        streams = lane.slots if lane.recovers_to is None else lane.recovers_to
+        faults.append(_outage(lane.outage, streams))
     if lane.errors is not None:
         start, until, share = lane.errors
         faults.append(Fault(Effect.SERVER_ERROR, start, until, share=share))

@@ -205,8 +205,11 @@ class LaneController:
             if not attempt.confirmed:
                 touched += self._hedging.accept(attempt, headers, now)
             self._under_way.take(permit)
+            knew_caches = lane.caches.in_use
             lane.finished(attempt, usage, now)
             self._entries.pop(attempt.call.id, None)
+            if lane.caches.in_use and not knew_caches:
+                self._rank_anew(lane, now)
             self._room_changed(lane, now, decision)
             if touched:
                 self._dispatch(touched, now, decision)
@@ -470,6 +473,17 @@ class LaneController:
         rate = lane.allowance.input_rate(now)
         cost = lane.cost(entry.call, now)
         lane.caches.next_aged = now + (cost / (_AGED_SHARE * rate) if rate > 0 else AGED_AFTER)
+
+    def _rank_anew(self, lane: Lane, now: float) -> None:
+        """Prompt caches were seen for the first time: whoever waits is ranked by them from now."""
+        for entry in self._room.everyone_for(lane.name):
+            line = entry.line
+            is_beside = entry.call.id in self._room.beside
+            self._room.leave(entry)
+            self._look_up(entry, now)
+            self._room.push(entry, line)
+            if is_beside:
+                self._room.beside.add(entry.call.id)
 
     def _look_up(self, entry: Entry, now: float) -> None:
         """Know what is cached of a call that is going to wait, on the first lane that knows it."""

@@ -167,6 +167,10 @@ class Queue:
             at = min(at, max(oldest.since + AGED_AFTER, next_aged))
         return at if at > now else math.inf
 
+    def everyone(self) -> list[Entry]:
+        """All who wait, in no order; costs as much as there are."""
+        return [place[3] for place in self._last if _stands(place)]
+
     def least_urgent(self) -> Entry | None:
         """Who can best be spared for a probe."""
         return _head(self._last)

@@ -95,6 +95,10 @@ class WaitingRoom:
                 return True
         return False
 
+    def everyone_for(self, name: str) -> list[Entry]:
+        """All who wait for the lane; costs as much as there are."""
+        return [entry for queue in self._of_lane[name] for entry in queue.everyone()]
+
     def least_urgent(self, name: str) -> tuple[Entry, Queue] | tuple[None, None]:
         """Who can best be spared for a probe of the lane."""
         found = [

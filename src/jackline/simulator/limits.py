@@ -73,6 +73,8 @@ class BucketSettings:
     labelled: bool = True
     """Whether the refusing text names the limit; else it is the plain "Rate limited"."""
     rejects_consume: bool = False
+    debts: bool = False
+    """Whether a request larger than the bucket is let in when that is full, and owed for."""
     model: str = ""
     """A part of the names of the models that this bucket counts; "" counts all together."""
 
@@ -110,6 +112,8 @@ class Bucket:
     def check(self, now: float, request: SimRequest, in_flight: int) -> Refusal | None:  # noqa: ARG002
         """Refuse what the bucket cannot pay; output counts against whoever comes next."""
         need = self._need(request)
+        if self.settings.debts:
+            need = min(need, self.cap)
         missing = need - self.level(now)
         if missing <= 1e-9 or not need:
             return None
