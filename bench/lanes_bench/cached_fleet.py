@@ -115,7 +115,7 @@ def _agent(draw: random.Random, workflow: int, phase: int, number: int) -> Agent
             CachedStep(
                 first_byte=first_byte,
                 service=first_byte + output / TOKENS_PER_SECOND,
-                tool=_lognormal(draw, 18.0, 0.7, *TOOLS),
+                tool=draw.uniform(*TOOLS),
                 input_tokens=prompt,
                 output_tokens=output,
                 blocks=marked,

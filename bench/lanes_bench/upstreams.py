@@ -25,6 +25,7 @@ from lanes_bench.cached_fleet import CachedStep
 from lanes_bench.scenarios import HIDDEN_EVERY, RAMP_FROM, Lane, Limits, Outage, Scenario, Wall
 from lanes_bench.workload import Step
 
+
 def providers(scenario: Scenario, seed: int) -> list[Provider]:
     """One provider for each lane of the scenario."""
     return [

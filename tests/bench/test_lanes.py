@@ -70,7 +70,7 @@ def test_the_oracle_never_sends_a_request_that_fails(scenario: str, manner: Mann
     events = []
     for now, step, lane in schedule.starts:
         events += world[lane].advance(now)
-        world[lane].arrive(now, request_for(step))
+        world[lane].arrive(now, request_for(lanes[lane], step))
     for provider in world:
         events += provider.advance(makespan + 100)
     assert {type(event) for event in events} <= {Accepted, Bytes, Completed}

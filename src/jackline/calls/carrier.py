@@ -193,6 +193,9 @@ class Carrier:
             request.input_tokens,
             request.max_tokens,
             request.stream,
+            request.conversation,
+            request.prefix,
+            request.prefix_tokens,
         )
         self._obey(self.controller.submit(now, call))
         if carried.hearing is None and not carried.over:
@@ -476,7 +479,13 @@ class Carrier:
         self._close(hearing)
         self._carried.pop(carried.number, None)
         used = carried.end(hearing.lane, shortened=False)
-        usage = Usage(used.input + used.cache_creation, used.output)
+        usage = Usage(
+            used.input,
+            used.output,
+            used.cache_read,
+            used.cache_creation,
+            used.cache_creation_1h,
+        )
         self.reports += 1
         now = self._clock.steady()
         self._obey(self.controller.finished(now, hearing.permit, usage, hearing.lowered))

@@ -41,7 +41,8 @@ class Request(msgspec.Struct):
     back. `continues` says that the model may be asked to go on from its own words. `own_key` names
     the lanes that are closed to it once another one has refused its client's credential; those are
     withheld from an `unproven` client, whom no vendor has accepted yet, until the others are known
-    to be down for everybody, or one of them knows the client's account.
+    to be down for everybody, or one of them knows the client's account. `conversation` and `prefix`
+    say what prompt caches may hold of it (lanes/decision.py).
     """
 
     id: str
@@ -60,6 +61,9 @@ class Request(msgspec.Struct):
     since: float | None = None
     own_key: tuple[str, ...] = ()
     unproven: bool = False
+    conversation: str = ""
+    prefix: str = ""
+    prefix_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,12 +19,16 @@ def bounded_count(number: int) -> int:
 
 
 class TokensUsed(msgspec.Struct, frozen=True):
-    """Fresh input, output, input read from the cache, input written to the cache."""
+    """Fresh input, output, input read from the cache, input written to the cache.
+
+    `cache_creation_1h` is the part of what was written that lives for an hour.
+    """
 
     input: int = 0
     output: int = 0
     cache_read: int = 0
     cache_creation: int = 0
+    cache_creation_1h: int = 0
 
     def __add__(self, other: TokensUsed) -> TokensUsed:
         return TokensUsed(
@@ -32,6 +36,7 @@ class TokensUsed(msgspec.Struct, frozen=True):
             self.output + other.output,
             self.cache_read + other.cache_read,
             self.cache_creation + other.cache_creation,
+            self.cache_creation_1h + other.cache_creation_1h,
         )
 
 
@@ -42,8 +47,17 @@ class UsageTold(msgspec.Struct):
     output_tokens: int | None = None
     cache_read_input_tokens: int | None = None
     cache_creation_input_tokens: int | None = None
+    # Read on its own: what cannot be read of it makes the rest no worse.
+    cache_creation: msgspec.Raw = msgspec.Raw(b"")
 
 
+class _Lives(msgspec.Struct):
+    """What was written to the cache, by how long it lives."""
+
+    ephemeral_1h_input_tokens: int | None = None
+
+
+_lives = msgspec.json.Decoder(_Lives)
 _told = msgspec.json.Decoder(UsageTold)
 
 
@@ -64,7 +78,17 @@ def updated_by(known: TokensUsed, told: UsageTold) -> TokensUsed:
         _latest(known.output, told.output_tokens),
         _latest(known.cache_read, told.cache_read_input_tokens),
         _latest(known.cache_creation, told.cache_creation_input_tokens),
+        known.cache_creation_1h if not told.cache_creation else _written_1h(known, told),
     )
+
+
+def _written_1h(known: TokensUsed, told: UsageTold) -> int:
+    try:
+        return _latest(
+            known.cache_creation_1h, _lives.decode(told.cache_creation).ephemeral_1h_input_tokens
+        )
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return known.cache_creation_1h
 
 
 def _latest(known: int, told: int | None) -> int:

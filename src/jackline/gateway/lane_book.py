@@ -143,7 +143,8 @@ class LaneBook:
             if fnmatchcase(model, pattern):
                 limits = given
                 break
-        return LaneSettings(name, account, limits, local=upstream.local)
+        counts = upstream.kind.counts_cached(model)
+        return LaneSettings(name, account, limits, local=upstream.local, cached_counts=counts)
 
 
 @lru_cache(maxsize=1024)

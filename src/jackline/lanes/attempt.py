@@ -26,7 +26,7 @@ class Attempt(msgspec.Struct):
     sent_at: float
     in_flight_at_send: int
     requests_before: int
-    input_before: int
+    input_before: float
     written_before: float
     expected_output: float
     probe: bool

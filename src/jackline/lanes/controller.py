@@ -397,7 +397,9 @@ class LaneController:
         """Fill the lane if anyone waits for it; else only look when to be woken."""
         if lane.caches.released:
             self._dispatch((lane.name,), now, decision)
-        elif lane.state in FLOWING and not (self._anyone_waits and self._room.anyone_for(lane.name)):
+        elif lane.state in FLOWING and not (
+            self._anyone_waits and self._room.anyone_for(lane.name)
+        ):
             self._note_room(lane, now)
         else:
             self._dispatch((lane.name,), now, decision)

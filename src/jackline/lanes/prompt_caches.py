@@ -28,7 +28,7 @@ _SMALLEST_PREFIX = 512
 _MISSES_BELIEVED = 2
 # The part of what was expected that must have been read for a hit.
 _HIT = 0.5
-_MOST_CONVERSATIONS = 20_000
+_MOST_CONVERSATIONS = 5_000
 _MOST_PREFIXES = 2_000
 
 

@@ -137,11 +137,9 @@ class Queue:
         normal = _ranked(Rank.NORMAL, _head(self._normal))
         new = _head(self._new)
         if new is not None and not crowded:
-            fresh = _ranked(Rank.NORMAL, new)
+            fresh = Head(Rank.NORMAL, new.urgency, new.call.id, new)
             return fresh if normal is None or fresh < normal else normal
-        return (
-            normal or _ranked(Rank.LAPSED, _head(self._lapsed)) or _ranked(Rank.NEW, new)
-        )
+        return normal or _ranked(Rank.LAPSED, _head(self._lapsed)) or _ranked(Rank.NEW, new)
 
     def is_crowded(self, now: float) -> bool:
         """Whether a call waits whose cache is about to lapse, or has."""
@@ -184,9 +182,7 @@ class Queue:
         else:
             heap = self._normal
             if standing is Standing.WARM:
-                heapq.heappush(
-                    self._warm, (entry.cached_until, entry.call.id, entry.ticket, entry)
-                )
+                heapq.heappush(self._warm, (entry.cached_until, entry.call.id, entry.ticket, entry))
         heapq.heappush(heap, (entry.urgency, entry.call.id, entry.ticket, entry))
 
     def _let_lapse(self, now: float) -> None:

@@ -12,6 +12,8 @@ from enum import StrEnum
 
 from jackline.lanes import KnownLimits
 
+_COUNTED_ANYWAY = "claude-3-5-haiku"
+
 
 class UpstreamKind(StrEnum):
     """Which protocol an upstream speaks."""
@@ -21,6 +23,15 @@ class UpstreamKind(StrEnum):
     VERTEX = "vertex"
     OPENAI_CHAT = "openai-chat"
     OPENAI_RESPONSES = "openai-responses"
+
+    def counts_cached(self, model: str) -> bool:
+        """Whether tokens read from a prompt cache count toward the limit of input per minute.
+
+        Google says nothing of Claude on Vertex AI, and counts them for its own models.
+        """
+        if self in (UpstreamKind.ANTHROPIC, UpstreamKind.BEDROCK):
+            return _COUNTED_ANYWAY in model
+        return True
 
 
 class Credential(StrEnum):

@@ -1,0 +1,75 @@
+"""Name what prompt caches may hold of a request: its conversation, and the prefix that it shares.
+
+Rules: (1) names only: nothing of a prompt can be read from them; (2) the body is searched, not
+decoded, and only where the answer matters: a wrong name costs a wrong guess of a price, which the
+next answer corrects; (3) a prefix without a mark for caching has no name.
+Not here: what is cached (lanes/prompt_caches.py).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from typing import NamedTuple
+
+from jackline.gateway.identity import Who
+from jackline.lanes.prompt_caches import is_worth_sharing
+
+_LETTERS_PER_TOKEN = 4
+_MARK = b'"cache_control"'
+# So much of the beginning tells conversations apart whose client names none.
+_BEGINNING = 2048
+_MARK_WRITTEN = re.compile(rb',?"cache_control"\s*:\s*\{[^{}]*\}')
+# Claude Code writes this anew for each conversation, and its vendor does not cache it.
+_BILLING = re.compile(rb'x-anthropic-billing-header:[^"]*')
+_MESSAGES = re.compile(rb'"messages"\s*:\s*\[')
+_HEADS = (b'"system":[', b'"system": [', b'"tools":[', b'"tools": [')
+_BEHIND = re.compile(rb'"(?:messages|metadata)"\s*:')
+_first_of = json.JSONDecoder().raw_decode
+
+
+class Prefix(NamedTuple):
+    """The tools and instructions of a request; no name where they are not to be cached."""
+
+    name: str = ""
+    tokens: int = 0
+
+
+NO_PREFIX = Prefix()
+
+
+def conversation_of(who: Who | None, body: bytes | bytearray) -> str:
+    """What the request goes on with; empty where its client asks for no caching."""
+    if who is not None:
+        return f"{who[0]}/{who[1] or ''}"
+    if body.rfind(_MARK) < 0:
+        return ""
+    found = _MESSAGES.search(body)
+    if found is None:
+        return ""
+    beginning = bytes(body[found.end() : found.end() + _BEGINNING])
+    # The mark moves on with each turn; the first message stays.
+    text = _MARK_WRITTEN.sub(b"", beginning).decode("utf-8", "replace")
+    try:
+        _, end = _first_of(text)
+    except (ValueError, RecursionError):
+        end = len(text)  # it is longer than what is looked at
+    return _digest(text[:end].encode())
+
+
+def prefix_of(body: bytes | bytearray) -> Prefix:
+    """What the request shares with others that have the same tools and instructions."""
+    starts = [at for head in _HEADS if (at := body.rfind(head)) >= 0]
+    if not starts:
+        return NO_PREFIX
+    behind = _BEHIND.search(body, min(starts))
+    part = bytes(body[min(starts) : behind.start() if behind else len(body)])
+    tokens = len(part) // _LETTERS_PER_TOKEN
+    if _MARK not in part or not is_worth_sharing(tokens):
+        return NO_PREFIX
+    return Prefix(_digest(_BILLING.sub(b"", part)), tokens)
+
+
+def _digest(part: bytes) -> str:
+    return hashlib.blake2b(part, digest_size=12).hexdigest()
