@@ -67,8 +67,6 @@ def test_a_request_knows_its_prompt_its_turn_and_its_results() -> None:
         "PART-2: review", 1, "exit 3", "go on",
     )  # fmt: skip
     assert one.session == "s1"
-    assert one.cached_tokens < one.input_tokens
-    assert asked(document()).cached_tokens == 0
 
 
 @pytest.mark.parametrize("raw", [b"", b"[]", b"{", b'"x"'])

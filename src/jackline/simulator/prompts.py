@@ -9,12 +9,11 @@ What caches make of a prompt is in prompt_cache.py.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
-
-import msgspec
 
 from jackline.simulator.conversation import BYTES_PER_TOKEN, Asked, JsonObject
 from jackline.simulator.prompt_cache import (
@@ -91,7 +90,7 @@ class _Piece:
     @property
     def identity(self) -> bytes:
         """The block without marks, its own or those inside it."""
-        return msgspec.json.encode(_without_marks(self.content))
+        return _written(_without_marks(self.content))
 
 
 def _pieces(body: Mapping[str, Any]) -> Iterator[_Piece]:
@@ -100,7 +99,7 @@ def _pieces(body: Mapping[str, Any]) -> Iterator[_Piece]:
     for number, block in enumerate(_blocks(body.get("system"))):
         yield _Piece(f"system.{number}", block, b"system:")
     # A change of these leaves the caches of tools and system alone, and none of the messages'.
-    context = msgspec.json.encode([body.get("tool_choice"), body.get("thinking")])
+    context = _written([body.get("tool_choice"), body.get("thinking")])
     for number, message in enumerate(_listed(body.get("messages"))):
         if not isinstance(message, dict):
             continue
@@ -160,7 +159,7 @@ def _unmarked(asked: Asked) -> Prompt:
     body = asked.body
     given = body.get("messages") or body.get("input")
     items = [*_listed(body.get("tools")), body.get("instructions"), *_blocks(given)]
-    text = b"\n".join(msgspec.json.encode(item) for item in items if item is not None)
+    text = b"\n".join(_written(item) for item in items if item is not None)
     blocks = [
         Block(text[at : at + _SLICE], len(text[at : at + _SLICE]) // BYTES_PER_TOKEN)
         for at in range(0, len(text), _SLICE)
@@ -182,6 +181,12 @@ def _account(headers: Mapping[str, str]) -> str:
     given = next((headers[name] for name in _CREDENTIALS if headers.get(name)), "")
     signed = _SIGNED_BY.search(given)
     return hashlib.sha256((signed[1] if signed else given).encode()).hexdigest()[:16]
+
+
+def _written(content: object) -> bytes:
+    # Key order and half a surrogate pair stay as the client wrote them.
+    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "surrogatepass")
 
 
 def _blocks(content: object) -> list[Any]:
