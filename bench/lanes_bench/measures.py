@@ -15,6 +15,11 @@ from lanes_bench.crew import Agent
 from lanes_bench.scenarios import Scenario
 from lanes_bench.stage import Stage
 
+# A run is cut off at so many times the best makespan. A fleet that has lost its caches takes ten
+# times as long, and that is to be seen.
+TIMES_ORACLE = 4.0
+TIMES_WARM = 15.0
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:

@@ -27,4 +27,5 @@ POLICIES: dict[str, PolicyMaker] = {
     "jackline_exact": JacklineExact,
 }
 OURS = ("jackline_fifo", "jackline", "jackline_exact")
+QUICK_CACHED = ("claudecode", "jackline_uncached", "jackline", "jackline_exact")
 QUICK = ("claudecode", "gate", "jackline", "jackline_exact")

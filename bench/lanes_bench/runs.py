@@ -17,6 +17,8 @@ from multiprocessing import Pool
 from lanes_bench.cached_fleet import all_warm_dollars, draw_cached_fleet
 from lanes_bench.cached_world import bound, build_cached, is_cached
 from lanes_bench.measures import (
+    TIMES_ORACLE,
+    TIMES_WARM,
     Outcome,
     bought_twice,
     fairness,
@@ -33,9 +35,6 @@ from lanes_bench.upstreams import providers
 from lanes_bench.workload import Fleet, draw_fleet
 
 PROCESSES = 2
-TIMES_ORACLE = 4.0
-# A fleet that has lost its caches takes ten times as long, and that is to be seen.
-TIMES_WARM = 15.0
 MOST_SENDS = 1_000_000
 MOST_SENDS_PER_CALL = 150
 

@@ -72,6 +72,7 @@ class _Prefix(msgspec.Struct):
     life: float = SHORT_LIFE
     carrier: int | None = None
     carried_since: float = 0.0
+    is_cached: bool = True
 
 
 class PromptCaches:
@@ -121,7 +122,9 @@ class PromptCaches:
         if not call.prefix or self.reads_count:
             return 0.0
         prefix = self._prefixes.get(call.prefix)
-        if prefix is None or prefix.carrier is None or now < prefix.until - _NEAR_END:
+        if prefix is None or prefix.carrier is None or not prefix.is_cached:
+            return 0.0
+        if now < prefix.until - _NEAR_END:
             return 0.0
         until = prefix.carried_since + SIBLINGS_WAIT
         if now >= until:
@@ -154,15 +157,12 @@ class PromptCaches:
 
     def answered(self, call: Call, sent_at: float, expected_read: float, usage: Usage) -> None:
         """Learn from a whole answer."""
-        cached = usage.cache_read + usage.cache_written
-        if cached:
+        if usage.cache_read or usage.cache_written:
             self.in_use = True
-        elif not self.in_use:
-            return
-        if call.conversation:
-            self._learn(call, sent_at, expected_read, usage)
         if call.prefix:
             self._learn_prefix(call, sent_at, usage)
+        if call.conversation and self.in_use:
+            self._learn(call, sent_at, expected_read, usage)
 
     def _learn(self, call: Call, sent_at: float, expected_read: float, usage: Usage) -> None:
         name = call.conversation
@@ -196,12 +196,13 @@ class PromptCaches:
         if prefix is None:
             return
         prefix.life = _life(usage, prefix.life)
-        if usage.cache_read + usage.cache_written < _HIT * prefix.tokens:
-            # Whatever the marks of the request say: the vendor does not cache it.
-            prefix.until = 0.0
-        else:
+        # Whatever the marks of the request say: the vendor may not cache it.
+        prefix.is_cached = usage.cache_read + usage.cache_written >= _HIT * prefix.tokens
+        if prefix.is_cached:
             # Whoever reads or writes what comes behind it lets it live on.
             prefix.until = max(prefix.until, sent_at + prefix.life)
+        else:
+            prefix.until = 0.0
 
     def _carry(self, permit: int, call: Call, now: float) -> None:
         prefix = self._prefixes.get(call.prefix)
