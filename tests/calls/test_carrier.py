@@ -366,6 +366,8 @@ def test_a_receiver_that_fails_costs_no_permit() -> None:
 def test_no_number_of_tokens_breaks_the_deadlines(stream: bool, tokens: int) -> None:
     controller = LaneController([LaneSettings("first", "a")], lambda: 0.5, now=0.0)
     for number in range(200):
-        controller.submit(0.0, Call(number, ("first",), 0.0, tokens, tokens, stream))
+        name = "a conversation" if number % 2 else ""
+        call = Call(number, ("first",), 0.0, tokens, tokens, stream, name, name, tokens)
+        controller.submit(0.0, call)
     assert controller.calls_in_flight
     controller.tick(1e6)

@@ -26,6 +26,8 @@ SIBLINGS_WAIT = 20.0
 # A prefix below any vendor's minimum is never cached.
 _SMALLEST_PREFIX = 512
 _MISSES_BELIEVED = 2
+# More than any model reads, and little enough to be calculated with.
+_MOST_TOKENS = 1_000_000_000
 # The part of what was expected that must have been read for a hit.
 _HIT = 0.5
 _MOST_CONVERSATIONS = 5_000
@@ -60,8 +62,8 @@ class Conversation(msgspec.Struct):
     def prompt_of(self, call: Call) -> float:
         """The call's prompt, measured by how the last estimate was wrong."""
         if self.estimated <= 0:
-            return float(call.input_tokens)
-        return call.input_tokens * (self.prompt / self.estimated)
+            return _prompt(call)
+        return _prompt(call) * (self.prompt / self.estimated)
 
 
 class _Prefix(msgspec.Struct):
@@ -215,9 +217,9 @@ class PromptCaches:
 
     def _cost(self, call: Call, now: float) -> tuple[float, float]:
         if self.reads_count:
-            return float(call.input_tokens), 0.0
+            return _prompt(call), 0.0
         known = self.conversations.get(call.conversation) if call.conversation else None
-        prompt = float(call.input_tokens)
+        prompt = _prompt(call)
         if known is not None:
             prompt = known.prompt_of(call)
             if known.misses >= _MISSES_BELIEVED:
@@ -229,6 +231,10 @@ class PromptCaches:
             shared = min(float(prefix.tokens), prompt)
             return max(1.0, prompt - shared), shared
         return prompt, 0.0
+
+
+def _prompt(call: Call) -> float:
+    return float(min(max(0, call.input_tokens), _MOST_TOKENS))
 
 
 def is_worth_sharing(tokens: int) -> bool:
