@@ -60,8 +60,7 @@ class Allowance:
         self.promised = 0.0
         self.written = 0.0
         self.requests = 0
-        # Whole numbers as long as only such are spent: those have no limit of size.
-        self.input: float = 0
+        self.input = 0.0
         # What the server has counted includes the attempts up to this one, by `requests_before`.
         self._believed = 0
 

@@ -22,7 +22,7 @@ from jackline.lanes.episode import Episode
 from jackline.lanes.health import Health
 from jackline.lanes.hedges import HedgeBudget
 from jackline.lanes.patience import LearnedPatience
-from jackline.lanes.prompt_caches import PromptCaches
+from jackline.lanes.prompt_caches import PromptCaches, prompt_tokens
 from jackline.lanes.settings import KnownLimits, LaneSettings, Settings
 from jackline.lanes.silence import is_silent, silence_check_at
 from jackline.lanes.states import FLOWING, Event, State, after
@@ -150,7 +150,7 @@ class Lane:
         # Looked at several times for each call: where there are no caches it is what it is.
         if self.caches.in_use and call.conversation:
             return self.caches.cost(call, now)
-        return call.input_tokens
+        return prompt_tokens(call)
 
     def _next_ramp_step(self, now: float) -> float:
         if self.state is not State.PROBING or self.busy >= self.window.limit():
@@ -228,10 +228,10 @@ class Lane:
         in_flight = len(attempts) - self._doubted_attempts
         self.window.load_changed(in_flight, now)
         allowance = self.allowance
-        charged: float = call.input_tokens
-        expected_read = 0.0
         if call.conversation or call.prefix:
             charged, expected_read = self.caches.charge(permit, call, now)
+        else:
+            charged, expected_read = prompt_tokens(call), 0.0
         output = allowance.sent(charged, now)
         # By position: names would cost as much again, for every call.
         attempts[permit] = attempt = Attempt(

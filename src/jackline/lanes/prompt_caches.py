@@ -62,8 +62,8 @@ class Conversation(msgspec.Struct):
     def prompt_of(self, call: Call) -> float:
         """The call's prompt, measured by how the last estimate was wrong."""
         if self.estimated <= 0:
-            return _prompt(call)
-        return _prompt(call) * (self.prompt / self.estimated)
+            return prompt_tokens(call)
+        return prompt_tokens(call) * (self.prompt / self.estimated)
 
 
 class _Prefix(msgspec.Struct):
@@ -217,9 +217,9 @@ class PromptCaches:
 
     def _cost(self, call: Call, now: float) -> tuple[float, float]:
         if self.reads_count:
-            return _prompt(call), 0.0
+            return prompt_tokens(call), 0.0
         known = self.conversations.get(call.conversation) if call.conversation else None
-        prompt = _prompt(call)
+        prompt = prompt_tokens(call)
         if known is not None:
             prompt = known.prompt_of(call)
             if known.misses >= _MISSES_BELIEVED:
@@ -233,7 +233,8 @@ class PromptCaches:
         return prompt, 0.0
 
 
-def _prompt(call: Call) -> float:
+def prompt_tokens(call: Call) -> float:
+    """What the call was taken to have as its prompt, as a number that can be calculated with."""
     return float(min(max(0, call.input_tokens), _MOST_TOKENS))
 
 
