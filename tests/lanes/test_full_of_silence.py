@@ -59,7 +59,7 @@ def test_whoever_waits_behind_answers_that_never_come_is_sent_before_its_client_
 
 def test_an_answer_that_never_comes_is_asked_for_beside_though_the_lane_is_full() -> None:
     """Nothing is known yet of how long answers take there."""
-    world = _world(lambda call, _lane, at: NEVER if at < 1 else 1.5, parallel=4)
+    world = _world(lambda _call, _lane, at: NEVER if at < 1 else 1.5, parallel=4)
     for number in range(12):
         world.submit(number, stream=False)
     world.run(400)
@@ -68,7 +68,7 @@ def test_an_answer_that_never_comes_is_asked_for_beside_though_the_lane_is_full(
 
 def test_streams_that_never_begin_are_asked_for_beside_on_a_lane_of_two_places() -> None:
     """Two are too few to show that the whole lane is silent."""
-    world = _world(lambda call, _lane, at: NEVER if at < 1 else 1.5, parallel=2)
+    world = _world(lambda _call, _lane, at: NEVER if at < 1 else 1.5, parallel=2)
     for number in range(6):
         world.submit(number)
     world.run(90)

@@ -232,12 +232,13 @@ class Lanes(RuleBasedStateMachine):
     def lanes_keep_within_their_limits(self) -> None:
         for lane in self.controller.lanes.values():
             assert lane.window.size >= 1
-            unheard = [a for a in lane.attempts.values() if not a.confirmed and not a.doubted]
+            counted = [a for a in lane.attempts.values() if not (a.doubted or a.lent)]
+            unheard = [a for a in counted if not a.confirmed]
             asking = [a for a in unheard if a.probe]
             assert len(asking) <= 1, "two probes at once"
             assert lane.probe == (asking[0].permit if asking else None)
             assert lane._unconfirmed == len(unheard)
-            assert lane.busy == sum(not a.doubted for a in lane.attempts.values())
+            assert lane.busy == len(counted)
             if lane.state is State.PARKED and lane.reset_at is not None:
                 assert lane.probe_at >= lane.reset_at, "a probe is planned before the reset"
 
