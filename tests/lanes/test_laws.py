@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 
@@ -115,14 +116,34 @@ class Lanes(RuleBasedStateMachine):
         remaining=st.floats(0, 1000),
         tokens=st.sampled_from([0, 500, 5_000, 150_000]),
         stream=st.booleans(),
+        leaves=st.sampled_from([math.inf, 5.0, 60.0, 250.0]),
+        hurries=st.sampled_from([0.0, 15.0, 250.0]),
     )
     def submit(
-        self, count: int, lanes: tuple[str, ...], remaining: float, tokens: int, *, stream: bool
+        self,
+        count: int,
+        lanes: tuple[str, ...],
+        remaining: float,
+        tokens: int,
+        leaves: float,
+        hurries: float,
+        *,
+        stream: bool,
     ) -> None:
         for _ in range(count):
             self.next_call += 1
             self.alive.add(self.next_call)
-            call = Call(self.next_call, lanes, remaining, tokens, 1000, stream)
+            leaves_at = self.now + leaves
+            call = Call(
+                self.next_call,
+                lanes,
+                remaining,
+                tokens,
+                1000,
+                stream,
+                leaves_at=leaves_at,
+                hurries_at=leaves_at - hurries,
+            )
             self.follow(self.controller.submit(self.now, call))
 
     @precondition(lambda self: self.flying)

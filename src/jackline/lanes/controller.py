@@ -106,7 +106,8 @@ class LaneController:
             if not call.lanes or any(name not in self.lanes for name in call.lanes):
                 raise ValueError(f"call {call.id} names no lane, or one that does not exist")
             queue = self._room.queue(call.lanes)
-        entry = Entry(call, call.lanes, self._ageing * now - call.remaining)
+        asked = now if call.since is None else min(now, call.since)
+        entry = Entry(call, call.lanes, self._ageing * asked - call.remaining)
         lane = self._at_once(call, now)
         self._entries[call.id] = entry
         decision = Decision()
@@ -118,7 +119,7 @@ class LaneController:
         queue.push(entry)
         # A lane without room opens by an event of its own, or when it is woken; but one that is
         # parked or broken is woken for its probe only while someone waits for it.
-        first = queue.most_urgent() is entry
+        first = queue.most_urgent() is entry or call.hurries_at <= now
         self._dispatch(
             [
                 name
@@ -417,14 +418,14 @@ class LaneController:
         """Send on this lane until it is full or nobody wants it."""
         blocked: set[int] = set()
         while lane.closed_until(now) <= now:
-            entry, queue = self._room.most_urgent(lane.name, blocked)
+            entry, queue = self._room.next_for(lane.name, now, blocked)
             if entry is None or queue is None:
                 return
             ready = lane.ready_at(entry.call, now) <= now
             if not (ready and self._detour.is_worth_it(entry, lane, queue, now)):
                 blocked.add(id(queue))
                 continue
-            queue.remove(entry)
+            self._room.admit(entry, queue, lane.name, now)
             self._launch(entry, lane, now, decision, probe=False)
 
     def _send_probe(self, lane: Lane, now: float, decision: Decision) -> None:
@@ -504,7 +505,7 @@ class LaneController:
             self._roomy.discard(lane.name)
             return min(wake, closed)
         self._roomy.add(lane.name)
-        entry, _ = self._room.most_urgent(lane.name)
+        entry, _ = self._room.next_for(lane.name, now)
         if entry is not None:
             at = lane.ready_at(entry.call, now)
             wake = min(wake, at if at > now else now + self._settings.routing.spill_after)

@@ -1,14 +1,16 @@
 """Order the calls that wait, the most urgent first, so that nobody starves.
 
 Laws: (1) a call keeps its place when it is sent and comes back; (2) every second of waiting counts
-as a longer remaining path, the same for all, so the order never changes while they wait; (3) each
-operation costs at most the logarithm of the number waiting.
-Not here: whether a call may be sent (lane.py).
+as a longer remaining path, the same for all, so the order never changes while they wait; (3) beside
+it stands a second order, of those whose clients leave soon, the earliest first; (4) each operation
+costs at most the logarithm of the number waiting.
+Not here: which order counts (waiting_room.py), whether a call may be sent (lane.py).
 """
 
 from __future__ import annotations
 
 import heapq
+import math
 from typing import TypeAlias
 
 import msgspec
@@ -48,6 +50,9 @@ class Queue:
     def __init__(self) -> None:
         self._first: list[_Place] = []
         self._last: list[_Place] = []
+        # Those whose clients leave: by when they begin to hurry, and then by when they leave.
+        self._patient: list[_Place] = []
+        self._hurrying: list[_Place] = []
         self.waiting = 0
 
     def push(self, entry: Entry) -> None:
@@ -57,6 +62,9 @@ class Queue:
         self.waiting += 1
         heapq.heappush(self._first, (entry.urgency, entry.call.id, entry.ticket, entry))
         heapq.heappush(self._last, (-entry.urgency, -entry.call.id, entry.ticket, entry))
+        if entry.call.hurries_at != math.inf:
+            place = (entry.call.hurries_at, entry.call.id, entry.ticket, entry)
+            heapq.heappush(self._patient, place)
 
     def remove(self, entry: Entry) -> None:
         """Take a call out; its places in the heaps are cleared when they come up."""
@@ -64,10 +72,29 @@ class Queue:
         self.waiting -= 1
         self._first = self._tidied(self._first)
         self._last = self._tidied(self._last)
+        if self._patient or self._hurrying:
+            self._patient = self._tidied(self._patient)
+            self._hurrying = self._tidied(self._hurrying)
 
     def most_urgent(self) -> Entry | None:
         """Whose turn it is."""
         return _head(self._first)
+
+    @property
+    def may_hurry(self) -> bool:
+        """Whether anyone waits whose client leaves."""
+        return bool(self._patient or self._hurrying)
+
+    def leaves_first(self, now: float) -> Entry | None:
+        """Whose client leaves first, of those that hurry by now."""
+        patient = self._patient
+        while patient and patient[0][0] <= now:
+            place = heapq.heappop(patient)
+            if _stands(place):
+                entry = place[3]
+                hurrying = (entry.call.leaves_at, entry.call.id, entry.ticket, entry)
+                heapq.heappush(self._hurrying, hurrying)
+        return _head(self._hurrying)
 
     def least_urgent(self) -> Entry | None:
         """Who can best be spared for a probe."""
