@@ -193,6 +193,9 @@ class Carrier:
             request.input_tokens,
             request.max_tokens,
             request.stream,
+            request.since,
+            request.leaves_at,
+            request.hurries_at,
         )
         self._obey(self.controller.submit(now, call))
         if carried.hearing is None and not carried.over:

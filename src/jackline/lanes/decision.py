@@ -20,9 +20,9 @@ class Call(msgspec.Struct, frozen=True):
 
     `lanes` are the names it may go to, the preferred first. `remaining` is the expected time, in
     seconds, that the work behind this call will still take once it is answered; calls with more
-    ahead of them go first. 0 means unknown. `since` is when it was asked first, by a client that has
-    come back. At `leaves_at` its client goes away without an answer; from `hurries_at` on that comes
-    before whoever can wait.
+    ahead of them go first. 0 means unknown. `since` is when it was asked first, by a client that
+    has come back. At `leaves_at` its client goes away without an answer; from `hurries_at` on it
+    goes before those that can wait.
     """
 
     id: int
