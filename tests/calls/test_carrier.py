@@ -367,7 +367,16 @@ def test_no_number_of_tokens_breaks_the_deadlines(stream: bool, tokens: int) -> 
     controller = LaneController([LaneSettings("first", "a")], lambda: 0.5, now=0.0)
     for number in range(200):
         name = "a conversation" if number % 2 else ""
-        call = Call(number, ("first",), 0.0, tokens, tokens, stream, name, name, tokens)
+        call = Call(
+            number,
+            ("first",),
+            input_tokens=tokens,
+            max_tokens=tokens,
+            stream=stream,
+            conversation=name,
+            prefix=name,
+            prefix_tokens=tokens,
+        )
         controller.submit(0.0, call)
     assert controller.calls_in_flight
     controller.tick(1e6)

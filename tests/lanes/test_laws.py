@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 
@@ -115,14 +116,34 @@ class Lanes(RuleBasedStateMachine):
         remaining=st.floats(0, 1000),
         tokens=st.sampled_from([0, 500, 5_000, 150_000]),
         stream=st.booleans(),
+        leaves=st.sampled_from([math.inf, 5.0, 60.0, 250.0]),
+        hurries=st.sampled_from([0.0, 15.0, 250.0]),
     )
     def submit(
-        self, count: int, lanes: tuple[str, ...], remaining: float, tokens: int, *, stream: bool
+        self,
+        count: int,
+        lanes: tuple[str, ...],
+        remaining: float,
+        tokens: int,
+        leaves: float,
+        hurries: float,
+        *,
+        stream: bool,
     ) -> None:
         for _ in range(count):
             self.next_call += 1
             self.alive.add(self.next_call)
-            call = Call(self.next_call, lanes, remaining, tokens, 1000, stream)
+            leaves_at = self.now + leaves
+            call = Call(
+                self.next_call,
+                lanes,
+                remaining,
+                tokens,
+                1000,
+                stream,
+                leaves_at=leaves_at,
+                hurries_at=leaves_at - hurries,
+            )
             self.follow(self.controller.submit(self.now, call))
 
     @precondition(lambda self: self.flying)
@@ -232,12 +253,13 @@ class Lanes(RuleBasedStateMachine):
     def lanes_keep_within_their_limits(self) -> None:
         for lane in self.controller.lanes.values():
             assert lane.window.size >= 1
-            unheard = [a for a in lane.attempts.values() if not a.confirmed and not a.doubted]
+            counted = [a for a in lane.attempts.values() if not (a.doubted or a.lent)]
+            unheard = [a for a in counted if not a.confirmed]
             asking = [a for a in unheard if a.probe]
             assert len(asking) <= 1, "two probes at once"
             assert lane.probe == (asking[0].permit if asking else None)
             assert lane._unconfirmed == len(unheard)
-            assert lane.busy == sum(not a.doubted for a in lane.attempts.values())
+            assert lane.busy == len(counted)
             if lane.state is State.PARKED and lane.reset_at is not None:
                 assert lane.probe_at >= lane.reset_at, "a probe is planned before the reset"
 

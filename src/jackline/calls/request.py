@@ -35,14 +35,15 @@ class HoldLimits:
 class Request(msgspec.Struct):
     """One logical call.
 
-    `lanes` are the names of the lanes it may take, the preferred first; `last_resorts` those that
-    it may take only when none of them takes calls. `caps` are limits on how many calls with the
-    same key may be under way at once. `since` is when its client first asked, for one that comes
-    back. `continues` says that the model may be asked to go on from its own words. `own_key` names
-    the lanes that are closed to it once another one has refused its client's credential; those are
-    withheld from an `unproven` client, whom no vendor has accepted yet, until the others are known
-    to be down for everybody, or one of them knows the client's account. `conversation` and `prefix`
-    say what prompt caches may hold of it (lanes/decision.py).
+    `lanes` are the names of the lanes it may take, the preferred first; `last_resorts` those
+    that it may take only when none of them takes calls. `caps` are limits on how many calls
+    with the same key may be under way at once. `since` is when its client first asked, for one
+    that comes back; `leaves_at` and `hurries_at` are as in `lanes.Call`, and so are
+    `conversation` and `prefix`, which say what prompt caches may hold of it. `continues` says
+    that the model may be asked to go on from its own words. `own_key` names the lanes that are
+    closed to it once another one has refused its client's credential; those are withheld from
+    an `unproven` client, whom no vendor has accepted yet, until the others are known to be down
+    for everybody, or one of them knows the client's account.
     """
 
     id: str
@@ -64,6 +65,8 @@ class Request(msgspec.Struct):
     conversation: str = ""
     prefix: str = ""
     prefix_tokens: int = 0
+    leaves_at: float = math.inf
+    hurries_at: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)

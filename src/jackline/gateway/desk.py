@@ -168,6 +168,8 @@ class Desk:
             place = self._returning.place(who, caller.credential, body, now)
             if place is not None:
                 call_id, since = place.call, place.since
+        elif who is None and self._returning.knows_unnamed:
+            call_id, since = self._unnamed_place(caller, body, call_id, now)
         no = self._refused_at_once(facts, body)
         if no is not None:
             self._turn_away(exchange, no, identity, facts, call_id)
@@ -281,7 +283,9 @@ class Desk:
         readable = packed.plain if packed.is_packed else exchange.body
         facts = _UNREAD if readable is None else read_openai_request(readable)
         call_id, now = new_call_id(), self.now()
-        model, body = facts.model or "unknown-model", exchange.body
+        model, body, since = facts.model or "unknown-model", exchange.body, None
+        if self._returning.knows_unnamed:
+            call_id, since = self._unnamed_place(caller, body, call_id, now)
         no = self._refused_at_once(facts, body)
         if no is not None:
             self._turn_away(exchange, no, caller.identity, facts, call_id)
@@ -306,6 +310,7 @@ class Desk:
             max_tokens=facts.max_tokens,
             hold=self._until_reset if caller.afk else self._usual_hold,
             caps=self._caps(caller.identity) if self._capped else (),
+            since=since,
             own_key=own_key,
             unproven=unproven,
         )
@@ -456,13 +461,21 @@ class Desk:
 
     def keep_place(self, call: MessagesCall, now: float) -> None:
         """The client of a waiting call has gone and may come back."""
-        who = call.identity.who
-        if who is not None:
-            message = call.request.message
-            payer = credential_of(message.headers)
-            self._returning.left(
-                who, payer, message.body, call.request.id, since=call.since, now=now
-            )
+        request = call.request
+        if request.hold is _SIDE_CALL_HOLD:
+            return
+        # In other dialects a session is no sign of who asks again.
+        who = call.identity.who if request.dialect == "anthropic" else None
+        message = request.message
+        payer = credential_of(message.headers)
+        self._returning.left(who, payer, message.body, request.id, since=call.since, now=now)
+
+    def _unnamed_place(
+        self, caller: Caller, body: bytes | bytearray, call_id: str, now: float
+    ) -> tuple[str, float | None]:
+        """The name of a call, and when it was asked first if its client has come back for it."""
+        place = self._returning.unnamed_place(caller.credential, body, now)
+        return (call_id, None) if place is None else (place.call, place.since)
 
     def remember_fate(self, call: MessagesCall, refusal: Refusal) -> None:
         """A call was refused when its status could no longer be told."""

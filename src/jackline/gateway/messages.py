@@ -15,6 +15,7 @@ from jackline.calls import Carried, Carrier, Dialect, Ending, Refusal, Request
 from jackline.dialects import TokensUsed
 from jackline.events import CallEnded
 from jackline.gateway.answer_notes import note_lines, request_id, without_ours
+from jackline.gateway.client_patience import leaving
 from jackline.gateway.exchange import Exchange
 from jackline.gateway.identity import Identity
 from jackline.gateway.lane_book import shown
@@ -28,11 +29,6 @@ _STREAM_HEAD = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
 )
-# What Claude Code gives a call without a stream; the SDKs give 600.
-_WHOLE_ANSWER_WITHIN = 280.0
-# A client may write any number.
-_LONGEST_PATIENCE = 366 * 86400.0
-_RAISED = 600.0
 # A call whose fate is open is told nothing for so long, though nothing is wrong that we know of.
 _COMMIT_AT_LAST = 120.0
 # A call that has one lane alone, because its conversation is there, waits for it so long at most.
@@ -131,6 +127,8 @@ class MessagesCall:
         self.held_bytes = len(request.message.body) + len(request.message.plain or b"")
         self.arrived = now
         self.since = now if request.since is None else request.since
+        if not request.stream:
+            request.leaves_at, request.hurries_at = leaving(exchange, identity.client, now)
         self.carried: Carried | None = None
         self.committed = False
         self.over = False
@@ -280,10 +278,7 @@ class MessagesCall:
 
     def _send_back_in_time(self, now: float) -> None:
         """Answer a call without a stream before its client's own patience ends."""
-        if not self.waiting:
-            return
-        patience = self._patience()
-        if now - self.arrived < patience - max(5.0, 0.1 * patience):
+        if not self.waiting or now < self.request.leaves_at:
             return
         waiting = None if self.carried is None else self._desk.carrier.waiting(self.carried)
         why = "the upstream is not ready" if waiting is None else waiting.why
@@ -306,15 +301,6 @@ class MessagesCall:
             else:
                 exchange.respond(no.status, no.headers, no.body, self._notes(no.headers))
         self._leave("come_back", no.status)
-
-    def _patience(self) -> float:
-        given = self._exchanges[0].header(b"x-stainless-timeout") if self._exchanges else None
-        told = float(given) if given is not None and given.isdigit() else 0.0
-        if not told:
-            return _WHOLE_ANSWER_WITHIN
-        # Claude Code's sockets give up earlier than it says, unless its user has raised the limit.
-        eager = self.identity.client.claude_code and told <= _RAISED
-        return min(told, _WHOLE_ANSWER_WITHIN if eager else _LONGEST_PATIENCE)
 
     def _answer_all(self, no: No) -> None:
         for exchange in self._exchanges:

@@ -1,6 +1,7 @@
 """Recognise clients that ask again for what they asked before.
 
-Laws: (1) recognised by session, sub-agent, credential and the bytes asked, never by less; (2)
+Laws: (1) recognised by session, sub-agent, credential and the bytes asked; whoever tells no session
+by the credential and the bytes alone, and gets a place by that, never an answer or a fate; (2)
 whoever comes back keeps its place in line; (3) a turn that was found hopeless after its headers
 were out is answered with its proper status when it is asked for again; (4) everything is forgotten
 after a while, and the memory is bounded.
@@ -51,6 +52,9 @@ class Returning:
 
     def __init__(self) -> None:
         self._places: OrderedDict[Who, Place] = OrderedDict()
+        # Of clients without a session, by digest; several may have asked the same.
+        self._unnamed: OrderedDict[bytes, list[Place]] = OrderedDict()
+        self._unnamed_places = 0
         self._fates: OrderedDict[Who, Fate] = OrderedDict()
 
     def knows(self, who: Who) -> bool:
@@ -59,7 +63,7 @@ class Returning:
 
     def left(
         self,
-        who: Who,
+        who: Who | None,
         payer: bytes,
         body: bytes | bytearray,
         call: str,
@@ -68,7 +72,11 @@ class Returning:
         now: float,
     ) -> None:
         """A client has gone, or was told to come back, while its call waited."""
-        self._places[who] = Place(_digest(payer, body), call, since, now)
+        place = Place(_digest(payer, body), call, since, now)
+        if who is None:
+            self._keep_unnamed(place)
+            return
+        self._places[who] = place
         self._places.move_to_end(who)
         if len(self._places) > _MOST:
             self._places.popitem(last=False)
@@ -82,6 +90,36 @@ class Returning:
             return None
         del self._places[who]
         return place
+
+    @property
+    def knows_unnamed(self) -> bool:
+        """Whether a place of anyone without a session is kept."""
+        return bool(self._unnamed)
+
+    def unnamed_place(self, payer: bytes, body: bytes | bytearray, now: float) -> Place | None:
+        """The earliest place of somebody without a session who has asked this with this credential.
+
+        It is taken up by this.
+        """
+        digest = _digest(payer, body)
+        places = self._unnamed.pop(digest, [])
+        self._unnamed_places -= len(places)
+        kept = [place for place in places if now - place.left_at <= _PLACE_KEPT]
+        if not kept:
+            return None
+        first = min(kept, key=lambda place: place.since)
+        for place in kept:
+            if place is not first:
+                self._keep_unnamed(place)
+        return first
+
+    def _keep_unnamed(self, place: Place) -> None:
+        self._unnamed.setdefault(place.digest, []).append(place)
+        self._unnamed.move_to_end(place.digest)
+        self._unnamed_places += 1
+        if self._unnamed_places > _MOST:
+            _, oldest = self._unnamed.popitem(last=False)
+            self._unnamed_places -= len(oldest)
 
     def doomed(
         self, who: Who, payer: bytes, body: bytes | bytearray, refusal: Refusal, now: float

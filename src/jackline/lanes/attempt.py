@@ -45,3 +45,5 @@ class Attempt(msgspec.Struct):
     committed: bool = False
     # It has been silent for so long that it does not count as work of its lane.
     doubted: bool = False
+    # Its place is lent: it counts as no work either, but it is not asked for once more.
+    lent: bool = False

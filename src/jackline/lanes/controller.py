@@ -110,7 +110,8 @@ class LaneController:
             if not call.lanes or any(name not in self.lanes for name in call.lanes):
                 raise ValueError(f"call {call.id} names no lane, or one that does not exist")
             queue = self._room.queue(call.lanes)
-        entry = Entry(call, call.lanes, self._ageing * now - call.remaining, since=now)
+        asked = now if call.since is None else min(now, call.since)
+        entry = Entry(call, call.lanes, self._ageing * asked - call.remaining, since=asked)
         lane = self._at_once(call, now)
         self._entries[call.id] = entry
         decision = Decision()
@@ -125,7 +126,7 @@ class LaneController:
         # parked or broken is woken for its probe only while someone waits for it.
         head = None if entry.standing else queue.head(now, aged=False, crowded=False)
         # Where caches are in use, who comes first may be another one on each lane.
-        first = head is None or head.entry is entry
+        first = head is None or head.entry is entry or call.hurries_at <= now
         self._dispatch(
             [
                 name
@@ -445,7 +446,7 @@ class LaneController:
             if not (ready and self._detour.is_worth_it(entry, lane, queue, now)):
                 blocked.add(id(queue))
                 continue
-            queue.remove(entry)
+            self._room.admit(head, queue, lane.name)
             if entry.call.prefix and self._waits_for_sibling(entry, lane, now):
                 continue
             if head.rank is Rank.AGED:

@@ -7,6 +7,7 @@ Not here: how decisions are reached (controller.py, lane.py).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import msgspec
@@ -19,9 +20,11 @@ class Call(msgspec.Struct, frozen=True):
 
     `lanes` are the names it may go to, the preferred first. `remaining` is the expected time, in
     seconds, that the work behind this call will still take once it is answered; calls with more
-    ahead of them go first. 0 means unknown. `conversation` names what it goes on with, as prompt
-    caches tell it apart; `prefix` the beginning that it shares with other conversations and asks
-    to have cached, of about `prefix_tokens`. Empty means none, or unknown.
+    ahead of them go first. 0 means unknown. `since` is when it was asked first, by a client that
+    has come back. At `leaves_at` its client goes away without an answer; from `hurries_at` on it
+    goes before those that can wait. `conversation` names what it goes on with, as prompt caches
+    tell it apart; `prefix` the beginning that it shares with other conversations and asks to have
+    cached, of about `prefix_tokens`. Empty means none, or unknown.
     """
 
     id: int
@@ -30,6 +33,9 @@ class Call(msgspec.Struct, frozen=True):
     input_tokens: int = 0
     max_tokens: int = 0
     stream: bool = True
+    since: float | None = None
+    leaves_at: float = math.inf
+    hurries_at: float = math.inf
     conversation: str = ""
     prefix: str = ""
     prefix_tokens: int = 0

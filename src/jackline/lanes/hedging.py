@@ -3,7 +3,8 @@
 Rules: (1) an attempt that has not begun to speak is not hung up on unless another attempt of the
 same call has, or a quarter of an hour has passed; (2) on a lane that works, hedges are counted
 (hedges.py); on one that is silent as a whole, everybody may ask elsewhere; (3) the caller is told
-nothing: an attempt that the caller holds a part of is never asked for beside.
+nothing: an attempt that the caller holds a part of is never asked for beside; (4) silent attempts
+keep nobody from being sent: their places are lent, and a hedge that finds no room stands in line.
 Not here: how long silence may last (patience.py), sending (controller.py).
 """
 
@@ -58,7 +59,7 @@ class Hedging:
         self.next_at = self._deadlines.next_at
 
     def _limit_of(self, attempt: Attempt, now: float) -> float:
-        return self._lanes[attempt.lane].patience.limit(attempt, now)
+        return self._lanes[attempt.lane].patience.keeps_place_for(attempt, now)
 
     # --- time has passed ------------------------------------------------------------------
 
@@ -71,11 +72,20 @@ class Hedging:
             if now - attempt.heard_at >= longest:
                 touched += self._give_up(attempt, now, decision)
                 continue
+            doubted_at = attempt.heard_at + lane.patience.limit(attempt, now)
+            if now < doubted_at:
+                look_at = doubted_at
+                if lane.lend_place(attempt, now):
+                    touched.append(lane.name)
+                else:
+                    look_at = min(now + _LOOK_AGAIN, doubted_at)
+                self._deadlines.look_at(attempt, look_at)
+                continue
             if lane.probe == attempt.permit:
                 lane.doubt_attempt(attempt, now)
                 touched += [lane.name, *self._line_up(attempt)]
             else:
-                self._ask_beside(attempt, now, decision)
+                touched += self._ask_beside(attempt, now, decision)
             self._deadlines.look_at(attempt, min(now + _LOOK_AGAIN, attempt.heard_at + longest))
         return touched
 
@@ -91,7 +101,7 @@ class Hedging:
             touched += self._line_up(attempt)
         return touched
 
-    def _ask_beside(self, attempt: Attempt, now: float, decision: Decision) -> None:
+    def _ask_beside(self, attempt: Attempt, now: float, decision: Decision) -> tuple[str, ...]:
         """Send a call once more whose first attempt is silent.
 
         On another lane that has room, or on its own, or as the probe of a lane that is left alone.
@@ -100,10 +110,10 @@ class Hedging:
         call = attempt.call
         entry = self._entries[call.id]
         if entry.waiting or attempt.committed or self._under_way.first_of(call.id) is not attempt:
-            return
+            return ()
         second = self._under_way.second_of(call.id)
         if second is not None and now - second.heard_at < _SECOND_MAKES_WAY:
-            return
+            return ()
         own = self._lanes[attempt.lane]
         lanes = [self._lanes[name] for name in entry.lanes if name != own.name]
         if not own.is_local:
@@ -112,17 +122,32 @@ class Hedging:
         for lane in lanes:
             if lane.state in FLOWING and lane.ready_at(call, now) <= now:
                 if not own.hedges.is_open:
-                    return
+                    return ()
                 own.hedges.spend()
                 break
         else:
             probed = next((each for each in lanes if each.probe_due(now)), None)
             if probed is None:
-                return
+                return self._queue_beside(attempt, own, now) if second is None else ()
             lane = probed
         if second is not None:
             self._hang_up(second, now, decision)
         self._launch(entry, lane, now, decision, probe=lane.state not in FLOWING)
+        return ()
+
+    def _queue_beside(self, attempt: Attempt, own: Lane, now: float) -> tuple[str, ...]:
+        """No lane has room: lend the silent attempt's place, and let its call stand in line.
+
+        Streams on a lane that may be silent as a whole are kept as witnesses of that.
+        """
+        if attempt.call.stream and own.may_be_silent(now):
+            return ()
+        if not own.lend_place(attempt, now):
+            return ()
+        if own.hedges.is_open:
+            own.hedges.spend()
+            return (own.name, *self._line_up(attempt, anywhere=True))
+        return (own.name,)
 
     def _line_up(self, attempt: Attempt, *, anywhere: bool = False) -> tuple[str, ...]:
         """Let a call that is under way stand in line once more, for others than its own lane."""

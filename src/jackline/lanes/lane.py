@@ -85,8 +85,8 @@ class Lane:
         self.caches = PromptCaches(reads_count=given.cached_counts)
         # When it was last left alone because nothing was heard on it, until it is well again.
         self._silent_since: float | None = None
-        # Attempts that were silent for so long that they do not count as work.
-        self._doubted_attempts = 0
+        # Attempts that were silent for so long that they do not count as work: doubted, or lent.
+        self._uncounted = 0
         # How long the first byte took of late, for people to see; 0 before any came.
         self.first_byte = 0.0
         self._carried = settings.window.start
@@ -110,7 +110,7 @@ class Lane:
     @property
     def busy(self) -> int:
         """How many calls are in flight that may be expected to be answered."""
-        return len(self.attempts) - self._doubted_attempts
+        return len(self.attempts) - self._uncounted
 
     # --- may a call be sent ---------------------------------------------------------------
 
@@ -132,7 +132,7 @@ class Lane:
             return math.inf
         if now < self.hold_until:
             return self.hold_until
-        if len(self.attempts) - self._doubted_attempts >= self.limit(now):
+        if len(self.attempts) - self._uncounted >= self.limit(now):
             return self._next_ramp_step(now)
         if self.episode.refusals and self._unconfirmed:
             return math.inf
@@ -225,7 +225,7 @@ class Lane:
         """Open an attempt; `stretch` makes it more patient with silence."""
         attempts = self.attempts
         self.used_at = now
-        in_flight = len(attempts) - self._doubted_attempts
+        in_flight = len(attempts) - self._uncounted
         self.window.load_changed(in_flight, now)
         allowance = self.allowance
         if call.conversation or call.prefix:
@@ -275,15 +275,39 @@ class Lane:
         if self.probe == attempt.permit:
             self.probe = None
             self._schedule_probe(now)
-        if not attempt.doubted:
-            attempt.doubted = True
-            self._doubted_attempts += 1
-            self._unconfirmed -= not attempt.confirmed
+        if not (attempt.doubted or attempt.lent):
+            self._leave_out(attempt)
+        attempt.doubted = True
+
+    def lend_place(self, attempt: Attempt, now: float) -> bool:
+        """Let others have the place of a silent attempt; whether it is lent.
+
+        At most as many are lent as the lane has, so that a slow provider never gets more than twice
+        of what it takes. A server of the user's own works off one call after another: nothing is
+        gained there by sending it more.
+        """
+        if attempt.doubted or attempt.lent:
+            return True
+        if self.is_local or self.state not in FLOWING or self._uncounted >= self.limit(now):
+            return False
+        self._leave_out(attempt)
+        attempt.lent = True
+        return True
+
+    def may_be_silent(self, now: float) -> bool:
+        """Whether nothing is heard on it just now, by enough calls to be judged as a whole."""
+        patience = self._settings.patience
+        is_quiet = now - self.heard_at >= patience.lane_silence
+        return is_quiet and len(self.attempts) >= patience.lane_silence_calls
+
+    def _leave_out(self, attempt: Attempt) -> None:
+        self._uncounted += 1
+        self._unconfirmed -= not attempt.confirmed
 
     def _believe(self, attempt: Attempt) -> None:
-        if attempt.doubted:
-            attempt.doubted = False
-            self._doubted_attempts -= 1
+        if attempt.doubted or attempt.lent:
+            attempt.doubted = attempt.lent = False
+            self._uncounted -= 1
             self._unconfirmed += not attempt.confirmed
 
     def _speaks_again(self, now: float) -> None:
@@ -328,7 +352,7 @@ class Lane:
             if attempt.probe and attempt.sent_at >= (self.reset_at or 0.0):
                 self._wake_up(now)
         else:
-            self.window.accepted(len(self.attempts) - self._doubted_attempts, now)
+            self.window.accepted(len(self.attempts) - self._uncounted, now)
         if self.state is not _OPEN:
             self._settle(now)
         return speaks_again
@@ -382,13 +406,13 @@ class Lane:
 
     def _close(self, attempt: Attempt, now: float) -> bool:
         """Whether it was the probe that was to find out how the lane stands."""
-        self.window.load_changed(len(self.attempts) - self._doubted_attempts, now)
+        self.window.load_changed(len(self.attempts) - self._uncounted, now)
         del self.attempts[attempt.permit]
         if attempt.call.prefix:
             self.caches.ended(attempt.permit, attempt.call)
         self.allowance.closed(attempt, last=not self.attempts)
-        if attempt.doubted:
-            self._doubted_attempts -= 1
+        if attempt.doubted or attempt.lent:
+            self._uncounted -= 1
         elif not attempt.confirmed:
             self._unconfirmed -= 1
         if self.probe != attempt.permit:

@@ -3,7 +3,8 @@
 Rules: (1) slow is not dead: while the model has not begun to speak, doubt means asking once more
 beside the silent attempt, never hanging up on it; a stream that froze in mid-answer is cut;
 (2) what was really seen outweighs every setting, and fades within minutes; (3) nobody is doubted
-within a minute before it has begun to speak.
+within a minute before it has begun to speak; (4) an answer without a stream loses its place in the
+window, which costs nothing, long before it is asked for once more, which may be paid for.
 Not here: what follows from doubt (hedging.py), whether a whole lane is silent (silence.py).
 """
 
@@ -32,7 +33,16 @@ _MOST_TOKENS = 1_000_000_000
 class LearnedPatience:
     """What the slowest first bytes and the longest gaps of one lane were of late."""
 
-    __slots__ = ("_at", "_first_byte", "_gap", "_gap_at", "_settings", "_shortest")
+    __slots__ = (
+        "_at",
+        "_first_byte",
+        "_gap",
+        "_gap_at",
+        "_settings",
+        "_shortest",
+        "_whole",
+        "_whole_at",
+    )
 
     def __init__(self, settings: Patience, now: float, *, local: bool = False) -> None:
         self._settings = settings
@@ -41,6 +51,8 @@ class LearnedPatience:
         self._at = now
         self._gap = 0.0
         self._gap_at = now
+        self._whole = 0.0
+        self._whole_at = now
 
     def silence_ended(self, attempt: Attempt, now: float) -> None:
         """An attempt is heard: how long it was silent, in its answer or before, is remembered.
@@ -51,6 +63,8 @@ class LearnedPatience:
         if not attempt.begun:
             silence -= self._reading(attempt)
             self._first_byte, self._at = max(silence, self.slowest_first_byte(now)), now
+            if not attempt.call.stream:
+                self._whole, self._whole_at = max(silence, self._slowest_whole(now)), now
         elif silence > _GAP:
             self._gap, self._gap_at = max(silence, self._longest_gap(now)), now
 
@@ -72,6 +86,17 @@ class LearnedPatience:
         slow = max(self._shortest, _TIMES_SLOWEST * self.slowest_first_byte(now))
         return slow + self._reading(attempt)
 
+    def keeps_place_for(self, attempt: Attempt, now: float) -> float:
+        """How long the attempt may be silent before its place in the window is lent.
+
+        That is when it is doubted, or sooner: on a lane whose whole answers are known to be quick.
+        """
+        limit = self.limit(attempt, now)
+        if attempt.call.stream or not self._whole:
+            return limit
+        slow = max(self._shortest, _TIMES_SLOWEST * self._slowest_whole(now))
+        return min(limit, slow + self._reading(attempt))
+
     def proves_silence(self, attempt: Attempt, now: float) -> float:
         """How long the attempt must be silent before that says something about the whole lane."""
         settings = self._settings
@@ -84,6 +109,9 @@ class LearnedPatience:
         limit = self.limit(attempt, now)
         froze = attempt.begun and attempt.call.stream
         return limit if froze else max(_LONGEST_ANSWER, _TIMES_SLOWEST * limit)
+
+    def _slowest_whole(self, now: float) -> float:
+        return self._whole * _faded(now - self._whole_at)
 
     def _longest_gap(self, now: float) -> float:
         return self._gap * _faded(now - self._gap_at) if self._gap else 0.0

@@ -5,8 +5,10 @@ caches the most urgent goes first: every second of waiting counts as a longer re
 same for all, so the order never changes while they wait; (3) where caches are in use, calls go by
 class: those that have waited for very long, then those whose cache is about to lapse, then the warm
 ones, then those that lost theirs, then new conversations; (4) a warm call that waits for too long
-becomes a lapsed one; (5) each operation costs at most the logarithm of the number waiting.
-Not here: whether a call may be sent (lane.py), what is cached (prompt_caches.py).
+becomes a lapsed one; (5) beside it stands a second order, of those whose clients leave soon, the
+earliest first; (6) each operation costs at most the logarithm of the number waiting.
+Not here: which order counts (waiting_room.py), whether a call may be sent (lane.py), what is cached
+(prompt_caches.py).
 """
 
 from __future__ import annotations
@@ -28,13 +30,17 @@ CLOSING_WITHIN = 120.0
 
 
 class Rank(IntEnum):
-    """The class of a waiting call where prompt caches are in use; smaller goes first."""
+    """The class of a waiting call; smaller goes first.
 
-    AGED = 0
-    CLOSING = 1
-    NORMAL = 2
-    LAPSED = 3
-    NEW = 4
+    Where no prompt caches are in use all are NORMAL, but for those whose clients leave soon.
+    """
+
+    LEAVING = 0
+    AGED = 1
+    CLOSING = 2
+    NORMAL = 3
+    LAPSED = 4
+    NEW = 5
 
 
 class Entry(msgspec.Struct):
@@ -90,6 +96,9 @@ class Queue:
         self._warm: list[_Place] = []
         self._oldest: list[_Place] = []
         self._last: list[_Place] = []
+        # Those whose clients leave: by when they begin to hurry, and then by when they leave.
+        self._patient: list[_Place] = []
+        self._hurrying: list[_Place] = []
         self.waiting = 0
         # How many of those that wait are not plain.
         self._ranked = 0
@@ -104,6 +113,9 @@ class Queue:
         if entry.standing is not Standing.PLAIN:
             self._ranked += 1
             heapq.heappush(self._oldest, (entry.since, entry.call.id, entry.ticket, entry))
+        if entry.call.hurries_at != math.inf:
+            place = (entry.call.hurries_at, entry.call.id, entry.ticket, entry)
+            heapq.heappush(self._patient, place)
 
     def remove(self, entry: Entry) -> None:
         """Take a call out; its places in the heaps are cleared when they come up."""
@@ -117,6 +129,9 @@ class Queue:
             self._new = self._tidied(self._new)
             self._warm = self._tidied(self._warm)
             self._oldest = self._tidied(self._oldest)
+        if self._patient or self._hurrying:
+            self._patient = self._tidied(self._patient)
+            self._hurrying = self._tidied(self._hurrying)
 
     def head(self, now: float, *, aged: bool, crowded: bool) -> Head | None:
         """Whose turn it is.
@@ -168,6 +183,25 @@ class Queue:
     def everyone(self) -> list[Entry]:
         """All who wait, in no order; costs as much as there are."""
         return [place[3] for place in self._last if _stands(place)]
+
+    @property
+    def may_hurry(self) -> bool:
+        """Whether anyone waits whose client leaves."""
+        return bool(self._patient or self._hurrying)
+
+    def leaves_first(self, now: float) -> Head | None:
+        """Whose client leaves first, of those that hurry by now."""
+        patient = self._patient
+        while patient and patient[0][0] <= now:
+            place = heapq.heappop(patient)
+            if _stands(place):
+                entry = place[3]
+                hurrying = (entry.call.leaves_at, entry.call.id, entry.ticket, entry)
+                heapq.heappush(self._hurrying, hurrying)
+        first = _head(self._hurrying)
+        if first is None:
+            return None
+        return Head(Rank.LEAVING, first.call.leaves_at, first.call.id, first)
 
     def least_urgent(self) -> Entry | None:
         """Who can best be spared for a probe."""

@@ -1,0 +1,118 @@
+"""A lane whose places are all taken by silent attempts goes on working.
+
+Rules: (1) virtual time, with the provider of test_slow.py; (2) the first test is what an hour's
+soak met: sixteen answers without a stream never came, and held all places of their lane for 15 min.
+"""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jackline.lanes import LaneController, LaneSettings
+from jackline.lanes.settings import KnownLimits, Settings, WindowSettings
+from tests.lanes.test_slow import NOW, Delay, World
+
+NEVER = 1e9
+# What the gateway gives a client without a stream that does not say how long it waits.
+LEAVES_AFTER = 252.0
+
+
+def _world(delay: Delay, parallel: int, *, local: bool = False) -> World:
+    world = World(("opus",), delay)
+    limits = KnownLimits(parallel=parallel)
+    world.controller = LaneController(
+        [LaneSettings("opus", "opus", limits, local=local)],
+        random.Random(3).random,  # noqa: S311 -- a seeded draw, so that traces repeat
+        now=NOW,
+        settings=Settings(window=WindowSettings(start=float(parallel))),
+    )
+    world.speaks_for = 0.1
+    return world
+
+
+def _warm_up(world: World, answers: int = 20) -> None:
+    """Let the lane give some answers without a stream, so that it is known how long they take."""
+    for number in range(10_000, 10_000 + answers):
+        world.submit(number, stream=False)
+        world.run(3)
+
+
+def _sent_at(world: World, number: int) -> float:
+    return next(at for at, call, _, _ in world.sent if call == number)
+
+
+def test_whoever_waits_behind_answers_that_never_come_is_sent_before_its_client_leaves() -> None:
+    world = _world(lambda call, _lane, at: NEVER if call < 16 and at < 100 else 1.5, parallel=16)
+    _warm_up(world)
+    began = world.now - NOW
+    for number in range(30):
+        world.submit(number, stream=False)
+    world.run(1_000)
+    waited = [_sent_at(world, number) - began for number in range(16, 30)]
+    assert max(waited) < LEAVES_AFTER
+    assert set(range(30)) <= world.answered
+    assert len(world.sent) == 20 + 30 + 16, "each that hung is asked once more"
+
+
+def test_an_answer_that_never_comes_is_asked_for_beside_though_the_lane_is_full() -> None:
+    """Nothing is known yet of how long answers take there."""
+    world = _world(lambda _call, _lane, at: NEVER if at < 1 else 1.5, parallel=4)
+    for number in range(12):
+        world.submit(number, stream=False)
+    world.run(400)
+    assert world.answered == set(range(12))
+
+
+def test_streams_that_never_begin_are_asked_for_beside_on_a_lane_of_two_places() -> None:
+    """Two are too few to show that the whole lane is silent."""
+    world = _world(lambda _call, _lane, at: NEVER if at < 1 else 1.5, parallel=2)
+    for number in range(6):
+        world.submit(number)
+    world.run(90)
+    assert world.answered == set(range(6))
+
+
+def test_a_slow_answer_whose_place_was_lent_is_not_paid_for_twice() -> None:
+    world = _world(lambda call, *_: 280.0 if call < 4 else 1.5, parallel=4)
+    _warm_up(world)
+    for number in range(8):
+        world.submit(number, stream=False)
+    world.run(1_000)
+    assert set(range(8)) <= world.answered
+    assert len(world.sent) == 20 + 8
+    assert world.aborts == 0
+
+
+def test_a_server_of_ones_own_lends_no_places() -> None:
+    world = _world(lambda call, *_: 280.0 if call < 2 else 1.5, parallel=2, local=True)
+    _warm_up(world)
+    began = world.now - NOW
+    for number in range(4):
+        world.submit(number, stream=False)
+    world.run(1_000)
+    assert _sent_at(world, 2) - began >= 280.0
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    parallel=st.integers(1, 6),
+    hangs=st.lists(st.booleans(), min_size=1, max_size=40),
+)
+def test_a_lane_never_has_more_than_twice_its_places_open(parallel: int, hangs: list[bool]) -> None:
+    most = 0
+
+    def delay(call: int, _lane: str, _at: float) -> float:
+        nonlocal most
+        most = max(most, world.controller.calls_in_flight)
+        return NEVER if call < len(hangs) and hangs[call] else 1.5
+
+    world = _world(delay, parallel)
+    _warm_up(world, 5)
+    for number in range(len(hangs)):
+        world.submit(number, stream=False)
+        world.run(7)
+    world.run(3_000)
+    assert most <= 2 * parallel
