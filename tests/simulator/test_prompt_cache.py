@@ -134,7 +134,8 @@ def test_a_lapsed_entry_of_an_hour_written_anew_for_five_minutes_lives_five_minu
     answer(cache, prompt(marked("system", 3000, ONE_HOUR)), 0.0)
     again = prompt(marked("system", 3000))
     assert tokens(answer(cache, again, 3600.0)) == (0, 3000, 0, 0)
-    assert cache.look(again, 3600.0 + FIVE_MINUTES).read == 0
+    assert answer(cache, again, 3700.0).read == 3000
+    assert cache.look(again, 3700.0 + FIVE_MINUTES).read == 0
 
 
 def test_writes_are_told_apart_by_their_life() -> None:

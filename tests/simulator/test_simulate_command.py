@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -52,6 +53,7 @@ def test_it_plays_a_scenario_until_interrupted_and_sums_up(tmp_path: Path) -> No
         out, err = process.communicate(timeout=120)
     assert (process.returncode, err) == (130, "")
     assert "1 requests: 1 useful, 0 wasted" in out
+    assert re.search(r"^Bill: \$0\.000\d+ for \d+ input, 0 read from caches", out, re.MULTILINE)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT for one process")

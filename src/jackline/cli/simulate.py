@@ -13,7 +13,9 @@ import json
 import click
 
 from jackline import event_loop
+from jackline.agents.prices import in_dollars
 from jackline.errors import BadArgumentError
+from jackline.simulator.bill import Bill
 from jackline.simulator.ledger import Ledger
 from jackline.simulator.scenario import Scenario, load
 from jackline.simulator.server import SimulatorServer
@@ -44,7 +46,7 @@ def simulate(scenario: str, port: int, seed: int, speed: float, as_json: bool) -
       curl -X POST localhost:8080/_control/faults -d '{"effect": "throttled", "until": 60}'
       curl localhost:8080/_control/summary
 
-    Ctrl-C ends it and prints the ledger's counts.
+    Ctrl-C ends it and prints the ledger's counts and the bill.
 
     Exit codes: 130 ended by Ctrl-C, 2 usage.
     """
@@ -88,3 +90,17 @@ def _tell_end(ledger: Ledger, *, as_json: bool) -> None:
     )
     for reason, count in ledger.reasons.most_common():
         click.echo(f"  {count:>7}  {reason}")
+    click.echo(_bill_text(ledger.bill()))
+
+
+def _bill_text(bill: Bill) -> str:
+    tokens = bill.tokens
+    text = (
+        f"Bill: {in_dollars(bill.dollars)} for {tokens['input']:,} input,"
+        f" {tokens['cache_read']:,} read from caches,"
+        f" {tokens['cache_write_5m'] + tokens['cache_write_1h']:,} written to caches"
+        f" and {tokens['output']:,} output tokens"
+    )
+    if bill.unpriced:
+        text += f"; without a listed price: {', '.join(sorted(bill.unpriced))}"
+    return f"{text}."

@@ -18,13 +18,13 @@ from jackline.simulator.scenario import from_document, load, read_table
 
 PREFIX = "/_control"
 ROUTES = {
-    "GET /_control/ledger": "every request and the counts",
-    "GET /_control/summary": "the counts",
+    "GET /_control/ledger": "every request, the counts and the bill",
+    "GET /_control/summary": "the counts and the bill",
     "GET /_control/faults": "the faults at work, with their handles; zero is at `epoch`",
     "POST /_control/faults": "add a fault: the keys of a scenario's [[fault]], seconds from now",
     "DELETE /_control/faults": "end all faults",
     "DELETE /_control/faults/HANDLE": "end one fault",
-    "POST /_control/reset": "an empty ledger and full buckets",
+    "POST /_control/reset": "an empty ledger, full buckets and empty prompt caches",
     "GET /_control/settings": "the settings at work",
     "POST /_control/settings": "a scenario as JSON, or {'scenario': NAME}; begins anew",
 }

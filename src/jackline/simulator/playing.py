@@ -123,7 +123,7 @@ class Playing:
         self._stir()
 
     def restart(self, settings: ProviderSettings | None = None, mind: Mind | None = None) -> None:
-        """Begin anew: an empty ledger, full buckets; open exchanges are dropped."""
+        """Begin anew: nothing in ledger and caches, full buckets; open exchanges are dropped."""
         for queue in self._waiting.values():
             queue.put_nowait(None)
         self._waiting.clear()
