@@ -10,6 +10,7 @@ import asyncio
 import os
 import socket
 import subprocess
+import sys
 from pathlib import Path
 
 from jackline.gateway.exchange import Exchange
@@ -24,7 +25,7 @@ RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 def take_all_ports() -> list[socket.socket]:
     """Every port that the system gives to whoever names none."""
-    taken = []
+    taken: list[socket.socket] = []
     while True:
         one = socket.socket()
         try:
@@ -59,15 +60,13 @@ async def main() -> None:
     def handle(exchange: Exchange) -> None:
         exchange.respond(204, [])
 
-    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-    RANGE.write_text("60000 60009")
     taken = take_all_ports()
     listener = Listener(GatewaySettings(listen=ListenSettings(port=PORT)), handle)
     await listener.open()
     try:
         for user in (os.getuid(), NOBODY_USER):
             heard = await asyncio.to_thread(first_line, user, FIRST_FREE + user % 1000)
-            print(heard.decode())
+            sys.stdout.write(f"{heard.decode()}\n")
     finally:
         await listener.close(0)
         for one in taken:
@@ -75,4 +74,6 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    RANGE.write_text("60000 60009")
     asyncio.run(main())

@@ -173,7 +173,7 @@ def test_a_lack_of_open_files_is_no_sign_that_the_system_does_not_tell() -> None
         socket.create_connection(server.getsockname()) as client,
     ):
         near, far = server.getsockname(), client.getsockname()
-        import resource  # there is none on Windows, where this module is only skipped
+        import resource  # noqa: PLC0415 -- there is none on Windows, where this module is only skipped
 
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))

@@ -154,8 +154,9 @@ class Listener:
     def _peer_users(self) -> PeerUsers:
         """Who tells users apart; found out with the first client at the latest."""
         if self._users is None:
-            assert self._server is not None  # `open` asks before it returns
-            self._users = PeerUsers(self._server.sockets[0].getsockname())
+            # `open` asks before it returns, so there is a listener at this moment.
+            address = None if self._server is None else self._server.sockets[0].getsockname()
+            self._users = PeerUsers(address)
         return self._users
 
     def flush_soon(self, connection: Connection) -> None:

@@ -105,10 +105,11 @@ class PeerUsers:
         socket for that: whoever has taken all of them would be taken for nobody in particular.
         """
         if not isinstance(listener, tuple):
-            return False
-        anywhere = ("::" if ":" in str(listener[0]) else "0.0.0.0", 0)
+            return True  # nothing shows that it does not
+        # No connection has this other end, so that the listener itself is found.
+        nowhere = ("::" if ":" in str(listener[0]) else "0.0.0.0", 0)  # noqa: S104
         try:
-            return self._user_of(listener, anywhere) is not None
+            return self._user_of(listener, nowhere) is not None
         except _NotAnsweredError as error:
             return error.is_scarce
 
