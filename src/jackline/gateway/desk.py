@@ -422,7 +422,11 @@ class Desk:
         if call.carried is not None:
             self._placing.judged(call.carried, credential)
         if is_answered:
-            self._placing.answered(event, request.dialect, credential, now)
+            spoke = call.carried is not None and call.carried.is_model_answer
+            proves = spoke and _is_api_path(request.message.target)
+            self._placing.answered(
+                event, request.dialect, credential, now, proves_credential=proves
+            )
 
     def in_native_words(self, refusal: Refusal) -> Refusal:
         """The refusal with an error of another dialect told in the client's."""
