@@ -708,6 +708,39 @@ def test_what_is_unpacked_counts_as_held(tmp_path: Path) -> None:
     run(main())
 
 
+def test_bodies_that_are_unpacked_side_by_side_are_held_within_the_limit(tmp_path: Path) -> None:
+    """Each finds room while it is packed; together they would grow beyond any."""
+    packed = gzip.compress(packing_well(3 * MEGABYTE))
+    limits = LimitSettings(drain_seconds=1.0, held_bytes=8 * MEGABYTE)
+
+    async def main() -> None:
+        async with (
+            Server(_silent) as server,
+            gateway(tmp_path, server.url, limits=limits) as service,
+            callers(service.url) as connect,
+        ):
+            told: list[asyncio.Task[Got]] = []
+            for _ in range(8):
+                reader, writer = await connect()
+                writer.write(request(b"POST", MESSAGES, packed, (b"Content-Encoding", b"gzip")))
+                told.append(asyncio.ensure_future(answer_of(reader)))
+            most = 0
+            while len(service.desk.calls) + sum(each.done() for each in told) < len(told):
+                await asyncio.sleep(0)
+                most = max(most, service.desk.held_bytes)
+            assert most <= 8 * MEGABYTE
+            refused = [each.result() for each in told if each.done()]
+            assert {each.status for each in refused} == {503}
+            assert all("limits.held_bodies" in each.json["error"]["message"] for each in refused)
+            # Those that were refused hold nothing any more.
+            assert service.desk.held_bytes == sum(c.held_bytes for c in service.desk.calls)
+            assert service.desk.calls
+            for task in told:
+                task.cancel()
+
+    run(main())
+
+
 @pytest.mark.parametrize("path", [MESSAGES, b"/v1/files"], ids=["model calls", "relayed"])
 def test_calls_that_wait_hold_no_more_than_their_limit(tmp_path: Path, path: bytes) -> None:
     limits = LimitSettings(drain_seconds=1.0, held_bytes=4 * MEGABYTE)

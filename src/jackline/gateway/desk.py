@@ -229,13 +229,28 @@ class Desk:
         """
         held = self.held_bytes
         if held and held + len(body) > self.settings.limits.held_bytes:
-            return _come_back("the calls under way hold as much as limits.held_bodies allows")
+            return self.no_room()
         return None
 
     def hold(self, size: int) -> Callable[[], None]:
         """Count so many bytes as held, until what is given back is called."""
         self.hold_more(size)
         return partial(self.hold_more, -size)
+
+    def take_room(self, size: int, own: int) -> bool:
+        """Count so many bytes more as held, if there is room; `own` are held for the same body.
+
+        One that comes alone is held, however large it is.
+        """
+        others = self.held_bytes - own
+        if others and self.held_bytes + size > self.settings.limits.held_bytes:
+            return False
+        self.hold_more(size)
+        return True
+
+    def no_room(self) -> No:
+        """What is said to whoever finds no room for a body."""
+        return _come_back("the calls under way hold as much as limits.held_bodies allows")
 
     def hold_more(self, size: int) -> None:
         """Count so many bytes more as held, or less."""
