@@ -17,6 +17,7 @@ from typing import TypeAlias
 import pytest
 
 from jackline.assembly import Service, StateDir
+from jackline.dialects.json_bounds import MOST_VALUES
 from jackline.events import CallEnded
 from jackline.gateway import lane_book
 from jackline.gateway.settings import HoldSettings, LimitSettings
@@ -704,6 +705,45 @@ def test_what_is_unpacked_counts_as_held(tmp_path: Path) -> None:
             got = await ask(service.url, request(b"POST", MESSAGES, question()))
             assert got.status == 503
             assert "held_bodies" in got.json["error"]["message"]
+
+    run(main())
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "packed"])
+@pytest.mark.parametrize(
+    "path", [MESSAGES, b"/v1/messages/count_tokens", b"/v1/chat/completions", b"/v1/responses"]
+)
+def test_a_request_of_millions_of_values_is_refused_unread(
+    tmp_path: Path, path: bytes, packed: bool
+) -> None:
+    messages = b",".join(b'{"a":%d}' % number for number in range(MOST_VALUES + 1))
+    body = b'{"model":"claude-opus-4-8","max_tokens":9,"messages":[%b]}' % messages
+    coding = ((b"Content-Encoding", b"gzip"),) if packed else ()
+
+    async def main() -> None:
+        async with provider(answered()) as (scripted, url), gateway(tmp_path, url) as service:
+            sent = gzip.compress(body, 1) if packed else body
+            got = await ask(service.url, request(b"POST", path, sent, *coding))
+            assert got.status == 413
+            assert got.json["error"]["type"] == "request_too_large"
+            assert "1,000,000" in got.json["error"]["message"]
+            assert scripted.asked == []
+            assert service.desk.held_bytes == 0
+
+    run(main())
+
+
+@pytest.mark.parametrize("path", [MESSAGES, b"/v1/messages/count_tokens"])
+def test_a_conversation_of_ten_thousand_messages_is_sent_as_it_came(
+    tmp_path: Path, path: bytes
+) -> None:
+    said = [{"role": "user", "content": "a, b"}, {"role": "assistant", "content": "c"}] * 5_000
+    body = json.dumps({"model": "claude-opus-4-8", "max_tokens": 9, "messages": said}).encode()
+
+    async def main() -> None:
+        async with provider(answered()) as (scripted, url), gateway(tmp_path, url) as service:
+            assert (await ask(service.url, request(b"POST", path, body))).status == 200
+            assert scripted.asked[0].raw.endswith(body)
 
     run(main())
 

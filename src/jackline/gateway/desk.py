@@ -25,6 +25,7 @@ from jackline.calls import (
 )
 from jackline.clock import Clock
 from jackline.dialects import RequestFacts, read_request
+from jackline.dialects.json_bounds import MOST_VALUES, has_too_many_values
 from jackline.dialects.openai_asked import read_openai_request
 from jackline.events import Announce, CallEnded
 from jackline.gateway.answer_notes import new_call_id, noted
@@ -158,6 +159,9 @@ class Desk:
         caller = caller_of(exchange, tag)
         identity, who, body = caller.identity, caller.who, exchange.body
         readable = packed.plain if packed.is_packed else body
+        if readable is not None and has_too_many_values(readable):
+            self._turn_away(exchange, _too_many_values(), identity, _UNREAD, new_call_id())
+            return
         facts = _UNREAD if readable is None else read_request(readable)
         now = self._clock.steady()
         call_id, since = new_call_id(), None
@@ -276,8 +280,11 @@ class Desk:
         """A model call of a client that speaks one of OpenAI's dialects."""
         caller = openai_caller(exchange, tag)
         readable = packed.plain if packed.is_packed else exchange.body
-        facts = _UNREAD if readable is None else read_openai_request(readable)
         call_id, now = new_call_id(), self.now()
+        if readable is not None and has_too_many_values(readable):
+            self._turn_away(exchange, _too_many_values(), caller.identity, _UNREAD, call_id)
+            return
+        facts = _UNREAD if readable is None else read_openai_request(readable)
         model, body = facts.model or "unknown-model", exchange.body
         no = self._refused_at_once(facts, body)
         if no is not None:
@@ -320,7 +327,11 @@ class Desk:
         """A call that is no turn of an agent: counting tokens, listing models."""
         now = self.now()
         caller = caller_of(exchange, tag)
-        no = self._refused_at_once(_UNREAD, exchange.body)
+        readable = packed.plain if packed.is_packed else exchange.body
+        if readable is not None and has_too_many_values(readable):
+            no: No | None = _too_many_values()
+        else:
+            no = self._refused_at_once(_UNREAD, exchange.body)
         if no is not None:
             self._turn_away(exchange, no, caller.identity, _UNREAD, new_call_id())
             return
@@ -546,6 +557,14 @@ class Desk:
 
 def _come_back(words: str) -> No:
     return in_our_words(503, f"Jackline: {words}.", [(b"retry-after", b"30")])
+
+
+def _too_many_values() -> No:
+    words = (
+        f"Jackline: the request has more than {MOST_VALUES:,} values, counted by its commas; no"
+        " model reads so many. Send fewer messages, or put data into a file or an image."
+    )
+    return in_our_words(413, words)
 
 
 def _is_api_path(target: bytes) -> bool:
