@@ -71,7 +71,14 @@ def test_what_stands_before_several_results_is_noted_once() -> None:
 
 def test_messages_that_lost_their_neighbours_are_joined_in_order() -> None:
     words: list[Json] = [{"role": "user", "content": text} for text in "abc"]
-    said: list[Json] = [words[0], EMPTY, words[1], EMPTY, words[2], {"role": "assistant", "content": "d"}]
+    said: list[Json] = [
+        words[0],
+        EMPTY,
+        words[1],
+        EMPTY,
+        words[2],
+        {"role": "assistant", "content": "d"},
+    ]
     fitted = json.loads(fit_for_claude(asked(said)).body)["messages"]
     assert fitted == [
         {"role": "user", "content": [{"type": "text", "text": text} for text in "abc"]},
