@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from jackline.dialects import read_answer
 from jackline.dialects.anthropic_turns import in_the_middle_of_a_turn
 from jackline.dialects.json_bounds import MOST_VALUES, has_too_many_values, last_items
+from jackline.dialects.openai_answered import is_openai_answer
 from jackline.dialects.openai_asked import in_the_middle_of_an_openai_turn
 
 TEXT = st.text(st.sampled_from('ab"\\[]{},: \n\té'), max_size=12)
@@ -107,6 +108,30 @@ def test_an_answer_is_read_without_an_object_for_each_block() -> None:
     assert most < len(body)
     assert read_answer(b'{"type":"message","content":{}}') is None
     assert read_answer(b'{"type":"message","content":"x"}') is None
+
+
+@pytest.mark.parametrize(
+    ("body", "responses", "expected"),
+    [
+        (many(b'{"choices":', b'{"message":{}}', b"1"), False, True),
+        (many(b'{"id":"r","output":', b'{"type":"message"}', b"1"), True, True),
+        (b'{"choices":[]}', False, False),
+        (b'{"choices":[{"text":"x"}]}', False, False),
+        (b'{"id":"r","output":[]}', True, False),
+        (b'{"status":"ok"}', True, False),
+        (b"<html>", False, False),
+    ],
+)
+def test_an_openai_answer_is_known_by_its_first_item(
+    body: bytes, responses: bool, expected: bool
+) -> None:
+    tracemalloc.start()
+    try:
+        assert is_openai_answer(body, responses=responses) is expected
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 100_000
 
 
 def test_values_are_counted_only_where_there_may_be_many() -> None:

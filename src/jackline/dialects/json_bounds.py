@@ -18,12 +18,9 @@ MOST_OBJECTS = 100_000
 _FEWEST_BYTES = 2 * MOST_VALUES
 # Tokens of JSON, and escaped quotes: more than any last message of a real conversation has.
 _MOST_STEPS = 100_000
-_FIRST_WINDOW = 64 * 1024
-# All of these read the array backwards, from its mirror image: there a string begins with its
-# closing quote, and the backslashes that escape a quote follow it.
-_NEXT = re.compile(rb'[^"\[\]{},]*+(["\[\]{},])')
-_NEXT_WITHIN = re.compile(rb'[^"\[\]{}]*+(["\[\]{}])')
-_QUOTE = re.compile(rb'[^"]*+"(\\*+)')
+# Looked at together between two strings.
+_WINDOW = 16 * 1024
+_STRUCTURE = re.compile(rb"[\[\]{},]")
 _BLANK = b" \t\r\n"
 
 
@@ -40,53 +37,45 @@ def last_items(array: bytes) -> Iterator[bytes]:
     text = array.strip(_BLANK)
     if text[:1] != b"[" or not text[1:-1].strip(_BLANK):
         return
-    end, steps = len(text) - 1, 0
-    window = _FIRST_WINDOW
+    # All that stands in front of `at` and behind `quote` is outside of strings.
+    end = at = len(text) - 1
+    quote = text.rfind(b'"', 0, at)
+    depth = steps = 0
     while steps < _MOST_STEPS:
-        begin = max(1, end - window)
-        mirror = text[begin:end][::-1]
-        at = 0
-        while True:
-            found, taken = _item_end(mirror, at, _MOST_STEPS - steps)
-            steps += taken
-            if found is None:
-                break
-            yield mirror[at:found][::-1].strip(_BLANK)
-            at = found + 1
-        if steps >= _MOST_STEPS:
-            return
-        end -= at
-        if begin == 1:
+        begin = max(1, quote + 1, at - _WINDOW)
+        for found in reversed([*_STRUCTURE.finditer(text, begin, at)]):
+            steps += 1
+            match found[0]:
+                case b",":
+                    if not depth:
+                        yield text[found.end() : end].strip(_BLANK)
+                        end = found.start()
+                case b"]" | b"}":
+                    depth += 1
+                case _:
+                    depth -= 1
+        at = begin
+        if at == 1:
             yield text[1:end].strip(_BLANK)
             return
-        # Its beginning is further in front. Twice as much each time, so that all of it together
-        # is not looked at more than twice.
-        window = 2 * window if at == 0 else window
+        if at == quote + 1:
+            at, taken = _string_begin(text, quote, _MOST_STEPS - steps)
+            steps += taken
+            quote = text.rfind(b'"', 0, at)
 
 
-def _item_end(mirror: bytes, at: int, most: int) -> tuple[int | None, int]:
-    """Where the comma in front of an item stands in the mirror, or None; and the steps taken."""
-    depth = steps = 0
-    while steps < most:
-        steps += 1
-        found = (_NEXT_WITHIN if depth else _NEXT).match(mirror, at)
-        if found is None:
-            return None, steps
-        at = found.end()
-        match found[1]:
-            case b",":
-                return at - 1, steps
-            case b'"':
-                while steps < most:
-                    steps += 1
-                    quote = _QUOTE.match(mirror, at)
-                    if quote is None or quote.end() == len(mirror):
-                        return None, steps  # cut off, perhaps in the middle of backslashes
-                    at = quote.end()
-                    if not len(quote[1]) % 2:
-                        break
-            case b"]" | b"}":
-                depth += 1
-            case _:
-                depth -= 1
-    return None, steps
+def _string_begin(text: bytes, closing: int, most: int) -> tuple[int, int]:
+    """Where the string begins that ends with this quote, and how many quotes were looked at."""
+    at = closing
+    for step in range(1, most + 1):
+        at = text.rfind(b'"', 0, at)
+        size = 64
+        while True:
+            before = text[max(0, at - size) : at]
+            escapes = len(before) - len(before.rstrip(b"\\"))
+            if escapes < len(before) or size > at:
+                break
+            size *= 2  # all of them are backslashes: an odd number escapes the quote
+        if not escapes % 2:
+            return at, step
+    return at, most

@@ -10,21 +10,35 @@ from __future__ import annotations
 import msgspec
 
 
+class _Object(msgspec.Struct):
+    """An object, of which nothing is read."""
+
+
 class _Choice(msgspec.Struct):
-    message: dict[str, msgspec.Raw]
+    message: _Object
+
+
+class _Choices(msgspec.Struct, array_like=True):
+    """A list of which only the first is read, so that a long one costs nothing."""
+
+    first: _Choice
 
 
 class _Chat(msgspec.Struct):
-    choices: list[_Choice]
+    choices: _Choices
 
 
 class _Item(msgspec.Struct):
     type: str
 
 
+class _Items(msgspec.Struct, array_like=True):
+    first: _Item
+
+
 class _Response(msgspec.Struct):
     id: str
-    output: list[_Item]
+    output: _Items
 
 
 _chat = msgspec.json.Decoder(_Chat)
@@ -33,7 +47,9 @@ _response = msgspec.json.Decoder(_Response)
 
 def is_openai_answer(body: bytes, *, responses: bool) -> bool:
     """Whether this is a whole answer of the Responses API or, if not that, of chat."""
+    decoder = _response if responses else _chat
     try:
-        return bool(_response.decode(body).output if responses else _chat.decode(body).choices)
+        decoder.decode(body)
     except (msgspec.DecodeError, ValueError, RecursionError):
         return False
+    return True
