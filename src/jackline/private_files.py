@@ -2,14 +2,15 @@
 
 Rules: (1) a file is private when it is a regular file with one name, owned by this user and closed
 to everybody else; its folder likewise, but it may be root's, and so may the folders above, in which
-nobody else can replace it; (2) what others could only read is closed to them and used, because
-nobody else can have written it (docs/decisions/045); (3) what others could write, or what is not
-the user's, raises `NotPrivateError`, which says what to do about it, and none of its content is
-used; (4) the last part of a path is never followed when it is a
+nobody else can replace it, by its mode or by a POSIX access list; (2) what others could only read
+is closed to them and used, because nobody else can have written it (docs/decisions/045); (3) what
+others could write, or what is not the user's, raises `NotPrivateError`, which says what to do about
+it, and none of its content is used; (4) the last part of a path is never followed when it is a
 link, and opening never waits for the other end of a pipe; (5) a new file gets a random name first
 and is moved into place whole; (6) only the standard library is imported, because hooks load this
 module at every tool call.
-Windows has access lists instead of modes: owner and mode are not checked there (SECURITY.md).
+Windows has access lists instead of modes: owner and mode are not checked there; nor are access
+lists of macOS and of NFS (SECURITY.md).
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _NO_WAIT = getattr(os, "O_NONBLOCK", 0)
 _BINARY = getattr(os, "O_BINARY", 0)
 _CLOSE_ON_EXEC = getattr(os, "O_CLOEXEC", 0)
+# Of linux/posix_acl.h: entries that name a user or a group, and the mask over them.
+_ACL_USER, _ACL_GROUP, _ACL_MASK, _ACL_WRITE = 2, 8, 16, 2
 _LARGEST = 64 << 20
 _MOST_LINKS = 40
 _ELSEWHERE = "choose another folder with --state or JACKLINE_STATE"
@@ -159,11 +162,34 @@ def _check_above(name: str, above: str) -> None:
     open_to = found.st_mode & _OTHERS_WRITE
     if open_to & stat.S_IWGRP and _is_own_group(found.st_gid):
         open_to &= ~stat.S_IWGRP
-    if open_to:
-        who = "everybody" if open_to & stat.S_IWOTH else f"the group number {found.st_gid}"
+    who = "everybody" if open_to & stat.S_IWOTH else f"the group number {found.st_gid}"
+    if not open_to:
+        # Where there is an access list, the group's bits are the most that it gives to anybody.
+        who = _writer_by_access_list(above) if found.st_mode & stat.S_IWGRP else ""
+    if who:
         problem = f"can be replaced by other users: {who} may write to {above}"
         own = found.st_uid == own_number()
         raise NotPrivateError(name, problem, f"chmod go-w {quoted(above)}" if own else _ELSEWHERE)
+
+
+def _writer_by_access_list(folder: str) -> str:
+    """Whom its access list lets write there, beside this user; empty when nobody."""
+    read = getattr(os, "getxattr", None)  # only Linux has it
+    try:
+        entries = b"" if read is None else read(folder, "system.posix_acl_access")[4:]
+    except OSError:
+        return ""  # it has none, or is on a disk that keeps none
+    found = [entries[at : at + 8] for at in range(0, len(entries), 8)]
+    numbers = [(each[0], each[2], int.from_bytes(each[4:], "little")) for each in found]
+    most = next((may for kind, may, _ in numbers if kind == _ACL_MASK), 7)
+    for kind, may, number in numbers:
+        if not may & most & _ACL_WRITE:
+            continue
+        if kind == _ACL_USER and number not in (0, own_number()):
+            return f"the user number {number}"
+        if kind == _ACL_GROUP and not _is_own_group(number):
+            return f"the group number {number}"
+    return ""
 
 
 def _is_trusted(owner: int) -> bool:

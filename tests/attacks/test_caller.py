@@ -17,6 +17,7 @@ from typing import TypeAlias
 import pytest
 
 from jackline.assembly import Service, StateDir
+from jackline.dialects.json_bounds import MOST_VALUES
 from jackline.events import CallEnded
 from jackline.gateway import lane_book
 from jackline.gateway.settings import HoldSettings, LimitSettings
@@ -704,6 +705,78 @@ def test_what_is_unpacked_counts_as_held(tmp_path: Path) -> None:
             got = await ask(service.url, request(b"POST", MESSAGES, question()))
             assert got.status == 503
             assert "held_bodies" in got.json["error"]["message"]
+
+    run(main())
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "packed"])
+@pytest.mark.parametrize(
+    "path", [MESSAGES, b"/v1/messages/count_tokens", b"/v1/chat/completions", b"/v1/responses"]
+)
+def test_a_request_of_millions_of_values_is_refused_unread(
+    tmp_path: Path, path: bytes, packed: bool
+) -> None:
+    messages = b",".join(b'{"a":%d}' % number for number in range(MOST_VALUES + 1))
+    body = b'{"model":"claude-opus-4-8","max_tokens":9,"messages":[%b]}' % messages
+    coding = ((b"Content-Encoding", b"gzip"),) if packed else ()
+
+    async def main() -> None:
+        async with provider(answered()) as (scripted, url), gateway(tmp_path, url) as service:
+            sent = gzip.compress(body, 1) if packed else body
+            got = await ask(service.url, request(b"POST", path, sent, *coding))
+            assert got.status == 413
+            assert got.json["error"]["type"] == "request_too_large"
+            assert "1,000,000" in got.json["error"]["message"]
+            assert scripted.asked == []
+            assert service.desk.held_bytes == 0
+
+    run(main())
+
+
+@pytest.mark.parametrize("path", [MESSAGES, b"/v1/messages/count_tokens"])
+def test_a_conversation_of_ten_thousand_messages_is_sent_as_it_came(
+    tmp_path: Path, path: bytes
+) -> None:
+    said = [{"role": "user", "content": "a, b"}, {"role": "assistant", "content": "c"}] * 5_000
+    body = json.dumps({"model": "claude-opus-4-8", "max_tokens": 9, "messages": said}).encode()
+
+    async def main() -> None:
+        async with provider(answered()) as (scripted, url), gateway(tmp_path, url) as service:
+            assert (await ask(service.url, request(b"POST", path, body))).status == 200
+            assert scripted.asked[0].raw.endswith(body)
+
+    run(main())
+
+
+def test_bodies_that_are_unpacked_side_by_side_are_held_within_the_limit(tmp_path: Path) -> None:
+    """Each finds room while it is packed; together they would grow beyond any."""
+    packed = gzip.compress(packing_well(3 * MEGABYTE))
+    limits = LimitSettings(drain_seconds=1.0, held_bytes=8 * MEGABYTE)
+
+    async def main() -> None:
+        async with (
+            Server(_silent) as server,
+            gateway(tmp_path, server.url, limits=limits) as service,
+            callers(service.url) as connect,
+        ):
+            told: list[asyncio.Task[Got]] = []
+            for _ in range(8):
+                reader, writer = await connect()
+                writer.write(request(b"POST", MESSAGES, packed, (b"Content-Encoding", b"gzip")))
+                told.append(asyncio.ensure_future(answer_of(reader)))
+            most = 0
+            while len(service.desk.calls) + sum(each.done() for each in told) < len(told):
+                await asyncio.sleep(0)
+                most = max(most, service.desk.held_bytes)
+            assert most <= 8 * MEGABYTE
+            refused = [each.result() for each in told if each.done()]
+            assert {each.status for each in refused} == {503}
+            assert all("limits.held_bodies" in each.json["error"]["message"] for each in refused)
+            # Those that were refused hold nothing any more.
+            assert service.desk.held_bytes == sum(c.held_bytes for c in service.desk.calls)
+            assert service.desk.calls
+            for task in told:
+                task.cancel()
 
     run(main())
 

@@ -45,6 +45,7 @@ OPENAI_LOGIN = ".".join(
     base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=")
     for part in ({"alg": "RS256"}, {"iss": "https://auth.openai.com", "sub": WORD}, {"x": 1})
 )
+SPOKEN = Path(__file__).parent.parent / "dialects" / "translation" / "data"
 OPENAI_KEY = f"sk-proj-{WORD}-{'c' * 40}"
 OVERLOADED = http(
     529, b'{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}', JSON
@@ -658,6 +659,92 @@ def test_a_key_that_another_upstream_accepts_is_still_unknown_to_this_one(tmp_pa
             assert len(anybody.asked) == 1
             assert (await ask(service.url, call("junk", POISON))).status != 200
             assert mine.asked == []
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("target", "answer"),
+    [
+        (b"/public/v1/messages", answered()),
+        (b"/v1/../public/v1/messages", answered()),
+        (b"/v1/messages", http(200, b'{"status": "ok"}', JSON)),
+        (b"/v1/messages", http(204, b"")),
+        (b"/v1/chat/completions", http(200, b'{"status": "ok"}', JSON)),
+    ],
+    ids=["another path", "dots", "no message", "nothing", "no message, chat"],
+)
+def test_a_path_that_asks_for_no_key_proves_none(
+    tmp_path: Path, target: bytes, answer: bytes
+) -> None:
+    """Vendors have such paths; whoever is answered there is as unknown as before."""
+
+    async def serve(wire: Wire) -> None:
+        while raw := await wire.request():
+            await wire.say(OVERLOADED if b"x-poison" in raw.lower() else answer)
+
+    async def main() -> None:
+        async with (
+            Server(serve) as vendor,
+            provider(answered()) as (mine, mine_url),
+            gateway(
+                tmp_path,
+                theirs(vendor.url),
+                theirs(vendor.url, "chat", "openai-chat"),
+                ours(mine_url),
+                other=1.5,
+            ) as service,
+        ):
+            body = json.dumps({"model": "gpt-5.5", "messages": []}).encode()
+            body = question() if target.endswith(b"messages") else body
+            got = await ask(service.url, request(b"POST", target, body, key=b"junk"))
+            assert got.status in (200, 204)
+            assert (await ask(service.url, call("junk", POISON))).status != 200
+            assert mine.asked == []
+
+    run(main())
+
+
+def spoken(dialect: str, *, stream: bool) -> bytes:
+    """A model's answer in one of OpenAI's dialects."""
+    chat = dialect == "openai-chat"
+    if stream:
+        name = "chat.sse" if chat else "responses.sse"
+        body = (SPOKEN / "streams" / name).read_bytes()
+        return http(200, body, (b"Content-Type", b"text/event-stream"))
+    name = "chat_text.json" if chat else "responses_all.json"
+    example = json.loads((SPOKEN / "answers" / name).read_bytes())
+    return http(200, json.dumps(example["answer"]).encode(), JSON)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("dialect", ["openai-chat", "openai-responses"])
+def test_an_answer_of_a_model_proves_the_key_in_every_dialect(
+    tmp_path: Path, dialect: str, stream: bool
+) -> None:
+    async def serve(wire: Wire) -> None:
+        while raw := await wire.request():
+            down = b"x-poison" in raw.lower()
+            await wire.say(OVERLOADED if down else spoken(dialect, stream=stream))
+
+    async def main() -> None:
+        async with (
+            Server(serve) as vendor,
+            provider(spoken(dialect, stream=stream)) as (mine, mine_url),
+            gateway(
+                tmp_path,
+                theirs(vendor.url, "theirs", dialect),
+                ours(mine_url, kind=dialect),
+                other=1.5,
+            ) as service,
+        ):
+            path = b"/v1/chat/completions" if dialect == "openai-chat" else b"/v1/responses"
+            given = {"model": "gpt-5.5", "messages": [], "input": [], "stream": stream}
+            body = json.dumps(given).encode()
+            for poison in ((), (POISON,)):
+                raw = request(b"POST", path, body, *poison, key=OPENAI_KEY.encode())
+                assert (await ask(service.url, raw)).status == 200
+            assert len(mine.asked) == 1
 
     run(main())
 

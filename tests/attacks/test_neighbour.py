@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -701,6 +702,45 @@ def test_a_folder_below_one_of_a_shared_group_is_not_used(tmp_path: Path) -> Non
     assert os.system(refused.value.next) == 0  # noqa: S605 -- the advice must work as it stands
     state.make()
     outer.chmod(0o1775)  # whoever can write there moves only what is their own
+    state.make()
+
+
+def access_list(*entries: tuple[int, int, int]) -> bytes:
+    """As Linux keeps it: for each entry its kind, what it may, and whom it names."""
+    return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *each) for each in entries)
+
+
+NO_ID = 0xFFFFFFFF
+OWNER, GROUP, REST = (1, 7, NO_ID), (4, 5, NO_ID), (32, 5, NO_ID)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux keeps access lists like that")
+@pytest.mark.parametrize(
+    ("entries", "who"),
+    [
+        ([(2, 7, NOBODY), GROUP, (16, 7, NO_ID)], "the user number 65534"),
+        ([GROUP, (8, 7, NOBODY), (16, 7, NO_ID)], "the group number 65534"),
+        ([(2, 7, NOBODY), GROUP, (16, 5, NO_ID)], None),  # the mask takes it away again
+        ([(2, 5, NOBODY), (4, 7, NO_ID), (16, 7, NO_ID)], None),  # they may only read
+        ([(2, 7, os.getuid() if sys.platform != "win32" else 0), GROUP, (16, 7, NO_ID)], None),
+    ],
+)
+def test_a_folder_below_one_whose_access_list_lets_others_write_is_not_used(
+    tmp_path: Path, entries: list[tuple[int, int, int]], who: str | None
+) -> None:
+    """Its mode shows no more than that a group may write, and that group is this user's own."""
+    outer = tmp_path / "outer"
+    state = StateDir(outer / "state")
+    state.make()
+    if sys.platform == "linux":
+        os.setxattr(outer, "system.posix_acl_access", access_list(OWNER, *entries, REST))
+    if who is None:
+        state.make()
+        return
+    with pytest.raises(UnsafeFileError, match=f"{who} may write") as refused:
+        state.make()
+    assert refused.value.next is not None
+    assert os.system(refused.value.next) == 0  # noqa: S605 -- the advice must work as it stands
     state.make()
 
 

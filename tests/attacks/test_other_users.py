@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 import struct
+import subprocess
 import sys
 import warnings
 from pathlib import Path
@@ -116,8 +117,13 @@ def test_whoever_has_left_before_being_looked_at_is_not_served(
         runner.run(asyncio.wait_for(main(), 60))
 
 
+def own_users() -> PeerUsers:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return PeerUsers(server.getsockname())
+
+
 def test_an_answer_of_the_system_to_an_earlier_question_is_not_taken() -> None:
-    users = PeerUsers()
+    users = own_users()
     try:
         with (
             socket.create_server(("127.0.0.1", 0)) as server,
@@ -134,21 +140,64 @@ def test_an_answer_of_the_system_to_an_earlier_question_is_not_taken() -> None:
         users.close()
 
 
+def test_whoever_takes_all_ports_while_the_gateway_starts_is_refused_all_the_same() -> None:
+    """Whether the system tells users apart is found out without a port that others can take."""
+    said = subprocess.run(
+        ["unshare", "--net", sys.executable, "-m", "tests.attacks.taken_ports"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    own, another = said.stdout.splitlines()
+    assert own.startswith("HTTP/1.1 204 ")
+    assert another.startswith("HTTP/1.1 403 ")
+
+
 def test_while_the_system_tells_nobody_is_unknown() -> None:
-    users = PeerUsers()
+    users = own_users()
     try:
         assert users.peer_of(None, ("127.0.0.1", 1)) is Peer.GONE
         assert users.peer_of(("127.0.0.1", 1), None) is Peer.GONE
         assert users.peer_of(("", 1), ("no address", 1)) is Peer.GONE
         users.close()
-        assert users.peer_of(None, ("127.0.0.1", 1)) is Peer.UNKNOWN
+        assert users.peer_of(("127.0.0.1", 1), ("127.0.0.1", 2)) is Peer.GONE
     finally:
         users.close()
 
 
+def test_a_lack_of_open_files_is_no_sign_that_the_system_does_not_tell() -> None:
+    """Another user can bring that about; it passes, and until then nobody is let in."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as client,
+    ):
+        near, far = server.getsockname(), client.getsockname()
+        import resource  # noqa: PLC0415 -- there is none on Windows, where this module is only skipped
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+        try:
+            users = PeerUsers(near)
+            assert users.peer_of(near, far) is Peer.UNCHECKED
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        try:
+            assert users.peer_of(near, far) is Peer.OWN
+        finally:
+            users.close()
+
+
+def test_whoever_asks_about_no_listener_of_theirs_knows_nothing() -> None:
+    """Where the kernel lacks the part that tells, it denies a socket that is surely there."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = server.getsockname()
+    assert PeerUsers(address).peer_of(address, ("127.0.0.1", 1)) is Peer.UNKNOWN
+
+
 def test_a_listener_does_not_answer_for_a_peer_that_has_gone() -> None:
     """Where no connection is left the system looks for a listener on the peer's port instead."""
-    users = PeerUsers()
+    users = own_users()
     try:
         with socket.create_server(("127.0.0.1", 0)) as server:
             port = server.getsockname()
@@ -158,7 +207,7 @@ def test_a_listener_does_not_answer_for_a_peer_that_has_gone() -> None:
 
 
 def test_own_connections_are_known_by_both_families() -> None:
-    users = PeerUsers()
+    users = own_users()
     try:
         with (
             socket.create_server(("127.0.0.1", 0)) as server,

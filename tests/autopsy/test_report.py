@@ -269,11 +269,6 @@ def test_what_no_client_writes_into_a_transcript_makes_no_command(
     assert report_on(story).ways == ()
 
 
-def test_a_folder_on_a_drive_is_entered_as_windows_does() -> None:
-    story = stopped("a", overload(), role=Role.MAIN, session_id="5e55", cwd="C:\\me")
-    assert [way.command for way in report_on(story).ways] == ["cd 'C:\\me' && claude --resume 5e55"]
-
-
 def test_a_run_that_no_client_names_so_is_not_named() -> None:
     odd = stopped("a", overload(), role=Role.WORKFLOW, run_id="x'; say anything")
     assert [way.then for way in report_on(odd).ways] == [None]

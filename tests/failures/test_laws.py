@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import tracemalloc
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -245,3 +246,25 @@ def test_an_exact_reset_is_told_in_the_zone_of_the_text() -> None:
 def test_a_pasted_status_of_thousands_of_digits_is_refused_in_words(digits: str) -> None:
     with pytest.raises(BadArgumentError, match="whole number"):
         from_json({"where": "http", "status": digits, "text": "no"})
+
+
+MANY = 1_000_002
+OVERFULL = {
+    "values": b"[%b]" % b",".join([b"1"] * MANY),
+    "objects": b'{"data":[%b]}' % b",".join([b'{"a":1}'] * MANY),
+    "lists in lists": b"[%b]" % b",".join([b"[%b]" % b",".join([b"1"] * 10_000)] * 120),
+    "in strings": json.dumps({"message": [f"[{'1,' * 900_000}1]"] * 8}).encode(),
+}
+
+
+@pytest.mark.parametrize("body", OVERFULL.values(), ids=OVERFULL)
+def test_a_body_of_millions_of_values_is_not_built(body: bytes) -> None:
+    """An upstream may answer anything; what tells an error is short."""
+    tracemalloc.start()
+    try:
+        failure = classify(Observation.of_response(200, {}, body), now=NOW)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert failure.kind is Kind.NOT_A_FAILURE
+    assert most < 4 * len(body)

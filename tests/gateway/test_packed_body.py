@@ -4,20 +4,40 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import math
 import zlib
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jackline.clock import VirtualClock
 from jackline.gateway.exchange import Exchange
-from jackline.gateway.packed_body import Packed, PackedBody, is_packed
+from jackline.gateway.packed_body import Packed, UnpackingTurns, is_packed
 from jackline.gateway.request_head import read_head
-from jackline.upstream.unpacking import MOST_RATIO
+from jackline.upstream.unpacking import MOST_RATIO, SLICE_BYTES
 from tests.gateway.desk_world import ClientOnPaper
 
 LARGEST = 64 * 1024 * 1024
+
+
+@dataclass
+class Room:
+    """Counts what is held; `most` is how much may be."""
+
+    most: float = math.inf
+    held: int = 0
+
+    def take_room(self, size: int, _own: int) -> bool:
+        if self.held + size > self.most:
+            return False
+        self.held += size
+        return True
+
+    def hold_more(self, size: int) -> None:
+        self.held += size
 
 
 def exchange_of(body: bytes | bytearray, coding: bytes) -> Exchange:
@@ -30,16 +50,17 @@ def plain_body(
     body: bytes | bytearray, coding: bytes, *, largest: int = LARGEST
 ) -> bytes | bytearray | None:
     """What is found in a body; all that was held meanwhile is given back."""
-    held: list[int] = []
+    room = Room()
 
-    async def main() -> Packed:
-        found: asyncio.Future[Packed] = asyncio.get_running_loop().create_future()
-        PackedBody(exchange_of(body, coding), largest, held.append, found.set_result).start()
+    async def main() -> Packed | None:
+        found: asyncio.Future[Packed | None] = asyncio.get_running_loop().create_future()
+        UnpackingTurns(room).unpack(exchange_of(body, coding), largest, found.set_result)
         return await found
 
     packed = asyncio.run(main())
+    assert packed is not None
     assert packed.is_packed
-    assert sum(held) == 0
+    assert room.held == 0
     return packed.plain
 
 
@@ -89,3 +110,72 @@ def test_a_body_that_packs_well_is_unpacked_whole(size: int, level: int) -> None
 
 def test_thousands_of_members_are_not_read() -> None:
     assert plain_body(gzip.compress(b"") * 10_000, b"gzip") is None
+
+
+def test_a_turn_of_the_loop_unpacks_one_slice_of_all_bodies_together() -> None:
+    plain = b"".join(b"%x," % number for number in range(200_000))
+    packed = gzip.compress(plain)
+
+    async def main() -> list[Packed | None]:
+        room, found = Room(), list[Packed | None]()
+        turns = UnpackingTurns(room)
+        for _ in range(5):
+            turns.unpack(exchange_of(packed, b"gzip"), LARGEST, found.append)
+        assert room.held == 5 * len(packed)
+        while len(found) < 5:
+            before = room.held
+            await asyncio.sleep(0)
+            assert room.held - before <= SLICE_BYTES
+        assert room.held == 0
+        return found
+
+    assert asyncio.run(main()) == [Packed(True, bytearray(plain))] * 5
+
+
+def test_a_small_body_does_not_wait_for_large_ones() -> None:
+    large = gzip.compress(b"".join(b"%x," % number for number in range(400_000)))
+
+    async def main() -> list[str]:
+        turns, told, all_told = UnpackingTurns(Room()), list[str](), asyncio.Event()
+
+        def tell(name: str, _packed: Packed | None) -> None:
+            told.append(name)
+            if len(told) == 3:
+                all_told.set()
+
+        for name, body in (("large", large), ("larger", large * 2), ("small", gzip.compress(b"x"))):
+            turns.unpack(exchange_of(body, b"gzip"), LARGEST, partial(tell, name))
+        await all_told.wait()
+        return told
+
+    assert asyncio.run(main()) == ["small", "large", "larger"]
+
+
+def test_a_body_that_finds_no_room_gives_back_what_it_held() -> None:
+    packed = gzip.compress(b"".join(b"%x," % number for number in range(200_000)))
+
+    async def main(room: Room) -> Packed | None:
+        found: asyncio.Future[Packed | None] = asyncio.get_running_loop().create_future()
+        UnpackingTurns(room).unpack(exchange_of(packed, b"gzip"), LARGEST, found.set_result)
+        return await found
+
+    for most in (len(packed) - 1, len(packed) + 2 * SLICE_BYTES):
+        room = Room(most)
+        assert asyncio.run(main(room)) is None
+        assert room.held == 0
+
+
+def test_one_that_fails_when_it_is_told_does_not_stop_the_others() -> None:
+    async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+        turns = UnpackingTurns(Room())
+        found: asyncio.Future[Packed | None] = asyncio.get_running_loop().create_future()
+
+        def fails(_packed: Packed | None) -> None:
+            raise RuntimeError
+
+        turns.unpack(exchange_of(gzip.compress(b"x"), b"gzip"), LARGEST, fails)
+        turns.unpack(exchange_of(gzip.compress(b"x"), b"gzip"), LARGEST, found.set_result)
+        await found
+
+    asyncio.run(main())

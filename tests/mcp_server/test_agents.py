@@ -465,6 +465,87 @@ def test_what_was_rented_is_given_back_by_commands_that_the_user_allowed(tmp_pat
     run(main())
 
 
+def test_a_release_runs_in_the_folder_in_which_it_was_allowed(tmp_path: Path) -> None:
+    world = AgentsWorld(tmp_path, allow=("touch *",))
+    folders = [world.project / name for name in ("one", "two")]
+
+    def given(name: str) -> dict[str, Any]:
+        rented = [{"name": f"of {name}", "release": "touch released"}]
+        return {"prompt": "TASK", "cwd": name, "release": "touch ended", "resources": rented}
+
+    async def main() -> None:
+        async with world.open() as client:
+            for each in folders:
+                each.mkdir()
+            await call(client, "agents", orders=[given("one"), given("two")])
+
+    run(main())
+    for each in folders:
+        assert {path.name for path in each.iterdir()} == {"ended", "released"}
+
+
+def test_a_release_is_judged_again_when_it_runs(tmp_path: Path) -> None:
+    """Between the order and the end of the agent, the agent works in the folder."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+
+    def mind(_asked: Asked) -> Reply:
+        (world.project / "door").rmdir()
+        (world.project / "door").symlink_to(outside)
+        return Say("done")
+
+    world = AgentsWorld(tmp_path, mind, allow=("touch *",))
+    rented = [{"name": "i-1", "release": "touch door/released"}]
+
+    async def main() -> str:
+        async with world.open() as client:
+            (world.project / "door").mkdir()
+            await call(client, "agent", prompt="TASK", release="touch door/ended", resources=rented)
+            return (await call(client, "agent_status"))[0]
+
+    run(main())
+    assert not list(outside.iterdir())
+
+
+def test_a_release_is_not_run_in_a_folder_that_was_swapped(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+
+    def mind(_asked: Asked) -> Reply:
+        (world.project / "own").rename(world.project / "away")
+        (world.project / "own").symlink_to(outside)
+        return Say("done")
+
+    world = AgentsWorld(tmp_path, mind, allow=("touch *",))
+
+    async def main() -> None:
+        async with world.open() as client:
+            (world.project / "own").mkdir()
+            await call(client, "agent", prompt="TASK", cwd="own", release="touch ended")
+
+    run(main())
+    assert not list(outside.iterdir())
+
+
+def test_a_release_sees_no_secret_of_the_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLANTED_API_KEY", "of-the-service")
+    world = AgentsWorld(tmp_path, allow=("sh look.sh *",))
+    rented = [{"name": "i-1", "release": "sh look.sh released"}]
+
+    async def main() -> None:
+        async with world.open() as client:
+            (world.project / "look.sh").write_text('env > "$1"')
+            await call(client, "agent", prompt="TASK", release="sh look.sh ended", resources=rented)
+
+    run(main())
+    for name in ("ended", "released"):
+        seen = (world.project / name).read_text()
+        assert "JACKLINE_RUN_ID=" in seen
+        assert "of-the-service" not in seen
+
+
 def test_a_service_that_is_stopped_leaves_its_agents_to_the_next_one(tmp_path: Path) -> None:
     mind = Working()
     world = AgentsWorld(tmp_path, mind)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from jackline.providers.cloud_requests import (
@@ -86,3 +88,22 @@ def test_scopes_of_cache_marks_are_taken_out_and_nothing_else() -> None:
 def test_what_is_no_message_is_refused(message: Message) -> None:
     with pytest.raises(CannotCarryError):
         cloud_request(message, "v")
+
+
+@pytest.mark.parametrize("depth", [2, 300, 700])
+def test_lists_within_lists_are_read_once_at_any_depth(depth: int) -> None:
+    """Each level that is read anew costs all that is in it; and Python goes down only so far."""
+    inner = b'["%b","scope"]' % (b"a" * 500_000)
+    messages = b"[" * depth + inner + b"]" * depth
+    flat = b"[%b]" % inner
+
+    def seconds(text: bytes) -> float:
+        tries = []
+        for _ in range(3):
+            began = time.thread_time()
+            told = body_of(b'{"messages":%b}' % text)
+            tries.append(time.thread_time() - began)
+            assert told == b'{"anthropic_version":"v","messages":%b}' % text
+        return min(tries)
+
+    assert seconds(messages) < 20 * seconds(flat)

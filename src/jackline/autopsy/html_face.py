@@ -246,8 +246,10 @@ def _resume(report: Report) -> Markup | None:
             "now" if way.not_before is None else f"from {clock(way.not_before, beside=report.now)}"
         )
         parts.append(element("p", f"{counted(len(way.agents), 'agent')}, {when}:"))
-        parts.append(element("pre", element("code", way.command)))
-        parts.append(element("p", f"then {way.then}", class_="quiet") if way.then else None)
+        if way.command is not None:
+            parts.append(element("pre", element("code", way.command)))
+        then = f"then {way.then}" if way.command else way.then
+        parts.append(element("p", then, class_="quiet") if way.then else None)
     return _card("To resume", *parts)
 
 

@@ -1,14 +1,16 @@
 """Name the command that carries a stopped agent on, and from when it makes sense.
 
-Laws: (1) pure; (2) one way per session, run and reset; (3) nothing is promised that the clients do
+Rules: (1) pure; (2) one way per session, run and reset; (3) nothing is promised that the clients do
 not offer: a workflow run resumes only inside its own session; (4) a transcript is somebody else's
 text, and the command is made to be copied: an id that no client gives, or a folder with signs that
-steer a terminal, makes no command.
-Not here: resuming (flows/ will), why the agent stopped (causes.py).
+steer a terminal, makes no way; (5) a folder of Windows is quoted so that cmd.exe, PowerShell and
+the POSIX shells there all read the same; for one that cannot be there is no command, and that is
+said. Why the agent stopped is in causes.py.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from dataclasses import dataclass
@@ -18,9 +20,17 @@ from jackline.autopsy.figures import listed
 from jackline.autopsy.story import AgentStory, Role
 
 MANY = 6
+_BY_HAND = (
+    "go by hand to the folder that it worked in, whose name has signs that a shell would read, and"
+    " start there"
+)
 # As clients name sessions and runs; none begins with a dash, which would be an option.
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,199}")
 _ON_A_DRIVE = re.compile(r"[A-Za-z]:[\\/]")
+# What double quotes keep together in all of those shells: no `%` and `!` of cmd.exe, no `$`, no
+# back quotes, and none of the letters that PowerShell takes for quotes.
+_QUOTABLE = re.compile(r"[\w .,:;+=@~#()\[\]{}'&^\\/-]*")
+_ON_WINDOWS = os.name == "nt"
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,9 +39,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way back: a shell command, what to say then, whom it brings back, and from when."""
+    """One way back: a shell command, what to say then, whom it brings back, and from when.
 
-    command: str
+    Without a command `then` says what to do instead.
+    """
+
+    command: str | None
     then: str | None
     agents: tuple[str, ...]
     not_before: datetime | None
@@ -39,24 +52,35 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class _Door:
-    command: str
+    command: str | None
+    instead: str | None
     run_id: str | None
     role: Role
     not_before: datetime | None
 
 
 def ways_back(
-    stopped: Iterable[tuple[AgentStory, datetime | None]], *, now: datetime
+    stopped: Iterable[tuple[AgentStory, datetime | None]],
+    *,
+    now: datetime,
+    windows: bool = _ON_WINDOWS,
 ) -> tuple[Way, ...]:
-    """The ways to resume these agents, each given with its wall's reset; soonest first."""
+    """The ways to resume these agents, each given with its wall's reset; soonest first.
+
+    `windows` tells whether they are read where commands are pasted into a shell of Windows.
+    """
     doors: dict[_Door, list[AgentStory]] = {}
     for story, resets_at in stopped:
-        command = _command(story)
-        if command is None:
+        client = _client_command(story)
+        if client is None:
             continue
+        command = _in_its_folder(client, story, windows=windows)
+        if command is None and not _has_folder(story):
+            continue
+        instead = None if command else f"{_BY_HAND}: {client}"
         not_before = resets_at if resets_at is not None and resets_at > now else None
         run_id = story.run_id if story.run_id and _ID.fullmatch(story.run_id) else None
-        door = _Door(command, run_id, story.role, not_before)
+        door = _Door(command, instead, run_id, story.role, not_before)
         doors.setdefault(door, []).append(story)
     ways = [
         Way(door.command, _then(door, agents), tuple(a.agent_id for a in agents), door.not_before)
@@ -65,25 +89,59 @@ def ways_back(
     return tuple(sorted(ways, key=lambda way: way.not_before or now))
 
 
-def _command(story: AgentStory) -> str | None:
-    session, folder = story.session_id, story.cwd
+def _client_command(story: AgentStory) -> str | None:
+    """What resumes the session in its own folder; None for a session that no client has named."""
+    session = story.session_id
     if not _ID.fullmatch(session):
         return None
-    if story.client.startswith("codex"):
-        return f"codex resume {session}"
-    if not folder:
-        return f"claude --resume {session}"
-    # Claude Code looks sessions up by the folder that it is started in.
-    if not folder.isprintable():
+    is_codex = story.client.startswith("codex")
+    return f"codex resume {session}" if is_codex else f"claude --resume {session}"
+
+
+def _in_its_folder(client: str, story: AgentStory, *, windows: bool) -> str | None:
+    """The same from anywhere; None when the folder cannot be named safely.
+
+    Claude Code looks sessions up by the folder that it is started in.
+    """
+    folder = story.cwd
+    if not folder or story.client.startswith("codex"):
+        return client
+    if not _has_folder(story):
         return None
-    if folder.startswith("/"):
-        return f"cd -- {shlex.quote(folder)} && claude --resume {session}"
-    # A shell of Windows knows no `--`, and no path on a drive begins with a dash.
-    on_a_drive = _ON_A_DRIVE.match(folder)
-    return f"cd {shlex.quote(folder)} && claude --resume {session}" if on_a_drive else None
+    if folder.startswith("/") and not windows:
+        return f"cd -- {shlex.quote(folder)} && {client}"
+    quoted = _quoted_for_windows(folder)
+    # Unlike `cd` it changes the drive in cmd.exe, and all of these shells have it.
+    return None if quoted is None else f"pushd {quoted} && {client}"
+
+
+def _has_folder(story: AgentStory) -> bool:
+    """Whether the transcript names a folder as a system would; `..` and `-P` are none."""
+    folder = story.cwd or ""
+    if not folder.isprintable():
+        return False
+    return folder.startswith(("/", "\\\\")) or _ON_A_DRIVE.match(folder) is not None
+
+
+def _quoted_for_windows(folder: str) -> str | None:
+    if folder.startswith("\\") or not _QUOTABLE.fullmatch(folder):
+        return None  # a share has no drive, and its backslashes are read differently
+    if folder.endswith("\\"):
+        # Behind it a quote would be a letter in a POSIX shell.
+        folder = folder[:-1]
+        folder += "/" if folder.endswith(":") else ""
+    return None if "\\\\" in folder or folder.endswith("\\") else f'"{folder}"'
 
 
 def _then(door: _Door, agents: list[AgentStory]) -> str | None:
+    asked = _asked(door, agents)
+    if door.instead is None:
+        return asked
+    return f"{door.instead}; {asked}" if asked else door.instead
+
+
+def _asked(door: _Door, agents: list[AgentStory]) -> str | None:
+    """What the resumed session is to be asked."""
     if door.role is Role.WORKFLOW and door.run_id:
         return (
             f"ask it to run the workflow again with resumeFromRunId: '{door.run_id}' "

@@ -215,9 +215,10 @@ def _resume(page: _Page, report: Report) -> None:
 def _way(page: _Page, way: Way, report: Report) -> None:
     when = "now" if way.not_before is None else f"from {clock(way.not_before, beside=report.now)}"
     page.prose(f"{counted(len(way.agents), 'agent')}, {when}:", indent="  ")
-    page.verbatim(way.command, Tone.COMMAND, indent=4)
+    if way.command is not None:
+        page.verbatim(way.command, Tone.COMMAND, indent=4)
     if way.then:
-        page.prose(f"then {way.then}", indent="    ")
+        page.prose(f"then {way.then}" if way.command else way.then, indent="    ")
 
 
 def _advice(page: _Page, report: Report) -> None:

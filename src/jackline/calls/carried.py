@@ -71,6 +71,7 @@ class Carried:
         "began",
         "beside",
         "doubted_on",
+        "has_read_answer",
         "hearing",
         "held_for",
         "number",
@@ -114,6 +115,8 @@ class Carried:
         # The lanes and last resorts that it has once its client may use those with a key of ours.
         self.withheld: tuple[tuple[str, ...], tuple[str, ...]] | None = None
         self.usage: TokensUsed = _NOTHING_USED
+        # Whether what came whole was an answer of a model, and no other document.
+        self.has_read_answer = False
         self.began = False
         self.over = False
         self.paused = False
@@ -151,6 +154,11 @@ class Carried:
     def wasted(self) -> TokensUsed:
         """What its broken attempts have cost."""
         return self.stitch.wasted_usage
+
+    @property
+    def is_model_answer(self) -> bool:
+        """Whether what its client was given was read as an answer of a model."""
+        return self.has_read_answer or (self.request.stream and self.stitch.delivered)
 
     def deliver(self, status: int, headers: Headers, lane: str, data: bytes) -> None:
         """Pass bytes of the answer on."""

@@ -12,6 +12,8 @@ from functools import lru_cache
 
 import msgspec
 
+from jackline.dialects.json_bounds import last_items
+
 # Opus 4.6, Sonnet 4.6 and everything after them refuse a prefill; so may models not yet known.
 _TAKES_PREFILL = re.compile(r"claude-(?:3[-.].+|[a-z]+-4(?:-[015])?(?:-\d{8}|-latest)?)")
 
@@ -30,7 +32,7 @@ class _Message(msgspec.Struct):
 
 class _Asked(msgspec.Struct):
     model: str
-    messages: list[msgspec.Raw]
+    messages: msgspec.Raw
     thinking: _Kind | None = None
     tool_choice: _Kind | None = None
     output_format: msgspec.Raw | None = None
@@ -59,13 +61,15 @@ def prefilled(body: bytes | bytearray, text: str) -> bytes | None:
         asked = _asked.decode(body)
         if not words or not _allowed(asked):
             return None
-        if _message.decode(asked.messages[-1]).role != "user":
+        said = bytes(asked.messages).rstrip()
+        last = next(last_items(said), None)
+        if last is None or _message.decode(last).role != "user":
             return None
         fields = _fields.decode(body)
     except (msgspec.DecodeError, ValueError, RecursionError):
         return None
-    answer = msgspec.Raw(msgspec.json.encode({"role": "assistant", "content": words}))
-    fields["messages"] = msgspec.Raw(msgspec.json.encode([*asked.messages, answer]))
+    answer = msgspec.json.encode({"role": "assistant", "content": words})
+    fields["messages"] = msgspec.Raw(b"%b,%b]" % (said[:-1], answer))
     return msgspec.json.encode(fields)
 
 
@@ -77,7 +81,6 @@ def prefill_of(text: str) -> str:
 def _allowed(asked: _Asked) -> bool:
     return (
         takes_prefill(asked.model)
-        and bool(asked.messages)
         and (asked.thinking is None or asked.thinking.type == "disabled")
         and (asked.tool_choice is None or asked.tool_choice.type in ("auto", "none"))
         and _absent(asked.output_format)

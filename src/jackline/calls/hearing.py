@@ -15,6 +15,7 @@ from typing import Protocol
 from jackline.calls.carried import Carried
 from jackline.calls.request import Rejection
 from jackline.dialects import read_answer
+from jackline.dialects.openai_answered import is_openai_answer
 from jackline.failures import Failure, Kind, Observation
 from jackline.outside_names import cut_name
 from jackline.upstream.port import Attempt, Headers
@@ -249,6 +250,7 @@ class Hearing:
         facts = read_answer(body)
         if facts is not None:
             self.carried.usage = facts.usage
+            self.carried.has_read_answer = True
         else:
             # Not a message: a count of tokens, a list of models, or a hotel's log-in page.
             failure = self._judge.judge(self._seen(body))
@@ -257,6 +259,10 @@ class Hearing:
                     self, failure, Rejection(self._status, self._headers, body, self.lane)
                 )
                 return
+            dialect = self.carried.request.dialect
+            self.carried.has_read_answer = dialect != "anthropic" and is_openai_answer(
+                body, responses=dialect == "openai-responses"
+            )
         self.carried.deliver(self._status, self._headers, self.lane, body)
         self._judge.answered(self)
 

@@ -27,6 +27,8 @@ _COMES_WITHIN = 30.0
 _ASKS_WITHIN = 10.0
 _LARGEST_HEAD = 64 * 1024
 _NOT_FOUND = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+# Unknown is whoever comes where the system never tells; on Linux it does (peer_users.py).
+_SERVED = (Peer.OWN, Peer.UNKNOWN)
 
 Opener = Callable[[str], bool]
 
@@ -36,6 +38,7 @@ class Opened(Enum):
 
     SHOWN = "the browser was sent there"
     NO_BROWSER = "no browser was found"
+    NO_PORT = "this machine has no free port to send a browser from"
     NOT_CAME = "a browser was started, but did not come"
 
 
@@ -50,7 +53,11 @@ async def open_secret(
 ) -> Opened:
     """Send the user's browser to this address; returns when it was sent, or did not come."""
     redirect = _Redirect(address)
-    server = await asyncio.start_server(redirect.answer, _HOST, 0, limit=_LARGEST_HEAD)
+    try:
+        server = await asyncio.start_server(redirect.answer, _HOST, 0, limit=_LARGEST_HEAD)
+    except OSError:
+        return Opened.NO_PORT
+    redirect.ask_about(server.sockets[0].getsockname())
     try:
         port = server.sockets[0].getsockname()[1]
         # In a thread: a browser in the terminal runs until its user has seen enough.
@@ -74,7 +81,11 @@ class _Redirect:
         self._address = address
         self._path = f"/{secrets.token_urlsafe(32)}"
         self._host = ""
-        self._users = PeerUsers()
+        self._users: PeerUsers | None = None
+
+    def ask_about(self, listener: object) -> None:
+        """Be ready to tell users apart; nobody is answered before."""
+        self._users = PeerUsers(listener)
 
     def begin(self, port: int) -> str:
         """The address that the browser is started with."""
@@ -83,13 +94,14 @@ class _Redirect:
 
     def close(self) -> None:
         """Let go of the line to the system."""
-        self._users.close()
+        if self._users is not None:
+            self._users.close()
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection."""
         near, far = writer.get_extra_info("sockname"), writer.get_extra_info("peername")
         try:
-            if self._users.peer_of(near, far) in (Peer.OWN, Peer.UNKNOWN):
+            if self._users is not None and self._users.peer_of(near, far) in _SERVED:
                 async with asyncio.timeout(_ASKS_WITHIN):
                     head = await reader.readuntil(b"\r\n\r\n")
                     if self.done.is_set() or not self._is_for_us(head):

@@ -20,6 +20,7 @@ from jackline.control.whole_seconds import whole_second
 from jackline.errors import UsageError
 from jackline.failures.sentences import duration_in_words, moment_in_words
 from jackline.flows.cancelling_agents import CancelledAgents
+from jackline.flows.cleanup.allowed_commands import shown_action
 from jackline.flows.kept_calls import KeptCall, KeptSession
 from jackline.flows.orders import is_dead
 from jackline.flows.outcome_json import decode_outcome
@@ -194,9 +195,13 @@ def what_it_would_run(
     yield printable(f"  with    {run.arguments.decode('utf-8', 'replace')}")
     yield printable(f"  as      {run.settings.decode('utf-8', 'replace')}")
     for hook in hooks:
-        yield printable(f"  runs    {hook.hook}   (at the end of {hook.end_id}, {hook.state})")
+        yield printable(
+            f"  runs    {shown_action(hook.hook)}   (at the end of {hook.end_id}, {hook.state})"
+        )
     for each in resources:
-        yield printable(f"  runs    {each.release or '(nothing)'}   (gives back {each.name})")
+        yield printable(
+            f"  runs    {shown_action(each.release) or '(nothing)'}   (gives back {each.name})"
+        )
     for use in kept:
         if isinstance(use, KeptSession):
             yield printable(f"  resumes session {use.session_id}   (agent {use.task_id})")

@@ -33,16 +33,20 @@ class AnswerFacts(msgspec.Struct, frozen=True):
     stop_reason: str | None = None
 
 
+class _Blocks(msgspec.Struct, array_like=True):
+    """A list of any length, of which nothing is read."""
+
+
 class _Answer(msgspec.Struct):
     type: Literal["message"]
-    content: list[msgspec.Raw]
+    content: _Blocks
     stop_reason: str | None = None
     usage: UsageTold | None = None
 
 
 class _AnswerWithOddBill(msgspec.Struct):
     type: Literal["message"]
-    content: list[msgspec.Raw]
+    content: _Blocks
     stop_reason: str | None = None
     usage: msgspec.Raw = msgspec.Raw(b"null")
 

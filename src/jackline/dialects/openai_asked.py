@@ -1,21 +1,28 @@
 """Read the few facts of a request in OpenAI's dialects that the way of a call depends on.
 
-Laws: (1) as in anthropic_request.py: the body is never changed, and one that cannot be read gives
-no facts and no exception; (2) a request that ends with results of tools is in the middle of a turn.
-Not here: what is asked, translation (openai_chat/, openai_responses/).
+Rules: (1) as in anthropic_request.py: the body is never changed, and one that cannot be read gives
+no facts and no exception; (2) a request that ends with results of tools is in the middle of a turn,
+for which only its end is looked at. Translation is in openai_chat/ and openai_responses/.
 """
 
 from __future__ import annotations
 
+from itertools import chain, islice
+
 import msgspec
 
 from jackline.dialects.anthropic_request import RequestFacts
+from jackline.dialects.json_bounds import last_items
 from jackline.dialects.tokens_used import bounded_count
 
 _LETTERS_PER_TOKEN = 4
 _UNREADABLE = (msgspec.DecodeError, ValueError, RecursionError)
 # Whatever the client's user or its rules say behind results belongs to the same turn.
 _REMINDERS = ("developer", "system")
+
+
+_NONE = msgspec.Raw(b"null")
+_MOST_REMINDERS = 1_000
 
 
 class _Asked(msgspec.Struct):
@@ -29,8 +36,8 @@ class _Asked(msgspec.Struct):
 
 
 class _Said(msgspec.Struct):
-    messages: list[msgspec.Raw] | None = None
-    input: list[msgspec.Raw] | str | None = None
+    messages: msgspec.Raw = _NONE
+    input: msgspec.Raw = _NONE
 
 
 class _Entry(msgspec.Struct):
@@ -58,9 +65,10 @@ def in_the_middle_of_an_openai_turn(body: bytes | bytearray) -> bool:
     """Whether the model waits for what its tools have found."""
     try:
         said = _said.decode(body)
-        given = said.messages or said.input
-        entries = given if isinstance(given, list) else []
-        for raw in reversed(entries):
+        entries = chain.from_iterable(
+            last_items(bytes(given)) for given in (said.messages, said.input)
+        )
+        for raw in islice(entries, _MOST_REMINDERS):
             entry = _entry.decode(raw)
             if entry.role in _REMINDERS:
                 continue

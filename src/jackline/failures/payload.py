@@ -1,9 +1,9 @@
 """Collect from any payload the few words and numbers that can tell what went wrong.
 
-Laws: (1) never raises, and visits a bounded number of nodes; (2) what a model said (content,
-deltas, arguments) is not evidence, unless the payload itself is marked as an error; (3) JSON inside
-strings, one-element arrays and event streams are unwrapped.
-Not here: what the words mean (rules/), folding their look (wording.py).
+Rules: (1) never raises; builds and visits a bounded number of nodes; (2) what a model said
+(content, deltas, arguments) is not evidence, unless the payload itself is marked as an error; (3)
+JSON inside strings, one-element arrays and event streams are unwrapped. What the words mean is in
+rules/, folding their look in wording.py.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import re
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple
 
 import msgspec
@@ -22,6 +23,10 @@ from jackline.failures.wording import is_html, shorten, strip_tags
 
 MAX_NODES = 20_000
 MAX_UNWRAPS = 8
+MAX_VALUES = 1_000_000
+"""Of a document, counted by its commas: one with more is not read, and tells nothing."""
+MAX_INNER = 4_000_000
+"""Letters of all the documents together that are found inside of strings."""
 
 _WORD_KEYS = frozenset(
     {
@@ -141,6 +146,8 @@ class Payload:
     marked: bool = False
     is_json: bool = False
     empty: bool = True
+    inner: int = 0
+    """How many letters of strings were read as documents."""
 
     @property
     def marked_error(self) -> bool:
@@ -165,6 +172,9 @@ def _take(source: bytes | Json, found: Payload) -> None:
         return
     found.empty = False
     if isinstance(source, bytes):
+        if _is_overfull(source):
+            found.is_json = True
+            return
         document = _decoded(source)
         if document is not None:
             found.is_json = True
@@ -176,6 +186,25 @@ def _take(source: bytes | Json, found: Payload) -> None:
     else:
         found.is_json = True
         _walk(source, found, unwraps=0)
+
+
+def _is_overfull(raw: bytes) -> bool:
+    """Whether it may be a document of so many values that only building them holds others up."""
+    return (
+        len(raw) > 2 * MAX_VALUES
+        and raw.lstrip()[:1] in (b"{", b"[")
+        and raw.count(b",") > MAX_VALUES
+    )
+
+
+def _inner_document(text: str, found: Payload) -> Json:
+    """The JSON container in a string, or None; None as well once enough of them were read."""
+    if found.inner + len(text) > MAX_INNER:
+        return None
+    document = _decoded(text)
+    if document is not None:
+        found.inner += len(text)
+    return document
 
 
 def _ends(raw: bytes) -> bytes:
@@ -198,7 +227,7 @@ def _decoded(raw: bytes | str) -> Json:
 
 
 def _take_text(text: str, found: Payload, *, unwraps: int) -> None:
-    document = _decoded(text) if len(text) < 4_000_000 else None
+    document = _inner_document(text, found)
     if document is not None:
         found.is_json = found.is_json or unwraps == 0
         _walk(document, found, unwraps=unwraps)
@@ -263,9 +292,12 @@ def _walk(document: Json, found: Payload, *, unwraps: int) -> None:
         if isinstance(value, dict):
             marked = node.marked or _is_marked(value)
             found.marked = found.marked or marked
-            queue.extend(_children(value, node, found, marked=marked))
+            children = _children(value, node, found, marked=marked)
+            queue.extend(islice(children, MAX_NODES))
         elif isinstance(value, list):
-            queue.extend(node._replace(value=child) for child in value[:MAX_NODES])
+            # No more than can be visited: lists of lists would fill the memory.
+            room = MAX_NODES - len(queue)
+            queue.extend(node._replace(value=child) for child in value[: max(0, room)])
         elif node.speech or value is None or isinstance(value, bool):
             continue
         elif isinstance(value, str) and node.key in _MESSAGE_KEYS | _WORD_KEYS:
@@ -317,7 +349,7 @@ def _quotes_client(content: Json) -> bool:
 
 def _take_string(key: str, value: str, found: Payload, *, unwraps: int) -> None:
     if unwraps < MAX_UNWRAPS and value[:1] in ("{", "["):
-        document = _decoded(value) if len(value) < 4_000_000 else None
+        document = _inner_document(value, found)
         if document is not None:
             _walk(document, found, unwraps=unwraps + 1)
             return

@@ -18,6 +18,7 @@ from jackline.errors import (
     UnreadableError,
     UsageError,
 )
+from jackline.flows.cleanup.allowed_commands import shown_action
 from jackline.flows.engine import Claim
 from jackline.flows.records import (
     ENDED,
@@ -140,8 +141,9 @@ def must_be_deletable(
             next="Give it back: `jackline resources --retry`; or by hand, and delete with --force.",
         )
     if owed:
+        hooks = named([shown_action(one.hook) for one in owed])
         raise UsageError(
-            f"Run {run.run_id} still owes its clean-up: {named([one.hook for one in owed])}.",
+            f"Run {run.run_id} still owes its clean-up: {hooks}.",
             next="Try it again (`jackline resources --retry`), or delete with --force.",
         )
 

@@ -25,6 +25,7 @@ from jackline.calls import (
 )
 from jackline.clock import Clock
 from jackline.dialects import RequestFacts, read_request
+from jackline.dialects.json_bounds import MOST_VALUES, has_too_many_values
 from jackline.dialects.openai_asked import read_openai_request
 from jackline.events import Announce, CallEnded
 from jackline.gateway.answer_notes import new_call_id, noted
@@ -159,6 +160,9 @@ class Desk:
         caller = caller_of(exchange, tag)
         identity, who, body = caller.identity, caller.who, exchange.body
         readable = packed.plain if packed.is_packed else body
+        if readable is not None and has_too_many_values(readable):
+            self._turn_away(exchange, _too_many_values(), identity, _UNREAD, new_call_id())
+            return
         facts = _UNREAD if readable is None else read_request(readable)
         now = self._clock.steady()
         call_id, since = new_call_id(), None
@@ -249,13 +253,28 @@ class Desk:
         """
         held = self.held_bytes
         if held and held + len(body) > self.settings.limits.held_bytes:
-            return _come_back("the calls under way hold as much as limits.held_bodies allows")
+            return self.no_room()
         return None
 
     def hold(self, size: int) -> Callable[[], None]:
         """Count so many bytes as held, until what is given back is called."""
         self.hold_more(size)
         return partial(self.hold_more, -size)
+
+    def take_room(self, size: int, own: int) -> bool:
+        """Count so many bytes more as held, if there is room; `own` are held for the same body.
+
+        One that comes alone is held, however large it is.
+        """
+        others = self.held_bytes - own
+        if others and self.held_bytes + size > self.settings.limits.held_bytes:
+            return False
+        self.hold_more(size)
+        return True
+
+    def no_room(self) -> No:
+        """What is said to whoever finds no room for a body."""
+        return _come_back("the calls under way hold as much as limits.held_bodies allows")
 
     def hold_more(self, size: int) -> None:
         """Count so many bytes more as held, or less."""
@@ -281,8 +300,11 @@ class Desk:
         """A model call of a client that speaks one of OpenAI's dialects."""
         caller = openai_caller(exchange, tag)
         readable = packed.plain if packed.is_packed else exchange.body
-        facts = _UNREAD if readable is None else read_openai_request(readable)
         call_id, now = new_call_id(), self.now()
+        if readable is not None and has_too_many_values(readable):
+            self._turn_away(exchange, _too_many_values(), caller.identity, _UNREAD, call_id)
+            return
+        facts = _UNREAD if readable is None else read_openai_request(readable)
         model, body, since = facts.model or "unknown-model", exchange.body, None
         if self._returning.knows_unnamed:
             call_id, since = self._unnamed_place(caller, body, call_id, now)
@@ -328,7 +350,11 @@ class Desk:
         """A call that is no turn of an agent: counting tokens, listing models."""
         now = self.now()
         caller = caller_of(exchange, tag)
-        no = self._refused_at_once(_UNREAD, exchange.body)
+        readable = packed.plain if packed.is_packed else exchange.body
+        if readable is not None and has_too_many_values(readable):
+            no: No | None = _too_many_values()
+        else:
+            no = self._refused_at_once(_UNREAD, exchange.body)
         if no is not None:
             self._turn_away(exchange, no, caller.identity, _UNREAD, new_call_id())
             return
@@ -445,7 +471,11 @@ class Desk:
         if call.carried is not None:
             self._placing.judged(call.carried, credential)
         if is_answered:
-            self._placing.answered(event, request.dialect, credential, now)
+            spoke = call.carried is not None and call.carried.is_model_answer
+            proves = spoke and _is_api_path(request.message.target)
+            self._placing.answered(
+                event, request.dialect, credential, now, proves_credential=proves
+            )
 
     def in_native_words(self, refusal: Refusal) -> Refusal:
         """The refusal with an error of another dialect told in the client's."""
@@ -558,6 +588,14 @@ class Desk:
 
 def _come_back(words: str) -> No:
     return in_our_words(503, f"Jackline: {words}.", [(b"retry-after", b"30")])
+
+
+def _too_many_values() -> No:
+    words = (
+        f"Jackline: the request has more than {MOST_VALUES:,} values, counted by its commas; no"
+        " model reads so many. Send fewer messages, or put data into a file or an image."
+    )
+    return in_our_words(413, words)
 
 
 def _is_api_path(target: bytes) -> bool:

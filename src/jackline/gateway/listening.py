@@ -46,6 +46,13 @@ _OTHER_USER = Refusal(
     "This gateway serves the user of this machine who has started it, and you are another one. If"
     " it shall serve you, that user sets `listen.token` and gives you the token.",
 )
+_UNCHECKED_USER = Refusal(
+    503,
+    "The system did not say which user of this machine you are, for lack of memory or open files."
+    " Try again soon; or the user who has started this gateway sets `listen.token`, and gives the"
+    " token to whom it shall serve.",
+    retry_after=1,
+)
 
 
 def _refuses_nobody(_exchange: Exchange, _length: int) -> None:
@@ -85,14 +92,16 @@ class Listener:
         """Listen; OSError when the address cannot be had."""
         keep_freed_memory()
         self._loop = loop = asyncio.get_running_loop()
-        users = self._users = PeerUsers()
-        try:
-            self._server = await loop.create_server(
-                lambda: Connection(self, loop), self._host, self.port, backlog=_BACKLOG
-            )
-        except BaseException:
-            users.close()
-            raise
+        self._server = await loop.create_server(
+            lambda: Connection(self, loop),
+            self._host,
+            self.port,
+            backlog=_BACKLOG,
+            start_serving=False,
+        )
+        # Known from now on: a client may be let in before this returns from listening.
+        await self._server.start_serving()
+        self._peer_users()
         self.port = self._server.sockets[0].getsockname()[1]
         RARE_COLLECTIONS.begin()
         self._sweep_later()
@@ -131,13 +140,24 @@ class Listener:
             connection.transport.abort()
         self._open.add(connection)
         self._all_left.clear()
-        if self._users is not None and not self.is_shared():
-            peer = self._users.peer_of(connection.local_address, connection.peer_address)
+        if not self.is_shared():
+            users = self._peer_users()
+            peer = users.peer_of(connection.local_address, connection.peer_address)
             if peer is Peer.OTHER:
                 return _OTHER_USER
+            if peer is Peer.UNCHECKED:
+                return _UNCHECKED_USER
             if peer is Peer.GONE:
                 connection.hang_up()  # nobody would hear an answer; what was sent is not read
         return _TOO_MANY if full else None
+
+    def _peer_users(self) -> PeerUsers:
+        """Who tells users apart; found out with the first client at the latest."""
+        if self._users is None:
+            # `open` asks before it returns, so there is a listener at this moment.
+            address = None if self._server is None else self._server.sockets[0].getsockname()
+            self._users = PeerUsers(address)
+        return self._users
 
     def flush_soon(self, connection: Connection) -> None:
         """Let a connection write at the end of this turn of the loop."""

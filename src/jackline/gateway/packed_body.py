@@ -1,35 +1,51 @@
-"""Unpack the body of a model call that came compressed, a slice at a time.
+"""Unpack the bodies of model calls that came compressed, a slice at a time.
 
-Rules: (1) no turn of the event loop unpacks more than one slice, so that others are served
-meanwhile; (2) no more is unpacked than a body may have, nor more than a text can be packed to; (3)
-every byte counts as held; (4) a client that goes ends it. What cannot be unpacked here is for the
-vendor to judge, and is told as None.
+Rules: (1) no turn of the event loop unpacks more than one slice, of however many bodies, so that
+others are served meanwhile; bodies take turns, so that a small one does not wait for large ones;
+(2) no more is unpacked than a body may have, nor more than a text can be packed to; (3) room is
+asked for before each slice is kept, and given back when the body is done with in whatever way; (4)
+a client that goes ends it. What cannot be unpacked here is for the vendor to judge.
 """
 
 from __future__ import annotations
 
 import asyncio
 import zlib
+from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from jackline.gateway.exchange import Exchange
 from jackline.upstream.breaks import BadPackingError
 from jackline.upstream.unpacking import MOST_RATIO, Unpacking
-
-Plain: TypeAlias = bytearray | None
 
 
 class Packed(NamedTuple):
     """Whether a body came compressed, and what it holds then; None: that cannot be told."""
 
     is_packed: bool
-    plain: Plain = None
+    plain: bytearray | None = None
 
 
 NOT_PACKED = Packed(False)
-Then: TypeAlias = Callable[[Packed], None]
-Held: TypeAlias = Callable[[int], None]
+Then: TypeAlias = Callable[[Packed | None], None]
+"""Is told what was packed; None: there is no room for it beside all that is held."""
+
+
+class Room(Protocol):
+    """Who counts what all bodies hold."""
+
+    def take_room(self, size: int, own: int) -> bool:
+        """Count so many bytes more as held; False, and nothing counted, where that is too much.
+
+        `own` is how much of what is held belongs to the same body.
+        """
+        ...
+
+    def hold_more(self, size: int) -> None:
+        """Count so many bytes more as held, or less."""
+        ...
+
 
 _GZIP, _ZLIB, _BARE = 16 + zlib.MAX_WBITS, zlib.MAX_WBITS, -zlib.MAX_WBITS
 # The standard means zlib's wrapping by deflate; some senders leave it out.
@@ -37,6 +53,7 @@ _WINDOWS = {b"gzip": (_GZIP,), b"x-gzip": (_GZIP,), b"deflate": (_ZLIB, _BARE)}
 _PLAIN = frozenset((b"", b"identity"))
 # So much is fed at once: what is behind a member of a body is copied each time.
 _PIECE = 64 * 1024
+_UNREADABLE = Packed(True)
 
 
 def is_packed(exchange: Exchange) -> bool:
@@ -45,84 +62,121 @@ def is_packed(exchange: Exchange) -> bool:
     return coding is not None and coding.strip().lower() not in _PLAIN
 
 
-class PackedBody:
-    """One body; `then` is told what was packed, unless the client goes before.
+class UnpackingTurns:
+    """The bodies that are being unpacked: one slice of one of them in each turn of the loop."""
 
-    `held` is told by how much more or less is held.
-    """
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._bodies: deque[_PackedBody] = deque()
+
+    def unpack(self, exchange: Exchange, largest: int, then: Then) -> None:
+        """Have `then` told what the body holds, unless its client goes before.
+
+        It may be told before this returns.
+        """
+        body = _PackedBody(exchange, largest, self._room, then)
+        if not body.start():
+            return
+        self._bodies.append(body)
+        if len(self._bodies) == 1:
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    def _turn(self) -> None:
+        body = self._bodies[0]
+        is_done = True
+        try:
+            is_done = body.go_on()
+        finally:
+            # The next one's turn comes even if whoever was told has failed.
+            self._bodies.popleft()
+            if not is_done:
+                self._bodies.append(body)
+            if self._bodies:
+                asyncio.get_running_loop().call_soon(self._turn)
+
+
+class _PackedBody:
+    """One body."""
 
     __slots__ = (
         "_at",
         "_exchange",
-        "_held",
         "_holds",
         "_most",
         "_plain",
+        "_room",
         "_then",
         "_unpacking",
         "_windows",
     )
 
-    def __init__(self, exchange: Exchange, largest: int, held: Held, then: Then) -> None:
+    def __init__(self, exchange: Exchange, largest: int, room: Room, then: Then) -> None:
         self._exchange = exchange
         self._most = min(largest, MOST_RATIO * len(exchange.body))
-        self._held = held
+        self._room = room
         self._holds = 0
         self._then = then
         coding = exchange.header(b"content-encoding") or b""
         self._windows = list(_WINDOWS.get(coding.strip().lower(), ()))
         self._plain = bytearray()
 
-    def start(self) -> None:
-        """Begin; `then` may be called before this returns."""
-        self._hold(len(self._exchange.body))
-        self._exchange.on_gone = self._let_go
-        self._begin()
-
-    def _begin(self) -> None:
-        """Unpack from the start, by the next way that there is."""
-        self._hold(-len(self._plain))
-        self._plain.clear()
-        self._at = 0
-        if not self._windows:
+    def start(self) -> bool:
+        """Whether there is anything to unpack; else `then` was told."""
+        if not self._take_room(len(self._exchange.body)):
             self._end(None)
-            return
-        self._unpacking = Unpacking(self._windows.pop(0))
-        self._turn()
+            return False
+        self._exchange.on_gone = self._let_go
+        return not self._begin()
 
-    def _turn(self) -> None:
+    def go_on(self) -> bool:
+        """Unpack a slice; whether this body is done with."""
         exchange = self._exchange
         if exchange.gone:
             self._let_go()
-            return
+            return True
         try:
             found = self._unpacking.next_slice()
             if not found and self._at >= len(exchange.body):
                 self._unpacking.end()
-                self._end(self._plain)
-                return
+                return self._end(Packed(True, self._plain))
         except BadPackingError:
-            self._begin()
-            return
-        if found:
-            self._plain += found
-            self._hold(len(found))
-            if len(self._plain) > self._most:
-                self._end(None)
-                return
-        else:
+            return self._begin()
+        if not found:
             self._unpacking.feed(bytes(exchange.body[self._at : self._at + _PIECE]))
             self._at += _PIECE
-        asyncio.get_running_loop().call_soon(self._turn)
+            return False
+        if len(self._plain) + len(found) > self._most:
+            return self._end(_UNREADABLE)
+        if not self._take_room(len(found)):
+            return self._end(None)
+        self._plain += found
+        return False
 
-    def _end(self, plain: Plain) -> None:
+    def _begin(self) -> bool:
+        """Begin from the start, by the next way that there is; whether there is none."""
+        self._give_room(len(self._plain))
+        self._plain.clear()
+        self._at = 0
+        if not self._windows:
+            return self._end(_UNREADABLE)
+        self._unpacking = Unpacking(self._windows.pop(0))
+        return False
+
+    def _end(self, packed: Packed | None) -> bool:
         self._let_go()
         self._exchange.on_gone = None
-        self._then(Packed(True, plain))
+        self._then(packed)
+        return True
 
-    def _hold(self, size: int) -> None:
+    def _take_room(self, size: int) -> bool:
+        if not self._room.take_room(size, self._holds):
+            return False
         self._holds += size
-        self._held(size)
+        return True
+
+    def _give_room(self, size: int) -> None:
+        self._holds -= size
+        self._room.hold_more(-size)
 
     def _let_go(self) -> None:
-        self._hold(-self._holds)
+        self._give_room(self._holds)

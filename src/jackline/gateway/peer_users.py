@@ -5,16 +5,17 @@ Rules: (1) the system is asked, by the addresses of both ends: nothing that the 
 one that has reset its end has no address any more, but what it sent before is still delivered;
 (3) an answer counts only if it is about this very connection: to the last question asked, and no
 listener on the peer's port; (4) where the system does not tell (only Linux does), nobody is refused
-for it.
+for it; (5) that it does not tell is decided by the system's own refusal to answer about a listener
+of this process, never by a lack of ports, files or memory, which another user can bring about.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import struct
 import sys
-from contextlib import suppress
 from enum import Enum
 
 # From linux/netlink.h, sock_diag.h and inet_diag.h.
@@ -29,11 +30,27 @@ _PORTS = struct.Struct("!HH")
 # Where they stand behind the head: the socket's id comes first, and begins with both ports.
 _PORTS_AT = _HEAD.size + 4
 _OWNER = struct.Struct("=II")
+_ERROR = struct.Struct("=i")
 _OWNER_AT = _PORTS_AT + 48 + 12
 # Answers to earlier questions, which came too late for whoever asked.
 _MOST_STALE = 16
 _ALL_STATES = 0xFFFFFFFF
+# Answers come at once, from the kernel; the limit is for one that is none, and keeps silent.
 _SECONDS = 1.0
+# What is scarce for a moment, and may be so because another user has taken all of it.
+_SCARCE = frozenset(
+    (
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOMEM,
+        errno.ENOBUFS,
+        errno.EAGAIN,
+        errno.EINTR,
+        errno.EADDRINUSE,
+        errno.EBUSY,
+        errno.ECONNREFUSED,
+    )
+)
 
 
 class Peer(Enum):
@@ -42,31 +59,34 @@ class Peer(Enum):
     OWN = "this user's, or root's"
     OTHER = "another user's"
     GONE = "nobody's any more"
-    UNKNOWN = "not known"
+    UNCHECKED = "not told at the moment: the system lacks something"
+    UNKNOWN = "not known: this system does not tell"
 
 
 class PeerUsers:
-    """Asks the system about the other ends of connections within this machine."""
+    """Asks the system about the other ends of connections within this machine.
 
-    def __init__(self) -> None:
+    `listener` is the address of a socket that this process listens at, and keeps open meanwhile.
+    """
+
+    def __init__(self, listener: object) -> None:
         self._line: socket.socket | None = None
         self._sequence = 0
-        if sys.platform == "linux":
-            with suppress(OSError):
-                # Answers come at once, from the kernel; the limit is for a kernel that is none.
-                self._line = socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, _NETLINK_SOCK_DIAG)
-                self._line.settimeout(_SECONDS)
-            if self._line is not None and not self._answers_truly():
-                self.close()
+        self._closed = False
+        self._tells = sys.platform == "linux" and self._answers_about(listener)
+        if not self._tells:
+            self.close()
 
     def peer_of(self, local: object, remote: object) -> Peer:
         """Whose the other end is, by `getsockname()` and `getpeername()` of ours."""
-        if self._line is None:
+        if not self._tells:
             return Peer.UNKNOWN
-        if not isinstance(local, tuple) or not isinstance(remote, tuple):
+        if self._closed or not isinstance(local, tuple) or not isinstance(remote, tuple):
             return Peer.GONE
         try:
-            user = self._user_of(self._line, remote, local)
+            user = self._user_of(remote, local)
+        except _NotAnsweredError:
+            return Peer.UNCHECKED
         except (OSError, ValueError, struct.error):
             return Peer.GONE
         if user is None:
@@ -74,39 +94,73 @@ class PeerUsers:
         return Peer.OWN if user in (0, _own_user()) else Peer.OTHER
 
     def close(self) -> None:
-        """Let go of the line to the system."""
-        line, self._line = self._line, None
-        if line is not None:
-            line.close()
+        """Let go of the line to the system; whoever comes now is not known any more."""
+        self._closed = True
+        self._drop_line()
 
-    def _answers_truly(self) -> bool:
-        """Whether the system knows this process's own user at the end of a connection."""
-        with suppress(OSError), socket.create_server(("127.0.0.1", 0)) as server:
-            name = server.getsockname()
-            with socket.create_connection(name, timeout=_SECONDS) as client:
-                return self.peer_of(name, client.getsockname()) is Peer.OWN
-        return False
+    def _answers_about(self, listener: object) -> bool:
+        """Whether the system tells whose a socket is of which this process knows it.
 
-    def _user_of(
-        self, line: socket.socket, near: tuple[object, ...], far: tuple[object, ...]
-    ) -> int | None:
+        False only where it refuses or keeps silent. It needs no port, no connection and no second
+        socket for that: whoever has taken all of them would be taken for nobody in particular.
+        """
+        if not isinstance(listener, tuple):
+            return True  # nothing shows that it does not
+        # No connection has this other end, so that the listener itself is found.
+        nowhere = ("::" if ":" in str(listener[0]) else "0.0.0.0", 0)  # noqa: S104
+        try:
+            return self._user_of(listener, nowhere) is not None
+        except _NotAnsweredError as error:
+            return error.is_scarce
+
+    def _user_of(self, near: tuple[object, ...], far: tuple[object, ...]) -> int | None:
         """The user of the socket at `near` that is connected to `far`; None if there is none."""
         self._sequence = sequence = (self._sequence + 1) % 2**32
-        line.send(_question(sequence, near, far))
-        for _ in range(_MOST_STALE):
-            answer = line.recv(4096)
-            _, kind, _, answered, _ = _HEAD.unpack_from(answer)
-            if answered == sequence:
-                break
-        else:
-            return None
+        question = _question(sequence, near, far)
+        try:
+            kind, answer = self._ask(sequence, question)
+        except OSError as error:
+            # A line that has failed once may hold half an answer: the next question gets another.
+            self._drop_line()
+            raise _NotAnsweredError(error.errno in _SCARCE) from error
         if kind == _NLMSG_ERROR:
+            (negative,) = _ERROR.unpack_from(answer, _HEAD.size)
+            if -negative in _SCARCE:
+                raise _NotAnsweredError(is_scarce=True)
             return None
         if _PORTS.unpack_from(answer, _PORTS_AT) != (_port(near), _port(far)):
             return None  # where no connection is found, a listener on the port is given instead
         user, inode = _OWNER.unpack_from(answer, _OWNER_AT)
         # A socket that its owner has closed has no inode, and no user either.
         return int(user) if inode else None
+
+    def _ask(self, sequence: int, question: bytes) -> tuple[int, bytes]:
+        """What is answered to this question: the kind of answer, and all of it."""
+        line = self._line
+        if line is None:
+            line = socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, _NETLINK_SOCK_DIAG)
+            line.settimeout(_SECONDS)
+            self._line = line
+        line.send(question)
+        for _ in range(_MOST_STALE):
+            answer = line.recv(4096)
+            _, kind, _, answered, _ = _HEAD.unpack_from(answer)
+            if answered == sequence:
+                return kind, answer
+        raise OSError(errno.EAGAIN, "only answers to earlier questions")
+
+    def _drop_line(self) -> None:
+        line, self._line = self._line, None
+        if line is not None:
+            line.close()
+
+
+class _NotAnsweredError(Exception):
+    """The system has not answered: for lack of something at the moment, or since it never does."""
+
+    def __init__(self, is_scarce: bool) -> None:
+        super().__init__()
+        self.is_scarce = is_scarce
 
 
 def _question(sequence: int, near: tuple[object, ...], far: tuple[object, ...]) -> bytes:

@@ -80,11 +80,23 @@ class Placing:
             if url is not None and credential:
                 note(url, credential)
 
-    def answered(self, event: CallEnded, dialect: Dialect, credential: bytes, now: float) -> None:
-        """A call was answered, and so its conversation is there."""
+    def answered(
+        self,
+        event: CallEnded,
+        dialect: Dialect,
+        credential: bytes,
+        now: float,
+        *,
+        proves_credential: bool,
+    ) -> None:
+        """A call was answered, and so its conversation is there.
+
+        That a vendor has accepted the client is shown by a model's answer on a path of its API
+        alone: others may ask for no key.
+        """
         upstream = _upstream_of(event.lane)
         url = self._own_vendor(event.lane)
-        if url is not None and bare(credential):
+        if proves_credential and url is not None and bare(credential):
             self._clients.accept(url, credential)
         if event.session is None:
             return

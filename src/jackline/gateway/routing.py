@@ -23,7 +23,7 @@ from jackline.gateway.doors import foreign, reads_as_browser, sends_form, token_
 from jackline.gateway.exchange import Exchange
 from jackline.gateway.identity import without_tag
 from jackline.gateway.lane_book import TooManyLanesError
-from jackline.gateway.packed_body import NOT_PACKED, Packed, PackedBody, is_packed
+from jackline.gateway.packed_body import NOT_PACKED, Packed, UnpackingTurns, is_packed
 from jackline.gateway.placing import relay_upstream
 from jackline.gateway.refusal import Refusal
 from jackline.gateway.relay import Relay
@@ -82,6 +82,7 @@ class Router:
         self._control = control
         # The control paths come last: other faces may answer a part of theirs.
         self._faces = (*faces, control)
+        self._unpacking = UnpackingTurns(desk)
         self.stopping: Stopping | None = None
 
     def handle(self, exchange: Exchange) -> None:
@@ -204,14 +205,17 @@ class Router:
             _say(exchange, no)
             return
 
-        def taken(packed: Packed) -> None:
+        def taken(packed: Packed | None) -> None:
             try:
-                take(packed)
+                if packed is None:
+                    _say(exchange, self._desk.no_room())
+                else:
+                    take(packed)
             except Exception as error:  # noqa: BLE001 -- the border of one request: others go on
                 _say_failed(exchange, error)
 
         largest = self._desk.settings.limits.body_bytes
-        PackedBody(exchange, largest, self._desk.hold_more, taken).start()
+        self._unpacking.unpack(exchange, largest, taken)
 
 
 def _too_large_for_faces() -> Refusal:

@@ -16,12 +16,9 @@ from typing import Any, cast
 
 from jackline.agents.claude_code.transcript import config_folder
 from jackline.agents.json_schema import build_validator
-from jackline.batches.permission import permit
-from jackline.batches.policy import Denied, Policy
-from jackline.batches.results import BatchCall
-from jackline.batches.shell import ShellTool
 from jackline.clock import Clock
 from jackline.errors import BadArgumentError, RefusedError, UnreadableError, UsageError
+from jackline.flows.cleanup.allowed_commands import denial
 from jackline.flows.keys import session_id_of
 from jackline.flows.outcome_json import decode_outcome
 from jackline.flows.records import ENDED, CallRecord, CallState, RunState
@@ -124,10 +121,9 @@ class OrderDesk:
             "tools": offered(named, order["runner"], settings),
             "schema": self._schema(given.get("schema")),
             "budget": _budget(given.get("budget")),
-            "release": await self._allowed(given.get("release"), folder),
-            "resources": [
-                await self._resource(each, folder) for each in given.get("resources", ())
-            ],
+            "release": given.get("release"),
+            "resources": list(given.get("resources", ())),
+            "allowed_by": await self._allow_releases(given, folder),
         }
         order |= {name: value for name, value in chosen.items() if value}
         return Ordered(order, folder)
@@ -265,22 +261,18 @@ class OrderDesk:
             build_validator(schema)
         return schema
 
-    async def _resource(self, given: Mapping[str, Any], folder: Path) -> JsonObject:
-        await self._allowed(given.get("release"), folder)
-        return dict(given)
-
-    async def _allowed(self, command: str | None, folder: Path) -> str | None:
-        """The command, if the user allowed it to run unasked."""
-        if not command:
-            return None
-        policy = Policy(folder, self._settings().batch.allow)
-        said = await permit(policy, BatchCall("release", ShellTool(), {"command": command}))
-        if isinstance(said, Denied):
-            raise RefusedError(
-                f"The release command may not run: {said.why}.",
-                next=f"{said.next}: batch.allow in the user's own jackline.toml.",
-            )
-        return command
+    async def _allow_releases(self, given: Mapping[str, Any], folder: Path) -> list[str]:
+        """What permits the order's clean-up commands, to be asked again when they run."""
+        asked = (each.get("release") for each in (given, *given.get("resources", ())))
+        commands = [str(command) for command in asked if command]
+        allow = self._settings().batch.allow
+        for command in commands:
+            if denied := await denial(command, folder, allow):
+                raise RefusedError(
+                    f"The release command may not run: {denied.why}.",
+                    next=f"{denied.next}: batch.allow in the user's own jackline.toml.",
+                )
+        return list(allow) if commands else []
 
 
 def session_of(call: CallRecord) -> str:

@@ -99,14 +99,22 @@ def _without_scopes(name: str, value: msgspec.Raw) -> msgspec.Raw:
         return value
     if text[:1] == b"[":
         items = msgspec.json.decode(text, type=list[msgspec.Raw])
-        return msgspec.Raw(msgspec.json.encode([_without_scopes(name, item) for item in items]))
-    found = msgspec.json.decode(text)
+        return msgspec.Raw(msgspec.json.encode([_item_without_scopes(item) for item in items]))
     if name == "cache_control":
-        found = {"cache_control": found}
-    changed = _strip(found)
-    if not changed:
-        return value
-    return raw(found["cache_control"] if name == "cache_control" else found)
+        marked = {"cache_control": msgspec.json.decode(text)}
+        return raw(marked["cache_control"]) if _strip(marked) else value
+    return _item_without_scopes(value)
+
+
+def _item_without_scopes(item: msgspec.Raw) -> msgspec.Raw:
+    """A message or a block; one whose lists go too deep to be read is left to the cloud."""
+    if b'"scope"' not in bytes(item):
+        return item
+    try:
+        found = msgspec.json.decode(item)
+        return raw(found) if _strip(found) else item
+    except RecursionError:
+        return item
 
 
 def _strip(node: object) -> bool:

@@ -2,7 +2,8 @@
 
 Laws: (1) a field is taken, let go with a note, or refused with its path and name; (2) notes and
 refusals name places, never what stands there: a prompt may stand there; (3) the same note about
-many places is told once, with their number.
+many places is told once, with their number; (4) a document of more objects than a conversation has
+is not read to its end.
 Not here: which field means what (request.py, content.py, tools.py).
 """
 
@@ -14,6 +15,8 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 import msgspec
+
+from jackline.dialects.json_bounds import MOST_OBJECTS
 
 _T = TypeVar("_T")
 _NUMBERED = re.compile(r"\[\d+\]")
@@ -57,10 +60,17 @@ class Translated:
 class Notes:
     """What was changed or let go, by place."""
 
-    __slots__ = ("_counts",)
+    __slots__ = ("_counts", "_objects")
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, str], int] = {}
+        self._objects = 0
+
+    def count_objects(self, more: int = 1) -> None:
+        """So many more messages and blocks are read; CannotSayError when that is too many."""
+        self._objects += more
+        if self._objects > MOST_OBJECTS:
+            raise CannotSayError("", f"has more than {MOST_OBJECTS:,} messages and blocks")
 
     def add(self, at: str, why: str) -> None:
         """Note what became of the field at a path."""
@@ -93,6 +103,7 @@ class Fields:
     def __init__(self, raw: bytes | msgspec.Raw, at: str, notes: Notes) -> None:
         self.at = at
         self.notes = notes
+        notes.count_objects()
         self._left = {
             name: value
             for name, value in _decoded(_object, raw, at, "an object").items()

@@ -134,19 +134,19 @@ def _read_turns(items: list[msgspec.Raw], notes: Notes, wishes: _Wishes) -> tupl
     messages = [Fields(item, f"messages[{place}]", notes) for place, item in enumerate(items)]
     roles = [_role(message) for message in messages]
     last_user = max((place for place, role in enumerate(roles) if role == "user"), default=-1)
-    turns: list[Turn] = []
+    said: list[tuple[str, Role, list[Part]]] = []
     for place, (message, role) in enumerate(zip(messages, roles, strict=True)):
         parts = _read_message(message, role, wishes, cleared=place < last_user)
         message.close()
         if not parts:
             continue
-        if role != "system" and turns and turns[-1].role == role:
-            turns[-1] = Turn(turns[-1].at, role, (*turns[-1].parts, *parts))
+        if role != "system" and said and said[-1][1] == role:
+            said[-1][2].extend(parts)
         else:
-            turns.append(Turn(message.at, role, tuple(parts)))
-    if turns and turns[-1].role == "assistant":
-        raise CannotSayError(turns[-1].at, "an answer that has been begun cannot be continued here")
-    return tuple(turns)
+            said.append((message.at, role, parts))
+    if said and said[-1][1] == "assistant":
+        raise CannotSayError(said[-1][0], "an answer that has been begun cannot be continued here")
+    return tuple(Turn(at, role, tuple(parts)) for at, role, parts in said)
 
 
 def _role(message: Fields) -> Role:

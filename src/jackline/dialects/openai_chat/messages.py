@@ -110,10 +110,12 @@ class ChatMessages:
     def _say_user(self, turn: Turn) -> None:
         shown: list[Shown] = []
         moved: list[Shown] = []
+        noted = 0
         for part in turn.parts:
             if isinstance(part, ToolResult):
-                for early in shown:
+                for early in shown[noted:]:
                     self._notes.add(early.at, "told behind the results of tools")
+                noted = len(shown)
                 moved += self._say_result(part)
             elif isinstance(part, Words | Picture | Paper):
                 shown.append(part)

@@ -31,7 +31,9 @@ def without_reasoning(body: bytes | bytearray, refused: Container[str] | None = 
     kept: list[msgspec.Raw] = []
     try:
         top = _top.decode(whole)
-        for place, raw in enumerate(_items.decode(top["input"])):
+        items = _items.decode(top["input"])
+        notes.count_objects(len(items))
+        for place, raw in enumerate(items):
             item = _item.decode(raw)
             known = refused is None or (item.encrypted_content or "") in refused
             if item.type == "reasoning" and known:

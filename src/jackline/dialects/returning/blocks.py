@@ -64,6 +64,7 @@ class BlockFitter:
 
     def fit(self, blocks: list[msgspec.Raw], at: str) -> list[msgspec.Raw | Json] | None:
         """The mended blocks; None when nothing was wrong with them."""
+        self.notes.count_objects(len(blocks))
         fitted: list[msgspec.Raw | Json] = []
         for place, raw in enumerate(blocks):
             mended = self._fit(raw, f"{at}[{place}]")

@@ -9,6 +9,7 @@ Not here: which blocks are at fault (blocks.py), when a conversation returns (ca
 from __future__ import annotations
 
 from collections.abc import Container
+from typing import NamedTuple
 
 import msgspec
 
@@ -57,10 +58,18 @@ def fit_for_claude(
     return Translated(msgspec.json.encode(told), notes.told())
 
 
+class _Joint(NamedTuple):
+    """Messages that become one: the first of them, and the blocks of all."""
+
+    first: msgspec.Raw
+    blocks: list[msgspec.Raw | Json]
+
+
 def _fitted(kept: list[msgspec.Raw], fitter: BlockFitter) -> list[msgspec.Raw]:
     """The messages; those that lost all they said are gone, and their neighbours are one."""
-    messages: list[msgspec.Raw] = []
-    fallen = False
+    fitter.notes.count_objects(len(kept))
+    messages: list[msgspec.Raw | _Joint] = []
+    fallen, last_role = False, ""
     for place, raw in enumerate(kept):
         message = _message.decode(raw)
         content = _fitted_content(message, fitter, f"messages[{place}].content")
@@ -71,12 +80,16 @@ def _fitted(kept: list[msgspec.Raw], fitter: BlockFitter) -> list[msgspec.Raw]:
         else:
             fallen = True
             continue
-        if fallen and messages and message.role == _message.decode(messages[-1]).role:
-            messages[-1] = _joined(messages[-1], fitted)
+        if fallen and messages and message.role == last_role:
+            last = messages[-1]
+            if not isinstance(last, _Joint):
+                last = messages[-1] = _Joint(last, _blocks(last))
+            # Written only once, however many follow: each time anew would cost their square.
+            last.blocks.extend(_blocks(fitted))
         else:
             messages.append(fitted)
-        fallen = False
-    return messages
+        fallen, last_role = False, message.role
+    return [_with_content(*each) if isinstance(each, _Joint) else each for each in messages]
 
 
 def _fitted_content(
@@ -94,11 +107,6 @@ def _fitted_content(
 
 def _with_content(raw: msgspec.Raw, content: list[msgspec.Raw | Json]) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode({**_any.decode(raw), "content": content}))
-
-
-def _joined(first: msgspec.Raw, second: msgspec.Raw) -> msgspec.Raw:
-    content = [*_blocks(first), *_blocks(second)]
-    return _with_content(first, content)
 
 
 def _blocks(raw: msgspec.Raw) -> list[msgspec.Raw | Json]:

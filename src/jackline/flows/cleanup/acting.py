@@ -1,22 +1,27 @@
 """Do one act of clean-up: a command, a function, or the removal of a worktree.
 
 Laws: (1) it returns the trouble as a sentence and raises nothing but CancelledError; (2) nothing is
-waited for beyond the limit; a Python function in a thread cannot be ended, and is left.
+waited for beyond the limit; a Python function in a thread cannot be ended, and is left; (3) a
+command of the user's own flow runs in the run's folder with the whole environment, one that a model
+ordered as allowed_commands.py says.
 Not here: the ledger of what was done (hooks.py, resources.py).
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 
 from jackline.batches.calling import called_aside
+from jackline.batches.environment import without_secrets
 from jackline.batches.leaving import LeavingError, failing_at_most
 from jackline.clock import Clock
 from jackline.errors import JacklineError
+from jackline.flows.cleanup.allowed_commands import allowed_command, trouble_now
 from jackline.flows.cleanup.commands import run_command
 from jackline.flows.cleanup.functions import find_function, function_name
 from jackline.flows.cleanup.standing import STANDING, LeftRun, Standing
@@ -95,11 +100,20 @@ class Actor:
         name = function_name(act.action)
         if name is not None:
             return await self._call(name, act.argument)
+        allowed = allowed_command(act.action)
+        if allowed is None:
+            return await self._run(act.action, self.cwd, {**os.environ, **act.environment}, act)
+        if trouble := await trouble_now(allowed):
+            return trouble
+        environment = {**without_secrets(os.environ), **act.environment}
+        return await self._run(allowed.command, allowed.folder, environment, act)
+
+    async def _run(self, command: str, cwd: str, environment: dict[str, str], act: Act) -> str:
         return await run_command(
-            act.action,
+            command,
             told=act.told,
-            environment=act.environment,
-            cwd=self.cwd,
+            environment=environment,
+            cwd=cwd,
             limit=self.limit,
             clock=self.clock,
         )

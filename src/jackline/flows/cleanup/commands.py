@@ -29,7 +29,10 @@ async def run_command(
     limit: float,
     clock: Clock,
 ) -> str:
-    """Why the command failed; empty when it did not. `told` is its standard input."""
+    """Why the command failed; empty when it did not.
+
+    `told` is its standard input, `environment` all of its variables.
+    """
     # Files, not pipes: a command need not read what it is told, and a child that it leaves behind
     # cannot keep us waiting for the end of its output.
     with TemporaryFile() as told_file, TemporaryFile() as errors:
@@ -42,7 +45,7 @@ async def run_command(
                 stdout=asyncio.subprocess.DEVNULL,
                 stderr=errors,
                 cwd=cwd or None,
-                env={**os.environ, **environment},
+                env=dict(environment),
                 # Its own group: a limit ends its children too, and Ctrl-C does not end it.
                 start_new_session=sys.platform != "win32",
             )

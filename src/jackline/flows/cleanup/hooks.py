@@ -18,6 +18,7 @@ from typing import Any
 
 from jackline.agents.outcome import Ending, Evidence, Outcome
 from jackline.flows.cleanup.acting import Act, Actor
+from jackline.flows.cleanup.allowed_commands import shown_action
 from jackline.flows.engine import Engine
 from jackline.flows.outcome_json import decode_outcome, encode_outcome, outcome_of
 from jackline.flows.records import CallRecord, CallState, HookRecord
@@ -139,7 +140,7 @@ class Hooks:
         ended = replace(row, state="failed" if trouble else "done", trouble=trouble)
         await self._engine.end_hook(replace(ended, at=self._actor.clock.wall()))
         self._keep(ended)
-        self._told(f"hook {row.hook}", label, trouble)
+        self._told(f"hook {shown_action(row.hook)}", label, trouble)
 
 
 def idempotency_key(row: HookRecord) -> str:

@@ -18,6 +18,7 @@ from jackline.budgets.budget import Budget
 from jackline.errors import UsageError
 from jackline.flows.authoring import agent
 from jackline.flows.calls import AgentCall, AgentFailedError
+from jackline.flows.cleanup.allowed_commands import allowed_words
 from jackline.flows.context import ctx
 from jackline.flows.definition import flow
 from jackline.flows.parallel import parallel
@@ -35,7 +36,7 @@ async def started_agents(orders: list[dict[str, Any]]) -> list[dict[str, Any]]:
         for resource in order.get("resources", ()):
             await ctx.resource(
                 resource["name"],
-                release=resource.get("release", ""),
+                release=_release(order, resource) or "",
                 lease=resource.get("lease"),
                 release_on_park=resource.get("release_on_park", False),
             )
@@ -73,8 +74,16 @@ def _agent(order: Mapping[str, Any]) -> AgentCall[Any]:
         budget=Budget(**budget) if budget else None,
         resume=order.get("resume"),
         continue_from=order.get("continue_from"),
-        on_end=order.get("release"),
+        on_end=_release(order, order),
     )
+
+
+def _release(order: Mapping[str, Any], of: Mapping[str, Any]) -> str | None:
+    """The command of a model that gives something back, with all that its permission rests on."""
+    command = of.get("release")
+    if not command:
+        return None
+    return allowed_words(command, order["cwd"], order.get("allowed_by", ()))
 
 
 class _Group:
