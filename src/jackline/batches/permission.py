@@ -1,25 +1,28 @@
 """Decide whether a call may run for somebody who was not asked, with a look at the disk.
 
 Rules: (1) the policy is asked first, which touches nothing; (2) a link must not lead a command out
-of the folder; (3) git is not started, by whatever words, in a repository that names programs of its
-own: its settings may have come with an archive, or from somebody who could write one file; (4)
-looking only reads.
+of the folder, nor into `.git`; (3) git runs only where foreign_repositories/ lets it, in the folder
+in which it will really run, and with the guard that it gives: a repository's settings may have come
+with an archive, or from somebody who could write one file; (4) looking only reads.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+from collections.abc import Sequence
+from pathlib import Path
 
+from jackline.batches.commands import stages_of
+from jackline.batches.git_commands import GitCall, UnjudgedGitError, git_calls
 from jackline.batches.links import way_out
 from jackline.batches.policy import Allowed, Denied, Judgement, Policy
 from jackline.batches.results import BatchCall
-from jackline.batches.usual_commands import starts_git
-from jackline.foreign_repositories import program_set_by
-from jackline.outside_names import printable
+from jackline.foreign_repositories import ForeignRepositoryError, GitRun, Guard, guard_for
 
 
 async def permit(policy: Policy, call: BatchCall) -> Judgement:
-    """Whether the call may run now."""
+    """Whether the call may run now, and under which guard."""
     said = policy.judge(call)
     if isinstance(said, Denied) or call.tool.name != "shell":
         return said
@@ -29,14 +32,31 @@ async def permit(policy: Policy, call: BatchCall) -> Judgement:
             f"{out!r} leads out of the project folder by a link",
             "give paths inside the project folder",
         )
-    if not starts_git(call.arguments, windows=policy.windows):
-        return Allowed()
-    given = call.arguments.get("cwd")
-    place = policy.folder / (given if isinstance(given, str) else ".")
-    setting = await program_set_by(place)
-    if setting is None:
-        return Allowed()
-    return Denied(
-        f"the repository sets {printable(setting)}, a program that git would start",
-        f"the user may run git there, or take it out: git config --unset-all {printable(setting)}",
-    )
+    try:
+        gits = git_calls(stages_of(call.arguments, windows=policy.windows))
+        if not gits:
+            return said
+        given = call.arguments.get("cwd")
+        place = policy.folder / (given if isinstance(given, str) else ".")
+        return Allowed(await _guard(gits, place, policy.folder))
+    except UnjudgedGitError as error:
+        return Denied(
+            f"`{error.by}` gives git words or a place that cannot be judged",
+            "give git as a call of its own, with all its words",
+        )
+    except ForeignRepositoryError as error:
+        return Denied(error.why, error.next)
+
+
+async def _guard(gits: Sequence[GitCall], place: Path, folder: Path) -> Guard:
+    """One guard for all of them, since they are started by one shell."""
+    guards = [
+        await guard_for(
+            GitRun(place.joinpath(*git.folders), git.leading, git.looking, git.names_hooks), folder
+        )
+        for git in gits
+    ]
+    changing = {guard for guard in guards if not guard.looking}
+    if len(changing) > 1:
+        return Guard(looking=False, hooks=os.devnull)
+    return next(iter(changing), Guard())

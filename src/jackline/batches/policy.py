@@ -29,13 +29,16 @@ from jackline.batches.commands import NotSimpleError, Stage, Word, read_command
 from jackline.batches.results import BatchCall
 from jackline.batches.tool import JsonObject
 from jackline.batches.usual_commands import is_harmless, power_of
+from jackline.foreign_repositories import Guard
 
 _FREE = frozenset({"read", "search"})
 
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """The call may run."""
+    """The call may run; if it starts git, with the variables of this guard."""
+
+    guard: Guard | None = None
 
 
 @dataclass(frozen=True, slots=True)

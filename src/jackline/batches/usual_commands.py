@@ -3,7 +3,8 @@
 Laws: (1) pure; (2) what is not known here may change things; an option that lets a harmless program
 write or start another takes its harmlessness away; (3) silence is strange only where the exit code
 says that there was something to print.
-Not here: reading the command line (commands.py), running it again (batch.py).
+Not here: git (git_commands.py), reading the command line (commands.py), running it again
+(batch.py).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import PurePosixPath
 
 from jackline.batches.commands import NotSimpleError, Stage, Word, read_command
-from jackline.batches.tool import JsonObject
+from jackline.batches.git_commands import PLAIN_WRAPPERS, looks, power_of_git
 
 _SYSTEM_FOLDERS = frozenset({"/bin", "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin"})
 
@@ -30,11 +31,6 @@ _HARMLESS = _names(
     "which whoami"
 )
 
-_LOOKING = _names(
-    "blame cat-file cherry count-objects describe diff diff-tree grep log ls-files ls-tree "
-    "merge-base name-rev rev-list rev-parse shortlog show show-ref status version "
-    "whatchanged"
-)
 _VERSIONED = _names(
     "bun cargo cmake deno docker gcc go java make node npm pip pip3 pnpm python python3 ruby rustc "
     "ruff uv yarn"
@@ -50,52 +46,13 @@ def _none_of(pattern: str) -> Callable[[Sequence[str]], bool]:
     return lambda words: not any(refused.match(word) for word in words)
 
 
-# Options by which git writes a file or starts a program. It takes every beginning of a long option
-# that is clear, and several short ones in one word; behind -S, -G and -L stands a text.
-_GIT_POWERS = (
-    *("--output", "--ext-diff", "--textconv", "--filters", "--open-files-in-pager", "--exec"),
-    *("--upload-pack", "--receive-pack", "--config", "--template", "--show-signature", "--help"),
-)
-_GIT_SHORT_POWERS = re.compile(r"-(?![SGL])[A-Za-z0-9]*O")
-# What else gives power to single verbs: for `grep`, -G and -L are flags like others.
-_GIT_VERB_POWERS = {
-    "clone": re.compile(r"-[A-Za-z]*[cu]"),
-    "grep": re.compile(r"-[A-Za-z0-9]*O"),
-    "rebase": re.compile(r"-x"),
-}
-_GIT_LEADING = ("--no-pager", "-P", "--version", "--help")
-
-
-def _gives_git_power(word: str) -> bool:
-    if not word.startswith("--"):
-        return bool(_GIT_SHORT_POWERS.match(word))
-    name = word.partition("=")[0]
-    return len(name) > 2 and any(power.startswith(name) for power in _GIT_POWERS)
-
-
-def _git_looks(words: Sequence[str]) -> bool:
-    rest = list(words)
-    while rest[:1] in (["-C"], ["--git-dir"], ["--work-tree"]):
-        rest = rest[2:]
-    if rest[:1] == ["--no-pager"]:
-        rest = rest[1:]
-    if not rest or any(map(_gives_git_power, rest)):
-        return False
-    power = _GIT_VERB_POWERS.get(rest[0])
-    if power is not None and any(map(power.match, rest)):
-        return False
-    if rest[0] in ("branch", "tag", "remote"):
-        return all(word in ("-a", "-r", "-v", "-vv", "--list", "-l", "--all") for word in rest[1:])
-    return rest[0] in _LOOKING
-
-
 _HARMLESS_WITH: dict[str, Callable[[Sequence[str]], bool]] = {
     "command": lambda words: len(words) == 2 and words[0] in ("-v", "-V"),
     "date": lambda words: all(re.match(r"\+|-u$|--utc|-R$|-I|--iso", word) for word in words),
     "env": lambda words: not words,
     "file": _none_of(r"-\w*C|--compile"),
     "find": _none_of(r"-(exec|ok|delete|fprint|fls)"),
-    "git": _git_looks,
+    "git": looks,
     "hostname": lambda words: not words,
     "printf": _none_of(r"-v"),
     "rg": _none_of(r"--pre|--hostname-bin"),
@@ -168,43 +125,16 @@ def power_of(stage: Stage, written: Sequence[str]) -> str | None:
         if _may_become_option(each):
             return each.text
     if name == "git":
-        return _power_of_git(stage.texts[1:], [each.text for each in free])
+        return power_of_git(stage.texts[1:], [each.text for each in free])
     check, words = _HARMLESS_WITH[name], stage.texts[1:]
     if check(words) or not check([word for word in words if word in written]):
         return None
     return next((each.text for each in free if not check([each.text])), name)
 
 
-def starts_git(arguments: JsonObject, *, windows: bool = False) -> bool:
-    """Whether a shell call starts git, under whatever folder's name."""
-    argv, line = arguments.get("argv"), arguments.get("command")
-    if isinstance(argv, list):
-        firsts = [str(word) for word in argv[:1]]
-    else:
-        try:
-            stages = read_command(line if isinstance(line, str) else "", windows=windows)
-        except NotSimpleError:
-            return True  # nobody knows
-        firsts = [stage.words[0].text for stage in stages]
-    names = (PurePosixPath(first.replace("\\", "/")).name.lower() for first in firsts)
-    return any(name.removesuffix(".exe") == "git" or name.startswith("git-") for name in names)
-
-
 def _may_become_option(word: Word) -> bool:
     """Whether the shell may make an option of it: a file may be named like one."""
     return word.globbed and word.text[:1] in "*?[-"
-
-
-def _power_of_git(words: Sequence[str], free: Sequence[str]) -> str | None:
-    more = [power for verb, power in _GIT_VERB_POWERS.items() if verb in words]
-    for word in free:
-        if _gives_git_power(word) or any(power.match(word) for power in more):
-            return word
-    # With `git *` even the verb is free: only those that look are meant, and only here.
-    if words and words[0] in free and words[0].startswith("-") and words[0] not in _GIT_LEADING:
-        return words[0]
-    verb = next((word for word in words if not word.startswith("-")), "")
-    return verb or "git" if verb in free and not _git_looks(words) else None
 
 
 def program(line: str) -> str:

@@ -280,6 +280,12 @@ class OrderDesk:
                 f"The release command may not run: {said.why}.",
                 next=f"{said.next}: batch.allow in the user's own jackline.toml.",
             )
+        if said.guard is not None:
+            # It runs later, when the repository may say something else.
+            raise RefusedError(
+                "The release command may not run: it starts git.",
+                next="Leave what git made to the user, or let the agent itself clean up.",
+            )
         return command
 
 

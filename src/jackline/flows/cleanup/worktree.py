@@ -14,8 +14,7 @@ import asyncio
 import os
 from pathlib import Path
 
-from jackline.foreign_repositories import ForeignProgramError, ask_git
-from jackline.outside_names import printable
+from jackline.foreign_repositories import ForeignRepositoryError, ask_git
 
 _PREFIX = "worktree "
 # For our questions, and for git's own check before it removes.
@@ -38,11 +37,8 @@ async def remove_if_clean(path: Path) -> str:
         return ""
     try:
         return await _remove(path)
-    except ForeignProgramError as error:
-        return (
-            f"kept: its repository has a setting ({printable(error.setting)}) that would run a"
-            " program; look at it, then `git worktree remove`"
-        )
+    except ForeignRepositoryError as error:
+        return f"kept: git is not run there: {error.why}; look at it, then `git worktree remove`"
 
 
 async def _remove(path: Path) -> str:
