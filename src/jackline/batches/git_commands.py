@@ -19,7 +19,7 @@ _LOOKING = frozenset(
     """
     blame cat-file cherry count-objects describe diff diff-tree grep log ls-files ls-tree
     merge-base name-rev rev-list rev-parse shortlog show show-ref status version whatchanged
-    """.split()
+    """.split()  # noqa: SIM905 -- a table to be read
 )
 # Options by which git writes a file, starts a program or enters a submodule. It takes every
 # beginning of a long option that is clear, and several short ones in one word; behind -S, -G and -L
@@ -46,9 +46,11 @@ _NAMES_REPOSITORY = ("--git-dir", "--work-tree", "--bare")
 
 # Programs that start the one behind them and change neither its words nor its folder.
 PLAIN_WRAPPERS = frozenset(
-    "chrt command env exec ionice nice nohup setsid stdbuf taskset time timeout".split()
+    ("chrt", "command", "env", "exec", "ionice", "nice", "nohup", "setsid", "stdbuf", "taskset")
+) | {"time", "timeout"}
+_OTHER_WRAPPERS = frozenset(
+    ("chroot", "doas", "find", "parallel", "su", "sudo", "unshare", "watch", "xargs")
 )
-_OTHER_WRAPPERS = frozenset("chroot doas find parallel su sudo unshare watch xargs".split())
 _LEADS_ELSEWHERE = re.compile(r"-|(?:GIT_\w*|HOME|XDG_\w*|PATH|LD_\w*|DYLD_\w*)=")
 
 
@@ -97,9 +99,9 @@ def power_of_git(words: Sequence[str], free: Sequence[str]) -> str | None:
         if _gives_power(word) or any(power.match(word) for power in more):
             return word
     # With `git *` even the verb is free: only those that look are meant, and only here.
-    if words and words[0] in free and words[0].startswith("-"):
-        if words[0] not in _HARMLESS_LEADING:
-            return words[0]
+    first = words[0] if words else ""
+    if first in free and first.startswith("-") and first not in _HARMLESS_LEADING:
+        return first
     verb = next((word for word in words if not word.startswith("-")), "")
     return verb or "git" if verb in free and not looks(words) else None
 

@@ -15,23 +15,25 @@ from pathlib import Path
 
 from jackline.batches.commands import stages_of
 from jackline.batches.git_commands import GitCall, UnjudgedGitError, git_calls
-from jackline.batches.links import way_out
-from jackline.batches.policy import Allowed, Denied, Judgement, Policy
+from jackline.batches.links import hidden_option, is_in_git, way_into_git, way_out
+from jackline.batches.policy import Allowed, Denied, Judgement, Policy, into_git, names_git
 from jackline.batches.results import BatchCall
 from jackline.foreign_repositories import ForeignRepositoryError, GitRun, Guard, guard_for
+
+_WRITING = frozenset({"write", "edit"})
 
 
 async def permit(policy: Policy, call: BatchCall) -> Judgement:
     """Whether the call may run now, and under which guard."""
     said = policy.judge(call)
-    if isinstance(said, Denied) or call.tool.name != "shell":
+    if isinstance(said, Denied):
         return said
-    out = await asyncio.to_thread(way_out, policy.folder, call.arguments)
-    if out is not None:
-        return Denied(
-            f"{out!r} leads out of the project folder by a link",
-            "give paths inside the project folder",
-        )
+    if call.tool.name != "shell":
+        denied = await asyncio.to_thread(_writing_into_git, policy, call)
+        return denied or said
+    denied = await asyncio.to_thread(_by_disk, policy, call)
+    if denied is not None:
+        return denied
     try:
         gits = git_calls(stages_of(call.arguments, windows=policy.windows))
         if not gits:
@@ -46,6 +48,31 @@ async def permit(policy: Policy, call: BatchCall) -> Judgement:
         )
     except ForeignRepositoryError as error:
         return Denied(error.why, error.next)
+
+
+def _by_disk(policy: Policy, call: BatchCall) -> Denied | None:
+    """Why what is on the disk makes another command of it than was allowed."""
+    folder, arguments, windows = policy.folder, call.arguments, policy.windows
+    if out := way_out(folder, arguments, windows=windows):
+        return Denied(
+            f"{out!r} leads out of the project folder by a link",
+            "give paths inside the project folder",
+        )
+    if inward := way_into_git(folder, arguments, windows=windows):
+        return into_git(inward)
+    if option := hidden_option(folder, arguments, windows=windows):
+        return Denied(
+            f"{option!r} stands for a file name that would be read as an option",
+            f"give './{option}' instead",
+        )
+    return None
+
+
+def _writing_into_git(policy: Policy, call: BatchCall) -> Denied | None:
+    path = call.arguments.get("path")
+    if call.tool.name not in _WRITING or not isinstance(path, str) or names_git(path):
+        return None  # where the text itself names it, the policy has judged
+    return into_git(path) if is_in_git(policy.folder / path) else None
 
 
 async def _guard(gits: Sequence[GitCall], place: Path, folder: Path) -> Guard:

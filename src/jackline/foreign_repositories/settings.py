@@ -79,7 +79,7 @@ _INERT = frozenset(
     tag.gpgsign tag.sort transfer.fsckobjects
     user.email user.name user.signingkey user.useconfigonly versionsort.suffix
     worktree.guessremote worktree.userelativepaths
-    """.split()
+    """.split()  # noqa: SIM905 -- a table to be read
 )
 _INERT_SECTIONS = frozenset(("advice", "color"))
 

@@ -96,8 +96,8 @@ async def changes_on_disk(cwd: Path) -> str:
         return ""
     except ForeignRepositoryError as error:
         return (
-            f"What has changed on disk is not listed here, because git is not run there: {error.why}."
-            " Look for yourself."
+            "What has changed on disk is not listed here, because git is not run there:"
+            f" {error.why}. Look for yourself."
         )
     if code or not said:
         return ""
