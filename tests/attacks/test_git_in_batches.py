@@ -372,6 +372,20 @@ def test_repositories_that_git_itself_makes_are_looked_at(unpacked: Unpacked) ->
     assert "is-one" in here.batch("git log --format=is-%s", "shared")
 
 
+def test_a_submodule_at_another_commit_is_told(unpacked: Unpacked) -> None:
+    nested(unpacked)
+    unpacked.commit(cwd="nested")
+    assert " M nested" in unpacked.batch("git status --short")
+
+
+def test_a_circle_of_submodules_ends(unpacked: Unpacked) -> None:
+    nested(unpacked)
+    (unpacked.folder / "nested" / ".git").rename(unpacked.root / "away")
+    unpacked.write("nested/.git", "gitdir: ../.git\n")
+    (unpacked.folder / "nested" / "nested").symlink_to(".")
+    assert "not allowed" in unpacked.batch("git status")
+
+
 def test_where_there_is_no_repository_git_says_so(unpacked: Unpacked) -> None:
     (unpacked.folder / ".git").rename(unpacked.root / "away")
     assert "not a git repository" in unpacked.batch("git log")
@@ -458,7 +472,9 @@ def test_the_advice_about_a_setting_works(unpacked: Unpacked) -> None:
 def test_a_hook_is_neither_run_nor_left_out_without_a_word(unpacked: Unpacked) -> None:
     unpacked.hook("pre-commit")
     unpacked.write("file", "2\n")
-    allow = ("git add *", "git -c user.name=t -c user.email=t commit *")
+    allow = ("git *", "git add *", "git -c user.name=t -c user.email=t commit *")
+    for looking in ("git stash list", "git branch --show-current", "git add file"):
+        assert "all 1 ok" in unpacked.batch(looking, allow=allow)
     command = "git -c user.name=t -c user.email=t commit -a -m two"
     said = unpacked.batch(command, allow=allow)
     assert "not allowed: the repository has a hook, pre-commit" in said

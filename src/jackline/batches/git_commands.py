@@ -17,10 +17,18 @@ from jackline.batches.commands import Stage
 
 _LOOKING = frozenset(
     """
-    blame cat-file cherry count-objects describe diff diff-tree grep log ls-files ls-tree
-    merge-base name-rev rev-list rev-parse shortlog show show-ref status version whatchanged
+    blame cat-file check-attr check-ignore cherry count-objects describe diff diff-tree for-each-ref
+    grep log ls-files ls-tree merge-base name-rev rev-list rev-parse shortlog show show-ref status
+    version whatchanged
     """.split()  # noqa: SIM905 -- a table to be read
 )
+# Verbs that look if this comes first behind them.
+_LOOKING_WITH = {
+    "config": ("--get", "--get-all", "--get-regexp", "--list", "-l"),
+    "reflog": ("show",),
+    "stash": ("list", "show"),
+    "worktree": ("list",),
+}
 # Options by which git writes a file, starts a program or enters a submodule. It takes every
 # beginning of a long option that is clear, and several short ones in one word; behind -S, -G and -L
 # stands a text.
@@ -40,6 +48,7 @@ _VERB_POWERS = {
     "rebase": re.compile(r"-x"),
     "submodule": re.compile(r"foreach$"),
 }
+_LISTING = ("-a", "-r", "-v", "-vv", "--list", "-l", "--all")
 _HARMLESS_LEADING = ("--no-pager", "-P", "--version", "--help")
 _WITH_VALUE = ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env")
 _NAMES_REPOSITORY = ("--git-dir", "--work-tree", "--bare")
@@ -70,6 +79,7 @@ class GitCall:
     """What its `-C` say, each from the one before."""
     leading: tuple[str, ...]
     """`--git-dir`, `--work-tree` and `--bare`, as given."""
+    verb: str
     looking: bool
     names_hooks: bool
     """`-c core.hooksPath=…` says which hooks may run."""
@@ -88,7 +98,9 @@ def looks(words: Sequence[str]) -> bool:
     if power is not None and any(map(power.match, rest)):
         return False
     if rest[0] in ("branch", "tag", "remote"):
-        return all(word in ("-a", "-r", "-v", "-vv", "--list", "-l", "--all") for word in rest[1:])
+        return all(word in (*_LISTING, "--show-current") for word in rest[1:])
+    if rest[0] in _LOOKING_WITH:
+        return rest[1:2] != [] and rest[1] in _LOOKING_WITH[rest[0]]
     return rest[0] in _LOOKING
 
 
@@ -129,7 +141,7 @@ def git_calls(stages: Sequence[Stage]) -> list[GitCall]:
 def _call(words: Sequence[str]) -> GitCall:
     rest = list(words[1:])
     if _program(words[0]) != "git":  # `git-upload-pack` and its like
-        return GitCall((), (), looking=False, names_hooks=False)
+        return GitCall((), (), "", looking=False, names_hooks=False)
     folders, leading, names_hooks, plain = [], [], False, []
     while rest and rest[0].startswith("-"):
         name, equals, value = rest[0].partition("=")
@@ -146,7 +158,8 @@ def _call(words: Sequence[str]) -> GitCall:
         elif name not in ("--no-pager", "-P"):
             plain += taken
     looking = looks([*plain, *rest]) if rest else True  # without a verb it tells of itself
-    return GitCall(tuple(folders), tuple(leading), looking, names_hooks)
+    verb = rest[0] if rest else ""
+    return GitCall(tuple(folders), tuple(leading), verb, looking, names_hooks)
 
 
 def _gives_power(word: str) -> bool:

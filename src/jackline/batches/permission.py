@@ -77,12 +77,11 @@ def _writing_into_git(policy: Policy, call: BatchCall) -> Denied | None:
 
 async def _guard(gits: Sequence[GitCall], place: Path, folder: Path) -> Guard:
     """One guard for all of them, since they are started by one shell."""
-    guards = [
-        await guard_for(
-            GitRun(place.joinpath(*git.folders), git.leading, git.looking, git.names_hooks), folder
-        )
-        for git in gits
-    ]
+    guards = []
+    for git in gits:
+        at = place.joinpath(*git.folders)
+        wanted = GitRun(at, git.leading, git.verb, git.looking, git.names_hooks)
+        guards.append(await guard_for(wanted, folder))
     changing = {guard for guard in guards if not guard.looking}
     if len(changing) > 1:
         return Guard(looking=False, hooks=os.devnull)

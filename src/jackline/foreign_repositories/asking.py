@@ -25,6 +25,11 @@ from jackline.programs import find_program
 _OF_THE_USER = frozenset(("system", "global", "command"))
 _PATIENCE_S = 20.0
 _DEEPEST = 8
+# Verbs that know no hooks but those which any change of index or references has.
+_WITHOUT_HOOKS = frozenset(
+    ("add", "branch", "clean", "config", "fetch", "init", "ls-remote", "mv", "reset", "rm", "stash")
+) | {"tag", "update-index"}
+_OF_ANY_VERB = frozenset(("post-index-change", "pre-auto-gc", "reference-transaction"))
 _NO_GIT = (1, b"there is no git on the PATH")
 _USUAL_NEXT = "the user may run git there"
 
@@ -45,6 +50,7 @@ class GitRun:
     cwd: Path
     leading: tuple[str, ...] = ()
     """`--git-dir` and `--work-tree` with their values: they say which repository it is."""
+    verb: str = ""
     looking: bool = True
     names_hooks: bool = False
     """The user has written out which hooks may run."""
@@ -77,7 +83,8 @@ async def guard_for(wanted: GitRun, folder: Path) -> Guard:
         await _check_submodules(place)
         if not wanted.looking:
             if own_hooks is None and not wanted.names_hooks:
-                await _check_hooks(place)
+                of_any_verb = wanted.verb in _WITHOUT_HOOKS
+                await _check_hooks(place, _OF_ANY_VERB if of_any_verb else None)
             await asyncio.to_thread(_check_unfinished, found.folders.own)
     if wanted.looking:
         return Guard()
@@ -219,12 +226,14 @@ async def _check_submodule(path: Path, place: _Place) -> None:
     await _check_submodules(inner)
 
 
-async def _check_hooks(place: _Place) -> None:
+async def _check_hooks(place: _Place, which: frozenset[str] | None = None) -> None:
+    """ForeignRepositoryError if the repository brings a hook, one of these or any."""
     code, said = await place.ask("rev-parse", "--git-path", "hooks", guard=Guard(hooks=None))
     named = os.fsdecode(said).rstrip("\n")
     if code:
         raise ForeignRepositoryError(f"git cannot tell where its hooks are ({_first_line(said)})")
-    hook = await asyncio.to_thread(_hook_in, place.wanted.cwd / named)
+    hooks = await asyncio.to_thread(_hooks_in, place.wanted.cwd / named)
+    hook = next((each for each in hooks if which is None or each in which), None)
     if hook is not None:
         written = f"git -c core.hooksPath={printable(shlex.quote(named))} VERB *"
         raise ForeignRepositoryError(
@@ -234,14 +243,15 @@ async def _check_hooks(place: _Place) -> None:
         )
 
 
-def _hook_in(folder: Path) -> str | None:
+def _hooks_in(folder: Path) -> list[str]:
     try:
         names = sorted(os.listdir(folder))  # noqa: PTH208 -- names alone
     except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError:
-        return "a folder that cannot be read"
-    return next((name for name in names if not name.endswith(".sample")), None)
+        return []
+    except OSError as error:
+        why = "the folder of its hooks cannot be listed"
+        raise ForeignRepositoryError(why) from error
+    return [name for name in names if not name.endswith(".sample")]
 
 
 def _check_unfinished(git_folder: Path) -> None:

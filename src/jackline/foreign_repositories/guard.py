@@ -19,7 +19,8 @@ _OVERRIDES = {
     "core.fsmonitor": "false",
     # A clone can bring a bare repository, with any settings, in a subfolder.
     "safe.bareRepository": "explicit",
-    "diff.ignoreSubmodules": "all",
+    # Which commit a submodule is at is told; whether its files changed, only a git there could say.
+    "diff.ignoreSubmodules": "dirty",
     "fetch.recurseSubmodules": "false",
     "push.recurseSubmodules": "no",
     "status.submoduleSummary": "false",
