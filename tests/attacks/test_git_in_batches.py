@@ -91,11 +91,18 @@ class Unpacked:
         return done.stdout + done.stderr
 
     def batch(self, command: str, cwd: str = ".", allow: tuple[str, ...] = LOOKING) -> str:
-        settings = ToolSettings(batch=BatchSettings(allow))
-        (tool,) = batch_tools(lambda: settings)
-        call = {"id": "1", "tool": "shell", "input": {"command": command, "cwd": cwd}}
-        told = asyncio.run(tool.run({"calls": [call]}, Caller(folder=self.folder)))
-        return told.text
+        return batch_in(self.folder, command, cwd, allow)
+
+
+def batch_in(folder: Path, command: str, cwd: str = ".", allow: tuple[str, ...] = LOOKING) -> str:
+    """What a model is told that runs one command by the tool `batch`."""
+    (tool,) = batch_tools(lambda: ToolSettings(batch=BatchSettings(allow)))
+    call = {"id": "1", "tool": "shell", "input": {"command": command, "cwd": cwd}}
+
+    async def main() -> str:
+        return (await tool.run({"calls": [call]}, Caller(folder=folder))).text
+
+    return asyncio.run(main())
 
 
 @pytest.fixture
@@ -354,11 +361,9 @@ def test_repositories_that_git_itself_makes_are_looked_at(unpacked: Unpacked) ->
     """Worktrees beside the project, submodules, subfolders, clones that share objects inside."""
     here = unpacked
     here.git("worktree", "add", "--quiet", "../beside", "-b", "side")
-    (tool,) = batch_tools(lambda: ToolSettings(batch=BatchSettings(LOOKING)))
 
     def log(folder: Path) -> str:
-        call = {"id": "1", "tool": "shell", "input": {"command": "git log --format=is-%s"}}
-        return asyncio.run(tool.run({"calls": [call]}, Caller(folder=folder))).text
+        return batch_in(folder, "git log --format=is-%s")
 
     assert "is-one" in log(here.root / "beside")
     here.write("part/file", "1")

@@ -4,7 +4,7 @@ Laws: (1) a worktree with a changed, new or unreadable file, or with commits tha
 is kept, and the reason told, whatever git was told not to show; (2) nothing is forced: git itself
 refuses what we overlook, and every worktree with submodules; (3) a worktree that is gone is
 released; (4) files that git ignores are no work; (5) one whose repository names programs of its own
-is left alone (foreign_repositories.py).
+is left alone (foreign_repositories/).
 Not here: making worktrees.
 """
 
