@@ -193,10 +193,19 @@ LOOKING = ("git log *", "git grep *", "git *", "find *", "sort *", "rg *", "cp *
         "git grep -GOsh x",
         "git grep -LOsh x",
         "git log --help",
+        "git status --ignore-submodules=none",
+        "git diff --ignore-sub=none",
+        "git diff --submodule=diff",
+        "git grep --recurse-submodules x",
         "git log -1 --outp[u]t=.git/config",
         "find . -maxdepth 0 -exe[c] sh run.sh",
         "git log *",
         "git push",
+        "git stash",
+        "git worktree add x",
+        "git reflog expire --all",
+        "git config --unset x",
+        "git --no-pager -C inner log",
         "git -c core.fsmonitor=x status",
         "git -C inner log",
         "git --git-dir=inner log",
@@ -227,6 +236,10 @@ def test_a_star_stands_for_no_word_that_makes_looking_more_than_looking(command:
         "git status --short",
         "git rev-parse --git-dir",
         "git grep -n pattern",
+        "git stash list",
+        "git config --get user.name",
+        "git branch --show-current",
+        "git -P log",
         "find . -name x",
         "sort -n x",
         "cat .git/config",
@@ -255,6 +268,104 @@ def test_what_is_written_out_was_meant(pattern: str, command: str) -> None:
     )
 
 
+READERS = tuple(
+    f"{name} *"
+    for name in (
+        *("sort", "grep", "egrep", "file", "uniq", "wc", "du", "find", "rg", "tree", "xxd", "jq"),
+        *("ls", "strings", "md5sum", "sha256sum", "cksum", "ps", "diff", "nice", "env sort"),
+        *("timeout 5 find", "env git log"),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "sort --files0-from=list",
+        "sort --fi=list",
+        "sort --compress-program=./x a",
+        "sort --co=./x a",
+        "sort --te=. a",
+        "sort -no x a",
+        "sort --ou x a",
+        "wc --files0-from=list",
+        "wc --f=list",
+        "du --files0-from list",
+        "du -aL",
+        "find -files0-from list",
+        "find -L . -name x",
+        "find . -follow",
+        "grep -R x .",
+        "grep -nR x",
+        "grep --dereference-recursive x",
+        "grep --deref x",
+        "egrep -R x .",
+        "file -f list",
+        "file -bf list",
+        "file --files-from=list",
+        "file --fil list",
+        "file --compi",
+        "file -C -m x",
+        "uniq run.sh -- -x",
+        "uniq -- a b",
+        "uniq a b",
+        "rg -L x",
+        "rg --follow x",
+        "rg --pre=./x y",
+        "tree -l",
+        "tree --fromfile x",
+        "xxd a -- b",
+        "jq -f x",
+        'jq -n \'import "d" as $d {search: "/home/me"}; $d\'',
+        "jq -L dir .",
+        "ls -LR",
+        "ls -R --deref",
+        "strings @list",
+        "md5sum -c list",
+        "sha256sum --ch list",
+        "cksum --check list",
+        "ps axe",
+        "nice sort -o x y",
+        "nice -n 5 sort --files0-from=x",
+        "env sort -o x y",
+        "timeout 5 find . -delete",
+        "env git log --output=x",
+    ],
+)
+def test_a_reader_reads_no_list_of_files_follows_no_links_and_writes_nothing(command: str) -> None:
+    denied = judge(ShellTool(), Policy(FOLDER, READERS, windows=False), command=command)
+    assert isinstance(denied, Denied)
+    assert "do more than look" in denied.why
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "sort --check a",
+        "sort -k2,2n -u a",
+        "grep -rn --include='*.py' x src",
+        "grep -c x *.py",
+        "wc -l *.py",
+        "du -sh src",
+        "find . -type f -name '*.py'",
+        "file -b --mime-type a",
+        "uniq -c a",
+        "rg -n x",
+        "tree -L 2",
+        "jq .a.b x.json",
+        "ls -la src",
+        "ls -R",
+        "ps aux",
+        "sha256sum a",
+        "diff -u a b",
+        "nice sort a",
+    ],
+)
+def test_what_readers_are_known_for_is_allowed(command: str) -> None:
+    allowed = Policy(FOLDER, READERS, windows=False)
+    assert judge(ShellTool(), allowed, command=command) == Allowed()
+
+
 def test_nothing_is_written_into_git_unless_a_pattern_names_it() -> None:
     wide, named = Policy(FOLDER, ("write:*",)), Policy(FOLDER, ("write:.git/info/*",))
     for path in (
@@ -263,6 +374,7 @@ def test_nothing_is_written_into_git_unless_a_pattern_names_it() -> None:
         ".Git/config",
         "a/../.git/config",
         "GIT~1/config",
+        ".g\u200cit/config",
     ):
         assert isinstance(judge(WriteTool(), wide, path=path), Denied)
     assert judge(WriteTool(), wide, path=".gitignore") == Allowed()

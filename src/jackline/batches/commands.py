@@ -9,6 +9,7 @@ Not here: what the programs do (usual_commands.py), what is allowed (policy.py).
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 _OPERATOR = re.compile(r"\|\||&&|[|;]")
@@ -73,6 +74,14 @@ def read_command(line: str, *, windows: bool = False) -> tuple[Stage, ...]:
     if windows:
         return _read_on_windows(line)
     return _Reading(line).stages()
+
+
+def stages_of(arguments: Mapping[str, object], *, windows: bool = False) -> tuple[Stage, ...]:
+    """The stages of a shell call, by `command` or `argv`; NotSimpleError as above."""
+    argv, line = arguments.get("argv"), arguments.get("command")
+    if isinstance(argv, list) and argv:
+        return (Stage("", tuple(Word(str(word)) for word in argv)),)
+    return read_command(line if isinstance(line, str) else "", windows=windows)
 
 
 def _read_on_windows(line: str) -> tuple[Stage, ...]:

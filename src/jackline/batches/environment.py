@@ -37,6 +37,8 @@ def is_secret(name: str, value: str) -> bool:
     """Whether a variable is to be kept from commands."""
     if name.upper() in _HARMLESS:
         return False
+    if name == "GIT_CONFIG_COUNT":  # the names that it counts sound secret: git fails without them
+        return True
     if _SOUNDS_SECRET.search(name) or _HOLDS_SECRET_WORD.search(name):
         return True
     return bool(_HOLDS_LOGIN.search(value) or _LOOKS_LIKE_KEY.search(value))

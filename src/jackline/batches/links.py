@@ -1,7 +1,8 @@
-"""Find the words of a command by which a link would lead it out of the folder.
+"""Find the words of a command that mean something else on the disk than they say.
 
 Laws: (1) only reads; (2) every word that may be a path is followed through all links, and so is
-every file that a pattern among the words stands for; (3) what is not there leads nowhere.
+every file that a pattern among the words stands for: none leads out of the folder, none that may
+be written to into `.git`, none becomes an option; (3) what is not there leads nowhere.
 Not here: paths that leave by their text (policy.py), what a program finds by itself when it runs.
 """
 
@@ -9,12 +10,14 @@ from __future__ import annotations
 
 import glob
 import os
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from jackline.batches.commands import NotSimpleError, Word, read_command
-from jackline.batches.policy import paths_in
+from jackline.batches.commands import NotSimpleError, Stage, Word, stages_of
+from jackline.batches.policy import names_git, paths_in
 from jackline.batches.tool import JsonObject
+from jackline.batches.usual_commands import is_harmless
 
 _MOST_FILES = 10_000
 
@@ -22,24 +25,85 @@ _MOST_FILES = 10_000
 def way_out(folder: Path, arguments: JsonObject, *, windows: bool = os.name == "nt") -> str | None:
     """The first word of this shell call that leads out of `folder` by a link; None without one."""
     root = folder.resolve()
-    given = arguments.get("cwd")
-    place = root / (given if isinstance(given, str) else ".")
-    for word in _words(arguments, windows=windows):
-        for part in paths_in(word):
-            if any(_leaves(each, root) for each in _meant(part, word, place)):
-                return word.text
+    for stage, word, paths in _paths(root, arguments, windows=windows):
+        if any(_leaves(each, root) for each in paths):
+            return word.text
+        if _compares_folders(stage) and any(_holds_way_out(each, root) for each in paths):
+            return word.text
     return None
 
 
-def _words(arguments: JsonObject, *, windows: bool) -> list[Word]:
-    argv, line = arguments.get("argv"), arguments.get("command")
-    if isinstance(argv, list):
-        return [Word(str(word)) for word in argv[1:]]
+def way_into_git(
+    folder: Path, arguments: JsonObject, *, windows: bool = os.name == "nt"
+) -> str | None:
+    """The first word by which a program that may write gets into `.git` under another name."""
+    for stage, word, paths in _paths(folder.resolve(), arguments, windows=windows):
+        named = any(names_git(part) for part in paths_in(word))
+        if not named and not is_harmless(stage) and any(map(is_in_git, paths)):
+            return word.text
+    return None
+
+
+def hidden_option(
+    folder: Path, arguments: JsonObject, *, windows: bool = os.name == "nt"
+) -> str | None:
+    """The first word for which a shell would put a file name that looks like an option."""
+    for _, word, paths in _paths(folder.resolve(), arguments, windows=windows):
+        if word.globbed and word.text[:1] in "*?[" and any(each.name[:1] == "-" for each in paths):
+            return word.text
+    return None
+
+
+def is_in_git(path: Path) -> bool:
+    """Whether a path, with all links followed, is a repository's own folder or lies in one."""
     try:
-        stages = read_command(line if isinstance(line, str) else "", windows=windows)
+        real = path.resolve()
+    except (OSError, RuntimeError):
+        return True
+    for each in (real, *real.parents):
+        if names_git(each.name):
+            return True
+        try:
+            # As the file system sees it: some ignore case, some have short names.
+            if each.samefile(each.parent / ".git"):
+                return True
+        except OSError:
+            continue
+    return False
+
+
+def _paths(
+    root: Path, arguments: JsonObject, *, windows: bool
+) -> Iterator[tuple[Stage, Word, list[Path]]]:
+    """Every word of the call with all that it may name on the disk."""
+    given = arguments.get("cwd")
+    place = root / (given if isinstance(given, str) else ".")
+    try:
+        stages = stages_of(arguments, windows=windows)
     except NotSimpleError:
-        return []  # the policy has refused it
-    return [word for stage in stages for word in stage.words[1:]]
+        return  # the policy has refused it
+    for stage in stages:
+        for word in stage.words[1:]:
+            yield (
+                stage,
+                word,
+                [each for part in paths_in(word) for each in _meant(part, word, place)],
+            )
+
+
+def _compares_folders(stage: Stage) -> bool:
+    """Whether it reads what links below a folder lead to, whatever its options are."""
+    return Path(stage.texts[0]).name == "diff" and "--no-dereference" not in stage.texts
+
+
+def _holds_way_out(folder: Path, root: Path) -> bool:
+    left = _MOST_FILES
+    for at, folders, files in os.walk(folder):
+        left -= len(folders) + len(files)
+        links = (Path(at, name) for name in (*folders, *files) if Path(at, name).is_symlink())
+        if left < 0 or any(_leaves(each, root) for each in links):
+            return True
+    return False
 
 
 def _meant(part: str, word: Word, place: Path) -> list[Path]:

@@ -29,13 +29,16 @@ from jackline.batches.commands import NotSimpleError, Stage, Word, read_command
 from jackline.batches.results import BatchCall
 from jackline.batches.tool import JsonObject
 from jackline.batches.usual_commands import is_harmless, power_of
+from jackline.foreign_repositories import Guard
 
 _FREE = frozenset({"read", "search"})
 
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """The call may run."""
+    """The call may run; if it starts git, with the variables of this guard."""
+
+    guard: Guard | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +72,9 @@ class Policy:
             return _outside(path)
         if tool in _FREE:
             return Allowed()
-        named = any(_names_git(item) for item in self.allow if item.startswith(f"{tool}:"))
-        if _names_git(path) and not named:
-            return _into_git(path)
+        named = any(names_git(item) for item in self.allow if item.startswith(f"{tool}:"))
+        if names_git(path) and not named:
+            return into_git(path)
         return self._judge_named(tool, _normal(path))
 
     def _judge_named(self, tool: str, what: str) -> Judgement:
@@ -89,8 +92,8 @@ class Policy:
         place = _text(arguments, "cwd") or "."
         if self._leaves(place):
             return _outside(place)
-        if _names_git(place):
-            return _into_git(place)
+        if names_git(place):
+            return into_git(place)
         argv = arguments.get("argv")
         if isinstance(argv, list):
             words = tuple(Word(str(word)) for word in argv)
@@ -146,14 +149,16 @@ def _judge_free_words(stage: Stage, pattern: list[str]) -> Judgement:
     free = [word for word in stage.words[1:] if word.text not in written]
     if not is_harmless(stage):
         for word in free:
-            if any(_names_git(part) for part in paths_in(word)):
-                return _into_git(word.text)
+            if any(names_git(part) for part in paths_in(word)):
+                return into_git(word.text)
     return Allowed()
 
 
 _WILD = re.compile(r"[*?\[]")
 _GIT_FOLDER = re.compile(r"(?:^|[/\\])(?:\.git|git~\d)[. ]*(?:$|[/\\:])", re.IGNORECASE)
 """As every file system may read it: some ignore case, some have short names."""
+_INVISIBLE = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
+"""Characters that the file system of macOS leaves out of names."""
 _PREFIXED = re.compile(r"[a-z_]+:\S")
 _HIDDEN_PARENT = re.compile(r"(?:^|/)\.[^/]*[*?\[]")
 """A pattern that begins with a dot may stand for `..` in some shells."""
@@ -183,8 +188,10 @@ def _fits(words: tuple[str, ...], pattern: list[str]) -> bool:
     return all(fnmatchcase(word, want) for word, want in zip(words, wanted, strict=False))
 
 
-def _names_git(path: str) -> bool:
-    return bool(_GIT_FOLDER.search(path.partition(":")[2] or path) or _GIT_FOLDER.search(path))
+def names_git(path: str) -> bool:
+    """Whether a path, read as text alone, leads into a repository's own folder."""
+    text = _INVISIBLE.sub("", path)
+    return bool(_GIT_FOLDER.search(text.partition(":")[2] or text) or _GIT_FOLDER.search(text))
 
 
 def _normal(path: str) -> str:
@@ -206,7 +213,8 @@ def _outside(path: str) -> Denied:
     )
 
 
-def _into_git(path: str) -> Denied:
+def into_git(path: str) -> Denied:
+    """The denial of what would be written there."""
     return Denied(
         f"{path!r} is inside of .git, where settings are that make git run programs",
         "name another place",

@@ -1,6 +1,7 @@
 """The tool that runs a command, confined in place and time, and leaves nothing of it behind.
 
-Laws: (1) it starts inside the working folder, without our secrets and our terminal; (2) it ends
+Laws: (1) it starts inside the working folder, without our secrets and our terminal, and with the
+guard's variables where there is one; (2) it ends
 within its time, with everything that it started; (3) an exit code other than 0 is a failure that
 keeps the output; (4) it is no sandbox: what a command may do once it runs is for the system, or
 for a policy before it.
@@ -112,12 +113,15 @@ class ShellTool:
         if not cwd.is_dir():
             raise ToolFailedError(f"there is no folder {asked.cwd!r}", ended_by="no such folder")
         seconds = min(asked.timeout or self._seconds, self._longest)
-        environ = os.environ if self._environ is None else self._environ
+        given = os.environ if self._environ is None else self._environ
+        environ = without_secrets(given, self._keep)
+        if context.guard is not None:
+            environ = context.guard.environment(environ)
         command = Command(
             argv=tuple(asked.argv) if asked.argv is not None else _shell(asked.line),
             line=asked.command,
             cwd=cwd,
-            environ=without_secrets(environ, self._keep),
+            environ=environ,
             seconds=None if seconds == inf else seconds,
             limit=self._limit,
         )

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeAlias, runtime_checkable
 
+from jackline.foreign_repositories import Guard
+
 JsonObject: TypeAlias = dict[str, object]
 
 
@@ -50,6 +52,8 @@ class ToolContext:
     cwd: Path
     call_id: str = ""
     heard: Callable[[str], None] = field(default=lambda _text: None)
+    guard: Guard | None = None
+    """With which variables a command runs that starts git in a repository that is not trusted."""
 
 
 class Tool(Protocol):

@@ -1,19 +1,22 @@
-"""Know a few dozen commands: which change nothing, which options give them power, which print.
+"""Know a few dozen commands: which only look, which options give them power, which print.
 
 Laws: (1) pure; (2) what is not known here may change things; an option that lets a harmless program
-write or start another takes its harmlessness away; (3) silence is strange only where the exit code
-says that there was something to print.
-Not here: reading the command line (commands.py), running it again (batch.py).
+write, start another or read what no word names takes its harmlessness away; (3) silence is strange
+only where the exit code says that there was something to print.
+Not here: git (git_commands.py), reading the command line (commands.py), running it again
+(batch.py).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import PurePosixPath
+from typing import TypeAlias
 
 from jackline.batches.commands import NotSimpleError, Stage, Word, read_command
-from jackline.batches.tool import JsonObject
+from jackline.batches.git_commands import PLAIN_WRAPPERS, looks, power_of_git
 
 _SYSTEM_FOLDERS = frozenset({"/bin", "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin"})
 
@@ -23,98 +26,104 @@ def _names(told: str) -> frozenset[str]:
 
 
 _HARMLESS = _names(
-    "[ arch b2sum base32 base64 basename cat cd cksum cmp column comm cut df diff dirname du echo "
-    "egrep expand expr false fgrep fmt fold grep groups head hexdump id jq locale ls md5sum nl "
-    "nproc od paste printenv ps pwd readlink realpath rev seq sha1sum sha224sum sha256sum "
-    "sha384sum sha512sum stat strings sum tac tail test tr true type uname unexpand uptime wc "
-    "which whoami"
+    "[ arch base32 base64 basename cat cd cmp column comm cut df dirname echo expand expr false "
+    "fmt fold groups head hexdump id locale nl nproc od paste printenv pwd readlink realpath rev "
+    "seq stat sum tac tail test tr true type uname unexpand uptime which whoami"
 )
 
-_LOOKING = _names(
-    "blame cat-file cherry count-objects describe diff diff-tree grep log ls-files ls-tree "
-    "merge-base name-rev rev-list rev-parse shortlog show show-ref status version "
-    "whatchanged"
-)
 _VERSIONED = _names(
     "bun cargo cmake deno docker gcc go java make node npm pip pip3 pnpm python python3 ruby rustc "
     "ruff uv yarn"
 )
 
 
+_Check: TypeAlias = Callable[[Sequence[str]], bool]
+
+
 def _operands(words: Sequence[str]) -> list[str]:
-    return [word for word in words if not word.startswith("-") or word == "-"]
+    """The words that are no options; behind `--` stand none."""
+    end = words.index("--") if "--" in words else len(words)
+    return [word for word in words[:end] if word[:1] != "-" or word == "-"] + [*words[end + 1 :]]
 
 
-def _none_of(pattern: str) -> Callable[[Sequence[str]], bool]:
+def _none_of(pattern: str) -> _Check:
     refused = re.compile(pattern)
     return lambda words: not any(refused.match(word) for word in words)
 
 
-# Options by which git writes a file or starts a program. It takes every beginning of a long option
-# that is clear, and several short ones in one word; behind -S, -G and -L stands a text.
-_GIT_POWERS = (
-    *("--output", "--ext-diff", "--textconv", "--filters", "--open-files-in-pager", "--exec"),
-    *("--upload-pack", "--receive-pack", "--config", "--template", "--show-signature", "--help"),
-)
-_GIT_SHORT_POWERS = re.compile(r"-(?![SGL])[A-Za-z0-9]*O")
-# What else gives power to single verbs: for `grep`, -G and -L are flags like others.
-_GIT_VERB_POWERS = {
-    "clone": re.compile(r"-[A-Za-z]*[cu]"),
-    "grep": re.compile(r"-[A-Za-z0-9]*O"),
-    "rebase": re.compile(r"-x"),
-}
-_GIT_LEADING = ("--no-pager", "-P", "--version", "--help")
+def _without(shorts: str, *longs: str) -> _Check:
+    """No word is, or may be, one of these options.
+
+    A long one may be cut (`--compi`), a short one stand among others or be followed by its value.
+    """
+
+    def refused(word: str) -> bool:
+        if not word.startswith("--"):
+            return word.startswith("-") and not set(shorts).isdisjoint(word[1:])
+        name = word.partition("=")[0]
+        return len(name) > 2 and any(long.startswith(name) for long in longs)
+
+    return lambda words: not any(map(refused, words))
 
 
-def _gives_git_power(word: str) -> bool:
-    if not word.startswith("--"):
-        return bool(_GIT_SHORT_POWERS.match(word))
-    name = word.partition("=")[0]
-    return len(name) > 2 and any(power.startswith(name) for power in _GIT_POWERS)
+def _both(one: _Check, other: _Check) -> _Check:
+    return lambda words: one(words) and other(words)
 
 
-def _git_looks(words: Sequence[str]) -> bool:
-    rest = list(words)
-    while rest[:1] in (["-C"], ["--git-dir"], ["--work-tree"]):
-        rest = rest[2:]
-    if rest[:1] == ["--no-pager"]:
-        rest = rest[1:]
-    if not rest or any(map(_gives_git_power, rest)):
-        return False
-    power = _GIT_VERB_POWERS.get(rest[0])
-    if power is not None and any(map(power.match, rest)):
-        return False
-    if rest[0] in ("branch", "tag", "remote"):
-        return all(word in ("-a", "-r", "-v", "-vv", "--list", "-l", "--all") for word in rest[1:])
-    return rest[0] in _LOOKING
+# What follows links below a folder, or reads a list of files, reads outside of it; so does `-c` of
+# checksums, which tells of files that it is told to compare.
+_GREP = _without("R", "--dereference-recursive")
+_SUMS = _without("c", "--check")
 
 
-_HARMLESS_WITH: dict[str, Callable[[Sequence[str]], bool]] = {
+_HARMLESS_WITH: dict[str, _Check] = {
+    **dict.fromkeys(("egrep", "fgrep", "grep"), _GREP),
+    **dict.fromkeys(("b2sum", "cksum", "md5sum", "sha1sum", "sha224sum", "sha256sum"), _SUMS),
+    **dict.fromkeys(("sha384sum", "sha512sum"), _SUMS),
     "command": lambda words: len(words) == 2 and words[0] in ("-v", "-V"),
     "date": lambda words: all(re.match(r"\+|-u$|--utc|-R$|-I|--iso", word) for word in words),
+    # Links below a folder are looked for on the disk (links.py).
+    "diff": _without("l", "--paginate"),
+    "du": _without("L", "--files0-from", "--dereference"),
     "env": lambda words: not words,
-    "file": _none_of(r"-\w*C|--compile"),
-    "find": _none_of(r"-(exec|ok|delete|fprint|fls)"),
-    "git": _git_looks,
+    "file": _without("Cfm", "--compile", "--files-from", "--magic-file"),
+    "find": _none_of(r"-(exec|ok|delete|fprint|fls|files0-from|follow|[HLP]*[HL])"),
+    "git": looks,
     "hostname": lambda words: not words,
+    # A program of jq's can import files from any folder.
+    "jq": _both(
+        _without("fL", "--from-file", "--library-path"), _none_of(r"(?s).*\b(import|include)\b")
+    ),
+    "ls": lambda words: (
+        _without("L", "--dereference")(words) or _without("R", "--recursive")(words)
+    ),
     "printf": _none_of(r"-v"),
-    "rg": _none_of(r"--pre|--hostname-bin"),
+    # It can show the variables of every process: `ps axe`.
+    "ps": _none_of(r"[A-Za-z]*[eE]|-[A-Za-z]*E|.*environ"),
+    "rg": _without("L", "--pre", "--pre-glob", "--hostname-bin", "--follow"),
     "sed": lambda words: (
         len(words) >= 2
         and words[0] == "-n"
         and bool(re.fullmatch(r"(\d+|\$)(,(\d+|\$))?p", words[1]))
         and not any(word.startswith("-") for word in words[2:])
     ),
-    "sort": _none_of(r"-[a-zA-Z]*[oT]|--o|--c|--t"),
-    "tree": _none_of(r"-[a-zA-Z]*[oR]|--output"),
+    "sort": _without(
+        "oT", "--output", "--temporary-directory", "--compress-program", "--files0-from"
+    ),
+    "strings": _none_of("@"),
+    "tree": _without("oRl", "--output", "--fromfile", "--fromtabfile"),
     "uniq": lambda words: len(_operands(words)) <= 1,
+    "wc": _without("", "--files0-from"),
     "xxd": lambda words: (
         len(_operands(words)) <= 1 and not any("r" in w for w in words if w[:1] == "-")
     ),
 }
 
 # A pattern such as `find *` means them as what they are known for.
-_LOOKERS = _names("file find git rg sort tree uniq xxd")
+_LOOKERS = frozenset(_HARMLESS_WITH) - _names("command date env hostname printf sed")
+# The shell makes file names of a `*`: for these, none may become an option, since one could start a
+# program or write a file; for others the names that there are count (links.py).
+_STRICT = _names("file find git rg sort tree uniq xxd")
 
 _ALWAYS_PRINT = _names(
     "date df du env expr file hostname id ls md5sum nproc ps pwd printenv sha1sum sha256sum "
@@ -158,53 +167,42 @@ def power_of(stage: Stage, written: Sequence[str]) -> str | None:
 
     `written` are the words that whoever allowed the program wrote out: what stands there was meant.
     """
-    name = (_name(stage) or "").lower().removesuffix(".exe")
+    stage = _unwrapped(stage)
+    name = _known(stage)
     if name not in _LOOKERS:
         return None
     free = list(stage.words[1:])
     for word in written:
         free = [each for each in free if each.text != word]
-    for each in free:
+    for each in free if name in _STRICT else ():
         if _may_become_option(each):
             return each.text
     if name == "git":
-        return _power_of_git(stage.texts[1:], [each.text for each in free])
+        return power_of_git(stage.texts[1:], [each.text for each in free])
     check, words = _HARMLESS_WITH[name], stage.texts[1:]
     if check(words) or not check([word for word in words if word in written]):
         return None
     return next((each.text for each in free if not check([each.text])), name)
 
 
-def starts_git(arguments: JsonObject, *, windows: bool = False) -> bool:
-    """Whether a shell call starts git, under whatever folder's name."""
-    argv, line = arguments.get("argv"), arguments.get("command")
-    if isinstance(argv, list):
-        firsts = [str(word) for word in argv[:1]]
-    else:
-        try:
-            stages = read_command(line if isinstance(line, str) else "", windows=windows)
-        except NotSimpleError:
-            return True  # nobody knows
-        firsts = [stage.words[0].text for stage in stages]
-    names = (PurePosixPath(first.replace("\\", "/")).name.lower() for first in firsts)
-    return any(name.removesuffix(".exe") == "git" or name.startswith("git-") for name in names)
+def _known(stage: Stage) -> str:
+    return (_name(stage) or "").lower().removesuffix(".exe")
+
+
+def _unwrapped(stage: Stage) -> Stage:
+    """The program that a wrapper starts (`nice sort`), if it is one that is known for looking."""
+    if _known(stage) not in PLAIN_WRAPPERS:
+        return stage
+    for at in range(1, len(stage.words)):
+        inner = replace(stage, words=stage.words[at:])
+        if _known(inner) in _LOOKERS:
+            return inner
+    return stage
 
 
 def _may_become_option(word: Word) -> bool:
     """Whether the shell may make an option of it: a file may be named like one."""
     return word.globbed and word.text[:1] in "*?[-"
-
-
-def _power_of_git(words: Sequence[str], free: Sequence[str]) -> str | None:
-    more = [power for verb, power in _GIT_VERB_POWERS.items() if verb in words]
-    for word in free:
-        if _gives_git_power(word) or any(power.match(word) for power in more):
-            return word
-    # With `git *` even the verb is free: only those that look are meant, and only here.
-    if words and words[0] in free and words[0].startswith("-") and words[0] not in _GIT_LEADING:
-        return words[0]
-    verb = next((word for word in words if not word.startswith("-")), "")
-    return verb or "git" if verb in free and not _git_looks(words) else None
 
 
 def program(line: str) -> str:
@@ -230,7 +228,7 @@ def is_harmless(stage: Stage) -> bool:
     if name in _VERSIONED:
         return words in (("--version",), ("-V",), ("-v",), ("version",))
     check = _HARMLESS_WITH.get(name or "")
-    hidden = any(map(_may_become_option, stage.words[1:]))
+    hidden = name in _STRICT and any(map(_may_become_option, stage.words[1:]))
     return check is not None and not hidden and check(words)
 
 

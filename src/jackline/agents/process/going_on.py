@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jackline.agents.task import JsonObject
-from jackline.foreign_repositories import ForeignProgramError, ask_git
-from jackline.outside_names import printable
+from jackline.foreign_repositories import ForeignRepositoryError, ask_git
 
 _SHOWN_INPUT = 600
 _SHOWN_RESULT = 2_000
@@ -95,10 +94,10 @@ async def changes_on_disk(cwd: Path) -> str:
             )
     except TimeoutError:
         return ""
-    except ForeignProgramError as error:
+    except ForeignRepositoryError as error:
         return (
-            "What has changed on disk is not listed here: the repository has a setting"
-            f" ({printable(error.setting)}) that would run a program. Look for yourself."
+            "What has changed on disk is not listed here, because git is not run there:"
+            f" {error.why}. Look for yourself."
         )
     if code or not said:
         return ""

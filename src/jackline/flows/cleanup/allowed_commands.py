@@ -65,7 +65,12 @@ async def denial(command: str, folder: Path, allow: Sequence[str]) -> Denied | N
     """Why the command may not run in this folder now; None when it may."""
     call = BatchCall("release", ShellTool(), {"command": command})
     said = await permit(Policy(folder, tuple(allow)), call)
-    return said if isinstance(said, Denied) else None
+    if isinstance(said, Denied):
+        return said
+    if said.guard is not None:
+        # It runs later, without the guard, when the repository may say something else.
+        return Denied("it starts git", "let the agent itself clean up what git made")
+    return None
 
 
 async def trouble_now(allowed: AllowedCommand) -> str:

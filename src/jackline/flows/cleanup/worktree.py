@@ -4,7 +4,7 @@ Laws: (1) a worktree with a changed, new or unreadable file, or with commits tha
 is kept, and the reason told, whatever git was told not to show; (2) nothing is forced: git itself
 refuses what we overlook, and every worktree with submodules; (3) a worktree that is gone is
 released; (4) files that git ignores are no work; (5) one whose repository names programs of its own
-is left alone (foreign_repositories.py).
+is left alone (foreign_repositories/).
 Not here: making worktrees.
 """
 
@@ -14,8 +14,7 @@ import asyncio
 import os
 from pathlib import Path
 
-from jackline.foreign_repositories import ForeignProgramError, ask_git
-from jackline.outside_names import printable
+from jackline.foreign_repositories import ForeignRepositoryError, ask_git
 
 _PREFIX = "worktree "
 # For our questions, and for git's own check before it removes.
@@ -38,11 +37,8 @@ async def remove_if_clean(path: Path) -> str:
         return ""
     try:
         return await _remove(path)
-    except ForeignProgramError as error:
-        return (
-            f"kept: its repository has a setting ({printable(error.setting)}) that would run a"
-            " program; look at it, then `git worktree remove`"
-        )
+    except ForeignRepositoryError as error:
+        return f"kept: git is not run there: {error.why}; look at it, then `git worktree remove`"
 
 
 async def _remove(path: Path) -> str:

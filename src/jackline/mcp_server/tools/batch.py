@@ -9,6 +9,7 @@ Not here: running (batches/batch.py), judging (batches/permission.py).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
@@ -150,7 +151,7 @@ class _Judged:
                 " (batch.allow in the user's own jackline.toml)",
                 ended_by="not allowed",
             )
-        return await self._tool.run(arguments, context)
+        return await self._tool.run(arguments, replace(context, guard=said.guard))
 
 
 def _tools(allow: tuple[str, ...]) -> dict[str, Tool]:

@@ -1,0 +1,303 @@
+"""Ask git about a repository before it is run there: no other module starts git.
+
+Rules: (1) every question has the guard's variables; (2) the settings are asked first, and any that
+is not known to be inert, or that cannot be read, is a refusal; (3) submodules are asked like the
+repository itself, since git starts a git of its own there without the guard's settings, and
+`.gitmodules` can demand it; (4) hooks are neither run nor left out without a word: where git would
+run one it is a refusal, unless the user has set or written out which; (5) a question ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from jackline.foreign_repositories.guard import Guard
+from jackline.foreign_repositories.places import AstrayError, GitFolders, leads_to, text_of
+from jackline.foreign_repositories.settings import kind_of
+from jackline.outside_names import printable
+from jackline.programs import find_program
+
+_OF_THE_USER = frozenset(("system", "global", "command"))
+_PATIENCE_S = 20.0
+_DEEPEST = 8
+# Verbs that know no hooks but those which any change of index or references has.
+_WITHOUT_HOOKS = frozenset(
+    ("add", "branch", "clean", "config", "fetch", "init", "ls-remote", "mv", "reset", "rm", "stash")
+) | {"tag", "update-index"}
+_OF_ANY_VERB = frozenset(("post-index-change", "pre-auto-gc", "reference-transaction"))
+_NO_GIT = (1, b"there is no git on the PATH")
+_USUAL_NEXT = "the user may run git there"
+
+
+class ForeignRepositoryError(Exception):
+    """Git must not be run there: `why`, and `next`, what would help."""
+
+    def __init__(self, why: str, *, next: str = _USUAL_NEXT) -> None:  # noqa: A002 -- our word
+        super().__init__(why)
+        self.why = why
+        self.next = next
+
+
+@dataclass(frozen=True, slots=True)
+class GitRun:
+    """A git that somebody wants to run."""
+
+    cwd: Path
+    leading: tuple[str, ...] = ()
+    """`--git-dir` and `--work-tree` with their values: they say which repository it is."""
+    verb: str = ""
+    looking: bool = True
+    names_hooks: bool = False
+    """The user has written out which hooks may run."""
+
+
+async def ask_git(cwd: Path, *words: str) -> tuple[int, bytes]:
+    """The exit code of git, and what it printed or why it failed; ForeignRepositoryError as above.
+
+    The question must not look into submodules: those are not asked.
+    """
+    git = find_program("git")
+    if git is None:
+        return _NO_GIT
+    await _check(_Place(git, GitRun(cwd)))
+    return await _run(git, cwd, words, Guard())
+
+
+async def guard_for(wanted: GitRun, folder: Path) -> Guard:
+    """With what this git may run; ForeignRepositoryError when it must not.
+
+    `folder` is where its user works: what lies inside belongs to it, wherever git would put it.
+    """
+    git = find_program("git")
+    if git is None:
+        raise ForeignRepositoryError("there is no git on the PATH", next="install git")
+    place = _Place(git, wanted, folder)
+    found = await _check(place)
+    own_hooks = None if found is None else found.hooks_of_the_user
+    if found is not None:
+        await _check_submodules(place)
+        if not wanted.looking:
+            if own_hooks is None and not wanted.names_hooks:
+                of_any_verb = wanted.verb in _WITHOUT_HOOKS
+                await _check_hooks(place, _OF_ANY_VERB if of_any_verb else None)
+            await asyncio.to_thread(_check_unfinished, found.folders.own)
+    if wanted.looking:
+        return Guard()
+    return Guard(looking=False, hooks=own_hooks or os.devnull)
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    scope: str
+    name: str
+    value: str
+
+    @property
+    def foreign(self) -> bool:
+        return self.scope not in _OF_THE_USER
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A repository that may be used: its settings, with the user's, and where it is."""
+
+    settings: Sequence[_Setting]
+    folders: GitFolders
+
+    @property
+    def hooks_of_the_user(self) -> str | None:
+        """The folder of hooks that the user has set for all repositories, if none else counts."""
+        named = [each for each in self.settings if each.name == "core.hookspath"]
+        own = [each.value for each in named if each.scope in ("system", "global")]
+        return own[-1] if own and not any(each.foreign for each in named) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where git is asked."""
+
+    git: str
+    wanted: GitRun
+    folder: Path | None = None
+    depth: int = 0
+    """Above 0, it is a submodule: a git that is started there has no settings of ours."""
+
+    @property
+    def where(self) -> str:
+        return f" in the submodule {printable(self.wanted.cwd.name)}" if self.depth else ""
+
+    async def ask(self, *words: str, guard: Guard = Guard()) -> tuple[int, bytes]:  # noqa: B008
+        words = (*self.wanted.leading, *words)
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                return await _run(self.git, self.wanted.cwd, words, guard)
+        except TimeoutError:
+            raise ForeignRepositoryError("git does not answer there in time") from None
+
+
+async def _check(place: _Place) -> _Found | None:
+    """The repository, if nothing that it says can do harm; None where git sees none."""
+    settings = await _settings(place)
+    own = [each for each in settings if each.foreign]
+    folders = await _folders(place, known=bool(own))
+    if folders is None:
+        return None
+    work_trees = []
+    for each in own:
+        kind = kind_of(each.name, each.value)
+        if kind == "work tree" and leads_to(folders.own / each.value / ".git", folders.own):
+            work_trees.append(folders.own / each.value)
+        elif kind == "file" and await _is_inside(place, each.value):
+            continue
+        elif kind in ("foreign", "work tree", "file") or (place.depth and kind == "guarded"):
+            raise _refusal(each, place)
+    try:
+        await asyncio.to_thread(folders.check, place.wanted.cwd, place.folder, work_trees)
+    except AstrayError as error:
+        raise ForeignRepositoryError(f"the repository is not as git makes one: {error}") from error
+    return _Found(settings, folders)
+
+
+async def _is_inside(place: _Place, named: str) -> bool:
+    """Whether this file, of which git tells when it cannot read it, is the work tree's."""
+    code, said = await place.ask("rev-parse", "--show-toplevel")
+    top = Path(os.fsdecode(said).rstrip("\n"))
+    if code or named.startswith(("~", "%", ":")):
+        return False
+    return await asyncio.to_thread(lambda: (top / named).resolve().is_relative_to(top.resolve()))
+
+
+async def _settings(place: _Place) -> list[_Setting]:
+    code, said = await place.ask("config", "--list", "--includes", "--show-scope", "-z")
+    if code:
+        why = f"git cannot read the settings of the repository ({_first_line(said)})"
+        raise ForeignRepositoryError(why)
+    parts = os.fsdecode(said).split("\0")
+    found = []
+    for scope, entry in zip(parts[::2], parts[1::2], strict=False):
+        name, _, value = entry.partition("\n")
+        found.append(_Setting(scope, name, value))
+    return found
+
+
+async def _folders(place: _Place, *, known: bool) -> GitFolders | None:
+    code, said = await place.ask("rev-parse", "--absolute-git-dir", "--git-common-dir")
+    if code and not known:
+        return None  # git sees no repository, and the git that runs will say so
+    lines = os.fsdecode(said).split("\n")
+    if code or len(lines) != 3:
+        why = f"git cannot tell where the repository is ({_first_line(said)})"
+        raise ForeignRepositoryError(why)
+    return GitFolders(Path(lines[0]), place.wanted.cwd / lines[1])
+
+
+async def _check_submodules(place: _Place) -> None:
+    code, top = await place.ask("rev-parse", "--show-toplevel")
+    if code:
+        return  # there is no work tree, and so no submodule that is checked out
+    code, listed = await place.ask("ls-files", "--stage", "-z", "--full-name", ":/")
+    if code:
+        why = f"git cannot list the files of the repository ({_first_line(listed)})"
+        raise ForeignRepositoryError(why)
+    for entry in listed.split(b"\0"):
+        if not entry.startswith(b"160000 "):
+            continue
+        path = Path(os.fsdecode(top.rstrip(b"\n"))) / os.fsdecode(entry.partition(b"\t")[2])
+        if await asyncio.to_thread(os.path.lexists, path / ".git"):
+            await _check_submodule(path, place)
+
+
+async def _check_submodule(path: Path, place: _Place) -> None:
+    if place.depth >= _DEEPEST:
+        raise ForeignRepositoryError("its submodules have too many submodules of their own")
+    # As git itself enters it: by this name, and no other repository above it.
+    wanted = GitRun(path, ("--git-dir=.git",))
+    inner = _Place(place.git, wanted, place.folder, place.depth + 1)
+    found = await _check(inner)
+    if found is None:
+        return
+    if found.hooks_of_the_user is None:
+        await _check_hooks(inner)
+    await _check_submodules(inner)
+
+
+async def _check_hooks(place: _Place, which: frozenset[str] | None = None) -> None:
+    """ForeignRepositoryError if the repository brings a hook, one of these or any."""
+    code, said = await place.ask("rev-parse", "--git-path", "hooks", guard=Guard(hooks=None))
+    named = os.fsdecode(said).rstrip("\n")
+    if code:
+        raise ForeignRepositoryError(f"git cannot tell where its hooks are ({_first_line(said)})")
+    hooks = await asyncio.to_thread(_hooks_in, place.wanted.cwd / named)
+    hook = next((each for each in hooks if which is None or each in which), None)
+    if hook is not None:
+        written = f"git -c core.hooksPath={printable(shlex.quote(named))} VERB *"
+        raise ForeignRepositoryError(
+            f"the repository has a hook, {printable(hook)}, a program that git would start"
+            f"{place.where}",
+            next=f"the user may run git there, or write out that hooks may run: {written!r}",
+        )
+
+
+def _hooks_in(folder: Path) -> list[str]:
+    try:
+        names = sorted(os.listdir(folder))  # noqa: PTH208 -- names alone
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        why = "the folder of its hooks cannot be listed"
+        raise ForeignRepositoryError(why) from error
+    return [name for name in names if not name.endswith(".sample")]
+
+
+def _check_unfinished(git_folder: Path) -> None:
+    """No rebase was left half done that would start programs when it goes on."""
+    todo = text_of(git_folder / "rebase-merge" / "git-rebase-todo")
+    if any(line.split(None, 1)[:1] in (["exec"], ["x"]) for line in todo.splitlines()):
+        raise ForeignRepositoryError(
+            "a rebase was left half done there that would start programs",
+            next="the user may go on with it, or run `git rebase --abort`",
+        )
+
+
+def _refusal(setting: _Setting, place: _Place) -> ForeignRepositoryError:
+    scope = "--worktree" if setting.scope == "worktree" else "--local"
+    words = ["git", "-C", str(place.wanted.cwd)] if place.depth else ["git"]
+    command = shlex.join([*words, "config", scope, "--unset-all", setting.name])
+    return ForeignRepositoryError(
+        f"the repository sets {printable(setting.name)}{place.where}, which may start a program"
+        " or lead elsewhere",
+        next=f"the user may run git there, or take it out: {printable(command)}",
+    )
+
+
+async def _run(git: str, cwd: Path, words: Sequence[str], guard: Guard) -> tuple[int, bytes]:
+    try:
+        process = await asyncio.create_subprocess_exec(
+            git,
+            *words,
+            cwd=cwd,
+            env=guard.environment(os.environ),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+    except OSError as error:
+        return 1, (error.strerror or type(error).__name__).encode()
+    try:
+        said, problem = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    code = process.returncode or 0
+    return code, problem if code and not said else said
+
+
+def _first_line(said: bytes) -> str:
+    text = said.decode("utf-8", "replace").strip().partition("\n")[0]
+    return printable(text[:200]) or "without a word"

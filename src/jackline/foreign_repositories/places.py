@@ -1,0 +1,134 @@
+"""Find out whether a repository lies where git itself would put it, and reads from nowhere else.
+
+Rules: (1) only reads, and only regular files; (2) a git folder is at home above or inside the
+folder in which its user works, or when it and the work tree name each other, as those of worktrees
+and submodules do: whoever unpacked an archive could otherwise be shown another repository of their
+own; (3) neither a link in a git folder nor its list of borrowed objects leads out of it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from jackline.foreign_files import read_foreign
+
+_MOST_ENTRIES = 100_000
+_MOST_BYTES = 1 << 20
+_DEEPEST = 5
+"""So many stores may borrow from each other, as git allows."""
+# Worktrees and submodules are looked at when git is to run there; hooks are for asking.py.
+_NOT_FOLLOWED = frozenset(("hooks", "modules", "worktrees"))
+_LOOSE = re.compile(r"[0-9a-f]{2}")
+
+
+class AstrayError(Exception):
+    """The repository is not where it should be; the text says how."""
+
+
+@dataclass(frozen=True, slots=True)
+class GitFolders:
+    """A repository's own git folder and the one it shares with its worktrees, as git named them."""
+
+    own: Path
+    common: Path
+
+    def check(self, start: Path, folder: Path | None, work_trees: list[Path]) -> None:
+        """AstrayError unless a git that is started in `start` finds them where they belong.
+
+        `folder` is where the user works; `work_trees` are those that the settings name.
+        """
+        own, common, start = self.own.resolve(), self.common.resolve(), start.resolve()
+        allowed = [own, common, *([folder.resolve()] if folder else [])]
+        if not any(start.is_relative_to(each.resolve()) for each in work_trees):
+            inside = folder is not None and all(
+                each.is_relative_to(folder.resolve()) for each in (own, common)
+            )
+            if work_trees or not (inside or _is_above(own, common, start)):
+                raise AstrayError("its git folder is another one than git itself would have made")
+        for path in _ways_out(own, common):
+            if not any(path.is_relative_to(each) for each in allowed):
+                raise AstrayError("a file in its git folder leads out of it")
+
+
+def leads_to(file: Path, git_folder: Path) -> bool:
+    """Whether this `.git` file says that its repository is there."""
+    found = re.fullmatch(r"gitdir: (.+?)\n*", text_of(file), re.DOTALL)
+    return found is not None and not file.is_symlink() and _same(file.parent / found[1], git_folder)
+
+
+def text_of(path: Path) -> str:
+    """A small file's text; empty without one."""
+    try:
+        return os.fsdecode(read_foreign(path, _MOST_BYTES))
+    except (OSError, ValueError):
+        return ""
+
+
+def _is_above(own: Path, common: Path, start: Path) -> bool:
+    """Whether a folder above is the repository's, by its place or since each names the other."""
+    if own == common:
+        return own.name == ".git" and start.is_relative_to(own.parent)
+    back = own / text_of(own / "gitdir").strip()  # of a worktree: the file that names it
+    is_worktree = own.parent == common / "worktrees" and leads_to(back, own)
+    return is_worktree and start.is_relative_to(back.resolve().parent)
+
+
+def _ways_out(own: Path, common: Path) -> Iterator[Path]:
+    """Where links lead, and where objects are borrowed."""
+    for each in {own, common}:
+        yield from _links_in(each)
+    stores, seen = [common / "objects"], set[Path]()
+    for _ in range(_DEEPEST):
+        stores = [each for store in stores for each in _borrowed(store) if each not in seen]
+        seen.update(stores)
+        yield from stores
+        for store in stores:
+            yield from _links_in(store)
+    if stores:
+        raise AstrayError("its objects are borrowed from too many places")
+
+
+def _borrowed(store: Path) -> list[Path]:
+    lines = text_of(store / "info" / "alternates").splitlines()
+    # A quoted line is one that only git can read: wherever it leads, it is not inside.
+    named = ["/" if line.startswith('"') else line for line in lines if line.strip()]
+    return [(store / line).resolve() for line in named if not line.startswith("#")]
+
+
+def _links_in(folder: Path) -> Iterator[Path]:
+    ahead, left = [folder], _MOST_ENTRIES
+    while ahead:
+        at = ahead.pop()
+        try:
+            entries = list(os.scandir(at))
+        except OSError:
+            continue  # what we cannot list, git cannot either
+        left -= len(entries)
+        if left < 0:
+            raise AstrayError("its git folder holds too many files to look through")
+        for entry in entries:
+            if at == folder and entry.name in _NOT_FOLLOWED:
+                continue
+            if entry.is_symlink():
+                yield _followed(Path(entry.path))
+            # Loose objects are known by their hashes, which nobody can guess.
+            elif entry.is_dir(follow_symlinks=False) and not _LOOSE.fullmatch(entry.name):
+                ahead.append(Path(entry.path))
+
+
+def _followed(path: Path) -> Path:
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError):
+        raise AstrayError("its git folder holds a circle of links") from None
+
+
+def _same(one: Path, other: Path) -> bool:
+    try:
+        return one.resolve() == other.resolve()
+    except (OSError, RuntimeError, ValueError):
+        return False
