@@ -13,6 +13,7 @@ from jackline.flows.cleanup.allowed_commands import (
     AllowedCommand,
     allowed_command,
     allowed_words,
+    denial,
     shown_action,
 )
 from jackline.flows.cleanup.reaper import Reaped, reap
@@ -97,3 +98,11 @@ def test_a_programs_name_is_no_such_command() -> None:
     assert allowed_command(words) == AllowedCommand("make down", "/a b", ("make *",))
     assert shown_action(words) == "make down   (in /a b)"
     assert shown_action("make down") == "make down"
+
+
+def test_git_is_left_to_the_agent_itself(tmp_path: Path) -> None:
+    # It would run later, without the guard under which git was judged.
+    denied = asyncio.run(denial("git status", tmp_path, ["git status"]))
+    assert denied is not None
+    assert denied.why == "it starts git"
+    assert asyncio.run(denial("touch done", tmp_path, ["touch *"])) is None
