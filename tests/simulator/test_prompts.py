@@ -151,6 +151,7 @@ def test_accounts_are_told_apart_without_keeping_their_keys() -> None:
     two = read(body_of(), headers={"authorization": "Bearer other"})
     assert one.account != two.account
     assert "secret" not in repr(one)
+    assert "You are an agent" not in repr(one), "nor the prompt, wherever a request is shown"
     signed = "AWS4-HMAC-SHA256 Credential=AK{}/20261116/eu/bedrock/aws4_request, Signature={}"
     accounts = [
         read(body_of(), "bedrock", {"authorization": signed.format(key, signature)}).account
