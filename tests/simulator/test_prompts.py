@@ -196,18 +196,15 @@ def test_texts_and_numbers_that_only_json_can_hold_are_read(odd: object) -> None
     assert read(body).tokens == asked_of(body).input_tokens
 
 
-ANYTHING = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(["type", "text", "content", "cache_control", "role", "ttl"]),
-            inner,
-            max_size=4,
-        )
-    ),
-    max_leaves=12,
+def nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    keys = st.sampled_from(["type", "text", "content", "cache_control", "role", "ttl"])
+    return inner | st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=4)
+
+
+LEAVES = (
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8)
 )
+ANYTHING = nested(nested(nested(nested(LEAVES))))
 BODIES = st.dictionaries(
     st.sampled_from(
         ["model", "tools", "system", "messages", "input", "instructions", "cache_control"]
