@@ -151,6 +151,7 @@ def test_accounts_are_told_apart_without_keeping_their_keys() -> None:
     two = read(body_of(), headers={"authorization": "Bearer other"})
     assert one.account != two.account
     assert "secret" not in repr(one)
+    assert "You are an agent" not in repr(one), "nor the prompt, wherever a request is shown"
     signed = "AWS4-HMAC-SHA256 Credential=AK{}/20261116/eu/bedrock/aws4_request, Signature={}"
     accounts = [
         read(body_of(), "bedrock", {"authorization": signed.format(key, signature)}).account
@@ -195,18 +196,15 @@ def test_texts_and_numbers_that_only_json_can_hold_are_read(odd: object) -> None
     assert read(body).tokens == asked_of(body).input_tokens
 
 
-ANYTHING = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(["type", "text", "content", "cache_control", "role", "ttl"]),
-            inner,
-            max_size=4,
-        )
-    ),
-    max_leaves=12,
+def nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    keys = st.sampled_from(["type", "text", "content", "cache_control", "role", "ttl"])
+    return inner | st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=4)
+
+
+LEAVES = (
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8)
 )
+ANYTHING = nested(nested(nested(nested(LEAVES))))
 BODIES = st.dictionaries(
     st.sampled_from(
         ["model", "tools", "system", "messages", "input", "instructions", "cache_control"]

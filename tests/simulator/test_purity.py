@@ -12,7 +12,7 @@ SHELL = {
 }  # fmt: skip
 PURE_DOORS = (
     "provider", "mind", "wire", "openai_responses", "openai_chat", "clouds", "routes",
-    "conversation",
+    "conversation", "prompts",
 )  # fmt: skip
 
 

@@ -45,6 +45,9 @@ def in_memory(made_of: ProviderSettings, seed: int, models: list[str]) -> Ledger
     for number, model in enumerate(models):
         provider.arrive(float(number), SimRequest(model=model, output_tokens=50))
         provider.advance(number + 0.9)
+    # On a socket, late answers are waited for.
+    while (due := provider.next_at()) is not None:
+        provider.advance(due)
     return provider.ledger
 
 

@@ -55,7 +55,7 @@ class Prompt:
     """
 
     model: str
-    blocks: Sequence[Block]
+    blocks: Sequence[Block] = field(repr=False)
     account: str = ""
     automatic: bool = False
     retention: float = FIVE_MINUTES
