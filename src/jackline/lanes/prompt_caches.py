@@ -230,6 +230,11 @@ class PromptCaches:
         return prompt, 0.0
 
 
+def counted_until(known: Conversation) -> float:
+    """Until when what is cached of a conversation is counted on."""
+    return known.until - _NEAR_END
+
+
 def is_worth_sharing(tokens: int) -> bool:
     """Whether a prefix of that size can be cached anywhere."""
     return tokens >= _SMALLEST_PREFIX
