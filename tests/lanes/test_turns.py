@@ -101,7 +101,7 @@ def test_each_who_waits_is_told_its_rank_its_cache_and_what_it_would_cost() -> N
         Rank.CLOSING,
         Rank.NEW,
     ]
-    # 20,100 tokens were counted where 20,000 were expected; an entry counts until 1 s before it ends
+    # 20,100 tokens were counted where 20,000 were expected.
     assert found[11].cost == pytest.approx(21_000 * 20_100 / 20_000 - 20_000)
     assert found[10].cost == pytest.approx(21_000 * 20_100 / 20_000)
     assert found[13].cost == 21_000

@@ -138,6 +138,7 @@ class SelfReport:
             url=self._url(),
             started=self.started,
             connections=parts.listener.connections,
+            at=self._clock.now(),
             notes=(*parts.notes.values(), *self._reported()),
         )
         known = parts.desk.carrier.controller.lanes.values()

@@ -17,6 +17,7 @@ from jackline.assembly.live_calls import LiveCalls
 from jackline.assembly.observing import Observatory
 from jackline.clock import Clock
 from jackline.control.board import Facts, Flows
+from jackline.control.board_parts import waiting_rows
 from jackline.control.whole_seconds import whole_second
 from jackline.gateway.desk import Desk
 from jackline.gateway.lane_book import shown
@@ -59,6 +60,7 @@ class Watching:
             today=_midnight(now),
             news=list(self._observatory.news),
             flows=flows,
+            waiting=waiting_rows(status["waiting"]),
         )
 
     def _head(self, status: Mapping[str, Any]) -> dict[str, object]:
