@@ -24,8 +24,8 @@ from jackline.gateway.lane_book import shown
 from jackline.lanes import State
 from jackline.lanes.lane import Lane
 
-# Lists that the page shows in another form, or not at all.
-_NOT_IN_HEAD = frozenset(("schema", "at", "lanes", "waiting"))
+# Lists that the page shows in another form, or not at all; the advice stands among the notes.
+_NOT_IN_HEAD = frozenset(("schema", "at", "lanes", "waiting", "cache_advice"))
 
 
 class Watching:

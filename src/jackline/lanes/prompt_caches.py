@@ -57,6 +57,11 @@ class Conversation(msgspec.Struct):
     prompt: int
     misses: int = 0
 
+    @property
+    def sent_at(self) -> float:
+        """When the call was sent that was answered last."""
+        return self.until - self.life
+
     def prompt_of(self, call: Call) -> float:
         """The call's prompt, measured by how the last estimate was wrong."""
         if self.estimated <= 0:
@@ -104,6 +109,13 @@ class PromptCaches:
         if now < known.until - _NEAR_END:
             return Standing.WARM, known.until - _NEAR_END
         return Standing.LAPSED, 0.0
+
+    def cached_of(self, conversation: str) -> Conversation | None:
+        """What is, or was, cached of a conversation; None where it is not, or it is all the same."""
+        known = None if self.reads_count else self.conversations.get(conversation)
+        if known is None or not known.cached or known.misses >= _MISSES_BELIEVED:
+            return None
+        return known
 
     def cost(self, call: Call, now: float) -> float:
         """What the call takes of the input limit if it is sent now."""
