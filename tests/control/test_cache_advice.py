@@ -95,9 +95,7 @@ def test_all_that_was_lost_at_a_wall_is_told_with_the_hour_at_which_it_is_paid_f
     ("seconds", "losing"),
     [(120.0, 0), (238.0, 0), (240.0, 64), (1800.0, 64), (None, 64)],
 )
-def test_caches_that_outlast_the_wall_are_not_spoken_of(
-    seconds: float | None, losing: int
-) -> None:
+def test_caches_that_outlast_the_wall_are_not_spoken_of(seconds: float | None, losing: int) -> None:
     advice = told(parked(lane(), seconds), waiting(64))
     assert (advice.losing if advice else 0) == losing
 
@@ -186,7 +184,7 @@ def test_a_model_without_a_known_price_is_told_in_tokens_alone() -> None:
     assert (advice.again.dollars, advice.dollars_1h) == (None, None)
     assert advice_sentence(advice, NOW) == (
         "anthropic/opus: 1 conversation loses its prompt cache in 4 min, before it is back at"
-        " 20:30 UTC: 150,000 tokens to write again. A life of 1 h (cache.ttl = \"1h\") would have"
+        ' 20:30 UTC: 150,000 tokens to write again. A life of 1 h (cache.ttl = "1h") would have'
         " kept it."
     )
 

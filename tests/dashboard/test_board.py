@@ -337,7 +337,12 @@ def test_a_lost_call_shows_why() -> None:
 
 def waiting_call(number: int, **turn: Any) -> dict[str, Any]:
     who = {"session": "s1", "agent": None, "label": "", "model": "m", "lane": "a/m"}
-    return {"call": f"c{number}", "why": "a/m is parked", "since": EPOCH, "turn": turn or None} | who
+    return {
+        "call": f"c{number}",
+        "why": "a/m is parked",
+        "since": EPOCH,
+        "turn": turn or None,
+    } | who
 
 
 def test_of_those_who_wait_the_first_are_told_with_the_reason_for_their_place() -> None:

@@ -59,9 +59,7 @@ class CacheWatch:
                 continue
             lanes = [e for e in self._lanes() if account_of_lane(e.name) == each.account]
             priced = [(lane, self._price(lane)) for lane in lanes]
-            cost = cost_of_wall(
-                priced, self._desk.now(), begins=each.ends_at, ends=each.resets_at
-            )
+            cost = cost_of_wall(priced, self._desk.now(), begins=each.ends_at, ends=each.resets_at)
             if cost is not None:
                 found[each.account] = cost
         return found
