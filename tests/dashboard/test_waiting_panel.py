@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from jackline.assembly import Service
+from jackline.events import CallEnded
 from jackline.lanes import Call, Usage
 from jackline.lanes.lane import Lane
 from jackline.testing.provider import SimulatedProvider
@@ -16,6 +19,7 @@ from tests.dashboard.service_thread import ServiceThread
 from tests.dashboard.test_page import ask, held
 from tests.planted import WORD
 
+pytestmark = pytest.mark.xdist_group("browser")
 AGES = (30.0, 200.0, 400.0, None)
 """How long ago each agent's conversation was cached: it is warm, about to lapse, lapsed, new."""
 
@@ -79,3 +83,20 @@ def test_who_waits_stands_in_its_order_with_the_reason(browser: Browser, tmp_pat
             finally:
                 thread.do(resume)
             expect(page.locator(".waiting")).to_have_count(0)
+
+
+def test_an_agents_page_says_where_a_wait_cost_its_cache(browser: Browser, tmp_path: Path) -> None:
+    now = time.time()
+    lane = "anthropic/claude-opus-4-8#1"
+    who = ("claude-opus-4-8", "s1", "a1", None, None, True, 200, 1)
+    first = CallEnded(now - 900, "c1", "answered", lane, *who, 0.0, 5.0, None, 3, 9, 0, 64_000)
+    late = CallEnded(now - 60, "c2", "answered", lane, *who, 830.0, 835.0, None, 3, 9, 0, 64_000)
+    with ServiceThread(tmp_path) as thread:
+        for each in (first, late):
+            thread.do(lambda service, each=each: service._journal.announce(each))  # type: ignore[misc]
+        assert thread.do(lambda service: service._journal.flush())
+        with opened(browser, f"{thread.url}/#/agent/s1/a1") as page:
+            expect(page.locator(".detail")).to_contain_text(
+                "1 call waited while its prompt cache lapsed, for up to 13 min 50 s: 64,000 tokens"
+                " were written again, $0.40 instead of $0.032."
+            )

@@ -10,7 +10,7 @@ from jackline.journal import JournalHealth
 from jackline.testing import Step
 from tests.gateway.desk_world import WHOLE, World, play
 
-SECRET = "a prompt that nobody is shown"
+PROMPT_TEXT = "a prompt that nobody is shown"
 
 
 def cached(tokens: int) -> Step:
@@ -33,13 +33,13 @@ def drawn(world: World) -> Picture:
 def test_who_waits_is_listed_as_it_would_go_with_the_reason() -> None:
     async def scene(world: World) -> None:
         for session in ("lost", "closing", "warm"):
-            first = world.ask(SECRET, session=session, stream=False)
+            first = world.ask(PROMPT_TEXT, session=session, stream=False)
             await world.until_over(first)
             await world.pass_time({"lost": 310.0, "closing": 150.0, "warm": 40.0}[session])
         (lane,) = world.carrier.controller.lanes
         world.carrier.pause_lane(lane, paused=True)
         waiting = [
-            world.ask(SECRET, session=session, stream=False)
+            world.ask(PROMPT_TEXT, session=session, stream=False)
             for session in ("new", "lost", "warm", "closing")
         ]
         shown = drawn(world).waiting
@@ -57,7 +57,7 @@ def test_who_waits_is_listed_as_it_would_go_with_the_reason() -> None:
         assert "it lost its cache of 5,000 tokens" in lost.why
         told = json.dumps(drawn(world).to_json("fine"))
         assert '"rank": "closing"' in told
-        assert SECRET not in told
+        assert PROMPT_TEXT not in told
         assert "sk-ant-one" not in told
         world.carrier.pause_lane(lane, paused=False)
         await world.until_over(*waiting)

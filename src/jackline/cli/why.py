@@ -78,8 +78,9 @@ def why(
 
     The first line is the verdict. Then, for each cause: when and how often it was met, whether
     anything waited, what was spent in vain, what was told beside what happened, which agents
-    finished and where their results are, and how to resume the others. Token counts are lower
-    bounds. Prompts, answers and tool output stay hidden unless --show-content is given.
+    finished and where their results are, and how to resume the others. What the gateway's journal
+    knows of their calls is added: those that waited while their prompt caches lapsed. Token counts
+    are lower bounds. Prompts, answers and tool output stay hidden unless --show-content is given.
 
     Exit codes: 0 a cause was found, 1 none was found, 2 usage, 130 interrupted.
     """

@@ -62,9 +62,9 @@ class Rewriting:
 class CacheAdvice:
     """The caches of one lane that have lapsed, or will before it is back; moments are dates.
 
-    `back_at` is when the lane takes calls again, None if it does or nobody knows. `kept_by_1h` counts the
-    conversations that would still be cached then if they had been written for an hour, and
-    `dollars_1h` is what that would have cost more.
+    `back_at` is when the lane takes calls again, None if it does now or nobody knows. `kept_by_1h`
+    counts the conversations that would still be cached then if they had been written for an hour,
+    and `dollars_1h` is what that would have cost more.
     """
 
     lane: str

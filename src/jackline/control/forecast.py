@@ -2,7 +2,8 @@
 
 Laws: (1) pure: `now` comes in; (2) nothing is foretold from less than a few minutes of watching, or
 when the window refills first; (3) a window that has refilled begins anew.
-Not here: reading headers (lanes/windows_seen.py), what caches cost (cache_advice.py), stopping agents because of it (gateway/).
+Not here: reading headers (lanes/windows_seen.py), what caches cost (cache_advice.py), stopping
+agents because of it (gateway/).
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ class PromptCaches:
         return Standing.LAPSED, 0.0
 
     def cached_of(self, conversation: str) -> Conversation | None:
-        """What is, or was, cached of a conversation; None where it is not, or it is all the same."""
+        """What is, or was, cached of a conversation; None where it is not, or all the same."""
         known = None if self.reads_count else self.conversations.get(conversation)
         if known is None or not known.cached or known.misses >= _MISSES_BELIEVED:
             return None
