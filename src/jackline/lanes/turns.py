@@ -43,14 +43,16 @@ def turns(lanes: Mapping[str, Lane], room: WaitingRoom, now: float, most: int) -
     found: list[Turn] = []
     for name in preferred:
         lane = lanes[name]
-        waiting = [each for each in room.everyone_for(name) if each.call.id not in room.beside]
-        ordered = in_order(waiting, now, lane.caches.next_aged, len(waiting))
+        waiting = room.everyone_for(name)
+        if room.beside:
+            waiting = [entry for entry in waiting if entry.call.id not in room.beside]
+        ordered = in_order(waiting, now, lane.caches.next_aged, most)
         own = [
             (place, rank, entry)
             for place, (rank, entry) in enumerate(ordered, 1)
             if entry.line[0] == name
         ]
-        found += [_turn(lanes, lane, place, rank, entry, now) for place, rank, entry in own[:most]]
+        found += [_turn(lanes, lane, place, rank, entry, now) for place, rank, entry in own]
     found.sort(key=lambda turn: turn.place)
     return found[:most]
 
@@ -61,52 +63,66 @@ def in_order(
     """The first of those that wait for one lane, as they would go if all of them went now."""
     everyone = list(entries)
     aged = _aged(everyone, now) if now >= next_aged else []
-    first = {id(entry) for entry in aged}
-    standings = [
-        (_standing(entry, now), entry) for entry in everyone if not first or id(entry) not in first
-    ]
-    any_lapsed = any(standing is Standing.LAPSED for standing, _ in standings)
-    crowded = any_lapsed or any(
-        standing is Standing.WARM and _is_closing(entry, now) for standing, entry in standings
-    )
-    ranked: list[tuple[int, float, int, Rank, Entry]] = []
-    for standing, entry in standings:
-        rank, key = Rank.NORMAL, entry.urgency
-        if standing is Standing.LAPSED:
-            rank = Rank.LAPSED
-        elif standing is Standing.WARM and _is_closing(entry, now):
-            rank, key = Rank.CLOSING, entry.cached_until
-        elif standing is Standing.NEW and crowded:
-            rank = Rank.NEW
-        # When those have gone whose caches are about to lapse, new ones stand with the others.
-        group = Rank.NORMAL if rank is Rank.NEW and not any_lapsed else rank
-        ranked.append((group, key, entry.call.id, rank, entry))
-    chosen = heapq.nsmallest(most, ranked, key=lambda each: each[:3])
+    if aged:
+        first = {entry.call.id for entry in aged}
+        everyone = [entry for entry in everyone if entry.call.id not in first]
+    closing, normal, lapsed, new = _classes(everyone, now)
+    if not closing and not lapsed:
+        groups = [(_by_urgency, [(Rank.NORMAL, entry) for entry in (*normal, *new)])]
+    else:
+        marked = [(Rank.NORMAL, entry) for entry in normal]
+        begun = [(Rank.NEW, entry) for entry in new]
+        groups = [
+            (_by_end, [(Rank.CLOSING, entry) for entry in closing]),
+            # When those have gone whose caches are about to lapse, new ones stand with the others.
+            (_by_urgency, marked if lapsed else [*marked, *begun]),
+            (_by_urgency, [(Rank.LAPSED, entry) for entry in lapsed]),
+            (_by_urgency, begun if lapsed else []),
+        ]
     told = [(Rank.AGED, entry) for entry in aged]
-    return [*told, *((rank, entry) for _, _, _, rank, entry in chosen)][:most]
+    for key, group in groups:
+        told += heapq.nsmallest(most - len(told), group, key=key)
+    return told[:most]
+
+
+def _classes(entries: list[Entry], now: float) -> tuple[list[Entry], ...]:
+    """Those whose cache is about to lapse, the normal ones, the lapsed, and the new."""
+    closing: list[Entry] = []
+    normal: list[Entry] = []
+    lapsed: list[Entry] = []
+    new: list[Entry] = []
+    for entry in entries:
+        standing = entry.standing
+        if standing is Standing.NEW:
+            new.append(entry)
+        elif standing is Standing.LAPSED:
+            lapsed.append(entry)
+        elif standing is not Standing.WARM or entry.cached_until - now >= CLOSING_WITHIN:
+            normal.append(entry)
+        else:
+            (closing if entry.cached_until > now else lapsed).append(entry)
+    return closing, normal, lapsed, new
+
+
+def _by_urgency(ranked: tuple[Rank, Entry]) -> tuple[float, int]:
+    return ranked[1].urgency, ranked[1].call.id
+
+
+def _by_end(ranked: tuple[Rank, Entry]) -> tuple[float, int]:
+    return ranked[1].cached_until, ranked[1].call.id
 
 
 def _aged(entries: list[Entry], now: float) -> list[Entry]:
     """Those who may go out of turn now: after the first whose cache is cold, the others wait."""
+    before = now - AGED_AFTER
     long = [
-        entry
-        for entry in entries
-        if entry.standing is not Standing.PLAIN and entry.since <= now - AGED_AFTER
+        entry for entry in entries if entry.since <= before and entry.standing is not Standing.PLAIN
     ]
     long.sort(key=lambda entry: (entry.since, entry.call.id))
     for place, entry in enumerate(long, 1):
-        if _standing(entry, now) is not Standing.WARM:
+        if entry.standing is not Standing.WARM or entry.cached_until <= now:
             return long[:place]
     return long
-
-
-def _standing(entry: Entry, now: float) -> Standing:
-    lapsed = entry.standing is Standing.WARM and entry.cached_until <= now
-    return Standing.LAPSED if lapsed else entry.standing
-
-
-def _is_closing(entry: Entry, now: float) -> bool:
-    return entry.cached_until - now < CLOSING_WITHIN
 
 
 def _turn(
