@@ -45,7 +45,8 @@ def throttle(seconds: int) -> Step:
 
 def status(world: World) -> dict[str, Any]:
     """What `jackline status` reads."""
-    drawn = picture(world.desk, HEALTHY, url="", started=START.timestamp(), connections=0)
+    started, at = START.timestamp(), world.clock.now()
+    drawn = picture(world.desk, HEALTHY, url="", started=started, connections=0, at=at)
     return drawn.to_json("")
 
 

@@ -93,3 +93,15 @@ def test_of_many_the_rest_is_counted() -> None:
     assert sum(line.startswith("    ") for line in told) == 20
     assert told[-1] == "  and 4,980 more; --json tells 200 of them"
     assert lines() == []
+
+
+def test_where_a_cache_decides_the_order_the_reason_is_told_beside_the_call() -> None:
+    lapsed = {"rank": "lapsed", "cached_tokens": 9, "why": "it lost its cache of 9 tokens"}
+    plain = {"rank": "normal", "cached_tokens": 0, "why": "the most urgent goes first"}
+    told = lines(
+        waiting("one", turn=lapsed), waiting("two", turn=plain), waiting("three", turn=None)
+    )
+    one, two, three = (line for line in told if line.startswith("    "))
+    assert one.endswith("; it lost its cache of 9 tokens")
+    assert "urgent" not in two
+    assert ";" not in three

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jackline.control.cache_advice import Rewriting
 from jackline.control.forecast import WindowWatch, foretold
 from jackline.lanes.windows_seen import SeenWindow, read_windows
 
@@ -32,6 +33,19 @@ def test_a_steady_pace_tells_the_hour_of_the_wall() -> None:
     assert foretold([told], 9, now) == (
         "At this pace the 5-hour window ends at 13:00 UTC; 9 agents would be cut."
     )
+
+
+def test_what_caches_cost_that_do_not_outlast_the_wall_is_told_with_it() -> None:
+    watch = watched((0, 0.40), (20, 0.60))
+    now = NOON.replace(minute=20)
+    told = watch.forecasts(now.timestamp())
+    costs = {"max": Rewriting(64, 4_096_000, 25.6, 2.048, 2.05)}
+    assert foretold(told, 9, now, costs) == (
+        "At this pace the 5-hour window ends at 13:00 UTC; 9 agents would be cut; their prompt"
+        " caches would lapse: 4,096,000 tokens to write again, $25.60 instead of $2.05, 2 min of"
+        " its input limit."
+    )
+    assert "caches" not in foretold(told, 9, now, {"another": costs["max"]})
 
 
 def test_a_window_that_refills_first_is_no_danger() -> None:

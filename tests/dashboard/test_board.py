@@ -19,6 +19,7 @@ from jackline.control.board import (
     delta,
     merged,
 )
+from jackline.control.board_parts import MOST_WAITING, waiting_rows
 from jackline.control.burn import Burn
 from jackline.control.fleet import Doing, Fleet, Live
 from jackline.events import AttemptFailed, CallEnded, LaneChanged, ServiceNoted
@@ -332,3 +333,31 @@ def test_a_lost_call_shows_why() -> None:
     assert (row["doing"], row["why"]) == ("failed", "it said 500")
     assert KEY not in repr(row)
     assert PROMPT not in repr(row)
+
+
+def waiting_call(number: int, **turn: Any) -> dict[str, Any]:
+    who = {"session": "s1", "agent": None, "label": "", "model": "m", "lane": "a/m"}
+    return {
+        "call": f"c{number}",
+        "why": "a/m is parked",
+        "since": EPOCH,
+        "turn": turn or None,
+    } | who
+
+
+def test_of_those_who_wait_the_first_are_told_with_the_reason_for_their_place() -> None:
+    turn = {
+        "place": 1,
+        "rank": "lapsed",
+        "cached_tokens": 900,
+        "cached_until": EPOCH - 0.4,
+        "cost_tokens": 1000,
+        "why": "it lost its cache of 900 tokens",
+    }
+    rows = waiting_rows([waiting_call(1, **turn), *(waiting_call(n) for n in range(2, 5000))])
+    assert len(rows) == MOST_WAITING
+    first, second = rows["c1"], rows["c2"]
+    assert (first["order"], first["rank"], first["cost"]) == (0, "lapsed", 1000)
+    assert (first["cached"], first["cached_until"]) == (900, EPOCH)
+    assert first["why"] == "it lost its cache of 900 tokens"
+    assert (second["rank"], second["why"]) == ("", "a/m is parked")

@@ -343,7 +343,12 @@ def test_orders_and_stand_ins_are_told() -> None:
 
 def told(world: World) -> Picture:
     return picture(
-        world.desk, JournalHealth(True, "", 0, 0, None), url="", started=0.0, connections=0
+        world.desk,
+        JournalHealth(True, "", 0, 0, None),
+        url="",
+        started=0.0,
+        connections=0,
+        at=world.clock.now(),
     )
 
 

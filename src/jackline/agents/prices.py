@@ -74,6 +74,12 @@ def price_of(model: str, own: Mapping[str, Price] = _NONE) -> Price | None:
     return _listed(model)
 
 
+def cache_prices(model: str) -> tuple[float, float] | None:
+    """The listed dollars for a million tokens written to the cache, and read from it."""
+    price = _listed(model)
+    return None if price is None else (price.cache_write, price.cache_read)
+
+
 def dollars(model: str, usage: Usage, own: Mapping[str, Price] = _NONE) -> float | None:
     """What these tokens cost; None where the model's price is not known."""
     price = price_of(model, own)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 
-from jackline.agents.prices import Price, dollars
+from jackline.agents.prices import Price, dollars, price_of
 from jackline.clock import Clock
 from jackline.control.burn import Burn
 from jackline.control.fleet import Fleet
@@ -34,6 +34,12 @@ _REFUSED = "auth"
 _DELIVERED = ("answered", "shortened")
 
 
+def account_of_lane(lane: str) -> str:
+    """What an account's windows are known by: its lanes share them, the model is not theirs."""
+    upstream, _, account = lane.partition("/")
+    return f"{upstream}#{account.rpartition('#')[2]}"
+
+
 class Observatory:
     """Everything that is known beyond the present moment."""
 
@@ -42,6 +48,7 @@ class Observatory:
         self._clock = clock
         self._aside: deque[Event] = deque(maxlen=_PUT_ASIDE)
         self._fleet = Fleet()
+        self._prices = prices
         self._burn = Burn(lambda model, usage: dollars(model, usage, prices()))
         self._tally = Tally()
         self._windows = WindowWatch()
@@ -86,6 +93,10 @@ class Observatory:
         self.settle()
         return self._tally
 
+    def price_of(self, model: str) -> Price | None:
+        """What the model costs; None where nobody knows."""
+        return price_of(model, self._prices())
+
     def settle_past(self) -> None:
         """Take in what an earlier service did: it is shown, but counted and traced already."""
         now_on, self._tally = self._tally, Tally()
@@ -122,11 +133,8 @@ class Observatory:
                 ended = []
                 self._follow_clock(event.set_by)
             elif isinstance(event, WindowsTold):
-                # One account's lanes share their windows; the model is not theirs.
-                upstream, _, account = event.lane.partition("/")
-                name = f"{upstream}#{account.rpartition('#')[2]}"
                 windows = (SeenWindow(*each) for each in event.windows)
-                self._windows.heard(event.at, name, windows)
+                self._windows.heard(event.at, account_of_lane(event.lane), windows)
             elif isinstance(event, LaneChanged | ServiceNoted):
                 self.news.append(event)
                 if isinstance(event, LaneChanged):

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from jackline import __version__
+from jackline.assembly.cache_watching import CacheWatch
 from jackline.assembly.live_calls import LiveCalls
 from jackline.assembly.observing import Observatory
 from jackline.clock import Clock
@@ -64,6 +65,7 @@ class SelfReport:
         self._from = sources
         self._url = url
         self._clock = clock
+        self._caches = CacheWatch(sources.desk, sources.observatory.price_of)
         self._crew = NOBODY
         self._counted_at = float("-inf")
         self._started = clock.steady()
@@ -84,12 +86,21 @@ class SelfReport:
         drawn, now = self._picture(), self._clock.now()
         forecasts = self._from.observatory.windows.forecasts(now.timestamp())
         crew = self._agents()
-        told = foretold(forecasts, crew.present or drawn.calls_in_flight, now)
+        costs = self._caches.costs(forecasts)
+        told = foretold(forecasts, crew.present or drawn.calls_in_flight, now, costs)
         sentence = verdict(drawn, now, crew, self._needs(drawn))
+        advice = self._caches.advice(now)
+        drawn = replace(drawn, notes=(*drawn.notes, *(words for _, words in advice)))
         return {
             **drawn.to_json(f"{sentence} {told}" if told else sentence),
             "upstreams": [each.url for each in self._from.desk.settings.upstreams],
-            "forecast": [each.to_json() for each in forecasts],
+            "forecast": [
+                each.to_json() | {"caches": asdict(costs[each.account])}
+                if each.account in costs
+                else each.to_json()
+                for each in forecasts
+            ],
+            "cache_advice": [each.to_json(words) for each, words in advice],
         }
 
     def line(self, _session: str) -> str:
@@ -138,6 +149,7 @@ class SelfReport:
             url=self._url(),
             started=self.started,
             connections=parts.listener.connections,
+            at=self._clock.now(),
             notes=(*parts.notes.values(), *self._reported()),
         )
         known = parts.desk.carrier.controller.lanes.values()

@@ -17,14 +17,15 @@ from jackline.assembly.live_calls import LiveCalls
 from jackline.assembly.observing import Observatory
 from jackline.clock import Clock
 from jackline.control.board import Facts, Flows
+from jackline.control.board_parts import waiting_rows
 from jackline.control.whole_seconds import whole_second
 from jackline.gateway.desk import Desk
 from jackline.gateway.lane_book import shown
 from jackline.lanes import State
 from jackline.lanes.lane import Lane
 
-# Lists that the page shows in another form, or not at all.
-_NOT_IN_HEAD = frozenset(("schema", "at", "lanes", "waiting"))
+# Lists that the page shows in another form, or not at all; the advice stands among the notes.
+_NOT_IN_HEAD = frozenset(("schema", "at", "lanes", "waiting", "cache_advice"))
 
 
 class Watching:
@@ -59,6 +60,7 @@ class Watching:
             today=_midnight(now),
             news=list(self._observatory.news),
             flows=flows,
+            waiting=waiting_rows(status["waiting"]),
         )
 
     def _head(self, status: Mapping[str, Any]) -> dict[str, object]:

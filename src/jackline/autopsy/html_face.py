@@ -26,6 +26,7 @@ from jackline.autopsy.html_timeline import (
     draw_agents,
     draw_meetings,
 )
+from jackline.autopsy.lapsed_waits import LIVES_LONGER, waits_sentence
 from jackline.autopsy.report import AgentFate, CauseReport, Fate, Report, result_places
 from jackline.autopsy.sentences import (
     happened_phrase,
@@ -76,7 +77,8 @@ def _header(report: Report) -> Markup:
 def _main(report: Report) -> Markup:
     axis = axis_over(report.agents, report.causes)
     wide = [_told(report), _fleet(report, axis) if axis else None]
-    side = [_advice(report), _resume(report), _finished(report), _troubles(report)]
+    parts = (_advice, _resume, _caches, _finished, _troubles)
+    side = [part(report) for part in parts]
     return element(
         "main",
         _causes(report.causes[:MANY_CAUSES]),
@@ -235,6 +237,13 @@ def _advice(report: Report) -> Markup | None:
             parts.append(element("h3", described.name))
         parts += [element("p", sentence) for sentence in described.advice]
     return _card("What to do now", *parts)
+
+
+def _caches(report: Report) -> Markup | None:
+    if not report.lapsed_waits:
+        return None
+    sentence = waits_sentence(report.lapsed_waits)
+    return _card("Prompt caches", element("p", sentence), element("p", LIVES_LONGER))
 
 
 def _resume(report: Report) -> Markup | None:

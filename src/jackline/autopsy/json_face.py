@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+from jackline.autopsy.lapsed_waits import summed
+
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
@@ -39,6 +41,7 @@ def document(report: Report) -> Document:
         "causes": [_cause(described) for described in report.causes],
         "survived": [_cause(described) for described in report.survived],
         "told_to_user": [_told(row) for row in report.told_to_user],
+        "prompt_caches": _caches(report),
         "resume": [_way(way) for way in report.ways],
         "agents": [_agent(agent) for agent in report.agents],
         "looked_at": {"files": report.files_read, "bytes": report.bytes_read},
@@ -115,6 +118,19 @@ def _told(row: ToldRow) -> Document:
         "text": row.text,
         "names": row.names,
         "so_one_believes_in": row.heard.value,
+    }
+
+
+def _caches(report: Report) -> Document | None:
+    sums = summed(report.lapsed_waits)
+    if sums is None:
+        return None
+    return {
+        "calls": sums.calls,
+        "longest_wait_s": round(sums.longest_wait, 3),
+        "tokens_written_again": sums.tokens,
+        "dollars": sums.dollars,
+        "dollars_warm": sums.dollars_warm,
     }
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from jackline.autopsy.advice import what_to_do
 from jackline.autopsy.causes import Cause, Judgement, judge
+from jackline.autopsy.lapsed_waits import LapsedWait
 from jackline.autopsy.misses import Miss, how_missed
 from jackline.autopsy.resume import Way, ways_back
 from jackline.autopsy.retries import Rhythm, rhythm_of
@@ -82,6 +83,8 @@ class Report:
     files_read: int
     bytes_read: int
     synthetic: bool = False
+    lapsed_waits: tuple[LapsedWait, ...] = ()
+    """Calls of these sessions that a gateway held until their prompt caches had lapsed."""
 
     def having(self, *fates: Fate) -> tuple[AgentFate, ...]:
         """The agents with one of these fates."""
@@ -99,9 +102,14 @@ class Report:
 
 
 def build(
-    evidence: Evidence, *, now: datetime, show_content: bool = False, synthetic: bool = False
+    evidence: Evidence,
+    *,
+    now: datetime,
+    show_content: bool = False,
+    synthetic: bool = False,
+    waits: Sequence[LapsedWait] = (),
 ) -> Report:
-    """The report on everything that was read."""
+    """The report on everything that was read; `waits` is what a gateway's journal adds to it."""
     stories = sorted(evidence.stories, key=_seating)
     judgement = judge(stories, now=now)
     agents = _fates(stories, judgement, now=now, show_content=show_content)
@@ -125,6 +133,7 @@ def build(
         files_read=evidence.files_read,
         bytes_read=evidence.bytes_read,
         synthetic=synthetic,
+        lapsed_waits=tuple(waits),
     )
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from jackline.autopsy.figures import clock, clock_span, counted, listed, size, times
 from jackline.autopsy.hearsay import Heard
+from jackline.autopsy.lapsed_waits import LIVES_LONGER, waits_sentence
 from jackline.autopsy.report import AgentFate, CauseReport, Fate, Report, last_errors, result_places
 from jackline.autopsy.sentences import (
     happened_phrase,
@@ -73,6 +74,7 @@ def render(report: Report, *, width: int = 100, paint: Paint = unpainted) -> str
     _told(page, report)
     _others(page, report)
     _survived(page, report)
+    _caches(page, report)
     _resume(page, report)
     _advice(page, report)
     _troubles(page, report)
@@ -202,6 +204,13 @@ def _survived(page: _Page, report: Report) -> None:
     page.heading("Met and survived")
     for described in report.survived:
         page.prose(f"{described.name}: {rhythm_sentence(described.rhythm)}", indent="  ")
+
+
+def _caches(page: _Page, report: Report) -> None:
+    if report.lapsed_waits:
+        page.heading("Prompt caches")
+        page.prose(waits_sentence(report.lapsed_waits), indent="  ")
+        page.prose(LIVES_LONGER, indent="  ")
 
 
 def _resume(page: _Page, report: Report) -> None:

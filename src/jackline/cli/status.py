@@ -125,7 +125,15 @@ def _call_line(call: dict[str, object]) -> str:
     who = str(call.get("label") or "") or f"{session}{agent}"
     since = timedelta(seconds=datetime.now(UTC).timestamp() - _number(call["since"]))
     waited = duration_in_words(max(timedelta(0), since))
-    return f"    {who} ({call['model']}), for {waited}"
+    return f"    {who} ({call['model']}), for {waited}{_turn(call)}"
+
+
+def _turn(call: dict[str, object]) -> str:
+    """Why it goes before others or after them, where a prompt cache decides that."""
+    turn = call.get("turn")
+    if not isinstance(turn, dict) or (turn["rank"] == "normal" and not turn["cached_tokens"]):
+        return ""
+    return f"; {turn['why']}"
 
 
 def _until(told: dict[str, object], now: datetime, past: str = "") -> str:

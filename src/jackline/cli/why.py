@@ -29,6 +29,7 @@ from jackline.events import Event, TranscriptsRead
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from jackline.autopsy.lapsed_waits import LapsedWait
     from jackline.autopsy.story import Evidence
 
 WIDEST = 100
@@ -77,8 +78,9 @@ def why(
 
     The first line is the verdict. Then, for each cause: when and how often it was met, whether
     anything waited, what was spent in vain, what was told beside what happened, which agents
-    finished and where their results are, and how to resume the others. Token counts are lower
-    bounds. Prompts, answers and tool output stay hidden unless --show-content is given.
+    finished and where their results are, and how to resume the others. What the gateway's journal
+    knows of their calls is added: those that waited while their prompt caches lapsed. Token counts
+    are lower bounds. Prompts, answers and tool output stay hidden unless --show-content is given.
 
     Exit codes: 0 a cause was found, 1 none was found, 2 usage, 130 interrupted.
     """
@@ -93,7 +95,10 @@ def why(
         evidence = _read(targets, begin, clock)
         if begin is not None and html_file is None:
             return _show_week(evidence, begin, moment, as_json=as_json)
-    found = report.build(evidence, now=moment, show_content=show_content, synthetic=demo)
+    waits = [] if demo else _waits(evidence, moment)
+    found = report.build(
+        evidence, now=moment, show_content=show_content, synthetic=demo, waits=waits
+    )
     _show(found, as_json=as_json, html_file=html_file)
     return 0 if found.causes else 1
 
@@ -106,6 +111,12 @@ def _read(targets: tuple[str, ...], since: datetime | None, clock: Clock) -> Evi
         return reading.read(found, announce=progress.heard)
     finally:
         progress.clear()
+
+
+def _waits(evidence: Evidence, now: datetime) -> list[LapsedWait]:
+    from jackline.cli.held_calls import waits_of  # noqa: PLC0415 -- not for --demo and --since
+
+    return waits_of(evidence, now)
 
 
 def _replica() -> tuple[Evidence, datetime]:

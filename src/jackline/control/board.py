@@ -98,6 +98,8 @@ class Facts:
     """When this day began where the service runs."""
     news: Sequence[Event] = ()
     flows: Flows = NO_FLOWS
+    waiting: Part = field(default_factory=dict)
+    """Calls that wait, by their ids, as `waiting_rows` makes them."""
 
 
 def delta(before: Document, after: Document) -> dict[str, dict[str, object]]:
@@ -152,6 +154,7 @@ class Board:
         parts: Document = {
             "head": facts.head,
             "lanes": facts.lanes,
+            "waiting": facts.waiting,
             "burn": burned(facts.burn, facts.at),
             "spend": spent(facts.burn, facts.at, facts.today),
             "runs": facts.flows.runs,

@@ -1,6 +1,6 @@
-"""The parts of the page that are sums and words: what was burned, and what happened.
+"""The parts of the page that are sums and words: who waits, what was burned, what happened.
 
-Laws: (1) pure; (2) keys that do not change are not told again: each minute and each event has its
+Laws: (1) pure; (2) keys that do not change are not told again: each call, minute and event has its
 own; (3) an unknown price is told as tokens without one, never as nothing.
 Not here: agents and lanes (board.py), counting (burn.py).
 """
@@ -8,11 +8,14 @@ Not here: agents and lanes (board.py), counting (burn.py).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from jackline.control.burn import Burn, Sums
+from jackline.control.whole_seconds import whole_second
 from jackline.events import Event, LaneChanged, ServiceNoted
 
 MINUTES = 60
+MOST_WAITING = 50
 _MOST_EVENTS = 80
 _MOST_RUNS = 40
 # What states mean whose reason is the same each time.
@@ -26,6 +29,35 @@ _MEANS = {
 def lane_shown(name: str) -> str:
     """A lane's name for people: without the account's fingerprint."""
     return name.partition("#")[0]
+
+
+def waiting_rows(waiting: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, object]]:
+    """Those of the calls that wait which would go first, of a status document, by their ids."""
+    return {
+        str(call["call"]): _waiting_row(order, call)
+        for order, call in enumerate(waiting[:MOST_WAITING])
+    }
+
+
+def _waiting_row(order: int, call: Mapping[str, Any]) -> dict[str, object]:
+    turn = call["turn"] or {}
+    until = turn.get("cached_until")
+    return {
+        "order": order,
+        "session": call["session"] or "",
+        "agent": call["agent"] or "",
+        "label": call["label"],
+        "model": call["model"],
+        "lane": call["lane"],
+        "since": round(call["since"], 1),
+        "place": turn.get("place"),
+        "rank": turn.get("rank", ""),
+        "cached": turn.get("cached_tokens", 0),
+        # Whole seconds: an estimate that wanders by milliseconds is no news.
+        "cached_until": None if until is None else whole_second(until),
+        "cost": turn.get("cost_tokens"),
+        "why": turn.get("why") or call["why"],
+    }
 
 
 def burned(burn: Burn, now: float) -> dict[str, object]:

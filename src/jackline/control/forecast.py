@@ -2,18 +2,20 @@
 
 Laws: (1) pure: `now` comes in; (2) nothing is foretold from less than a few minutes of watching, or
 when the window refills first; (3) a window that has refilled begins anew.
-Not here: reading headers (lanes/windows_seen.py), stopping agents because of it (gateway/).
+Not here: reading headers (lanes/windows_seen.py), what caches cost (cache_advice.py), stopping
+agents because of it (gateway/).
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
 from math import inf
 
+from jackline.control.cache_advice import Rewriting, rewriting_words
 from jackline.failures.sentences import moment_in_words
 from jackline.lanes.windows_seen import SeenWindow
 from jackline.outside_names import cut_name
@@ -25,6 +27,7 @@ _LEAST_SECONDS = 120.0
 _POINT_EVERY = 5.0
 _MOST_WINDOWS = 512
 _MOST_OF_AN_ACCOUNT = 16
+_FREE: Mapping[str, Rewriting] = {}
 _NAMES = {"5h": "5-hour", "7d": "7-day", "7d_opus": "7-day Opus", "7d-sonnet": "7-day Sonnet"}
 
 
@@ -121,8 +124,16 @@ class WindowWatch:
         return Forecast(account, window, used, resets_at, pace * 3600.0, ends_at)
 
 
-def foretold(forecasts: Iterable[Forecast], agents: int, now: datetime) -> str:
-    """The sentence about the window that ends first; empty when none does."""
+def foretold(
+    forecasts: Iterable[Forecast],
+    agents: int,
+    now: datetime,
+    costs: Mapping[str, Rewriting] = _FREE,
+) -> str:
+    """The sentence about the window that ends first; empty when none does.
+
+    `costs` is what an account's wall takes because prompt caches do not outlast it.
+    """
     ending = [each for each in forecasts if each.ends_at is not None and each.used < 1.0]
     if not ending:
         return ""
@@ -132,4 +143,7 @@ def foretold(forecasts: Iterable[Forecast], agents: int, now: datetime) -> str:
     ends = ends.replace(second=0) + timedelta(minutes=ends.second >= 30)
     cut = "" if agents == 0 else f"; {agents} {'agent' if agents == 1 else 'agents'} would be cut"
     name = _NAMES.get(first.window, first.window)
-    return f"At this pace the {name} window ends at {moment_in_words(ends, now)}{cut}."
+    lost = ""
+    if first.account in costs:
+        lost = f"; their prompt caches would lapse: {rewriting_words(costs[first.account])}"
+    return f"At this pace the {name} window ends at {moment_in_words(ends, now)}{cut}{lost}."

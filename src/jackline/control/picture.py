@@ -41,8 +41,29 @@ def lane_word(lane: Mapping[str, object]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class TurnShown:
+    """Where a call stands among those that wait for its lane, and why.
+
+    `rank` is aged, closing, normal, lapsed or new, in the order in which they go; `place` counts
+    from 1. `cached_tokens` are what the provider's prompt cache holds of its conversation, or held
+    until `cached_until`; `cost_tokens` what it would take of the input limit now.
+    """
+
+    rank: str
+    place: int
+    cached_tokens: int
+    cached_until: float | None
+    cost_tokens: int
+    out_of_turn_at: float | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class CallShown:
-    """One call that waits or runs; `label` is what its flow calls the agent, if it has one."""
+    """One call that waits or runs; `label` is what its flow calls the agent, if it has one.
+
+    It has no turn while it stands in no line: it rests after a failure, or a cap holds it.
+    """
 
     call: str
     session: str | None
@@ -56,6 +77,7 @@ class CallShown:
     since: float
     attempts: int
     label: str = ""
+    turn: TurnShown | None = None
 
 
 @dataclass(frozen=True, slots=True)

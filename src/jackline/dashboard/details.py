@@ -11,7 +11,8 @@ import asyncio
 from pathlib import Path
 
 from jackline.agents.outcome import Usage
-from jackline.agents.prices import dollars
+from jackline.agents.prices import cache_prices, dollars
+from jackline.autopsy.lapsed_waits import lapsed_waits, waits_sentence
 from jackline.clock import Clock
 from jackline.control.board_parts import lane_shown
 from jackline.dashboard.flow_book import FlowBook
@@ -66,6 +67,7 @@ class Details:
             "calls": [_call(each) for each in calls[:_MOST_CALLS]],
             "attempts": [_attempt(each) for each in failed],
             "sums": _sums(calls),
+            "lapsed": waits_sentence(lapsed_waits(calls, cache_prices)),
             "flow": told,
         }
 

@@ -1,16 +1,19 @@
 """Draw the picture of the running gateway that `status` and the dashboard show.
 
-Laws: (1) drawing changes nothing; (2) long lists are cut, their true length is told.
+Laws: (1) drawing changes nothing; (2) long lists are cut, their true length is told; (3) calls that
+wait are listed in the order in which they would go.
 Not here: the words of the verdict (control/).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import timedelta
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from itertools import islice
 
 from jackline import __version__
 from jackline.control import CallShown, LaneShown, Picture
+from jackline.control.turn_words import turn_shown
 from jackline.failures.sentences import duration_in_words
 from jackline.gateway.desk import Desk
 from jackline.gateway.lane_book import shown
@@ -19,6 +22,7 @@ from jackline.journal import JournalHealth
 from jackline.lanes import Call
 from jackline.lanes.lane import Lane
 from jackline.lanes.states import FLOWING
+from jackline.lanes.turns import Turn
 
 _MOST_CALLS = 200
 _ANY_CALL = Call(0, ())
@@ -31,9 +35,10 @@ def picture(
     url: str,
     started: float,
     connections: int,
+    at: datetime,
     notes: tuple[str, ...] = (),
 ) -> Picture:
-    """How everything stands now."""
+    """How everything stands now, which is `at`, in the zone of whoever is told."""
     carrier, counts = desk.carrier, desk.counts
     now = desk.now()
     waiting_on: dict[str, int] = {}
@@ -44,13 +49,13 @@ def picture(
             waiting_on[name] = waiting_on.get(name, 0) + 1
     lanes = carrier.controller.lanes.values()
     return Picture(
-        at=desk.wall(),
+        at=at.timestamp(),
         version=__version__,
         url=url,
         upstream=desk.settings.upstream.url,
         started=started,
         lanes=tuple(_lane(desk, lane, waiting_on.get(lane.name, 0), now) for lane in lanes),
-        waiting=tuple(_call(desk, call, now) for call in waiting[:_MOST_CALLS]),
+        waiting=tuple(_waiting(desk, waiting, at, now)),
         calls_waiting=len(waiting),
         calls_in_flight=carrier.controller.calls_in_flight,
         connections=connections,
@@ -112,8 +117,35 @@ def _lane(desk: Desk, lane: Lane, waiting: int, now: float) -> LaneShown:
     )
 
 
-def _call(desk: Desk, call: MessagesCall, now: float) -> CallShown:
+def _waiting(
+    desk: Desk, calls: list[MessagesCall], at: datetime, now: float
+) -> Iterator[CallShown]:
+    """Who waits, as they would go; those who stand in no line come last."""
+    if not calls:
+        return
+    controller = desk.carrier.controller
+    turns = {turn.call: turn for turn in controller.turns(now, _MOST_CALLS)}
+    standing = {number: call for call in calls if (number := _number(call)) in turns}
+    for number in turns:
+        if number in standing:
+            yield _call(desk, standing[number], at, now, turns)
+    others = (call for call in calls if _number(call) not in turns)
+    for call in islice(others, _MOST_CALLS - len(standing)):
+        yield _call(desk, call, at, now, turns)
+
+
+def _number(call: MessagesCall) -> int:
+    """The controller's number of the call."""
+    return 0 if call.carried is None else call.carried.number
+
+
+def _call(
+    desk: Desk, call: MessagesCall, at: datetime, now: float, turns: Mapping[int, Turn]
+) -> CallShown:
     told = None if call.carried is None else desk.carrier.waiting(call.carried)
+    turn = turns.get(_number(call))
+    since = at.timestamp() - (now - call.since)
+    ahead = desk.carrier.controller.wall_ahead
     return CallShown(
         call=call.request.id,
         session=call.identity.session,
@@ -124,6 +156,7 @@ def _call(desk: Desk, call: MessagesCall, now: float) -> CallShown:
         state="waiting",
         why="" if told is None else told.why.replace(call.lane, shown(call.lane)),
         until=None if told is None else told.until,
-        since=desk.wall() - (now - call.since),
+        since=since,
         attempts=0 if call.carried is None else len(call.carried.story),
+        turn=None if turn is None else turn_shown(turn, ahead, since, at),
     )

@@ -29,6 +29,7 @@ from jackline.lanes.reactions import Reaction, reaction_to
 from jackline.lanes.resting import Resting
 from jackline.lanes.settings import LaneSettings, Settings
 from jackline.lanes.states import FLOWING
+from jackline.lanes.turns import Turn, turns
 from jackline.lanes.under_way import UnderWay
 from jackline.lanes.waiting_room import WaitingRoom
 
@@ -367,6 +368,10 @@ class LaneController:
         lanes = [self.lanes[name] for name in entry.lanes]
         told = [lane.waiting(entry.call, max(now, self._now)) for lane in lanes]
         return min(told, key=lambda each: math.inf if each.until is None else each.until)
+
+    def turns(self, now: float, most: int) -> list[Turn]:
+        """Where those stand who wait in line, in the order in which they would go."""
+        return turns(self.lanes, self._room, max(now, self._now), most)
 
     @property
     def calls_waiting(self) -> int:

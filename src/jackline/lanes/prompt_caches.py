@@ -59,6 +59,11 @@ class Conversation(msgspec.Struct):
     prompt: int
     misses: int = 0
 
+    @property
+    def sent_at(self) -> float:
+        """When the call was sent that was answered last."""
+        return self.until - self.life
+
     def prompt_of(self, call: Call) -> float:
         """The call's prompt, measured by how the last estimate was wrong."""
         if self.estimated <= 0:
@@ -107,6 +112,13 @@ class PromptCaches:
         if now < known.until - _NEAR_END:
             return Standing.WARM, known.until - _NEAR_END
         return Standing.LAPSED, 0.0
+
+    def cached_of(self, conversation: str) -> Conversation | None:
+        """What is, or was, cached of a conversation; None where it is not, or all the same."""
+        known = None if self.reads_count else self.conversations.get(conversation)
+        if known is None or not known.cached or known.misses >= _MISSES_BELIEVED:
+            return None
+        return known
 
     def cost(self, call: Call, now: float) -> float:
         """What the call takes of the input limit if it is sent now."""
@@ -236,6 +248,11 @@ class PromptCaches:
 def prompt_tokens(call: Call) -> float:
     """What the call was taken to have as its prompt, as a number that can be calculated with."""
     return float(min(max(0, call.input_tokens), _MOST_TOKENS))
+
+
+def counted_until(known: Conversation) -> float:
+    """Until when what is cached of a conversation is counted on."""
+    return known.until - _NEAR_END
 
 
 def is_worth_sharing(tokens: int) -> bool:

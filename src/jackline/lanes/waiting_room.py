@@ -104,6 +104,10 @@ class WaitingRoom:
         elif head.rank is Rank.LEAVING:
             self._owing.add(name)
 
+    def owes(self, name: str) -> bool:
+        """Whether the lane was last taken by a call that hurried: the next goes in order."""
+        return name in self._owing
+
     def changes_at(self, name: str, now: float, next_aged: float) -> float:
         """When the order on the lane may be another one, or infinity."""
         return min(

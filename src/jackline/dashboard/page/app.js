@@ -8,6 +8,7 @@ import { attach, counted, detach, fleetPanel, outdated, recolour, refresh, sched
 import { events, flows, onFold } from "./flows.js";
 import { lanes } from "./lanes.js";
 import { onOrdered, takeToken, whyNot } from "./orders.js";
+import { waiting } from "./waiting.js";
 import { length } from "./words.js";
 
 const top = document.getElementById("top");
@@ -71,7 +72,7 @@ function drawAll() {
 		fill(main, [agentPage(id, name)]);
 	} else {
 		refresh(filter);
-		fill(main, [lanes(), h("div.columns", h("div.left", fleetPanel(filter, setFilter, draw), burn(filter, setFilter)), h("div.right", flows(filter), events()))]);
+		fill(main, [lanes(), h("div.columns", h("div.left", fleetPanel(filter, setFilter, draw), waiting(), burn(filter, setFilter)), h("div.right", flows(filter), events()))]);
 		attach(main.querySelector(".fleet"));
 	}
 	if (kind) detach();

@@ -52,6 +52,7 @@ export function agentPage(session, agent) {
 		h("div.row", h("h2", flow?.label || state.labels[agent] || agent || "main", " ", h("small", `session ${session}`)), row && stateWord(row.doing, row.until)),
 		row?.why && p(row.why),
 		p(`${plural(sum.calls, "call")} in the last day, ${plural(sum.attempts, "attempt")}, ${sum.lost} passed on as failed · waited ${length(sum.waited)} · ${number(sum.tokens)} tokens · ${dollars(sum.cost)}${sum.unpriced ? ", some models without a known price" : ""}`),
+		told.lapsed && p(told.lapsed),
 		client && p(`Its client says: ${client.name && `${client.name}, `}${plural(client.requests, "call")}, ${client.errors} failed · ${number(client.tokens)} tokens · ${dollars(client.dollars)}`),
 		flow && p("Part of run ", link(runAt(flow.run), flow.run), `: ${flow.state}${flow.ending ? `, ${flow.ending}` : ""}${flow.says ? `. ${flow.says}` : ""}`),
 		p(wayOn(row, flow, run, session)),

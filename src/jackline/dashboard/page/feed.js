@@ -1,6 +1,6 @@
 // Keep what the service tells: all there is when the stream begins, then what changes.
 
-const PLAIN = ["head", "lanes", "burn", "spend", "runs", "resources", "labels", "events"];
+const PLAIN = ["head", "lanes", "waiting", "burn", "spend", "runs", "resources", "labels", "events"];
 const nothing = () => Object.fromEntries(PLAIN.map((name) => [name, {}]));
 export const state = { at: 0, epoch: 0, past: 3600, doings: [], live: false, locked: false, heard: 0, changes: 0, agents: new Map(), stretches: new Map(), ...nothing() };
 

@@ -1,0 +1,20 @@
+// The calls that wait, in the order in which they would go, each with the reason for its place.
+
+import { agentAt, beside, link, panel, table } from "./dom.js";
+import { now, state } from "./feed.js";
+import { length, number, short, tokens } from "./words.js";
+
+const HEADS = ["turn", "agent", "waits for", "class", "cached", "costs", "lane", "why"];
+
+export function waiting() {
+	const calls = Object.values(state.waiting).sort((one, other) => one.order - other.order);
+	const all = state.head.calls_waiting;
+	return calls.length > 0 && panel("Waiting", "status", beside(calls.length < all ? `the first ${calls.length} of ${number(all)}` : "in the order in which they go"), table("calls that wait", HEADS, calls.map(row)));
+}
+
+function row(call) {
+	const name = call.label || state.labels[call.agent] || (call.agent ? short(call.agent) : call.session ? `session ${short(call.session)}` : "no session");
+	const left = call.cached_until - now();
+	return [call.place || "", call.session || call.agent ? link(agentAt(call.session, call.agent), name) : name, length(now() - call.since), call.rank,
+		call.cached ? `${tokens(call.cached)}, ${left > 0 ? `lapses in ${length(left)}` : "lapsed"}` : "", call.cost == null ? "" : tokens(call.cost), call.lane, call.why];
+}
