@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jackline.gateway.cached_parts import conversation_of, prefix_of
+from jackline.gateway.cached_parts import begins_conversation, conversation_of, prefix_of
 
 SESSION, AGENT = "25be810d", "a7d6b6"
 MARK = {"cache_control": {"type": "ephemeral"}}
@@ -69,6 +69,11 @@ def test_what_a_session_asks_beside_its_conversation_has_another_name() -> None:
     aside = [{"role": "user", "content": [text('Is this fine? {"tool":"Bash"}', marked=True)]}]
     assert named(aside) != named(conversation("TASK: look", 3))
     assert named(aside, AGENT) != named(conversation("TASK: look", 3), AGENT)
+
+
+def test_a_conversation_begins_until_its_model_has_spoken() -> None:
+    assert begins_conversation(body(conversation('say {"role":"assistant"}', 0)))
+    assert not begins_conversation(body(conversation("TASK: look", 1)))
 
 
 def test_sub_agents_of_one_kind_share_a_prefix_and_others_do_not() -> None:

@@ -64,6 +64,7 @@ class Request(msgspec.Struct):
     conversation: str = ""
     prefix: str = ""
     prefix_tokens: int = 0
+    begins: bool = False
 
 
 @dataclass(frozen=True, slots=True)

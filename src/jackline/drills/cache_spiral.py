@@ -154,7 +154,7 @@ async def _work(load: Load, provider: Provider, url: str, pace: Pace) -> SpiralF
 
 
 def _fleet(load: Load) -> Iterable[AgentPlan]:
-    """Sessions with one conversation each; their tools take shorter or longer, dealt out in turn."""
+    """Sessions with one conversation each; their tools take shorter or longer, in turn."""
     quickest, slowest = load.tools
     for number in range(load.agents):
         label = f"PART-{number + 1}"

@@ -27,6 +27,7 @@ _MARK_WRITTEN = re.compile(rb',?"cache_control"\s*:\s*\{[^{}]*\}')
 # Claude Code writes this anew for each conversation, and its vendor does not cache it.
 _BILLING = re.compile(rb'x-anthropic-billing-header:[^"]*')
 _MESSAGES = re.compile(rb'"messages"\s*:\s*\[')
+_ANSWERED = re.compile(rb'"role"\s*:\s*"assistant"')
 _HEADS = (b'"system":[', b'"system": [', b'"tools":[', b'"tools": [')
 _BEHIND = re.compile(rb'"(?:messages|metadata)"\s*:')
 _first_of = json.JSONDecoder().raw_decode
@@ -45,8 +46,8 @@ NO_PREFIX = Prefix()
 def conversation_of(who: Who | None, body: bytes | bytearray) -> str:
     """What the request goes on with; empty where its client asks for no caching.
 
-    A session asks more under its id than its conversation: prompts of hooks, titles, summaries. What
-    a cache holds of one is nothing to the other; their first messages tell them apart.
+    A session asks more under its id than its conversation: prompts of hooks, titles, summaries.
+    What a cache holds of one is nothing to the other; their first messages tell them apart.
     """
     if who is None and body.rfind(_MARK) < 0:
         return ""
@@ -54,6 +55,11 @@ def conversation_of(who: Who | None, body: bytes | bytearray) -> str:
     if who is None:
         return first
     return f"{who[0]}/{who[1] or ''}/{first}"
+
+
+def begins_conversation(body: bytes | bytearray) -> bool:
+    """Whether the model has not spoken yet; where it has, that stands near the beginning."""
+    return _ANSWERED.search(body) is None
 
 
 def _first_message(body: bytes | bytearray) -> str:

@@ -21,7 +21,8 @@ class Call(msgspec.Struct, frozen=True):
     seconds, that the work behind this call will still take once it is answered; calls with more
     ahead of them go first. 0 means unknown. `conversation` names what it goes on with, as prompt
     caches tell it apart; `prefix` the beginning that it shares with other conversations and asks
-    to have cached, of about `prefix_tokens`. Empty means none, or unknown.
+    to have cached, of about `prefix_tokens`. Empty means none, or unknown. A call that `begins` a
+    conversation reads nothing of it, whatever is known under its name.
     """
 
     id: int
@@ -33,6 +34,7 @@ class Call(msgspec.Struct, frozen=True):
     conversation: str = ""
     prefix: str = ""
     prefix_tokens: int = 0
+    begins: bool = False
 
 
 class Usage(msgspec.Struct, frozen=True):
