@@ -24,7 +24,8 @@ _MARK = b'"cache_control"'
 _BEGINNING = 2048
 _TOLD_APART_BY = 1700
 _MARK_WRITTEN = re.compile(rb',?"cache_control"\s*:\s*\{[^{}]*\}')
-# Claude Code writes this anew for each conversation, and its vendor does not cache it.
+# Claude Code writes this anew for each conversation; reports differ on whether its vendor's cache
+# leaves it out, too.
 _BILLING = re.compile(rb'x-anthropic-billing-header:[^"]*')
 _MESSAGES = re.compile(rb'"messages"\s*:\s*\[')
 _ANSWERED = re.compile(rb'"role"\s*:\s*"assistant"')
