@@ -17,7 +17,7 @@ from jackline.drills.cache_spiral import (
     figures_of,
 )
 from jackline.drills.catalogue import all_drills, named
-from jackline.drills.drill import FlowFigures, FlowPart, Scene
+from jackline.drills.drill import FlowFigures, FlowPart, Play, Scene
 from jackline.drills.judging import Verdict, judge
 from jackline.drills.record import AgentRecord, End
 from jackline.drills.running import DrillResult, PartResult
@@ -40,6 +40,17 @@ def the_part() -> FlowPart:
     return part
 
 
+def played(play: Play, folder: Path) -> SpiralFigures:
+    """What a side of the drill came to in hurried time."""
+
+    async def run() -> FlowFigures:
+        return await play(Scene(folder, HURRIED, thorough=False))
+
+    figures = event_loop.run(run())
+    assert isinstance(figures, SpiralFigures)
+    return figures
+
+
 def verdicts(figures: FlowFigures) -> Sequence[Verdict]:
     return judge(the_part(), figures, figures, HURRIED)
 
@@ -50,8 +61,7 @@ def missed(figures: FlowFigures) -> list[str]:
 
 @tried_again_after_a_hiccup(HICCUP)
 def test_through_jackline_caches_stay_warm_and_everyone_finishes(tmp_path: Path) -> None:
-    ours = event_loop.run(the_part().jackline(Scene(tmp_path, HURRIED, thorough=False)))
-    assert isinstance(ours, SpiralFigures)
+    ours = played(the_part().jackline, tmp_path)
     assert missed(ours) == [], ours
     assert (ours.finished, ours.deaths) == (LOAD.agents, 0)
 
@@ -61,8 +71,7 @@ def test_bare_the_same_fleet_gives_up_again_and_again(tmp_path: Path) -> None:
     # Not to its end: deaths come at once.
     load = replace(LOAD, patience=900.0)
     (part,) = cache_spiral(load).programs
-    bare = event_loop.run(part.bare(Scene(tmp_path, HURRIED, thorough=False)))
-    assert isinstance(bare, SpiralFigures)
+    bare = played(part.bare, tmp_path)
     assert bare.deaths > 10
     assert bare.refused > 10 * LOAD.agents
     assert {"left_behind", "deaths"} <= set(missed(bare))
@@ -73,8 +82,7 @@ def test_a_gateway_that_does_not_mind_caches_does_not_pass(tmp_path: Path) -> No
     """Where a vendor's limit is taken to count cached tokens, calls go by their turn alone."""
     load = replace(LOAD, patience=2400.0, model=TAKEN_FOR_ONE_THAT_COUNTS)
     (part,) = cache_spiral(load).programs
-    blind = event_loop.run(part.jackline(Scene(tmp_path, HURRIED, thorough=False)))
-    assert isinstance(blind, SpiralFigures)
+    blind = played(part.jackline, tmp_path)
     assert {"left_behind", "misses_percent", "extra_percent"} <= set(missed(blind)), blind
     assert blind.hits_percent < 60
 

@@ -35,7 +35,9 @@ def body(
 
 def conversation(task: str, turns: int) -> list[dict[str, Any]]:
     """The messages of one conversation after so many turns; the mark stands on the last block."""
-    messages = [{"role": "user", "content": [text("<system-reminder>"), text(task)]}]
+    messages: list[dict[str, Any]] = [
+        {"role": "user", "content": [text("<system-reminder>"), text(task)]}
+    ]
     for turn in range(turns):
         messages.append({"role": "assistant", "content": [text(f"Looking, {turn}.")]})
         messages.append({"role": "user", "content": [text(f"result {turn}")]})
