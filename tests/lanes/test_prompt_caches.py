@@ -193,7 +193,7 @@ def test_lapsed_conversations_go_before_new_ones_and_warm_ones_before_both() -> 
     world.wait(SHORT_LIFE + 1)
     world.learn("warm", 20_000)
     world.spend()
-    new = world.ask("new", 1_000)
+    new = world.ask("new", 2_000)
     lapsed = world.ask("lapsed", 20_100)
     warm = world.ask("warm", 20_100)
     world.wait(60)

@@ -82,7 +82,7 @@ def run_claude(
                 *arguments,
             ],
             cwd=project,
-            env=_environment(home, NOWHERE if refuse else provider.url, subscription=subscription),
+            env=environment(home, NOWHERE if refuse else provider.url, subscription=subscription),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=PATIENCE,
@@ -94,7 +94,8 @@ def run_claude(
     return Run(done.returncode, log, home, ledger)
 
 
-def _environment(home: Path, url: str, *, subscription: bool) -> Mapping[str, str]:
+def environment(home: Path, url: str, *, subscription: bool = False) -> Mapping[str, str]:
+    """All that the client gets to see of its surroundings: an empty home and a dummy credential."""
     credential = "CLAUDE_CODE_OAUTH_TOKEN" if subscription else "ANTHROPIC_API_KEY"
     return {
         "PATH": os.environ["PATH"],

@@ -24,7 +24,7 @@ from jackline.hooks.http_token import HEADER, PATH, hook_token
 from jackline.simulator.conversation import Asked
 from jackline.simulator.mind import Fail, Mind, Reply, Rule, Say, fan_out
 from jackline.testing import SimulatedProvider
-from tests.real_clients.clients import PATIENCE, _environment, claude_binary
+from tests.real_clients.clients import PATIENCE, claude_binary, environment
 from tests.real_clients.old_client import old_claude_binary
 
 pytestmark = [pytest.mark.real_client, pytest.mark.xdist_group("real_client")]
@@ -86,7 +86,7 @@ class Place:
         self, binary: Path, prompt: str, plugin: Path, *options: str, url: str | None = None
     ) -> subprocess.CompletedProcess[str]:
         """A session of the client, from its prompt to its end."""
-        environment = _environment(self.folder / "home", url or self.url, subscription=True)
+        surroundings = environment(self.folder / "home", url or self.url, subscription=True)
         return subprocess.run(
             [
                 *(str(binary), "-p", prompt, "--output-format", "stream-json", "--verbose"),
@@ -94,7 +94,7 @@ class Place:
                 *("--plugin-dir", str(plugin), *options),
             ],
             cwd=self.folder / "project",
-            env={**environment, "JACKLINE_STATE": str(self.state)},
+            env={**surroundings, "JACKLINE_STATE": str(self.state)},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=PATIENCE,
@@ -116,7 +116,7 @@ def service(
     own: dict[str, str] = {}
     if claude is not None:
         (folder / "bin" / "claude").symlink_to(claude)
-        own = dict(_environment(folder / "home", "http://127.0.0.1:1", subscription=True))
+        own = dict(environment(folder / "home", "http://127.0.0.1:1", subscription=True))
         own["PATH"] = f"{folder / 'bin'}{os.pathsep}{own['PATH']}"
     (folder / "jackline.toml").write_text(f'[hold]\nquota = "0.1s"\n{config}')
     with SimulatedProvider(mind=Mind(tuple(rules))) as provider:
@@ -314,7 +314,7 @@ def test_the_plugin_is_valid(binary: Callable[[], Path], tmp_path: Path) -> None
     for folder in (plugin, plugin.parent):
         done = subprocess.run(
             [str(binary()), "plugin", "validate", str(folder)],
-            env=_environment(home, "http://127.0.0.1:1", subscription=False),
+            env=environment(home, "http://127.0.0.1:1", subscription=False),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=PATIENCE,

@@ -199,6 +199,7 @@ class Carrier:
             request.conversation,
             request.prefix,
             request.prefix_tokens,
+            request.begins,
         )
         self._obey(self.controller.submit(now, call))
         if carried.hearing is None and not carried.over:

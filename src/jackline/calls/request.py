@@ -65,6 +65,7 @@ class Request(msgspec.Struct):
     conversation: str = ""
     prefix: str = ""
     prefix_tokens: int = 0
+    begins: bool = False
     leaves_at: float = math.inf
     hurries_at: float = math.inf
 

@@ -65,6 +65,7 @@ def drill(
 
     NAME is throttle-storm, session-limit, outage-one-lane, outage-failover, outage-family,
     model-degraded, edge-down, bridge-limits, or all. No key and no network is needed.
+    cache-spiral plays a fleet that lives on prompt caches, with its bill, in three minutes.
     cascade, lost-subagent and power-cut play a program without a harness against a flow.
     subagent-wall plays sub-agents of the real Claude Code, bare and with Jackline's plugin.
 

@@ -12,6 +12,7 @@ import json
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypedDict
 
 from jackline.drills.answer import Answer, Block, ErrorEventError, events, from_document
 from jackline.drills.binding import ECHO
@@ -48,6 +49,17 @@ class AgentPlan:
     tool_seconds: float = 1.0
     rounds: int = 1
     """How often its user asks; each time the model ends with the same last words."""
+    instructions: str = ""
+    """The system prompt; with one, requests are marked for caching as the real client does it."""
+    tool_prints: str = ""
+    """What each result of a tool ends with."""
+    resumed_after: float | None = None
+    """When its user lets it go on after it has died; nobody does if None."""
+
+
+class _Message(TypedDict):
+    role: str
+    content: list[Block]
 
 
 class _GaveUpError(Exception):
@@ -76,47 +88,61 @@ class BuiltinClient:
         self._draw = draw
         self._habits = habits
         self._stall: asyncio.Timeout | None = None
+        self._messages: list[_Message] = []
+        self._rounds_left = plan.rounds
 
     async def run(self) -> None:
-        """Talk with the model until it has said its last words, or the client gives up."""
+        """Talk with the model until it has said its last words, or its user has had enough."""
         self.record.began = self._pace.monotonic()
-        try:
-            # The watchdog of sub-agents: the main thread has none.
-            async with asyncio.timeout(None) as self._stall:
-                self._progress()
-                last = await self._converse()
-        except _GaveUpError as error:
-            self.record.finish(End.DIED, self._pace.monotonic(), str(error))
-        except TimeoutError:
-            self.record.finish(End.DIED, self._pace.monotonic(), STALLED)
-        else:
-            whole = last.text == self.plan.last_words
-            self.record.finish(End.FINISHED if whole else End.MISLED, self._pace.monotonic())
+        while True:
+            try:
+                # The watchdog of sub-agents: the main thread has none.
+                async with asyncio.timeout(None) as self._stall:
+                    self._progress()
+                    last = await self._converse()
+            except _GaveUpError as error:
+                died_of = str(error)
+            except TimeoutError:
+                died_of = STALLED
+            else:
+                whole = last.text == self.plan.last_words
+                self.record.finish(End.FINISHED if whole else End.MISLED, self._pace.monotonic())
+                return
+            self.record.finish(End.DIED, self._pace.monotonic(), died_of)
+            if self.plan.resumed_after is None:
+                return
+            await self._pace.sleep(self.plan.resumed_after)
+            self.record.resumed()
 
     async def _converse(self) -> Answer:
-        messages: list[dict[str, object]] = []
-        left = self.plan.rounds
+        """Go on where the conversation stands, at first at its beginning."""
         while True:
-            messages.append({"role": "user", "content": self.plan.prompt})
-            answer = await self._turn(messages)
-            left -= 1
-            if not left or answer.text != self.plan.last_words:
+            if not self._messages or self._messages[-1]["role"] == "assistant":
+                self._messages.append(_Message(role="user", content=[_text(self.plan.prompt)]))
+            answer = await self._turn()
+            self._rounds_left -= 1
+            if not self._rounds_left or answer.text != self.plan.last_words:
                 return answer
 
-    async def _turn(self, messages: list[dict[str, object]]) -> Answer:
+    async def _turn(self) -> Answer:
         """Let the model speak and use its tools until it has no more to do."""
         while True:
-            answer = await self._ask(messages)
-            messages.append({"role": "assistant", "content": answer.blocks})
+            answer = await self._ask()
+            self._messages.append(_Message(role="assistant", content=answer.blocks))
             if not answer.calls:
                 return answer
             await self._pace.sleep(self.plan.tool_seconds)
-            messages.append({"role": "user", "content": [_result(call) for call in answer.calls]})
+            results = [self._result(call) for call in answer.calls]
+            self._messages.append(_Message(role="user", content=results))
+
+    def _result(self, call: Block) -> Block:
+        said = str(call["input"].get("command", "")).removeprefix(ECHO) + self.plan.tool_prints
+        return {"type": "tool_result", "tool_use_id": call["id"], "content": said}
 
     # --- one call, with its retries ---------------------------------------------------
 
-    async def _ask(self, messages: list[dict[str, object]]) -> Answer:
-        body = self._body(messages)
+    async def _ask(self) -> Answer:
+        body = self._body()
         try:
             return await self._with_retries(body | {"stream": True})
         except _AskWholeError:
@@ -239,10 +265,14 @@ class BuiltinClient:
             **identity,
         }
 
-    def _body(self, messages: list[dict[str, object]]) -> dict[str, object]:
+    def _body(self) -> dict[str, object]:
         marks = "cc_version=2.1.197; cc_entrypoint=sdk-cli;"
         marks += " cc_is_subagent=true;" if self.plan.agent else ""
-        system = [{"type": "text", "text": f"x-anthropic-billing-header: {marks}"}]
+        system = [_text(f"x-anthropic-billing-header: {marks}")]
+        messages = self._messages
+        if self.plan.instructions:
+            system.append(_marked(_text(self.plan.instructions)))
+            messages = _marked_at_end(messages)
         user = json.dumps({"device_id": "drill", "session_id": self.plan.session})
         return {
             "model": self.plan.model,
@@ -283,6 +313,16 @@ def _words(raw: bytes) -> str:
         return raw[:200].decode("utf-8", "replace")
 
 
-def _result(call: Block) -> dict[str, object]:
-    said = str(call["input"].get("command", "")).removeprefix(ECHO)
-    return {"type": "tool_result", "tool_use_id": call["id"], "content": said}
+def _text(words: str) -> Block:
+    return {"type": "text", "text": words}
+
+
+def _marked(block: Block) -> Block:
+    return {**block, "cache_control": {"type": "ephemeral"}}
+
+
+def _marked_at_end(messages: list[_Message]) -> list[_Message]:
+    """The same, with all of it to be cached; the mark moves on with each call."""
+    *before, last = messages
+    *blocks, final = last["content"]
+    return [*before, _Message(role=last["role"], content=[*blocks, _marked(final)])]

@@ -8,6 +8,7 @@ Not here: how they are run (running.py) and judged (judging.py).
 from __future__ import annotations
 
 from jackline.drills import other_upstreams
+from jackline.drills.cache_spiral import cache_spiral
 from jackline.drills.cascade import cascade
 from jackline.drills.crews import HAIKU, MINUTE, SONNET, STEADY, crew, mind_for
 from jackline.drills.drill import Demand, Drill, Part
@@ -37,6 +38,7 @@ def all_drills(*, real_client: bool = False, claude: ClaudeCode | None = None) -
         session_limit(many),
         outage_one_lane(),
         *other_upstreams.all_drills(real_client=real_client),
+        cache_spiral(),
         cascade(),
         lost_subagent(),
         power_cut(),

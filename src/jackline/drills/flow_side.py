@@ -25,6 +25,7 @@ from jackline.flows.progress import Listener, nobody
 from jackline.flows.settings import RunSettings
 from jackline.simulator.conversation import Asked
 from jackline.simulator.ledger import Entry, Ledger, Outcome
+from jackline.simulator.limits import BucketSettings
 from jackline.simulator.mind import Mind, Reply, Rule
 from jackline.simulator.playing import Playing
 from jackline.simulator.server import SimulatorServer
@@ -55,18 +56,21 @@ class Provider:
 
 @asynccontextmanager
 async def provider_for(
-    reply: Callable[[Asked], Reply], service: ServiceSettings, speed: float = 1.0
+    reply: Callable[[Asked], Reply],
+    service: ServiceSettings,
+    speed: float = 1.0,
+    *,
+    buckets: tuple[BucketSettings, ...] = (),
 ) -> AsyncIterator[Provider]:
-    """A provider whose model says what `reply` gives."""
+    """A provider whose model says what `reply` gives, within these limits."""
 
     def hear(asked: Asked) -> Reply:
         there.labels[asked.body_hash] = label_of(asked)
         return reply(asked)
 
     mind = Mind((Rule(hear),))
-    server = SimulatorServer(
-        ProviderSettings(service=service), mind, speed=speed, clients_hurry=True
-    )
+    settings = ProviderSettings(buckets, service=service)
+    server = SimulatorServer(settings, mind, speed=speed, clients_hurry=True)
     async with server:
         there = Provider(server.url, server.playing)
         yield there

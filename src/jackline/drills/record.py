@@ -1,6 +1,7 @@
 """Keep what one agent of a drill went through, as its client saw it.
 
-Laws: (1) values only, in the drill's seconds; (2) an agent ends at most once.
+Laws: (1) values only, in the drill's seconds; (2) an agent ends at most once, unless its user lets
+it go on.
 Not here: what the provider saw (simulator/ledger.py), judging it (judging.py).
 """
 
@@ -44,7 +45,14 @@ class AgentRecord:
     errors: list[SeenError] = field(default_factory=list)
     began: float = 0.0
     ended: float | None = None
+    deaths: int = 0
+    """How often its client gave up; its user may let it go on."""
 
     def finish(self, end: End, at: float, died_of: str = "") -> None:
         """Write down the end."""
         self.end, self.ended, self.died_of = end, at, died_of
+        self.deaths += end is End.DIED
+
+    def resumed(self) -> None:
+        """Its user lets it go on: what it died of counts as a death, not as its end."""
+        self.end, self.ended, self.died_of = End.WORKING, None, ""

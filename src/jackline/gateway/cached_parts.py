@@ -2,7 +2,8 @@
 
 Rules: (1) names only: nothing of a prompt can be read from them; (2) the body is searched, not
 decoded, and only where the answer matters: a wrong name costs a wrong guess of a price, which the
-next answer corrects; (3) a prefix without a mark for caching has no name.
+next answer corrects; (3) a conversation is named by who asks and by its first message: whatever
+changes that loses the cache, too; (4) a prefix without a mark for caching has no name.
 Not here: what is cached (lanes/prompt_caches.py).
 """
 
@@ -18,12 +19,16 @@ from jackline.lanes.prompt_caches import is_worth_sharing
 
 _LETTERS_PER_TOKEN = 4
 _MARK = b'"cache_control"'
-# So much of the beginning tells conversations apart whose client names none.
+# So much of the first message is looked at, and so much of it tells conversations apart: marks that
+# stand in the first and are left out, whole or cut in two, must not change the second.
 _BEGINNING = 2048
+_TOLD_APART_BY = 1700
 _MARK_WRITTEN = re.compile(rb',?"cache_control"\s*:\s*\{[^{}]*\}')
-# Claude Code writes this anew for each conversation, and its vendor does not cache it.
+# Claude Code writes this anew for each conversation; reports differ on whether its vendor's cache
+# leaves it out, too.
 _BILLING = re.compile(rb'x-anthropic-billing-header:[^"]*')
 _MESSAGES = re.compile(rb'"messages"\s*:\s*\[')
+_ANSWERED = re.compile(rb'"role"\s*:\s*"assistant"')
 _HEADS = (b'"system":[', b'"system": [', b'"tools":[', b'"tools": [')
 _BEHIND = re.compile(rb'"(?:messages|metadata)"\s*:')
 _first_of = json.JSONDecoder().raw_decode
@@ -40,22 +45,37 @@ NO_PREFIX = Prefix()
 
 
 def conversation_of(who: Who | None, body: bytes | bytearray) -> str:
-    """What the request goes on with; empty where its client asks for no caching."""
-    if who is not None:
-        return f"{who[0]}/{who[1] or ''}"
-    if body.rfind(_MARK) < 0:
+    """What the request goes on with; empty where its client asks for no caching.
+
+    A session asks more under its id than its conversation: prompts of hooks, titles, summaries.
+    What a cache holds of one is nothing to the other; their first messages tell them apart.
+    """
+    if who is None and body.rfind(_MARK) < 0:
         return ""
+    first = _first_message(body)
+    if who is None:
+        return first
+    return f"{who[0]}/{who[1] or ''}/{first}"
+
+
+def begins_conversation(body: bytes | bytearray) -> bool:
+    """Whether the model has not spoken yet; where it has, that stands near the beginning."""
+    return _ANSWERED.search(body) is None
+
+
+def _first_message(body: bytes | bytearray) -> str:
     found = _MESSAGES.search(body)
     if found is None:
         return ""
     beginning = bytes(body[found.end() : found.end() + _BEGINNING])
     # The mark moves on with each turn; the first message stays.
-    text = _MARK_WRITTEN.sub(b"", beginning).decode("utf-8", "replace")
+    # One letter for each byte, whatever they mean: so a cut falls where it was counted.
+    text = _MARK_WRITTEN.sub(b"", beginning).decode("latin-1")
     try:
         _, end = _first_of(text)
     except (ValueError, RecursionError):
         end = len(text)  # it is longer than what is looked at
-    return _digest(text[:end].encode())
+    return _digest(text[: min(end, _TOLD_APART_BY)].encode("latin-1"))
 
 
 def prefix_of(body: bytes | bytearray) -> Prefix:

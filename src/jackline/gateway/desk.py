@@ -29,7 +29,13 @@ from jackline.dialects.json_bounds import MOST_VALUES, has_too_many_values
 from jackline.dialects.openai_asked import read_openai_request
 from jackline.events import Announce, CallEnded
 from jackline.gateway.answer_notes import new_call_id, noted
-from jackline.gateway.cached_parts import NO_PREFIX, Prefix, conversation_of, prefix_of
+from jackline.gateway.cached_parts import (
+    NO_PREFIX,
+    Prefix,
+    begins_conversation,
+    conversation_of,
+    prefix_of,
+)
 from jackline.gateway.caller import Caller, caller_of, credential_of
 from jackline.gateway.choosing import Chooser
 from jackline.gateway.counting import Counts
@@ -185,7 +191,7 @@ class Desk:
         if not lanes:
             self._turn_away(exchange, _no_lane(target), identity, facts, call_id)
             return
-        conversation, prefix = self._cached_parts(who, readable, lanes, now)
+        conversation, prefix, begins = self._cached_parts(who, readable, lanes, now)
         # By position, in the order of its fields: every call is made here.
         request = Request(
             call_id,
@@ -207,21 +213,26 @@ class Desk:
             conversation,
             prefix.name,
             prefix.tokens,
+            begins,
         )
         self._submit(MessagesCall(self, exchange, identity, facts.model or "", request, now), who)
 
     def _cached_parts(
         self, who: Who | None, body: bytes | bytearray | None, lanes: tuple[str, ...], now: float
-    ) -> tuple[str, Prefix]:
-        """What prompt caches may hold of a call; its prefix only where its own cache is cold."""
+    ) -> tuple[str, Prefix, bool]:
+        """What prompt caches may hold of a call, and whether it begins its conversation.
+
+        Its prefix is looked for only where its own cache is cold.
+        """
         if body is None:
-            return "", NO_PREFIX
+            return "", NO_PREFIX, False
         conversation = conversation_of(who, body)
         if not conversation:
-            return "", NO_PREFIX
+            return "", NO_PREFIX, False
+        begins = begins_conversation(body)
         known = self.carrier.controller.lanes[lanes[0]].caches.conversations.get(conversation)
-        is_warm = known is not None and now < known.until
-        return conversation, NO_PREFIX if is_warm else prefix_of(body)
+        is_warm = known is not None and now < known.until and not begins
+        return conversation, NO_PREFIX if is_warm else prefix_of(body), begins
 
     def _is_settled(
         self, exchange: Exchange, caller: Caller, facts: RequestFacts, now: float

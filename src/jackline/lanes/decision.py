@@ -24,7 +24,8 @@ class Call(msgspec.Struct, frozen=True):
     has come back. At `leaves_at` its client goes away without an answer; from `hurries_at` on it
     goes before those that can wait. `conversation` names what it goes on with, as prompt caches
     tell it apart; `prefix` the beginning that it shares with other conversations and asks to have
-    cached, of about `prefix_tokens`. Empty means none, or unknown.
+    cached, of about `prefix_tokens`. Empty means none, or unknown. A call that `begins` a
+    conversation reads nothing of it, whatever is known under its name.
     """
 
     id: int
@@ -39,6 +40,7 @@ class Call(msgspec.Struct, frozen=True):
     conversation: str = ""
     prefix: str = ""
     prefix_tokens: int = 0
+    begins: bool = False
 
 
 class Usage(msgspec.Struct, frozen=True):

@@ -25,6 +25,8 @@ _NEAR_END = 1.0
 SIBLINGS_WAIT = 20.0
 # A prefix below any vendor's minimum is never cached.
 _SMALLEST_PREFIX = 512
+# Most vendors cache no prompt below; it costs no more than a warm call does.
+_SMALLEST_PROMPT = 1024
 _MISSES_BELIEVED = 2
 # More than any model reads, and little enough to be calculated with.
 _MOST_TOKENS = 1_000_000_000
@@ -104,9 +106,10 @@ class PromptCaches:
             return Standing.PLAIN, 0.0
         if not call.conversation:
             return Standing.UNCACHED, 0.0
-        known = self.conversations.get(call.conversation)
+        known = self._known(call)
         if known is None:
-            return Standing.NEW, 0.0
+            is_small = call.input_tokens < _SMALLEST_PROMPT
+            return (Standing.UNCACHED if is_small else Standing.NEW), 0.0
         if known.misses >= _MISSES_BELIEVED or not known.cached:
             return Standing.UNCACHED, 0.0
         if now < known.until - _NEAR_END:
@@ -143,7 +146,7 @@ class PromptCaches:
         until = prefix.carried_since + SIBLINGS_WAIT
         if now >= until:
             return 0.0
-        known = self.conversations.get(call.conversation) if call.conversation else None
+        known = self._known(call)
         is_warm = known is not None and now < known.until - _NEAR_END
         return 0.0 if is_warm else until
 
@@ -227,10 +230,16 @@ class PromptCaches:
         if prefix.carrier is None or now >= prefix.carried_since + SIBLINGS_WAIT:
             prefix.carrier, prefix.carried_since = permit, now
 
+    def _known(self, call: Call) -> Conversation | None:
+        """What was seen of the conversation that the call goes on with."""
+        if call.begins or not call.conversation:
+            return None
+        return self.conversations.get(call.conversation)
+
     def _cost(self, call: Call, now: float) -> tuple[float, float]:
         if self.reads_count:
             return prompt_tokens(call), 0.0
-        known = self.conversations.get(call.conversation) if call.conversation else None
+        known = self._known(call)
         prompt = prompt_tokens(call)
         if known is not None:
             prompt = known.prompt_of(call)

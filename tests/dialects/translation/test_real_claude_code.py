@@ -10,7 +10,7 @@ import pytest
 
 from tests.dialects.translation.aimock_server import AimockServer
 from tests.dialects.translation.bridge import DIALECTS, Bridge, Dialect
-from tests.real_clients.clients import PATIENCE, _environment, claude_binary
+from tests.real_clients.clients import PATIENCE, claude_binary, environment
 
 
 @pytest.mark.real_client
@@ -29,7 +29,7 @@ def test_claude_code_runs_parallel_tools_to_the_end_on_an_openai_server(
                 *("--output-format", "stream-json", "--verbose", "--allowedTools", "Bash"),
             ],
             cwd=project,
-            env=_environment(home, bridge.url, subscription=False),
+            env=environment(home, bridge.url, subscription=False),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=PATIENCE,

@@ -1,0 +1,142 @@
+"""The drill of prompt caches passes, shows what bare costs, and fails where nobody minds caches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jackline import event_loop
+from jackline.drills import telling
+from jackline.drills.cache_spiral import (
+    LOAD,
+    SpiralFigures,
+    cache_spiral,
+    figures_of,
+)
+from jackline.drills.catalogue import all_drills, named
+from jackline.drills.drill import FlowFigures, FlowPart, Play, Scene
+from jackline.drills.judging import Verdict, judge
+from jackline.drills.record import AgentRecord, End
+from jackline.drills.running import DrillResult, PartResult
+from jackline.simulator.exchange import SimRequest
+from jackline.simulator.ledger import Entry, Ledger
+from jackline.simulator.prompt_cache import Hit
+from tests.hiccups import tried_again_after_a_hiccup
+
+pytestmark = pytest.mark.xdist_group("drills")
+
+HICCUP = 0.3
+# Twice as fast as it is shown.
+HURRIED = 80.0
+# The gateway goes by the first part of the name, the simulated vendor by the second.
+TAKEN_FOR_ONE_THAT_COUNTS = "claude-3-5-haiku/claude-opus-4-8"
+
+
+def the_part() -> FlowPart:
+    (part,) = named("cache-spiral").programs
+    return part
+
+
+def played(play: Play, folder: Path) -> SpiralFigures:
+    """What a side of the drill came to in hurried time."""
+
+    async def run() -> FlowFigures:
+        return await play(Scene(folder, HURRIED, thorough=False))
+
+    figures = event_loop.run(run())
+    assert isinstance(figures, SpiralFigures)
+    return figures
+
+
+def verdicts(figures: FlowFigures) -> Sequence[Verdict]:
+    return judge(the_part(), figures, figures, HURRIED)
+
+
+def missed(figures: FlowFigures) -> list[str]:
+    return [one.demand.figure for one in verdicts(figures) if not one.held]
+
+
+@tried_again_after_a_hiccup(HICCUP)
+def test_through_jackline_caches_stay_warm_and_everyone_finishes(tmp_path: Path) -> None:
+    ours = played(the_part().jackline, tmp_path)
+    assert missed(ours) == [], ours
+    assert (ours.finished, ours.deaths) == (LOAD.agents, 0)
+
+
+@tried_again_after_a_hiccup(HICCUP)
+def test_bare_the_same_fleet_gives_up_again_and_again(tmp_path: Path) -> None:
+    # Not to its end: deaths come at once.
+    load = replace(LOAD, patience=900.0)
+    (part,) = cache_spiral(load).programs
+    bare = played(part.bare, tmp_path)
+    assert bare.deaths > 10
+    assert bare.refused > 10 * LOAD.agents
+    assert {"left_behind", "deaths"} <= set(missed(bare))
+
+
+@tried_again_after_a_hiccup(HICCUP)
+def test_a_gateway_that_does_not_mind_caches_does_not_pass(tmp_path: Path) -> None:
+    """Where a vendor's limit is taken to count cached tokens, calls go by their turn alone."""
+    load = replace(LOAD, patience=2400.0, model=TAKEN_FOR_ONE_THAT_COUNTS)
+    (part,) = cache_spiral(load).programs
+    blind = played(part.jackline, tmp_path)
+    assert {"left_behind", "misses_percent", "extra_percent"} <= set(missed(blind)), blind
+    assert blind.hits_percent < 60
+
+
+def test_all_runs_it_and_its_table_has_time_hits_bill_and_failed_agents() -> None:
+    assert "cache-spiral" in [drill.name for drill in all_drills()]
+    ours = figures_of(LOAD, Ledger(), [AgentRecord("PART-1", LOAD.model)], 60.0)
+    part = PartResult(the_part(), ours, ours, tuple(verdicts(ours)))
+    lines = telling.as_text(DrillResult(cache_spiral(), "-", 40.0, (part,), complete=True))
+    text = "\n".join(lines)
+    for row in ("agents finished", "gave up", "minutes", "hit the cache, %", "bill, $"):
+        assert row in text
+
+
+# --- the figures ---------------------------------------------------------------------------
+
+
+def answered(ledger: Ledger, session: str, prompt: int, *, read: int, written: int) -> Entry:
+    request = SimRequest(LOAD.model, prompt, 100, session=session)
+    entry = ledger.opened(len(ledger), float(len(ledger)), request)
+    ledger.let_in(entry, Hit(read, written, plain=prompt - read - written))
+    entry.first_byte, entry.output_tokens = entry.arrived, 100
+    return entry
+
+
+def figures(ledger: Ledger, seconds: float = 600.0) -> SpiralFigures:
+    done = AgentRecord("PART-1", LOAD.model)
+    done.finish(End.FINISHED, seconds)
+    return figures_of(LOAD, ledger, [done], seconds)
+
+
+def test_warm_conversations_cost_nothing_extra_and_all_their_later_calls_hit() -> None:
+    ledger = Ledger()
+    answered(ledger, "one", 6000, read=4000, written=2000)
+    answered(ledger, "one", 7400, read=6000, written=1400)
+    answered(ledger, "one", 8800, read=7400, written=1400)
+    seen = figures(ledger)
+    assert (seen.hits_percent, seen.misses_percent, seen.extra_percent) == (100.0, 0.0, 0.0)
+
+
+def test_a_lapsed_conversation_is_a_miss_though_the_shared_prefix_was_read() -> None:
+    ledger = Ledger()
+    answered(ledger, "one", 6000, read=4000, written=2000)
+    answered(ledger, "one", 7400, read=4000, written=3400)
+    seen = figures(ledger)
+    assert (seen.hits_percent, seen.misses_percent) == (0.0, 100.0)
+    assert seen.extra_percent > 10
+
+
+def test_deaths_count_though_their_user_let_them_go_on() -> None:
+    record = AgentRecord("PART-1", LOAD.model)
+    record.finish(End.DIED, 10.0, "API Error: 429")
+    record.resumed()
+    assert (record.end, record.died_of, record.ended) == (End.WORKING, "", None)
+    record.finish(End.FINISHED, 20.0)
+    seen = figures_of(LOAD, Ledger(), [record], 60.0)
+    assert (seen.finished, seen.deaths, seen.left_behind) == (1, 1, 0)
