@@ -136,5 +136,5 @@ class CachedLanes(Lanes):
             assert not lane.caches.released, "siblings wait for a prefix that is written"
 
 
-CachedLanes.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+CachedLanes.TestCase.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)
 TestCachedLanes = CachedLanes.TestCase

@@ -90,7 +90,7 @@ def test_a_warm_call_costs_what_is_new_and_a_lapsed_one_everything() -> None:
     assert caches.cost(following, NOW + SHORT_LIFE - 0.5) == 53_000
     assert caches.standing(following, NOW + 10)[0] is Standing.WARM
     assert caches.standing(following, NOW + SHORT_LIFE)[0] is Standing.LAPSED
-    assert caches.standing(turn(3, "b", 10), NOW)[0] is Standing.NEW
+    assert caches.standing(turn(3, "b", 20_000), NOW)[0] is Standing.NEW
 
 
 def test_an_estimate_is_measured_by_how_the_last_one_was_wrong() -> None:

@@ -320,6 +320,7 @@ class LaneController:
         for name in list(touched):
             touched += self._hedging.look_at_lane(self.lanes[name], now)
         touched += self._hedging.look_at_late(now, decision)
+        touched += [name for name, lane in self.lanes.items() if lane.caches.released]
         self._dispatch(list(dict.fromkeys(touched)), now, decision)
         return self._done(decision)
 
@@ -460,6 +461,8 @@ class LaneController:
 
     def _waits_for_sibling(self, entry: Entry, lane: Lane, now: float) -> bool:
         """Whether the call is held, because another is just writing the prefix that both have."""
+        if entry.call.id in self._under_way:
+            return False  # it has waited in vain for a silent attempt already
         until = lane.caches.siblings_wait_until(entry.call, now)
         return until > now and self._resting.hold_sibling(entry, lane.name, now, until)
 
