@@ -5,7 +5,7 @@ dashboard and in notifications.
 Not here: gathering the values (gateway/telling.py), showing them (cli/).
 """
 
-from jackline.control.picture import CallShown, LaneShown, Picture
+from jackline.control.picture import CallShown, LaneShown, LimitShown, Picture
 from jackline.control.verdict import verdict
 
-__all__ = ["CallShown", "LaneShown", "Picture", "verdict"]
+__all__ = ["CallShown", "LaneShown", "LimitShown", "Picture", "verdict"]
