@@ -20,8 +20,17 @@ from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettin
 from jackline.simulator.limits import BucketSettings, Counts
 from jackline.simulator.server import SimulatorServer
 from jackline.simulator.settings import ProviderSettings
-from tests.assembly.world import answered, ask, config_for, http, provider, question, request, run
-from tests.assembly.world import until
+from tests.assembly.world import (
+    answered,
+    ask,
+    config_for,
+    http,
+    provider,
+    question,
+    request,
+    run,
+    until,
+)
 from tests.planted import KEY, WORD, leaks
 
 ADMIN = f"sk-ant-admin01-{WORD}-{'C' * 20}"
@@ -112,6 +121,7 @@ def test_every_limit_is_shown_with_its_origin(tmp_path: Path) -> None:
     told = ProviderSettings(
         buckets=(*UNTOLD.buckets, BucketSettings(Counts.INPUT_TOKENS, 40_000)), admin_key=ADMIN
     )
+
     async def main() -> None:
         async with SimulatorServer(told) as server:
             settings = upstream(server.url, limits=KnownLimits(requests_per_minute=3))
@@ -184,12 +194,15 @@ def test_the_service_is_up_before_its_vendor_has_answered(tmp_path: Path) -> Non
 def test_a_lane_that_was_open_before_follows_the_reading(tmp_path: Path) -> None:
     async def main() -> None:
         wrong = replace(UNTOLD, admin_key="another")
-        async with SimulatorServer(wrong) as server, living(tmp_path, upstream(server.url)) as service:
+        async with (
+            SimulatorServer(wrong) as server,
+            living(tmp_path, upstream(server.url)) as service,
+        ):
             await until(lambda: "the key was refused (status 401)" in notes(service))
             assert (await ask(service.url, request(body=question()))).status == 200
             assert lane_of(service)["known_limits"] == {}
             server.playing.restart(UNTOLD)
-            limits = service._limits  # noqa: SLF001 -- a day passes in no test
+            limits = service._limits
             limits.use(())
             limits.use((upstream(server.url),))
             await read(service)
@@ -199,9 +212,7 @@ def test_a_lane_that_was_open_before_follows_the_reading(tmp_path: Path) -> None
     run(main())
 
 
-def test_the_admin_key_is_written_nowhere(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_admin_key_is_written_nowhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG")
 
     async def main() -> None:

@@ -178,16 +178,19 @@ def test_sizes_are_bounded() -> None:
     assert len(read.limits) <= 1_000
 
 
+_NAMES = (
+    *("data", "models", "limits", "type", "value", "group", "group_type", "model", "next_page"),
+    *("has_more", "last_id", "max_requests_per_1_minute", "max_tokens_per_1_minute"),
+)
 _json = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=10),
-    lambda inner: st.lists(inner, max_size=4)
-    | st.dictionaries(
-        st.sampled_from(
-            ["data", "models", "limits", "type", "value", "group", "group_type", "model", "next_page"]
-            + ["has_more", "last_id", "max_requests_per_1_minute", "max_tokens_per_1_minute"]
-        ),
-        inner | st.sampled_from(["model_group", "requests_per_minute"]),
-        max_size=5,
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(_NAMES),
+            inner | st.sampled_from(["model_group", "requests_per_minute"]),
+            max_size=5,
+        )
     ),
     max_leaves=25,
 )

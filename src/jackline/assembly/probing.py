@@ -135,9 +135,7 @@ async def _look_up(origin: Origin) -> int:
 async def _asked(reached: Reached, origin: Origin, message: Message, clock: Clock) -> Reached:
     upstream = HttpUpstream({"doctor": origin})
     try:
-        told = await fetch(
-            upstream, message, "doctor/", most_bytes=_MOST_BYTES, seconds=PATIENCE
-        )
+        told = await fetch(upstream, message, "doctor/", most_bytes=_MOST_BYTES, seconds=PATIENCE)
     finally:
         await upstream.close()
     return replace(

@@ -41,8 +41,8 @@ from jackline.gateway.packed_body import NOT_PACKED, Packed
 from jackline.gateway.placing import Placing, StoodIn, openai_caller, upstream_for
 from jackline.gateway.returning import Returning
 from jackline.gateway.settings import CapSettings, GatewaySettings, StreamMode
-from jackline.gateway.vendor_words import No, in_our_words, no_by_vendor
 from jackline.gateway.vendor_limits import Reading
+from jackline.gateway.vendor_words import No, in_our_words, no_by_vendor
 from jackline.lanes import RemainingWork
 from jackline.outside_names import cut_name, problem_of_model
 from jackline.upstream.port import Message
