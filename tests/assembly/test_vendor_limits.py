@@ -1,4 +1,4 @@
-"""A gateway with an admin key begins with the limits that its vendor has, and says whose they are."""
+"""A gateway with an admin key begins with its vendor's limits, and says whose they are."""
 
 from __future__ import annotations
 
@@ -182,11 +182,13 @@ def test_the_service_is_up_before_its_vendor_has_answered(tmp_path: Path) -> Non
     """The provider answers calls at once, and the API never."""
 
     async def main() -> None:
-        async with provider(b"", answered()) as (scripted, url):
-            async with living(tmp_path, upstream(url)) as service:
-                await until(lambda: len(scripted.asked) == 1)
-                assert (await ask(service.url, request(body=question()))).status == 200
-                assert service.desk.limit_readings == {}
+        async with (
+            provider(b"", answered()) as (scripted, url),
+            living(tmp_path, upstream(url)) as service,
+        ):
+            await until(lambda: len(scripted.asked) == 1)
+            assert (await ask(service.url, request(body=question()))).status == 200
+            assert service.desk.limit_readings == {}
 
     run(main())
 

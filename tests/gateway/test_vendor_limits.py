@@ -162,7 +162,7 @@ def test_every_page_is_read_and_a_cursor_that_leads_in_a_circle_ends() -> None:
 def test_pages_without_end_are_not_followed_for_ever() -> None:
     world = World(*(http(200, page([OPUS], f"{n}", requests_per_minute=1)) for n in range(99)))
 
-    async def story(limits: VendorLimits) -> None:
+    async def story(_limits: VendorLimits) -> None:
         await world.looked()
         assert len(world.asked) == 20
 
@@ -338,6 +338,29 @@ def test_the_key_goes_to_the_upstreams_own_host_alone() -> None:
         assert strangers == []
 
     event_loop.run(main())
+
+
+def test_an_answer_to_settings_that_have_changed_meanwhile_is_left_aside() -> None:
+    world = World(http(200, FIFTY))
+    arrived, may_answer = asyncio.Event(), asyncio.Event()
+
+    async def slow(wire: Wire) -> None:
+        while await wire.request():
+            arrived.set()
+            await may_answer.wait()
+            await wire.say(http(200, FIFTY))
+
+    world.serve = slow  # type: ignore[method-assign]
+
+    async def story(limits: VendorLimits) -> None:
+        await arrived.wait()
+        limits.use(())
+        may_answer.set()
+        await world.looked()
+        assert limits.readings == {}
+        assert (world.changes, world.notes) == (0, {})
+
+    world.run(story)
 
 
 def test_only_upstreams_with_an_admin_key_are_asked_and_changes_are_followed() -> None:

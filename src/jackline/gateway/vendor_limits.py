@@ -118,7 +118,9 @@ class VendorLimits:
 
     async def read(self, name: str) -> Reading:
         """What the API of this upstream tells now; UnreadLimitsError says why it does not."""
-        settings = self._asked[name].settings
+        return await self._read(self._asked[name].settings)
+
+    async def _read(self, settings: UpstreamSettings) -> Reading:
         try:
             key = await asyncio.to_thread(self._look_up, settings.admin_key or "")
         except ValueError as error:
@@ -157,7 +159,7 @@ class VendorLimits:
         # Set before asking, so that a slow answer is not asked for twice.
         asked.due = self._clock.steady() + self._pause(DAILY)
         try:
-            reading = await self.read(settings.name)
+            reading = await self._read(settings)
         except UnreadLimitsError as error:
             if self._asked.get(settings.name) is asked:
                 self._failed(asked, error)
