@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,10 @@ def lane_of(service: Service) -> dict[str, Any]:
 
 async def read(service: Service) -> None:
     await until(lambda: bool(service.desk.limit_readings))
+
+
+def is_settled(service: Service) -> bool:
+    return bool(service.desk.limit_readings) or "401" in notes(service)
 
 
 def crowd(service: Service, many: int = 8) -> list[asyncio.Task[Any]]:
@@ -223,7 +228,7 @@ def test_the_admin_key_is_written_nowhere(tmp_path: Path, caplog: pytest.LogCapt
             folder = tmp_path / str(number)
             async with SimulatorServer(settings) as server:
                 async with living(folder, upstream(server.url)) as service:
-                    await until(lambda s=service: bool(s.desk.limit_readings) or "401" in notes(s))
+                    await until(partial(is_settled, service))
                     await ask(service.url, request(body=question()))
                     assert WORD not in json.dumps(service.status())
                     assert WORD not in repr(service.config)

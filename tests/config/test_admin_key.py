@@ -22,7 +22,7 @@ def machine(tmp_path: Path) -> Machine:
 
 def load(machine: Machine, text: str = OWN, **variables: str) -> Config:
     machine.write_own(text)
-    return machine.load(KEY="sk-ant-api", **variables)
+    return machine.load(environ={"KEY": "sk-ant-api", **variables})
 
 
 def faults(machine: Machine, text: str) -> str:
