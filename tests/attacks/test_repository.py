@@ -375,6 +375,7 @@ SETTINGS = {
     "any variable": '[[upstream]]\nheaders = { x = "env:GITHUB_TOKEN" }',
     "credential": '[[upstream]]\ncredential = "env:GITHUB_TOKEN"',
     "command": '[[upstream]]\ncredential = "cmd:touch ran"',
+    "admin key": '[[upstream]]\nurl = "http://127.0.0.1:9"\nadmin_key = "env:GITHUB_TOKEN"',
     "file of the user": '[[upstream]]\ncredential = "file:../home/secret"',
     "models": '[[upstream]]\nmodels = { "claude-opus-*" = "claude-haiku-4-5" }',
     "status page": '[[upstream]]\nstatus_page = "https://evil.example"',

@@ -26,7 +26,7 @@ from jackline.control.host_findings import (
 from jackline.testing import SimulatedProvider
 from tests.cli.commands import Answer
 from tests.cli.gateways import Place
-from tests.planted import KEY
+from tests.planted import KEY, WORD
 
 URL = "http://127.0.0.1:8766"
 WANTED = {variable.name: variable.reason for variable in CLIENT_VARIABLES}
@@ -183,6 +183,31 @@ def test_a_status_page_is_read_and_its_incidents_told(place: Place) -> None:
     assert "Ill reports: Elevated errors on Opus, since" in ill["says"]
     assert ill["fix"]
     assert "status_page" in lost["fix"]
+
+
+def test_limits_are_read_where_an_admin_key_is_named(place: Place) -> None:
+    admin = f"sk-ant-admin01-{WORD}"
+    limits = {"type": "requests_per_minute", "value": 50}
+    listing = {"data": [{"group_type": "model_group", "models": ["m"], "limits": [limits]}]}
+    with serving_pages({"good": listing, "bad": None}) as url:
+        file = place.folder / "jackline.toml"
+        file.write_text(
+            "".join(
+                f'[[upstream]]\nname = "{name}"\nurl = "{url}/{name}"\n'
+                f'credential = "env:OWN"\nadmin_key = "env:{variable}"\n'
+                for name, variable in (("good", "ADMIN"), ("bad", "ADMIN"), ("lost", "NOWHERE"))
+            )
+        )
+        place.more |= {"JACKLINE_UPSTREAM": "", "OWN": "sk-own", "ADMIN": admin}
+        printed = place.jackline("doctor", "--json", "--config", file)
+        found = told(printed)
+    good, bad, lost = (found[f"limits {name}"] for name in ("good", "bad", "lost"))
+    assert (good["mark"], bad["mark"], lost["mark"]) == ("ok", "warn", "warn")
+    assert "tells those of 1 model" in good["says"]
+    assert "status 404" in bad["says"]
+    assert "leave admin_key out" in bad["fix"]
+    assert "the environment variable NOWHERE is not set" in lost["says"]
+    assert WORD not in json.dumps(found)
 
 
 @contextmanager

@@ -154,6 +154,7 @@ STATUS_KEYS = {
     "journal_problem", "journal_lost", "journal_gap", "notes", "forecast",
 }  # fmt: skip
 LANE_KEYS = {
+    "known_limits",
     "name", "state", "why", "until", "in_flight", "window", "waiting", "limits", "cause", "paused",
 }  # fmt: skip
 CALL_KEYS = {

@@ -76,6 +76,8 @@ cost_class = "low"
 local = true
 longest_answer = 8192
 accept_rejected_clients = true
+admin_key = "env:ADMIN"
+workspace = "wrkspc_1"
 
 [hold]
 quota = "30m"
@@ -176,6 +178,7 @@ level = "debug"
     assert (upstream.cost_class, upstream.longest_answer) == (CostClass.LOW, 8192)
     assert upstream.local
     assert upstream.accept_rejected_clients
+    assert (upstream.admin_key, upstream.workspace) == ("env:ADMIN", "wrkspc_1")
     assert list(upstream.models.items()) == [
         ("claude-opus-*", "team-large"),
         ("claude-*", "team-small"),

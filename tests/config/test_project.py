@@ -53,6 +53,7 @@ def test_every_setting_is_closed_to_projects_unless_it_was_decided_otherwise() -
         InProject.CONSENT: CONSENT,
     }
     assert {"state", "listen.host", "listen.names", "upstream.ca_file", "prices"} <= closed
+    assert {"upstream.admin_key", "upstream.workspace"} <= closed
 
 
 def test_the_documentation_lists_the_same_settings() -> None:

@@ -26,9 +26,10 @@ from jackline.errors import JournalError, UsageError
 from jackline.journal import JournalReader
 from jackline.providers.making import origin_of, provider_for
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
+from jackline.upstream.documents import fetch
 from jackline.upstream.http_upstream import HttpUpstream
 from jackline.upstream.origin import Origin
-from jackline.upstream.port import Headers, Message
+from jackline.upstream.port import Message
 
 PATIENCE = 10.0
 """Seconds for one upstream, all in all."""
@@ -37,37 +38,6 @@ _DAY = 86_400.0
 _CLOUDS = (UpstreamKind.BEDROCK, UpstreamKind.VERTEX)
 _OWN = (Credential.API_KEY, Credential.BEARER)
 _VERSION = (b"anthropic-version", b"2023-06-01")
-
-
-class _Listener:
-    """Gathers an answer up to a size; `over` is set by its last word."""
-
-    def __init__(self) -> None:
-        self.status: int | None = None
-        self.headers: dict[str, str] = {}
-        self.body = bytearray()
-        self.error: OSError | None = None
-        self.over = asyncio.Event()
-
-    def began(self, status: int, headers: Headers) -> None:
-        """Keep the head."""
-        self.status = status
-        self.headers = {n.decode("latin-1").lower(): v.decode("latin-1") for n, v in headers}
-
-    def heard(self, data: bytes) -> None:
-        """Keep what there is room for; more tells nothing new."""
-        self.body += data[: _MOST_BYTES - len(self.body)]
-        if len(self.body) >= _MOST_BYTES:
-            self.over.set()
-
-    def ended(self) -> None:
-        """All is there."""
-        self.over.set()
-
-    def broke(self, error: OSError) -> None:
-        """It will not come."""
-        self.error = error
-        self.over.set()
 
 
 async def reach(settings: UpstreamSettings, environ: Mapping[str, str], clock: Clock) -> Reached:
@@ -164,23 +134,17 @@ async def _look_up(origin: Origin) -> int:
 
 async def _asked(reached: Reached, origin: Origin, message: Message, clock: Clock) -> Reached:
     upstream = HttpUpstream({"doctor": origin})
-    ear = _Listener()
-    attempt = upstream.start(message, "doctor/", ear)
     try:
-        async with asyncio.timeout(PATIENCE):
-            await ear.over.wait()
-    except TimeoutError:
-        ear.error = TimeoutError(f"no whole answer within {PATIENCE:g} s")
+        told = await fetch(upstream, message, "doctor/", most_bytes=_MOST_BYTES, seconds=PATIENCE)
     finally:
-        attempt.hang_up()
         await upstream.close()
     return replace(
         reached,
-        error=ear.error,
-        status=None if ear.error is not None else ear.status,
-        headers=ear.headers,
-        body=bytes(ear.body),
-        skew=None if ear.error is not None else _skew(ear.headers, clock.wall()),
+        error=told.error,
+        status=None if told.error is not None else told.status,
+        headers=told.headers,
+        body=told.body,
+        skew=None if told.error is not None else _skew(told.headers, clock.wall()),
     )
 
 

@@ -23,6 +23,7 @@ from jackline.gateway.lane_book import LaneBook
 from jackline.gateway.listening import Listener
 from jackline.gateway.settings import LimitSettings
 from jackline.gateway.status_pages import StatusPages
+from jackline.gateway.vendor_limits import VendorLimits
 from jackline.providers.making import provider_for
 from jackline.providers.provided_upstream import ProvidedUpstream
 from jackline.providers.settings import UpstreamKind, UpstreamSettings
@@ -47,6 +48,12 @@ def answer_limits(limits: LimitSettings) -> AnswerLimits:
     return AnswerLimits(limits.answer_bytes, limits.answer_seconds)
 
 
+def limit_lanes(book: LaneBook, carrier: Carrier) -> None:
+    """Let open lanes follow what is known of their limits now."""
+    for given in book.open_lanes():
+        carrier.limit_lane(given)
+
+
 @dataclass(frozen=True, slots=True)
 class Changeable:
     """The parts of a service that follow its configuration."""
@@ -56,6 +63,7 @@ class Changeable:
     upstream: ProvidedUpstream
     book: LaneBook
     pages: StatusPages
+    limits: VendorLimits
     carrier: Carrier
 
     def use(self, old: Config, config: Config) -> None:
@@ -73,8 +81,8 @@ class Changeable:
         self.upstream.foreign = foreign_upstreams(after.upstreams)
         self.book.use(after.upstreams)
         self.pages.use(status_pages(after.upstreams))
-        for given in self.book.open_lanes():
-            self.carrier.limit_lane(given)
+        self.limits.use(after.upstreams)
+        limit_lanes(self.book, self.carrier)
 
 
 class Reconfiguring:

@@ -37,6 +37,7 @@ from jackline.assembly.reconfiguring import (
     Reconfiguring,
     answer_limits,
     foreign_upstreams,
+    limit_lanes,
     status_pages,
 )
 from jackline.assembly.remembering import LaneMemory
@@ -51,6 +52,7 @@ from jackline.assembly.watching import Watching
 from jackline.calls import Carrier
 from jackline.clock import Clock, SystemClock
 from jackline.config import Config
+from jackline.config.references import resolve
 from jackline.control.face import Face
 from jackline.control.whole_seconds import whole_second
 from jackline.dashboard.flow_book import FlowBook
@@ -73,6 +75,7 @@ from jackline.gateway.listening import Listener
 from jackline.gateway.outage_evidence import OutageEvidence
 from jackline.gateway.routing import Router
 from jackline.gateway.status_pages import StatusPages
+from jackline.gateway.vendor_limits import VendorLimits
 from jackline.hooks.fates import CallFates
 from jackline.hooks.http_token import hook_token
 from jackline.hooks.sessions import Stopped
@@ -232,6 +235,16 @@ class Service:
         self._pages = StatusPages(
             pages, lambda name: in_trouble(self.desk, name), self._clock, draw, os.environ
         )
+        self._limits = VendorLimits(
+            settings.upstreams,
+            lambda reference: resolve(reference, os.environ),
+            self._notes,
+            self._clock,
+            draw,
+            os.environ,
+        )
+        self._book.readings = self._limits.readings
+        self._limits.changed = lambda: limit_lanes(self._book, self.carrier)
         self._listener = Listener(settings, self._early.append)
 
     def _build_report(self) -> None:
@@ -345,6 +358,8 @@ class Service:
         self._keep(look_after(self.desk, self._clock))
         self._stack.push_async_callback(self._pages.close)
         self._keep(self._pages.watch())
+        self._stack.push_async_callback(self._limits.close)
+        self._keep(self._limits.watch())
         if self._tracing is not None:
             self._keep(self._tracing.watch())
         if self._clients.forwarder is not None:
@@ -424,7 +439,13 @@ class Service:
 
     def _reconfiguring(self, reload: Callable[[], Config]) -> Reconfiguring:
         parts = Changeable(
-            self.desk, self._listener, self._upstream, self._book, self._pages, self.carrier
+            self.desk,
+            self._listener,
+            self._upstream,
+            self._book,
+            self._pages,
+            self._limits,
+            self.carrier,
         )
         return Reconfiguring(
             self.config, reload, parts, self._adopt, self._notes, self._announce, self._clock

@@ -18,6 +18,7 @@ from jackline.assembly.observing import Observatory
 from jackline.clock import Clock
 from jackline.control.board import Facts, Flows
 from jackline.control.board_parts import waiting_rows
+from jackline.control.limit_words import limit_words
 from jackline.control.whole_seconds import whole_second
 from jackline.gateway.desk import Desk
 from jackline.gateway.lane_book import shown
@@ -89,6 +90,7 @@ class Watching:
                 told
                 | {
                     "limits": limits,
+                    "limit_words": limit_words(told, self._clock.now()),
                     "why": why,
                     "until": None if until is None else whole_second(until),
                     "aim": aim(lane),

@@ -29,11 +29,13 @@ from jackline.cli.port_holder import port_holder
 from jackline.clients.claude_code import settings_file
 from jackline.clock import Clock, SystemClock
 from jackline.config import Config
+from jackline.config.references import resolve
 from jackline.control.doctor import (
     Finding,
     Mark,
     Reached,
     clock_finding,
+    limits_finding,
     no_status_page,
     nothing_fails,
     status_page_finding,
@@ -51,6 +53,7 @@ from jackline.errors import BadConfigError, UnsafeFileError, UntrustedGatewayErr
 from jackline.foreign_files import object_in
 from jackline.gateway.status_pages import PRESETS as WELL_KNOWN
 from jackline.gateway.status_pages import StatusPages, vendor_of
+from jackline.gateway.vendor_limits import UnreadLimitsError, VendorLimits
 from jackline.private_files import NotPrivateError, installation_key
 from jackline.providers.settings import Credential, UpstreamSettings
 
@@ -71,9 +74,9 @@ def doctor(
 ) -> int:
     """Check the way from your clients to the upstreams, and say what to fix.
 
-    Names, certificates, clock, proxy, credentials, each upstream, status pages, the clients'
-    environment and plugin, the gateway, its port, disk and journal. No paid call is made and no
-    credential is shown.
+    Names, certificates, clock, proxy, credentials, each upstream, its limits where an admin key
+    is named, status pages, the clients' environment and plugin, the gateway, its port, disk and
+    journal. No paid call is made and no credential is shown.
 
     Exit codes: 0 nothing fails, 1 something does.
     """
@@ -119,7 +122,28 @@ async def _upstreams(config: Config, clock: Clock, *, has_secrets: bool) -> list
     found = [finding for findings, _ in looks for finding in findings]
     reached = [one for _, one in looks if one is not None]
     pages = await _status_pages(config.gateway.upstreams, clock)
-    return [*dict.fromkeys(found), *pages, clock_finding(reached), proxy_finding(os.environ)]
+    limits = await _limits(config.gateway.upstreams, clock)
+    others = [clock_finding(reached), proxy_finding(os.environ)]
+    return [*dict.fromkeys(found), *limits, *pages, *others]
+
+
+async def _limits(upstreams: Sequence[UpstreamSettings], clock: Clock) -> list[Finding]:
+    """What the rate-limits API tells of each upstream that has an admin key."""
+    asked = [each.name for each in upstreams if each.admin_key is not None]
+    limits = VendorLimits(
+        upstreams, lambda text: resolve(text, os.environ), {}, clock, lambda: 0.5, os.environ
+    )
+
+    async def one(name: str) -> Finding:
+        try:
+            return limits_finding(name, len((await limits.read(name)).limits))
+        except UnreadLimitsError as error:
+            return limits_finding(name, None, str(error), error.fix)
+
+    try:
+        return list(await asyncio.gather(*map(one, asked)))
+    finally:
+        await limits.close()
 
 
 async def _status_pages(upstreams: Sequence[UpstreamSettings], clock: Clock) -> list[Finding]:

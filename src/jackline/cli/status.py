@@ -20,6 +20,7 @@ from jackline.assembly.running_gateway import find, not_running, status_of
 from jackline.cli.gateway_flags import gateway_flags, service_place, warn_of_faults
 from jackline.cli.status_clients import tell_clients
 from jackline.clock import SystemClock
+from jackline.control.limit_words import limit_words
 from jackline.control.picture import lane_word
 from jackline.control.whole_seconds import whole_second
 from jackline.failures.sentences import duration_in_words, moment_in_words
@@ -65,6 +66,8 @@ def status(
     click.echo(f"\n{told['url']} sends to {_ladder(told)}, process {running.pid}")
     for lane in _list(told, "lanes"):
         click.echo(printable(lane_line(lane, _now(told))))
+        if limits := limit_words(lane, _now(told)):
+            click.echo(printable(f"    limits: {limits}"))
     for line in waiting_lines(told):
         click.echo(printable(line, keep="\n"))
     for note in told.get("notes") or []:  # type: ignore[attr-defined]

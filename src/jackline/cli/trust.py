@@ -326,6 +326,10 @@ def _told(upstream: UpstreamSettings) -> list[str]:
         lines.append(f"tokens of an answer at most: {upstream.longest_answer}")
     if upstream.accept_rejected_clients:
         lines.append("serves clients without a credential, or with one that was refused, too")
+    if upstream.admin_key is not None:
+        lines.append(f"asked for rate limits with what {upstream.admin_key} holds")
+    if upstream.workspace is not None:
+        lines.append(f"workspace whose rate limits are asked for: {upstream.workspace}")
     return [plain_ascii(line) for line in lines]
 
 
@@ -401,6 +405,8 @@ def _document(file: FileText, shown: Preview, *, agreed: bool) -> dict[str, obje
                 "longest_answer": each.longest_answer,
                 "local": each.local,
                 "accept_rejected_clients": each.accept_rejected_clients,
+                "admin_key": each.admin_key,
+                "workspace": each.workspace,
             }
             for each in shown.upstreams
         ],

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from jackline.clock import SystemClock
+from jackline.control.limit_words import limit_words
 from jackline.control.whole_seconds import whole_second
 from jackline.failures import Failure, Kind
 from jackline.failures.sentences import explain, moment_in_words
@@ -45,6 +46,8 @@ def as_document(upstreams: Sequence[UpstreamSettings], lanes: Lanes | None) -> d
                 "models": dict(each.models),
                 "region": each.region,
                 "project": each.project,
+                "admin_key": each.admin_key,
+                "workspace": each.workspace,
                 "cost_class": each.cost_class.value,
                 "lanes": None if lanes is None else _of(each, lanes),
             }
@@ -61,10 +64,14 @@ def as_lines(upstreams: Sequence[UpstreamSettings], lanes: Lanes | None) -> Iter
         yield f"{number}. {each.name}: {each.kind} at {_address(each)}, {whose}{cost}"
         for pattern, model in each.models.items():
             yield f"     {pattern} → {model}"
+        if each.admin_key is not None:
+            yield f"     limits are read from its vendor with the key in {each.admin_key}"
         for lane in _of(each, lanes or ()):
             why = f"; {lane['why']}" if lane.get("why") else ""
             figures = f"{lane['in_flight']} of {lane['window']} in flight"
             yield f"     lane {lane['name']}: {lane['state']}, {figures}{why}"
+            if limits := limit_words(lane, SystemClock().now()):
+                yield f"       limits: {limits}"
 
 
 def credential_words(upstream: UpstreamSettings) -> str:

@@ -159,7 +159,9 @@ class UpstreamTable(Table):
         default=NOT_SET, description="Region of a cloud, such as us-east-1."
     )
     project: Annotated[Text, InProject.CONSENT] = Field(
-        default=NOT_SET, description="Project at Google that pays."
+        default=NOT_SET,
+        description="Project at Google that pays; at OpenAI, the one whose rate limits `admin_key`"
+        " reads.",
     )
     proxy: Annotated[str, AfterValidator(_proxy), InProject.CONSENT] = Field(
         default=NOT_SET,
@@ -204,6 +206,17 @@ class UpstreamTable(Table):
         default=_DEFAULT.upstream.accept_rejected_clients,
         description="Serve clients here, with this upstream's own key, that send no credential or"
         " whose own one the upstream before it has refused (401, 403).",
+    )
+    admin_key: Annotated[str, AfterValidator(reference)] = Field(
+        default=NOT_SET,
+        description="Where an admin key of your organization is kept (env:NAME, file:PATH,"
+        " cmd:COMMAND): its rate limits are then read from the vendor's API, at start and daily."
+        " Used for nothing else.",
+    )
+    workspace: Text = Field(
+        default=NOT_SET,
+        description="Anthropic's workspace of the key, if not the default one: its rate limits go"
+        " over those of the organization.",
     )
     headers: Annotated[dict[str, str], AfterValidator(_headers), InProject.CONSENT] = Field(
         default_factory=dict, description="Headers to send along; values may be references."

@@ -34,6 +34,8 @@ _SECRETS = (
     ("otlp", "authorization"),
 )
 _SECRET_TABLE = ("upstream", "headers")
+# Looked up by whoever uses it, when that is: no work may wait for it, or stop without it.
+_ADMIN_KEY = ("upstream", "admin_key")
 _PATHS = (("state",), ("upstream", "ca_file"))
 # Whoever names one of these names the upstream anew.
 _NAMING = (("upstream", 0, "url"), ("upstream", 0, "preset"))
@@ -58,7 +60,12 @@ class Layer:
 def may_be_secret(key: Key) -> bool:
     """Whether a reference may stand under this key."""
     name = plain(key)
-    return name in _SECRETS or name[:-1] == _SECRET_TABLE
+    return name in (*_SECRETS, _ADMIN_KEY) or name[:-1] == _SECRET_TABLE
+
+
+def is_looked_up_later(key: Key) -> bool:
+    """Whether the reference itself is what settings hold."""
+    return plain(key) == _ADMIN_KEY
 
 
 def of_file(file: FileText) -> Layer:

@@ -21,7 +21,13 @@ from jackline.config.consent import Standing, standing_of
 from jackline.config.document import defaults
 from jackline.config.faults import Fault, rejection
 from jackline.config.keys import dotted
-from jackline.config.layers import may_be_secret, of_environment, of_file, of_flags
+from jackline.config.layers import (
+    is_looked_up_later,
+    may_be_secret,
+    of_environment,
+    of_file,
+    of_flags,
+)
 from jackline.config.merging import Merged
 from jackline.config.places import (
     FILE_NAME,
@@ -201,7 +207,9 @@ def _finished(
         if key[0] != "upstream":
             merged.fill(key, value)
     upstreams.complete(merged)
-    upstreams.warn(merged, next((file.path for file in files if file.of_project), None))
+    project = next((file.path for file in files if file.of_project), None)
+    upstreams.withhold_admin_keys(merged, project)
+    upstreams.warn(merged, project)
     shown = dict(merged.values)
     secrets = [key for key in shown if may_be_secret(key)]
     watched = watched + [path for key in secrets if (path := references.file_of(shown[key]))]
@@ -274,10 +282,11 @@ def _look_up_secrets(merged: Merged, environ: Mapping[str, str]) -> None:
     for key, reference in list(merged.values.items()):
         if not may_be_secret(key) or reference is None or not references.is_reference(reference):
             continue
-        try:
-            merged.values[key] = references.resolve(reference, environ)
-        except ValueError as error:
-            merged.fault(key, str(error))
+        if not is_looked_up_later(key):
+            try:
+                merged.values[key] = references.resolve(reference, environ)
+            except ValueError as error:
+                merged.fault(key, str(error))
         path = references.file_of(reference)
         exposed = None if path is None else references.exposure(path)
         if exposed is not None:

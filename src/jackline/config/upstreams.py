@@ -23,6 +23,7 @@ from jackline.config.references import is_reference, resolve
 from jackline.config.strangers import credential_warning, is_loopback
 from jackline.lanes import KnownLimits
 from jackline.providers.presets import ANTHROPIC_HOST, PRESETS, Preset, cloud_url
+from jackline.providers.rate_limits_api import KINDS
 from jackline.providers.settings import CostClass, Credential, UpstreamKind, UpstreamSettings
 
 _CLOUDS = (UpstreamKind.BEDROCK, UpstreamKind.VERTEX)
@@ -65,6 +66,7 @@ def check(merged: Merged, port: int) -> None:
         if is_right:
             _check_address(one, port)
             _check_credential(one)
+            _check_admin_key(one)
             _check_models(one)
 
 
@@ -92,6 +94,19 @@ def warn(merged: Merged, project: Path | None) -> None:
                 f"upstream {one.name}: only clients that speak OpenAI's dialect are sent there; for"
                 ' Claude\'s clients, too, say what stands in: models = { "claude-*" = "gpt-5.5" }'
             )
+
+
+def withhold_admin_keys(merged: Merged, project: Path | None) -> None:
+    """Send no admin key to an upstream of a project's file, whoever has set one beside it."""
+    for one in _each(merged):
+        where = merged.place(one.key("url"))
+        if project is None or not where.startswith(str(project)) or one.get("admin_key") is None:
+            continue
+        merged.warnings.append(
+            f"upstream {one.name}: {merged.origins[one.key('admin_key')]} is ignored, since"
+            f" {where} names the upstream: an admin key goes to upstreams of your own file alone"
+        )
+        merged.values[one.key("admin_key")] = merged.values[one.key("workspace")] = None
 
 
 def settings(merged: Merged) -> tuple[UpstreamSettings, ...]:
@@ -233,6 +248,28 @@ def _check_credential(one: _One) -> None:
         one.fault("credential", "what clients send is of no use to a cloud: leave credential out")
 
 
+def _check_admin_key(one: _One) -> None:
+    if one.get("admin_key") is None:
+        if one.get("workspace") is not None:
+            one.fault("workspace", "says whose rate limits admin_key reads, and there is none")
+        return
+    target = urlsplit(one.get("url") or "")
+    if one.kind not in KINDS:
+        one.fault("admin_key", f"kind {one.kind} has no API that tells rate limits: leave it out")
+    elif not is_reference(one.get("credential") or ""):
+        one.fault(
+            "admin_key",
+            "tells the limits of the organization that a key of your own belongs to, and clients'"
+            ' own may belong to others: set credential = "env:NAME" too',
+        )
+    elif target.scheme != "https" and not is_loopback(target.hostname or ""):
+        one.fault("admin_key", f"would go to {target.hostname} unencrypted: use https")
+    elif one.kind in _OPENAI and one.get("project") is None:
+        one.fault("project", 'admin_key needs the project of the key, such as project = "proj_1"')
+    elif one.kind in _OPENAI and one.get("workspace") is not None:
+        one.fault("workspace", "is Anthropic's; OpenAI's limits go by project")
+
+
 def _check_models(one: _One) -> None:
     models = one.merged.table("upstream", one.place, "models")
     serves_claude_alone = one.kind in _CLOUDS or (
@@ -279,4 +316,6 @@ def _settings(one: _One) -> UpstreamSettings:
         headers=merged.table("upstream", place, "headers"),
         longest_answer=one.get("longest_answer"),
         accept_rejected_clients=one.get("accept_rejected_clients"),
+        admin_key=one.get("admin_key"),
+        workspace=one.get("workspace"),
     )

@@ -5,7 +5,7 @@ dashboard and in notifications.
 Not here: gathering the values (gateway/telling.py), showing them (cli/).
 """
 
-from jackline.control.picture import CallShown, LaneShown, Picture, TurnShown
+from jackline.control.picture import CallShown, LaneShown, LimitShown, Picture, TurnShown
 from jackline.control.verdict import verdict
 
-__all__ = ["CallShown", "LaneShown", "Picture", "TurnShown", "verdict"]
+__all__ = ["CallShown", "LaneShown", "LimitShown", "Picture", "TurnShown", "verdict"]

@@ -139,6 +139,19 @@ def status_page_finding(
     return Finding(check, Mark.WARN, f"{reports[0]}{more}", fix)
 
 
+def limits_finding(name: str, models: int | None, problem: str = "", fix: str = "") -> Finding:
+    """What a vendor's rate-limits API tells; `models` is None when it cannot be read."""
+    check = f"limits {name}"
+    if models is None:
+        says = f"cannot be read from its vendor: {problem}; lanes learn them from headers"
+        return Finding(check, Mark.WARN, says, fix)
+    if not models:
+        says = "its vendor's rate-limits API tells of no model; lanes learn them from headers"
+        return Finding(check, Mark.WARN, says, "check workspace and project of the upstream")
+    many = "1 model" if models == 1 else f"{models} models"
+    return Finding(check, Mark.OK, f"its vendor's rate-limits API tells those of {many}")
+
+
 def no_status_page(hosts: Mapping[str, str]) -> Finding:
     """That none is configured; `hosts` are well-known pages by the hosts of upstreams in use."""
     if not hosts:

@@ -7,17 +7,26 @@ Not here: the sentence over it (verdict.py).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 SCHEMA = "jackline.status/1"
+
+
+@dataclass(frozen=True, slots=True)
+class LimitShown:
+    """A limit per minute, who gave its number (lanes/settings.py), and when its vendor did."""
+
+    per_minute: float
+    origin: str
+    read_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LaneShown:
     """How one lane stands.
 
-    `limits` are the shares left of what its headers announced. `cause` is the kind of failure that
-    closed it, and its variety, if a failure did.
+    `limits` are the shares left of its per-minute limits, `known_limits` those limits. `cause` is
+    the kind of failure that closed it, and its variety, if a failure did.
     """
 
     name: str
@@ -31,6 +40,7 @@ class LaneShown:
     cause: tuple[str, str | None] | None = None
     paused: bool = False
     """Whether a person has closed it."""
+    known_limits: Mapping[str, LimitShown] = field(default_factory=dict)
 
 
 def lane_word(lane: Mapping[str, object]) -> str:

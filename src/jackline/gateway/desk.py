@@ -8,7 +8,7 @@ Not here: holding and answering one call (messages.py), paths (routing.py).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
@@ -48,6 +48,7 @@ from jackline.gateway.packed_body import NOT_PACKED, Packed
 from jackline.gateway.placing import Placing, StoodIn, openai_caller, upstream_for
 from jackline.gateway.returning import Returning
 from jackline.gateway.settings import CapSettings, GatewaySettings, StreamMode
+from jackline.gateway.vendor_limits import Reading
 from jackline.gateway.vendor_words import No, in_our_words, no_by_vendor
 from jackline.lanes import RemainingWork
 from jackline.outside_names import cut_name, problem_of_model
@@ -136,6 +137,11 @@ class Desk:
             self._mode_for_all = "live"
         elif settings.stream is StreamMode.BLOCK:
             self._mode_for_all = "block"
+
+    @property
+    def limit_readings(self) -> Mapping[str, Reading]:
+        """What vendors' APIs told of limits, by upstream."""
+        return self._lanes.readings
 
     @property
     def stand_ins(self) -> list[StoodIn]:

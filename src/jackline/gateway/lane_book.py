@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from jackline.dialects import account_of
 from jackline.gateway.caller import Caller
 from jackline.gateway.known_clients import KnownClients
-from jackline.lanes import LaneController, LaneSettings
+from jackline.gateway.vendor_limits import Reading
+from jackline.lanes import KnownLimits, LaneController, LaneSettings
+from jackline.providers.rate_limits_api import limits_of
 from jackline.providers.settings import Credential, UpstreamSettings
 
 # Above the first number idle lanes make room; so many that are in use are the most there can be.
@@ -52,6 +54,8 @@ class LaneBook:
         self.close_idle: Callable[[float, int], None] = _close_none
         # The same for lanes that are shut and that no call was ever answered on.
         self.close_unproven: Callable[[float, int], None] = _close_none
+        # What vendors' APIs told of limits, by upstream; whoever reads them changes it.
+        self.readings: Mapping[str, Reading] = {}
         # The account that each login has named first, by a digest of its token.
         self._named: OrderedDict[bytes, str] = OrderedDict()
         self.use(upstreams)
@@ -128,7 +132,7 @@ class LaneBook:
             self._controller.open_lane(now, given)
 
     def open_lanes(self) -> list[LaneSettings]:
-        """The lanes that are open, with what the upstreams in use say of their limits."""
+        """The lanes that are open, with what is known of their limits now."""
         found = [self._given(name) for name in self._controller.lanes]
         return [given for given in found if given is not None]
 
@@ -143,8 +147,16 @@ class LaneBook:
             if fnmatchcase(model, pattern):
                 limits = given
                 break
-        counts = upstream.kind.counts_cached(model)
-        return LaneSettings(name, account, limits, local=upstream.local, cached_counts=counts)
+        reading = self.readings.get(place)
+        told = None if reading is None else limits_of(model, reading.limits)
+        return LaneSettings(
+            name,
+            account,
+            limits,
+            told or KnownLimits(),
+            local=upstream.local,
+            cached_counts=upstream.kind.counts_cached(model),
+        )
 
 
 @lru_cache(maxsize=1024)

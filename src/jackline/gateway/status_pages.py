@@ -17,9 +17,10 @@ from urllib.parse import urlsplit
 from jackline import __version__
 from jackline.clock import Clock
 from jackline.gateway.status_reports import Page, read_page, told
+from jackline.upstream.documents import fetch
 from jackline.upstream.http_upstream import HttpUpstream
 from jackline.upstream.origin import Origin
-from jackline.upstream.port import Headers, Message
+from jackline.upstream.port import Message
 from jackline.upstream.proxying import proxy_from_environment
 
 PRESETS = {
@@ -156,47 +157,11 @@ class StatusPages:
             (b"Accept", b"application/json"),
             (b"User-Agent", f"jackline/{__version__}".encode()),
         )
-        ear = _PageEar()
-        attempt = self._upstream.start(Message(b"GET", _SUMMARY.encode(), headers), f"{name}/", ear)
-        try:
-            async with asyncio.timeout(self._patience):
-                return await ear.document
-        except TimeoutError:
-            return None
-        finally:
-            attempt.hang_up()
-
-
-class _PageEar:
-    """Gathers one document; None stands for all that can be wrong with it."""
-
-    def __init__(self) -> None:
-        self.document: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
-        self._body = bytearray()
-
-    def began(self, status: int, headers: Headers) -> None:  # noqa: ARG002 -- the protocol
-        """Anything but the page itself, a redirect too, is nothing."""
-        if status != 200:
-            self._tell(None)
-
-    def heard(self, data: bytes) -> None:
-        """Keep it, up to a size that no such page has."""
-        self._body += data
-        if len(self._body) > _MOST_BYTES:
-            self._body.clear()
-            self._tell(None)
-
-    def ended(self) -> None:
-        """It is whole."""
-        self._tell(bytes(self._body))
-
-    def broke(self, error: OSError) -> None:  # noqa: ARG002 -- a page that fails says nothing
-        """It will not come."""
-        self._tell(None)
-
-    def _tell(self, document: bytes | None) -> None:
-        if not self.document.done():
-            self.document.set_result(document)
+        message = Message(b"GET", _SUMMARY.encode(), headers)
+        told = await fetch(
+            self._upstream, message, f"{name}/", most_bytes=_MOST_BYTES, seconds=self._patience
+        )
+        return told.document
 
 
 def vendor_of(url: str) -> str:

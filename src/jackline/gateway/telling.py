@@ -12,14 +12,14 @@ from datetime import datetime, timedelta
 from itertools import islice
 
 from jackline import __version__
-from jackline.control import CallShown, LaneShown, Picture
+from jackline.control import CallShown, LaneShown, LimitShown, Picture
 from jackline.control.turn_words import turn_shown
 from jackline.failures.sentences import duration_in_words
 from jackline.gateway.desk import Desk
 from jackline.gateway.lane_book import shown
 from jackline.gateway.messages import MessagesCall
 from jackline.journal import JournalHealth
-from jackline.lanes import Call
+from jackline.lanes import Call, LimitOrigin
 from jackline.lanes.lane import Lane
 from jackline.lanes.states import FLOWING
 from jackline.lanes.turns import Turn
@@ -114,7 +114,22 @@ def _lane(desk: Desk, lane: Lane, waiting: int, now: float) -> LaneShown:
         waiting=waiting,
         cause=None if lane.cause is None else (lane.cause.kind.value, lane.cause.sub),
         limits={name: bucket.level_at(now) / bucket.cap for name, bucket in lane.buckets.items()},
+        known_limits=_known_limits(desk, lane),
     )
+
+
+def _known_limits(desk: Desk, lane: Lane) -> dict[str, LimitShown]:
+    origins = lane.allowance.origins
+    reading = desk.limit_readings.get(lane.name.partition("/")[0])
+    read_at = None if reading is None else reading.read_at
+    return {
+        name: LimitShown(
+            bucket.cap,
+            origins[name].value,
+            read_at if origins[name] is LimitOrigin.VENDOR else None,
+        )
+        for name, bucket in lane.buckets.items()
+    }
 
 
 def _waiting(

@@ -9,7 +9,7 @@ from jackline.lanes.controller import LaneController
 from jackline.lanes.decision import Abort, Call, Decision, Refuse, Send, Usage, Waiting
 from jackline.lanes.memory import export, restore
 from jackline.lanes.remaining import RemainingWork
-from jackline.lanes.settings import KnownLimits, LaneSettings, Settings
+from jackline.lanes.settings import KnownLimits, LaneSettings, LimitOrigin, Settings
 from jackline.lanes.states import State
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "KnownLimits",
     "LaneController",
     "LaneSettings",
+    "LimitOrigin",
     "Refuse",
     "RemainingWork",
     "Send",

@@ -3,7 +3,8 @@
 Laws: (1) requests and input are spent when a call is sent, output is promised then and spent when
 it is written; (2) what a header says is brought up to date with what was sent and written since,
 and each attempt's estimate is corrected once, by a header or by its usage; (3) limits that nobody
-told allow everything; (4) what a call costs comes in (prompt_caches.py).
+told allow everything; (4) what a call costs comes in (prompt_caches.py); (5) a lane begins with the
+user's number, else with that of the vendor's API, and a header outweighs both from then on.
 Not here: one limit (bucket.py), reading headers (limits_seen.py), every other reason to wait
 (lane.py).
 """
@@ -15,7 +16,7 @@ from collections.abc import Mapping
 from jackline.lanes.attempt import Attempt
 from jackline.lanes.bucket import Bucket
 from jackline.lanes.limits_seen import read_limits
-from jackline.lanes.settings import KnownLimits
+from jackline.lanes.settings import KnownLimits, LimitOrigin
 
 # What an answer takes is the mean of the last so many; a belief counts as a few at the beginning.
 _ANSWERS_REMEMBERED = 33
@@ -29,14 +30,18 @@ class Allowance:
     """The buckets of one lane, and what its calls in flight are expected to take from them.
 
     `promised` is the output that calls in flight are expected to have, `written` all there was so
-    far; `requests` and `input` count what was ever sent.
+    far; `requests` and `input` count what was ever sent. `_heard` are the dimensions that headers
+    told since the lane was opened.
     """
 
     __slots__ = (
         "_answers",
         "_believed",
-        "_limits",
+        "_heard",
         "_opened",
+        "_origins",
+        "_vendor",
+        "_written",
         "average_output",
         "average_service",
         "buckets",
@@ -46,14 +51,12 @@ class Allowance:
         "written",
     )
 
-    def __init__(self, limits: KnownLimits, now: float) -> None:
-        self._limits = limits
+    def __init__(self, written: KnownLimits, vendor: KnownLimits, now: float) -> None:
         self._opened = now
-        self.buckets = {
-            dimension: Bucket.per_minute(limit, now)
-            for dimension, limit in _per_minute(limits).items()
-            if limit is not None
-        }
+        self._written = self._vendor = KnownLimits()
+        self._heard: set[str] = set()
+        self._origins: dict[str, LimitOrigin] = {}
+        self.buckets: dict[str, Bucket] = {}
         self._answers = _BELIEF_COUNTS_AS
         self.average_output = 500.0
         self.average_service = 10.0
@@ -63,18 +66,55 @@ class Allowance:
         self.input = 0.0
         # What the server has counted includes the attempts up to this one, by `requests_before`.
         self._believed = 0
+        self.change_limits(written, vendor, now)
 
-    def change_limits(self, limits: KnownLimits, now: float) -> None:
-        """What the user says of the limits has changed; what was learned besides stays."""
-        before = _per_minute(self._limits)
-        self._limits = limits
-        for dimension, per_minute in _per_minute(limits).items():
-            if per_minute == before[dimension]:
+    @property
+    def origins(self) -> dict[str, LimitOrigin]:
+        """Who gave the number of each limit; one that was remembered came from headers."""
+        return {each: self._origins.get(each, LimitOrigin.HEADERS) for each in self.buckets}
+
+    def change_limits(self, written: KnownLimits, vendor: KnownLimits, now: float) -> None:
+        """What the user or the vendor's API says has changed; what was learned besides stays."""
+        wrote, told = _per_minute(self._written), _per_minute(self._vendor)
+        self._written, self._vendor = written, vendor
+        api = _per_minute(vendor)
+        for dimension, per_minute in _per_minute(written).items():
+            if per_minute != wrote[dimension]:
+                self._drop(dimension)
+                if per_minute is not None:
+                    self._origins[dimension] = LimitOrigin.WRITTEN
+                    self.buckets[dimension] = Bucket.per_minute(per_minute, now)
+                    continue
+            elif per_minute is not None or api[dimension] == told[dimension]:
                 continue
-            if per_minute is None:
-                self.buckets.pop(dimension, None)
-            else:
-                self.buckets[dimension] = Bucket.per_minute(per_minute, now)
+            self._take_from_vendor(dimension, api[dimension], now)
+
+    def _take_from_vendor(self, dimension: str, per_minute: float | None, now: float) -> None:
+        if dimension in self._heard:
+            return  # a header is the truth of the moment
+        bucket = self.buckets.get(dimension)
+        if per_minute is None:
+            if self._origins.get(dimension) is LimitOrigin.VENDOR:
+                self._drop(dimension)
+            return
+        self._origins[dimension] = LimitOrigin.VENDOR
+        if bucket is not None:
+            bucket.resize(per_minute, now)
+            return
+        bucket = self.buckets[dimension] = Bucket.per_minute(per_minute, now)
+        # Calls may have gone out before the vendor had answered: as far as they are not refilled,
+        # they are spent.
+        spent = {
+            "requests": self.requests,
+            "input": self.input,
+            "output": self.written + self.promised,
+        }[dimension]
+        bucket.correct(max(0.0, per_minute + bucket.refill(now - self._opened) - spent), now)
+
+    def _drop(self, dimension: str) -> None:
+        self.buckets.pop(dimension, None)
+        self._origins.pop(dimension, None)
+        self._heard.discard(dimension)
 
     def ready_at(self, cost: float, now: float) -> float:
         """When a call with this much input can be paid for, at the earliest `now`."""
@@ -122,10 +162,13 @@ class Allowance:
         told = read_limits(headers)
         for dimension, seen in told.items():
             bucket = self.buckets.get(dimension)
+            self._heard.add(dimension)
             if bucket is None:
                 bucket = self.buckets[dimension] = Bucket.per_minute(seen.limit, now)
+                self._origins[dimension] = LimitOrigin.HEADERS
             elif seen.limit != bucket.cap:
                 bucket.resize(seen.limit, now)
+                self._origins[dimension] = LimitOrigin.HEADERS
             level = seen.remaining + bucket.refill(now - attempt.sent_at)
             if dimension == "output":
                 level -= self.promised + self.written - attempt.written_before

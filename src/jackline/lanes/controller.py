@@ -302,10 +302,10 @@ class LaneController:
         return self._done(decision)
 
     def limit_lane(self, now: float, given: LaneSettings) -> Decision:
-        """The user says something else of a lane's limits; whoever waits for it may go now."""
+        """The user or the vendor says something else of a lane's limits; who waits may go now."""
         now = self._clock(now)
         decision = Decision()
-        self.lanes[given.name].take_limits(given.limits, now)
+        self.lanes[given.name].take_limits(given, now)
         self._dispatch((given.name,), now, decision)
         return self._done(decision)
 

@@ -23,7 +23,7 @@ from jackline.lanes.health import Health
 from jackline.lanes.hedges import HedgeBudget
 from jackline.lanes.patience import LearnedPatience
 from jackline.lanes.prompt_caches import PromptCaches, prompt_tokens
-from jackline.lanes.settings import KnownLimits, LaneSettings, Settings
+from jackline.lanes.settings import LaneSettings, Settings
 from jackline.lanes.silence import is_silent, silence_check_at
 from jackline.lanes.states import FLOWING, Event, State, after
 from jackline.lanes.window import Window
@@ -57,7 +57,7 @@ class Lane:
         self.since = now
         self.cause: Failure | None = None
         self.window = Window(settings.window, now)
-        self.allowance = Allowance(given.limits, now)
+        self.allowance = Allowance(given.limits, given.vendor_limits, now)
         self.buckets = self.allowance.buckets
         self.health = Health(settings, now)
         self.attempts: dict[int, Attempt] = {}
@@ -97,10 +97,10 @@ class Lane:
     def __repr__(self) -> str:
         return f"<Lane {self.name}: {self.state}, {len(self.attempts)} in flight>"
 
-    def take_limits(self, limits: KnownLimits, now: float) -> None:
-        """What the user says of the lane's limits has changed; what was learned besides stays."""
-        self._parallel = limits.parallel
-        self.allowance.change_limits(limits, now)
+    def take_limits(self, given: LaneSettings, now: float) -> None:
+        """What the user or the vendor says of the limits has changed; what was learned stays."""
+        self._parallel = given.limits.parallel
+        self.allowance.change_limits(given.limits, given.vendor_limits, now)
 
     @property
     def is_silent(self) -> bool:

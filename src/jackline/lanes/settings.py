@@ -8,6 +8,7 @@ Not here: anything learned while running (lane.py, memory.py).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +21,26 @@ class KnownLimits:
     parallel: int | None = None
 
 
+class LimitOrigin(StrEnum):
+    """Who gave the number of a per-minute limit."""
+
+    WRITTEN = "written"
+    VENDOR = "vendor"
+    HEADERS = "headers"
+
+
 @dataclass(frozen=True, slots=True)
 class LaneSettings:
-    """One lane: a name, whose account it spends, and what is known of its limits beforehand."""
+    """One lane: a name, whose account it spends, and what is known of its limits beforehand.
+
+    `limits` are the user's own words, `vendor_limits` what the vendor's rate-limits API told; each
+    number of the first outweighs that of the second.
+    """
 
     name: str
     account: str = ""
     limits: KnownLimits = field(default_factory=KnownLimits)
+    vendor_limits: KnownLimits = field(default_factory=KnownLimits)
     # A server of the user's own, which loads models on demand and works off one call after another.
     local: bool = False
     # Whether tokens that are read from a prompt cache count toward its input limit.

@@ -1,6 +1,7 @@
 """What an upstream is, as its user describes it.
 
-Laws: (1) frozen; (2) a credential is held as what its reference stood for, and hidden in `repr`.
+Laws: (1) frozen; (2) a credential is held as what its reference stood for, and hidden in `repr`;
+an admin key is held as its reference alone, and looked up each time it is used.
 Not here: reading it from files (config/), how each kind is spoken to (the other files here).
 """
 
@@ -68,7 +69,8 @@ class UpstreamSettings:
     the first that fits counts. A model that no pattern names is asked under its own name by kinds
     that serve Claude, and is not asked here at all by the others. `model_limits` are limits of
     single lanes by pattern. Of upstreams that serve the same model the cheaper `cost_class` comes
-    first, and of equal ones that which is written first. `region` and `project` are for clouds.
+    first, and of equal ones that which is written first. `region` is for clouds, `project` for
+    Google's and for OpenAI's rate limits, `workspace` for Anthropic's.
     `headers` are sent along. `local` servers are the user's own, which load models on demand.
     """
 
@@ -93,3 +95,6 @@ class UpstreamSettings:
     longest_answer: int | None = None
     # Also for clients without a credential, or whose own one the preferred upstream has refused.
     accept_rejected_clients: bool = False
+    # Where the key is kept that the vendor's rate-limits API is asked with; calls never get it.
+    admin_key: str | None = None
+    workspace: str | None = None

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from jackline.simulator import control
+from jackline.simulator import control, rate_limits
 from jackline.simulator.answering import Answering
 from jackline.simulator.conversation import Asked, read_asked
 from jackline.simulator.exchange import NO_HEADERS, Accepted, Bytes, Rejected, SimRequest
@@ -62,6 +62,10 @@ class Connection:
             return await self._send(status, body)
         if request.method == "GET" and path.endswith("/models"):
             return await self._list_models(request)
+        if request.method == "GET":
+            told = rate_limits.answer(self._playing.settings, path, request.headers)
+            if told is not None:
+                return await self._send(*told)
         found = route(path) if request.method == "POST" else None
         if found is None:
             missing = error_body("not_found_error", "Not Found").encode()

@@ -79,6 +79,7 @@ class ScenarioTable:
     """How long the answers of a mind without a fitting rule are; 0 says "Understood."."""
     models: tuple[str, ...] = MODELS
     demands_credential: bool = False
+    admin_key: str = ""
     service: ServiceSettings = field(default_factory=ServiceSettings)
     bucket: tuple[BucketSettings, ...] = ()
     concurrency: ConcurrencySettings | None = None
@@ -141,6 +142,7 @@ def from_document(name: str, document: Mapping[str, Any]) -> Scenario:
         service=table.service,
         models=table.models,
         demands_credential=table.demands_credential,
+        admin_key=table.admin_key,
     )
     fallback = long_answer(table.answer_tokens) if table.answer_tokens else UNDERSTOOD
     mind = Mind(tuple(_rule(one) for one in table.rule), fallback, obliging=True)

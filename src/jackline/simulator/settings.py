@@ -31,3 +31,5 @@ class ProviderSettings:
     models: tuple[str, ...] = MODELS
     demands_credential: bool = False
     """Whether requests without a credential are refused; what it is does not matter."""
+    admin_key: str = ""
+    """Who sends it is told the limits by the vendors' rate-limits APIs; "" has no such API."""

@@ -1,0 +1,175 @@
+"""Ask a vendor's documented rate-limits API, and read what it answers.
+
+Rules: (1) pure: requests and bytes, no connection and no clock; (2) an answer that is not as
+documented is read as nothing, and never raises; unknown fields, groups and limiters are left out;
+(3) a limit of zero is none: a vendor that allows nothing says so itself; (4) the admin key is in
+these requests and nowhere else. What is documented where: docs/decisions/066. When it is asked and
+what becomes of it: gateway/vendor_limits.py.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from jackline import __version__
+from jackline.lanes import KnownLimits
+from jackline.providers.settings import UpstreamKind, UpstreamSettings
+from jackline.upstream.port import Message
+
+KINDS = (UpstreamKind.ANTHROPIC, UpstreamKind.OPENAI_CHAT, UpstreamKind.OPENAI_RESPONSES)
+"""The kinds whose vendors have such an API."""
+
+_ANTHROPIC_LIMITERS = {
+    "requests_per_minute": "requests_per_minute",
+    "input_tokens_per_minute": "input_tokens_per_minute",
+    # Not on the vendor's pages, but in what others have recorded of its answers: input without
+    # what is read from a prompt cache, which is how lanes count it.
+    "input_tokens_per_minute_cache_aware": "input_tokens_per_minute",
+    "output_tokens_per_minute": "output_tokens_per_minute",
+}
+# The tokens of prompts and answers together, as the vendor's response headers count them.
+_OPENAI_LIMITERS = {
+    "max_requests_per_1_minute": "requests_per_minute",
+    "max_tokens_per_1_minute": "input_tokens_per_minute",
+}
+_MODEL_GROUP = "model_group"
+_MOST_ENTRIES = 1000
+_MOST_MODELS = 5000
+_LONGEST_NAME = 200
+_LARGEST_LIMIT = 1e12
+_PAGE_SIZE = 100
+# A snapshot's date: claude-opus-4-5-20251101, gpt-4o-2024-08-06.
+_DATE = re.compile(r"-(?:\d{8}|\d{4}-\d{2}-\d{2})$")
+
+
+@dataclass(frozen=True, slots=True)
+class LimitsPage:
+    """Limits by model, and the cursor of the page that follows, if one does."""
+
+    limits: Mapping[str, KnownLimits]
+    next_page: str | None = None
+
+
+def questions(settings: UpstreamSettings) -> tuple[str, ...]:
+    """The paths to be asked, the weakest answer first: a workspace's limits replace those above."""
+    if settings.kind is not UpstreamKind.ANTHROPIC:
+        # An address that ends in a version holds the way to the endpoints already.
+        version = "" if re.search(r"/v\d+$", settings.url) else "/v1"
+        return (f"{version}/organization/projects/{_part(settings.project)}/rate_limits",)
+    organization = "/v1/organizations/rate_limits"
+    if settings.workspace is None:
+        return (organization,)
+    return (
+        organization,
+        f"/v1/organizations/workspaces/{_part(settings.workspace)}/rate_limits",
+    )
+
+
+def request(settings: UpstreamSettings, path: str, page: str | None, key: str) -> Message:
+    """The request for one page of what is told at a path."""
+    headers = [
+        (b"Accept", b"application/json"),
+        (b"User-Agent", f"jackline/{__version__}".encode()),
+    ]
+    if settings.kind is UpstreamKind.ANTHROPIC:
+        query = {"group_type": _MODEL_GROUP} | ({} if page is None else {"page": page})
+        headers += [(b"anthropic-version", b"2023-06-01"), (b"x-api-key", key.encode())]
+    else:
+        query = {"limit": str(_PAGE_SIZE)} | ({} if page is None else {"after": page})
+        headers.append((b"Authorization", b"Bearer " + key.encode()))
+    return Message(b"GET", f"{path}?{urlencode(query)}".encode(), tuple(headers))
+
+
+def read_page(kind: UpstreamKind, body: bytes) -> LimitsPage | None:
+    """One page of an answer, or None when this is none."""
+    try:
+        document = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    entries = document.get("data") if isinstance(document, dict) else None
+    if not isinstance(entries, list):
+        return None
+    found: dict[str, KnownLimits] = {}
+    for entry in entries[:_MOST_ENTRIES]:
+        if isinstance(entry, dict) and len(found) < _MOST_MODELS:
+            read = _group if kind is UpstreamKind.ANTHROPIC else _model
+            models, limits = read(entry)
+            if limits != KnownLimits():
+                found |= dict.fromkeys(models, limits)
+    return LimitsPage(found, _next(kind, document))
+
+
+def laid_over(below: KnownLimits, above: KnownLimits) -> KnownLimits:
+    """The limits of `above`, and of `below` what `above` does not tell."""
+    return KnownLimits(
+        **{
+            each.name: getattr(below, each.name) if value is None else value
+            for each in fields(KnownLimits)
+            for value in (getattr(above, each.name),)
+        }
+    )
+
+
+def limits_of(model: str, limits: Mapping[str, KnownLimits]) -> KnownLimits | None:
+    """What is told of a model, by its own name, or that of which it is a dated snapshot."""
+    return limits.get(model) or limits.get(_DATE.sub("", model))
+
+
+def _group(entry: Mapping[str, object]) -> tuple[list[str], KnownLimits]:
+    """Anthropic's: a group of models that share limits, each a pair of type and value."""
+    group = entry.get("group")
+    kind = entry.get("group_type") or (group.get("type") if isinstance(group, dict) else None)
+    models, limiters = entry.get("models"), entry.get("limits")
+    if kind != _MODEL_GROUP or not isinstance(models, list) or not isinstance(limiters, list):
+        return [], KnownLimits()
+    told: list[tuple[str, object]] = []
+    for limiter in limiters[:_MOST_ENTRIES]:
+        name = limiter.get("type") if isinstance(limiter, dict) else None
+        if isinstance(name, str) and name in _ANTHROPIC_LIMITERS:
+            told.append((_ANTHROPIC_LIMITERS[name], limiter.get("value")))
+    return [name for name in models[:_MOST_MODELS] if _is_name(name)], _known(told)
+
+
+def _model(entry: Mapping[str, object]) -> tuple[list[str], KnownLimits]:
+    """OpenAI's: one model, with a field for each limit."""
+    name = entry.get("model")
+    told = [(ours, entry.get(theirs)) for theirs, ours in _OPENAI_LIMITERS.items()]
+    return [name] if isinstance(name, str) and _is_name(name) else [], _known(told)
+
+
+def _known(told: Iterable[tuple[str, object]]) -> KnownLimits:
+    """Of several limits of one dimension the smallest counts."""
+    found: dict[str, float] = {}
+    for name, value in told:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            continue
+        if 0 < value <= _LARGEST_LIMIT and math.isfinite(value):
+            found[name] = min(float(value), found.get(name, math.inf))
+    return KnownLimits(
+        found.get("requests_per_minute"),
+        found.get("input_tokens_per_minute"),
+        found.get("output_tokens_per_minute"),
+    )
+
+
+def _next(kind: UpstreamKind, document: Mapping[str, object]) -> str | None:
+    if kind is UpstreamKind.ANTHROPIC:
+        cursor = document.get("next_page")
+    else:
+        cursor = document.get("last_id") if document.get("has_more") is True else None
+    return cursor if isinstance(cursor, str) and 0 < len(cursor) <= 4 * _LONGEST_NAME else None
+
+
+def _is_name(name: object) -> bool:
+    return isinstance(name, str) and 0 < len(name) <= _LONGEST_NAME
+
+
+def _part(text: str | None) -> str:
+    """An id as one part of a path, whatever it holds."""
+    return quote(text or "", safe="")
