@@ -18,6 +18,7 @@ from jackline.calls.stitching import Mode
 from jackline.calls.story import AttemptTold
 from jackline.dialects import TokensUsed
 from jackline.failures import Failure
+from jackline.lanes import CacheTtl
 from jackline.upstream.port import Headers, Message
 
 Dialect: TypeAlias = Literal["anthropic", "openai-chat", "openai-responses"]
@@ -42,7 +43,8 @@ class Request(msgspec.Struct):
     the lanes that are closed to it once another one has refused its client's credential; those are
     withheld from an `unproven` client, whom no vendor has accepted yet, until the others are known
     to be down for everybody, or one of them knows the client's account. `conversation` and `prefix`
-    say what prompt caches may hold of it (lanes/decision.py).
+    say what prompt caches may hold of it, `cache_ttl` and `login` what is asked of them for it
+    (lanes/decision.py).
     """
 
     id: str
@@ -64,6 +66,8 @@ class Request(msgspec.Struct):
     conversation: str = ""
     prefix: str = ""
     prefix_tokens: int = 0
+    cache_ttl: CacheTtl | None = None
+    login: bool = False
 
 
 @dataclass(frozen=True, slots=True)

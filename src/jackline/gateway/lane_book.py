@@ -19,7 +19,8 @@ from functools import lru_cache
 from jackline.dialects import account_of
 from jackline.gateway.caller import Caller
 from jackline.gateway.known_clients import KnownClients
-from jackline.lanes import LaneController, LaneSettings
+from jackline.lanes import CacheTtl, LaneController, LaneSettings
+from jackline.providers.hour_cache import cache_ttl_of
 from jackline.providers.settings import Credential, UpstreamSettings
 
 # Above the first number idle lanes make room; so many that are in use are the most there can be.
@@ -43,7 +44,11 @@ class LaneBook:
     """The lanes of all upstreams."""
 
     def __init__(
-        self, controller: LaneController, upstreams: Sequence[UpstreamSettings], salt: bytes
+        self,
+        controller: LaneController,
+        upstreams: Sequence[UpstreamSettings],
+        salt: bytes,
+        cache_ttl: CacheTtl = CacheTtl.CLIENT,
     ) -> None:
         self._controller = controller
         self._salt = salt[:64]
@@ -54,11 +59,17 @@ class LaneBook:
         self.close_unproven: Callable[[float, int], None] = _close_none
         # The account that each login has named first, by a digest of its token.
         self._named: OrderedDict[bytes, str] = OrderedDict()
-        self.use(upstreams)
+        self.use(upstreams, cache_ttl)
 
-    def use(self, upstreams: Sequence[UpstreamSettings]) -> None:
-        """Name and limit the lanes that are opened from now on by these upstreams."""
+    def use(
+        self, upstreams: Sequence[UpstreamSettings], cache_ttl: CacheTtl = CacheTtl.CLIENT
+    ) -> None:
+        """Name and limit the lanes that are opened from now on by these upstreams.
+
+        `cache_ttl` is what is asked of the prompt caches of those that say nothing of it.
+        """
         self._upstreams = {each.name: each for each in upstreams}
+        self._cache_ttl = cache_ttl
 
     def upstream(self, lane: str) -> UpstreamSettings | None:
         """Whose lane this is."""
@@ -143,8 +154,14 @@ class LaneBook:
             if fnmatchcase(model, pattern):
                 limits = given
                 break
-        counts = upstream.kind.counts_cached(model)
-        return LaneSettings(name, account, limits, local=upstream.local, cached_counts=counts)
+        return LaneSettings(
+            name,
+            account,
+            limits,
+            local=upstream.local,
+            cached_counts=upstream.counts_cached_of(model),
+            cache_ttl=cache_ttl_of(upstream, model, self._cache_ttl),
+        )
 
 
 @lru_cache(maxsize=1024)

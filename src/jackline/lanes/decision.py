@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import msgspec
 
 from jackline.failures import Failure
+from jackline.lanes.settings import CacheTtl
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -21,7 +22,9 @@ class Call(msgspec.Struct, frozen=True):
     seconds, that the work behind this call will still take once it is answered; calls with more
     ahead of them go first. 0 means unknown. `conversation` names what it goes on with, as prompt
     caches tell it apart; `prefix` the beginning that it shares with other conversations and asks
-    to have cached, of about `prefix_tokens`. Empty means none, or unknown.
+    to have cached, of about `prefix_tokens`. Empty means none, or unknown. `cache_ttl` is what its
+    tag or class says of prompt caches, before what is said of its lanes; a call of a subscription's
+    `login` has no price by which an hour could pay.
     """
 
     id: int
@@ -33,6 +36,8 @@ class Call(msgspec.Struct, frozen=True):
     conversation: str = ""
     prefix: str = ""
     prefix_tokens: int = 0
+    cache_ttl: CacheTtl | None = None
+    login: bool = False
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -55,6 +60,8 @@ class Send(msgspec.Struct, frozen=True):
     probe: bool = False
     # Another attempt of the call is under way and silent; whichever speaks first goes on.
     beside: bool = False
+    # Its cache marks are to ask for an hour.
+    hour_marks: bool = False
 
 
 @dataclass(frozen=True, slots=True)

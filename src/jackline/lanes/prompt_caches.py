@@ -25,7 +25,8 @@ _NEAR_END = 1.0
 SIBLINGS_WAIT = 20.0
 # A prefix below any vendor's minimum is never cached.
 _SMALLEST_PREFIX = 512
-_MISSES_BELIEVED = 2
+# After so many predicted hits that missed, a conversation counts as uncached.
+MISSES_BELIEVED = 2
 # The part of what was expected that must have been read for a hit.
 _HIT = 0.5
 _MOST_CONVERSATIONS = 5_000
@@ -99,7 +100,7 @@ class PromptCaches:
         known = self.conversations.get(call.conversation)
         if known is None:
             return Standing.NEW, 0.0
-        if known.misses >= _MISSES_BELIEVED or not known.cached:
+        if known.misses >= MISSES_BELIEVED or not known.cached:
             return Standing.UNCACHED, 0.0
         if now < known.until - _NEAR_END:
             return Standing.WARM, known.until - _NEAR_END
@@ -219,7 +220,7 @@ class PromptCaches:
         prompt = float(call.input_tokens)
         if known is not None:
             prompt = known.prompt_of(call)
-            if known.misses >= _MISSES_BELIEVED:
+            if known.misses >= MISSES_BELIEVED:
                 return prompt, 0.0
             if known.cached and now < known.until - _NEAR_END:
                 return max(1.0, prompt - known.cached), float(min(known.cached, prompt))
