@@ -23,6 +23,7 @@ def test_the_burn_counts_with_them_also_after_they_changed() -> None:
         output_tokens=0,
         cache_read_tokens=0,
         cache_write_tokens=0,
+        cache_write_1h_tokens=0,
     )
     seen.announce(told)
     assert seen.burn.total.dollars == 0.0

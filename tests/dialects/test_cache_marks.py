@@ -93,7 +93,7 @@ def differs_in_ttls_alone(before: bytes, after: bytes) -> bool:
     while after:
         if before[at : at + 4] == b'"5m"' and after.startswith(b'"1h"'):
             at, after = at + 4, after[4:]
-        elif after.startswith(added) and not before.startswith(added, at):
+        elif after.startswith(added) and not before.startswith(b',"ttl":', at):
             after = after[len(added) :]
         elif after[:1] == before[at : at + 1]:
             at, after = at + 1, after[1:]

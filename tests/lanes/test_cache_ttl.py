@@ -15,7 +15,9 @@ AUTO, HOUR, CLIENT = CacheTtl.AUTO, CacheTtl.HOUR, CacheTtl.CLIENT
 TALK = Call(1, (LANE,), conversation="s/")
 
 
-def seen(sent_at: float, life: float = SHORT_LIFE, cached: int = 9, misses: int = 0) -> Conversation:
+def seen(
+    sent_at: float, life: float = SHORT_LIFE, cached: int = 9, misses: int = 0
+) -> Conversation:
     return Conversation(cached, sent_at + life, life, 10, 10, misses)
 
 
@@ -103,9 +105,7 @@ def test_what_has_no_conversation_asks_for_nothing() -> None:
 
 
 @given(
-    st.lists(
-        st.tuples(st.floats(0.0, 8000.0), st.floats(0.0, 900.0), st.booleans()), max_size=30
-    )
+    st.lists(st.tuples(st.floats(0.0, 8000.0), st.floats(0.0, 900.0), st.booleans()), max_size=30)
 )
 def test_no_cache_that_lives_is_lost_by_a_change_and_nobody_goes_back(
     steps: list[tuple[float, float, bool]],
