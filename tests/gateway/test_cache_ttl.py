@@ -83,7 +83,7 @@ class CachingVendor(ProvidedUpstream):
         assert asked is not None
         prompt = read_prompt(asked, "anthropic")
         if isinstance(prompt, Refusal):
-            return prompt.status, bytes(prompt.body)
+            return prompt.status, prompt.body.encode()
         now = self.clock.steady()
         hit = self.cache.look(replace(prompt, model=MODEL), now)
         self.cache.admitted(hit)
@@ -335,7 +335,7 @@ def test_each_lane_gets_its_own_and_the_call_is_kept_as_the_client_sent_it() -> 
         name="spare",
         url="https://spare.example",
         credential=Credential.API_KEY,
-        secret="k",
+        secret="k",  # noqa: S106 -- nobody's
         cache_ttl=CLIENT,
     )
 
@@ -356,7 +356,7 @@ def test_a_cloud_gets_its_marks_before_its_request_is_rendered_and_signed() -> N
         url="https://bedrock-runtime.us-east-1.amazonaws.com",
         kind=UpstreamKind.BEDROCK,
         credential=Credential.BEARER,
-        secret="ABSK-key",
+        secret="ABSK-key",  # noqa: S106 -- nobody's
         region="us-east-1",
         models={"*": model},
     )

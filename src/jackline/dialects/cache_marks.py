@@ -100,11 +100,11 @@ def _marks(members: Mapping[str, msgspec.Raw], depth: int) -> Iterator[bool]:
 
 
 def _blocks(value: msgspec.Raw) -> Iterator[Mapping[str, msgspec.Raw]]:
-    if memoryview(value)[:1] == b"{":
+    if bytes(value).startswith(b"{"):
         yield _members.decode(value)
         return
     for item in _items.decode(value):
-        if memoryview(item)[:1] == b"{":
+        if bytes(item).startswith(b"{"):
             yield _members.decode(item)
 
 

@@ -24,7 +24,7 @@ from jackline.lanes.health import Health
 from jackline.lanes.hedges import HedgeBudget
 from jackline.lanes.patience import LearnedPatience
 from jackline.lanes.prompt_caches import PromptCaches
-from jackline.lanes.settings import KnownLimits, LaneSettings, Settings
+from jackline.lanes.settings import LaneSettings, Settings
 from jackline.lanes.silence import is_silent, silence_check_at
 from jackline.lanes.states import FLOWING, Event, State, after
 from jackline.lanes.window import Window
