@@ -46,11 +46,10 @@ def with_hour_marks(body: bytes | bytearray) -> bytes | bytearray:
     if not keys:
         return body
     try:
-        is_mark = list(_marks(_members.decode(body), 0))
-        if len(is_mark) != len(keys):
-            return body  # a key is written twice, or with escapes
+        is_mark = _marks(_members.decode(body), 0)
         changes = [
             change
+            # Not as many: a key is written twice, or with escapes.
             for key, counts in zip(keys, is_mark, strict=True)
             if counts and (change := _change(body, key)) is not None
         ]
