@@ -53,6 +53,8 @@ class CallEnded(NamedTuple):
     cache_write_tokens: int
     wasted_input_tokens: int = 0
     wasted_output_tokens: int = 0
+    # The part of what was written to the cache that is kept for an hour.
+    cache_write_1h_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

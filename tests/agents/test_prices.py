@@ -23,7 +23,7 @@ MILLION = 1_000_000
     ],
 )
 def test_a_model_is_recognised_as_vendors_clouds_and_routers_write_it(name: str) -> None:
-    assert price_of(name) == Price(5.0, 25.0, 0.5, 6.25)
+    assert price_of(name) == Price(5.0, 25.0, 0.5, 6.25, 10.0)
 
 
 @pytest.mark.parametrize("name", ["gpt-5.5", "", "claude", "claude-opus-99", "claude-opus-4-88"])
@@ -37,8 +37,19 @@ def test_each_kind_of_token_has_its_own_price() -> None:
     assert dollars("claude-haiku-4-5", Usage()) == 0.0
 
 
+def test_what_is_written_for_an_hour_costs_twice_the_input_and_the_rest_of_it_as_usual() -> None:
+    hour = Usage(cache_write_tokens=MILLION, cache_write_1h_tokens=MILLION)
+    assert dollars("claude-haiku-4-5", hour) == pytest.approx(2.0)
+    half = Usage(cache_write_tokens=MILLION, cache_write_1h_tokens=MILLION // 2)
+    assert dollars("claude-haiku-4-5", half) == pytest.approx(1.25 / 2 + 2.0 / 2)
+    assert half.total == MILLION, "the hour's are a part of all that were written"
+    more = Usage(cache_write_tokens=MILLION, cache_write_1h_tokens=5 * MILLION)
+    assert dollars("claude-haiku-4-5", more) == pytest.approx(2.0)
+
+
 def test_the_users_own_prices_come_first_and_may_be_patterns() -> None:
-    own = {"gpt-*": Price(1.0, 2.0, 0.0, 0.0), "claude-opus-4-8": Price(9.0, 9.0, 9.0, 9.0)}
+    nines = Price(9.0, 9.0, 9.0, 9.0, 9.0)
+    own = {"gpt-*": Price(1.0, 2.0, 0.0, 0.0, 0.0), "claude-opus-4-8": nines}
     assert dollars("gpt-5.5", Usage(MILLION, MILLION), own) == pytest.approx(3.0)
     assert dollars("claude-opus-4-8", Usage(MILLION), own) == pytest.approx(9.0)
 

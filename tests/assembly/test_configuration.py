@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -178,6 +179,34 @@ def test_new_limits_reach_lanes_that_are_open_and_calls_that_wait_for_them(tmp_p
             second.cancel()
             await asyncio.gather(first, second, return_exceptions=True)
             await until(lambda: not written.service.desk.calls)
+
+    with SimulatedProvider() as simulated:
+        run(main(simulated))
+
+
+def test_another_life_of_prompt_caches_reaches_lanes_that_are_open(tmp_path: Path) -> None:
+    def marked(text: str) -> bytes:
+        block = {"type": "text", "text": text * 2000, "cache_control": {"type": "ephemeral"}}
+        return json.dumps({**json.loads(question()), "system": [block]}).encode()
+
+    async def main(simulated: SimulatedProvider) -> None:
+        text = file_for(simulated.url)
+        async with living_by_a_file(tmp_path, text) as written:
+            url = written.service.url
+            assert (await ask(url, request(body=marked("before ")))).status == 200
+            written.write(f'{text}cache_ttl = "1h"\n')
+            await written.noted("upstream.cache_ttl")
+            assert (await ask(url, request(body=marked("after ")))).status == 200
+            written.write(f'{text}cache_ttl = "client"\n[cache.tags]\nnight = "1h"\n')
+            await written.noted("cache.tags")
+            assert (await ask(url, request(body=marked("by day ")))).status == 200
+            night = request(b"POST", b"/t/night/v1/messages", marked("by night "))
+            assert (await ask(url, night)).status == 200
+        lives = [
+            (entry.cache_write_5m_tokens > 0, entry.cache_write_1h_tokens > 0)
+            for entry in simulated.ledger
+        ]
+        assert lives == [(True, False), (False, True), (True, False), (False, True)]
 
     with SimulatedProvider() as simulated:
         run(main(simulated))

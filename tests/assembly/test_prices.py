@@ -23,12 +23,17 @@ def test_the_burn_counts_with_them_also_after_they_changed() -> None:
         output_tokens=0,
         cache_read_tokens=0,
         cache_write_tokens=0,
+        cache_write_1h_tokens=0,
     )
     seen.announce(told)
     assert seen.burn.total.dollars == 0.0
-    prices["own-*"] = Price(7.0, 9.0, 7.0, 7.0)
+    prices["own-*"] = Price(7.0, 9.0, 7.0, 7.0, 14.0)
     seen.announce(told)
     assert seen.burn.total.dollars == 7.0
+    written = told._replace(input_tokens=0, cache_write_tokens=1_000_000)
+    seen.announce(written)
+    seen.announce(written._replace(cache_write_1h_tokens=1_000_000))
+    assert seen.burn.total.dollars == 7.0 + 7.0 + 14.0
 
 
 def test_a_host_of_flows_counts_with_them(tmp_path: Path) -> None:
@@ -43,6 +48,6 @@ def test_a_host_of_flows_counts_with_them(tmp_path: Path) -> None:
             stack.push_async_callback(engine.close)
             clock = SystemClock()
             host = await host_through("http://127.0.0.1:1", config, engine, clock, stack)
-            assert host.prices == {"own-*": Price(7.0, 9.0, 7.0, 7.0)}
+            assert host.prices == {"own-*": Price(7.0, 9.0, 7.0, 7.0, 14.0)}
 
     asyncio.run(opened())

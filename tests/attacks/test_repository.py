@@ -665,6 +665,8 @@ def test_what_is_agreed_to_is_shown_without_tricks_of_the_terminal(clone: Clone)
 
 EVERYTHING = """
 [[upstream]]
+cache_ttl = "client"
+counts_cached = false
 name = "shown-name"
 url = "https://shown.example"
 kind = "openai-chat"
@@ -688,6 +690,7 @@ SHOWN = (
     *("shown-name", "shown.example", "openai-chat", "SHOWN_KEY", "shown-proxy", "cost class: free"),
     *("shown-status", "4321", "shown-model", "x-shown: shown-header", "1111 requests per minute"),
     *("2222 parallel", "3333 output tokens per minute, for claude-shown-*", "server of your own"),
+    *("prompts are cached for: as long as the client asks", "prompt cache do not count toward"),
 )
 
 

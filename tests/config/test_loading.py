@@ -15,9 +15,9 @@ from jackline.config.places import is_strangers
 from jackline.config.strangers import is_loopback
 from jackline.errors import BadConfigError
 from jackline.flows.settings import Reserve, RunSettings, WakeSettings
-from jackline.gateway.settings import GatewaySettings, StreamMode
+from jackline.gateway.settings import CacheSettings, GatewaySettings, StreamMode
 from jackline.journal.settings import JournalSettings
-from jackline.lanes import KnownLimits
+from jackline.lanes import CacheTtl, KnownLimits
 from jackline.mcp_server.settings import AgentSettings, ToolSettings
 from jackline.providers.settings import CostClass, Credential
 from tests.config.places import Machine
@@ -75,6 +75,8 @@ headers = { x-team = "blue", x-key = "env:TEAM" }
 cost_class = "low"
 local = true
 longest_answer = 8192
+cache_ttl = "auto"
+counts_cached = true
 accept_rejected_clients = true
 admin_key = "env:ADMIN"
 workspace = "wrkspc_1"
@@ -92,6 +94,11 @@ session = 4
 agent = 1
 [caps.tags]
 night = 2
+
+[cache]
+ttl = "1h"
+tags = { night = "auto" }
+classes = { careful = "client" }
 
 [limits]
 headers = "32KB"
@@ -177,6 +184,10 @@ level = "debug"
     assert (upstream.region, upstream.project) == ("unused", "unused")
     assert (upstream.cost_class, upstream.longest_answer) == (CostClass.LOW, 8192)
     assert upstream.local
+    assert (upstream.cache_ttl, upstream.counts_cached) == (CacheTtl.AUTO, True)
+    assert gateway.cache == CacheSettings(
+        CacheTtl.HOUR, {"night": CacheTtl.AUTO}, {"careful": CacheTtl.CLIENT}
+    )
     assert upstream.accept_rejected_clients
     assert (upstream.admin_key, upstream.workspace) == ("env:ADMIN", "wrkspc_1")
     assert list(upstream.models.items()) == [
@@ -413,10 +424,11 @@ def test_prices_hold_in_their_order_and_what_is_not_said_counts_in_full(machine:
     machine.write_own(
         '[prices."own-*"]\ninput = 2\noutput = 4\n'
         '[prices."*"]\ninput = 1\noutput = 3\ncache_read = 0.1\ncache_write = 1.25\n'
+        "cache_write_1h = 1.5\n"
     )
     assert list(machine.load().prices.items()) == [
-        ("own-*", Price(2, 4, 2, 2)),
-        ("*", Price(1, 3, 0.1, 1.25)),
+        ("own-*", Price(2, 4, 2, 2, 4)),
+        ("*", Price(1, 3, 0.1, 1.25, 1.5)),
     ]
 
 

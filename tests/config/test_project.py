@@ -26,6 +26,7 @@ CONSENT = {
     *("upstream.auth", "upstream.region", "upstream.project", "upstream.proxy"),
     *("upstream.status_page", "upstream.cost_class", "upstream.local", "upstream.longest_answer"),
     *("upstream.model_limits", "upstream.models", "upstream.headers"),
+    *("upstream.cache_ttl", "upstream.counts_cached"),
     *(f"upstream.limits.{side}_tokens_per_minute" for side in ("input", "output")),
     *("upstream.limits.requests_per_minute", "upstream.limits.parallel"),
 }
@@ -54,6 +55,8 @@ def test_every_setting_is_closed_to_projects_unless_it_was_decided_otherwise() -
     }
     assert {"state", "listen.host", "listen.names", "upstream.ca_file", "prices"} <= closed
     assert {"upstream.admin_key", "upstream.workspace"} <= closed
+    # A stranger's repository must not make prompts dearer.
+    assert {"cache.ttl", "cache.tags", "cache.classes"} <= closed
 
 
 def test_the_documentation_lists_the_same_settings() -> None:

@@ -15,7 +15,7 @@ from tests.lanes import failures_made as made
 
 NOW = datetime(2026, 11, 15, 20, 0, tzinfo=UTC)
 AT = NOW.timestamp()
-OPUS = Price(5.0, 25.0, 0.5, 6.25)
+OPUS = Price(5.0, 25.0, 0.5, 6.25, 10.0)
 
 
 def lane(

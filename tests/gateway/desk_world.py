@@ -136,8 +136,9 @@ class World:
         self.events: list[Event] = []
         draw = random.Random(3).random  # noqa: S311 -- seeded, so that tests repeat
         controller = LaneController([], draw, now=START.timestamp())
-        upstreams = (settings or GatewaySettings()).upstreams
-        self.book = LaneBook(controller, upstreams, b"salt")
+        given = settings or GatewaySettings()
+        upstreams = given.upstreams
+        self.book = LaneBook(controller, upstreams, b"salt", given.cache.ttl)
         for each in upstreams:
             # Its vendors know the client: what strangers may do is tests/attacks/'s.
             self.book.clients.accept(each.url, b"sk-ant-one")

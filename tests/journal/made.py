@@ -41,6 +41,7 @@ def call(number: int = 0, *, at: float = NOON, outcome: str = "answered") -> Cal
         cache_write_tokens=40,
         wasted_input_tokens=50,
         wasted_output_tokens=60,
+        cache_write_1h_tokens=15,
     )
 
 
@@ -115,6 +116,7 @@ any_call = st.builds(
     cache_write_tokens=_tokens,
     wasted_input_tokens=_tokens,
     wasted_output_tokens=_tokens,
+    cache_write_1h_tokens=_tokens,
 )
 any_attempt = st.builds(
     AttemptFailed,

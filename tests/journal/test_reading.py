@@ -63,6 +63,7 @@ def test_totals_count_outcomes_held_calls_and_tokens_since_a_moment(tmp_path: Pa
             cache_write_tokens=280,
             wasted_input_tokens=350,
             wasted_output_tokens=420,
+            cache_write_1h_tokens=105,
         )
         assert reader.totals(made.NOON + 1) == Totals()
 

@@ -62,6 +62,7 @@ def test_calls_of_the_first_version_have_wasted_nothing_that_is_known(tmp_path: 
     with JournalReader(path) as reader:
         (call,) = reader.calls(0.0, made.FOREVER, 9)
     assert (call.call, call.wasted_input_tokens, call.wasted_output_tokens) == ("old", 0, 0)
+    assert call.cache_write_1h_tokens == 0
 
 
 def test_a_step_that_fails_leaves_the_journal_as_it_was(tmp_path: Path) -> None:

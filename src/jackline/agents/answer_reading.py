@@ -158,6 +158,7 @@ def whole_answer(body: bytes, *, request_id: str | None, lane: str | None) -> An
                 _count(usage, "output_tokens"),
                 _count(usage, "cache_read_input_tokens"),
                 _count(usage, "cache_creation_input_tokens"),
+                _written_1h(usage),
             ),
             model=str(told.get("model", "")),
             request_id=request_id,
@@ -169,7 +170,13 @@ def whole_answer(body: bytes, *, request_id: str | None, lane: str | None) -> An
 
 def usage_of(tokens: TokensUsed) -> Usage:
     """The wire's count as an agent's."""
-    return Usage(tokens.input, tokens.output, tokens.cache_read, tokens.cache_creation)
+    return Usage(
+        tokens.input,
+        tokens.output,
+        tokens.cache_read,
+        tokens.cache_creation,
+        tokens.cache_creation_1h,
+    )
 
 
 def _decoded(data: bytes | str) -> object:
@@ -184,6 +191,11 @@ def _object(value: object) -> JsonObject:
     if not isinstance(value, dict):
         raise TypeError("an object was expected")
     return value
+
+
+def _written_1h(usage: JsonObject) -> int:
+    split = usage.get("cache_creation")
+    return _count(split, "ephemeral_1h_input_tokens") if isinstance(split, dict) else 0
 
 
 def _count(usage: JsonObject, key: str) -> int:

@@ -38,12 +38,16 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens as the vendor counts them; cached ones apart, since they cost otherwise."""
+    """Tokens as the vendor counts them; cached ones apart, since they cost otherwise.
+
+    `cache_write_1h_tokens` are the part of those written that is kept for an hour.
+    """
 
     input_tokens: int = 0
     output_tokens: int = 0
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
+    cache_write_1h_tokens: int = 0
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -51,6 +55,7 @@ class Usage:
             self.output_tokens + other.output_tokens,
             self.cache_read_tokens + other.cache_read_tokens,
             self.cache_write_tokens + other.cache_write_tokens,
+            self.cache_write_1h_tokens + other.cache_write_1h_tokens,
         )
 
     @property

@@ -30,30 +30,32 @@ class Price:
     output: float
     cache_read: float
     cache_write: float
+    # Of what is kept for an hour.
+    cache_write_1h: float
 
 
 _LISTED: Mapping[str, Price] = {
-    "claude-3-haiku": Price(0.25, 1.25, 0.03, 0.3),
-    "claude-3-5-haiku": Price(0.8, 4.0, 0.08, 1.0),
-    "claude-3-5-sonnet": Price(3.0, 15.0, 0.3, 3.75),
-    "claude-3-7-sonnet": Price(3.0, 15.0, 0.3, 3.75),
-    "claude-3-opus": Price(15.0, 75.0, 1.5, 18.75),
-    "claude-opus-4": Price(15.0, 75.0, 1.5, 18.75),
-    "claude-opus-4-1": Price(15.0, 75.0, 1.5, 18.75),
-    "claude-opus-4-5": Price(5.0, 25.0, 0.5, 6.25),
-    "claude-opus-4-6": Price(5.0, 25.0, 0.5, 6.25),
-    "claude-opus-4-7": Price(5.0, 25.0, 0.5, 6.25),
-    "claude-opus-4-8": Price(5.0, 25.0, 0.5, 6.25),
-    "claude-opus-5": Price(5.0, 25.0, 0.5, 6.25),
-    "claude-opus-5-5": Price(4.0, 20.0, 0.2, 5.0),
-    "claude-sonnet-4": Price(3.0, 15.0, 0.3, 3.75),
-    "claude-sonnet-4-5": Price(3.0, 15.0, 0.3, 3.75),
-    "claude-sonnet-4-6": Price(3.0, 15.0, 0.3, 3.75),
-    "claude-sonnet-5": Price(2.0, 10.0, 0.2, 2.5),
-    "claude-sonnet-5-5": Price(2.0, 10.0, 0.1, 2.5),
-    "claude-haiku-4-5": Price(1.0, 5.0, 0.1, 1.25),
-    "claude-fable-5": Price(10.0, 50.0, 1.0, 12.5),
-    "claude-fable-5-1": Price(10.0, 50.0, 0.25, 12.5),
+    "claude-3-haiku": Price(0.25, 1.25, 0.03, 0.3, 0.5),
+    "claude-3-5-haiku": Price(0.8, 4.0, 0.08, 1.0, 1.6),
+    "claude-3-5-sonnet": Price(3.0, 15.0, 0.3, 3.75, 6.0),
+    "claude-3-7-sonnet": Price(3.0, 15.0, 0.3, 3.75, 6.0),
+    "claude-3-opus": Price(15.0, 75.0, 1.5, 18.75, 30.0),
+    "claude-opus-4": Price(15.0, 75.0, 1.5, 18.75, 30.0),
+    "claude-opus-4-1": Price(15.0, 75.0, 1.5, 18.75, 30.0),
+    "claude-opus-4-5": Price(5.0, 25.0, 0.5, 6.25, 10.0),
+    "claude-opus-4-6": Price(5.0, 25.0, 0.5, 6.25, 10.0),
+    "claude-opus-4-7": Price(5.0, 25.0, 0.5, 6.25, 10.0),
+    "claude-opus-4-8": Price(5.0, 25.0, 0.5, 6.25, 10.0),
+    "claude-opus-5": Price(5.0, 25.0, 0.5, 6.25, 10.0),
+    "claude-opus-5-5": Price(4.0, 20.0, 0.2, 5.0, 8.0),
+    "claude-sonnet-4": Price(3.0, 15.0, 0.3, 3.75, 6.0),
+    "claude-sonnet-4-5": Price(3.0, 15.0, 0.3, 3.75, 6.0),
+    "claude-sonnet-4-6": Price(3.0, 15.0, 0.3, 3.75, 6.0),
+    "claude-sonnet-5": Price(2.0, 10.0, 0.2, 2.5, 4.0),
+    "claude-sonnet-5-5": Price(2.0, 10.0, 0.1, 2.5, 4.0),
+    "claude-haiku-4-5": Price(1.0, 5.0, 0.1, 1.25, 2.0),
+    "claude-fable-5": Price(10.0, 50.0, 1.0, 12.5, 20.0),
+    "claude-fable-5-1": Price(10.0, 50.0, 0.25, 12.5, 20.0),
 }
 # us.anthropic.claude-opus-4-8-v1:0, anthropic/claude-opus-4.8, claude-haiku-4-5-20251001,
 # claude-opus-4-1@20250805, claude-opus-4-8[1m]: what stands around the name is not the name.
@@ -85,11 +87,14 @@ def dollars(model: str, usage: Usage, own: Mapping[str, Price] = _NONE) -> float
     price = price_of(model, own)
     if price is None:
         return None
+    # Whoever tells more of a part than of the whole is believed of the whole.
+    written_1h = min(usage.cache_write_1h_tokens, usage.cache_write_tokens)
     return (
         usage.input_tokens * price.input
         + usage.output_tokens * price.output
         + usage.cache_read_tokens * price.cache_read
-        + usage.cache_write_tokens * price.cache_write
+        + (usage.cache_write_tokens - written_1h) * price.cache_write
+        + written_1h * price.cache_write_1h
     ) / _MILLION
 
 

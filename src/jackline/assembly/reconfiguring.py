@@ -74,12 +74,12 @@ class Changeable:
         self.desk.use(after)
         self.listener.limits = after.limits
         self.upstream.limits = answer_limits(after.limits)
-        if after.upstreams == before.upstreams:
+        if after.upstreams == before.upstreams and after.cache.ttl == before.cache.ttl:
             return
         for name, provider in made.items():
             self.upstream.use(name, provider)
         self.upstream.foreign = foreign_upstreams(after.upstreams)
-        self.book.use(after.upstreams)
+        self.book.use(after.upstreams, after.cache.ttl)
         self.pages.use(status_pages(after.upstreams))
         self.limits.use(after.upstreams)
         limit_lanes(self.book, self.carrier)

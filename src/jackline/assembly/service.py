@@ -205,7 +205,7 @@ class Service:
             answer_limits(settings.limits),
         )
         self.carrier = Carrier(controller, self._upstream, self._clock, self._announce)
-        self._book = LaneBook(controller, settings.upstreams, salt)
+        self._book = LaneBook(controller, settings.upstreams, salt, settings.cache.ttl)
         self._outages = self.carrier.outages = OutageEvidence(
             controller.lanes, self._book, self._upstream, self._clock, self.carrier.review
         )

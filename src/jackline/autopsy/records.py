@@ -44,6 +44,15 @@ class Usage(msgspec.Struct, gc=False):
     output_tokens: int | None = None
     cache_creation_input_tokens: int | None = None
     cache_read_input_tokens: int | None = None
+    # What was written to the cache, by how long it is kept; of any shape, as others wrote it.
+    cache_creation: object = None
+
+    @property
+    def cache_creation_1h(self) -> int:
+        """The part of what was written to the cache that is kept for an hour."""
+        split = self.cache_creation
+        told = split.get("ephemeral_1h_input_tokens") if isinstance(split, dict) else None
+        return told if isinstance(told, int) else 0
 
     @property
     def total(self) -> int:

@@ -200,6 +200,8 @@ class Carrier:
             request.prefix,
             request.prefix_tokens,
             request.begins,
+            request.cache_ttl,
+            request.login,
         )
         self._obey(self.controller.submit(now, call))
         if carried.hearing is None and not carried.over:
@@ -410,6 +412,8 @@ class Carrier:
         else:
             carried.beside = hearing
             message = message._replace(fresh=True)
+        if send.hour_marks:
+            message = message._replace(hour_marks=True)
         carried.sent = True
         carried.tries += 1
         carried.waited = max(0.0, now - carried.submitted)

@@ -18,6 +18,7 @@ from jackline.calls.stitching import Mode
 from jackline.calls.story import AttemptTold
 from jackline.dialects import TokensUsed
 from jackline.failures import Failure
+from jackline.lanes import CacheTtl
 from jackline.upstream.port import Headers, Message
 
 Dialect: TypeAlias = Literal["anthropic", "openai-chat", "openai-responses"]
@@ -39,11 +40,12 @@ class Request(msgspec.Struct):
     that it may take only when none of them takes calls. `caps` are limits on how many calls
     with the same key may be under way at once. `since` is when its client first asked, for one
     that comes back; `leaves_at` and `hurries_at` are as in `lanes.Call`, and so are
-    `conversation` and `prefix`, which say what prompt caches may hold of it. `continues` says
-    that the model may be asked to go on from its own words. `own_key` names the lanes that are
-    closed to it once another one has refused its client's credential; those are withheld from
-    an `unproven` client, whom no vendor has accepted yet, until the others are known to be down
-    for everybody, or one of them knows the client's account.
+    `conversation` and `prefix`, which say what prompt caches may hold of it, `cache_ttl` and
+    `login`, which say what is asked of them. `continues` says that the model may be asked to go
+    on from its own words. `own_key` names the lanes that are closed to it once another one has
+    refused its client's credential; those are withheld from an `unproven` client, whom no vendor
+    has accepted yet, until the others are known to be down for everybody, or one of them knows
+    the client's account.
     """
 
     id: str
@@ -66,6 +68,8 @@ class Request(msgspec.Struct):
     prefix: str = ""
     prefix_tokens: int = 0
     begins: bool = False
+    cache_ttl: CacheTtl | None = None
+    login: bool = False
     leaves_at: float = math.inf
     hurries_at: float = math.inf
 

@@ -36,6 +36,11 @@ if TYPE_CHECKING:
 
 # Of a reference to a secret, in the summary; hosts are never cut, since their ends count.
 _LONGEST_SHOWN = 100
+_CACHED_FOR = {
+    "client": "as long as the client asks",
+    "1h": "an hour, at a higher price",
+    "auto": "an hour, at a higher price, where long pauses are likely",
+}
 # Of the first upstream, whoever lists it.
 _OWN_KEY = "JACKLINE_UPSTREAM_CREDENTIAL"
 
@@ -324,6 +329,7 @@ def _told(upstream: UpstreamSettings) -> list[str]:
         lines.append("a server of your own: waited for longer, and no call is asked of it twice")
     if upstream.longest_answer is not None:
         lines.append(f"tokens of an answer at most: {upstream.longest_answer}")
+    lines += _told_of_caches(upstream)
     if upstream.accept_rejected_clients:
         lines.append("serves clients without a credential, or with one that was refused, too")
     if upstream.admin_key is not None:
@@ -331,6 +337,16 @@ def _told(upstream: UpstreamSettings) -> list[str]:
     if upstream.workspace is not None:
         lines.append(f"workspace whose rate limits are asked for: {upstream.workspace}")
     return [plain_ascii(line) for line in lines]
+
+
+def _told_of_caches(upstream: UpstreamSettings) -> list[str]:
+    lines = []
+    if upstream.cache_ttl is not None:
+        lines.append(f"prompts are cached for: {_CACHED_FOR[upstream.cache_ttl.value]}")
+    if upstream.counts_cached is not None:
+        counts = "count" if upstream.counts_cached else "do not count"
+        lines.append(f"tokens read from a prompt cache {counts} toward its limits")
+    return lines
 
 
 def _limits(limits: KnownLimits) -> list[str]:
@@ -403,6 +419,8 @@ def _document(file: FileText, shown: Preview, *, agreed: bool) -> dict[str, obje
                 "limits": asdict(each.limits),
                 "model_limits": {name: asdict(some) for name, some in each.model_limits.items()},
                 "longest_answer": each.longest_answer,
+                "cache_ttl": each.cache_ttl,
+                "counts_cached": each.counts_cached,
                 "local": each.local,
                 "accept_rejected_clients": each.accept_rejected_clients,
                 "admin_key": each.admin_key,

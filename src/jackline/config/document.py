@@ -15,6 +15,7 @@ from pydantic import BeforeValidator, Field
 from pydantic.fields import FieldInfo
 
 from jackline.config.gateway_tables import (
+    CacheTable,
     CapsTable,
     HoldTable,
     JournalTable,
@@ -67,6 +68,7 @@ class Document(Table):
     upstream: Annotated[list[UpstreamTable], BeforeValidator(_listed)] = Field(default_factory=list)
     hold: HoldTable = Field(default_factory=HoldTable)
     caps: CapsTable = Field(default_factory=CapsTable)
+    cache: CacheTable = Field(default_factory=CacheTable)
     limits: TakenTable = Field(default_factory=TakenTable)
     journal: JournalTable = Field(default_factory=JournalTable)
     log: LogTable = Field(default_factory=LogTable)

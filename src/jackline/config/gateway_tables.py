@@ -202,6 +202,15 @@ class UpstreamTable(Table):
         description="Tokens that an answer may have, for models of OpenAI's dialects that refuse to"
         " be asked for more.",
     )
+    cache_ttl: Annotated[Literal["client", "1h", "auto"], InProject.CONSENT] = Field(
+        default=NOT_SET,
+        description="What is asked of its prompt caches, as `cache.ttl` says; not set: that.",
+    )
+    counts_cached: Annotated[bool, InProject.CONSENT] = Field(
+        default=NOT_SET,
+        description="Whether tokens read from a prompt cache count toward its input limit; not set:"
+        " as its vendor says.",
+    )
     accept_rejected_clients: bool = Field(
         default=_DEFAULT.upstream.accept_rejected_clients,
         description="Serve clients here, with this upstream's own key, that send no credential or"
@@ -262,6 +271,24 @@ class CapsTable(Table):
     )
     tags: Annotated[dict[str, Count], InProject.LOWER] = Field(
         default_factory=dict, description="For each tag (`/t/TAG/` in the address)."
+    )
+
+
+class CacheTable(Table):
+    """For how long vendors that serve Claude are asked to cache what clients mark for it."""
+
+    ttl: Literal["client", "1h", "auto"] = Field(
+        default=_DEFAULT.cache.ttl.value,
+        description="As the client asks (client), for an hour at twice the input price (1h), or for"
+        " an hour where pauses of more than five minutes are likely (auto).",
+    )
+    tags: dict[str, Literal["client", "1h", "auto"]] = Field(
+        default_factory=dict,
+        description="The same for each tag (`/t/TAG/` in the address), before anything else.",
+    )
+    classes: dict[str, Literal["client", "1h", "auto"]] = Field(
+        default_factory=dict,
+        description="The same for each class of traffic, before what an upstream says.",
     )
 
 

@@ -43,6 +43,7 @@ from jackline.config.settings import Config, HomeFolders, ServicePlace
 from jackline.config.strangers import is_loopback
 from jackline.flows.settings import Reserve, RunSettings, WakeSettings
 from jackline.gateway.settings import (
+    CacheSettings,
     CapSettings,
     GatewaySettings,
     HoldSettings,
@@ -51,6 +52,7 @@ from jackline.gateway.settings import (
     StreamMode,
 )
 from jackline.journal.settings import JournalSettings
+from jackline.lanes import CacheTtl
 from jackline.mcp_server.settings import AgentSettings, BatchSettings, ToolSettings
 from jackline.notifications.settings import About, NotifySettings
 from jackline.providers.settings import UpstreamSettings
@@ -335,7 +337,16 @@ def _gateway(merged: Merged) -> GatewaySettings:
         stream=StreamMode(merged.values["stream",]),
         hold=HoldSettings(**merged.table("hold")),
         caps=CapSettings(**merged.table("caps"), tags=merged.table("caps", "tags")),
+        cache=_cache(merged),
         limits=LimitSettings(**{_TAKEN[name]: value for name, value in taken.items()}),
+    )
+
+
+def _cache(merged: Merged) -> CacheSettings:
+    return CacheSettings(
+        CacheTtl(merged.values["cache", "ttl"]),
+        {tag: CacheTtl(said) for tag, said in merged.table("cache", "tags").items()},
+        {name: CacheTtl(said) for name, said in merged.table("cache", "classes").items()},
     )
 
 
@@ -366,8 +377,13 @@ def _price(merged: Merged, pattern: str) -> Price:
     table = merged.table("prices", pattern)
     # What is not said is counted at the full price: a budget may stop early, never late.
     full = table["input"]
+    written = table.get("cache_write", full)
     return Price(
-        full, table["output"], table.get("cache_read", full), table.get("cache_write", full)
+        full,
+        table["output"],
+        table.get("cache_read", full),
+        written,
+        table.get("cache_write_1h", max(2 * full, written)),
     )
 
 

@@ -21,7 +21,7 @@ from jackline.config.merging import Merged
 from jackline.config.places import is_file
 from jackline.config.references import is_reference, resolve
 from jackline.config.strangers import credential_warning, is_loopback
-from jackline.lanes import KnownLimits
+from jackline.lanes import CacheTtl, KnownLimits
 from jackline.providers.presets import ANTHROPIC_HOST, PRESETS, Preset, cloud_url
 from jackline.providers.rate_limits_api import KINDS
 from jackline.providers.settings import CostClass, Credential, UpstreamKind, UpstreamSettings
@@ -68,6 +68,7 @@ def check(merged: Merged, port: int) -> None:
             _check_credential(one)
             _check_admin_key(one)
             _check_models(one)
+            _check_caches(one)
 
 
 def warn(merged: Merged, project: Path | None) -> None:
@@ -285,6 +286,11 @@ def _check_models(one: _One) -> None:
             )
 
 
+def _check_caches(one: _One) -> None:
+    if one.kind in _OPENAI and one.get("cache_ttl") not in (None, CacheTtl.CLIENT):
+        one.fault("cache_ttl", f"kind {one.kind} caches on its own: there is nothing to ask for")
+
+
 def _settings(one: _One) -> UpstreamSettings:
     merged, place = one.merged, one.place
     credential = one.settings_of_credential()
@@ -315,6 +321,8 @@ def _settings(one: _One) -> UpstreamSettings:
         status_page=one.get("status_page"),
         headers=merged.table("upstream", place, "headers"),
         longest_answer=one.get("longest_answer"),
+        cache_ttl=None if one.get("cache_ttl") is None else CacheTtl(one.get("cache_ttl")),
+        counts_cached=one.get("counts_cached"),
         accept_rejected_clients=one.get("accept_rejected_clients"),
         admin_key=one.get("admin_key"),
         workspace=one.get("workspace"),

@@ -179,6 +179,11 @@ class PriceTable(Table):
     cache_write: Dollars = Field(
         default=NOT_SET, description="A million into the vendor's cache; not set: as `input`."
     )
+    cache_write_1h: Dollars = Field(
+        default=NOT_SET,
+        description="A million into the vendor's cache for an hour; not set: twice `input`, or as"
+        " `cache_write` where that is more.",
+    )
 
 
 class AgentsTable(Table):

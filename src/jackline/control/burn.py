@@ -73,12 +73,13 @@ class Burn:
             sort = (int(event.at // 60), event.lane, event.model, event.tag)
             taken = alike.get(sort)
             if taken is None:
-                taken = alike[sort] = [0, 0, 0, 0, 0]
+                taken = alike[sort] = [0, 0, 0, 0, 0, 0]
             taken[0] += event.input_tokens
             taken[1] += event.output_tokens
             taken[2] += event.cache_read_tokens
             taken[3] += event.cache_write_tokens
-            taken[4] += (
+            taken[4] += event.cache_write_1h_tokens
+            taken[5] += (
                 event.input_tokens > 0
                 or event.output_tokens > 0
                 or event.cache_read_tokens > 0

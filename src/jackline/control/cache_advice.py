@@ -30,8 +30,6 @@ _LEAST_MINUTES = 1.0
 _LEAST_TOKENS = 100_000
 # Nobody knows how long an outage lasts: caches that live for longer are not spoken of yet.
 _OUTAGE_AHEAD = 600.0
-# To write for an hour costs twice the plain input, wherever it can be had.
-_LONG_WRITE = 2.0
 _MILLION = 1_000_000
 
 
@@ -179,12 +177,12 @@ def _rewriting(found: Sequence[Conversation], price: Price | None, lane: Lane) -
 
 
 def _write_price(each: Conversation, price: Price) -> float:
-    return price.cache_write if each.life <= SHORT_LIFE else _LONG_WRITE * price.input
+    return price.cache_write if each.life <= SHORT_LIFE else price.cache_write_1h
 
 
 def _more_for_1h(kept: Sequence[Conversation], price: Price) -> float:
     """What was cached was written once, at the price of the short life."""
-    more = max(0.0, _LONG_WRITE * price.input - price.cache_write)
+    more = max(0.0, price.cache_write_1h - price.cache_write)
     return sum(each.cached for each in kept) * more / _MILLION
 
 

@@ -143,5 +143,9 @@ def _sums(calls: list[CallEnded]) -> dict[str, object]:
 
 def _usage(call: CallEnded) -> Usage:
     return Usage(
-        call.input_tokens, call.output_tokens, call.cache_read_tokens, call.cache_write_tokens
+        call.input_tokens,
+        call.output_tokens,
+        call.cache_read_tokens,
+        call.cache_write_tokens,
+        call.cache_write_1h_tokens,
     )

@@ -309,7 +309,8 @@ class AgentLeave:
         most: dict[Unit, float] = {Unit.TOKENS: tokens + call.max_tokens}
         price = price_of(call.model, self._run.host.prices)
         if price is not None:
-            dearest = max(price.input, price.cache_write, price.cache_read)
+            written = max(price.cache_write, price.cache_write_1h)
+            dearest = max(price.input, written, price.cache_read)
             most[Unit.DOLLARS] = (tokens * dearest + call.max_tokens * price.output) / 1_000_000
         return most
 

@@ -50,8 +50,9 @@ from jackline.gateway.returning import Returning
 from jackline.gateway.settings import CapSettings, GatewaySettings, StreamMode
 from jackline.gateway.vendor_limits import Reading
 from jackline.gateway.vendor_words import No, in_our_words, no_by_vendor
-from jackline.lanes import RemainingWork
+from jackline.lanes import CacheTtl, RemainingWork
 from jackline.outside_names import cut_name, problem_of_model
+from jackline.providers.settings import Credential
 from jackline.upstream.port import Message
 
 NativeError: TypeAlias = Callable[[str, int, bytes], bytes]
@@ -220,6 +221,8 @@ class Desk:
             prefix.name,
             prefix.tokens,
             begins,
+            self._cache_ttl(identity) if conversation else None,
+            caller.bearer and self._passes_through(lanes[0]),
         )
         self._submit(MessagesCall(self, exchange, identity, facts.model or "", request, now), who)
 
@@ -239,6 +242,15 @@ class Desk:
         known = self.carrier.controller.lanes[lanes[0]].caches.conversations.get(conversation)
         is_warm = known is not None and now < known.until and not begins
         return conversation, NO_PREFIX if is_warm else prefix_of(body), begins
+
+    def _cache_ttl(self, identity: Identity) -> CacheTtl | None:
+        """What is said of prompt caches for a call's tag or class; None if nothing is."""
+        cache = self.settings.cache
+        return cache.tags.get(identity.tag or "") or cache.classes.get(identity.class_ or "")
+
+    def _passes_through(self, lane: str) -> bool:
+        upstream = self._lanes.upstream(lane)
+        return upstream is not None and upstream.credential is Credential.PASS_THROUGH
 
     def _is_settled(
         self, exchange: Exchange, caller: Caller, facts: RequestFacts, now: float

@@ -20,7 +20,8 @@ from jackline.dialects import account_of
 from jackline.gateway.caller import Caller
 from jackline.gateway.known_clients import KnownClients
 from jackline.gateway.vendor_limits import Reading
-from jackline.lanes import KnownLimits, LaneController, LaneSettings
+from jackline.lanes import CacheTtl, KnownLimits, LaneController, LaneSettings
+from jackline.providers.hour_cache import cache_ttl_of
 from jackline.providers.rate_limits_api import limits_of
 from jackline.providers.settings import Credential, UpstreamSettings
 
@@ -45,7 +46,11 @@ class LaneBook:
     """The lanes of all upstreams."""
 
     def __init__(
-        self, controller: LaneController, upstreams: Sequence[UpstreamSettings], salt: bytes
+        self,
+        controller: LaneController,
+        upstreams: Sequence[UpstreamSettings],
+        salt: bytes,
+        cache_ttl: CacheTtl = CacheTtl.CLIENT,
     ) -> None:
         self._controller = controller
         self._salt = salt[:64]
@@ -58,11 +63,17 @@ class LaneBook:
         self.readings: Mapping[str, Reading] = {}
         # The account that each login has named first, by a digest of its token.
         self._named: OrderedDict[bytes, str] = OrderedDict()
-        self.use(upstreams)
+        self.use(upstreams, cache_ttl)
 
-    def use(self, upstreams: Sequence[UpstreamSettings]) -> None:
-        """Name and limit the lanes that are opened from now on by these upstreams."""
+    def use(
+        self, upstreams: Sequence[UpstreamSettings], cache_ttl: CacheTtl = CacheTtl.CLIENT
+    ) -> None:
+        """Name and limit the lanes that are opened from now on by these upstreams.
+
+        `cache_ttl` is what is asked of the prompt caches of those that say nothing of it.
+        """
         self._upstreams = {each.name: each for each in upstreams}
+        self._cache_ttl = cache_ttl
 
     def upstream(self, lane: str) -> UpstreamSettings | None:
         """Whose lane this is."""
@@ -155,7 +166,8 @@ class LaneBook:
             limits,
             told or KnownLimits(),
             local=upstream.local,
-            cached_counts=upstream.kind.counts_cached(model),
+            cached_counts=upstream.counts_cached_of(model),
+            cache_ttl=cache_ttl_of(upstream, model, self._cache_ttl),
         )
 
 

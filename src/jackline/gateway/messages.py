@@ -387,6 +387,7 @@ class MessagesCall:
                     usage.cache_creation,
                     wasted.input + wasted.cache_read + wasted.cache_creation,
                     wasted.output,
+                    usage.cache_creation_1h,
                 ),
             ),
         )

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from jackline.lanes import CacheTtl
 from jackline.providers.settings import UpstreamSettings
 
 
@@ -61,6 +62,18 @@ class CapSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class CacheSettings:
+    """For how long prompts are asked to be cached: on upstreams that say nothing, by tag, by class.
+
+    A tag comes before a class, and both before what an upstream says.
+    """
+
+    ttl: CacheTtl = CacheTtl.CLIENT
+    tags: Mapping[str, CacheTtl] = field(default_factory=dict)
+    classes: Mapping[str, CacheTtl] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class LimitSettings:
     """What the gateway takes from its clients, and from upstreams, before it says no."""
 
@@ -98,6 +111,7 @@ class GatewaySettings:
     stream: StreamMode = StreamMode.AUTO
     hold: HoldSettings = field(default_factory=HoldSettings)
     caps: CapSettings = field(default_factory=CapSettings)
+    cache: CacheSettings = field(default_factory=CacheSettings)
     limits: LimitSettings = field(default_factory=LimitSettings)
 
     @property

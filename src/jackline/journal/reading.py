@@ -58,6 +58,7 @@ class Totals:
     cache_write_tokens: int = 0
     wasted_input_tokens: int = 0
     wasted_output_tokens: int = 0
+    cache_write_1h_tokens: int = 0
 
 
 class JournalReader:
@@ -190,6 +191,7 @@ _SUMMED = (
     "cache_write_tokens",
     "wasted_input_tokens",
     "wasted_output_tokens",
+    "cache_write_1h_tokens",
 )
 _TOTALS = (
     "SELECT count(*), "  # noqa: S608 -- names from this file only

@@ -40,6 +40,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "ALTER TABLE calls ADD COLUMN wasted_input_tokens INTEGER NOT NULL DEFAULT 0",
         "ALTER TABLE calls ADD COLUMN wasted_output_tokens INTEGER NOT NULL DEFAULT 0",
     ),
+    ("ALTER TABLE calls ADD COLUMN cache_write_1h_tokens INTEGER NOT NULL DEFAULT 0",),
 )
 # The mark is "JKLN".
 FILE = VersionedFile(application=0x4A4B4C4E, steps=MIGRATIONS, holds="the journal")

@@ -9,11 +9,12 @@ from jackline.lanes.controller import LaneController
 from jackline.lanes.decision import Abort, Call, Decision, Refuse, Send, Usage, Waiting
 from jackline.lanes.memory import export, restore
 from jackline.lanes.remaining import RemainingWork
-from jackline.lanes.settings import KnownLimits, LaneSettings, LimitOrigin, Settings
+from jackline.lanes.settings import CacheTtl, KnownLimits, LaneSettings, LimitOrigin, Settings
 from jackline.lanes.states import State
 
 __all__ = [
     "Abort",
+    "CacheTtl",
     "Call",
     "Decision",
     "KnownLimits",

@@ -302,10 +302,10 @@ class LaneController:
         return self._done(decision)
 
     def limit_lane(self, now: float, given: LaneSettings) -> Decision:
-        """The user or the vendor says something else of a lane's limits; who waits may go now."""
+        """The user or the vendor says something else of a lane; who waits for it may go now."""
         now = self._clock(now)
         decision = Decision()
-        self.lanes[given.name].take_limits(given, now)
+        self.lanes[given.name].take_settings(given, now)
         self._dispatch((given.name,), now, decision)
         return self._done(decision)
 
@@ -521,6 +521,8 @@ class LaneController:
         permit = next(self._permits)
         call = entry.call
         stretch = 2.0 ** min(entry.freezes - 1, 16) if entry.freezes > 1 else 1.0
+        # Before it is sent: from then on what is cached of it may be another.
+        hour = lane.asks_hour(call, now - entry.since, now)
         attempt = lane.send(permit, call, now, probe=probe, stretch=stretch)
         first = self._under_way.first_of(call.id)
         if first is not None:
@@ -528,7 +530,7 @@ class LaneController:
             self._room.beside.discard(call.id)
         self._under_way.add(attempt)
         self._hedging.watch(attempt, now)
-        decision.sends.append(Send(permit, call.id, lane.name, probe, first is not None))
+        decision.sends.append(Send(permit, call.id, lane.name, probe, first is not None, hour))
 
     # --- ending ---------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import msgspec
 
 from jackline.failures import Failure
+from jackline.lanes.settings import CacheTtl
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -25,7 +26,9 @@ class Call(msgspec.Struct, frozen=True):
     goes before those that can wait. `conversation` names what it goes on with, as prompt caches
     tell it apart; `prefix` the beginning that it shares with other conversations and asks to have
     cached, of about `prefix_tokens`. Empty means none, or unknown. A call that `begins` a
-    conversation reads nothing of it, whatever is known under its name.
+    conversation reads nothing of it, whatever is known under its name. `cache_ttl` is what its
+    tag or class says of prompt caches, before what is said of its lanes; a call of a
+    subscription's `login` has no price by which an hour could pay.
     """
 
     id: int
@@ -41,6 +44,8 @@ class Call(msgspec.Struct, frozen=True):
     prefix: str = ""
     prefix_tokens: int = 0
     begins: bool = False
+    cache_ttl: CacheTtl | None = None
+    login: bool = False
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -63,6 +68,8 @@ class Send(msgspec.Struct, frozen=True):
     probe: bool = False
     # Another attempt of the call is under way and silent; whichever speaks first goes on.
     beside: bool = False
+    # Its cache marks are to ask for an hour.
+    hour_marks: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from jackline.failures import Failure, Kind
 from jackline.failures.sentences import name_of
 from jackline.lanes.allowance import Allowance
 from jackline.lanes.attempt import Attempt
+from jackline.lanes.cache_ttl import HourMarks
 from jackline.lanes.decision import Call, Usage, Waiting
 from jackline.lanes.episode import Episode
 from jackline.lanes.health import Health
@@ -83,6 +84,7 @@ class Lane:
         self.is_local = given.local
         self.hedges = HedgeBudget(settings.hedges)
         self.caches = PromptCaches(reads_count=given.cached_counts)
+        self.hours = HourMarks(given.cache_ttl)
         # When it was last left alone because nothing was heard on it, until it is well again.
         self._silent_since: float | None = None
         # Attempts that were silent for so long that they do not count as work: doubted, or lent.
@@ -97,10 +99,12 @@ class Lane:
     def __repr__(self) -> str:
         return f"<Lane {self.name}: {self.state}, {len(self.attempts)} in flight>"
 
-    def take_limits(self, given: LaneSettings, now: float) -> None:
-        """What the user or the vendor says of the limits has changed; what was learned stays."""
+    def take_settings(self, given: LaneSettings, now: float) -> None:
+        """What the user or the vendor says of the lane has changed; what was learned stays."""
         self._parallel = given.limits.parallel
         self.allowance.change_limits(given.limits, given.vendor_limits, now)
+        self.caches.reads_count = given.cached_counts
+        self.hours.ttl = given.cache_ttl
 
     @property
     def is_silent(self) -> bool:
@@ -151,6 +155,13 @@ class Lane:
         if self.caches.in_use and call.conversation:
             return self.caches.cost(call, now)
         return prompt_tokens(call)
+
+    def asks_hour(self, call: Call, waited: float, now: float) -> bool:
+        """Whether the call, sent now after so long a wait, asks for a prompt cache of an hour."""
+        if self.hours.ttl is None or not call.conversation:
+            return False
+        known = self.caches.conversations.get(call.conversation)
+        return self.hours.asks_hour(call, known, waited=waited, now=now)
 
     def _next_ramp_step(self, now: float) -> float:
         if self.state is not State.PROBING or self.busy >= self.window.limit():

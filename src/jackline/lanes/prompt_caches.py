@@ -27,9 +27,10 @@ SIBLINGS_WAIT = 20.0
 _SMALLEST_PREFIX = 512
 # Most vendors cache no prompt below; it costs no more than a warm call does.
 _SMALLEST_PROMPT = 1024
-_MISSES_BELIEVED = 2
 # More than any model reads, and little enough to be calculated with.
 _MOST_TOKENS = 1_000_000_000
+# After so many predicted hits that missed, a conversation counts as uncached.
+MISSES_BELIEVED = 2
 # The part of what was expected that must have been read for a hit.
 _HIT = 0.5
 _MOST_CONVERSATIONS = 5_000
@@ -110,7 +111,7 @@ class PromptCaches:
         if known is None:
             is_small = call.input_tokens < _SMALLEST_PROMPT
             return (Standing.UNCACHED if is_small else Standing.NEW), 0.0
-        if known.misses >= _MISSES_BELIEVED or not known.cached:
+        if known.misses >= MISSES_BELIEVED or not known.cached:
             return Standing.UNCACHED, 0.0
         if now < known.until - _NEAR_END:
             return Standing.WARM, known.until - _NEAR_END
@@ -119,7 +120,7 @@ class PromptCaches:
     def cached_of(self, conversation: str) -> Conversation | None:
         """What is, or was, cached of a conversation; None where it is not, or all the same."""
         known = None if self.reads_count else self.conversations.get(conversation)
-        if known is None or not known.cached or known.misses >= _MISSES_BELIEVED:
+        if known is None or not known.cached or known.misses >= MISSES_BELIEVED:
             return None
         return known
 
@@ -243,7 +244,7 @@ class PromptCaches:
         prompt = prompt_tokens(call)
         if known is not None:
             prompt = known.prompt_of(call)
-            if known.misses >= _MISSES_BELIEVED:
+            if known.misses >= MISSES_BELIEVED:
                 return prompt, 0.0
             if known.cached and now < known.until - _NEAR_END:
                 return max(1.0, prompt - known.cached), float(min(known.cached, prompt))

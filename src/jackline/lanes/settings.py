@@ -11,6 +11,17 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 
+class CacheTtl(StrEnum):
+    """For how long prompts are asked to be cached."""
+
+    CLIENT = "client"
+    """As the client has written."""
+    HOUR = "1h"
+    """For an hour, wherever the client asks for caching."""
+    AUTO = "auto"
+    """For an hour where that pays, see lanes/cache_ttl.py."""
+
+
 @dataclass(frozen=True, slots=True)
 class KnownLimits:
     """What the user or the vendor says a lane may take per minute; None is not known."""
@@ -45,6 +56,8 @@ class LaneSettings:
     local: bool = False
     # Whether tokens that are read from a prompt cache count toward its input limit.
     cached_counts: bool = False
+    # What is asked of its prompt caches; None where an hour is not known to be taken.
+    cache_ttl: CacheTtl | None = None
 
 
 @dataclass(frozen=True, slots=True)

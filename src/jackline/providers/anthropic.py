@@ -8,13 +8,11 @@ Not here: which model is asked for (gateway/).
 from __future__ import annotations
 
 from jackline.providers.credential_forms import PassThroughGuard, without_secrets
-from jackline.providers.sent_body import unpacked, with_model
+from jackline.providers.sent_body import PACKED, unpacked, with_model
 from jackline.providers.sent_headers import allowed, own_headers, with_own, without
 from jackline.providers.settings import Credential, UpstreamSettings
 from jackline.upstream.origin import Origin
 from jackline.upstream.port import Ear, Headers, Message
-
-_PACKED = frozenset({b"content-encoding"})
 
 
 class AnthropicProvider:
@@ -60,7 +58,7 @@ class AnthropicProvider:
             asked = readable if readable is None else with_model(readable, model)
             if asked is not None and asked is not readable:
                 body = asked
-                headers = without(headers, _PACKED) if packed else headers
+                headers = without(headers, PACKED) if packed else headers
         if headers is message.headers:
             # Nothing was changed, or the model in a body alone: the lines are still right.
             return message if body is message.body else message._replace(body=body)
@@ -76,4 +74,4 @@ class AnthropicProvider:
 
 
 def _is_packed(headers: Headers) -> bool:
-    return any(name.lower() in _PACKED for name, _ in headers)
+    return any(name.lower() in PACKED for name, _ in headers)

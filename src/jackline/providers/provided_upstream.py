@@ -22,6 +22,7 @@ from jackline.providers.mending import (
     RefusedSignatures,
 )
 from jackline.providers.provider import CannotCarryError, Provider, WrongVendorError
+from jackline.providers.sent_body import with_hours
 from jackline.upstream.bounded_answer import AnswerLimits, BoundedAnswer
 from jackline.upstream.http_upstream import HttpUpstream
 from jackline.upstream.port import Attempt, Ear, Message
@@ -90,6 +91,9 @@ class ProvidedUpstream:
         model = rest.rpartition("#")[0] or rest
         if model in SIDE_LANES:
             model = ""
+        if message.hour_marks:
+            # Before anything else reads it, and before a cloud's request is signed.
+            message = with_hours(message)
         if provider.is_ready:
             return self.send_rendered(provider, message, lane, model, ear)
         return _Preparing(self, provider, message, lane, model, ear)

@@ -13,11 +13,14 @@ from collections.abc import Mapping
 import msgspec
 
 from jackline.dialects import read_request
+from jackline.dialects.cache_marks import with_hour_marks
 from jackline.providers.provider import CannotCarryError
+from jackline.providers.sent_headers import without
 from jackline.upstream.port import Message
 
 # As dialects/anthropic_request.py argues: nothing has been opened before a first key, so that it is
 # one of the top-level object; its value is taken only when no backslash is in it.
+PACKED = frozenset({b"content-encoding"})
 _PLAIN_CODINGS = frozenset((b"", b"identity"))
 _FIRST_IS_MODEL = re.compile(rb'\{\s*"model"\s*:\s*"([^"\\]*)"')
 
@@ -102,6 +105,22 @@ def plain(message: Message) -> bytes | bytearray:
     if body is None:
         raise CannotCarryError("The request is packed in a way that cannot be undone here.")
     return body
+
+
+def with_hours(message: Message) -> Message:
+    """The message whose cache marks ask for an hour; the same one where nothing changes.
+
+    One that came compressed is sent plain; what nobody could unpack stays as it is.
+    """
+    body = unpacked(message)
+    asked = body if body is None else with_hour_marks(body)
+    if asked is None or asked is body:
+        return message
+    if body is message.body:
+        return message._replace(body=asked)
+    return message._replace(
+        headers=without(message.headers, PACKED), body=asked, lines=None, plain=None
+    )
 
 
 def _asks_for_another(members: Mapping[str, msgspec.Raw], model: str) -> bool:

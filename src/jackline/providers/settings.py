@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from jackline.lanes import KnownLimits
+from jackline.lanes import CacheTtl, KnownLimits
 
 _COUNTED_ANYWAY = "claude-3-5-haiku"
 
@@ -93,8 +93,18 @@ class UpstreamSettings:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     # Tokens of an answer at most, for models that refuse to be asked for more.
     longest_answer: int | None = None
+    # What is asked of its prompt caches; not set: what is said of all upstreams.
+    cache_ttl: CacheTtl | None = None
+    # Whether tokens read from a prompt cache count toward its limits; not set: as its kind does.
+    counts_cached: bool | None = None
     # Also for clients without a credential, or whose own one the preferred upstream has refused.
     accept_rejected_clients: bool = False
     # Where the key is kept that the vendor's rate-limits API is asked with; calls never get it.
     admin_key: str | None = None
     workspace: str | None = None
+
+    def counts_cached_of(self, model: str) -> bool:
+        """Whether tokens read from a prompt cache count toward the limit of input per minute."""
+        if self.counts_cached is not None:
+            return self.counts_cached
+        return self.kind.counts_cached(model)

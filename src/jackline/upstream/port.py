@@ -22,6 +22,7 @@ class Message(NamedTuple):
     are the headers as `head.header_lines` wrote them, for whoever sends the same ones repeatedly.
     `fresh` asks for a new connection, because what was sent on a kept one is not answered.
     `plain` is what a compressed body holds, where that is known: for reading, never to be sent.
+    `hour_marks` asks whoever renders it for the vendor to have its cache marks ask for an hour.
     """
 
     method: bytes
@@ -31,6 +32,7 @@ class Message(NamedTuple):
     lines: bytes | None = None
     plain: bytes | bytearray | None = None
     fresh: bool = False
+    hour_marks: bool = False
 
     def __repr__(self) -> str:
         # Headers hold credentials, and bodies prompts.

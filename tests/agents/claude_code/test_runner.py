@@ -389,7 +389,7 @@ def test_an_agent_that_had_ended_answers_from_its_notebook(client: Client) -> No
 
 def test_what_a_client_did_not_tell_is_priced_by_the_users_own_list(client: Client) -> None:
     client.plays(init() + said("m1", text("One.")) + b"EXIT 1\n")
-    prices = {"claude-opus-*": Price(input=1e6, output=1e6, cache_read=0.0, cache_write=0.0)}
+    prices = {"claude-opus-*": Price(1e6, 1e6, cache_read=0.0, cache_write=0.0, cache_write_1h=0.0)}
     pages = Pages()
     assert client.carry(pages, prices=prices).cost == 3 + 1
     assert not client.carry(pages, prices=prices, max_dollars=4.0).ok

@@ -235,4 +235,5 @@ def usage_of(told: ToldUsage | None) -> Usage:
         told.output_tokens or 0,
         told.cache_read_input_tokens or 0,
         told.cache_creation_input_tokens or 0,
+        told.cache_creation_1h,
     )

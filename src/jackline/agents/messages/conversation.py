@@ -247,6 +247,7 @@ def answer_line(answer: Answer, cost: float | None) -> JsonObject:
             usage.output_tokens,
             usage.cache_read_tokens,
             usage.cache_write_tokens,
+            usage.cache_write_1h_tokens,
         ],
         "model": answer.model,
         "request_id": answer.request_id,

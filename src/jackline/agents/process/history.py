@@ -148,6 +148,7 @@ def beyond(total: Usage, told: Usage) -> Usage:
         max(0, total.output_tokens - told.output_tokens),
         max(0, total.cache_read_tokens - told.cache_read_tokens),
         max(0, total.cache_write_tokens - told.cache_write_tokens),
+        max(0, total.cache_write_1h_tokens - told.cache_write_1h_tokens),
     )
 
 
@@ -158,13 +159,15 @@ def usage_to(usage: Usage) -> JsonObject:
         "output": usage.output_tokens,
         "cache_read": usage.cache_read_tokens,
         "cache_write": usage.cache_write_tokens,
+        "cache_write_1h": usage.cache_write_1h_tokens,
     }
 
 
 def usage_from(data: object) -> Usage:
     """The usage that such JSON tells; what is missing is zero."""
     given = data if isinstance(data, dict) else {}
-    counts = [given.get(name) for name in ("input", "output", "cache_read", "cache_write")]
+    names = ("input", "output", "cache_read", "cache_write", "cache_write_1h")
+    counts = [given.get(name) for name in names]
     return Usage(*[count if isinstance(count, int) else 0 for count in counts])
 
 
