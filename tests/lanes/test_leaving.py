@@ -179,3 +179,22 @@ def test_all_deadlines_are_met_where_every_second_place_suffices(
         waiting -= 1
         if send.call >= 1000:
             assert now <= NOW + due[send.call - 1000]
+
+
+def test_a_large_call_whose_client_leaves_makes_nobody_wait_until_it_can_be_paid_for() -> None:
+    limits = KnownLimits(input_tokens_per_minute=60_000)
+    controller = LaneController([LaneSettings("opus", "a", limits)], lambda: 0.5, now=NOW)
+    controller.lanes["opus"].buckets["input"].correct(0.0, NOW)
+    for number in range(1, 6):
+        call = Call(number, ("opus",), input_tokens=1_000)
+        assert not controller.submit(NOW, call).sends
+    large = Call(9, ("opus",), input_tokens=60_000, leaves_at=NOW + 60, hurries_at=NOW)
+    decision = controller.submit(NOW, large)
+    sent: list[int] = []
+    now = NOW
+    while now < NOW + 20:
+        assert decision.wake_at is not None
+        now = max(now + 0.01, decision.wake_at)
+        decision = controller.tick(now)
+        sent += [send.call for send in decision.sends]
+    assert sent[:5] == [1, 2, 3, 4, 5]

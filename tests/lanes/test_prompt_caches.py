@@ -299,3 +299,23 @@ def test_what_is_known_of_conversations_is_bounded() -> None:
         caches.answered(turn(number, f"c{number}", 100), NOW, 0.0, Usage(0, 1, 0, 100))
     assert len(caches.conversations) == 5_000
     assert "c5499" in caches.conversations
+
+
+def test_one_prompt_above_the_limit_closes_the_lane_for_a_minute_at_most() -> None:
+    world = World(per_minute=200_000.0)
+    call = world.ask("huge", 5_000_000)
+    # Its client goes away before anything is heard.
+    world.follow(world.controller.aborted(world.now, call))
+    following = world.ask("small", 1_000)
+    world.wait(61)
+    assert following in world.sent
+
+
+def test_a_refused_prompt_above_the_limit_closes_the_lane_for_a_minute_at_most() -> None:
+    world = World(per_minute=200_000.0)
+    call = world.ask("huge", 5_000_000)
+    refused = world.controller.failed(world.now, world.permits[call], made.invalid())
+    world.follow(refused)
+    following = world.ask("small", 1_000)
+    world.wait(61)
+    assert following in world.sent

@@ -141,6 +141,15 @@ class Allowance:
             return bucket.rate
         return self.input / max(1.0, now - self._opened)
 
+    def charge(self, cost: float) -> float:
+        """What of a call's input is spent when it is sent: at most what the limit holds.
+
+        Whether a vendor lets a larger one in at all is seen by its answer, which then tells the
+        rest. One that is refused, or given up, must not close the lane for as long as it is large.
+        """
+        bucket = self.buckets.get("input")
+        return cost if bucket is None or cost <= bucket.cap else bucket.cap
+
     def sent(self, cost: float, now: float) -> float:
         """Spend what a call with this much input takes; the output that is promised to it."""
         output = self.average_output

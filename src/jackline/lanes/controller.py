@@ -24,7 +24,7 @@ from jackline.lanes.detour import Detour
 from jackline.lanes.hedging import Hedging
 from jackline.lanes.lane import Draw, Lane
 from jackline.lanes.prompt_caches import Standing
-from jackline.lanes.queue import AGED_AFTER, Entry, Rank
+from jackline.lanes.queue import AGED_AFTER, Entry, Head, Rank
 from jackline.lanes.reactions import Reaction, reaction_to
 from jackline.lanes.resting import Resting
 from jackline.lanes.settings import LaneSettings, Settings
@@ -443,12 +443,19 @@ class LaneController:
     def _fill(self, lane: Lane, now: float, decision: Decision) -> None:
         """Send on this lane until it is full or nobody wants it."""
         blocked: set[int] = set()
+        leaving = True
         while lane.closed_until(now) <= now:
-            head, queue = self._room.first(lane.name, now, lane.caches.next_aged, blocked)
+            head, queue = self._room.first(
+                lane.name, now, lane.caches.next_aged, blocked, leaving=leaving
+            )
             if head is None or queue is None:
                 return
             entry = head.entry
             ready = lane.ready_at(entry.call, now) <= now
+            if not ready and head.rank is Rank.LEAVING:
+                # Who goes out of turn must not make all others wait until it can be paid for.
+                leaving = False
+                continue
             if not (ready and self._detour.is_worth_it(entry, lane, queue, now)):
                 blocked.add(id(queue))
                 continue
@@ -589,12 +596,18 @@ class LaneController:
         self._roomy.add(lane.name)
         next_aged = lane.caches.next_aged
         head, _ = self._room.first(lane.name, now, next_aged)
+        if head is not None and head.rank is Rank.LEAVING:
+            wake = min(wake, self._looked_at_again(head, lane, now))
+            head, _ = self._room.first(lane.name, now, next_aged, leaving=False)
         if head is not None:
-            at = lane.ready_at(head.entry.call, now)
-            wake = min(wake, at if at > now else now + self._settings.routing.spill_after)
+            wake = min(wake, self._looked_at_again(head, lane, now))
             if lane.caches.in_use:
                 wake = min(wake, self._room.changes_at(lane.name, now, next_aged))
         return wake
+
+    def _looked_at_again(self, head: Head, lane: Lane, now: float) -> float:
+        at = lane.ready_at(head.entry.call, now)
+        return at if at > now else now + self._settings.routing.spill_after
 
     def _done(self, decision: Decision) -> Decision:
         wake = min(self._wake.values(), default=math.inf)

@@ -243,6 +243,7 @@ class Lane:
             charged, expected_read = self.caches.charge(permit, call, now)
         else:
             charged, expected_read = prompt_tokens(call), 0.0
+        charged = allowance.charge(charged)
         output = allowance.sent(charged, now)
         # By position: names would cost as much again, for every call.
         attempts[permit] = attempt = Attempt(

@@ -69,16 +69,23 @@ class WaitingRoom:
         return False
 
     def first(
-        self, name: str, now: float, next_aged: float, blocked: Container[int] = ()
+        self,
+        name: str,
+        now: float,
+        next_aged: float,
+        blocked: Container[int] = (),
+        *,
+        leaving: bool = True,
     ) -> tuple[Head, Queue] | tuple[None, None]:
         """Whose turn it is on the lane; queues whose `id` is blocked are passed over.
 
-        Before `next_aged` nobody goes out of turn for having waited long.
+        Before `next_aged` nobody goes out of turn for having waited long; without `leaving` nobody
+        does because its client leaves.
         """
         first: Head | None = None
         its: Queue | None = None
         queues = self._of_lane[name]
-        if name not in self._owing:
+        if leaving and name not in self._owing:
             for queue in queues:
                 if not queue.may_hurry or id(queue) in blocked:
                     continue
