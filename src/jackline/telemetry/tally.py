@@ -21,8 +21,6 @@ NOT_TAKEN_IN = "none"
 HELD_BOUNDS = (0.005, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 18000.0)
 TOOK_BOUNDS = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 18000.0)
 TOKEN_KINDS = ("input", "output", "cache_read", "cache_write", "wasted_input", "wasted_output")
-_FIRST = CallEnded._fields.index("input_tokens")
-_TOKENS = slice(_FIRST, _FIRST + len(TOKEN_KINDS))
 
 
 class LaneTally:
@@ -61,8 +59,16 @@ class Tally:
         tally.took.observe(event.took)
         if event.input_tokens or event.output_tokens or event.wasted_input_tokens:
             tokens = tally.tokens
-            # The fields of tokens stand side by side, in the order of TOKEN_KINDS.
-            for place, count in enumerate(event[_TOKENS]):
+            # In the order of TOKEN_KINDS.
+            counts = (
+                event.input_tokens,
+                event.output_tokens,
+                event.cache_read_tokens,
+                event.cache_write_tokens,
+                event.wasted_input_tokens,
+                event.wasted_output_tokens,
+            )
+            for place, count in enumerate(counts):
                 tokens[place] += count
 
     def attempt_failed(self, event: AttemptFailed) -> None:
