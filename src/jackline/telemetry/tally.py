@@ -59,8 +59,16 @@ class Tally:
         tally.took.observe(event.took)
         if event.input_tokens or event.output_tokens or event.wasted_input_tokens:
             tokens = tally.tokens
-            # The fields of tokens stand side by side, in the order of TOKEN_KINDS.
-            for place, count in enumerate(event[-6:]):
+            # In the order of TOKEN_KINDS.
+            counts = (
+                event.input_tokens,
+                event.output_tokens,
+                event.cache_read_tokens,
+                event.cache_write_tokens,
+                event.wasted_input_tokens,
+                event.wasted_output_tokens,
+            )
+            for place, count in enumerate(counts):
                 tokens[place] += count
 
     def attempt_failed(self, event: AttemptFailed) -> None:
