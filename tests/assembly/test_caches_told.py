@@ -22,11 +22,17 @@ from tests.assembly.world import (
     until,
     whole,
 )
-from tests.planted import holds_planted
+from tests.planted import PROMPT, holds_planted
 
 TOKENS = 200_000
 JSON = (b"content-type", b"application/json")
 LANE = f"anthropic/{MODEL}"
+# The model has spoken before: a call that begins a conversation reads nothing of it.
+MESSAGES = [
+    {"role": "user", "content": PROMPT},
+    {"role": "assistant", "content": "?"},
+    {"role": "user", "content": "go on"},
+]
 
 
 def cached() -> bytes:
@@ -56,7 +62,7 @@ def call(session: str) -> bytes:
     return request(
         b"POST",
         b"/v1/messages",
-        question(),
+        question(messages=MESSAGES),
         (b"x-claude-code-session-id", session.encode()),
     )
 

@@ -8,15 +8,25 @@ from jackline.control import Picture
 from jackline.gateway.telling import picture
 from jackline.journal import JournalHealth
 from jackline.testing import Step
-from tests.gateway.desk_world import WHOLE, World, play
+from tests.gateway.desk_world import MODEL, WHOLE, ClientOnPaper, World, play
 
-PROMPT_TEXT = "a prompt that nobody is shown"
+PROMPT_TEXT = "a prompt that nobody is shown " * 200
 
 
 def cached(tokens: int) -> Step:
     answer = json.loads(WHOLE)
     answer["usage"] |= {"cache_creation_input_tokens": tokens, "cache_read_input_tokens": 0}
     return Step(says=json.dumps(answer).encode(), after=0.2)
+
+
+def turn(world: World, session: str, *, begins: bool = False) -> ClientOnPaper:
+    """A call of the session's conversation, its first one or a later one."""
+    messages = [{"role": "user", "content": PROMPT_TEXT}]
+    if not begins:
+        messages += [{"role": "assistant", "content": "?"}, {"role": "user", "content": "go on"}]
+    body = {"model": MODEL, "messages": messages, "max_tokens": 99}
+    headers = {"x-api-key": "sk-ant-one", "X-Claude-Code-Session-Id": session}
+    return world.send(json.dumps(body).encode(), headers)
 
 
 def drawn(world: World) -> Picture:
@@ -33,13 +43,13 @@ def drawn(world: World) -> Picture:
 def test_who_waits_is_listed_as_it_would_go_with_the_reason() -> None:
     async def scene(world: World) -> None:
         for session in ("lost", "closing", "warm"):
-            first = world.ask(PROMPT_TEXT, session=session, stream=False)
+            first = turn(world, session)
             await world.until_over(first)
             await world.pass_time({"lost": 310.0, "closing": 150.0, "warm": 40.0}[session])
         (lane,) = world.carrier.controller.lanes
         world.carrier.pause_lane(lane, paused=True)
         waiting = [
-            world.ask(PROMPT_TEXT, session=session, stream=False)
+            turn(world, session, begins=session == "new")
             for session in ("new", "lost", "warm", "closing")
         ]
         shown = drawn(world).waiting
