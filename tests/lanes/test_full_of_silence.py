@@ -7,12 +7,14 @@ soak met: sixteen answers without a stream never came, and held all places of th
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jackline.lanes import LaneController, LaneSettings
+from jackline.lanes import Call, LaneController, LaneSettings
 from jackline.lanes.settings import KnownLimits, Settings, WindowSettings
+from tests.lanes import failures_made as made
 from tests.lanes.test_slow import NOW, Delay, World
 
 NEVER = 1e9
@@ -116,3 +118,21 @@ def test_a_lane_never_has_more_than_twice_its_places_open(parallel: int, hangs: 
         world.run(7)
     world.run(3_000)
     assert most <= 2 * parallel
+
+
+def test_an_answer_that_never_comes_does_not_keep_a_throttled_lane_closed() -> None:
+    """What a soak met: the one call that was to find out whether a throttle has ended hung."""
+    controller = LaneController([LaneSettings("opus", "opus")], lambda: 0.5, now=NOW)
+    (send,) = controller.submit(NOW, Call(0, ("opus",), stream=False)).sends
+    decision = controller.failed(NOW + 0.3, send.permit, made.throttled(2))
+    for number in range(1, 8):
+        controller.submit(NOW + 1, Call(number, ("opus",), stream=False))
+    now, sent_at = NOW + 1, []
+    while now < NOW + 60 and len(sent_at) < 8:
+        assert decision.wake_at is not None
+        now = max(now + 0.01, decision.wake_at)
+        decision = controller.tick(now)
+        sent_at += [now] * len(decision.sends)
+    assert len(sent_at) == 8, "nobody answers, and nobody refuses: so all are sent"
+    # One after the other, so that one refusal at a time is met if it has not ended.
+    assert min(later - earlier for earlier, later in pairwise(sent_at)) >= 4.9

@@ -39,6 +39,8 @@ _LATEST_COUNTS = 0.2
 _LONGEST_THROTTLE = 3600.0
 # Who refuses again and still asks for no wait, as by a date that has passed, has told none.
 _NO_WAIT = 0.1
+# In seconds: a call that was not refused by then was taken on, whenever its answer comes.
+_REFUSED_WITHIN = 5.0
 OUTDATED_AFTER = 3600.0
 # In seconds: shorter silences in an answer are not worth a look.
 _NOTICED = 1.0
@@ -76,6 +78,7 @@ class Lane:
         self.is_proven = False
         self.episode = Episode(now)
         self._unconfirmed = 0
+        self._sent_at = now
         # When a call was last sent on it, or placed there.
         self.used_at = now
         # When bytes last came, on any attempt.
@@ -138,9 +141,7 @@ class Lane:
             return self.hold_until
         if len(self.attempts) - self._uncounted >= self.limit(now):
             return self._next_ramp_step(now)
-        if self.episode.refusals and self._unconfirmed:
-            return math.inf
-        return now
+        return max(now, self._trying_until())
 
     def ready_at(self, call: Call, now: float) -> float:
         """`now` if the call may be sent; else when to ask again; infinity if an event must come."""
@@ -162,6 +163,15 @@ class Lane:
             return False
         known = self.caches.conversations.get(call.conversation)
         return self.hours.asks_hour(call, known, waited=waited, now=now)
+
+    def _trying_until(self) -> float:
+        """Until when one call alone finds out whether a throttle has ended; 0 if none does.
+
+        Who refuses does so at once. An answer without a stream may take minutes, or never come.
+        """
+        if not self.episode.refusals or not self._unconfirmed:
+            return 0.0
+        return self._sent_at + _REFUSED_WITHIN
 
     def _next_ramp_step(self, now: float) -> float:
         if self.state is not State.PROBING or self.busy >= self.window.limit():
@@ -191,7 +201,7 @@ class Lane:
             return Waiting(f"{self.name} asked to slow down", self.hold_until)
         if self.busy >= self.limit(now):
             return Waiting(f"{self.name} carries {_calls(self.busy)}, its limit for now")
-        if self.episode.refusals and self._unconfirmed:
+        if self._trying_until() > now:
             return Waiting(f"{self.name} throttles; one call is finding out whether it has ended")
         at = self.ready_at(call, now)
         return Waiting(f"{self.name} has used up this minute's allowance", at if at > now else None)
@@ -221,7 +231,7 @@ class Lane:
         """Why no call is sent on just now, whichever it is; None where each has its own reason."""
         shut = self.paused or self.state not in FLOWING or now < self.hold_until
         full = self.busy >= self.limit(now)
-        trying = self.episode.refusals and self._unconfirmed
+        trying = self._trying_until() > now
         return self.waiting(_ANY_CALL, now) if shut or full or trying else None
 
     def _parked_why(self) -> str:
@@ -263,6 +273,7 @@ class Lane:
             stretch,
         )
         self._unconfirmed += 1
+        self._sent_at = now
         if probe:
             self.probe = permit
         return attempt
