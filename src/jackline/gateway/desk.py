@@ -44,6 +44,7 @@ from jackline.gateway.held_time import HeldTime
 from jackline.gateway.identity import Identity, Who
 from jackline.gateway.lane_book import LaneBook, TooManyLanesError
 from jackline.gateway.messages import MessagesCall
+from jackline.gateway.open_turns import OpenTurns
 from jackline.gateway.packed_body import NOT_PACKED, Packed
 from jackline.gateway.placing import Placing, StoodIn, openai_caller, upstream_for
 from jackline.gateway.returning import Returning
@@ -117,7 +118,7 @@ class Desk:
         self.held_time = HeldTime()
         self._placing = Placing(self.chooser, lanes, carrier.controller)
         self._open: dict[str, MessagesCall] = {}
-        self._by_who: dict[Who, list[MessagesCall]] = {}
+        self._turns = OpenTurns()
         # Of the bodies of all open calls, and of those that are being unpacked.
         self.held_bytes = 0
         lanes.close_idle = carrier.close_idle_lanes
@@ -179,13 +180,13 @@ class Desk:
         facts = _UNREAD if readable is None else read_request(readable)
         now = self._clock.steady()
         call_id, since = new_call_id(), None
-        if who is not None and (who in self._by_who or self._returning.knows(who)):
-            if self._is_settled(exchange, caller, facts, now):
+        if who is not None:
+            if self._is_settled(exchange, who, caller, facts, now):
                 return
             place = self._returning.place(who, caller.credential, body, now)
             if place is not None:
                 call_id, since = place.call, place.since
-        elif who is None and self._returning.knows_unnamed:
+        elif self._returning.knows_unnamed:
             call_id, since = self._unnamed_place(caller, body, call_id, now)
         no = self._refused_at_once(facts, body)
         if no is not None:
@@ -224,7 +225,10 @@ class Desk:
             self._cache_ttl(identity) if conversation else None,
             caller.bearer and self._passes_through(lanes[0]),
         )
-        self._submit(MessagesCall(self, exchange, identity, facts.model or "", request, now), who)
+        call = MessagesCall(self, exchange, identity, facts.model or "", request, now)
+        if who is not None:
+            self._turns.add(who, exchange, call)
+        self._submit(call)
 
     def _cached_parts(
         self, who: Who | None, body: bytes | bytearray | None, lanes: tuple[str, ...], now: float
@@ -253,13 +257,16 @@ class Desk:
         return upstream is not None and upstream.credential is Credential.PASS_THROUGH
 
     def _is_settled(
-        self, exchange: Exchange, caller: Caller, facts: RequestFacts, now: float
+        self, exchange: Exchange, who: Who, caller: Caller, facts: RequestFacts, now: float
     ) -> bool:
-        """Whether whoever asks is served by what is known: the same call waits, or was refused."""
-        who = caller.who
-        if who is None:
-            return False
-        if self._joined(who, exchange):
+        """Whether whoever asks is served by what is known: the same call waits, or was refused.
+
+        Asked before whether there is room: whoever joins a call needs none.
+        """
+        waiting = self._turns.waiting(who, exchange)
+        if waiting is not None:
+            waiting.join(exchange)
+            self.counts.joined += 1
             return True
         fate = self._returning.fate(who, caller.credential, exchange.body, now)
         if fate is None:
@@ -366,7 +373,7 @@ class Desk:
             unproven=unproven,
         )
         call = MessagesCall(self, exchange, caller.identity, facts.model or "", request, now)
-        self._submit(call, None)
+        self._submit(call)
 
     def take_side_call(
         self,
@@ -403,13 +410,11 @@ class Desk:
         )
         call_id = new_call_id()
         request = Request(call_id, message, (lane,), stream=False, hold=_SIDE_CALL_HOLD)
-        self._submit(MessagesCall(self, exchange, caller.identity, name, request, now), None)
+        self._submit(MessagesCall(self, exchange, caller.identity, name, request, now))
 
-    def _submit(self, call: MessagesCall, who: Who | None) -> None:
+    def _submit(self, call: MessagesCall) -> None:
         self._open[call.request.id] = call
         self.held_bytes += call.held_bytes
-        if who is not None:
-            self._by_who.setdefault(who, []).append(call)
         try:
             call.carried = self.carrier.submit(call.request, call)
         except BaseException:
@@ -547,24 +552,9 @@ class Desk:
     def _forget(self, call: MessagesCall) -> None:
         if self._open.pop(call.request.id, None) is not None:
             self.held_bytes -= call.held_bytes
-        who = call.identity.who
-        theirs = None if who is None else self._by_who.get(who)
-        if who is None or theirs is None:
-            return
-        if theirs == [call]:
-            del self._by_who[who]
-        else:
-            self._by_who[who] = [each for each in theirs if each is not call]
+        self._turns.forget(call)
 
     # --- reading ------------------------------------------------------------------------------
-
-    def _joined(self, who: Who, exchange: Exchange) -> bool:
-        for call in self._by_who.get(who, ()):
-            if call.waiting and call.asks_the_same(exchange):
-                call.join(exchange)
-                self.counts.joined += 1
-                return True
-        return False
 
     def _foreign_mode(self, identity: Identity) -> Mode:
         if self.settings.stream is StreamMode.BLOCK:

@@ -5,7 +5,7 @@ by the credential and the bytes alone, and gets a place by that, never an answer
 whoever comes back keeps its place in line; (3) a turn that was found hopeless after its headers
 were out is answered with its proper status when it is asked for again; (4) everything is forgotten
 after a while, and the memory is bounded.
-Not here: calls that still wait (messages.py joins those).
+Not here: calls that still wait (open_turns.py finds those).
 """
 
 from __future__ import annotations
@@ -56,10 +56,6 @@ class Returning:
         self._unnamed: OrderedDict[bytes, list[Place]] = OrderedDict()
         self._unnamed_places = 0
         self._fates: OrderedDict[Who, Fate] = OrderedDict()
-
-    def knows(self, who: Who) -> bool:
-        """Whether anything is remembered of them."""
-        return who in self._places or who in self._fates
 
     def left(
         self,

@@ -57,7 +57,7 @@ class Connection:
         """Answer one request; False when the connection is over."""
         path = request.path
         if control.PREFIX in path:
-            status, body = control.answer(self._playing, request.method, path, request.raw)
+            status, body = control.answer(self._playing, request)
             await self._playing.settled()
             return await self._send(status, body)
         if request.method == "GET" and path.endswith("/models"):

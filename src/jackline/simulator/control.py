@@ -1,8 +1,9 @@
 """Answer the control endpoint: change faults while running, start anew, read the ledger.
 
 Laws: (1) what it takes is what scenarios hold, checked the same way; (2) errors are JSON with a
-sentence and, where there is one, the next step.
-Not here: what the orders do (playing.py).
+sentence and, where there is one, the next step; (3) a request names packaged scenarios only: files
+are named on the command line.
+Not here: what the orders do (playing.py), who may give them (control_door.py).
 """
 
 from __future__ import annotations
@@ -11,12 +12,15 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from jackline.errors import BadArgumentError, JacklineError, UnreadableError
+from jackline.errors import BadArgumentError, JacklineError, RefusedError, UnreadableError
+from jackline.simulator.control_door import stranger
 from jackline.simulator.faults import Fault
+from jackline.simulator.http_wire import HttpRequest
 from jackline.simulator.playing import Playing
-from jackline.simulator.scenario import from_document, load, read_table
+from jackline.simulator.scenario import from_document, load_packaged, read_table
 
 PREFIX = "/_control"
+_FORBIDDEN = 403
 ROUTES = {
     "GET /_control/ledger": "every request, the counts and the bill",
     "GET /_control/summary": "the counts and the bill",
@@ -30,14 +34,21 @@ ROUTES = {
 }
 
 
-def answer(playing: Playing, method: str, path: str, raw: bytes) -> tuple[int, bytes]:
+def answer(playing: Playing, request: HttpRequest) -> tuple[int, bytes]:
     """The status and the JSON body for a request to the control endpoint."""
-    order = path.partition(PREFIX)[2].strip("/")
+    why = stranger(request.headers)
+    if why is not None:
+        return _FORBIDDEN, _error(RefusedError(why))
+    order = request.path.partition(PREFIX)[2].strip("/")
     try:
-        document = _carry_out(playing, method, order, raw)
+        document = _carry_out(playing, request.method, order, request.raw)
     except JacklineError as error:
-        return error.http_status, json.dumps({"error": error.to_json()}).encode()
+        return error.http_status, _error(error)
     return 200, json.dumps(document, default=str).encode()
+
+
+def _error(error: JacklineError) -> bytes:
+    return json.dumps({"error": error.to_json()}).encode()
 
 
 def _carry_out(playing: Playing, method: str, order: str, raw: bytes) -> object:
@@ -81,7 +92,10 @@ def _post(playing: Playing, order: str, document: dict[str, Any]) -> object:
         return {"reset": True}
     if order == "settings":
         named = document.get("scenario")
-        scenario = load(named) if isinstance(named, str) else from_document("settings", document)
+        if isinstance(named, str):
+            scenario = load_packaged(named)
+        else:
+            scenario = from_document("settings", document)
         playing.restart(scenario.settings, scenario.mind)
         return {"scenario": scenario.name, "description": scenario.description}
     raise _unknown("POST", order)

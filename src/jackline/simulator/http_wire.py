@@ -15,7 +15,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 BODY_LIMIT = 64 * 1024 * 1024
-_REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 429: "Too Many Requests"}
+_REASONS = {
+    200: "OK",
+    400: "Bad Request",
+    403: "Forbidden",
+    404: "Not Found",
+    429: "Too Many Requests",
+}
 LAST_CHUNK = b"0\r\n\r\n"
 
 
@@ -58,8 +64,7 @@ async def read_request(reader: ClientReader) -> HttpRequest | None:
     try:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
         method, target, _ = head[0].split(" ", 2)
-        fields = (line.partition(":") for line in head[1:] if line)
-        headers = {name.strip().lower(): value.strip() for name, _, value in fields}
+        headers = _fields(head[1:])
         if headers.get("transfer-encoding", "").lower() == "chunked":
             raw = await _read_chunks(reader)
         else:
@@ -67,6 +72,15 @@ async def read_request(reader: ClientReader) -> HttpRequest | None:
     except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError, ValueError):
         return None
     return HttpRequest(method, target.partition("?")[0], headers, raw)
+
+
+def _fields(lines: list[str]) -> dict[str, str]:
+    """The headers by lower-case name; repeated ones have their values in one list."""
+    headers: dict[str, str] = {}
+    for name, _, value in (line.partition(":") for line in lines if line):
+        key, given = name.strip().lower(), value.strip()
+        headers[key] = f"{headers[key]}, {given}" if key in headers else given
+    return headers
 
 
 async def _read_chunks(reader: asyncio.StreamReader) -> bytes:

@@ -1,7 +1,8 @@
 """Turn a scenario, a small TOML document, into a provider's settings and a mind.
 
 Laws: (1) an unknown or impossible key is an error that names it; (2) times are seconds from the
-start; (3) packaged scenarios are found by name.
+start; (3) packaged scenarios are found by name; (4) neither a file nor the answers that a document
+asks for take more than a bounded share of memory.
 Not here: what the settings do (provider.py), the values' own meaning (their classes).
 """
 
@@ -11,13 +12,13 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from importlib import resources
-from pathlib import Path
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from jackline.errors import BadArgumentError, UnreadableError
+from jackline.foreign_files import read_foreign
 from jackline.simulator.faults import Fault
 from jackline.simulator.limits import BucketSettings, ConcurrencySettings, HiddenCapacitySettings
 from jackline.simulator.mind import UNDERSTOOD, Mind, Rule, Say, long_answer
@@ -26,6 +27,11 @@ from jackline.simulator.settings import MODELS, ProviderSettings
 from jackline.simulator.windows import WindowSettings
 
 T = TypeVar("T")
+
+SCENARIO_BYTES = 4 << 20
+"""The largest scenario file that is read."""
+MOST_TOKENS = 10_000_000
+"""So many tokens of filler all answers of a scenario have together at most: 40 MB of text."""
 
 _SHARES = {
     "share",
@@ -105,13 +111,23 @@ def packaged_names() -> list[str]:
     return sorted(file.name[:-5] for file in folder.iterdir() if file.name.endswith(".toml"))
 
 
+def load_packaged(name: str) -> Scenario:
+    """The packaged scenario of this name."""
+    names = packaged_names()
+    if name not in names:
+        raise UnreadableError(
+            "there is no packaged scenario of this name", next=f"name one of {', '.join(names)}"
+        )
+    place = resources.files("jackline.simulator") / "scenarios" / f"{name}.toml"
+    return parse(name, place.read_text(encoding="utf-8"))
+
+
 def load(named: str) -> Scenario:
     """The scenario in this file, or the packaged one of this name."""
     if named in packaged_names():
-        place = resources.files("jackline.simulator") / "scenarios" / f"{named}.toml"
-        return parse(named, place.read_text(encoding="utf-8"))
+        return load_packaged(named)
     try:
-        return parse(named, Path(named).read_text(encoding="utf-8"))
+        return parse(named, read_foreign(named, SCENARIO_BYTES).decode())
     except OSError as error:
         raise UnreadableError(
             f"the scenario {named} cannot be read: {error.strerror}",
@@ -133,6 +149,12 @@ def parse(name: str, text: str) -> Scenario:
 def from_document(name: str, document: Mapping[str, Any]) -> Scenario:
     """The scenario that a parsed document describes."""
     table = read_table(ScenarioTable, document, "")
+    filler = table.answer_tokens + sum(rule.tokens for rule in table.rule)
+    if filler > MOST_TOKENS:
+        raise BadArgumentError(
+            f"answer_tokens and the tokens of all rules are {filler:,} together",
+            next=f"ask for {MOST_TOKENS:,} at most",
+        )
     settings = ProviderSettings(
         buckets=table.bucket,
         concurrency=table.concurrency,
