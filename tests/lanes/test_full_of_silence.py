@@ -127,7 +127,8 @@ def test_an_answer_that_never_comes_does_not_keep_a_throttled_lane_closed() -> N
     decision = controller.failed(NOW + 0.3, send.permit, made.throttled(2))
     for number in range(1, 8):
         controller.submit(NOW + 1, Call(number, ("opus",), stream=False))
-    now, sent_at = NOW + 1, []
+    now = NOW + 1
+    sent_at: list[float] = []
     while now < NOW + 60 and len(sent_at) < 8:
         assert decision.wake_at is not None
         now = max(now + 0.01, decision.wake_at)
