@@ -71,6 +71,7 @@ class World:
         self.lane.caches.answered(
             turn(0, conversation, tokens), self.now, 0.0, Usage(0, 100, 0, tokens)
         )
+        self.controller._caches_seen = True
 
     def spend(self) -> None:
         """Leave nothing of this minute's limit."""

@@ -71,6 +71,8 @@ class LaneController:
             self._room,
             self._launch,
         )
+        # Whether any lane has ever given an answer that was cached.
+        self._caches_seen = False
         self._wake: dict[str, float] = {}
         # Lanes that had room left when they were last looked at.
         self._roomy: set[str] = set()
@@ -211,6 +213,7 @@ class LaneController:
             lane.finished(attempt, usage, now)
             self._entries.pop(attempt.call.id, None)
             if lane.caches.in_use and not knew_caches:
+                self._caches_seen = True
                 self._rank_anew(lane, now)
             self._room_changed(lane, now, decision)
             if touched:
@@ -505,6 +508,8 @@ class LaneController:
 
     def _look_up(self, entry: Entry, now: float) -> None:
         """Know what is cached of a call that is going to wait, on the first lane that knows it."""
+        if not self._caches_seen:
+            return
         entry.standing = Standing.PLAIN
         for name in entry.lanes:
             standing, until = self.lanes[name].caches.standing(entry.call, now)

@@ -141,7 +141,9 @@ class Lane:
             return self.hold_until
         if len(self.attempts) - self._uncounted >= self.limit(now):
             return self._next_ramp_step(now)
-        return max(now, self._trying_until())
+        if self.episode.refusals and self._unconfirmed:
+            return max(now, self._trying_until())
+        return now
 
     def ready_at(self, call: Call, now: float) -> float:
         """`now` if the call may be sent; else when to ask again; infinity if an event must come."""

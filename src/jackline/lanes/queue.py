@@ -84,10 +84,22 @@ class Head(NamedTuple):
 _Place: TypeAlias = tuple[float, int, int, Entry]
 
 
+class Unusual:
+    """How many calls wait, in all queues of a room, that do not simply go by urgency."""
+
+    __slots__ = ("leaving", "ranked")
+
+    def __init__(self) -> None:
+        # Those that caches have something to do with, and those whose clients leave.
+        self.ranked = 0
+        self.leaving = 0
+
+
 class Queue:
     """Calls that may go to the same lanes, in order; both ends are quick to reach."""
 
-    def __init__(self) -> None:
+    def __init__(self, unusual: Unusual | None = None) -> None:
+        self._unusual = unusual or Unusual()
         # By urgency: all calls of the rank NORMAL, those that lost their cache, and new ones.
         self._normal: list[_Place] = []
         self._lapsed: list[_Place] = []
@@ -112,8 +124,10 @@ class Queue:
         heapq.heappush(self._last, (-entry.urgency, -entry.call.id, entry.ticket, entry))
         if entry.standing is not Standing.PLAIN:
             self._ranked += 1
+            self._unusual.ranked += 1
             heapq.heappush(self._oldest, (entry.since, entry.call.id, entry.ticket, entry))
         if entry.call.hurries_at != math.inf:
+            self._unusual.leaving += 1
             place = (entry.call.hurries_at, entry.call.id, entry.ticket, entry)
             heapq.heappush(self._patient, place)
 
@@ -125,11 +139,13 @@ class Queue:
         self._last = self._tidied(self._last)
         if entry.standing is not Standing.PLAIN:
             self._ranked -= 1
+            self._unusual.ranked -= 1
             self._lapsed = self._tidied(self._lapsed)
             self._new = self._tidied(self._new)
             self._warm = self._tidied(self._warm)
             self._oldest = self._tidied(self._oldest)
-        if self._patient or self._hurrying:
+        if entry.call.hurries_at != math.inf:
+            self._unusual.leaving -= 1
             self._patient = self._tidied(self._patient)
             self._hurrying = self._tidied(self._hurrying)
 
@@ -155,6 +171,10 @@ class Queue:
             fresh = Head(Rank.NORMAL, new.urgency, new.call.id, new)
             return fresh if normal is None or fresh < normal else normal
         return normal or _ranked(Rank.LAPSED, _head(self._lapsed)) or _ranked(Rank.NEW, new)
+
+    def most_urgent(self) -> Entry | None:
+        """Whose turn it is while nobody waits that does not simply go by urgency."""
+        return _head(self._normal)
 
     def is_crowded(self, now: float) -> bool:
         """Whether a call waits whose cache is about to lapse, or has."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Container
 
-from jackline.lanes.queue import Entry, Head, Queue, Rank
+from jackline.lanes.queue import Entry, Head, Queue, Rank, Unusual
 
 
 class WaitingRoom:
@@ -20,6 +20,7 @@ class WaitingRoom:
 
     def __init__(self) -> None:
         self.queues: dict[tuple[str, ...], Queue] = {}
+        self._unusual = Unusual()
         self._of_lane: dict[str, list[Queue]] = {}
         # Calls that are under way, silently, and stand in line for another lane.
         self.beside: set[int] = set()
@@ -45,7 +46,7 @@ class WaitingRoom:
         """The queue of the calls that may go to these lanes."""
         queue = self.queues.get(lanes)
         if queue is None:
-            queue = self.queues[lanes] = Queue()
+            queue = self.queues[lanes] = Queue(self._unusual)
             for name in lanes:
                 self._of_lane[name].append(queue)
         return queue
@@ -82,9 +83,11 @@ class WaitingRoom:
         Before `next_aged` nobody goes out of turn for having waited long; without `leaving` nobody
         does because its client leaves.
         """
+        queues = self._of_lane[name]
+        if not self._unusual.ranked and not self._unusual.leaving:
+            return _most_urgent(queues, blocked)
         first: Head | None = None
         its: Queue | None = None
-        queues = self._of_lane[name]
         if leaving and name not in self._owing:
             for queue in queues:
                 if not queue.may_hurry or id(queue) in blocked:
@@ -140,3 +143,23 @@ class WaitingRoom:
             if (entry := queue.least_urgent()) is not None
         ]
         return max(found, key=lambda each: each[0].urgency) if found else (None, None)
+
+
+def _most_urgent(
+    queues: list[Queue], blocked: Container[int]
+) -> tuple[Head, Queue] | tuple[None, None]:
+    """Whose turn it is by urgency alone: asked several times for every call."""
+    first: Entry | None = None
+    its: Queue | None = None
+    least = math.inf
+    for queue in queues:
+        if not queue.waiting or id(queue) in blocked:
+            continue
+        head = queue.most_urgent()
+        if head is not None and head.urgency <= least:
+            if first is not None and head.urgency == least and head.call.id > first.call.id:
+                continue
+            first, its, least = head, queue, head.urgency
+    if first is None or its is None:
+        return None, None
+    return Head(Rank.NORMAL, first.urgency, first.call.id, first), its
