@@ -250,7 +250,7 @@ def test_git_starts_no_program_that_a_repository_names(
     assert unpacked.mark.exists(), "the trap does not work"
     unpacked.mark.unlink()
     trap_again(trap, unpacked)
-    said = unpacked.batch(command, cwd, (*LOOKING, "git interpret-trailers *"))
+    said = unpacked.batch(command, cwd, (*LOOKING, "git interpret-trailers --trailer x=1 file"))
     assert not unpacked.mark.exists(), said
 
 
@@ -477,10 +477,10 @@ def test_the_advice_about_a_setting_works(unpacked: Unpacked) -> None:
 def test_a_hook_is_neither_run_nor_left_out_without_a_word(unpacked: Unpacked) -> None:
     unpacked.hook("pre-commit")
     unpacked.write("file", "2\n")
-    allow = ("git *", "git add *", "git -c user.name=t -c user.email=t commit *")
+    command = "git -c user.name=t -c user.email=t commit -a -m two"
+    allow = ("git *", "git add file", command)
     for looking in ("git stash list", "git branch --show-current", "git add file"):
         assert "all 1 ok" in unpacked.batch(looking, allow=allow)
-    command = "git -c user.name=t -c user.email=t commit -a -m two"
     said = unpacked.batch(command, allow=allow)
     assert "not allowed: the repository has a hook, pre-commit" in said
     assert not unpacked.mark.exists()
@@ -491,8 +491,8 @@ def test_a_hook_is_neither_run_nor_left_out_without_a_word(unpacked: Unpacked) -
 def test_hooks_run_where_the_user_has_written_out_which(unpacked: Unpacked) -> None:
     unpacked.hook("pre-commit")
     unpacked.write("file", "2\n")
-    words = "git -c user.name=t -c user.email=t -c core.hooksPath=.git/hooks commit"
-    said = unpacked.batch(f"{words} -a -m two", allow=(f"{words} *",))
+    words = "git -c user.name=t -c user.email=t -c core.hooksPath=.git/hooks commit -a -m two"
+    said = unpacked.batch(words, allow=(words,))
     assert "two" in said
     assert unpacked.mark.exists()
 
@@ -507,7 +507,7 @@ def test_hooks_of_the_users_own_for_all_repositories_run(
     settings.write_text(f"[core]\nhooksPath = {own}\n[user]\nname = t\nemail = t\n")
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(settings))
     unpacked.write("file", "2\n")
-    unpacked.batch("git commit -a -m two", allow=("git commit *",))
+    unpacked.batch("git commit -a -m two", allow=("git commit -a -m two",))
     assert unpacked.mark.exists()
 
 
@@ -516,7 +516,7 @@ def test_a_rebase_that_was_left_half_done_runs_none_of_its_programs(unpacked: Un
     identity = " ".join(IDENTITY)
     said = unpacked.plainly(f"git {identity} rebase --exec false --exec {unpacked.program} --root")
     assert "git rebase --continue" in said
-    said = unpacked.batch("git rebase --continue", allow=("git rebase *",))
+    said = unpacked.batch("git rebase --continue", allow=("git rebase --continue",))
     assert "not allowed" in said
     assert not unpacked.mark.exists()
     unpacked.plainly("git rebase --continue")
@@ -531,7 +531,7 @@ def test_what_was_allowed_to_fetch_does_so_by_no_program(command: str, unpacked:
     unpacked.plainly(f"GIT_ALLOW_PROTOCOL=ext {command.replace('true', str(unpacked.program))}")
     assert unpacked.mark.exists()
     unpacked.mark.unlink()
-    said = unpacked.batch(command, allow=("git fetch *", "git ls-remote *", "git clone *"))
+    said = unpacked.batch(command, allow=(command,))
     assert "not allowed" in said
     assert not unpacked.mark.exists()
 
@@ -540,7 +540,7 @@ def test_what_was_allowed_to_fetch_reads_no_other_repository_of_the_user(
     unpacked: Unpacked,
 ) -> None:
     unpacked.config(("remote.origin.url", str(private(unpacked))))
-    said = unpacked.batch("git fetch origin", allow=("git fetch *",))
+    said = unpacked.batch("git fetch origin", allow=("git fetch origin",))
     assert "transport 'file' not allowed" in said
 
 
