@@ -44,6 +44,7 @@ _CHECKS_SIGNATURE = re.compile(r"%[-+ ]?G|%\(\*?signature")
 """In a format: git starts gpg."""
 _LISTING = ("-a", "-r", "-v", "-vv", "--list", "-l", "--all")
 _HARMLESS_LEADING = ("--no-pager", "-P", "--version")
+_PLAIN_LEADING = ("--no-pager", "-P", "-C", "--git-dir", "--work-tree")
 _WITH_VALUE = ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env")
 _NAMES_REPOSITORY = ("--git-dir", "--work-tree", "--bare")
 
@@ -82,7 +83,7 @@ class GitCall:
 def looks(words: Sequence[str]) -> bool:
     """Whether git with these words is known to leave things as they are."""
     leading, rest = _split(words)
-    plain = all(word in ("--no-pager", "-P") or not word.startswith("-") for word in leading)
+    plain = all(word in _PLAIN_LEADING or not word.startswith("-") for word in leading)
     return plain and rest != [] and _verb_looks(rest)
 
 

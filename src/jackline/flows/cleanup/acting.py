@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -96,7 +96,7 @@ class Actor:
         worktree = worktree_of(act.action)
         if worktree is not None:
             # From the run's folder, like a command: who cleans up may stand in another.
-            return await remove_if_clean(Path(self.cwd, worktree))
+            return await self._limited(remove_if_clean(Path(self.cwd, worktree)))
         name = function_name(act.action)
         if name is not None:
             return await self._call(name, act.argument)
@@ -123,15 +123,18 @@ class Actor:
             function = find_function(name, self.flow_module())
         except JacklineError as error:
             return error.message
-        calling = asyncio.ensure_future(_called(function, argument))
+        return await self._limited(_called(function, argument))
+
+    async def _limited(self, work: Coroutine[object, object, str]) -> str:
+        doing = asyncio.ensure_future(work)
         limiting = asyncio.ensure_future(self.clock.sleep(self.limit))
         try:
-            await asyncio.wait({calling, limiting}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({doing, limiting}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             limiting.cancel()
-            if not calling.done():
-                calling.cancel()
-        return calling.result() if calling.done() else f"it took longer than {self.limit:g} seconds"
+            if not doing.done():
+                doing.cancel()
+        return doing.result() if doing.done() else f"it took longer than {self.limit:g} seconds"
 
 
 async def _called(function: Callable[..., object], argument: object) -> str:
