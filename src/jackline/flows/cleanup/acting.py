@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -96,7 +96,7 @@ class Actor:
         worktree = worktree_of(act.action)
         if worktree is not None:
             # From the run's folder, like a command: who cleans up may stand in another.
-            return await self._limited(remove_if_clean(Path(self.cwd, worktree)))
+            return await self._remove(Path(self.cwd, worktree))
         name = function_name(act.action)
         if name is not None:
             return await self._call(name, act.argument)
@@ -107,6 +107,14 @@ class Actor:
             return trouble
         environment = {**without_secrets(os.environ), **act.environment}
         return await self._run(allowed.command, allowed.folder, environment, act)
+
+    async def _remove(self, worktree: Path) -> str:
+        try:
+            # By the loop's own time, like each question to git in it.
+            async with asyncio.timeout(self.limit):
+                return await remove_if_clean(worktree)
+        except TimeoutError:
+            return f"kept: git took longer than {self.limit:g} seconds there"
 
     async def _run(self, command: str, cwd: str, environment: dict[str, str], act: Act) -> str:
         return await run_command(
@@ -123,18 +131,15 @@ class Actor:
             function = find_function(name, self.flow_module())
         except JacklineError as error:
             return error.message
-        return await self._limited(_called(function, argument))
-
-    async def _limited(self, work: Coroutine[object, object, str]) -> str:
-        doing = asyncio.ensure_future(work)
+        calling = asyncio.ensure_future(_called(function, argument))
         limiting = asyncio.ensure_future(self.clock.sleep(self.limit))
         try:
-            await asyncio.wait({doing, limiting}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({calling, limiting}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             limiting.cancel()
-            if not doing.done():
-                doing.cancel()
-        return doing.result() if doing.done() else f"it took longer than {self.limit:g} seconds"
+            if not calling.done():
+                calling.cancel()
+        return calling.result() if calling.done() else f"it took longer than {self.limit:g} seconds"
 
 
 async def _called(function: Callable[..., object], argument: object) -> str:
