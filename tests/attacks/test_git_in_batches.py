@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
+import socket
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from jackline.flows.cleanup.worktree import remove_if_clean
+from jackline.foreign_repositories import asking
 from jackline.mcp_server.model_tool import Caller
 from jackline.mcp_server.settings import BatchSettings, ToolSettings
 from jackline.mcp_server.tools.batch import batch_tools
@@ -250,7 +254,7 @@ def test_git_starts_no_program_that_a_repository_names(
     assert unpacked.mark.exists(), "the trap does not work"
     unpacked.mark.unlink()
     trap_again(trap, unpacked)
-    said = unpacked.batch(command, cwd, (*LOOKING, "git interpret-trailers *"))
+    said = unpacked.batch(command, cwd, (*LOOKING, "git interpret-trailers --trailer x=1 file"))
     assert not unpacked.mark.exists(), said
 
 
@@ -477,10 +481,10 @@ def test_the_advice_about_a_setting_works(unpacked: Unpacked) -> None:
 def test_a_hook_is_neither_run_nor_left_out_without_a_word(unpacked: Unpacked) -> None:
     unpacked.hook("pre-commit")
     unpacked.write("file", "2\n")
-    allow = ("git *", "git add *", "git -c user.name=t -c user.email=t commit *")
+    command = "git -c user.name=t -c user.email=t commit -a -m two"
+    allow = ("git *", "git add file", command)
     for looking in ("git stash list", "git branch --show-current", "git add file"):
         assert "all 1 ok" in unpacked.batch(looking, allow=allow)
-    command = "git -c user.name=t -c user.email=t commit -a -m two"
     said = unpacked.batch(command, allow=allow)
     assert "not allowed: the repository has a hook, pre-commit" in said
     assert not unpacked.mark.exists()
@@ -491,8 +495,8 @@ def test_a_hook_is_neither_run_nor_left_out_without_a_word(unpacked: Unpacked) -
 def test_hooks_run_where_the_user_has_written_out_which(unpacked: Unpacked) -> None:
     unpacked.hook("pre-commit")
     unpacked.write("file", "2\n")
-    words = "git -c user.name=t -c user.email=t -c core.hooksPath=.git/hooks commit"
-    said = unpacked.batch(f"{words} -a -m two", allow=(f"{words} *",))
+    words = "git -c user.name=t -c user.email=t -c core.hooksPath=.git/hooks commit -a -m two"
+    said = unpacked.batch(words, allow=(words,))
     assert "two" in said
     assert unpacked.mark.exists()
 
@@ -507,7 +511,7 @@ def test_hooks_of_the_users_own_for_all_repositories_run(
     settings.write_text(f"[core]\nhooksPath = {own}\n[user]\nname = t\nemail = t\n")
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(settings))
     unpacked.write("file", "2\n")
-    unpacked.batch("git commit -a -m two", allow=("git commit *",))
+    unpacked.batch("git commit -a -m two", allow=("git commit -a -m two",))
     assert unpacked.mark.exists()
 
 
@@ -516,7 +520,7 @@ def test_a_rebase_that_was_left_half_done_runs_none_of_its_programs(unpacked: Un
     identity = " ".join(IDENTITY)
     said = unpacked.plainly(f"git {identity} rebase --exec false --exec {unpacked.program} --root")
     assert "git rebase --continue" in said
-    said = unpacked.batch("git rebase --continue", allow=("git rebase *",))
+    said = unpacked.batch("git rebase --continue", allow=("git rebase --continue",))
     assert "not allowed" in said
     assert not unpacked.mark.exists()
     unpacked.plainly("git rebase --continue")
@@ -531,7 +535,7 @@ def test_what_was_allowed_to_fetch_does_so_by_no_program(command: str, unpacked:
     unpacked.plainly(f"GIT_ALLOW_PROTOCOL=ext {command.replace('true', str(unpacked.program))}")
     assert unpacked.mark.exists()
     unpacked.mark.unlink()
-    said = unpacked.batch(command, allow=("git fetch *", "git ls-remote *", "git clone *"))
+    said = unpacked.batch(command, allow=(command,))
     assert "not allowed" in said
     assert not unpacked.mark.exists()
 
@@ -540,7 +544,7 @@ def test_what_was_allowed_to_fetch_reads_no_other_repository_of_the_user(
     unpacked: Unpacked,
 ) -> None:
     unpacked.config(("remote.origin.url", str(private(unpacked))))
-    said = unpacked.batch("git fetch origin", allow=("git fetch *",))
+    said = unpacked.batch("git fetch origin", allow=("git fetch origin",))
     assert "transport 'file' not allowed" in said
 
 
@@ -570,3 +574,172 @@ def test_settings_of_the_users_environment_stay(
     monkeypatch.setenv("GIT_CONFIG_VALUE_0", "unix")
     assert "one" in unpacked.batch("git log")
     assert "1" in unpacked.batch("sh -c 'git --version'", allow=("sh *",))
+
+
+def allow_only(here: Unpacked, command: str) -> str:
+    """What a model is told that runs a command which the user has written out."""
+    return here.batch(command, allow=(command,))
+
+
+def merge_program(here: Unpacked) -> None:
+    """A merge strategy with a slash in its name is a file of the work tree."""
+    (here.folder / "git-merge-x").mkdir()
+    (here.folder / "git-merge-x" / "evil").symlink_to(here.program)
+    here.commit()
+    here.git("branch", "up")
+    for name in ("a", "b"):
+        here.write(name, name)
+        here.commit()
+    here.git("checkout", "--quiet", "up")
+    here.write("c", "c")
+    here.commit()
+
+
+def planted_sequence(here: Unpacked) -> None:
+    merge_program(here)
+    here.write(".git/sequencer/head", here.git("rev-parse", "HEAD") + "\n")
+    here.write(".git/sequencer/abort-safety", here.git("rev-parse", "HEAD") + "\n")
+    here.write(".git/sequencer/todo", here.git("log", "--reverse", "--format=pick %H x", "..main"))
+    here.write(".git/sequencer/opts", "[options]\n\tstrategy = x/evil\n")
+    here.config(("user.name", "t"), ("user.email", "t@example.org"))
+
+
+def planted_rebase(here: Unpacked) -> None:
+    here.git("checkout", "--quiet", "--detach")
+    here.plainly(f"git {' '.join(IDENTITY)} rebase --exec false --exec {here.program} --root")
+    todo = here.folder / ".git" / "rebase-merge" / "git-rebase-todo"
+    todo.write_text(todo.read_text() + f"# {'x' * 1000}\n" * 1100)
+
+
+def planted_module(here: Unpacked) -> None:
+    source = here.root / "source"
+    source.mkdir()
+    here.git("init", "--quiet", str(source))
+    (source / ".gitattributes").write_text("* filter=x\n")
+    here.commit(cwd="../source")
+    file = ("-c", "protocol.file.allow=always")
+    here.git(*file, "submodule", "--quiet", "add", str(source), "sub")
+    here.commit()
+    here.git("submodule", "--quiet", "deinit", "--force", "sub")
+    (here.folder / ".git" / "modules" / "sub" / "index").unlink()
+
+
+def module_with_filter(here: Unpacked) -> None:
+    planted_module(here)
+    here.git("--git-dir=.git/modules/sub", "config", "filter.x.smudge", f"{here.program}; cat")
+
+
+def module_with_hook(here: Unpacked) -> None:
+    planted_module(here)
+    here.hook("post-checkout", ".git/modules/sub")
+
+
+def nested_on_a_branch(here: Unpacked) -> None:
+    here.git("checkout", "--quiet", "-b", "b")
+    nested(here)
+    here.write(".gitmodules", '[submodule "n"]\n\tpath=nested\n\turl=./n\n\tignore=none\n')
+    here.write("nested/file", "1\n")
+    here.commit()
+    here.git("checkout", "--quiet", "main")
+    here.write("nested/.git/info/attributes", "* filter=x\n")
+    here.config(("filter.x.clean", f"{here.program}; cat"), cwd="nested")
+    os.utime(here.folder / "nested" / "file", (1, 1))
+
+
+def worktree_with_settings(here: Unpacked) -> None:
+    here.git("worktree", "add", "--quiet", "tree", "-b", "side")
+    here.config(("extensions.worktreeConfig", "true"))
+    here.git("config", "--worktree", "filter.x.clean", f"{here.program}; cat", cwd="tree")
+    here.write(".git/info/attributes", "* filter=x\n")
+    os.utime(here.folder / "tree" / "file", (1, 1))
+
+
+@pytest.mark.parametrize(
+    ("trap", "command", "why"),
+    [
+        (planted_sequence, "git cherry-pick --continue", "left half done"),
+        (planted_rebase, "git rebase --continue", "left half done"),
+        (module_with_filter, "git submodule update --init", "filter.x.smudge"),
+        (module_with_hook, "git submodule update --init", "post-checkout"),
+        (nested_on_a_branch, "git checkout b", "filter.x.clean"),
+        (nested_on_a_branch, "git switch b", "filter.x.clean"),
+        (worktree_with_settings, "git worktree remove tree", "filter.x.clean"),
+    ],
+)
+def test_a_command_that_was_written_out_runs_nothing_that_only_it_would_bring_in(
+    trap: Trap, command: str, why: str, unpacked: Unpacked
+) -> None:
+    trap(unpacked)
+    said = allow_only(unpacked, command)
+    assert "not allowed" in said
+    assert why in said
+    assert not unpacked.mark.exists()
+    told = unpacked.plainly(command)
+    assert unpacked.mark.exists(), f"the trap does not work: {told}"
+
+
+@pytest.mark.parametrize("name", ["rebase-merge", "rebase-apply", "sequencer"])
+def test_nothing_is_changed_where_something_was_left_half_done(
+    name: str, unpacked: Unpacked
+) -> None:
+    assert "all 1 ok" in allow_only(unpacked, "git add -A")
+    (unpacked.folder / ".git" / name).mkdir()
+    assert "left half done" in allow_only(unpacked, "git add -A")
+    assert "is-one" in unpacked.batch("git log --format=is-%s")
+
+
+def test_usual_submodules_worktrees_and_nested_repositories_are_no_obstacle(
+    unpacked: Unpacked,
+) -> None:
+    planted_module(unpacked)
+    unpacked.git("worktree", "add", "--quiet", "tree", "-b", "side")
+    unpacked.git("init", "--quiet", "other")
+    assert "all 1 ok" in allow_only(unpacked, "git submodule update --init")
+    assert "all 1 ok" in allow_only(unpacked, "git checkout -b new")
+    assert "all 1 ok" in allow_only(unpacked, "git worktree remove tree")
+
+
+def test_a_list_of_borrowed_objects_that_is_too_long_to_read_is_no_empty_one(
+    unpacked: Unpacked,
+) -> None:
+    other = private(unpacked) / ".git"
+    comment = f"# {'x' * 1000}\n" * 1100
+    unpacked.write(".git/objects/info/alternates", f"{comment}{other / 'objects'}\n")
+    head = (other / "refs" / "heads" / "main").read_text()
+    unpacked.write(".git/refs/heads/other", head)
+    assert "a secret" in unpacked.plainly("git log -p --all")
+    said = unpacked.batch("git log -p --all")
+    assert "not allowed" in said
+    assert "a secret" not in said
+
+
+def test_what_was_not_allowed_to_fetch_fetches_nothing(unpacked: Unpacked) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        missing = unpacked.git("rev-parse", "HEAD:file")
+        (unpacked.folder / ".git" / "objects" / missing[:2] / missing[2:]).unlink()
+        unpacked.config(
+            ("core.repositoryFormatVersion", "1"),
+            ("extensions.partialClone", "origin"),
+            ("remote.origin.url", f"git://127.0.0.1:{server.getsockname()[1]}/x"),
+            ("remote.origin.promisor", "true"),
+        )
+        (unpacked.folder / "file").unlink()
+        allow_only(unpacked, "git checkout -- file")
+        assert not select.select([server], [], [], 0)[0]
+        fetching = subprocess.Popen(["git", "checkout", "--", "file"], cwd=unpacked.folder)
+        try:
+            assert select.select([server], [], [], 30)[0], "the trap does not work"
+        finally:
+            fetching.kill()
+            fetching.wait()
+
+
+def test_a_question_to_git_ends(unpacked: Unpacked, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "_PATIENCE_S", 0.5)
+    os.mkfifo(unpacked.folder / ".git" / "packed-refs")
+
+    async def main() -> str:
+        async with asyncio.timeout(20):
+            return await remove_if_clean(unpacked.folder)
+
+    assert "does not answer there in time" in asyncio.run(main())

@@ -48,6 +48,9 @@ def project(tmp_path: Path) -> Path:
         "cat 'door/secret'",
         "cat --file=door/secret",
         "cat -fdoor/secret",
+        "cp -ftdoor notes.txt",
+        "grep -1cfdoor/secret notes.txt",
+        "curl -#sTfile.txt example.org",
         "cat round",
         "touch door/made",
         "cat notes.txt | tee door/made",
@@ -84,6 +87,7 @@ def repository(project: Path) -> Path:
     (project / ".git" / "hooks").mkdir(parents=True)
     (project / ".git" / "config").write_text("")
     (project / "docs").mkdir()
+    (project / "inward").symlink_to(".git")
     (project / "docs" / "g").symlink_to(Path("..") / ".git")
     (project / "docs" / "h").symlink_to(Path("..") / "docs" / "g" / "hooks")
     (project / "docs" / "c").symlink_to(Path("..") / ".git" / "config")
@@ -97,6 +101,7 @@ def repository(project: Path) -> Path:
         "mv notes.txt docs/h/pre-commit",
         "ln -f notes.txt docs/h/pre-commit",
         "cp -t docs/h notes.txt",
+        "cp -ftinward notes.txt",
         "cp --target-directory=docs/g notes.txt",
         "cp notes.txt docs/*/config",
         "tee docs/c",
@@ -151,3 +156,31 @@ def test_folders_that_are_compared_hold_no_link_that_leads_out(project: Path) ->
     assert way_out(project, {"command": "diff -rN part other"}) == "part"
     assert way_out(project, {"command": "diff -rN --no-dereference part other"}) is None
     assert way_out(project, {"command": "diff notes.txt notes.txt"}) is None
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cp -rL part other",
+        "cp -L -r part other",
+        "cp -r --dereference part other",
+        "cp -r --deref part other",
+        "nice cp -arL part other",
+        "tar -chf x.tar part",
+        "tar chf x.tar part",
+        "rsync -rL part other",
+        "zip -r x.zip part",
+    ],
+)
+def test_folders_that_are_copied_with_what_links_lead_to_hold_none_that_leads_out(
+    command: str, project: Path
+) -> None:
+    (project / "other").mkdir()
+    assert way_out(project, {"command": command}) == "part"
+    (project / "part" / "twice").unlink()
+    assert way_out(project, {"command": command}) is None
+
+
+def test_links_may_be_copied_as_links(project: Path) -> None:
+    for command in ("cp -r part other", "tar -cf x.tar part", "zip -ry x.zip part"):
+        assert way_out(project, {"command": command}) is None

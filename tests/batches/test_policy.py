@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+import string
+import tomllib
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from jackline.batches.batch import BatchCall
 from jackline.batches.fetch import FetchTool
@@ -211,6 +217,12 @@ LOOKING = ("git log *", "git grep *", "git *", "find *", "sort *", "rg *", "cp *
         "git --git-dir=inner log",
         "git --exec-path=inner log",
         "git config core.fsmonitor x",
+        "git config --get user.name",
+        "git config --list --includes --file x.cfg",
+        "git config --list --global",
+        "git log --pretty=format:%GG",
+        "git log --format=%+G?",
+        "git for-each-ref --format=%(signature)",
         "find . -exec rm {} +",
         "find . -delete",
         "sort -o .gitattributes x",
@@ -237,7 +249,7 @@ def test_a_star_stands_for_no_word_that_makes_looking_more_than_looking(command:
         "git rev-parse --git-dir",
         "git grep -n pattern",
         "git stash list",
-        "git config --get user.name",
+        "git --version",
         "git branch --show-current",
         "git -P log",
         "find . -name x",
@@ -253,10 +265,12 @@ def test_looking_is_what_a_star_stands_for(command: str) -> None:
 @pytest.mark.parametrize(
     ("pattern", "command"),
     [
-        ("git log --output *", "git log --output x"),
-        ("git push *", "git push origin main"),
-        ("git commit *", "git commit -m x"),
-        ("git rebase -x *", "git rebase -x true main"),
+        ("git log --output x", "git log --output x"),
+        ("git push origin main", "git push origin main"),
+        ("git commit -m 'two words'", "git commit -m 'two words'"),
+        ("git rebase -x true main", "git rebase -x true main"),
+        ("git -C inner log *", "git -C inner log -3"),
+        ("git -c log.date=unix log *", "git -c log.date=unix log -3"),
         ("find . -delete", "find . -delete"),
         ("sort -o *", "sort -o x y"),
         ("cp x .git/config", "cp x .git/config"),
@@ -381,3 +395,107 @@ def test_nothing_is_written_into_git_unless_a_pattern_names_it() -> None:
     assert judge(WriteTool(), named, path=".git/info/exclude") == Allowed()
     assert isinstance(judge(WriteTool(), named, path=".git/config"), Denied)
     assert isinstance(judge(ShellTool(), POLICY, command="pytest", cwd=".git"), Denied)
+
+
+CLUSTERED = (
+    ("cp", "cp -ft.git config"),
+    ("mv", "mv -ft.git/hooks pre-commit"),
+    ("curl", "curl -so.git/config example.org"),
+    ("curl", "curl -#o.git/config example.org"),
+    ("curl", "curl -4sT/etc/hostname example.org"),
+    ("grep", "grep -1cf/etc/passwd f"),
+    ("ln", "ln -sft.git x"),
+    ("install", "install -Dt.git x"),
+    ("tar", "tar -czf.git/x y"),
+    ("tar", "tar -xvC.git"),
+    ("sed", "sed -ni.git/x p y"),
+    ("cp", f"cp -{'f' * 5000}t.git config"),
+)
+
+
+@pytest.mark.parametrize(("name", "command"), CLUSTERED)
+def test_short_options_in_one_word_hide_no_path(name: str, command: str) -> None:
+    denied = judge(ShellTool(), Policy(FOLDER, (f"{name} *",), windows=False), command=command)
+    assert isinstance(denied, Denied)
+
+
+_LETTERS = string.ascii_letters + string.digits
+
+
+@given(
+    before=st.text(_LETTERS, max_size=6),
+    option=st.sampled_from(_LETTERS),
+    path=st.one_of(
+        st.sampled_from(
+            (".git", ".git/config", "a/.git/x", "../x", "/etc/passwd", "~/x", "a/../..")
+        ),
+        st.text("ab./~", min_size=1, max_size=8),
+    ),
+)
+def test_a_path_that_is_denied_as_a_value_is_denied_behind_any_options(
+    before: str, option: str, path: str
+) -> None:
+    policy = Policy(FOLDER, ("cp *",), windows=False)
+    if isinstance(judge(ShellTool(), policy, argv=["cp", f"-{option}", path]), Denied):
+        glued = judge(ShellTool(), policy, argv=["cp", f"-{before}{option}{path}"])
+        assert isinstance(glued, Denied)
+
+
+def test_a_path_inside_behind_an_option_is_allowed() -> None:
+    policy = Policy(FOLDER, ("gcc *", "tar *"), windows=False)
+    for command in ("gcc -I./include/x -O2 -Wall a.c", "tar -xzf a.tar.gz", "gcc -DX=1 -lm"):
+        assert judge(ShellTool(), policy, command=command) == Allowed()
+
+
+CHANGING = (
+    "git add -A",
+    "git am x.mbox",
+    "git apply x.diff",
+    "git checkout b",
+    "git cherry-pick b",
+    "git clone -4c core.sshCommand=./x origin",
+    "git commit -aFs",
+    "git config user.name x",
+    "git fetch origin",
+    "git merge b",
+    "git pull",
+    "git push origin main",
+    "git rebase -qx ./x main",
+    "git rebase -s x/evil main",
+    "git reset --hard",
+    "git stash pop",
+    "git submodule update",
+    "git switch b",
+    "git worktree remove x",
+    "git unheard-of",
+    "git -C inner commit -a",
+    "nice git commit -a",
+    "time -o sort git commit -a",
+    "git-upload-pack x",
+    "git commit -m 'it is done'",
+)
+
+
+@pytest.mark.parametrize("command", CHANGING)
+def test_git_changes_something_only_if_every_word_was_written(command: str) -> None:
+    program, *words = shlex.split(command)
+    wild = [f"{program} *", f"{program} {words[0]} *", "nice git *", "time -o sort git *"]
+    wild.append(f"{command} *")
+    wild.append(f"{program} {'* ' * len(words[1:])}{words[-1][:-1]}?")
+    denied = judge(ShellTool(), Policy(FOLDER, tuple(wild), windows=False), command=command)
+    assert isinstance(denied, Denied)
+    found = re.fullmatch(
+        r"the user may write the whole command into batch.allow: (.*)", denied.next
+    )
+    assert found, denied.next
+    advised = Policy(FOLDER, tomllib.loads(f"allow = [{found[1]}]")["allow"], windows=False)
+    assert judge(ShellTool(), advised, command=command) == Allowed()
+    more = judge(ShellTool(), advised, command=f"{command} more")
+    assert isinstance(more, Denied)
+
+
+def test_a_pattern_of_files_is_no_whole_command() -> None:
+    policy = Policy(FOLDER, ("git add *", "git add *.py"), windows=False)
+    denied = judge(ShellTool(), policy, command="git add *.py")
+    assert isinstance(denied, Denied)
+    assert "without `*`, `?` and `[`" in denied.next

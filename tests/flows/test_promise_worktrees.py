@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -153,3 +155,16 @@ def test_unsaved_work_in_a_submodule_keeps_the_worktree(repository: Path) -> Non
     change(inner)
     assert "submodules" in removed(tree)
     assert (inner / "file").read_text() == "2"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a pipe with a name")
+def test_git_that_never_answers_does_not_hold_up_cleaning(repository: Path) -> None:
+    tree = worktree(repository)
+    os.mkfifo(repository / ".git" / "packed-refs")
+
+    async def kept() -> str:
+        actor = Actor(VirtualClock(EPOCH), 0.5, str(repository), lambda: None)
+        async with asyncio.timeout(15):
+            return await actor.do(Act("r1", "", f"worktree {tree}", b"", "tree"))
+
+    assert played(kept) == "kept: git took longer than 0.5 seconds there"

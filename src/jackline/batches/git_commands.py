@@ -1,8 +1,9 @@
 """Read what a git command would do: whether it only looks, by which word it does more, and where.
 
-Laws: (1) pure; (2) a verb or option that is not known for looking may do anything; (3) a git behind
-another program (`env git log`) is a git like any other, and one whose words or place only that
-program knows is not judged, which whoever asks is told.
+Laws: (1) pure; (2) a verb or option that is not known for looking may do anything: git has too many
+ways to start a program for a list of them; (3) a git behind another program (`env git log`) is a
+git like any other, and one whose words or place only that program knows is not judged, which
+whoever asks is told.
 Not here: other programs (usual_commands.py), the repository's own settings (foreign_repositories/).
 """
 
@@ -24,32 +25,26 @@ _LOOKING = frozenset(
 )
 # Verbs that look if this comes first behind them.
 _LOOKING_WITH = {
-    "config": ("--get", "--get-all", "--get-regexp", "--list", "-l"),
     "reflog": ("show",),
     "stash": ("list", "show"),
     "worktree": ("list",),
 }
-# Options by which git writes a file, starts a program or enters a submodule. It takes every
-# beginning of a long option that is clear, and several short ones in one word; behind -S, -G and -L
-# stands a text.
+# Options by which a verb that looks writes a file, starts a program or enters a submodule. Every
+# beginning of a long option that is clear will do, and several short ones in one word; behind -S,
+# -G and -L stands a text.
 _POWERS = (
-    *("--output", "--ext-diff", "--textconv", "--filters", "--open-files-in-pager", "--exec"),
-    *("--upload-pack", "--receive-pack", "--config", "--template", "--show-signature", "--help"),
-    *("--ignore-submodules", "--submodule", "--recurse-submodules", "--extcmd", "--strategy"),
+    *("--output", "--ext-diff", "--textconv", "--filters", "--open-files-in-pager", "--help"),
+    *("--show-signature", "--ignore-submodules", "--submodule", "--recurse-submodules"),
 )
 _HARMLESS_AFTER_ALL = ("--ignore-submodules=all", "--submodule=short", "--no-recurse-submodules")
 _SHORT_POWERS = re.compile(r"-(?![SGL])[A-Za-z0-9]*O")
-# What else gives power to single verbs: for `grep`, -G and -L are flags like others.
-_VERB_POWERS = {
-    "bisect": re.compile(r"run$|visualize$|view$"),
-    "clone": re.compile(r"-[A-Za-z]*[cu]"),
-    "difftool": re.compile(r"-[A-Za-z]*[xt]|--tool"),
-    "grep": re.compile(r"-[A-Za-z0-9]*O"),
-    "rebase": re.compile(r"-x"),
-    "submodule": re.compile(r"foreach$"),
-}
+_SHORT_POWERS_OF_GREP = re.compile(r"-[A-Za-z0-9]*O")
+"""For `grep`, -G and -L are flags like others."""
+_CHECKS_SIGNATURE = re.compile(r"%[-+ ]?G|%\(\*?signature")
+"""In a format: git starts gpg."""
 _LISTING = ("-a", "-r", "-v", "-vv", "--list", "-l", "--all")
-_HARMLESS_LEADING = ("--no-pager", "-P", "--version", "--help")
+_HARMLESS_LEADING = ("--no-pager", "-P", "--version")
+_PLAIN_LEADING = ("--no-pager", "-P", "-C", "--git-dir", "--work-tree")
 _WITH_VALUE = ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env")
 _NAMES_REPOSITORY = ("--git-dir", "--work-tree", "--bare")
 
@@ -87,35 +82,26 @@ class GitCall:
 
 def looks(words: Sequence[str]) -> bool:
     """Whether git with these words is known to leave things as they are."""
-    rest = list(words)
-    while rest[:1] in (["-C"], ["--git-dir"], ["--work-tree"]):
-        rest = rest[2:]
-    if rest[:1] in (["--no-pager"], ["-P"]):
-        rest = rest[1:]
-    if not rest or any(map(_gives_power, rest)):
-        return False
-    power = _VERB_POWERS.get(rest[0])
-    if power is not None and any(map(power.match, rest)):
-        return False
-    if rest[0] in ("branch", "tag", "remote"):
-        return all(word in (*_LISTING, "--show-current") for word in rest[1:])
-    if rest[0] in _LOOKING_WITH:
-        return rest[1:2] != [] and rest[1] in _LOOKING_WITH[rest[0]]
-    return rest[0] in _LOOKING
+    leading, rest = _split(words)
+    plain = all(word in _PLAIN_LEADING or not word.startswith("-") for word in leading)
+    return plain and rest != [] and _verb_looks(rest)
 
 
-def power_of_git(words: Sequence[str], free: Sequence[str]) -> str | None:
-    """The first of the `free` words by which git does more than look; None if there is none."""
-    more = [power for verb, power in _VERB_POWERS.items() if verb in words]
-    for word in free:
-        if _gives_power(word) or any(power.match(word) for power in more):
-            return word
-    # With `git *` even the verb is free: only those that look are meant, and only here.
-    first = words[0] if words else ""
-    if first in free and first.startswith("-") and first not in _HARMLESS_LEADING:
-        return first
-    verb = next((word for word in words if not word.startswith("-")), "")
-    return verb or "git" if verb in free and not looks(words) else None
+def only_looks(words: Sequence[str], written: int) -> bool:
+    """Whether git only looks, given that the user has written out the first words, so many.
+
+    Where it looks, and with which settings, is for the user to write.
+    """
+    leading, rest = _split(words)
+    free = leading[written:]
+    return all(word in _HARMLESS_LEADING for word in free) and (not rest or _verb_looks(rest))
+
+
+def git_at(stage: Stage) -> int | None:
+    """The place among the words where a git stands that is started; None without one."""
+    words = stage.texts
+    at = next((number for number, word in enumerate(words) if _is_git(word)), None)
+    return at if at == 0 or _program(words[0]) in PLAIN_WRAPPERS | _OTHER_WRAPPERS else None
 
 
 def git_calls(stages: Sequence[Stage]) -> list[GitCall]:
@@ -123,46 +109,72 @@ def git_calls(stages: Sequence[Stage]) -> list[GitCall]:
     calls = []
     for stage in stages:
         words = stage.texts
-        wrapper = _program(words[0])
-        at = next((number for number, word in enumerate(words) if _is_git(word)), None)
-        if at == 0:
-            calls.append(_call(words))
-        elif at is None or wrapper not in PLAIN_WRAPPERS | _OTHER_WRAPPERS:
+        wrapper, at = _program(words[0]), git_at(stage)
+        if at is None:
             continue
-        elif wrapper in _OTHER_WRAPPERS or (
+        if wrapper in _OTHER_WRAPPERS or (
             wrapper == "env" and any(map(_LEADS_ELSEWHERE.match, words[1:at]))
         ):
             raise UnjudgedGitError(wrapper)
-        else:
-            calls.append(_call(words[at:]))
+        calls.append(_call(words[at:]))
     return calls
 
 
 def _call(words: Sequence[str]) -> GitCall:
-    rest = list(words[1:])
     if _program(words[0]) != "git":  # `git-upload-pack` and its like
         return GitCall((), (), "", looking=False, names_hooks=False)
-    folders, leading, names_hooks, plain = [], [], False, []
+    rest, folders, leading, names_hooks = list(words[1:]), [], [], False
+    harmless = True
     while rest and rest[0].startswith("-"):
-        name, equals, value = rest[0].partition("=")
-        taken = [rest.pop(0)]
-        if name in _WITH_VALUE and not equals and rest:
-            taken.append(rest.pop(0))
-            value = taken[1]
+        taken, value = _taken(rest)
+        name = taken[0].partition("=")[0]
         if name == "-C":
             folders.append(value)
         elif name in _NAMES_REPOSITORY:
             leading += taken
         elif name == "-c":
             names_hooks = names_hooks or value.lower().startswith("core.hookspath=")
-        elif name not in ("--no-pager", "-P"):
-            plain += taken
-    looking = looks([*plain, *rest]) if rest else True  # without a verb it tells of itself
+        elif name not in _HARMLESS_LEADING:
+            harmless = False
+    looking = harmless and (not rest or _verb_looks(rest))  # without a verb it tells of itself
     verb = rest[0] if rest else ""
     return GitCall(tuple(folders), tuple(leading), verb, looking, names_hooks)
 
 
+def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """What stands before the verb, and the verb with what follows."""
+    rest, leading = list(words), []
+    while rest and rest[0].startswith("-"):
+        leading += _taken(rest)[0]
+    return leading, rest
+
+
+def _taken(rest: list[str]) -> tuple[list[str], str]:
+    """The first option, taken out of `rest` with its value, and that value."""
+    name, equals, value = rest[0].partition("=")
+    taken = [rest.pop(0)]
+    if name in _WITH_VALUE and not equals and rest:
+        taken.append(rest.pop(0))
+        value = taken[1]
+    return taken, value
+
+
+def _verb_looks(words: Sequence[str]) -> bool:
+    verb, rest = words[0], words[1:]
+    if any(map(_gives_power, rest)):
+        return False
+    if verb == "grep" and any(map(_SHORT_POWERS_OF_GREP.match, rest)):
+        return False
+    if verb in ("branch", "tag", "remote"):
+        return all(word in (*_LISTING, "--show-current") for word in rest)
+    if verb in _LOOKING_WITH:
+        return bool(rest) and rest[0] in _LOOKING_WITH[verb]
+    return verb in _LOOKING
+
+
 def _gives_power(word: str) -> bool:
+    if _CHECKS_SIGNATURE.search(word):
+        return True
     if not word.startswith("--"):
         return bool(_SHORT_POWERS.match(word))
     if word in _HARMLESS_AFTER_ALL:

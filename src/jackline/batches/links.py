@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
 from jackline.batches.commands import NotSimpleError, Stage, Word, stages_of
+from jackline.batches.git_commands import PLAIN_WRAPPERS
 from jackline.batches.policy import names_git, paths_in
 from jackline.batches.tool import JsonObject
 from jackline.batches.usual_commands import is_harmless
@@ -28,7 +30,7 @@ def way_out(folder: Path, arguments: JsonObject, *, windows: bool = os.name == "
     for stage, word, paths in _paths(root, arguments, windows=windows):
         if any(_leaves(each, root) for each in paths):
             return word.text
-        if _compares_folders(stage) and any(_holds_way_out(each, root) for each in paths):
+        if _follows_links(stage) and any(_holds_way_out(each, root) for each in paths):
             return word.text
     return None
 
@@ -91,9 +93,29 @@ def _paths(
             )
 
 
-def _compares_folders(stage: Stage) -> bool:
-    """Whether it reads what links below a folder lead to, whatever its options are."""
-    return Path(stage.texts[0]).name == "diff" and "--no-dereference" not in stage.texts
+_FOLLOWING = {
+    "cp": re.compile(r"-[^-]*L|--de"),
+    "rsync": re.compile(r"-[^-]*[Lk]|--copy-"),
+    "scp": re.compile(r"-[^-]*r"),
+    "tar": re.compile(r"-[^-]*h|--de|--h|[A-Za-z]*h[A-Za-z]*$"),
+}
+"""By which options programs read what links below a folder lead to."""
+_FOLLOWING_UNLESS = {
+    "diff": re.compile(r"--no-dereference$"),
+    "zip": re.compile(r"-[^-]*y|--symlinks$"),
+}
+
+
+def _follows_links(stage: Stage) -> bool:
+    """Whether it reads what links below a folder lead to."""
+    words = stage.texts
+    programs = words if Path(words[0]).name in PLAIN_WRAPPERS else words[:1]
+    for name in (Path(word).name for word in programs):
+        if name in _FOLLOWING and any(map(_FOLLOWING[name].match, words)):
+            return True
+        if name in _FOLLOWING_UNLESS and not any(map(_FOLLOWING_UNLESS[name].match, words)):
+            return True
+    return False
 
 
 def _holds_way_out(folder: Path, root: Path) -> bool:

@@ -84,5 +84,6 @@ async def _guard(gits: Sequence[GitCall], place: Path, folder: Path) -> Guard:
         guards.append(await guard_for(wanted, folder))
     changing = {guard for guard in guards if not guard.looking}
     if len(changing) > 1:
-        return Guard(looking=False, hooks=os.devnull)
+        connecting = any(guard.connecting for guard in changing)
+        return Guard(looking=False, connecting=connecting, hooks=os.devnull)
     return next(iter(changing), Guard())

@@ -4,7 +4,8 @@
 
 A pattern for a command is matched word by word; a `*` at its end stands for any further words, but
 for none by which a program that is known for looking writes a file or starts another program:
-`git log *` allows no `--output`, `find *` no `-exec`. Such words have to be written out.
+`sort *` allows no `--output`, `find *` no `-exec`. Such words have to be written out. By a pattern
+with a `*` git only looks; what it is to change has to be allowed as a whole command, word for word.
 
 Laws: (1) pure: nothing is touched to judge; (2) what is not allowed is denied, and told how it
 could be; by default only reading and searching inside the folder; (3) a command is judged by the
@@ -18,17 +19,21 @@ runs), asking a person.
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import TypeAlias
 
 from jackline.batches.commands import NotSimpleError, Stage, Word, read_command
+from jackline.batches.git_commands import git_at, only_looks
 from jackline.batches.results import BatchCall
 from jackline.batches.tool import JsonObject
-from jackline.batches.usual_commands import is_harmless, power_of
+from jackline.batches.usual_commands import is_harmless, may_become_option, power_of
 from jackline.foreign_repositories import Guard
 
 _FREE = frozenset({"read", "search"})
@@ -111,9 +116,9 @@ class Policy:
         for word in stage.words[1:]:
             if word.homed or any(self._leaves(part) for part in paths_in(word)):
                 return _outside(word.text)
-        patterns = [item.split() for item in self.allow if not _PREFIXED.match(item)]
+        patterns = [self._words(item) for item in self.allow if not _PREFIXED.match(item)]
         fitting = [pattern for pattern in patterns if _fits(stage.texts, pattern)]
-        judged = [_judge_free_words(stage, pattern) for pattern in fitting]
+        judged = [self._judge_free_words(stage, pattern) for pattern in fitting]
         if any(isinstance(said, Allowed) for said in judged):
             return Allowed()
         if judged:
@@ -123,6 +128,44 @@ class Policy:
             f"the command `{first}` is not allowed with these words",
             f"the user may add '{first} *' to what is allowed; reading and searching always are",
         )
+
+    def _words(self, pattern: str) -> list[str]:
+        try:
+            return pattern.split() if self.windows else shlex.split(pattern)
+        except ValueError:
+            return pattern.split()  # a quote that is none: nobody means a word with spaces
+
+    def _judge_free_words(self, stage: Stage, pattern: list[str]) -> Judgement:
+        """Whether the words that the pattern does not write out are such as it can have meant."""
+        if list(stage.texts) == pattern and not any(map(_WILD.search, pattern)):
+            return Allowed()
+        if (at := git_at(stage)) is not None and not _may_have_meant(stage, pattern, at):
+            return self._whole_git(stage)
+        written = [word for word in pattern if not _WILD.search(word)]
+        power = power_of(stage, written[1:])
+        if power is not None:
+            return Denied(
+                f"{power!r} would let `{stage.texts[0]}` do more than look",
+                f"the user may write it out: '{' '.join([*written, power])} *'",
+            )
+        free = [word for word in stage.words[1:] if word.text not in written]
+        if not is_harmless(stage):
+            for word in free:
+                if any(names_git(part) for part in paths_in(word)):
+                    return into_git(word.text)
+        return Allowed()
+
+    def _whole_git(self, stage: Stage) -> Denied:
+        why = "with these words git may do more than look, which no pattern with a `*` allows"
+        if any(map(_WILD.search, stage.texts)):
+            return Denied(
+                why,
+                "give the command without `*`, `?` and `[`: then the user may write it, as a whole,"
+                " into batch.allow",
+            )
+        command = " ".join(stage.texts) if self.windows else shlex.join(stage.texts)
+        quoted = json.dumps(command, ensure_ascii=False)
+        return Denied(why, f"the user may write the whole command into batch.allow: {quoted}")
 
     def _leaves(self, given: str) -> bool:
         """Whether a path, read as text alone, leads out of the folder."""
@@ -137,23 +180,6 @@ class Policy:
         return not meant.is_relative_to(PurePosixPath(os.path.normpath(root)))
 
 
-def _judge_free_words(stage: Stage, pattern: list[str]) -> Judgement:
-    """Whether the words that the pattern does not write out are such as it can have meant."""
-    written = [word for word in pattern if not _WILD.search(word)]
-    power = power_of(stage, written[1:])
-    if power is not None:
-        return Denied(
-            f"{power!r} would let `{stage.texts[0]}` do more than look",
-            f"the user may write it out: '{' '.join([*written, power])} *'",
-        )
-    free = [word for word in stage.words[1:] if word.text not in written]
-    if not is_harmless(stage):
-        for word in free:
-            if any(names_git(part) for part in paths_in(word)):
-                return into_git(word.text)
-    return Allowed()
-
-
 _WILD = re.compile(r"[*?\[]")
 _GIT_FOLDER = re.compile(r"(?:^|[/\\])(?:\.git|git~\d)[. ]*(?:$|[/\\:])", re.IGNORECASE)
 """As every file system may read it: some ignore case, some have short names."""
@@ -164,8 +190,9 @@ _HIDDEN_PARENT = re.compile(r"(?:^|/)\.[^/]*[*?\[]")
 """A pattern that begins with a dot may stand for `..` in some shells."""
 
 
-_GLUED = re.compile(r"-[A-Za-z]+((?:/|\\|~|\.\.(?:[/\\]|$)).*)")
-"""A path behind a few short options: `-xf/etc/passwd`, `-xf../x`."""
+_LONGEST_CLUSTER = 1024
+_NO_OPTION = frozenset("/\\.~")
+"""No program has an option of this letter: where one stands, a value has begun."""
 
 
 def paths_in(word: Word) -> list[str]:
@@ -173,11 +200,31 @@ def paths_in(word: Word) -> list[str]:
     if word.globbed and _HIDDEN_PARENT.search(word.text):
         return [".."]
     parts = [word.text, *re.split(r"[=:,;@]", word.text)]
-    if word.text.startswith("-"):
-        parts.append(word.text[2:])  # `-f../x`
-        if glued := _GLUED.match(word.text):
-            parts.append(glued[1])
+    if word.text.startswith("--"):
+        parts.append(word.text[2:])
+    elif word.text.startswith("-"):
+        if len(word.text) > _LONGEST_CLUSTER:
+            return [".."]  # any of its thousands of ends may be a path
+        parts += [end for part in parts for end in _values_in(part)]
     return [part for part in parts if part]
+
+
+def _values_in(cluster: str) -> Iterator[str]:
+    """What may be the value of a short option: `-f../x`; `-xzf../x`, behind any others."""
+    for at in range(2, len(cluster)):
+        yield cluster[at:]
+        if cluster[at] in _NO_OPTION:
+            return
+
+
+def _may_have_meant(stage: Stage, pattern: list[str], at: int) -> bool:
+    """Whether this git only looks, where and how the pattern says."""
+    if stage.texts[at].replace("\\", "/").rpartition("/")[2].lower() not in ("git", "git.exe"):
+        return False  # `git-upload-pack` and its like
+    literal = next((n for n, word in enumerate(pattern) if _WILD.search(word)), len(pattern))
+    if any(map(may_become_option, stage.words[at + 1 :])):
+        return False
+    return only_looks(stage.texts[at + 1 :], max(0, literal - at - 1))
 
 
 def _fits(words: tuple[str, ...], pattern: list[str]) -> bool:

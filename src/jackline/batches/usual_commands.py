@@ -16,7 +16,7 @@ from pathlib import PurePosixPath
 from typing import TypeAlias
 
 from jackline.batches.commands import NotSimpleError, Stage, Word, read_command
-from jackline.batches.git_commands import PLAIN_WRAPPERS, looks, power_of_git
+from jackline.batches.git_commands import PLAIN_WRAPPERS, looks
 
 _SYSTEM_FOLDERS = frozenset({"/bin", "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin"})
 
@@ -120,7 +120,7 @@ _HARMLESS_WITH: dict[str, _Check] = {
 }
 
 # A pattern such as `find *` means them as what they are known for.
-_LOOKERS = frozenset(_HARMLESS_WITH) - _names("command date env hostname printf sed")
+_LOOKERS = frozenset(_HARMLESS_WITH) - _names("command date env git hostname printf sed")
 # The shell makes file names of a `*`: for these, none may become an option, since one could start a
 # program or write a file; for others the names that there are count (links.py).
 _STRICT = _names("file find git rg sort tree uniq xxd")
@@ -165,6 +165,7 @@ def usually_prints(line: str, *, windows: bool = False) -> bool:
 def power_of(stage: Stage, written: Sequence[str]) -> str | None:
     """The word by which a program that is known for looking does more; None if there is none.
 
+    Not for git, of which more is asked (policy.py).
     `written` are the words that whoever allowed the program wrote out: what stands there was meant.
     """
     stage = _unwrapped(stage)
@@ -175,10 +176,8 @@ def power_of(stage: Stage, written: Sequence[str]) -> str | None:
     for word in written:
         free = [each for each in free if each.text != word]
     for each in free if name in _STRICT else ():
-        if _may_become_option(each):
+        if may_become_option(each):
             return each.text
-    if name == "git":
-        return power_of_git(stage.texts[1:], [each.text for each in free])
     check, words = _HARMLESS_WITH[name], stage.texts[1:]
     if check(words) or not check([word for word in words if word in written]):
         return None
@@ -200,7 +199,7 @@ def _unwrapped(stage: Stage) -> Stage:
     return stage
 
 
-def _may_become_option(word: Word) -> bool:
+def may_become_option(word: Word) -> bool:
     """Whether the shell may make an option of it: a file may be named like one."""
     return word.globbed and word.text[:1] in "*?[-"
 
@@ -228,7 +227,7 @@ def is_harmless(stage: Stage) -> bool:
     if name in _VERSIONED:
         return words in (("--version",), ("-V",), ("-v",), ("version",))
     check = _HARMLESS_WITH.get(name or "")
-    hidden = name in _STRICT and any(map(_may_become_option, stage.words[1:]))
+    hidden = name in _STRICT and any(map(may_become_option, stage.words[1:]))
     return check is not None and not hidden and check(words)
 
 

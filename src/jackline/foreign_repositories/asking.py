@@ -2,9 +2,11 @@
 
 Rules: (1) every question has the guard's variables; (2) the settings are asked first, and any that
 is not known to be inert, or that cannot be read, is a refusal; (3) submodules are asked like the
-repository itself, since git starts a git of its own there without the guard's settings, and
-`.gitmodules` can demand it; (4) hooks are neither run nor left out without a word: where git would
-run one it is a refusal, unless the user has set or written out which; (5) a question ends.
+repository itself, since git starts a git of its own there, and `.gitmodules` can demand it; (4) a
+git that changes something may bring in any submodule, worktree or nested repository that is there,
+and go on with what was left half done: all of them are asked, and nothing may be left; (5) hooks
+are neither run nor left out without a word: where git would run one it is a refusal, unless the
+user has set or written out which; (6) a question ends.
 """
 
 from __future__ import annotations
@@ -12,15 +14,25 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 from jackline.foreign_repositories.guard import Guard
-from jackline.foreign_repositories.places import AstrayError, GitFolders, leads_to, text_of
+from jackline.foreign_repositories.places import (
+    AstrayError,
+    GitFolders,
+    kept_settings,
+    leads_to,
+    nested_repositories,
+)
 from jackline.foreign_repositories.settings import kind_of
 from jackline.outside_names import printable
 from jackline.programs import find_program
+
+_Given = ParamSpec("_Given")
+_T = TypeVar("_T")
 
 _OF_THE_USER = frozenset(("system", "global", "command"))
 _PATIENCE_S = 20.0
@@ -30,6 +42,10 @@ _WITHOUT_HOOKS = frozenset(
     ("add", "branch", "clean", "config", "fetch", "init", "ls-remote", "mv", "reset", "rm", "stash")
 ) | {"tag", "update-index"}
 _OF_ANY_VERB = frozenset(("post-index-change", "pre-auto-gc", "reference-transaction"))
+# Git goes on by what it finds there: programs to start, or a merge strategy that is one.
+_LEFT_HALF_DONE = ("rebase-merge", "rebase-apply", "sequencer")
+_FETCHING = frozenset(("clone", "fetch", "pull", "remote", "submodule"))
+_CONNECTING = _FETCHING | {"ls-remote", "push"}
 _NO_GIT = (1, b"there is no git on the PATH")
 _USUAL_NEXT = "the user may run git there"
 
@@ -79,16 +95,23 @@ async def guard_for(wanted: GitRun, folder: Path) -> Guard:
     place = _Place(git, wanted, folder)
     found = await _check(place)
     own_hooks = None if found is None else found.hooks_of_the_user
-    if found is not None:
+    if found is not None and wanted.looking:
         await _check_submodules(place)
-        if not wanted.looking:
-            if own_hooks is None and not wanted.names_hooks:
-                of_any_verb = wanted.verb in _WITHOUT_HOOKS
-                await _check_hooks(place, _OF_ANY_VERB if of_any_verb else None)
-            await asyncio.to_thread(_check_unfinished, found.folders.own)
+    elif found is not None:
+        if own_hooks is None and not wanted.names_hooks:
+            of_any_verb = wanted.verb in _WITHOUT_HOOKS
+            await _check_hooks(place, _OF_ANY_VERB if of_any_verb else None)
+        await asyncio.to_thread(_check_finished, found.folders.own)
+        await _check_kept(place, found)
+        await _check_nested(place)
     if wanted.looking:
         return Guard()
-    return Guard(looking=False, hooks=own_hooks or os.devnull)
+    return Guard(
+        looking=False,
+        hooks=own_hooks or os.devnull,
+        connecting=wanted.verb in _CONNECTING,
+        fetching=wanted.verb in _FETCHING,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +156,7 @@ class _Place:
 
     async def ask(self, *words: str, guard: Guard = Guard()) -> tuple[int, bytes]:  # noqa: B008
         words = (*self.wanted.leading, *words)
-        try:
-            async with asyncio.timeout(_PATIENCE_S):
-                return await _run(self.git, self.wanted.cwd, words, guard)
-        except TimeoutError:
-            raise ForeignRepositoryError("git does not answer there in time") from None
+        return await _run(self.git, self.wanted.cwd, words, guard)
 
 
 async def _check(place: _Place) -> _Found | None:
@@ -150,17 +169,24 @@ async def _check(place: _Place) -> _Found | None:
     work_trees = []
     for each in own:
         kind = kind_of(each.name, each.value)
-        if kind == "work tree" and leads_to(folders.own / each.value / ".git", folders.own):
+        if kind == "work tree" and await _looked(
+            leads_to, folders.own / each.value / ".git", folders.own
+        ):
             work_trees.append(folders.own / each.value)
         elif kind == "file" and await _is_inside(place, each.value):
             continue
         elif kind in ("foreign", "work tree", "file") or (place.depth and kind == "guarded"):
             raise _refusal(each, place)
+    await _looked(folders.check, place.wanted.cwd, place.folder, work_trees)
+    return _Found(settings, folders)
+
+
+async def _looked(look: Callable[_Given, _T], *given: _Given.args, **more: _Given.kwargs) -> _T:
+    """What a look at the disk finds, in a thread."""
     try:
-        await asyncio.to_thread(folders.check, place.wanted.cwd, place.folder, work_trees)
+        return await asyncio.to_thread(look, *given, **more)
     except AstrayError as error:
         raise ForeignRepositoryError(f"the repository is not as git makes one: {error}") from error
-    return _Found(settings, folders)
 
 
 async def _is_inside(place: _Place, named: str) -> bool:
@@ -235,11 +261,12 @@ async def _check_hooks(place: _Place, which: frozenset[str] | None = None) -> No
     hooks = await asyncio.to_thread(_hooks_in, place.wanted.cwd / named)
     hook = next((each for each in hooks if which is None or each in which), None)
     if hook is not None:
-        written = f"git -c core.hooksPath={printable(shlex.quote(named))} VERB *"
+        written = f"git -c core.hooksPath={printable(shlex.quote(named))} VERB …"
         raise ForeignRepositoryError(
             f"the repository has a hook, {printable(hook)}, a program that git would start"
             f"{place.where}",
-            next=f"the user may run git there, or write out that hooks may run: {written!r}",
+            next="the user may run git there, or write out, in the whole command, that hooks may"
+            f" run: {written!r}",
         )
 
 
@@ -254,14 +281,55 @@ def _hooks_in(folder: Path) -> list[str]:
     return [name for name in names if not name.endswith(".sample")]
 
 
-def _check_unfinished(git_folder: Path) -> None:
-    """No rebase was left half done that would start programs when it goes on."""
-    todo = text_of(git_folder / "rebase-merge" / "git-rebase-todo")
-    if any(line.split(None, 1)[:1] in (["exec"], ["x"]) for line in todo.splitlines()):
+def _check_finished(git_folder: Path) -> None:
+    """Nothing was left half done: git would go on with whatever is written there."""
+    left = next((name for name in _LEFT_HALF_DONE if os.path.lexists(git_folder / name)), None)
+    if left is not None:
         raise ForeignRepositoryError(
-            "a rebase was left half done there that would start programs",
-            next="the user may go on with it, or run `git rebase --abort`",
+            f"a rebase, cherry-pick or the like was left half done there ({left}), and git would"
+            " start what it says",
+            next="the user may go on with it, or end it with `--abort`",
         )
+
+
+async def _check_kept(place: _Place, found: _Found) -> None:
+    """No submodule or worktree names a program, even if only this git would bring it in."""
+    common = found.folders.common
+    for file in await _looked(kept_settings, common):
+        code, said = await place.ask("config", "--file", str(file.absolute()), "--list", "-z")
+        where = printable(str(file.relative_to(common)))
+        if code:
+            raise ForeignRepositoryError(f"git cannot read {where} ({_first_line(said)})")
+        for entry in os.fsdecode(said).split("\0")[:-1]:
+            name, _, value = entry.partition("\n")
+            kind = kind_of(name, value)
+            if kind == "work tree" and await _looked(_is_below, file.parent / value, common.parent):
+                continue
+            if kind != "inert":
+                command = shlex.join(["git", "config", "--file", str(file), "--unset-all", name])
+                raise ForeignRepositoryError(
+                    f"{where} sets {printable(name)}, which may start a program or lead elsewhere",
+                    next=f"the user may run git there, or take it out: {printable(command)}",
+                )
+        hooks = await asyncio.to_thread(_hooks_in, file.parent / "hooks")
+        if hooks and found.hooks_of_the_user is None:
+            raise ForeignRepositoryError(
+                f"there is a hook beside {where}, {printable(hooks[0])}, a program that git would"
+                " start"
+            )
+
+
+def _is_below(path: Path, top: Path) -> bool:
+    return path.resolve().is_relative_to(top.resolve())
+
+
+async def _check_nested(place: _Place) -> None:
+    """Every repository in the work tree is as a submodule has to be: it may become one."""
+    code, top = await place.ask("rev-parse", "--show-toplevel")
+    if code:
+        return  # there is no work tree
+    for path in await _looked(nested_repositories, Path(os.fsdecode(top.rstrip(b"\n")))):
+        await _check_submodule(path, place)
 
 
 def _refusal(setting: _Setting, place: _Place) -> ForeignRepositoryError:
@@ -289,7 +357,10 @@ async def _run(git: str, cwd: Path, words: Sequence[str], guard: Guard) -> tuple
     except OSError as error:
         return 1, (error.strerror or type(error).__name__).encode()
     try:
-        said, problem = await process.communicate()
+        async with asyncio.timeout(_PATIENCE_S):
+            said, problem = await process.communicate()
+    except TimeoutError:
+        raise ForeignRepositoryError("git does not answer there in time") from None
     finally:
         if process.returncode is None:
             process.kill()

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from jackline.programs import absolute_path
 
-# Settings that win over the repository's. Git does not hand them on to submodules, which therefore
-# are checked themselves (asking.py).
+# Settings that win over the repository's. Not every git hands them on to the one that it starts in
+# a submodule (2.39 does), so submodules are checked as if none did (asking.py).
 _OVERRIDES = {
     "core.fsmonitor": "false",
     # A clone can bring a bare repository, with any settings, in a subfolder.
@@ -28,9 +28,12 @@ _OVERRIDES = {
 }
 _QUIET = {"GIT_TERMINAL_PROMPT": "0", "GIT_PAGER": "cat"}
 # Missing objects would be fetched, by programs that the repository names (a promisor remote).
-_LOOKING = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0"}
+_NO_LAZY_FETCH = {"GIT_NO_LAZY_FETCH": "1"}
+# For a git that does not know that variable, too, there is then no way to fetch.
+_ALONE = {"GIT_ALLOW_PROTOCOL": "none"}
 # Not `file`: a repository would name others of the user's. Not `ext` and helpers: programs.
-_CHANGING = {"GIT_ALLOW_PROTOCOL": "http:https:ssh:git"}
+_CONNECTED = {"GIT_ALLOW_PROTOCOL": "http:https:ssh:git"}
+_LOOKING = {"GIT_OPTIONAL_LOCKS": "0"}
 _ELSEWHERE = frozenset(
     """
     GIT_ALTERNATE_OBJECT_DIRECTORIES GIT_ATTR_SOURCE GIT_CEILING_DIRECTORIES GIT_COMMON_DIR
@@ -47,6 +50,10 @@ class Guard:
 
     looking: bool = True
     """It changes nothing, and so it fetches nothing either."""
+    connecting: bool = False
+    """Its verb is one that talks to another repository."""
+    fetching: bool = False
+    """Its verb is one that fetches, and so may fetch what is missing, too."""
     hooks: str | None = os.devnull
     """The only folder of hooks that counts; None where git is to say which one would."""
 
@@ -59,7 +66,9 @@ class Guard:
         numbered = {"GIT_CONFIG_COUNT": str(len(settings))}
         for number, (name, value) in enumerate(settings):
             numbered |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}
-        means = _LOOKING if self.looking else _CHANGING
+        means = dict(_CONNECTED if self.connecting else _ALONE)
+        means |= {} if self.fetching else _NO_LAZY_FETCH
+        means |= _LOOKING if self.looking else {}
         return {**kept, "PATH": absolute_path(environ), **numbered, **_QUIET, **means}
 
 

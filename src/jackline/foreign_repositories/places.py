@@ -3,7 +3,8 @@
 Rules: (1) only reads, and only regular files; (2) a git folder is at home above or inside the
 folder in which its user works, or when it and the work tree name each other, as those of worktrees
 and submodules do: whoever unpacked an archive could otherwise be shown another repository of their
-own; (3) neither a link in a git folder nor its list of borrowed objects leads out of it.
+own; (3) neither a link in a git folder nor its list of borrowed objects leads out of it; (4) what
+is there and cannot be read, or is too much, is never taken for nothing.
 """
 
 from __future__ import annotations
@@ -17,11 +18,14 @@ from pathlib import Path
 from jackline.foreign_files import read_foreign
 
 _MOST_ENTRIES = 100_000
+_MOST_FILES = 1_000_000
+_MOST_NESTED = 100
 _MOST_BYTES = 1 << 20
 _DEEPEST = 5
 """So many stores may borrow from each other, as git allows."""
 # Worktrees and submodules are looked at when git is to run there; hooks are for asking.py.
 _NOT_FOLLOWED = frozenset(("hooks", "modules", "worktrees"))
+_SETTINGS = frozenset(("config", "config.worktree"))
 _LOOSE = re.compile(r"[0-9a-f]{2}")
 
 
@@ -56,23 +60,64 @@ class GitFolders:
 
 def leads_to(file: Path, git_folder: Path) -> bool:
     """Whether this `.git` file says that its repository is there."""
-    found = re.fullmatch(r"gitdir: (.+?)\n*", text_of(file), re.DOTALL)
-    return found is not None and not file.is_symlink() and _same(file.parent / found[1], git_folder)
+    if file.is_symlink() or not file.is_file():
+        return False
+    found = re.fullmatch(r"gitdir: (.+?)\n*", _text_of(file), re.DOTALL)
+    return found is not None and _same(file.parent / found[1], git_folder)
 
 
-def text_of(path: Path) -> str:
+def kept_settings(git_folder: Path) -> list[Path]:
+    """The settings of submodules and worktrees that are kept in a git folder, used now or not."""
+    found, left = [], _MOST_ENTRIES
+    for kept in ("modules", "worktrees"):
+        for at, folders, files in os.walk(git_folder / kept, onerror=_unlisted):
+            left -= len(folders) + len(files)
+            if left < 0:
+                raise AstrayError("its git folder holds too many files to look through")
+            if any(Path(at, name).is_symlink() for name in folders):
+                raise AstrayError("a folder of a submodule in its git folder is a link")
+            # Some file systems ignore case.
+            names = {name.lower() for name in files}
+            if "head" in names:
+                found += [Path(at, name) for name in files if name.lower() in _SETTINGS]
+    return found
+
+
+def nested_repositories(top: Path) -> list[Path]:
+    """The folders below a work tree that are repositories of their own."""
+    found, left = [], _MOST_FILES
+    for at, folders, files in os.walk(top):
+        left -= len(folders) + len(files)
+        if left < 0:
+            raise AstrayError("its work tree holds too many files to look through")
+        if Path(at) != top and any(name.lower() == ".git" for name in (*folders, *files)):
+            found.append(Path(at))
+        folders[:] = [name for name in folders if name.lower() != ".git"]
+    if len(found) > _MOST_NESTED:
+        raise AstrayError("its work tree holds too many other repositories")
+    return found
+
+
+def _unlisted(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise AstrayError("a folder in its git folder cannot be listed") from error
+
+
+def _text_of(path: Path) -> str:
     """A small file's text; empty without one."""
     try:
         return os.fsdecode(read_foreign(path, _MOST_BYTES))
-    except (OSError, ValueError):
+    except (FileNotFoundError, NotADirectoryError):
         return ""
+    except (OSError, ValueError):
+        raise AstrayError(f"{path.name} in its git folder cannot be read, or is too long") from None
 
 
 def _is_above(own: Path, common: Path, start: Path) -> bool:
     """Whether a folder above is the repository's, by its place or since each names the other."""
     if own == common:
         return own.name == ".git" and start.is_relative_to(own.parent)
-    back = own / text_of(own / "gitdir").strip()  # of a worktree: the file that names it
+    back = own / _text_of(own / "gitdir").strip()  # of a worktree: the file that names it
     is_worktree = own.parent == common / "worktrees" and leads_to(back, own)
     return is_worktree and start.is_relative_to(back.resolve().parent)
 
@@ -93,7 +138,7 @@ def _ways_out(own: Path, common: Path) -> Iterator[Path]:
 
 
 def _borrowed(store: Path) -> list[Path]:
-    lines = text_of(store / "info" / "alternates").splitlines()
+    lines = _text_of(store / "info" / "alternates").splitlines()
     # A quoted line is one that only git can read: wherever it leads, it is not inside.
     named = ["/" if line.startswith('"') else line for line in lines if line.strip()]
     return [(store / line).resolve() for line in named if not line.startswith("#")]

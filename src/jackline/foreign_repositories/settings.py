@@ -3,7 +3,7 @@
 Rules: (1) pure; (2) a list of what is allowed: git has hundreds of settings, and its releases add
 some that start a program or name a file or host, so what is not known here is foreign; (3) "inert"
 counts on the protocols that guard.py allows, which git hands on to the git that it
-starts in submodules; "guarded" on the settings that it overrides, which git does not hand on
+starts in submodules; "guarded" on the settings that it overrides, which not every git hands on
 (docs/decisions/060).
 """
 

@@ -96,7 +96,7 @@ class Actor:
         worktree = worktree_of(act.action)
         if worktree is not None:
             # From the run's folder, like a command: who cleans up may stand in another.
-            return await remove_if_clean(Path(self.cwd, worktree))
+            return await self._remove(Path(self.cwd, worktree))
         name = function_name(act.action)
         if name is not None:
             return await self._call(name, act.argument)
@@ -107,6 +107,14 @@ class Actor:
             return trouble
         environment = {**without_secrets(os.environ), **act.environment}
         return await self._run(allowed.command, allowed.folder, environment, act)
+
+    async def _remove(self, worktree: Path) -> str:
+        try:
+            # By the loop's own time, like each question to git in it.
+            async with asyncio.timeout(self.limit):
+                return await remove_if_clean(worktree)
+        except TimeoutError:
+            return f"kept: git took longer than {self.limit:g} seconds there"
 
     async def _run(self, command: str, cwd: str, environment: dict[str, str], act: Act) -> str:
         return await run_command(

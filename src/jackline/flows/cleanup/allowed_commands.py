@@ -1,6 +1,6 @@
 """Clean-up commands that a model has ordered and an allow-list permits.
 
-    allowed_words("git worktree prune", folder, ("git worktree *",))
+    allowed_words("docker rm x", folder, ("docker rm *",))
 
 Rules: (1) such a command is kept together with the folder that it was judged in and the patterns
 that permit it, in the words of the action, which are signed with the rest of the record; (2) it
