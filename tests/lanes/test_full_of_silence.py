@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from itertools import pairwise
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -137,3 +138,18 @@ def test_an_answer_that_never_comes_does_not_keep_a_throttled_lane_closed() -> N
     assert len(sent_at) == 8, "nobody answers, and nobody refuses: so all are sent"
     # One after the other, so that one refusal at a time is met if it has not ended.
     assert min(later - earlier for earlier, later in pairwise(sent_at)) >= 4.9
+
+
+@pytest.mark.parametrize("slow", [0.0, 140.0])
+def test_places_are_lent_in_time_where_answers_were_slow_or_none_was_seen(slow: float) -> None:
+    """What a soak met: 18 answers hung on a lane whose answers had once taken minutes."""
+    world = _world(lambda call, _lane, _at: slow if call == 10_000 else NEVER, parallel=16)
+    if slow:
+        world.submit(10_000, stream=False)
+        world.run(int(slow) + 5)
+    began = world.now - NOW
+    for number in range(16):
+        world.submit(number, stream=False)
+    world.submit(99, stream=False)
+    world.run(200)
+    assert _sent_at(world, 99) - began < 200

@@ -26,6 +26,8 @@ _GAP = 2.0
 # Nobody who may still be answered is hung up on before this many seconds of silence: the official
 # clients wait for ten minutes.
 _LONGEST_ANSWER = 900.0
+# In seconds: after so much silence the place of a whole answer is lent, however slow its lane was.
+_LENT_AFTER = 120.0
 # Whoever made the call may have been told anything: a product with more need not fit into a float.
 _MOST_TOKENS = 1_000_000_000
 
@@ -89,12 +91,14 @@ class LearnedPatience:
     def keeps_place_for(self, attempt: Attempt, now: float) -> float:
         """How long the attempt may be silent before its place in the window is lent.
 
-        That is when it is doubted, or sooner: on a lane whose whole answers are known to be quick.
+        A stream's is lent when it is doubted, that of a whole answer sooner, and in time for those
+        behind it: clients without a stream leave after some minutes.
         """
         limit = self.limit(attempt, now)
-        if attempt.call.stream or not self._whole:
+        if attempt.call.stream:
             return limit
-        slow = max(self._shortest, _TIMES_SLOWEST * self._slowest_whole(now))
+        slowest = self._slowest_whole(now) if self._whole else math.inf
+        slow = max(self._shortest, min(_TIMES_SLOWEST * slowest, _LENT_AFTER))
         return min(limit, slow + self._reading(attempt))
 
     def proves_silence(self, attempt: Attempt, now: float) -> float:
