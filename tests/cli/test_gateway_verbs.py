@@ -151,7 +151,7 @@ STATUS_KEYS = {
     "schema", "verdict", "at", "version", "url", "upstream", "upstreams", "started", "lanes",
     "waiting", "calls_waiting", "calls_in_flight", "connections", "outcomes",
     "held_and_delivered", "joined", "input_tokens", "output_tokens", "journal_ok",
-    "journal_problem", "journal_lost", "journal_gap", "notes", "forecast",
+    "journal_problem", "journal_lost", "journal_gap", "notes", "forecast", "cache_advice",
 }  # fmt: skip
 LANE_KEYS = {
     "known_limits",
@@ -159,7 +159,7 @@ LANE_KEYS = {
 }  # fmt: skip
 CALL_KEYS = {
     "call", "session", "agent", "tag", "model", "lane", "state", "why", "until", "since",
-    "attempts", "label",
+    "attempts", "label", "turn",
 }  # fmt: skip
 
 
