@@ -184,7 +184,8 @@ class Attempt:
             "turns": spent.turns,
         }
         if spent.usage is not None:
-            data["usage"] = usage_to(sum((usage for _, usage in spent.usage), Usage()))
+            total = sum((usage for _, usage in spent.usage), Usage())
+            data["usage"] = usage_to(_with_hours(total, self._heard.values()))
             for model, rest in _untold(spent.usage, self._heard.values()):
                 self._leave.spent(model, rest)
         await self._write(ENDED, data)
@@ -221,6 +222,13 @@ def _untold(
         unbilled, strange = beyond(rest, strange), beyond(strange, rest)
         if unbilled.total:
             yield model, unbilled
+
+
+def _with_hours(total: Usage, heard: Iterable[tuple[str, Usage]]) -> Usage:
+    """The bill with what is kept for an hour, which bills of clients do not tell apart."""
+    hours = sum(usage.cache_write_1h_tokens for _, usage in heard)
+    hours = min(total.cache_write_tokens, max(hours, total.cache_write_1h_tokens))
+    return replace(total, cache_write_1h_tokens=hours)
 
 
 def _plain(model: str) -> str:
