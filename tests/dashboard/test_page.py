@@ -39,17 +39,29 @@ def until(condition: Callable[[], object], page: Page) -> None:
         page.wait_for_timeout(50)
 
 
+# A conversation that has begun, and is long enough to be cached.
+BODY = json.dumps(
+    {
+        "model": "claude-opus-4-8",
+        "max_tokens": 50,
+        "messages": [
+            {"role": "user", "content": PROMPT + 6000 * "."},
+            {"role": "assistant", "content": "?"},
+            {"role": "user", "content": "go on"},
+        ],
+    }
+)
+
+
 def ask(port: int, session: str, agent: str = "", tag: str = "") -> int:
     """One call of one agent; returns when it is answered."""
     line = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     headers = {"x-api-key": KEY, "x-claude-code-session-id": session}
     if agent:
         headers["x-claude-code-agent-id"] = agent
-    messages = [{"role": "user", "content": PROMPT}]
-    body = {"model": "claude-opus-4-8", "max_tokens": 50, "messages": messages}
     try:
         path = f"/t/{tag}/v1/messages" if tag else "/v1/messages"
-        line.request("POST", path, json.dumps(body), headers)
+        line.request("POST", path, BODY, headers)
         answer = line.getresponse()
         answer.read()
         return answer.status

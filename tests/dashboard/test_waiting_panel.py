@@ -11,12 +11,13 @@ from playwright.sync_api import Browser, Page, expect
 
 from jackline.assembly import Service
 from jackline.events import CallEnded
+from jackline.gateway.cached_parts import conversation_of
 from jackline.lanes import Call, Usage
 from jackline.lanes.lane import Lane
 from jackline.testing.provider import SimulatedProvider
 from tests.dashboard.browser import opened
 from tests.dashboard.service_thread import ServiceThread
-from tests.dashboard.test_page import ask, held
+from tests.dashboard.test_page import BODY, ask, held
 from tests.planted import WORD
 
 pytestmark = pytest.mark.xdist_group("browser")
@@ -29,11 +30,12 @@ def remember(service: Service) -> None:
     (lane,) = service.desk.carrier.controller.lanes.values()
     now = service.desk.now()
     for number, age in enumerate(AGES):
-        name = f"session-1/agent-{number}"
+        name = conversation_of(("session-1", f"agent-{number}"), BODY.encode())
         lane.caches.conversations.pop(name, None)
         if age is not None:
             call = Call(0, (), conversation=name)
             lane.caches.answered(call, now - age, 0.0, Usage(3, 10, 0, 120_000))
+    service.desk.carrier.controller._caches_seen = True
     service.desk.carrier.pause_lane(lane.name, paused=True)
 
 
