@@ -8,7 +8,8 @@ import pytest
 
 from jackline.lanes import Call, Decision, LaneController, LaneSettings, Send, Usage
 from jackline.lanes.prompt_caches import LONG_LIFE, SHORT_LIFE, PromptCaches, Standing
-from jackline.lanes.queue import AGED_AFTER, CLOSING_WITHIN
+from jackline.lanes.queue import AGED_AFTER, CLOSING_WITHIN, Entry
+from jackline.lanes.resting import Resting
 from jackline.lanes.settings import KnownLimits
 from tests.lanes import failures_made as made
 
@@ -320,3 +321,14 @@ def test_a_refused_prompt_above_the_limit_closes_the_lane_for_a_minute_at_most()
     following = world.ask("small", 1_000)
     world.wait(61)
     assert following in world.sent
+
+
+def test_a_sibling_that_is_held_on_another_lane_goes_when_that_prefix_is_written() -> None:
+    resting = Resting()
+    entry = Entry(turn(1, "a", 12_000, prefix="tools"), ("one", "two"), 0.0)
+    assert resting.hold_sibling(entry, "one", NOW, NOW + 20)
+    assert resting.siblings("one", "tools") == [entry]
+    # There the prefix has been under way for longer.
+    assert resting.hold_sibling(entry, "two", NOW + 1, NOW + 8)
+    assert resting.siblings("two", "tools") == [entry]
+    assert not resting.hold_sibling(entry, "one", NOW + 9, NOW + 29), "8 s were left of its 20"

@@ -34,9 +34,9 @@ class Resting:
 
     def hold_sibling(self, entry: Entry, lane: str, now: float, until: float) -> bool:
         """Let a call wait for the prefix that a sibling writes; False if it has done so already."""
-        if entry.sibling_until is None:
-            entry.sibling_until = until
-        until = min(until, entry.sibling_until)
+        if entry.sibling_until is not None:
+            until = min(until, entry.sibling_until)
+        entry.sibling_until = until
         if until <= now:
             return False
         entry.rests_until = until
