@@ -8,10 +8,13 @@ Not here: the controller's own rules (tests/lanes/).
 from __future__ import annotations
 
 import dataclasses
+from statistics import mean
 
 import pytest
 
 from jackline.simulator.exchange import Accepted, Bytes, Completed
+from lanes_bench.cached_fleet import SHARED, all_warm_seconds, draw_cached_fleet, steps_of
+from lanes_bench.cached_world import PER_AGENT
 from lanes_bench.crew import Call
 from lanes_bench.jackline_policy import Jackline, names_of
 from lanes_bench.measures import Outcome, fairness, percentile
@@ -51,6 +54,19 @@ def test_the_work_is_that_of_the_design_page() -> None:
     assert services[0] >= 5
     assert services[-1] <= 60
     assert 15 < services[len(services) // 2] < 17
+
+
+@pytest.mark.parametrize("parallel", [64, 256])
+def test_an_unhindered_cached_fleet_uses_what_the_design_page_calls_once_the_limit(
+    parallel: int,
+) -> None:
+    demands = []
+    for seed in range(1, 5):
+        fleet = draw_cached_fleet(parallel, seed)
+        fresh = SHARED + sum(step.fresh for step in steps_of(fleet))
+        unlimited = all_warm_seconds(fleet, 1e12, 1e12, 0.0)
+        demands.append(fresh / unlimited * 60.0 / parallel)
+    assert mean(demands) == pytest.approx(PER_AGENT, rel=0.1)
 
 
 @pytest.mark.parametrize("policy", POLICIES)
