@@ -14,7 +14,7 @@ import pytest
 
 from jackline.simulator.exchange import Accepted, Bytes, Completed
 from lanes_bench.cached_fleet import SHARED, all_warm_seconds, draw_cached_fleet, steps_of
-from lanes_bench.cached_world import PER_AGENT
+from lanes_bench.cached_world import OUTAGE, PER_AGENT, WALL, bound
 from lanes_bench.crew import Call
 from lanes_bench.jackline_policy import Jackline, names_of
 from lanes_bench.measures import Outcome, fairness, percentile
@@ -149,3 +149,11 @@ def test_fairness_is_one_when_all_are_equally_slow_and_percentiles_are_of_the_da
     assert fairness([]) == 0.0
     assert percentile([3.0, 1.0, 2.0], 0.99) == 3.0
     assert percentile([1.0] * 99 + [9.0], 0.5) == 1.0
+
+
+@pytest.mark.parametrize("name", ["C1xOut", "C1xWall", "C4xOut"])
+def test_the_bound_of_a_cached_fleet_holds_what_an_outage_or_a_wall_takes(name: str) -> None:
+    fleet = draw_cached_fleet(SMALL, SEED)
+    undisturbed = bound(name.removesuffix("Out").removesuffix("Wall"), fleet)
+    closed = WALL if name.endswith("Wall") else OUTAGE
+    assert undisturbed < bound(name, fleet) < undisturbed + closed
