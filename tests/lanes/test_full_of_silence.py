@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jackline.lanes import Call, LaneController, LaneSettings
+from jackline.lanes import Call, Decision, LaneController, LaneSettings, State
 from jackline.lanes.settings import KnownLimits, Settings, WindowSettings
 from tests.lanes import failures_made as made
 from tests.lanes.test_slow import NOW, Delay, World
@@ -153,3 +153,55 @@ def test_places_are_lent_in_time_where_answers_were_slow_or_none_was_seen(slow: 
     world.submit(99, stream=False)
     world.run(200)
     assert _sent_at(world, 99) - began < 200
+
+
+def _sends_until(
+    controller: LaneController, decision: Decision, now: float, end: float
+) -> list[float]:
+    """When calls are sent from now on, though nothing is ever heard."""
+    sent_at: list[float] = []
+    while decision.wake_at is not None and decision.wake_at < end:
+        now = max(now + 0.01, decision.wake_at)
+        decision = controller.tick(now)
+        sent_at += [now] * len(decision.sends)
+    return sent_at
+
+
+def test_silent_answers_do_not_fill_a_window_that_has_shrunk_below_their_number() -> None:
+    """What an hour's soak met: fourteen hung, a throttle left six places, 43 were refused."""
+    controller = LaneController(
+        [LaneSettings("opus", "opus")],
+        lambda: 0.5,
+        now=NOW,
+        settings=Settings(window=WindowSettings(start=15.0)),
+    )
+    for number in range(14):
+        controller.submit(NOW, Call(number, ("opus",), stream=False))
+    controller.lanes["opus"].window.restart(6.0, 6.0, NOW + 1)
+    decision = controller.submit(NOW + 1, Call(14, ("opus",), stream=False))
+    assert not decision.sends
+    sent_at = _sends_until(controller, decision, NOW + 1, NOW + LEAVES_AFTER)
+    assert len(sent_at) == 1
+    # Whoever hangs on the smaller window adds no more places than that has.
+    for number in range(15, 60):
+        decision = controller.submit(NOW + LEAVES_AFTER, Call(number, ("opus",), stream=False))
+    _sends_until(controller, decision, NOW + LEAVES_AFTER, NOW + 850)
+    assert len(controller.lanes["opus"].attempts) <= 14 + 6
+
+
+def test_a_probe_without_a_stream_that_never_answers_makes_way_for_another() -> None:
+    """What the same soak met: one probe hung, and its lane was left alone for six minutes."""
+    controller = LaneController([LaneSettings("opus", "opus")], lambda: 0.5, now=NOW)
+    now = NOW
+    permits: list[int] = []
+    for number in range(4):
+        decision = controller.submit(now, Call(number, ("opus",), stream=False))
+        permits += [send.permit for send in decision.sends]
+    # All fail until the lane is left alone, and the rest of them then.
+    while permits:
+        now += 0.5
+        decision = controller.failed(now, permits.pop(), made.server_error())
+        permits += [send.permit for send in (*decision.sends, *controller.tick(now).sends)]
+    assert controller.lanes["opus"].state is State.BROKEN
+    first, second, *_ = _sends_until(controller, controller.tick(now), now, now + 600)
+    assert second - first < LEAVES_AFTER

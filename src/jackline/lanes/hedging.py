@@ -75,7 +75,7 @@ class Hedging:
             doubted_at = attempt.heard_at + lane.patience.limit(attempt, now)
             if now < doubted_at:
                 look_at = doubted_at
-                if lane.lend_place(attempt, now):
+                if lane.pass_on_probe(attempt, now) or lane.lend_place(attempt, now):
                     touched.append(lane.name)
                 else:
                     look_at = min(now + _LOOK_AGAIN, doubted_at)

@@ -297,9 +297,7 @@ class Lane:
 
         It is still listened to; if it was the probe, another may find out how the lane stands.
         """
-        if self.probe == attempt.permit:
-            self.probe = None
-            self._schedule_probe(now)
+        self.pass_on_probe(attempt, now)
         if not (attempt.doubted or attempt.lent):
             self._leave_out(attempt)
         attempt.doubted = True
@@ -307,16 +305,27 @@ class Lane:
     def lend_place(self, attempt: Attempt, now: float) -> bool:
         """Let others have the place of a silent attempt; whether it is lent.
 
-        At most as many are lent as the lane has, so that a slow provider never gets more than twice
-        of what it takes. A server of the user's own works off one call after another: nothing is
-        gained there by sending it more.
+        At most as many are lent as the lane has, or had when the attempt was sent, so that a slow
+        provider never gets more than twice of what it took. A server of the user's own works off
+        one call after another: nothing is gained there by sending it more.
         """
         if attempt.doubted or attempt.lent:
             return True
-        if self.is_local or self.state not in FLOWING or self._uncounted >= self.limit(now):
+        if self.is_local or self.state not in FLOWING:
+            return False
+        # A throttle may have left fewer places than attempts are silent.
+        if self._uncounted >= max(self.limit(now), attempt.in_flight_at_send):
             return False
         self._leave_out(attempt)
         attempt.lent = True
+        return True
+
+    def pass_on_probe(self, attempt: Attempt, now: float) -> bool:
+        """Let another call find out how the lane is, if this one is its probe; whether it was."""
+        if self.probe != attempt.permit:
+            return False
+        self.probe = None
+        self._schedule_probe(now)
         return True
 
     def may_be_silent(self, now: float) -> bool:
