@@ -110,8 +110,8 @@ def linked_worktrees(here: Unpacked) -> None:
         (module_with_hook_and_no_settings, UPDATE),
         (module_beside_a_common_folder, UPDATE),
         (module_in_a_nested_repository, f"{UPDATE} --recursive"),
-        (worktree_with_common_folder, "git worktree remove ../beside"),
-        (linked_worktrees, "git worktree remove ../beside"),
+        (worktree_with_common_folder, "git worktree remove beside"),
+        (linked_worktrees, "git worktree remove beside"),
     ],
 )
 def test_no_git_folder_inside_another_hides_what_it_starts(
