@@ -46,6 +46,7 @@ _OF_ANY_VERB = frozenset(("post-index-change", "pre-auto-gc", "reference-transac
 _LEFT_HALF_DONE = ("rebase-merge", "rebase-apply", "sequencer")
 _FETCHING = frozenset(("clone", "fetch", "pull", "remote", "submodule"))
 _CONNECTING = _FETCHING | {"ls-remote", "push"}
+_OPENING_TOOLS = frozenset(("difftool", "mergetool"))
 _NO_GIT = (1, b"there is no git on the PATH")
 _USUAL_NEXT = "the user may run git there"
 
@@ -173,9 +174,13 @@ async def _check(place: _Place) -> _Found | None:
             leads_to, folders.own / each.value / ".git", folders.own
         ):
             work_trees.append(folders.own / each.value)
-        elif kind == "file" and await _is_inside(place, each.value):
+        elif (kind == "file" and await _is_inside(place, each.value)) or (
+            kind == "tool" and place.wanted.verb not in _OPENING_TOOLS
+        ):
             continue
-        elif kind in ("foreign", "work tree", "file") or (place.depth and kind == "guarded"):
+        elif kind in ("foreign", "work tree", "file", "tool") or (
+            place.depth and kind == "guarded"
+        ):
             raise _refusal(each, place)
     await _looked(folders.check, place.wanted.cwd, place.folder, work_trees)
     return _Found(settings, folders)
@@ -320,7 +325,7 @@ async def _check_kept_settings(
     for entry in os.fsdecode(said).split("\0")[:-1]:
         name, _, value = entry.partition("\n")
         kind = kind_of(name, value)
-        if kind == "inert" or (
+        if kind in ("inert", "tool") or (
             kind == "work tree" and await _looked(_is_in, file.parent / value, work_trees, common)
         ):
             continue
