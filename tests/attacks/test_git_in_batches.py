@@ -425,6 +425,22 @@ def test_settings_that_cannot_be_read_are_a_refusal(unpacked: Unpacked) -> None:
         ("blame.ignoreRevsFile", ".git-blame-ignore-revs"),
         ("lfs.repositoryformatversion", "0"),
         ("http.https://github.com/.extraheader", "X: y"),
+        ("branch.main.gk-last-accessed", "2026-01-01T00:00:00.000Z"),
+        ("branch.main.gk-merge-base", "origin/main"),
+        ("branch.main.github-pr-owner-number", "me#x#1"),
+        ("branch.main.gh-merge-base", "main"),
+        ("remote.origin.glab-resolved", "base"),
+        ("remote.origin.github-pr-remote", "true"),
+        ("gitreview.username", "me"),
+        ("diff.tool", "meld"),
+        ("diff.guitool", "bc"),
+        ("merge.tool", "vimdiff"),
+        ("git-town.main-branch", "main"),
+        ("git-town-branch.x.parent", "main"),
+        ("checkout.workers", "8"),
+        ("checkout.workers", "-1"),
+        ("index.threads", "true"),
+        ("fetch.parallel", "0"),
     ],
 )
 def test_usual_settings_of_a_repository_are_no_obstacle(
@@ -456,6 +472,19 @@ def test_usual_settings_of_a_repository_are_no_obstacle(
         ("unheard.of", "x"),
         ("blame.ignoreRevsFile", "../secret"),
         ("extensions.refStorage", "reftable://x"),
+        ("checkout.workers", "10000"),
+        ("checkout.workers", "1k"),
+        ("fetch.parallel", "10000"),
+        ("submodule.fetchJobs", "10000"),
+        ("pack.threads", "10000"),
+        ("index.threads", "10000"),
+        ("diff.tool", "../../../../tmp/x"),
+        ("merge.tool", ".."),
+        ("mergetool.x.cmd", "x"),
+        ("difftool.x.path", "x"),
+        ("branch.main.gk", "x"),
+        ("branch.main.mergeOptions", "-s x"),
+        ("remote.origin.gk-x.vcs", "x"),
     ],
 )
 def test_every_other_setting_is_named_and_git_not_started(
@@ -465,6 +494,20 @@ def test_every_other_setting_is_named_and_git_not_started(
     said = unpacked.batch("git log")
     assert "not allowed" in said
     assert name.lower() in said.lower()
+
+
+@pytest.mark.parametrize("name", ["diff.tool", "diff.guitool", "merge.tool", "merge.guitool"])
+def test_the_name_of_a_tool_is_no_leave_to_start_it(name: str, unpacked: Unpacked) -> None:
+    verb = "mergetool" if name.startswith("merge") else "difftool"
+    unpacked.config((name, "vimdiff"))
+    unpacked.write("file", "2\n")
+    for command in (f"git {verb}", f"git {verb} --no-prompt", f"git --no-pager {verb} file"):
+        said = unpacked.batch(command, allow=("git *", f"git {verb} *", "git --no-pager *"))
+        assert "not allowed" in said, command
+    said = allow_only(unpacked, f"git {verb}")
+    assert "not allowed" in said
+    assert name in said
+    assert "all 1 ok" in allow_only(unpacked, "git add -A")
 
 
 def test_the_advice_about_a_setting_works(unpacked: Unpacked) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import socket
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 
@@ -114,6 +116,56 @@ def test_no_spelling_of_an_address_hides_that_it_is_this_machine(host: str, site
     port = site.rpartition(":")[2]
     assert fetch(f"http://{host}:{port}/page", "http://*/*").ended_by == "not allowed"
     assert Site.asked == []
+
+
+def finding(address: str, plain: Callable[..., Any]) -> Callable[..., Any]:
+    """A resolver that knows one name more."""
+
+    def find(host: str, port: int, *more: Any, **named: Any) -> Any:
+        if host == "name.example":
+            return [(socket.AF_INET6, socket.SOCK_STREAM, 6, "", (address, port))]
+        return plain(host, port, *more, **named)
+
+    return find
+
+
+@pytest.mark.parametrize(
+    ("address", "public"),
+    [
+        ("::ffff:10.0.0.1", False),
+        ("::10.0.0.1", False),
+        ("64:ff9b::127.0.0.1", False),
+        ("64:ff9b::169.254.169.254", False),
+        ("64:ff9b:1::8.8.8.8", False),
+        ("2002:7f00:1::", False),
+        ("2002:808:808::1", False),
+        ("2001:0:808:808::f5ff:fffe", False),
+        ("2606:4700::5efe:10.0.0.1", False),
+        ("2606:4700::200:5efe:10.0.0.1", False),
+        ("fec0::1", False),
+        ("fd00::1", False),
+        ("fe80::1%lo", False),
+        ("ff0e::1", False),
+        ("5f00::1", False),
+        ("::", False),
+        ("100.64.0.1", False),
+        ("224.0.1.1", False),
+        ("8.8.8.8", True),
+        ("::ffff:8.8.8.8", True),
+        ("64:ff9b::8.8.8.8", True),
+        ("2606:4700:4700::1111", True),
+    ],
+)
+def test_no_address_inside_another_leads_into_this_network(
+    address: str, public: bool, site: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind a proxy, which is where an address can be judged without reaching it."""
+    monkeypatch.setenv("http_proxy", site)
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(socket, "getaddrinfo", finding(address, socket.getaddrinfo))
+    result = fetch("http://name.example/page", "http://*/*")
+    assert result.ended_by == ("HTTP 404" if public else "not allowed")
 
 
 def test_an_error_page_is_a_failure_that_keeps_its_text(site: str) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,9 +15,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jackline import event_loop
+from jackline.batches import search
 from jackline.batches.batch import BatchCall, CallResult, run_batch
 from jackline.batches.files import EditTool, ReadTool, WriteTool
 from jackline.batches.paths import inside
+from jackline.batches.processes import Command, Finished
 from jackline.batches.search import SearchTool
 from jackline.batches.tool import JsonObject, Tool, ToolContext, ToolFailedError
 
@@ -175,6 +179,97 @@ def test_a_pattern_that_never_ends_is_ended_and_holds_up_nobody(folder: Path) ->
     report = event_loop.run(run_batch(calls, context=ToolContext(folder)))
     assert report["evil"].ended_by == "timed out"
     assert report["good"].text == "a.txt:3:three\n"
+
+
+@pytest.mark.parametrize("pattern", ["(" * 1_000, "a{99999999999}", "(" * 900 + ")" * 900, "[z-a]"])
+def test_whatever_is_no_regular_expression_is_told_as_that(pattern: str, folder: Path) -> None:
+    result = use(SearchTool(), folder, pattern=pattern)
+    assert result.ended_by == "bad pattern", result.error
+    assert "the pattern is no regular expression" in (result.error or "")
+
+
+def test_a_pattern_is_compiled_in_the_process_that_can_be_ended(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compiling some takes seconds, in which nothing else would run here."""
+    compiled: list[object] = []
+    plain = re.compile
+
+    def noted(pattern: str, flags: int = 0) -> re.Pattern[str]:
+        compiled.append(pattern)
+        return plain(pattern, flags)
+
+    monkeypatch.setattr(re, "compile", noted)
+    assert use(SearchTool(), folder, pattern="t[w]o").text == "a.txt:2:two\n"
+    assert "t[w]o" not in compiled
+
+
+def test_a_pattern_that_takes_too_long_to_compile_is_a_bad_one(folder: Path) -> None:
+    slow = "(?i)" + "[\u0100-\U0001ffff]" * 390
+    result = use(SearchTool(compile_seconds=0.1), folder, pattern=slow)
+    assert (result.ended_by, result.text) == ("bad pattern", "")
+    assert "takes too long to compile" in (result.error or "")
+
+
+def test_what_a_search_is_asked_has_a_largest_size(folder: Path) -> None:
+    for name in ("pattern", "files"):
+        asked = {"pattern": "x", name: "a" * 2_001}
+        result = use(SearchTool(), folder, **asked)
+        assert result.ended_by == "bad arguments"
+        assert name in (result.error or "")
+
+
+def test_a_warning_about_a_pattern_is_no_hit(folder: Path) -> None:
+    assert use(SearchTool(), folder, pattern="[[t]wo").text == "a.txt:2:two\n"
+
+
+def test_a_batch_of_searches_without_end_leaves_room_for_others(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running: list[str] = []
+    most = 0
+
+    async def main() -> None:
+        release = asyncio.Event()
+        filled = asyncio.Event()
+
+        async def run(command: Command, heard: Callable[[str], None]) -> Finished:  # noqa: ARG001
+            nonlocal most
+            pattern = json.loads(command.stdin or b"")["pattern"]
+            running.append(pattern)
+            most = max(most, len(running))
+            if running.count("evil") == search.AT_ONCE:
+                filled.set()
+            if pattern == "evil":
+                await release.wait()
+            running.remove(pattern)
+            return Finished(0, '\x1e{"found": 0, "files": 1, "full": false, "too_large": []}\n')
+
+        monkeypatch.setattr(search, "run_process", run)
+        context = ToolContext(folder)
+        tool = SearchTool()
+        calls = [BatchCall(str(number), tool, {"pattern": "evil"}) for number in range(200)]
+        evil = asyncio.ensure_future(run_batch(calls, context=context))
+        async with asyncio.timeout(20):
+            await filled.wait()
+        good = await run_batch([BatchCall("0", SearchTool(), {"pattern": "good"})], context=context)
+        assert good.ok
+        assert most == search.AT_ONCE + 1
+        others = [
+            asyncio.ensure_future(
+                run_batch([BatchCall("0", SearchTool(), {"pattern": "evil"})], context=context)
+            )
+            for _ in range(100)
+        ]
+        for _ in range(1_000):
+            await asyncio.sleep(0)
+        assert len(running) == search.AT_ONCE_IN_ALL
+        release.set()
+        reports = [await evil, *[await each for each in others]]
+        assert all(report.ok for report in reports)
+
+    event_loop.run(main())
+    assert most == search.AT_ONCE_IN_ALL
 
 
 def test_a_cancelled_read_of_many_leaves_the_loop_usable(folder: Path) -> None:

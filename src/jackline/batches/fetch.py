@@ -35,6 +35,12 @@ from jackline.failures.wording import is_html
 _LARGEST = 5_000_000
 _SECONDS = 30.0
 _AGENT = "jackline"
+_UNICAST = ipaddress.IPv6Network("2000::/3")
+"""All that is given out on the internet."""
+_TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")
+"""NAT64: how a network without IPv4 reaches an IPv4 address, the last four bytes."""
+_ISATAP = (b"\x00\x00\x5e\xfe", b"\x02\x00\x5e\xfe")
+"""Before the last four bytes: a tunnel inside a site to that IPv4 address."""
 
 
 _Judge: TypeAlias = Callable[[str, int, str], None]
@@ -136,7 +142,7 @@ class FetchTool:
 
     def _refuse_private(self, host: str, port: int, peer: str) -> None:
         """ToolFailedError for a private place that was not allowed by name."""
-        if ipaddress.ip_address(peer.partition("%")[0]).is_global:
+        if _is_public(peer):
             return
         by_name = {urlsplit(pattern).netloc for pattern in self._allow}
         if host not in by_name and f"{host}:{port}" not in by_name:
@@ -144,6 +150,25 @@ class FetchTool:
                 f"{host} is on this machine or its network; the user may allow it by name",
                 ended_by="not allowed",
             )
+
+
+def _is_public(peer: str) -> bool:
+    """Whether an address is on the internet, by itself and by the one that it carries.
+
+    A list of what is: the versions of `ipaddress` differ in what is not.
+    """
+    address = ipaddress.ip_address(peer.partition("%")[0])
+    if isinstance(address, ipaddress.IPv4Address):
+        return address.is_global and not address.is_multicast
+    if address.ipv4_mapped is not None:
+        return _is_public(str(address.ipv4_mapped))
+    if address in _TRANSLATED:
+        return _is_public(str(ipaddress.IPv4Address(address.packed[-4:])))
+    tunnelled = address.sixtofour is not None or address.teredo is not None
+    carries = ipaddress.IPv4Address(address.packed[-4:])
+    if address.packed[8:12] in _ISATAP and not _is_public(str(carries)):
+        return False
+    return address in _UNICAST and address.is_global and not tunnelled
 
 
 def _read(answer: _Readable) -> bytes:

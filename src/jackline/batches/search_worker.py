@@ -3,7 +3,8 @@
 Laws: (1) nothing but the standard library is imported: it runs isolated and starts in a few
 milliseconds; (2) links are not followed and only ordinary files are opened, so it never leaves its
 folder; (3) hits are printed as they are found, so that whoever ends it keeps them; (4) the last
-line says what was skipped.
+line says what was skipped, or why the pattern is none; (5) it runs when nobody else needs the
+machine, and compiling has a time of its own: a short pattern can take minutes.
 Not here: asking (search.py).
 """
 
@@ -16,21 +17,26 @@ import os
 import re
 import stat
 import sys
+import threading
 from collections.abc import Iterator
 from itertools import islice
+from typing import Any, NoReturn
 
 _SKIPPED_FOLDERS = frozenset(
     {".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", ".tox", ".mypy_cache"}
 )
 _LONGEST_LINE = 400
+_NICE = 10
 
 
 def main() -> None:
     """Read the question from the standard input, print `path:line:text` and a last JSON line."""
     question = json.loads(sys.stdin.buffer.read())
-    pattern = re.compile(question["pattern"], re.IGNORECASE if question["any_case"] else 0)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8", errors="replace", line_buffering=True)
+    if hasattr(os, "nice"):
+        os.nice(_NICE)
+    pattern = _compiled(question)
     found = files = 0
     too_large: list[str] = []
     for path in _files(question["path"], question["files"]):
@@ -46,8 +52,41 @@ def main() -> None:
         if found == question["most"]:
             break
     full = found == question["most"]
-    told = {"found": found, "files": files, "full": full, "too_large": too_large[:5]}
+    told: dict[str, object] = {
+        "found": found,
+        "files": files,
+        "full": full,
+        "too_large": too_large[:5],
+    }
+    _tell_last(told)
+
+
+def _tell_last(told: dict[str, object]) -> None:
     print(f"\x1e{json.dumps(told)}")  # noqa: T201 -- its answer
+
+
+def _compiled(question: dict[str, Any]) -> re.Pattern[str]:
+    """The pattern; says why not and ends the process otherwise."""
+    timer = threading.Timer(question["compile_seconds"], _end, ["it takes too long to compile"])
+    timer.daemon = True
+    timer.start()
+    try:
+        flags = re.IGNORECASE if question["any_case"] else 0
+        return re.compile(question["pattern"], flags)
+    except re.error as error:
+        _end(error.msg)
+    except RecursionError:
+        _end("it is nested too deeply")
+    except (OverflowError, ValueError, MemoryError) as error:
+        _end(str(error) or "it is too large")
+    finally:
+        timer.cancel()
+
+
+def _end(why: str) -> NoReturn:
+    _tell_last({"bad_pattern": why})
+    sys.stdout.flush()
+    os._exit(0)  # from whatever thread, and whatever the other one is doing
 
 
 def _files(root: str, name: str) -> Iterator[str]:

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from jackline.foreign_repositories.guard import Guard
+from jackline.foreign_repositories.kept import KeptFolder, kept_folders
 from jackline.foreign_repositories.places import (
     AstrayError,
     GitFolders,
-    kept_settings,
     leads_to,
     nested_repositories,
 )
@@ -46,6 +46,7 @@ _OF_ANY_VERB = frozenset(("post-index-change", "pre-auto-gc", "reference-transac
 _LEFT_HALF_DONE = ("rebase-merge", "rebase-apply", "sequencer")
 _FETCHING = frozenset(("clone", "fetch", "pull", "remote", "submodule"))
 _CONNECTING = _FETCHING | {"ls-remote", "push"}
+_OPENING_TOOLS = frozenset(("difftool", "mergetool"))
 _NO_GIT = (1, b"there is no git on the PATH")
 _USUAL_NEXT = "the user may run git there"
 
@@ -103,7 +104,7 @@ async def guard_for(wanted: GitRun, folder: Path) -> Guard:
             await _check_hooks(place, _OF_ANY_VERB if of_any_verb else None)
         await asyncio.to_thread(_check_finished, found.folders.own)
         await _check_kept(place, found)
-        await _check_nested(place)
+        await _check_nested(place, {await _looked(Path.resolve, found.folders.common)})
     if wanted.looking:
         return Guard()
     return Guard(
@@ -173,9 +174,13 @@ async def _check(place: _Place) -> _Found | None:
             leads_to, folders.own / each.value / ".git", folders.own
         ):
             work_trees.append(folders.own / each.value)
-        elif kind == "file" and await _is_inside(place, each.value):
+        elif (kind == "file" and await _is_inside(place, each.value)) or (
+            kind == "tool" and place.wanted.verb not in _OPENING_TOOLS
+        ):
             continue
-        elif kind in ("foreign", "work tree", "file") or (place.depth and kind == "guarded"):
+        elif kind in ("foreign", "work tree", "file", "tool") or (
+            place.depth and kind == "guarded"
+        ):
             raise _refusal(each, place)
     await _looked(folders.check, place.wanted.cwd, place.folder, work_trees)
     return _Found(settings, folders)
@@ -187,13 +192,15 @@ async def _looked(look: Callable[_Given, _T], *given: _Given.args, **more: _Give
         return await asyncio.to_thread(look, *given, **more)
     except AstrayError as error:
         raise ForeignRepositoryError(f"the repository is not as git makes one: {error}") from error
+    except (OSError, ValueError) as error:
+        why = f"the repository cannot be looked through ({type(error).__name__})"
+        raise ForeignRepositoryError(why) from error
 
 
 async def _is_inside(place: _Place, named: str) -> bool:
     """Whether this file, of which git tells when it cannot read it, is the work tree's."""
-    code, said = await place.ask("rev-parse", "--show-toplevel")
-    top = Path(os.fsdecode(said).rstrip("\n"))
-    if code or named.startswith(("~", "%", ":")):
+    top = await _top(place)
+    if top is None or named.startswith(("~", "%", ":")):
         return False
     return await asyncio.to_thread(lambda: (top / named).resolve().is_relative_to(top.resolve()))
 
@@ -223,9 +230,9 @@ async def _folders(place: _Place, *, known: bool) -> GitFolders | None:
 
 
 async def _check_submodules(place: _Place) -> None:
-    code, top = await place.ask("rev-parse", "--show-toplevel")
-    if code:
-        return  # there is no work tree, and so no submodule that is checked out
+    top = await _top(place)
+    if top is None:
+        return  # and so there is no submodule that is checked out
     code, listed = await place.ask("ls-files", "--stage", "-z", "--full-name", ":/")
     if code:
         why = f"git cannot list the files of the repository ({_first_line(listed)})"
@@ -233,12 +240,13 @@ async def _check_submodules(place: _Place) -> None:
     for entry in listed.split(b"\0"):
         if not entry.startswith(b"160000 "):
             continue
-        path = Path(os.fsdecode(top.rstrip(b"\n"))) / os.fsdecode(entry.partition(b"\t")[2])
+        path = top / os.fsdecode(entry.partition(b"\t")[2])
         if await asyncio.to_thread(os.path.lexists, path / ".git"):
             await _check_submodule(path, place)
 
 
-async def _check_submodule(path: Path, place: _Place) -> None:
+async def _check_submodule(path: Path, place: _Place) -> tuple[_Place, _Found] | None:
+    """The repository there and how it is asked, if it can do no harm; None without one."""
     if place.depth >= _DEEPEST:
         raise ForeignRepositoryError("its submodules have too many submodules of their own")
     # As git itself enters it: by this name, and no other repository above it.
@@ -246,10 +254,11 @@ async def _check_submodule(path: Path, place: _Place) -> None:
     inner = _Place(place.git, wanted, place.folder, place.depth + 1)
     found = await _check(inner)
     if found is None:
-        return
+        return None
     if found.hooks_of_the_user is None:
         await _check_hooks(inner)
     await _check_submodules(inner)
+    return inner, found
 
 
 async def _check_hooks(place: _Place, which: frozenset[str] | None = None) -> None:
@@ -294,42 +303,78 @@ def _check_finished(git_folder: Path) -> None:
 
 async def _check_kept(place: _Place, found: _Found) -> None:
     """No submodule or worktree names a program, even if only this git would bring it in."""
-    common = found.folders.common
-    for file in await _looked(kept_settings, common):
-        code, said = await place.ask("config", "--file", str(file.absolute()), "--list", "-z")
-        where = printable(str(file.relative_to(common)))
-        if code:
-            raise ForeignRepositoryError(f"git cannot read {where} ({_first_line(said)})")
-        for entry in os.fsdecode(said).split("\0")[:-1]:
-            name, _, value = entry.partition("\n")
-            kind = kind_of(name, value)
-            if kind == "work tree" and await _looked(_is_below, file.parent / value, common.parent):
-                continue
-            if kind != "inert":
-                command = shlex.join(["git", "config", "--file", str(file), "--unset-all", name])
-                raise ForeignRepositoryError(
-                    f"{where} sets {printable(name)}, which may start a program or lead elsewhere",
-                    next=f"the user may run git there, or take it out: {printable(command)}",
-                )
-        hooks = await asyncio.to_thread(_hooks_in, file.parent / "hooks")
-        if hooks and found.hooks_of_the_user is None:
-            raise ForeignRepositoryError(
-                f"there is a hook beside {where}, {printable(hooks[0])}, a program that git would"
-                " start"
-            )
+    common = await _looked(Path.absolute, found.folders.common)
+    folders = await _looked(kept_folders, common, place.folder)
+    work_trees = [each.work_tree for each in folders if each.work_tree is not None]
+    work_trees += [each for each in (await _top(place), place.folder) if each is not None]
+    work_trees += [common.parent] if common.name == ".git" else []
+    for each in folders:
+        for file in await _looked(lambda kept: kept.settings, each):
+            await _check_kept_settings(place, file, common, work_trees)
+        if found.hooks_of_the_user is None:
+            await _check_kept_hooks(each, common)
 
 
-def _is_below(path: Path, top: Path) -> bool:
-    return path.resolve().is_relative_to(top.resolve())
-
-
-async def _check_nested(place: _Place) -> None:
-    """Every repository in the work tree is as a submodule has to be: it may become one."""
-    code, top = await place.ask("rev-parse", "--show-toplevel")
+async def _check_kept_settings(
+    place: _Place, file: Path, common: Path, work_trees: Sequence[Path]
+) -> None:
+    code, said = await place.ask("config", "--file", str(file), "--list", "-z")
+    where = printable(str(file.relative_to(common)))
     if code:
-        return  # there is no work tree
-    for path in await _looked(nested_repositories, Path(os.fsdecode(top.rstrip(b"\n")))):
-        await _check_submodule(path, place)
+        raise ForeignRepositoryError(f"git cannot read {where} ({_first_line(said)})")
+    for entry in os.fsdecode(said).split("\0")[:-1]:
+        name, _, value = entry.partition("\n")
+        kind = kind_of(name, value)
+        if kind in ("inert", "tool") or (
+            kind == "work tree" and await _looked(_is_in, file.parent / value, work_trees, common)
+        ):
+            continue
+        command = shlex.join(["git", "config", "--file", str(file), "--unset-all", name])
+        raise ForeignRepositoryError(
+            f"{where} sets {printable(name)}, which may start a program or lead elsewhere",
+            next=f"the user may run git there, or take it out: {printable(command)}",
+        )
+
+
+async def _check_kept_hooks(kept: KeptFolder, common: Path) -> None:
+    hooks = await asyncio.to_thread(_hooks_in, kept.path / "hooks")
+    if hooks:
+        where = printable(str(kept.path.relative_to(common)))
+        raise ForeignRepositoryError(
+            f"there is a hook in {where}, {printable(hooks[0])}, a program that git would start"
+        )
+
+
+def _is_in(path: Path, work_trees: Sequence[Path], git_folder: Path) -> bool:
+    """Whether a path is in one of these work trees, and not in the git folder that lies there."""
+    at, own = path.resolve(), git_folder.resolve()
+    tops = [top for each in work_trees if at.is_relative_to(top := each.resolve())]
+    return any(not (own.is_relative_to(top) and at.is_relative_to(own)) for top in tops)
+
+
+async def _check_nested(place: _Place, seen: set[Path]) -> None:
+    """Every repository in the work tree is as a submodule has to be: it may become one.
+
+    `seen` are the git folders of which it is known what is kept inside.
+    """
+    top = await _top(place)
+    if top is None:
+        return
+    for path in await _looked(nested_repositories, top):
+        nested = await _check_submodule(path, place)
+        if nested is None:
+            continue
+        inner, found = nested
+        common = await _looked(Path.resolve, found.folders.common)
+        if common not in seen:
+            seen.add(common)
+            await _check_kept(inner, found)
+
+
+async def _top(place: _Place) -> Path | None:
+    """The work tree; None without one."""
+    code, said = await place.ask("rev-parse", "--show-toplevel")
+    return None if code else Path(os.fsdecode(said.rstrip(b"\n")))
 
 
 def _refusal(setting: _Setting, place: _Place) -> ForeignRepositoryError:

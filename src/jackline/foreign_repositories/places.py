@@ -4,7 +4,9 @@ Rules: (1) only reads, and only regular files; (2) a git folder is at home above
 folder in which its user works, or when it and the work tree name each other, as those of worktrees
 and submodules do: whoever unpacked an archive could otherwise be shown another repository of their
 own; (3) neither a link in a git folder nor its list of borrowed objects leads out of it; (4) what
-is there and cannot be read, or is too much, is never taken for nothing.
+is there and cannot be read, or is too much, is never taken for nothing; (5) only a worktree shares
+the folder of another, the one that it is kept in (`commondir`).
+Not here: the git folders that are kept inside another (kept.py).
 """
 
 from __future__ import annotations
@@ -25,7 +27,6 @@ _DEEPEST = 5
 """So many stores may borrow from each other, as git allows."""
 # Worktrees and submodules are looked at when git is to run there; hooks are for asking.py.
 _NOT_FOLLOWED = frozenset(("hooks", "modules", "worktrees"))
-_SETTINGS = frozenset(("config", "config.worktree"))
 _LOOSE = re.compile(r"[0-9a-f]{2}")
 
 
@@ -46,6 +47,8 @@ class GitFolders:
         `folder` is where the user works; `work_trees` are those that the settings name.
         """
         own, common, start = self.own.resolve(), self.common.resolve(), start.resolve()
+        if own != common and own.parent != common / "worktrees":
+            raise AstrayError("it takes its settings from a folder that git would not have chosen")
         allowed = [own, common, *([folder.resolve()] if folder else [])]
         if not any(start.is_relative_to(each.resolve()) for each in work_trees):
             inside = folder is not None and all(
@@ -53,40 +56,28 @@ class GitFolders:
             )
             if work_trees or not (inside or _is_above(own, common, start)):
                 raise AstrayError("its git folder is another one than git itself would have made")
-        for path in _ways_out(own, common):
-            if not any(path.is_relative_to(each) for each in allowed):
-                raise AstrayError("a file in its git folder leads out of it")
+        check_ways_out(own, common, allowed)
+
+
+def check_ways_out(own: Path, common: Path, allowed: list[Path]) -> None:
+    """AstrayError if a link or a list of borrowed objects leads out of these folders, resolved."""
+    for path in _ways_out(own, common):
+        if not any(path.is_relative_to(each) for each in allowed):
+            raise AstrayError("a file in its git folder leads out of it")
 
 
 def leads_to(file: Path, git_folder: Path) -> bool:
     """Whether this `.git` file says that its repository is there."""
     if file.is_symlink() or not file.is_file():
         return False
-    found = re.fullmatch(r"gitdir: (.+?)\n*", _text_of(file), re.DOTALL)
+    found = re.fullmatch(r"gitdir: (.+?)\n*", text_of(file), re.DOTALL)
     return found is not None and _same(file.parent / found[1], git_folder)
-
-
-def kept_settings(git_folder: Path) -> list[Path]:
-    """The settings of submodules and worktrees that are kept in a git folder, used now or not."""
-    found, left = [], _MOST_ENTRIES
-    for kept in ("modules", "worktrees"):
-        for at, folders, files in os.walk(git_folder / kept, onerror=_unlisted):
-            left -= len(folders) + len(files)
-            if left < 0:
-                raise AstrayError("its git folder holds too many files to look through")
-            if any(Path(at, name).is_symlink() for name in folders):
-                raise AstrayError("a folder of a submodule in its git folder is a link")
-            # Some file systems ignore case.
-            names = {name.lower() for name in files}
-            if "head" in names:
-                found += [Path(at, name) for name in files if name.lower() in _SETTINGS]
-    return found
 
 
 def nested_repositories(top: Path) -> list[Path]:
     """The folders below a work tree that are repositories of their own."""
     found, left = [], _MOST_FILES
-    for at, folders, files in os.walk(top):
+    for at, folders, files in os.walk(top, onerror=_unlisted_below):
         left -= len(folders) + len(files)
         if left < 0:
             raise AstrayError("its work tree holds too many files to look through")
@@ -98,12 +89,13 @@ def nested_repositories(top: Path) -> list[Path]:
     return found
 
 
-def _unlisted(error: OSError) -> None:
-    if not isinstance(error, FileNotFoundError):
-        raise AstrayError("a folder in its git folder cannot be listed") from error
+def _unlisted_below(error: OSError) -> None:
+    """Git cannot enter a folder of somebody else either; one without a list alone, it can."""
+    if os.access(error.filename, os.X_OK):
+        raise AstrayError("a folder of its work tree cannot be listed") from error
 
 
-def _text_of(path: Path) -> str:
+def text_of(path: Path) -> str:
     """A small file's text; empty without one."""
     try:
         return os.fsdecode(read_foreign(path, _MOST_BYTES))
@@ -117,7 +109,7 @@ def _is_above(own: Path, common: Path, start: Path) -> bool:
     """Whether a folder above is the repository's, by its place or since each names the other."""
     if own == common:
         return own.name == ".git" and start.is_relative_to(own.parent)
-    back = own / _text_of(own / "gitdir").strip()  # of a worktree: the file that names it
+    back = own / text_of(own / "gitdir").strip()  # of a worktree: the file that names it
     is_worktree = own.parent == common / "worktrees" and leads_to(back, own)
     return is_worktree and start.is_relative_to(back.resolve().parent)
 
@@ -138,10 +130,12 @@ def _ways_out(own: Path, common: Path) -> Iterator[Path]:
 
 
 def _borrowed(store: Path) -> list[Path]:
-    lines = _text_of(store / "info" / "alternates").splitlines()
+    lines = text_of(store / "info" / "alternates").split(
+        "\n"
+    )  # other ends of lines are git's names
     # A quoted line is one that only git can read: wherever it leads, it is not inside.
-    named = ["/" if line.startswith('"') else line for line in lines if line.strip()]
-    return [(store / line).resolve() for line in named if not line.startswith("#")]
+    named = ["/" if line.startswith('"') else line for line in lines if line]
+    return [_followed(store / line) for line in named if not line.startswith("#")]
 
 
 def _links_in(folder: Path) -> Iterator[Path]:
@@ -150,8 +144,10 @@ def _links_in(folder: Path) -> Iterator[Path]:
         at = ahead.pop()
         try:
             entries = list(os.scandir(at))
-        except OSError:
-            continue  # what we cannot list, git cannot either
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:  # git may open by its name what nobody can list
+            raise AstrayError("a folder in its git folder cannot be listed") from error
         left -= len(entries)
         if left < 0:
             raise AstrayError("its git folder holds too many files to look through")
@@ -168,8 +164,8 @@ def _links_in(folder: Path) -> Iterator[Path]:
 def _followed(path: Path) -> Path:
     try:
         return path.resolve()
-    except (OSError, RuntimeError):
-        raise AstrayError("its git folder holds a circle of links") from None
+    except (OSError, RuntimeError, ValueError):
+        raise AstrayError("its git folder holds a circle of links, or no path") from None
 
 
 def _same(one: Path, other: Path) -> bool:
