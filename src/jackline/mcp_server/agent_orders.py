@@ -160,25 +160,28 @@ class OrderDesk:
                 if sees(await asyncio.to_thread(folder_of_thread, named, self._environ)):
                     return _From({"resume": named, "prompt": "Go on from where you were cut off."})
                 raise _unknown(named)
-            remains = await self._remains(remains_of_session, named)
+            remains = await self._remains(remains_of_session, named, sees)
             more: JsonObject = {"resume": named}
         else:
-            remains = await self._remains(remains_of_agent, named)
+            remains = await self._remains(remains_of_agent, named, sees)
             more = {"continues": named}
-        if remains is None or not sees(remains.cwd):
+        if remains is None:
             raise _unknown(named)
         await self._check_first({named}, (RunState.FAILED, RunState.CANCELLED))
         return _From(_order_of(remains) | more)
 
     async def _remains(
-        self, find: Callable[[str, Mapping[str, str], float], Remains | None], named: str
+        self,
+        find: Callable[[str, Mapping[str, str], float, Sight], Remains | None],
+        named: str,
+        sees: Sight,
     ) -> Remains | None:
         """What is left of it; the client writes the end a moment after it has told of it."""
         until = self._clock.monotonic() + _WRITTEN_WITHIN
         while True:
             now = self._clock.wall()
             try:
-                return await asyncio.to_thread(find, named, self._environ, now)
+                return await asyncio.to_thread(find, named, self._environ, now, sees)
             except MaybeAliveError:
                 if self._clock.monotonic() >= until:
                     raise
