@@ -39,12 +39,11 @@ def carried(
     (project / "own").write_text("what is inside")
     (project / "link").symlink_to(outside)
     writes = ("project/inside", "outside/written", "project/link/linked", "project/.mcp.json")
-    calls: list[tuple[str, dict[str, object]]] = [
-        *(("Write", {"file_path": str(folder / each), "content": "x"}) for each in writes),
-        *(
-            ("Read", {"file_path": str(folder / each)})
-            for each in ("project/own", "outside/secret", "project/link/secret")
-        ),
+    reads = ("project/own", "outside/secret", "project/link/secret")
+    calls: list[tuple[str, dict[str, object]]] = []
+    calls.extend(("Write", {"file_path": str(folder / each), "content": "x"}) for each in writes)
+    calls.extend(("Read", {"file_path": str(folder / each)}) for each in reads)
+    calls += [
         ("Grep", {"pattern": "word", "path": str(outside), "output_mode": "content"}),
         ("Bash", {"command": f"cp own {outside}/copied", "description": "copy"}),
     ]
