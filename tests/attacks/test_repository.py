@@ -22,12 +22,13 @@ from pathlib import Path
 import pytest
 
 import jackline
+from jackline.agents.claude_code.tool_rules import offered_only
 from jackline.agents.process.going_on import changes_on_disk
 from jackline.assembly import Running, StateDir
 from jackline.config import HomeFolders, load
 from jackline.flows.cleanup.worktree import remove_if_clean
 from jackline.mcp_server.agent_definitions import read_definition
-from jackline.mcp_server.offered_tools import offered
+from jackline.mcp_server.offered_tools import offered_to
 from jackline.mcp_server.settings import AgentSettings
 from jackline.programs import find_program
 from jackline.providers.settings import UpstreamSettings
@@ -920,8 +921,21 @@ def test_a_definition_in_the_repository_gives_no_agent_more_than_the_user_allowe
     assert definition is not None
     assert definition.tools is not None
     for names in (definition.tools, [listed.removesuffix(", Bash"), "Bash"], ["Read(x),Bash(*)"]):
-        rules = offered(names, "claude-code", AgentSettings(tools=("mcp__own",)))
+        brought = dataclasses.replace(definition, tools=tuple(names))
+        rules = offered_to(brought, "claude-code", AgentSettings(tools=("mcp__own",))).tools
         assert rules is not None
         assert "Bash(*)" not in ",".join(rules)
-    whole = ["Bash(git log, git show)", "Read(src/**)"]
-    assert offered(whole, "claude-code", AgentSettings(tools=("Bash",))) == whole
+        assert not any("," in rule for rule in rules)
+
+
+def test_brackets_of_a_definition_in_the_repository_open_nothing_outside_of_it() -> None:
+    listed = "Read, Write(~/.bashrc), Read(//root/.ssh/**), Bash(git log, git show)"
+    definition = read_definition(f"---\nname: x\ntools: {listed}\n---\nDo it.\n")
+    assert definition is not None
+    for allowed in ((), ("Bash",), ("Read", "Write")):
+        given = offered_to(definition, "claude-code", AgentSettings(tools=allowed))
+        assert given.tools == ["Read", "Write", offered_only("Bash")]
+        assert "only the user can say" in given.notes[0]
+    whole = ("Bash(git log, git show)", "Write(~/.bashrc)", "Read(//root/.ssh/**)")
+    users = offered_to(definition, "claude-code", AgentSettings(tools=whole))
+    assert set(users.tools or ()) == {"Read", *whole}

@@ -97,12 +97,14 @@ class AgentsWorld:
         service: Service,
         logging: Any = None,
         session: str = "the-session-of-the-client",
+        folder: Path | None = None,
     ) -> AsyncIterator[ClientSession]:
+        """A client that works in `folder`, by default the project."""
         running = StateDir(service.config.state_dir).running()
         assert running is not None
         headers = {
             "x-jackline-control": running.token,
-            "x-jackline-folder": quote(str(self.project)),
+            "x-jackline-folder": quote(str(folder or self.project)),
             "x-jackline-client-session": session,
         }
         async with (

@@ -61,13 +61,17 @@ def written(home: Path, *lines: str, age: float = 3600.0, main: bool = False) ->
     os.utime(path, (NOW - age, NOW - age))
 
 
+def in_w(folder: str | None) -> bool:
+    return folder == "/w"
+
+
 def of(home: Path) -> dict[str, str]:
     return {"HOME": str(home), "USERPROFILE": str(home)}
 
 
 def test_who_goes_on_is_told_the_task_and_what_was_finished(tmp_path: Path) -> None:
     written(tmp_path, *WORKED, DIED)
-    found = remains_of_agent("dead01", of(tmp_path), NOW)
+    found = remains_of_agent("dead01", of(tmp_path), NOW, in_w)
     assert found is not None
     assert (found.cwd, found.model) == ("/w", "claude-haiku-4-5")
     for words in ("THE SUB-TASK", "session limit", "I build.", "make", "BUILT", "Do not run them"):
@@ -77,24 +81,32 @@ def test_who_goes_on_is_told_the_task_and_what_was_finished(tmp_path: Path) -> N
 @pytest.mark.parametrize("named", ["unknown", "..", "*", "dead0*", "", "a/b"])
 def test_other_ids_find_nothing(tmp_path: Path, named: str) -> None:
     written(tmp_path, *WORKED, DIED)
-    assert remains_of_agent(named, of(tmp_path), NOW) is None
-    assert remains_of_session(named, of(tmp_path), NOW) is None
+    assert remains_of_agent(named, of(tmp_path), NOW, in_w) is None
+    assert remains_of_session(named, of(tmp_path), NOW, in_w) is None
 
 
 def test_one_that_may_be_alive_or_has_finished_is_left_alone(tmp_path: Path) -> None:
     written(tmp_path, *WORKED, age=5.0)
     with pytest.raises(UsageError, match="may be alive"):
-        remains_of_agent("dead01", of(tmp_path), NOW)
+        remains_of_agent("dead01", of(tmp_path), NOW, in_w)
     written(tmp_path, *WORKED)
-    assert remains_of_agent("dead01", of(tmp_path), NOW) is not None
+    assert remains_of_agent("dead01", of(tmp_path), NOW, in_w) is not None
     written(tmp_path, *WORKED, DONE, age=5.0)
     with pytest.raises(UsageError, match="finished"):
-        remains_of_agent("dead01", of(tmp_path), NOW)
+        remains_of_agent("dead01", of(tmp_path), NOW, in_w)
     written(tmp_path, *WORKED, age=5.0, main=True)
     with pytest.raises(UsageError, match="may be alive"):
-        remains_of_session(SESSION, of(tmp_path), NOW)
+        remains_of_session(SESSION, of(tmp_path), NOW, in_w)
     written(tmp_path, *WORKED, DIED, age=5.0, main=True)
-    assert remains_of_session(SESSION, of(tmp_path), NOW) is not None
+    assert remains_of_session(SESSION, of(tmp_path), NOW, in_w) is not None
+
+
+def test_one_of_another_project_is_unknown_however_it_stands(tmp_path: Path) -> None:
+    for lines, age in (((*WORKED, DIED), 3600.0), (WORKED, 5.0), ((*WORKED, DONE), 5.0)):
+        for main in (False, True):
+            written(tmp_path, *lines, age=age, main=main)
+        for find, named in ((remains_of_agent, "dead01"), (remains_of_session, SESSION)):
+            assert find(named, of(tmp_path), NOW, lambda _folder: False) is None
 
 
 def test_a_dead_sub_agent_is_gone_on_from_once(
@@ -109,9 +121,11 @@ def test_a_dead_sub_agent_is_gone_on_from_once(
     async def main() -> None:
         async with world.open() as client:
             given = {"continue_from_task_id": "dead01", "runner": "messages"}
-            text, _ = await refused(client, "agent", **given)
-            assert "There is no folder /w" in text
-            given["cwd"] = "."
+            for place in ({}, {"cwd": "."}):
+                text, _ = await refused(client, "agent", **given, **place)
+                assert "of this project has the id" in text
+            own = json.dumps(str(world.project))
+            written(tmp_path, *(each.replace('"/w"', own) for each in (*WORKED, DIED)))
             _, data = await call(client, "agent", **given)
             assert "THE SUB-TASK" in data["answer"]
             text, _ = await refused(client, "agent", **given)

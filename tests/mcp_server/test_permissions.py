@@ -8,16 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jackline.agents.claude_code.tool_rules import is_offered_only, offered_only
 from jackline.errors import BadArgumentError
+from jackline.mcp_server.agent_definitions import AgentDefinition
 from jackline.mcp_server.model_tool import Caller
-from jackline.mcp_server.offered_tools import offered
+from jackline.mcp_server.offered_tools import offered, offered_to
 from jackline.mcp_server.places import working_folder
 from jackline.mcp_server.settings import USUAL_TOOLS, AgentSettings
 from jackline.mcp_server.tools.agents import longest_wait
 
 NAMES = st.sampled_from(
-    ["Read", "Bash", "Bash(git *)", "WebFetch", "Edit", "mcp__a__b", "Task", "Agent"]
+    ["Read", "Bash", "Bash(git *)", "WebFetch", "Edit", "mcp__a__b", "Task", "Agent", "Write(~/x)"]
 )
+_DEFINED = AgentDefinition("reviewer", tools=("Read", "Write(~/.bashrc)", "Bash(git log)"))
 
 
 @given(st.lists(NAMES), st.lists(NAMES))
@@ -26,26 +29,62 @@ def test_no_tool_is_allowed_that_the_user_did_not_allow(
 ) -> None:
     settings = AgentSettings(tools=tuple(allowed))
     mine = {*USUAL_TOOLS, *allowed}
-    for rule in offered(wanted, "claude-code", settings) or ():
-        base = rule.partition("(")[0]
-        # A rule that no call fits offers the tool, and allows nothing.
-        harmless = rule == f"{base}(nothing-by-jackline)"
-        assert harmless or rule in mine or base in mine
+    given_by = AgentDefinition("any", tools=tuple(wanted))
+    for rule in offered_to(given_by, "claude-code", settings).tools or ():
+        assert is_offered_only(rule) or rule in mine or rule.split("__")[0] == "mcp"
+        assert "(" not in rule or is_offered_only(rule) or rule in allowed
 
 
 def test_tools_are_offered_by_what_was_named_and_allowed() -> None:
     some = AgentSettings(tools=("Bash(git *)", "mcp__docs"))
-    assert offered(None, "claude-code", AgentSettings()) is None
-    assert offered(["Read", "Bash"], "claude-code", some) == ["Read", "Bash(git *)"]
-    assert offered(["Bash(rm *)"], "claude-code", AgentSettings()) == ["Bash(nothing-by-jackline)"]
-    assert offered(["mcp__docs__find", "mcp__mail__send"], "claude-code", some) == [
-        "mcp__docs__find"
-    ]
-    assert {"Bash(git *)", "mcp__docs"} <= set(offered(None, "claude-code", some) or ())
-    assert "read" not in (offered(None, "claude-code", some) or ())
-    assert offered(["read"], "messages", some) == ["read"]
+
+    def tools(names: list[str] | None, runner: str, settings: AgentSettings) -> list[str] | None:
+        return offered(names, runner, settings).tools
+
+    assert tools(None, "claude-code", AgentSettings()) is None
+    assert tools(["Read", "Bash"], "claude-code", some) == ["Read", "Bash(git *)"]
+    assert tools(["Bash(git *)"], "claude-code", some) == ["Bash(git *)"]
+    assert tools(["Bash"], "claude-code", AgentSettings()) == [offered_only("Bash")]
+    assert tools(["mcp__docs__find", "mcp__mail__send"], "claude-code", some) == ["mcp__docs__find"]
+    assert {"Bash(git *)", "mcp__docs"} <= set(tools(None, "claude-code", some) or ())
+    assert "read" not in (tools(None, "claude-code", some) or ())
+    assert tools(["read"], "messages", some) == ["read"]
     with pytest.raises(BadArgumentError, match="shell"):
         offered(["shell"], "messages", some)
+
+
+@pytest.mark.parametrize("allowed", [(), ("Bash", "Read", "Write", "mcp__docs")])
+@pytest.mark.parametrize(
+    "rule",
+    [
+        *("Write(~/.bashrc)", "Read(//root/.ssh/**)", "Edit(~/.claude/settings.json)"),
+        *("Bash(rm *)", "Read(../**)", "mcp__docs__find(x)", "WebFetch(domain:x)"),
+    ],
+)
+def test_what_a_model_writes_in_brackets_is_refused(rule: str, allowed: tuple[str, ...]) -> None:
+    with pytest.raises(BadArgumentError) as refusal:
+        offered(["Read", rule], "claude-code", AgentSettings(tools=allowed))
+    assert f'agents.tools = ["{rule}"]' in refusal.value.next
+
+
+def test_what_a_definition_says_in_brackets_widens_nothing_and_is_told() -> None:
+    by_default = offered_to(_DEFINED, "claude-code", AgentSettings())
+    assert by_default.tools == ["Read", "Write", offered_only("Bash")]
+    assert "Write(~/.bashrc)" in by_default.notes[0]
+    # Not all of the tool either, which the definition did not ask for.
+    assert offered_only("Bash") in (
+        offered_to(_DEFINED, "claude-code", AgentSettings(tools=("Bash",))).tools or ()
+    )
+    own = AgentSettings(tools=("Bash(git log)", "Write(~/.bashrc)"))
+    users = offered_to(_DEFINED, "claude-code", own)
+    assert users.tools == ["Read", "Write(~/.bashrc)", "Bash(git log)"]
+    assert users.notes == ()
+
+
+def test_codex_may_change_nothing_where_no_tool_was_named_that_changes_something() -> None:
+    assert offered(None, "codex", AgentSettings()).tools is None
+    assert offered(["Read", "Grep"], "codex", AgentSettings()).tools == ["Read", "Grep"]
+    assert offered_to(_DEFINED, "codex", AgentSettings()).tools == ["Read", "Write", "Bash"]
 
 
 def test_a_call_works_in_the_folder_of_its_client_or_below_or_in_a_configured_one(

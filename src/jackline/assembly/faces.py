@@ -118,7 +118,10 @@ def make_faces(
         Doors(trusts, watched.read_only, watched.carry_out),
     )
     models = McpFace(
-        lambda: [*standing_tools(standing.status, clock), *working.tools(clock)],
+        lambda: [
+            *standing_tools(standing.status, lambda: working.settings().agents, clock),
+            *working.tools(clock),
+        ],
         trusts,
         working.news,
         lambda: not watched.read_only(),

@@ -3,7 +3,8 @@
 Laws: (1) what is told of an agent is what is kept of it; (2) nobody's leaving ends an agent: only
 an order to cancel does; (3) an agent that ended while nobody waited is announced once; (4) a run
 that another process carries is left to it; (5) nothing is taken up again past its brakes, and
-nothing for ever: what has been begun too often waits for a person.
+nothing for ever: what has been begun too often waits for a person; (6) who asks hears only of runs
+in folders that it sees, any other is unknown.
 Not here: what is asked for (agent_orders.py), words (agent_words.py), the store (assembly/).
 """
 
@@ -28,6 +29,7 @@ from jackline.flows.settings import decode_settings
 from jackline.flows.waking import may_wake
 from jackline.mcp_server.flow.started_agents import CANCELLED_ALONE, started_agents
 from jackline.mcp_server.model_tool import JsonObject, Progress
+from jackline.mcp_server.places import Sight
 from jackline.mcp_server.run_hearing import RunHearing
 from jackline.mcp_server.run_look import STOPPED, Look, is_held, looked
 
@@ -150,23 +152,25 @@ class AgentDesk:
 
     # --- looking and waiting --------------------------------------------------------------------
 
-    async def look(self, named: str) -> Look:
-        """The run or agent of this id: a run's, a task's, or a session's."""
+    async def look(self, named: str, sees: Sight) -> Look:
+        """The run or agent of this id: a run's, a task's, or a session's, where one sees it."""
         engine = (await self._open()).engine
         call = await engine.find_task(named) or await engine.find_session(named)
         record = await engine.run(named if call is None else call.run_id)
-        if record is None:
+        if record is None or not sees(record.cwd):
             raise UnreadableError(
-                f"There is no agent {named!r} here.",
-                next="agent_status without ids lists the latest.",
+                f"There is no agent {named!r} in this project.",
+                next="agent_status without ids lists the latest. The user can look at other"
+                " projects' agents in a terminal: jackline show ID",
             )
         look = self._with_present(await looked(engine, record))
         return look if call is None or len(look.calls) < 2 else replace(look, label=call.label)
 
-    async def latest(self) -> list[Look]:
-        """The latest runs that models have started, the newest first."""
+    async def latest(self, sees: Sight) -> list[Look]:
+        """The latest runs that models have started and one sees, the newest first."""
         engine = (await self._open()).engine
-        runs = [run for run in await engine.runs() if run.flow == started_agents.name]
+        theirs = [run for run in await engine.runs() if run.flow == started_agents.name]
+        runs = [run for run in theirs if sees(run.cwd)]
         return [self._with_present(await looked(engine, run)) for run in runs[:_LISTED]]
 
     def _with_present(self, look: Look) -> Look:
@@ -200,7 +204,13 @@ class AgentDesk:
         return record.run_id in self._carried or is_held(record, self._clock.wall())
 
     async def wait(
-        self, ids: Sequence[str], *, seconds: float, all_of_them: bool, progress: Progress
+        self,
+        ids: Sequence[str],
+        sees: Sight,
+        *,
+        seconds: float,
+        all_of_them: bool,
+        progress: Progress,
     ) -> list[Look]:
         """How these stand, when all (or one) have settled, rest for longer, or the time is over."""
         clock = self._clock
@@ -210,7 +220,7 @@ class AgentDesk:
         with ExitStack() as stack:
             while True:
                 changed.clear()
-                looks = [await self.look(each) for each in ids]
+                looks = [await self.look(each, sees) for each in ids]
                 now = clock.monotonic()
                 if now >= until or self._is_enough(looks, all_of_them, clock.wall() + until - now):
                     return looks

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from jackline.agents.claude_code.transcript import config_folder
+from jackline.agents.codex.rollout import folder_of_thread
 from jackline.agents.json_schema import build_validator
 from jackline.clock import Clock
 from jackline.errors import BadArgumentError, RefusedError, UnreadableError, UsageError
@@ -35,13 +36,14 @@ from jackline.mcp_server.dead_agents import (
     remains_of_session,
 )
 from jackline.mcp_server.model_tool import Caller, JsonObject
-from jackline.mcp_server.offered_tools import offered
-from jackline.mcp_server.places import working_folder
+from jackline.mcp_server.nested_folders import check_nested
+from jackline.mcp_server.offered_tools import offered, offered_to
+from jackline.mcp_server.places import Sight, base_of, sight_of, working_folder
 from jackline.mcp_server.plugin_definitions import definitions_of_plugins
 from jackline.mcp_server.run_look import Look
 from jackline.mcp_server.settings import ToolSettings
 
-_CLAUDE = "claude-code"
+_CLAUDE, _CODEX, _MESSAGES = "claude-code", "codex", "messages"
 _WRITTEN_WITHIN = 8.0
 _LOOK_AGAIN = 0.25
 
@@ -53,6 +55,8 @@ class Ordered:
     order: JsonObject
     folder: Path
     earlier: Look | None = None
+    notes: tuple[str, ...] = ()
+    """What was not done as asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +100,7 @@ class OrderDesk:
                 next="Give the id of an agent that was cut off.",
             )
         if resume or continued:
-            before = await self._earlier(given)
+            before = await self._earlier(given, sight_of(caller.folder, settings))
         if before.look is not None:
             return Ordered({}, Path(before.look.record.cwd), before.look)
         asked = given.get("cwd") or before.order.get("cwd")
@@ -107,7 +111,14 @@ class OrderDesk:
         order["prompt"] = given.get("prompt") or order["prompt"]
         order["label"] = given.get("label") or label or definition.name or "agent"
         order["runner"] = given.get("runner") or order.get("runner") or settings.runner
-        named = given.get("tools") or definition.tools
+        if order["runner"] != _MESSAGES:
+            trusted = base_of(folder, caller.folder, settings) or folder
+            await check_nested(folder, trusted)
+            order["trusted"] = str(trusted)
+        if given.get("tools"):
+            tools = offered(given["tools"], order["runner"], settings)
+        else:
+            tools = offered_to(definition, order["runner"], settings)
         model = given.get("model") or definition.model or order.get("model") or settings.model
         if str(model or "").startswith("-"):
             raise BadArgumentError(
@@ -118,7 +129,7 @@ class OrderDesk:
         chosen: dict[str, Any] = {
             "model": model,
             "system": definition.system or order.get("system"),
-            "tools": offered(named, order["runner"], settings),
+            "tools": tools.tools,
             "schema": self._schema(given.get("schema")),
             "budget": _budget(given.get("budget")),
             "release": given.get("release"),
@@ -126,11 +137,11 @@ class OrderDesk:
             "allowed_by": await self._allow_releases(given, folder),
         }
         order |= {name: value for name, value in chosen.items() if value}
-        return Ordered(order, folder)
+        return Ordered(order, folder, notes=tools.notes)
 
     # --- going on -------------------------------------------------------------------------------
 
-    async def _earlier(self, given: Mapping[str, Any]) -> _From:
+    async def _earlier(self, given: Mapping[str, Any], sees: Sight) -> _From:
         named = str(given.get("resume") or given.get("continue_from_task_id"))
         if named.startswith("-") or not named.isprintable():
             raise BadArgumentError(
@@ -139,36 +150,38 @@ class OrderDesk:
                 next="Give the id as agent_status or `why` names it.",
             )
         try:
-            look: Look | None = await self._desk.look(named)
+            look: Look | None = await self._desk.look(named, sees)
         except UnreadableError:
             look = None
         if look is not None:
             return await self._from_ours(look, has_prompt=bool(given.get("prompt")))
         if given.get("resume"):
-            if given.get("runner", _CLAUDE) != _CLAUDE:
-                return _From({"resume": named, "prompt": "Go on from where you were cut off."})
-            remains = await self._remains(remains_of_session, named)
+            if given.get("runner") == _CODEX:
+                if sees(await asyncio.to_thread(folder_of_thread, named, self._environ)):
+                    return _From({"resume": named, "prompt": "Go on from where you were cut off."})
+                raise _unknown(named)
+            remains = await self._remains(remains_of_session, named, sees)
             more: JsonObject = {"resume": named}
         else:
-            remains = await self._remains(remains_of_agent, named)
+            remains = await self._remains(remains_of_agent, named, sees)
             more = {"continues": named}
         if remains is None:
-            raise UnreadableError(
-                f"No agent, sub-agent or session on this machine has the id {named!r}.",
-                next="agent_status lists ours; `why` finds those of Claude Code.",
-            )
+            raise _unknown(named)
         await self._check_first({named}, (RunState.FAILED, RunState.CANCELLED))
         return _From(_order_of(remains) | more)
 
     async def _remains(
-        self, find: Callable[[str, Mapping[str, str], float], Remains | None], named: str
+        self,
+        find: Callable[[str, Mapping[str, str], float, Sight], Remains | None],
+        named: str,
+        sees: Sight,
     ) -> Remains | None:
         """What is left of it; the client writes the end a moment after it has told of it."""
         until = self._clock.monotonic() + _WRITTEN_WITHIN
         while True:
             now = self._clock.wall()
             try:
-                return await asyncio.to_thread(find, named, self._environ, now)
+                return await asyncio.to_thread(find, named, self._environ, now, sees)
             except MaybeAliveError:
                 if self._clock.monotonic() >= until:
                     raise
@@ -273,6 +286,14 @@ class OrderDesk:
                     next=f"{denied.next}: batch.allow in the user's own jackline.toml.",
                 )
         return list(allow) if commands else []
+
+
+def _unknown(named: str) -> UnreadableError:
+    return UnreadableError(
+        f"No agent, sub-agent or session of this project has the id {named!r}.",
+        next="agent_status lists ours; `why` finds those of Claude Code. The user can look at other"
+        " projects' in a terminal: jackline show ID, jackline why ID",
+    )
 
 
 def session_of(call: CallRecord) -> str:

@@ -1,7 +1,8 @@
 """Find a sub-agent or session of Claude Code that died, and say how another goes on from it.
 
 Laws: (1) one that seems alive is left alone: two must not do one agent's work; (2) who goes on is
-told what was finished and what it gave, and what may or may not have run; (3) only reads.
+told what was finished and what it gave, and what may or may not have run; (3) only reads; (4) one
+of a folder that the asker does not see is unknown, however it stands.
 Not here: reading the transcript (agents/claude_code/), starting the next agent (agent_orders.py).
 """
 
@@ -17,6 +18,7 @@ from jackline.agents.claude_code.transcript import config_folder, transcript_of
 from jackline.agents.process.going_on import going_on
 from jackline.autopsy.story import AgentStory, Ending
 from jackline.errors import UnreadableError, UsageError
+from jackline.mcp_server.places import Sight
 
 _ID = re.compile(r"[A-Za-z0-9_-]{4,80}")
 _FRESH = 60.0
@@ -37,12 +39,16 @@ class Remains:
     agent_type: str | None = None
 
 
-def remains_of_agent(agent_id: str, environ: Mapping[str, str], now: float) -> Remains | None:
-    """What is left of this sub-agent; None when there is no such transcript."""
+def remains_of_agent(
+    agent_id: str, environ: Mapping[str, str], now: float, sees: Sight
+) -> Remains | None:
+    """What is left of this sub-agent; None when there is no such transcript, or it is not seen."""
     path = _find(agent_id, config_folder(environ) / "projects")
     if path is None:
         return None
     dead = read_dead_agent(path)
+    if not sees(dead.story.cwd):
+        return None
     _check_dead(dead.story, path, now)
     if dead.story.ending is Ending.FINISHED:
         raise UsageError(
@@ -55,12 +61,16 @@ def remains_of_agent(agent_id: str, environ: Mapping[str, str], now: float) -> R
     )
 
 
-def remains_of_session(session_id: str, environ: Mapping[str, str], now: float) -> Remains | None:
-    """Where a session of Claude Code can be gone on with; None when there is none of that id."""
+def remains_of_session(
+    session_id: str, environ: Mapping[str, str], now: float, sees: Sight
+) -> Remains | None:
+    """Where a session of Claude Code can be gone on with; None when none of that id is seen."""
     path = transcript_of(session_id, environ)
     if path is None:
         return None
     story = read_dead_agent(path).story
+    if not sees(story.cwd):
+        return None
     _check_dead(story, path, now)
     prompt = "Go on with your task from where you were cut off, to its end."
     return Remains(session_id, prompt, story.cwd, _real_model(story.model))

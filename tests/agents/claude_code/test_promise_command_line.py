@@ -7,6 +7,7 @@ import json
 import pytest
 
 from jackline.agents.claude_code.start import Place, start_for
+from jackline.agents.claude_code.tool_rules import offered_only
 from jackline.agents.process.program import Order
 from jackline.agents.task import AgentTask
 from tests.agents.claude_code.streams import SESSION
@@ -54,3 +55,37 @@ def test_a_schema_that_is_for_no_object_is_given_inside_of_one() -> None:
 def test_limits_and_model_are_those_of_the_order(order: Order, option: str, value: str) -> None:
     assert after(option, words(order)) == value
     assert after(option, words(Order(None, None))) is None
+
+
+_FILE_TOOLS = ("Read", "Grep", "Glob", "LS", "NotebookRead")
+_EDITING = ("Edit", "MultiEdit", "Write", "NotebookEdit")
+
+
+def test_no_file_tool_is_allowed_beyond_the_folder() -> None:
+    """A bare name in --allowedTools allows every use of the tool, wherever the file is."""
+    command = words(Order(None, None), tool_names=(*_FILE_TOOLS, *_EDITING, "Bash(pytest *)"))
+    assert after("--allowedTools", command) == "Edit(./**),Bash(pytest *)"
+    assert after("--permission-mode", command) == "dontAsk"
+    assert after("--tools", command) == ",".join((*_FILE_TOOLS, *_EDITING, "Bash"))
+
+
+def test_who_is_given_no_editing_tool_may_edit_nothing() -> None:
+    command = words(Order(None, None), tool_names=_FILE_TOOLS)
+    assert after("--allowedTools", command) is None
+    assert after("--tools", command) == ",".join(_FILE_TOOLS)
+
+
+def test_what_the_user_wrote_in_brackets_is_kept_as_it_is() -> None:
+    command = words(Order(None, None), tool_names=("Edit(src/**)", "Read(//srv/data/**)"))
+    assert after("--allowedTools", command) == "Edit(src/**),Read(//srv/data/**)"
+
+
+def test_a_tool_that_is_only_offered_is_not_allowed() -> None:
+    command = words(Order(None, None), tool_names=("Read", offered_only("Bash")))
+    assert (after("--tools", command), after("--allowedTools", command)) == ("Read,Bash", None)
+
+
+def test_without_names_edits_are_accepted_in_the_folder_alone() -> None:
+    command = words(Order(None, None))
+    assert after("--permission-mode", command) == "acceptEdits"
+    assert (after("--allowedTools", command), after("--tools", command)) == (None, None)

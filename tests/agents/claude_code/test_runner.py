@@ -123,7 +123,7 @@ def test_neither_prompt_nor_system_nor_secret_stands_in_the_command_line(client:
     assert start["prompt"] == "THE TASK"
     assert start["files"]["--append-system-prompt-file"] == "SYSTEM"
     assert json.loads(start["files"]["--mcp-config"])["mcpServers"] == servers
-    assert "--tools Read,Bash --allowedTools Read,Bash(git *),mcp__web" in line
+    assert "--tools Read,Bash --allowedTools Bash(git *),mcp__web" in line
     assert "--permission-mode dontAsk" in line
 
 

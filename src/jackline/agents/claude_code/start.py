@@ -1,9 +1,9 @@
 """Write the command line and the environment with which Claude Code carries an agent.
 
 Laws: (1) neither prompts nor secrets stand in the command line: they go through its input and
-through files that are gone afterwards; (2) all calls go to the gateway; (3) tools are allowed by
-name, and where names are given no other tool is offered; (4) the model is always named, or a
-resumed session would lose its context options.
+through files that are gone afterwards; (2) all calls go to the gateway; (3) where tools are named
+no other one is offered, and none may leave the folder by its mere name (tool_rules.py); (4) the
+model is always named, or a resumed session would lose its context options.
 Not here: the variables that waiting needs (environment.py), running it (process/).
 """
 
@@ -18,6 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from jackline.agents.claude_code.environment import CUSTOM_HEADERS, client_environment
+from jackline.agents.claude_code.tool_rules import allowed_rules, offered_names
 from jackline.agents.messages.structured import StructuredAnswer
 from jackline.agents.process.program import Order, Start
 from jackline.agents.task import AgentTask
@@ -90,12 +91,12 @@ def _tools(task: AgentTask) -> list[str]:
     """Which tools it may use without asking: there is nobody to ask."""
     # Whoever gave it these servers meant them to be used.
     named = [*(task.tool_names or ()), *(f"mcp__{server}" for server in task.mcp_servers)]
-    allowed = ["--allowedTools", ",".join(dict.fromkeys(named))] if named else []
+    rules = allowed_rules(named)
+    allowed = ["--allowedTools", ",".join(rules)] if rules else []
     if task.tool_names is None:
         # Edits in its folder; for everything else the user's own settings decide.
         return ["--permission-mode", "acceptEdits", *allowed]
-    built_in = [name.partition("(")[0] for name in named if not name.startswith("mcp__")]
-    offered = ",".join(dict.fromkeys(built_in))
+    offered = ",".join(offered_names(named))
     return ["--permission-mode", "dontAsk", "--tools", offered, *allowed]
 
 

@@ -34,6 +34,7 @@ class Payload(msgspec.Struct):
     type: str = ""
     role: str | None = None
     model: str | None = None
+    cwd: str | None = None
     content: msgspec.Raw = _NOTHING
     call_id: str | None = None
     name: str | None = None
@@ -60,6 +61,7 @@ class Rollout:
     calls: dict[str, ToolCall] = field(default_factory=dict)
     """Those without an output, in their order."""
     model: str | None = None
+    cwd: str | None = None
     usage: Usage = field(default_factory=Usage)
     answers: int = 0
 
@@ -79,6 +81,12 @@ def rollout_of(thread_id: str, environment: Mapping[str, str]) -> Path | None:
     return max(found, default=None)
 
 
+def folder_of_thread(thread_id: str, environment: Mapping[str, str]) -> str | None:
+    """Where this thread was begun, by its rollout; None when that does not tell."""
+    path = rollout_of(thread_id, environment)
+    return None if path is None else read_rollout(path).cwd
+
+
 def read_rollout(path: Path) -> Rollout:
     """What a thread's own rollout holds."""
     rollout = Rollout()
@@ -92,6 +100,7 @@ def read_rollout(path: Path) -> Rollout:
 
 
 def _keep(rollout: Rollout, kind: str, payload: Payload) -> None:
+    rollout.cwd = rollout.cwd or payload.cwd
     if kind == "turn_context":
         rollout.model = payload.model or rollout.model
     elif kind == "token_usage_record" and payload.usage is not None:

@@ -33,7 +33,9 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _RETRIES = 2
 _DAY_MS = 24 * 3600 * 1000
 # The tools that change something, as Claude Code and Codex call them.
-_CHANGING = frozenset({"Bash", "Edit", "Write", "NotebookEdit", "exec_command", "apply_patch"})
+_CHANGING = frozenset(
+    {"Bash", "Edit", "MultiEdit", "Write", "NotebookEdit", "exec_command", "apply_patch"}
+)
 
 
 @dataclass(frozen=True, slots=True)

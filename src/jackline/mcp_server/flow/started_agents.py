@@ -2,7 +2,8 @@
 
 Laws: (1) what it needs stands in its arguments, so that any process can go on with it; (2) one
 agent that fails fails its run, so that `resume` goes on with it; of a group, the others' results
-stay; (3) an agent that was cancelled by itself stays so, also for the next process.
+stay; (3) an agent that was cancelled by itself stays so, also for the next process; (4) where an
+agent works is looked at again each time.
 Not here: what the orders mean (agent_orders.py), carrying the run (agent_desk.py).
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from jackline.agents.outcome import Ending, Evidence, Outcome
@@ -23,6 +25,7 @@ from jackline.flows.context import ctx
 from jackline.flows.definition import flow
 from jackline.flows.parallel import parallel
 from jackline.flows.scope import scope_for
+from jackline.mcp_server.nested_folders import check_nested
 
 CANCELLED_ALONE = "agent cancelled"
 """The line of a run's log by which one agent of a group is told to end."""
@@ -41,6 +44,7 @@ async def started_agents(orders: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 release_on_park=resource.get("release_on_park", False),
             )
     if len(orders) == 1:
+        await _check_place(orders[0])
         return [{"label": orders[0]["label"], "value": await _agent(orders[0])}]
     group = _Group()
     await group.heed()
@@ -53,6 +57,12 @@ async def started_agents(orders: list[dict[str, Any]]) -> list[dict[str, Any]]:
         {"label": order["label"], "terminated_by": outcome.terminated_by.value}
         for order, outcome in zip(orders, batch, strict=True)
     ]
+
+
+async def _check_place(order: Mapping[str, Any]) -> None:
+    """RefusedError when the folder has come to bring something since the order was taken."""
+    if trusted := order.get("trusted"):
+        await check_nested(Path(order["cwd"]), Path(trusted))
 
 
 def _agent(order: Mapping[str, Any]) -> AgentCall[Any]:
@@ -103,6 +113,7 @@ class _Group:
             raise AgentFailedError(_cancelled(label))
         self._tasks[label] = task
         try:
+            await _check_place(order)
             return await _agent(order)
         except asyncio.CancelledError:
             if label in self._cancelled and self._run.interruption is None:

@@ -9,15 +9,16 @@ Not here: what orders mean (agent_orders.py), words (agent_words.py).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from jackline.clock import Clock
 from jackline.errors import BadArgumentError, RefusedError, UsageError
 from jackline.mcp_server.agent_desk import AgentDesk
-from jackline.mcp_server.agent_orders import OrderDesk, check_group
+from jackline.mcp_server.agent_orders import OrderDesk, Ordered, check_group
 from jackline.mcp_server.agent_words import told_run
 from jackline.mcp_server.model_tool import Caller, JsonObject, ModelTool, Told
+from jackline.mcp_server.places import sight_of
 from jackline.mcp_server.settings import AgentSettings
 
 MOST_AGENTS = 200
@@ -48,12 +49,14 @@ _ORDER: dict[str, JsonObject] = {
         "description": "Who carries it: Claude Code or Codex with their tools, or a bare"
         " conversation (messages).",
     },
-    "cwd": text("Where it works: a folder at or below the project's."),
+    "cwd": text(
+        "Where it works: a folder at or below the project's that brings no settings of its own."
+    ),
     "tools": {
         "type": "array",
         "items": _TEXT,
-        "description": "The only tools it is offered, by Claude Code's names. What the user did not"
-        " allow is asked of the user's own settings, and else denied.",
+        "description": "The only tools it is offered, by Claude Code's names without brackets. What"
+        " the user did not allow is asked of the user's own settings, and else denied.",
     },
     "budget": {
         "type": "object",
@@ -187,23 +190,26 @@ class _Starting:
                     background=background,
                     say=caller.say,
                 )
-        return await self._result(run_id, caller, background=background)
+        return await self._result(run_id, caller, ordered.notes, background=background)
 
     async def many(self, given: JsonObject, caller: Caller) -> Told:
         """All results, or how to get them."""
         background = bool(given.get("background"))
         async with self._one_by_one:
-            orders = await self._taken(cast("list[dict[str, Any]]", given["orders"]), caller)
+            taken = await self._taken(cast("list[dict[str, Any]]", given["orders"]), caller)
+            orders = [each.order for each in taken]
+            check_group(orders)
             run_id = await self._desk.begin(
                 orders,
                 folder=str(caller.folder or orders[0]["cwd"]),
                 background=background,
                 say=caller.say,
             )
-        return await self._result(run_id, caller, background=background)
+        notes = dict.fromkeys(note for each in taken for note in each.notes)
+        return await self._result(run_id, caller, tuple(notes), background=background)
 
-    async def _taken(self, wanted: list[dict[str, Any]], caller: Caller) -> list[JsonObject]:
-        orders: list[JsonObject] = []
+    async def _taken(self, wanted: list[dict[str, Any]], caller: Caller) -> list[Ordered]:
+        orders: list[Ordered] = []
         for number, each in enumerate(wanted, 1):
             try:
                 ordered = await self._orders.take(each, caller, label=f"agent {number}")
@@ -216,18 +222,21 @@ class _Starting:
                     f"Agent {number} would go on with an earlier run as it is.",
                     next="Do that with `agent`, or give it a prompt.",
                 )
-            orders.append(ordered.order)
-        check_group(orders)
+            orders.append(ordered)
         return orders
 
-    async def _result(self, run_id: str, caller: Caller, *, background: bool) -> Told:
+    async def _result(
+        self, run_id: str, caller: Caller, notes: Sequence[str], *, background: bool
+    ) -> Told:
+        sees = sight_of(caller.folder, self._settings())
         await caller.progress(f"run {run_id} has begun; agent_wait waits for it by this id")
         if background:
-            look = await self._desk.look(run_id)
-            return told_run(look, self._clock.now())
+            look = await self._desk.look(run_id, sees)
+            return told_run(look, self._clock.now(), notes)
         try:
             (look,) = await self._desk.wait(
                 [run_id],
+                sees,
                 seconds=longest_wait(caller, self._settings()),
                 all_of_them=True,
                 progress=caller.progress,
@@ -240,8 +249,8 @@ class _Starting:
                 self._desk.leave(run_id)
             raise
         if not look.settled and not self._desk.leave(run_id):
-            look = await self._desk.look(run_id)
-        return told_run(look, self._clock.now())
+            look = await self._desk.look(run_id, sees)
+        return told_run(look, self._clock.now(), notes)
 
 
 def longest_wait(caller: Caller, settings: AgentSettings) -> float:

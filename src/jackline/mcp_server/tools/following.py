@@ -1,6 +1,7 @@
 """`agent_wait`, `agent_status`, `agent_cancel`: follow agents that are at work, by their ids.
 
-Laws: (1) ids are those of runs, tasks or sessions, whoever started them; (2) waiting ends before
+Laws: (1) ids are those of runs, tasks or sessions, whoever started them in the client's project;
+others are unknown (places.py); (2) waiting ends before
 the client's patience does; (3) what was told here is not announced again.
 Not here: starting (agents.py), words (agent_words.py).
 """
@@ -14,6 +15,7 @@ from jackline.clock import Clock
 from jackline.mcp_server.agent_desk import AgentDesk
 from jackline.mcp_server.agent_words import listed, told_run, told_runs
 from jackline.mcp_server.model_tool import Caller, JsonObject, ModelTool, Told
+from jackline.mcp_server.places import Sight, sight_of
 from jackline.mcp_server.run_look import Look
 from jackline.mcp_server.settings import AgentSettings
 from jackline.mcp_server.tools.agents import longest_wait
@@ -55,8 +57,8 @@ def following_tools(
         ModelTool(
             "agent_status",
             "Tells at once how agents stand: at work, parked until when, or how they ended, with"
-            " their answers. Without ids it lists the latest ones, also those of sessions that"
-            " are gone.",
+            " their answers. Without ids it lists the latest ones of this project, also those of"
+            " sessions that are gone.",
             _object({"ids": _IDS}),
             following.status,
             read_only=True,
@@ -84,29 +86,35 @@ class _Following:
         longest = longest_wait(caller, self._settings())
         looks = await self._desk.wait(
             _ids(given),
+            self._sight(caller),
             seconds=min(longest, float(cast("float", given.get("seconds", longest)))),
             all_of_them=given.get("until") != "any",
             progress=caller.progress,
         )
         return self._told(looks)
 
-    async def status(self, given: JsonObject, _caller: Caller) -> Told:
+    async def status(self, given: JsonObject, caller: Caller) -> Told:
         """How they stand now."""
         if "ids" not in given:
-            looks = await self._desk.latest()
+            looks = await self._desk.latest(self._sight(caller))
             self._desk.forget_news([look.record.run_id for look in looks if look.settled])
             return listed(looks, self._clock.now())
-        return self._told([await self._desk.look(each) for each in _ids(given)])
+        sees = self._sight(caller)
+        return self._told([await self._desk.look(each, sees) for each in _ids(given)])
 
-    async def cancel(self, given: JsonObject, _caller: Caller) -> Told:
+    async def cancel(self, given: JsonObject, caller: Caller) -> Told:
         """How they stand once cancelled."""
         # All are found before the first is ended: a wrong id ends nothing.
-        looks = [await self._desk.look(each) for each in _ids(given)]
+        sees = self._sight(caller)
+        looks = [await self._desk.look(each, sees) for each in _ids(given)]
         for look in looks:
             await self._desk.cancel(look)
         said = "\n".join(_cancelled(look) for look in looks)
         ids: list[object] = [look.record.run_id for look in looks]
         return Told(said, {"says": said, "cancelled": ids})
+
+    def _sight(self, caller: Caller) -> Sight:
+        return sight_of(caller.folder, self._settings())
 
     def _told(self, looks: Sequence[Look]) -> Told:
         self._desk.forget_news([look.record.run_id for look in looks if look.settled])

@@ -1,8 +1,8 @@
 """`status` and `why`: what stands in the way now, and what stopped an agent.
 
 Laws: (1) both only read; (2) the words are those of every other face; (3) prompts, answers and
-tool output stay hidden.
-Not here: judging (control/, autopsy/).
+tool output stay hidden; (4) `why` reads sessions of the client's project, and files in it, alone.
+Not here: judging (control/, autopsy/), whose session is whose (seen_sessions.py).
 """
 
 from __future__ import annotations
@@ -15,19 +15,25 @@ from typing import cast
 
 import msgspec
 
-from jackline.autopsy import json_face, reading, report, sources, text_face
-from jackline.autopsy.stores import Stores
+from jackline.autopsy import json_face, reading, report, text_face
 from jackline.clock import Clock
 from jackline.mcp_server.model_tool import Caller, JsonObject, ModelTool, Told
+from jackline.mcp_server.places import sight_of
+from jackline.mcp_server.seen_sessions import SeenStores, seen_target
+from jackline.mcp_server.settings import AgentSettings
 
 _WIDTH = 100
 _MOST_WAITING = 10
 _ACTED_UPON = ("verdict", "agents_total", "agents_by_fate", "resume")
 
 
-def standing_tools(status: Callable[[], Mapping[str, object]], clock: Clock) -> list[ModelTool]:
+def standing_tools(
+    status: Callable[[], Mapping[str, object]],
+    settings: Callable[[], AgentSettings],
+    clock: Clock,
+) -> list[ModelTool]:
     """Both tools; `status` draws the picture of now."""
-    return [_status_tool(status), _why_tool(clock)]
+    return [_status_tool(status), _why_tool(settings, clock)]
 
 
 def _status_tool(status: Callable[[], Mapping[str, object]]) -> ModelTool:
@@ -55,16 +61,18 @@ def _status_tool(status: Callable[[], Mapping[str, object]]) -> ModelTool:
     )
 
 
-def _why_tool(clock: Clock) -> ModelTool:
-    async def run(arguments: JsonObject, _caller: Caller) -> Told:
-        target = arguments.get("id")
-        return await asyncio.to_thread(_autopsy, [str(target)] if target else [], clock)
+def _why_tool(settings: Callable[[], AgentSettings], clock: Clock) -> ModelTool:
+    async def run(arguments: JsonObject, caller: Caller) -> Told:
+        given = arguments.get("id")
+        stores = SeenStores.of_user(Path.home(), os.environ, sight_of(caller.folder, settings()))
+        target = None if given is None else seen_target(str(given), caller.folder, stores)
+        return await asyncio.to_thread(_autopsy, target, stores, clock)
 
     return ModelTool(
         "why",
         "Finds the root cause when a session, workflow or sub-agent of Claude Code or Codex died,"
         " came back empty or was cut off: what was met, when, how often, what was finished, and how"
-        " to resume. Without an id it looks at the newest session on this machine.",
+        " to resume. Without an id it looks at the newest session of this project.",
         {
             "type": "object",
             "properties": {
@@ -82,8 +90,8 @@ def _why_tool(clock: Clock) -> ModelTool:
     )
 
 
-def _autopsy(targets: list[str], clock: Clock) -> Told:
-    found = sources.find(targets, stores=Stores.of(Path.home(), os.environ))
+def _autopsy(target: str | None, stores: SeenStores, clock: Clock) -> Told:
+    found = stores.found(target)
     evidence = reading.read(found)
     told = report.build(evidence, now=clock.now())
     text = text_face.render(told, width=_WIDTH, paint=text_face.unpainted)

@@ -1,0 +1,50 @@
+"""Say to Claude Code which tools an agent is offered, and which uses of them need no permission.
+
+Rules: (1) a bare name in `--allowedTools` allows every use of that tool, wherever the file is, so
+none of a file tool is ever given: reading in the folder needs no permission, and edits are allowed
+as `Edit(./**)`, which the client keeps to its folder, links and its own settings included; (2) what
+stands in brackets was written by the user, and is given as it is; (3) a tool can be offered without
+being allowed: then the user's own settings of Claude Code decide about each use.
+Not here: who may name which tool (mcp_server/offered_tools.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+_EDITING = frozenset({"Edit", "MultiEdit", "Write", "NotebookEdit"})
+FILE_TOOLS = _EDITING | {"Read", "Grep", "Glob", "LS", "NotebookRead"}
+"""The tools that keep to the folder, as far as nothing in brackets says otherwise."""
+_EDITS_IN_FOLDER = "Edit(./**)"
+_OFFERED_ONLY = "(nothing-by-jackline)"
+
+
+def base_of(rule: str) -> str:
+    """The tool's name."""
+    return rule.partition("(")[0]
+
+
+def offered_only(name: str) -> str:
+    """The rule by which a tool is offered, and no use of it allowed."""
+    return base_of(name) + _OFFERED_ONLY
+
+
+def is_offered_only(rule: str) -> bool:
+    """Whether it is such a rule."""
+    return rule.endswith(_OFFERED_ONLY)
+
+
+def allowed_rules(names: Sequence[str]) -> list[str]:
+    """What needs no permission, for `--allowedTools`."""
+    rules = []
+    for name in names:
+        if name in _EDITING:
+            rules.append(_EDITS_IN_FOLDER)
+        elif name not in FILE_TOOLS and not is_offered_only(name):
+            rules.append(name)
+    return list(dict.fromkeys(rules))
+
+
+def offered_names(names: Sequence[str]) -> list[str]:
+    """The built-in tools that are offered, for `--tools`; no other can be used."""
+    return list(dict.fromkeys(base_of(name) for name in names if not name.startswith("mcp__")))

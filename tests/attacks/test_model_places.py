@@ -1,0 +1,277 @@
+"""A model that was talked into an attack: it names folders, tools and ids that are not its own.
+
+Rules: those of this package. Two projects share one service; what happens in one is unknown to the
+other.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import ClientSession
+
+from jackline.agents.codex.rollout import folder_of_thread
+from jackline.errors import RefusedError, UnreadableError
+from jackline.mcp_server.model_tool import Caller
+from jackline.mcp_server.nested_folders import check_nested
+from jackline.mcp_server.places import sight_of
+from jackline.mcp_server.seen_sessions import SeenStores, seen_target
+from jackline.mcp_server.settings import AgentSettings
+from tests.assembly.world import run
+from tests.mcp_server.agents_world import AgentsWorld, call, refused
+
+_ANSWER = "done: what is nobody else's business"
+_PROMPT = "what is nobody else's business"
+
+
+# --- folders inside the project ----------------------------------------------------------------
+
+
+def _hook(folder: Path, mark: Path) -> None:
+    (folder / ".claude").mkdir()
+    hooks = {"SessionStart": [{"hooks": [{"type": "command", "command": f"touch {mark}"}]}]}
+    (folder / ".claude" / "settings.json").write_text(json.dumps({"hooks": hooks}))
+
+
+def _servers(folder: Path, mark: Path) -> None:
+    servers = {"x": {"command": "touch", "args": [str(mark)]}}
+    (folder / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
+
+
+def _codex(folder: Path, mark: Path) -> None:
+    (folder / ".codex").mkdir()
+    (folder / ".codex" / "config.toml").write_text(f'notify = ["touch", "{mark}"]')
+
+
+def _above(folder: Path, mark: Path) -> None:
+    _hook(folder.parent, mark)
+
+
+def _link(folder: Path, mark: Path) -> None:
+    _hook(folder, mark)
+    (folder / ".claude").rename(folder.parents[2] / "elsewhere")
+    (folder / ".claude").symlink_to(folder.parents[2] / "elsewhere")
+
+
+def _git(folder: Path, *words: str) -> None:
+    subprocess.run(["git", *words], cwd=folder, check=True)
+
+
+def _monitor(folder: Path, mark: Path) -> None:
+    """Claude Code 2.1.197 asks git, which starts this."""
+    _git(folder, "init", "--quiet", ".")
+    _git(folder, "config", "core.fsmonitor", f"touch {mark}")
+
+
+def _bare(folder: Path, mark: Path) -> None:
+    """A commit can hold such a folder, since it is no `.git`."""
+    _git(folder, "init", "--quiet", "--bare", ".")
+    _git(folder, "config", "core.fsmonitor", f"touch {mark}")
+
+
+def _git_hook(folder: Path, mark: Path) -> None:
+    _git(folder, "init", "--quiet", ".")
+    (folder / ".git" / "hooks").mkdir(exist_ok=True)
+    (folder / ".git" / "hooks" / "post-index-change").write_text(f"#!/bin/sh\ntouch {mark}\n")
+
+
+_BROUGHT = [_hook, _servers, _codex, _above, _link, _monitor, _bare, _git_hook]
+
+
+@pytest.mark.parametrize("runner", ["claude-code", "codex"])
+@pytest.mark.parametrize("bring", _BROUGHT)
+def test_no_program_is_started_in_a_folder_that_brings_programs(
+    tmp_path: Path, bring: Callable[[Path, Path], None], runner: str
+) -> None:
+    world, mark = AgentsWorld(tmp_path), tmp_path / "ran"
+    nested = world.project / "vendor" / "evil"
+    nested.mkdir(parents=True)
+    bring(nested, mark)
+
+    async def main() -> None:
+        async with world.open() as client:
+            given = {"prompt": "x", "runner": runner, "cwd": "vendor/evil"}
+            one, _ = await refused(client, "agent", **given)
+            many, _ = await refused(client, "agents", orders=[given])
+            listed, _ = await call(client, "agent_status")
+        for text in (one, many):
+            assert "No agent is started in" in text
+            assert f'agents.folders = ["{nested}"]' in text
+        assert listed == "No agent was started here yet."
+        assert not mark.exists()
+
+    run(main())
+
+
+def test_a_folder_that_brings_nothing_or_that_the_user_named_is_fine(tmp_path: Path) -> None:
+    project = (tmp_path / "project").resolve()
+    plain, cloned = project / "src" / "part", project / "vendor" / "clone"
+    for folder in (plain, cloned):
+        folder.mkdir(parents=True)
+    _git(cloned, "init", "--quiet", ".")
+    _hook(project, tmp_path / "ran")
+    _git(project, "init", "--quiet", ".")
+    # The project's own settings are the user's own matter.
+    _git(project, "config", "core.fsmonitor", "touch x")
+
+    async def main() -> None:
+        for folder in (project, plain, cloned):
+            await check_nested(folder, project)
+        _hook(plain, tmp_path / "ran")
+        await check_nested(plain, plain)
+        with pytest.raises(RefusedError):
+            await check_nested(plain, project)
+
+    run(main())
+
+
+def test_a_folder_that_became_a_link_since_is_not_followed(tmp_path: Path) -> None:
+    project, other = (tmp_path / "project").resolve(), tmp_path / "other"
+    project.mkdir()
+    other.mkdir()
+    (project / "part").symlink_to(other)
+
+    async def main() -> None:
+        with pytest.raises(RefusedError, match="leads elsewhere"):
+            await check_nested(project / "part", project)
+
+    run(main())
+
+
+# --- tools -------------------------------------------------------------------------------------
+
+
+def test_a_model_widens_no_tool_by_brackets(tmp_path: Path) -> None:
+    world = AgentsWorld(tmp_path)
+
+    async def main() -> None:
+        async with world.open() as client:
+            for rule in ("Write(~/.bashrc)", "Read(//root/.ssh/**)", "Bash(sh *)"):
+                given = {"prompt": "x", "runner": "claude-code", "tools": ["Read", rule]}
+                text, _ = await refused(client, "agent", **given)
+                assert "only the user can say" in text
+            listed, _ = await call(client, "agent_status")
+        assert listed == "No agent was started here yet."
+
+    run(main())
+
+
+# --- other projects' runs and sessions -----------------------------------------------------------
+
+
+@asynccontextmanager
+async def _two_projects(
+    world: AgentsWorld,
+) -> AsyncIterator[tuple[ClientSession, ClientSession, dict[str, Any]]]:
+    """A client in the project, one in another, and the run that the first one started."""
+    other = world.folder / "other"
+    other.mkdir()
+    async with (
+        world.provider(),
+        world.service() as service,
+        world.client(service) as mine,
+        world.client(service, session="another", folder=other) as stranger,
+    ):
+        _, data = await call(mine, "agent", prompt=_PROMPT)
+        yield mine, stranger, data
+
+
+def test_another_projects_runs_are_unknown(tmp_path: Path) -> None:
+    world = AgentsWorld(tmp_path)
+
+    async def main() -> None:
+        async with _two_projects(world) as (mine, stranger, data):
+            listed, _ = await call(stranger, "agent_status")
+            assert listed == "No agent was started here yet."
+            for named in (data["run_id"], data["task_id"], data["session_id"]):
+                for tool in ("agent_status", "agent_wait", "agent_cancel"):
+                    text, told = await refused(stranger, tool, ids=[named])
+                    missing, _ = await refused(stranger, tool, ids=["nobody-at-all"])
+                    assert text.replace(named, "nobody-at-all") == missing
+                    assert "jackline show" in text
+                    assert _ANSWER not in text + json.dumps(told)
+                for given in (
+                    {"resume": named},
+                    {"continue_from_task_id": named},
+                    {"resume": named, "prompt": "x", "runner": "messages"},
+                    {"resume": named, "prompt": "x", "runner": "codex"},
+                    {"continue_from_task_id": named, "prompt": "say it again", "cwd": "."},
+                ):
+                    text, _ = await refused(stranger, "agent", **given)
+                    assert "of this project has the id" in text
+            assert world.prompts() == [_PROMPT]
+            text, _ = await call(mine, "agent_status", ids=[data["run_id"]])
+            assert _ANSWER in text
+
+    run(main())
+
+
+def test_a_client_that_tells_no_folder_sees_those_of_the_configuration_alone(
+    tmp_path: Path,
+) -> None:
+    project = tmp_path / "project"
+    assert not sight_of(None, AgentSettings())(str(project))
+    assert sight_of(None, AgentSettings(folders=(tmp_path,)))(str(project))
+    sees = sight_of(project, AgentSettings())
+    assert sees(str(project / "part"))
+    for folder in (None, "", "project", str(tmp_path), str(tmp_path / "project-2")):
+        assert not sees(folder)
+    assert Caller().folder is None
+
+
+def _transcript(claude: Path, project: Path, session: str) -> Path:
+    kept = claude / "projects" / str(project).replace("/", "-")
+    kept.mkdir(parents=True, exist_ok=True)
+    line = {"type": "user", "sessionId": session, "cwd": str(project), "message": {"content": "x"}}
+    file = kept / f"{session}.jsonl"
+    file.write_text(json.dumps({"type": "summary"}) + "\n" + json.dumps(line) + "\n")
+    return file
+
+
+def test_why_reads_no_file_and_no_session_of_others(tmp_path: Path) -> None:
+    home, project, other = tmp_path / "home", tmp_path / "project", tmp_path / "other"
+    for folder in (project, other):
+        folder.mkdir()
+    own = _transcript(home / ".claude", project, "aaaa-own")
+    theirs = _transcript(home / ".claude", other, "aaaa-theirs")
+    log = project / "client.jsonl"
+    log.write_text(own.read_text())
+    (project / "link").symlink_to(other)
+    (other / "log.jsonl").write_text(theirs.read_text())
+    stores = SeenStores.of_user(home, {}, sight_of(project, AgentSettings()))
+
+    def found(word: str | None) -> list[Path]:
+        target = None if word is None else seen_target(word, project, stores)
+        return [source.path for source in stores.found(target)]
+
+    assert found(None) == [own]
+    # Alone with that beginning, as far as this client may know.
+    assert found("aaaa") == [own]
+    assert found("client.jsonl") == [log]
+    assert found(str(own)) == [own]
+    for hidden in (
+        *("aaaa-theirs", str(theirs), str(other), str(other / "log.jsonl"), "/etc/passwd"),
+        *("link", "link/log.jsonl", "../other", "~/.netrc", str(theirs.parent)),
+    ):
+        with pytest.raises(UnreadableError) as refusal:
+            found(hidden)
+        assert "jackline why" in refusal.value.next
+        assert "aaaa-own" not in refusal.value.message
+    # Nor by a folder that holds both.
+    assert found(str(home / ".claude" / "projects")) == [own]
+
+
+def test_a_thread_of_codex_tells_its_folder(tmp_path: Path) -> None:
+    day = tmp_path / "sessions" / "2026" / "11" / "15"
+    day.mkdir(parents=True)
+    line = {"type": "session_meta", "payload": {"id": "01a1", "cwd": "/srv/other"}}
+    (day / "rollout-2026-11-15T14-30-54-01a1.jsonl").write_text(json.dumps(line) + "\n")
+    environ = {"CODEX_HOME": str(tmp_path)}
+    assert folder_of_thread("01a1", environ) == "/srv/other"
+    assert folder_of_thread("01a2", environ) is None
