@@ -69,8 +69,8 @@ class CachedTarget:
 
 
 CACHED_SIZES = (64, 256)
-# At twice the limit 1.05 is missed by who cannot know how long a conversation will go on: told the
-# remaining path, the same order reaches it (jackline_exact; docs/lanes.md).
+# With 256 agents at twice the limit 1.05 is missed by who cannot know how long a conversation will
+# go on: with the remaining path known, the same order reaches it (jackline_exact; docs/lanes.md).
 CACHED_TARGETS = (
     CachedTarget("C0.5x", over_uncached=1.02),
     CachedTarget("C1x", over_uncached=1.02),
