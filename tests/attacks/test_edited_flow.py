@@ -112,8 +112,13 @@ def woken(world: World, run_id: str) -> dict[str, Any]:
         await engine.close()
 
     asyncio.run(let_reset_pass())
-    code, _, err = world.jackline("resume", "--woken", run_id)
-    shown: dict[str, Any] = world.json("show", run_id) | {"code": code, "err": err}
+    with world.start("resume", "--woken", run_id) as process:
+        # One that is woken meets the same wall, and waits there.
+        while process.poll() is None and not (world.json("show", run_id)["wake_at"] or 0) > 1:
+            pass
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=PATIENCE)
+    shown: dict[str, Any] = world.json("show", run_id) | {"err": err}
     return shown
 
 
