@@ -10,15 +10,15 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from jackline.flows.local import LocalEngine
+from jackline.flows.records import RunRecord, RunState
 from tests.cli.flow_world import PATIENCE, World, flow_world, wait_for
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals are sent as POSIX knows them")
@@ -99,27 +99,45 @@ def left_parked(world: World, started: subprocess.Popen[str]) -> str:
     return str(run["run"])
 
 
-def woken(world: World, run_id: str) -> dict[str, Any]:
-    """The run as a wake-up has left it, at a time when its reset has passed."""
-
-    async def let_reset_pass() -> None:
-        engine = LocalEngine(world.folder / "state" / "flows.db")
-        claim = await engine.claim(run_id, owner="test", lease=60)
+async def kept(world: World, run_id: str, *, reset: bool = False) -> RunRecord:
+    """The run; with `reset`, at a time when its reset has passed."""
+    engine = LocalEngine(world.folder / "state" / "flows.db")
+    try:
+        if reset:
+            claim = await engine.claim(run_id, owner="test", lease=60)
+            run = await engine.run(run_id)
+            assert claim is not None
+            assert run is not None
+            await engine.let_go(claim, replace(run, wake_at=1.0))
         run = await engine.run(run_id)
-        assert claim is not None
         assert run is not None
-        await engine.let_go(claim, replace(run, wake_at=1.0))
+        return run
+    finally:
         await engine.close()
 
-    asyncio.run(let_reset_pass())
+
+def woken(world: World, run_id: str) -> RunRecord:
+    """The run as a wake-up after its reset has left it."""
+    asyncio.run(kept(world, run_id, reset=True))
     with world.start("resume", "--woken", run_id) as process:
-        # One that is woken meets the same wall, and waits there.
-        while process.poll() is None and not (world.json("show", run_id)["wake_at"] or 0) > 1:
-            pass
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=PATIENCE)
-    shown: dict[str, Any] = world.json("show", run_id) | {"err": err}
-    return shown
+        while process.returncode is None:
+            # One that is woken meets the same wall, and waits there.
+            if (asyncio.run(kept(world, run_id)).wake_at or 0.0) > 1.0:
+                process.send_signal(signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(0.2)
+        process.communicate(timeout=PATIENCE)
+    return asyncio.run(kept(world, run_id))
+
+
+def goes_on(run: RunRecord) -> bool:
+    """Whether it was woken: it has met the same wall again, and waits for its reset."""
+    return run.state is RunState.PARKED and (run.wake_at or 0.0) > 1.0
+
+
+def waits(run: RunRecord) -> bool:
+    """Whether it was not woken, and waits for a person."""
+    return run.state is RunState.PARKED and run.wake_at is None
 
 
 def prepend(path: Path, line: str) -> None:
@@ -130,6 +148,7 @@ def test_the_service_does_not_run_a_flow_file_that_was_edited_since(world: World
     mark = world.folder / "ran"
     run_id = park(world, resets_in=30)
     prepend(world.folder / "survey.py", MARK.format(path=str(mark)))
+    run = None
     for _ in range(ENOUGH):  # the service that `run` has started wakes it
         (run,) = world.json("ls", "--parked")["runs"] or [None]
         if run is None or run["wake_at"] is None:
@@ -210,9 +229,9 @@ def test_nothing_that_was_put_beside_the_flow_is_run_at_a_wake_up(
     edit(world.folder, MARK.format(path=str(mark)))
     run = woken(world, run_id)
     assert not mark.exists()
-    assert run["state"] == "parked"
-    assert run["why"].startswith(name), run["why"]
-    assert run["why"].endswith(f"look at it and go on with: jackline resume {run_id}")
+    assert waits(run)
+    assert run.why.startswith(name), run.why
+    assert run.why.endswith(f"look at it and go on with: jackline resume {run_id}")
 
 
 def test_bytecode_that_pretends_to_be_of_the_same_source_is_not_read(world: World) -> None:
@@ -234,19 +253,17 @@ def test_bytecode_that_pretends_to_be_of_the_same_source_is_not_read(world: Worl
     os.utime(helper, ns=(stat.st_atime_ns, stat.st_mtime_ns))
     run = woken(world, run_id)
     assert not mark.exists()
-    # It was woken, and met the same wall.
-    assert run["state"] == "parked"
-    assert run["wake_at"] > 1.0
+    assert goes_on(run)
 
 
 def test_a_run_that_was_resumed_by_hand_wakes_with_what_that_has_run(world: World) -> None:
     run_id = park(world)
     prepend(world.folder / "helper.py", "# reviewed\n")
-    assert woken(world, run_id)["wake_at"] is None
+    assert waits(woken(world, run_id))
     assert park(world, "resume", run_id) == run_id
-    assert woken(world, run_id)["wake_at"] > 1.0, "it was woken, and met the same wall"
+    assert goes_on(woken(world, run_id))
     prepend(world.folder / "helper.py", "# not reviewed\n")
-    assert woken(world, run_id)["wake_at"] is None
+    assert waits(woken(world, run_id))
 
 
 def test_a_module_that_a_woken_flow_imports_late_is_refused_and_the_run_waits(world: World) -> None:
@@ -254,13 +271,15 @@ def test_a_module_that_a_woken_flow_imports_late_is_refused_and_the_run_waits(wo
     mark = world.folder / "ran"
     run_id = park(world, resets_in=30)
     (world.folder / "late.py").write_text(MARK.format(path=str(mark)) + HELPER)
-    for _ in range(ENOUGH):
-        run = world.json("show", run_id)
-        if run["state"] == "finished" or (run["wake_at"] is None and run["state"] == "parked"):
+    run = asyncio.run(kept(world, run_id))
+    for _ in range(ENOUGH):  # the service that `run` has started wakes it
+        world.jackline("ls")
+        run = asyncio.run(kept(world, run_id))
+        if run.state is RunState.FINISHED or waits(run):
             break
     assert not mark.exists()
-    assert run["state"] == "parked", "the work of its agents is kept"
-    assert run["why"].startswith("late.py was no part of this run when you started it")
+    assert waits(run), "the work of its agents is kept"
+    assert run.why.startswith("late.py was no part of this run when you started it")
     paid = world.paid()
     assert set(paid.values()) == {1}
     assert world.json("resume", run_id)["value"] == "0"
@@ -285,11 +304,11 @@ def test_a_run_whose_sources_nobody_knows_waits_for_a_person(world: World, began
         with closing(sqlite3.connect(world.folder / "state" / "flows.db")) as store, store:
             store.execute("DELETE FROM entries WHERE kind = 'flow:sources'")
     run = woken(world, run_id)
-    assert run["wake_at"] is None
-    assert run["why"].startswith("nothing tells whether")
-    assert run["why"].endswith(f"look at it and go on with: jackline resume {run_id}")
+    assert waits(run)
+    assert run.why.startswith("nothing tells whether survey.py")
+    assert run.why.endswith(f"look at it and go on with: jackline resume {run_id}")
     assert park(world, "resume", run_id) == run_id
-    assert woken(world, run_id)["wake_at"] > 1.0, "it was woken, and met the same wall"
+    assert goes_on(woken(world, run_id))
 
 
 def test_a_list_that_this_installation_did_not_sign_is_none(world: World) -> None:
@@ -305,9 +324,8 @@ def test_a_list_that_this_installation_did_not_sign_is_none(world: World) -> Non
             (before.encode(), after.encode()),
         )
         assert changed.rowcount
-    run = woken(world, run_id)
+    assert not goes_on(woken(world, run_id))
     assert not mark.exists()
-    assert run["wake_at"] is None or "not written by this installation" in run["err"]
 
 
 def test_what_an_overdue_release_calls_is_not_run_unattended_once_it_was_edited(
