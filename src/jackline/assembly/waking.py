@@ -1,10 +1,10 @@
 """Wake parked runs at their time, and give back what is overdue, while the service lives.
 
 Laws: (1) a run that a living process carries is left to it; (2) each is woken by a process of its
-own, since it runs the user's code; (3) one that went back to sleep, or died, is not tried again
-before its pause is over, and ever more rarely: a broken flow, or one that cannot pay here, must not
-be started in a circle; (4) without a store nothing is made; (5) what this installation did not
-write is told once, and left alone.
+own, since it runs the user's code, and `--woken`: that runs only what a person has started; (3) one
+that went back to sleep, or died, is not tried again before its pause is over, and ever more rarely:
+a broken flow, or one that cannot pay here, must not be started in a circle; (4) without a store
+nothing is made; (5) what this installation did not write is told once, and left alone.
 Not here: whether a run may wake (flows/waking.py), timers of the system (cli/wake_timer.py).
 """
 
@@ -135,7 +135,7 @@ class Waker:
 
     def _start_clean_up(self) -> None:
         _log.info("giving back what runs have left behind")
-        self._start_verb(("resources", "--retry"), None)
+        self._start_verb(("resources", "--retry", "--woken"), None)
 
     def _start_verb(self, words: Sequence[str], cwd: str | None) -> None:
         log = self._store.with_name("woken-runs.log")

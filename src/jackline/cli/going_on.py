@@ -20,10 +20,12 @@ from jackline.cli.run import AS_JSON, QUIET, STATE, WAKE
 from jackline.cli.taking_up import TakingUp
 from jackline.cli.wake_timer import WakeBy
 from jackline.errors import JacklineError
+from jackline.flows.executed_sources import ChangedSourceError
 from jackline.flows.host import FlowHost
 from jackline.flows.orders import begin_fork, begin_resume, begin_retry
 from jackline.flows.progress import Listener
 from jackline.flows.running import FlowRun
+from jackline.outside_names import printable
 
 
 @click.command()
@@ -74,11 +76,11 @@ def resume(
         if now:
             await taking.forget_walls()
         return await taking.hand_over(
-            begin_resume(host, taking.run_id, listener=listener, only=only)
+            begin_resume(host, taking.run_id, listener=listener, only=only, unattended=woken)
         )
 
     first = taking.woken if woken else taking.hurried if now else taking.by_hand
-    if only is not None and not now:
+    if only is not None and not now and not woken:
         first = partial(taking.by_name, only)
     try:
         return carry_in_foreground(
@@ -90,6 +92,10 @@ def resume(
             first=first,
             unattended=woken,
         )
+    except ChangedSourceError as error:
+        # No failure of a timer or the service: the run waits for a person, and says so everywhere.
+        click.echo(printable(f"run {taking.run_id} is not woken: {error.message}"), err=True)
+        return 0
     except JacklineError:
         if woken:
             taking.wake_again_later()

@@ -13,10 +13,11 @@ from collections.abc import Mapping, Sequence
 from jackline.clock import Clock
 from jackline.flows.engine import Engine
 from jackline.flows.records import NoteRecord
+from jackline.flows.waking import NOT_WOKEN
 from jackline.providers.settings import Credential, UpstreamSettings
 
 _CLIENTS_OWN = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
-_PAYS, _NOT_WOKEN = "pays with", "not woken"
+_PAYS = "pays with"
 
 
 def paying_variables(
@@ -47,13 +48,13 @@ async def missing_to_pay(engine: Engine, run_id: str, environ: Mapping[str, str]
 
 async def note_not_woken(engine: Engine, run_id: str, why: str, clock: Clock) -> None:
     """Keep with the run why it was left parked."""
-    await engine.note(run_id, clock.wall(), _NOT_WOKEN, "", {"why": why})
+    await engine.note(run_id, clock.wall(), NOT_WOKEN, "", {"why": why})
 
 
 def last_refusal(notes: Sequence[NoteRecord]) -> str:
     """Why the run was left parked when it was last to be woken; empty if nothing spoke against."""
     for note in reversed(notes):
-        if note.what == _NOT_WOKEN:
+        if note.what == NOT_WOKEN:
             return str(note.detail.get("why", ""))
         if note.what in ("started", "parked", "woke"):
             break

@@ -42,6 +42,7 @@ from jackline.errors import BadArgumentError, NothingFoundError
 from jackline.flows.cancelling_agents import cancel_agents
 from jackline.flows.cleanup.reaper import reap
 from jackline.flows.host import FlowHost
+from jackline.flows.kept_sources import to_look_at, why_not_woken
 from jackline.flows.orders import cancel_run, claim_run, known_run, module_of
 from jackline.flows.outcome_json import decode_outcome
 from jackline.flows.records import ENDED, CallRecord, RunRecord, RunState
@@ -127,6 +128,8 @@ def show(run_id: str, trust: bool, yes: bool, as_json: bool, state: str | None) 
             return 0
         now = SystemClock().now()
         click.echo(run_line(run, now))
+        if run.state is RunState.PARKED:
+            click.echo("    " + waking_line(run, *await _known(host, run, now)))
         if run.outcome is not None:
             for line in summary(decode_outcome(run.outcome), run).splitlines():
                 click.echo(printable(line))
@@ -245,9 +248,10 @@ def cancel(run_id: str, only: str | None, ahead: bool, as_json: bool, state: str
 @click.option(
     "--retry", is_flag=True, help="Give back what is left over: try failed releases again."
 )
+@click.option("--woken", is_flag=True, hidden=True, help="By the service: nobody has asked for it.")
 @AS_JSON
 @STATE
-def resources(everything: bool, retry: bool, as_json: bool, state: str | None) -> int:
+def resources(everything: bool, retry: bool, woken: bool, as_json: bool, state: str | None) -> int:
     """List what runs have rented and still hold, and by whom.
 
     Exit codes: 0 nothing needs you, 1 a release failed.
@@ -256,7 +260,8 @@ def resources(everything: bool, retry: bool, as_json: bool, state: str | None) -
     async def look(host: FlowHost) -> int:
         if retry:
             take = partial(claim_run, host)
-            for done in await reap(host.engine, host.clock, module_of, take):
+            reaped = await reap(host.engine, host.clock, module_of, take, unattended=woken)
+            for done in reaped:
                 click.echo(printable(f"{done.what}: {done.trouble or 'done'}"), err=True)
         found = await host.engine.resources(held_only=not everything)
         if as_json:
@@ -345,6 +350,8 @@ async def _known(
 ) -> tuple[Sequence[CallRecord], datetime, str]:
     """What is known of a parked run's waking."""
     refused = last_refusal(await host.engine.notes(run.run_id))
+    if not refused and run.trusted and (why := await why_not_woken(host.engine, run)):
+        refused = to_look_at(why, run)
     return await host.engine.calls(run.run_id), now, refused
 
 

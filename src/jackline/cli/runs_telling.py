@@ -51,7 +51,8 @@ def run_line(run: RunRecord, now: datetime) -> str:
         state = "cut off"  # whoever carried it is gone, and left no word
     waits = until_words(run.wake_at, now) if run.state is RunState.PARKED else ""
     if run.state is RunState.PARKED and run.wake_at is None and not run.confirmed:
-        waits = f", waits for you (jackline resume {run.run_id})"
+        step = f"jackline resume {run.run_id}"
+        waits = ", waits for you" if step in run.why else f", waits for you ({step})"
     began = moment_in_words(_moment(run.created_at, now), now)
     why = f": {run.why}" if run.why else ""
     sums = f"{run.tokens:,} tokens, ${run.cost:,.2f}"

@@ -136,5 +136,10 @@ def _run_needs(run: Mapping[str, object]) -> str:
     if run.get("state") == "cut off":
         return f"{name} was cut off: jackline resume {run.get('run')}"
     if run.get("state") == "parked" and run.get("wake_at") is None:
-        return f"{name} is parked until you say so: jackline resume {run.get('run')}"
+        step, why = f"jackline resume {run.get('run')}", str(run.get("why") or "")
+        return (
+            f"{name} is parked: {why}"
+            if step in why
+            else f"{name} is parked until you say so: {step}"
+        )
     return ""

@@ -12,7 +12,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -33,6 +33,7 @@ from jackline.flows.engine import Claim
 from jackline.flows.gate import Gate
 from jackline.flows.guard import Guard
 from jackline.flows.host import FlowHost
+from jackline.flows.kept_sources import KeptSources
 from jackline.flows.keys import task_id_of
 from jackline.flows.outcome_json import decode_outcome
 from jackline.flows.progress import BudgetNear, CleanupEnded, GuardTripped, Listener
@@ -118,6 +119,7 @@ class Execution:
         self.underway = Underway(host.engine, claim, self.known)
         self.earlier = EarlierUse(host.engine, claim, host.clock)
         self.wake_ups = KeptWakeUps(host.engine, claim, host.clock)
+        self.sources = KeptSources(host.engine, claim, host.clock, flow_module_name)
         self.unawaited: dict[object, str] = {}
         self.loop = asyncio.get_running_loop()
         self.registering: set[asyncio.Task[None]] = set()
@@ -151,6 +153,7 @@ class Execution:
         )
         self._duration_before = duration_before
         await self.wake_ups.load()
+        await self.sources.load()
         await self.orders.load()
         await self.hooks.load()
         await self.resources.load()
@@ -341,6 +344,11 @@ class Execution:
         """Let agents end their turns and go no further; another process can go on."""
         self._interrupt(Interruption(RunState.STOPPED, Ending.CANCELLED, Evidence(says=why)))
         self.gate.close()
+
+    def leave_to_person(self, why: str) -> None:
+        """Go no further, and stay parked until a person resumes the run."""
+        self.record = replace(self.record, state=RunState.PARKED, why=why, wake_at=None)
+        self.stop(why)
 
     def fail(self, ending: Ending, evidence: Evidence, others: Ending) -> None:
         """End the run as failed; agents that wait or start end with `others`."""

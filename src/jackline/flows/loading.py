@@ -1,8 +1,9 @@
 """Find a flow in a Python file, freshly loaded each time.
 
 Laws: (1) the file is run anew at each loading, under a name of its own, never as `__main__`; (2)
-modules beside it can be imported as if it were run as a script; (3) whatever is wrong is said with
-the file's name, the line, and what to do.
+modules beside it can be imported as if it were run as a script; (3) it, and they, run as the very
+bytes that were hashed, and unattended only if those are known (executed_sources.py); (4) whatever
+is wrong is said with the file's name, the line, and what to do.
 Not here: running it (running.py), arguments (arguments.py).
 """
 
@@ -19,6 +20,7 @@ from typing import Any
 
 from jackline.errors import BadArgumentError, UnreadableError, UsageError
 from jackline.flows.definition import Flow
+from jackline.flows.executed_sources import SOURCES, CheckedLoader
 
 _count = itertools.count()
 
@@ -70,8 +72,10 @@ def load_module(file: Path) -> ModuleType:
         sys.path.insert(0, folder)
     mark = hashlib.sha256(str(path).encode()).hexdigest()[:8]
     name = f"jackline_flow_{path.stem}_{mark}_{next(_count)}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
+    SOURCES.watch()
+    loader = CheckedLoader(name, str(path), is_flow=True)
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
+    if path.suffix != ".py" or spec is None or spec.loader is None:
         raise UnreadableError(f"{file.name} is no Python file.", next="Give a file ending in .py.")
     module = importlib.util.module_from_spec(spec)
     # Dataclasses and pydantic look their module up by name.

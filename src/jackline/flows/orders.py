@@ -26,8 +26,10 @@ from jackline.flows.definition import Flow
 from jackline.flows.ended_by_hand import end_by_hand
 from jackline.flows.engine import Claim
 from jackline.flows.engine_rules import lease_holds
+from jackline.flows.executed_sources import SOURCES, ChangedSourceError
 from jackline.flows.execution import Execution
 from jackline.flows.host import FlowHost
+from jackline.flows.kept_sources import leave_to_person, run_only_known, to_look_at, why_not_woken
 from jackline.flows.loading import load_flow, load_module
 from jackline.flows.naming_agents import nothing_failed, take_back, to_go_on_with
 from jackline.flows.outcome_json import decode_outcome
@@ -37,6 +39,7 @@ from jackline.flows.running import FlowRun
 from jackline.flows.scope import Scope, inside
 from jackline.flows.settings import RunSettings, decode_settings, encode_settings
 from jackline.flows.trusting import must_be_trusted, must_be_trusted_wholly
+from jackline.flows.waking import NOT_WOKEN
 
 T = TypeVar("T")
 _LOOKS_EVERY = 1.0
@@ -85,25 +88,66 @@ async def begin_resume(
     flow: Flow[..., Any] | None = None,
     listener: Listener | None = None,
     only: str | None = None,
+    unattended: bool = False,
 ) -> FlowRun[Any] | Outcome[Any]:
     """The run to be carried on, with new settings if given; its outcome when it is finished.
+
+    `unattended`: nobody has asked for it now. From then on this process runs only what a person has
+    started the run with; if that has changed, the run is left to a person: ChangedSourceError.
 
     With `only`, of the agents that failed those of this label or task id go on at their last
     complete turn, also where the run has finished; the others stay failed.
     """
     record = await known_run(host, run_id)
     await must_be_trusted_wholly(host.engine, record)
+    if unattended:
+        return await _woken(host, record, listener)
     if only is not None:
         chosen = await to_go_on_with(host.engine, record, only)
         return await _taken_up(
             host, record, flow, listener, chosen=chosen, anew=False, settings=settings
         )
+    return await _gone_on_with(host, record, flow, listener, settings)
+
+
+async def _gone_on_with(
+    host: FlowHost,
+    record: RunRecord,
+    flow: Flow[..., Any] | None,
+    listener: Listener | None,
+    settings: RunSettings | None = None,
+) -> FlowRun[Any] | Outcome[Any]:
     if record.state in (RunState.FINISHED, RunState.CANCELLED):
         if record.outcome is None:
             raise UnreadableError(f"The run {record.run_id} has no outcome.")
         await _clean_up_after(host, record, flow, listener)
         return decode_outcome(record.outcome)
     return await _taken_up(host, record, flow, listener, settings=settings)
+
+
+async def _woken(
+    host: FlowHost, record: RunRecord, listener: Listener | None
+) -> FlowRun[Any] | Outcome[Any]:
+    """The same when nobody has asked: with the sources that a person has started, or not at all."""
+    await run_only_known(host.engine, record)
+    flow, why = None, await why_not_woken(host.engine, record)
+    if not why:
+        try:
+            flow = flow_of(record)
+        except ChangedSourceError as error:
+            why = error.message
+    if why:
+        why = to_look_at(why, record)
+        claim = await claim_run(host, record, decode_settings(record.settings).lease)
+        if claim is not None and record.state is RunState.PARKED:
+            await host.engine.note(record.run_id, host.clock.wall(), NOT_WOKEN, "", {"why": why})
+            await leave_to_person(host.engine, claim, record, why)
+        raise ChangedSourceError(why)
+    run = await _gone_on_with(host, record, flow, listener)
+    if isinstance(run, FlowRun):
+        # What it imports from now on is compared, too; in a thread of a step, perhaps.
+        run.wait_for_person_when_refused(SOURCES)
+    return run
 
 
 async def begin_retry(
@@ -225,10 +269,16 @@ def flow_of(record: RunRecord) -> Flow[..., Any]:
 
 
 def module_of(record: RunRecord) -> ModuleType | None:
-    """The flow's module; None when its file is gone or cannot be loaded any more."""
+    """The flow's module; None when its file is gone or cannot be loaded any more.
+
+    ChangedSourceError when nobody has asked for it, and it is not what a person has started.
+    """
     must_be_trusted(record)
     try:
         return load_module(Path(record.source)) if record.source else None
+    except ChangedSourceError as error:
+        step = "look at it and go on with: jackline resources --retry"
+        raise ChangedSourceError(f"{error.message}; {step}") from error
     except JacklineError:
         # Only its functions are missing then; whoever needs one says so by name.
         return None

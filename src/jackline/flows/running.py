@@ -21,8 +21,10 @@ from jackline.errors import InternalError, JournalError, LeaseLostError
 from jackline.flows.arguments import decode_arguments
 from jackline.flows.definition import Flow
 from jackline.flows.ending import Ended, how_it_ended
+from jackline.flows.executed_sources import ExecutedSources
 from jackline.flows.execution import Execution, Interruption
 from jackline.flows.gate import GateState
+from jackline.flows.kept_sources import to_look_at
 from jackline.flows.outcome_json import encode_outcome
 from jackline.flows.progress import (
     RunEnded,
@@ -118,6 +120,15 @@ class FlowRun(Generic[T]):
         """End the run and its agents for good, with their clean-up."""
         self._hurry.set()
         self._x.cancel(why)
+
+    def wait_for_person_when_refused(self, sources: ExecutedSources) -> None:
+        """Stay parked when a source that is not known was to run: it is left to a person."""
+        x = self._x
+
+        def refused(why: str) -> None:
+            x.loop.call_soon_threadsafe(x.leave_to_person, to_look_at(why, x.record))
+
+        sources.refused = refused
 
     async def carry(self) -> Outcome[T]:
         """How the run ended, or where it stands when it was stopped or stays parked.
@@ -278,8 +289,10 @@ class FlowRun(Generic[T]):
             cost=x.account.dollars,
             outcome=encode_outcome(self._so_far(Ending.CANCELLED, Evidence(says=why))),
         )
-        # First: a run that is shown as parked must not have forgotten how often it woke.
+        # First: a run that is shown as parked must not have forgotten how often it woke, nor what
+        # it may wake with.
         await x.wake_ups.keep()
+        await x.sources.keep()
         await x.engine.change(x.claim, x.record)
 
     # --- the end ------------------------------------------------------------------------------
@@ -294,6 +307,7 @@ class FlowRun(Generic[T]):
         if not x.lost:
             await x.underway.keep()
             await x.wake_ups.keep()
+            await x.sources.keep()
         await x.settle()
         if x.lost and x.interruption is not None and x.interruption.error is not None:
             await x.telling.settle()

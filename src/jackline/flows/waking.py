@@ -16,6 +16,8 @@ from jackline.errors import BadArgumentError
 from jackline.flows.records import RunRecord
 from jackline.flows.settings import WakeSettings
 
+NOT_WOKEN = "not woken"
+"""What the log of a run says when it was to be woken, and was left parked."""
 _HOURS = re.compile(r"\s*(\d{1,2}):(\d{2})\s*-\s*(\d{1,2}):(\d{2})(?:\s+([A-Za-z0-9_+/-]+))?\s*")
 
 

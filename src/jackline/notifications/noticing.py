@@ -107,7 +107,9 @@ class Noticing:
             return
         if state == RunState.PARKED and run["wake_at"] is None:
             why = run["why"] or "nothing says when to go on"
-            words = f"{name} is parked and waits for you: {why}. jackline resume {key}"
+            step = f"jackline resume {key}"
+            words = f"{name} is parked and waits for you: {why}"
+            words += "" if step in why else f". {step}"
             yield Condition(About.NEEDS_YOU, key, words)
         elif state == "cut off":
             words = f"{name} was cut off; nothing finished is lost. jackline resume {key}"

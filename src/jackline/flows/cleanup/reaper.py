@@ -22,6 +22,7 @@ from jackline.flows.cleanup.hooks import Hooks
 from jackline.flows.cleanup.resources import release
 from jackline.flows.cleanup.standing import LeftRun
 from jackline.flows.engine import Claim, Engine
+from jackline.flows.kept_sources import run_only_known
 from jackline.flows.outcome_json import decode_outcome
 from jackline.flows.records import ENDED, ResourceRecord, RunRecord
 
@@ -41,9 +42,18 @@ class Reaped:
 
 
 async def reap(
-    engine: Engine, clock: Clock, module_of: ModuleOf, take: Take, *, limit: float = 120.0
+    engine: Engine,
+    clock: Clock,
+    module_of: ModuleOf,
+    take: Take,
+    *,
+    limit: float = 120.0,
+    unattended: bool = False,
 ) -> list[Reaped]:
-    """Run the hooks that ended runs still owe, and release what is overdue or left behind."""
+    """Run the hooks that ended runs still owe, and release what is overdue or left behind.
+
+    `unattended`: functions are called only of sources that a person has started the run with.
+    """
     done: list[Reaped] = []
     for left in await _left_behind(engine, clock.wall()):
         # Two that clean up after one run would run its hooks twice.
@@ -53,6 +63,8 @@ async def reap(
         try:
             # Whoever held it until now may have done it all.
             for still in await _left_behind(engine, clock.wall(), ours=left.run.run_id):
+                if unattended:
+                    await run_only_known(engine, still.run)
                 await _Reaper(engine, clock, module_of, limit, done, still).clean_up()
         finally:
             standing = await engine.run(left.run.run_id)

@@ -1,0 +1,222 @@
+"""Hash the source files of a flow as they are run, and unattended run only those that are known.
+
+Rules: (1) a file is read once: the bytes that are hashed are those that are compiled and run, and
+cached bytecode is neither read nor written; (2) once `only` was called, a file without its digest
+on that list is refused before anything of it runs, and so is what is no source: extension modules,
+bytecode alone, archives; (3) Python's own library, site-packages and Jackline are the environment,
+which is not looked at; (4) what is imported before the first flow is loaded is not known here.
+Digests are kept with a run by kept_sources.py.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import site
+import sys
+import sysconfig
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from pathlib import Path
+from types import CodeType, ModuleType
+
+import jackline
+from jackline.errors import UnreadableError
+
+Digests = Mapping[str, str]
+"""SHA-256 in hexadecimal, by the file's real path."""
+_SEVERAL = ""
+"""The digest of a file that one process has run with two contents: it is no file's."""
+
+
+class ChangedSourceError(UnreadableError):
+    """A file of a flow is not what it was when a person started the run; nothing of it has run."""
+
+
+class ExecutedSources:
+    """What this process has run of the flows' own files, and may run."""
+
+    def __init__(self) -> None:
+        self._run: dict[str, str] = {}
+        self._flows: dict[str, tuple[str, str]] = {}
+        """The file and digest of each flow's file, by the name of its module."""
+        self._only: Digests | None = None
+        self._folder = ""
+        self.refused: Callable[[str], None] = lambda _why: None
+        """Called with the reason, in whatever thread, before a refusal is raised."""
+
+    @property
+    def is_unattended(self) -> bool:
+        """Whether only what is known may run."""
+        return self._only is not None
+
+    def only(self, known: Digests, source: str) -> None:
+        """From now on, run nothing but these; files are named as seen from the flow's folder."""
+        self.watch()
+        self._only = known
+        self._folder = os.path.dirname(os.path.realpath(source))  # noqa: PTH120 -- as `_real`
+
+    def watch(self) -> None:
+        """See every import from now on."""
+        if FINDER not in sys.meta_path:
+            sys.meta_path.insert(0, FINDER)
+
+    def of_flow(self, module: str) -> dict[str, str] | None:
+        """What has run of the flow in this module, and beside it; None if we did not load it."""
+        if module not in self._flows:
+            return None
+        path, digest = self._flows[module]
+        return {**self._run, path: digest}
+
+    def run_flow(self, module: str, path: str, data: bytes) -> None:
+        """A flow's file is about to run as this module; ChangedSourceError if it may not."""
+        self._flows[module] = (_real(path), self._checked(path, data))
+
+    def run(self, path: str, data: bytes) -> None:
+        """A file that a flow imports is about to run; ChangedSourceError if it may not."""
+        digest = self._checked(path, data)
+        known = self._run.setdefault(_real(path), digest)
+        if known != digest:
+            self._run[_real(path)] = _SEVERAL
+
+    def refuse_unreadable(self, path: str) -> None:
+        """Something that is no source is about to run; ChangedSourceError if that may not be."""
+        if self._only is not None:
+            self._refuse(f"{self._name(path)} is no Python source, and cannot be compared")
+
+    def _checked(self, path: str, data: bytes) -> str:
+        digest = hashlib.sha256(data).hexdigest()
+        if self._only is not None and not is_own(path):
+            known = self._only.get(_real(path))
+            if known is None:
+                self._refuse(is_new(self._name(path)))
+            if known != digest:
+                self._refuse(has_changed(self._name(path)))
+        return digest
+
+    def _refuse(self, why: str) -> None:
+        self.refused(why)
+        raise ChangedSourceError(why)
+
+    def _name(self, path: str) -> str:
+        return name_of(os.path.abspath(path), self._folder)  # noqa: PTH100 -- the link's own name
+
+
+def has_changed(name: str) -> str:
+    """Why a run is not woken, for a person."""
+    return f"{name} has changed since you started this run"
+
+
+def is_new(name: str) -> str:
+    """The same for a file that the run was not started with."""
+    return f"{name} was no part of this run when you started it"
+
+
+def name_of(path: str, folder: str) -> str:
+    """A file's name for people: as seen from the flow's folder if it lies there."""
+    try:
+        return Path(path).relative_to(folder).as_posix()
+    except ValueError:
+        return path
+
+
+def first_changed(known: Digests, source: str) -> str:
+    """Why these files are not what they were, as they lie on the disk now; empty if they are.
+
+    For telling people early. Whoever runs them compares the very bytes that run.
+    """
+    folder = os.path.dirname(os.path.realpath(source))  # noqa: PTH120 -- as `_real`
+    flow = _real(source)
+    if flow not in known:
+        return is_new(name_of(flow, folder))
+    for path, digest in sorted(known.items(), key=lambda each: each[0] != flow):
+        try:
+            data = Path(path).read_bytes()
+        except OSError:
+            data = None
+        if data is None or _real(path) != path or hashlib.sha256(data).hexdigest() != digest:
+            return has_changed(name_of(path, folder))
+    return ""
+
+
+def is_environment(path: str) -> bool:
+    """Whether a file belongs to what is installed: by its own place and by what it links to."""
+    return all(
+        any(place == root or place.startswith(root + os.sep) for root in _environment())
+        for place in (os.path.normcase(os.path.abspath(path)), _real(path))  # noqa: PTH100
+    )
+
+
+def is_own(path: str) -> bool:
+    """Whether a file is of Jackline itself, like the flow of agents that a model has started."""
+    return _real(path).startswith(_real(_JACKLINE) + os.sep)
+
+
+class CheckedLoader(SourceFileLoader):
+    """Runs a source file as the bytes that were hashed."""
+
+    def __init__(self, fullname: str, path: str, *, is_flow: bool = False) -> None:
+        super().__init__(fullname, path)
+        self._is_flow = is_flow
+
+    def get_code(self, fullname: str) -> CodeType:
+        """The code of the source, never of a cache."""
+        path = self.get_filename(fullname)
+        data = Path(path).read_bytes()
+        if self._is_flow:
+            SOURCES.run_flow(fullname, path, data)
+        else:
+            SOURCES.run(path, data)
+        code: CodeType = self.source_to_code(data, path)
+        return code
+
+
+class _Finder(MetaPathFinder):
+    """Has what the other finders find loaded by `CheckedLoader`, unless it is the environment's."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        for finder in tuple(sys.meta_path):
+            find = getattr(finder, "find_spec", None)
+            spec = None if finder is self or find is None else find(fullname, path, target)
+            if isinstance(spec, ModuleSpec):
+                return _checked_spec(spec)
+        return None
+
+
+def _checked_spec(spec: ModuleSpec) -> ModuleSpec:
+    # Without a place it is built in, frozen, a folder without code, or made by code that has run.
+    if not spec.has_location or spec.origin is None or is_environment(spec.origin):
+        return spec
+    if type(spec.loader) is SourceFileLoader:
+        spec.loader = CheckedLoader(spec.name, spec.origin)
+        spec.cached = None
+    else:
+        SOURCES.refuse_unreadable(spec.origin)
+    return spec
+
+
+def _real(path: str) -> str:
+    """The file that a path means, alike for all its spellings."""
+    return os.path.normcase(os.path.realpath(path))
+
+
+_JACKLINE = os.path.dirname(os.path.abspath(jackline.__file__))  # noqa: PTH100, PTH120
+
+
+@cache
+def _environment() -> frozenset[str]:
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    roots = {sysconfig.get_path(name) for name in names} | {*site.getsitepackages(), _JACKLINE}
+    if site.ENABLE_USER_SITE:
+        roots.add(site.getusersitepackages())
+    spelled = {os.path.normcase(os.path.abspath(root)) for root in roots}  # noqa: PTH100
+    return frozenset(spelled | {_real(root) for root in roots})
+
+
+SOURCES = ExecutedSources()
+"""This process's own: imports are the process's, too."""
+FINDER = _Finder()
