@@ -1,4 +1,4 @@
-"""A model whose commands are judged by patterns finds no word that means more than the user allowed.
+"""A model whose commands are judged by patterns finds no word that means more than that.
 
 Rules: those of this package. Programs are the real ones. Each way was found open by a review; the
 marks that they would leave are looked for on the disk, and the secret in the answers.

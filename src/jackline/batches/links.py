@@ -21,20 +21,23 @@ _PATIENCE_S = 10.0
 
 
 def trouble_on_disk(
-    root: Path, place: Path, words: Sequence[str], *, looking: bool, walks: bool
+    folder: Path, place: Path, words: Sequence[str], *, looking: bool, walks: bool
 ) -> Denied | None:
     """Why these operands and options mean another place than they say; None where they do not.
 
     `looking` says that the program changes nothing, `walks` that it may read links below folders.
     """
-    end = time.monotonic() + _PATIENCE_S
+    end, root = time.monotonic() + _PATIENCE_S, folder.resolve()
+    # A word may name the folder as its user does, or as the file system does.
+    inside = (Path(os.path.abspath(folder)), root)  # noqa: PTH100 -- without following links
     folders: list[tuple[str, Path]] = []
     for word in words:
         for part in paths_in(word):
             if time.monotonic() > end:
                 return _too_much(word, "took too long to look at")
             path = place / part
-            if not Path(os.path.normpath(path)).is_relative_to(os.path.normpath(root)):
+            text = Path(os.path.normpath(path))
+            if not any(text.is_relative_to(each) for each in inside):
                 continue  # by its text: it was written out, or the policy has refused it
             if _leaves(path, root):
                 return _by_link(word)

@@ -49,7 +49,7 @@ async def permit(policy: Policy, call: BatchCall) -> Judgement:
         return await _aside(lambda: _writing_into_git(policy, call)) or said
     given = call.arguments.get("cwd")
     place = policy.folder / (given if isinstance(given, str) else ".")
-    judged = await _aside(lambda: _by_disk(policy.folder.resolve(), place.resolve(), said))
+    judged = await _aside(lambda: _by_disk(policy.folder, place.resolve(), said))
     if isinstance(judged, Denied):
         return judged
     try:
@@ -69,15 +69,15 @@ async def _aside(work: Callable[[], _T]) -> _T:
     return await asyncio.get_running_loop().run_in_executor(_LOOKING, work)
 
 
-def _by_disk(root: Path, place: Path, said: Allowed) -> Judgement:
+def _by_disk(folder: Path, place: Path, said: Allowed) -> Judgement:
     """The command as it will run, or why what is on the disk makes another command of it."""
     program, *words = said.argv
-    if not place.is_relative_to(root):
+    if not place.is_relative_to(folder.resolve()):
         return outside(str(place))
     if is_in_git(place):
         return into_git(str(place))
     looking = is_harmless(said.argv)
-    if denied := trouble_on_disk(root, place, words, looking=looking, walks=said.walks):
+    if denied := trouble_on_disk(folder, place, words, looking=looking, walks=said.walks):
         return denied
     named_by_path = os.path.dirname(program)  # noqa: PTH120 -- `./x` has one, which Path drops
     found = str(place / program) if named_by_path else find_program(program)

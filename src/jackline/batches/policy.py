@@ -138,6 +138,8 @@ class Policy:
             return Denied("there is no command", "give `command` or `argv`")
         if any("\0" in word or not _is_unicode(word) for word in words):
             return _not_simple("characters that no program can be given")
+        if not _PROGRAM.fullmatch(words[0]):
+            return Denied("it names no program", "begin with the name of one")
         return self._judge_words(words)
 
     def _judge_words(self, words: tuple[str, ...]) -> Judgement:
@@ -174,11 +176,6 @@ class Policy:
         program = words[inner:]
         first = next(at for at, pieces in enumerate(pattern) if not _is_literal(pieces))
         written = words[inner + 1 : first]
-        for at in free:
-            valued = at < len(pattern) and pattern[at][0][:1] == "-"
-            said = self._trouble_with(program, words[at], written, valued=valued)
-            if said is not None:
-                return said if isinstance(said, Denied) else Denied(said, self._whole(words))
         at_git = git_at(words)
         if at_git is not None and not (
             at_git == inner
@@ -187,6 +184,11 @@ class Policy:
         ):
             why = "with these words git may do more than look, which no pattern with a `*` allows"
             return Denied(why, self._whole(words))
+        for at in free:
+            valued = at < len(pattern) and pattern[at][0][:1] == "-"
+            said = self._trouble_with(program, words[at], written, valued=valued)
+            if said is not None:
+                return said if isinstance(said, Denied) else Denied(said, self._whole(words))
         return Allowed(argv=words, walks=reads_links(program))
 
     def _trouble_with(
@@ -254,6 +256,7 @@ class Policy:
 _LONGEST_WORD = 4_096
 _LONGEST_ADVICE = 500
 _OF_OTHER_TOOLS = re.compile(r"(?:edit|fetch|read|search|write):")
+_PROGRAM = re.compile(rf"(?!{_OF_OTHER_TOOLS.pattern})[\w./\\+][\w./\\:+@ ()-]*|\[")
 _TAME = re.compile(r"[\w./:=,@+#^~-]*")
 """Characters that mean nothing to a shell, to which an unknown program may hand its words on."""
 _SEPARATORS = re.compile(r"[\s=:,;@'\"`(){}\[\]<>|&]+")

@@ -2,8 +2,8 @@
 
 Rules: (1) pure; (2) what is not known here may change things; an option counts only as it is
 spelled here, so that no abbreviation, cluster or new option of a later version comes in, and each
-is harmless whatever word follows it; (3) silence is strange only where the exit code says that there
-was something to print.
+is harmless whatever word follows it; (3) silence is strange only where the exit code says that
+there was something to print.
 Not here: git (git_commands.py), reading the command line (commands.py), running it again
 (batch.py).
 """
@@ -95,8 +95,8 @@ _CHECKERS: dict[str, frozenset[str]] = {
     "ruff": _names("-- --statistics --quiet --verbose --diff --check --select= --ignore= -q -v"),
 }
 _FOLLOWS_NOTHING = frozenset(_CHECKERS) | _names(
-    "bazel black bun cargo deno dotnet eslint flake8 go gradle isort make mkdir mvn node nox npm"
-    " npx pnpm pre-commit prettier pyright python python3 rm rmdir ruby touch tox tsc uv yarn"
+    "bazel black bun cargo deno dotnet eslint flake8 git go gradle isort make mkdir mvn node nox"
+    " npm npx pnpm pre-commit prettier pyright python python3 rm rmdir ruby touch tox tsc uv yarn"
 )
 
 # Their first operand is a program in a language of their own: no `*` stands for it.

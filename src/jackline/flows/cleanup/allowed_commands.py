@@ -4,9 +4,9 @@
 
 Rules: (1) such a command is kept together with the folder that it was judged in and the patterns
 that permit it, in the words of the action, which are signed with the rest of the record; (2) it
-runs in that folder and nowhere else, whoever runs it;
-(3) it is judged again right before it runs, since the agent has worked in the folder: the words
-that were judged run, without a shell; (4) it is given no secret of the process that runs it.
+runs in that folder and nowhere else, whoever runs it; (3) it is judged again right before it runs,
+since the agent has worked in the folder, and runs as the words that were judged, without a shell;
+(4) it is given no secret of the process that runs it.
 Commands of a user's own flow are run as they are (acting.py).
 """
 

@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from tempfile import TemporaryFile
 
 from jackline.clock import Clock
@@ -39,12 +40,12 @@ async def run_command(
         told_file.write(told)
         told_file.seek(0)
         try:
-            by_shell = isinstance(command, str)
             starting = (
-                asyncio.create_subprocess_shell if by_shell else asyncio.create_subprocess_exec
+                partial(asyncio.create_subprocess_shell, command)
+                if isinstance(command, str)
+                else partial(asyncio.create_subprocess_exec, *command)
             )
             process = await starting(
-                *((command,) if isinstance(command, str) else command),
                 stdin=told_file,
                 stdout=asyncio.subprocess.DEVNULL,
                 stderr=errors,
