@@ -166,6 +166,10 @@ def test_folders_that_are_read_with_their_links_hold_none_that_leads_out(
     assert isinstance(permitted(project, command, allow=allow), Allowed)
 
 
+def test_a_word_that_is_too_long_for_a_name_is_no_folder(project: Path) -> None:
+    assert isinstance(permitted(project, f"cp notes.txt {'a' * 300}"), Allowed)
+
+
 def test_what_reads_no_links_may_meet_them(project: Path) -> None:
     for command in ("grep -rn x part", "rm -r part"):
         assert isinstance(permitted(project, command), Allowed)

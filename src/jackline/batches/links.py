@@ -43,7 +43,8 @@ def trouble_on_disk(
                 return _by_link(word)
             if not looking and not names_git(part) and is_in_git(path):
                 return into_git(word)
-            folders.append((word, path))
+            if os.path.isdir(path):  # noqa: PTH112 -- Path's own fails for names that are too long
+                folders.append((word, path))
     if not walks:
         return None
     for word, path in folders:
@@ -98,10 +99,8 @@ def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as found:
             yield from found
-    except (NotADirectoryError, FileNotFoundError):
-        return  # a file, or nothing: there is nothing below
-    except PermissionError:
-        return  # the program cannot read it either
+    except (FileNotFoundError, PermissionError):
+        return  # gone since, or the program cannot read it either
 
 
 def _leaves(path: Path, root: Path) -> bool:

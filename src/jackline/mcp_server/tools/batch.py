@@ -84,7 +84,7 @@ def batch_tools(settings: Callable[[], ToolSettings], ran: Ran = nobody) -> list
             ' its own id, with a headline such as "1 of 14 failed: grep (exit 3)". A failure stops'
             " no other call, except those that need it. Output that is strangely empty is noticed."
             " Only commands and addresses that the user allowed run; reading and searching in the"
-            " project always do. One program a call, without a shell: no pipes, no `&&`, no `*.py`.",
+            " project always do. One program a call, no shell: no pipes, no `&&`, no `*.py`.",
             {
                 "type": "object",
                 "properties": {
