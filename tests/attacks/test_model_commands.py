@@ -220,6 +220,8 @@ def test_a_program_comes_from_absolute_folders_alone(
     planted.write_text("#!/bin/sh\ntouch mark\n")
     planted.chmod(0o755)
     monkeypatch.setenv("PATH", f".:{os.environ['PATH']}")
+    (project / "cat").symlink_to("planted-program")
+    assert "hello" in batch(project, ["cat *"], "cat x")
     assert "planted-program" in batch(project, ["planted-program *"], "planted-program x")
     assert not (project / "mark").exists()
     assert "all 1 ok" in batch(project, ["./planted-program *"], "./planted-program x")
