@@ -1,16 +1,17 @@
-"""No word of a command leads out of the folder by a link, however it is written."""
+"""No word of a command leads out of the folder, or into `.git`, by a link."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import shlex
+import shutil
 from pathlib import Path
 
 import pytest
 
 from jackline.batches.batch import BatchCall
 from jackline.batches.files import EditTool, WriteTool
-from jackline.batches.links import hidden_option, way_into_git, way_out
 from jackline.batches.permission import permit
 from jackline.batches.policy import Allowed, Denied, Policy
 from jackline.batches.shell import ShellTool
@@ -35,51 +36,61 @@ def project(tmp_path: Path) -> Path:
     return project
 
 
+ALLOW = (
+    *("cat *", "touch *", "cp *", "mv *", "ln -f *", "tee *", "grep *", "diff *", "zip -r *"),
+    *("cp -t *", "cp -r *", "tar -chf *", "cat --file=*", "cat -fdoor/secret", "rm -r *", "git *"),
+)
+
+
+def permitted(
+    project: Path, command: str, cwd: str = ".", allow: tuple[str, ...] = ALLOW
+) -> Allowed | str:
+    """The command as it may run, or why it may not."""
+    call = BatchCall("1", ShellTool(), {"command": command, "cwd": cwd})
+    said = asyncio.run(permit(Policy(project, allow, windows=False), call))
+    return said.why if isinstance(said, Denied) else said
+
+
 @pytest.mark.parametrize(
     "command",
     [
         "cat door/secret",
-        "cat ./part/../door/secret",
         "cat part/twice/secret",
         "cat file.txt",
-        "cat f*.txt",
-        "cat d*/secret",
-        "cat part/*/secret",
         "cat 'door/secret'",
         "cat --file=door/secret",
         "cat -fdoor/secret",
-        "cp -ftdoor notes.txt",
-        "grep -1cfdoor/secret notes.txt",
-        "curl -#sTfile.txt example.org",
-        "cat round",
+        "grep -e x door/secret",
+        "cat a,door/secret",
         "touch door/made",
-        "cat notes.txt | tee door/made",
     ],
 )
 def test_a_link_that_leads_out_is_found(command: str, project: Path) -> None:
-    found = way_out(project, {"command": command})
-    assert found is not None
-    assert found in command.replace("'", "")
+    said = permitted(project, command)
+    assert isinstance(said, str)
+    assert "by a link" in said
 
 
 def test_the_folder_in_which_a_command_runs_counts(project: Path) -> None:
-    assert way_out(project, {"command": "cat twice/secret", "cwd": "part"}) == "twice/secret"
-    assert way_out(project, {"argv": ["cat", "door/secret"]}) == "door/secret"
+    assert "by a link" in str(permitted(project, "cat twice/secret", "part"))
+    assert "leads out" in str(permitted(project, "cat secret", "door"))
 
 
 @pytest.mark.parametrize(
-    "command",
-    ["cat notes.txt", "cat within/nothing", "cat n*", "git log main..HEAD", "cat 'd*'", "echo a:b"],
+    "command", ["cat notes.txt", "cat within/nothing", "cat 'd*'", "grep a:b notes.txt"]
 )
-def test_what_stays_inside_is_left_alone(command: str, project: Path) -> None:
-    assert way_out(project, {"command": command}) is None
+def test_what_stays_inside_runs_as_the_words_that_were_judged(command: str, project: Path) -> None:
+    said = permitted(project, command)
+    assert isinstance(said, Allowed)
+    program, *words = shlex.split(command)
+    assert said.argv == (shutil.which(program), *words)
 
 
 def test_a_folder_that_is_itself_reached_by_a_link_is_the_folder(project: Path) -> None:
     reached = project.parent / "reached"
     reached.symlink_to(project)
-    assert way_out(reached, {"command": f"cat {reached}/notes.txt"}) is None
-    assert way_out(reached, {"command": f"cat {reached}/door/secret"}) is not None
+    assert isinstance(permitted(reached, f"cat {reached}/notes.txt"), Allowed)
+    assert "by a link" in str(permitted(reached, f"cat {reached}/door/secret"))
 
 
 @pytest.fixture
@@ -101,19 +112,16 @@ def repository(project: Path) -> Path:
         "mv notes.txt docs/h/pre-commit",
         "ln -f notes.txt docs/h/pre-commit",
         "cp -t docs/h notes.txt",
-        "cp -ftinward notes.txt",
-        "cp --target-directory=docs/g notes.txt",
-        "cp notes.txt docs/*/config",
         "tee docs/c",
+        "cp notes.txt .git/config",
     ],
 )
 def test_no_link_leads_a_program_that_may_write_into_git(command: str, repository: Path) -> None:
-    assert way_into_git(repository, {"command": command}) in command.split()
-    call = BatchCall("1", ShellTool(), {"command": command})
-    allowed = Policy(repository, ("cp *", "mv *", "ln *", "tee *"), windows=False)
-    denied = asyncio.run(permit(allowed, call))
-    assert isinstance(denied, Denied)
-    assert "inside of .git" in denied.why
+    assert "inside of .git" in str(permitted(repository, command))
+
+
+def test_no_program_runs_in_git(repository: Path) -> None:
+    assert "inside of .git" in str(permitted(repository, "cat config", "docs/g"))
 
 
 @pytest.mark.parametrize("tool", [WriteTool(), EditTool()])
@@ -131,56 +139,37 @@ def test_a_folder_that_the_file_system_takes_for_git_is_git(repository: Path) ->
     other = repository / "other"
     (other / "sub").mkdir(parents=True)
     (other / ".git").symlink_to("sub")
-    assert way_into_git(repository, {"command": "cp notes.txt other/sub/config"}) is not None
+    assert "inside of .git" in str(permitted(repository, "cp notes.txt other/sub/config"))
 
 
 def test_reading_through_such_a_link_changes_nothing(repository: Path) -> None:
-    assert way_into_git(repository, {"command": "cat docs/g/config"}) is None
-
-
-def test_a_file_name_does_not_become_an_option(project: Path) -> None:
-    (project / "--files0-from=list").write_text("")
-    assert hidden_option(project, {"command": "wc -l *"}) == "*"
-    assert hidden_option(project, {"command": "wc -l ./*"}) is None
-    assert hidden_option(project, {"command": "wc -l n*"}) is None
-    (project / "other").mkdir()
-    (project / "other" / "-x").write_text("")
-    call = BatchCall("1", ShellTool(), {"command": "wc -l *x", "cwd": "other"})
-    denied = asyncio.run(permit(Policy(project, ("wc *",), windows=False), call))
-    assert isinstance(denied, Denied)
-    assert "'./*x'" in denied.next
-
-
-def test_folders_that_are_compared_hold_no_link_that_leads_out(project: Path) -> None:
-    (project / "other").mkdir()
-    assert way_out(project, {"command": "diff -rN part other"}) == "part"
-    assert way_out(project, {"command": "diff -rN --no-dereference part other"}) is None
-    assert way_out(project, {"command": "diff notes.txt notes.txt"}) is None
+    assert isinstance(permitted(repository, "cat docs/g/config"), Allowed)
 
 
 @pytest.mark.parametrize(
     "command",
-    [
-        "cp -rL part other",
-        "cp -L -r part other",
-        "cp -r --dereference part other",
-        "cp -r --deref part other",
-        "nice cp -arL part other",
-        "tar -chf x.tar part",
-        "tar chf x.tar part",
-        "rsync -rL part other",
-        "zip -r x.zip part",
-    ],
+    ["diff -rN part other", "cp -r part other", "tar -chf x.tar part", "zip -r x.zip part"],
 )
-def test_folders_that_are_copied_with_what_links_lead_to_hold_none_that_leads_out(
-    command: str, project: Path
+@pytest.mark.parametrize("steps", [1, 2])
+def test_folders_that_are_read_with_their_links_hold_none_that_leads_out(
+    command: str, steps: int, project: Path
 ) -> None:
     (project / "other").mkdir()
-    assert way_out(project, {"command": command}) == "part"
-    (project / "part" / "twice").unlink()
-    assert way_out(project, {"command": command}) is None
+    allow = tuple(f"{command.rpartition(' part')[0]} {star}" for star in ("*", "* *"))
+    if steps == 2:
+        (project / "part" / "twice").rename(project / "other" / "twice")
+        (project / "part" / "on").symlink_to(Path("..") / "other")
+    if shutil.which(command.split(maxsplit=1)[0]) is None:
+        pytest.skip("not installed")
+    assert "by a link" in str(permitted(project, command, allow=allow))
+    (project / ("part" if steps == 1 else "other") / "twice").unlink()
+    assert isinstance(permitted(project, command, allow=allow), Allowed)
 
 
-def test_links_may_be_copied_as_links(project: Path) -> None:
-    for command in ("cp -r part other", "tar -cf x.tar part", "zip -ry x.zip part"):
-        assert way_out(project, {"command": command}) is None
+def test_a_word_that_is_too_long_for_a_name_is_no_folder(project: Path) -> None:
+    assert isinstance(permitted(project, f"cp notes.txt {'a' * 300}"), Allowed)
+
+
+def test_what_reads_no_links_may_meet_them(project: Path) -> None:
+    for command in ("grep -rn x part", "rm -r part"):
+        assert isinstance(permitted(project, command), Allowed)

@@ -1,22 +1,22 @@
 """Read a simple command line: programs with plain words, joined by pipes and sequences.
 
-Laws: (1) pure; (2) what a shell might read otherwise than we do is refused, never guessed:
-substitutions, variables, groups, background, output into files; (3) a line that is read means
-exactly these words to every POSIX shell.
+Rules: (1) pure, and linear in the length of the line, which has a limit; (2) what a shell might
+read otherwise than we do is refused, never guessed: substitutions, variables, groups, background,
+output into files; (3) a line that is read means exactly these words to every POSIX shell; (4) a
+command for somebody who was not asked is one program with words that need no shell at all.
 Not here: what the programs do (usual_commands.py), what is allowed (policy.py).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 _OPERATOR = re.compile(r"\|\||&&|[|;]")
 _TO_NOWHERE = re.compile(r"(?P<from>[12]?|&)>(?:>\s*/dev/null|\s*/dev/null|&[12])(?=\s|$|[|;&])")
 _PLAIN = re.compile(r"[^\s'\"\\|&;<>()$`{}#!\n]+")
 _IN_DOUBLE = re.compile(r'[^"\\$`]+')
-_ON_WINDOWS = re.compile(r"[\w./:\\=,@+ -]*")
+PLAIN_ON_WINDOWS = re.compile(r"[\w./:\\=,@+ -]*")
 
 _REFUSED = {
     "$": "a variable or substitution (`$`)",
@@ -33,6 +33,12 @@ _REFUSED = {
     "#": "a comment (`#`)",
     "!": "a negation (`!`)",
 }
+
+
+LONGEST_LINE = 32_768
+MOST_WORDS = 1_000
+_STAR = "\0"
+"""Stands for an unquoted `*` in the shape of a word; no word can hold it."""
 
 
 class NotSimpleError(ValueError):
@@ -52,6 +58,8 @@ class Word:
     """It holds an unquoted `*`, `?` or `[`: the program gets file names instead."""
     homed: bool = False
     """It begins with an unquoted `~`."""
+    pieces: tuple[str, ...] = ()
+    """In a pattern: the texts between unquoted `*`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +70,7 @@ class Stage:
     words: tuple[Word, ...]
     silenced: bool = False
     """Its output goes to /dev/null."""
+    redirected: bool = False
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -71,23 +80,43 @@ class Stage:
 
 def read_command(line: str, *, windows: bool = False) -> tuple[Stage, ...]:
     """The stages of a command line; NotSimpleError when it is not a simple one."""
+    if len(line) > LONGEST_LINE:
+        raise NotSimpleError(f"more than {LONGEST_LINE:,} characters, which is too long")
     if windows:
         return _read_on_windows(line)
     return _Reading(line).stages()
 
 
-def stages_of(arguments: Mapping[str, object], *, windows: bool = False) -> tuple[Stage, ...]:
-    """The stages of a shell call, by `command` or `argv`; NotSimpleError as above."""
-    argv, line = arguments.get("argv"), arguments.get("command")
-    if isinstance(argv, list) and argv:
-        return (Stage("", tuple(Word(str(word)) for word in argv)),)
-    return read_command(line if isinstance(line, str) else "", windows=windows)
+def read_words(line: str, *, windows: bool = False) -> tuple[str, ...]:
+    """The words of one program that needs no shell; NotSimpleError when it would need one."""
+    stages = read_command(line, windows=windows)
+    if len(stages) > 1:
+        raise NotSimpleError("more than one command")
+    words = stages[0].words
+    if stages[0].redirected:
+        raise NotSimpleError("a redirection (`>`)")
+    if any(word.globbed or word.homed for word in words):
+        raise NotSimpleError("a pattern of file names (`*`, `?`, `[`) or a `~` without quotes")
+    return stages[0].texts
+
+
+def read_pattern(pattern: str, *, windows: bool = False) -> tuple[tuple[str, ...], ...]:
+    """The words of a pattern, each as the texts between its unquoted `*`; NotSimpleError as above.
+
+    A word without any is one text.
+    """
+    if windows:
+        return tuple(tuple(word.split("*")) for word in pattern.split())
+    stages = read_command(pattern)
+    if len(stages) > 1 or stages[0].redirected:
+        raise NotSimpleError("what only a shell can do")
+    return tuple(word.pieces for word in stages[0].words)
 
 
 def _read_on_windows(line: str) -> tuple[Stage, ...]:
     # cmd.exe has its own quoting, and programs split their words themselves: plain words only.
-    if not line.strip() or not _ON_WINDOWS.fullmatch(line):
-        raise NotSimpleError("characters that the shell of Windows may read in its own way")
+    if not line.strip() or not PLAIN_ON_WINDOWS.fullmatch(line):
+        raise NotSimpleError("characters that Windows may read in its own way")
     return (Stage("", tuple(Word(text) for text in line.split())),)
 
 
@@ -96,11 +125,13 @@ class _Reading:
 
     def __init__(self, line: str) -> None:
         self._line = line.strip(" \t")
+        if _STAR in self._line:
+            raise NotSimpleError("a NUL character")
         self._at = 0
         self._stages: list[Stage] = []
         self._words: list[Word] = []
         self._joint = ""
-        self._silenced = False
+        self._silenced = self._redirected = False
 
     def stages(self) -> tuple[Stage, ...]:
         while self._at < len(self._line):
@@ -119,6 +150,7 @@ class _Reading:
 
     def _silence(self, redirection: re.Match[str]) -> None:
         self._at = redirection.end()
+        self._redirected = True
         self._silenced = self._silenced or (
             redirection["from"] != "2" and "/dev/null" in redirection[0]
         )
@@ -130,8 +162,10 @@ class _Reading:
             raise NotSimpleError("a place where a command is missing")
         if "=" in self._words[0].text.partition("/")[0] or self._words[0].globbed:
             raise NotSimpleError("a variable set before the command, or no plain program name")
-        self._stages.append(Stage(self._joint, tuple(self._words), self._silenced))
-        self._words, self._silenced, self._joint = [], False, joint
+        stage = Stage(self._joint, tuple(self._words), self._silenced, self._redirected)
+        self._stages.append(stage)
+        self._words, self._joint = [], joint
+        self._silenced = self._redirected = False
 
     def _word(self) -> Word:
         start = self._at
@@ -147,10 +181,14 @@ class _Reading:
                 parts.append(self._escaped())
             elif plain := self._plain(at_start=self._at == start):
                 globbed = globbed or any(sign in plain for sign in "*?[")
-                parts.append(plain)
+                parts.append(plain.replace("*", _STAR))
         if self._at == start:
             raise NotSimpleError(_REFUSED["&"])
-        return Word("".join(parts), globbed, self._line[start] == "~")
+        shape = "".join(parts)
+        text = shape.replace(_STAR, "*")
+        # A lone bracket is the name of a program.
+        globbed = globbed and text != "["
+        return Word(text, globbed, self._line[start] == "~", tuple(shape.split(_STAR)))
 
     def _plain(self, *, at_start: bool) -> str:
         """Characters that stand for themselves."""

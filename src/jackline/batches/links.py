@@ -1,58 +1,55 @@
 """Find the words of a command that mean something else on the disk than they say.
 
-Laws: (1) only reads; (2) every word that may be a path is followed through all links, and so is
-every file that a pattern among the words stands for: none leads out of the folder, none that may
-be written to into `.git`, none becomes an option; (3) what is not there leads nowhere.
+Rules: (1) only reads; (2) every word that may be a path is followed through all links: none leads
+out of the folder, none that may be written to into `.git`; (3) where a program may read what links
+below a folder lead to, the folder is walked, with all folders inside to which links lead, within
+bounds of number and time beyond which it is refused; (4) what is not there leads nowhere.
 Not here: paths that leave by their text (policy.py), what a program finds by itself when it runs.
 """
 
 from __future__ import annotations
 
-import glob
 import os
-import re
-from collections.abc import Iterator
-from itertools import islice
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from jackline.batches.commands import NotSimpleError, Stage, Word, stages_of
-from jackline.batches.git_commands import PLAIN_WRAPPERS
-from jackline.batches.policy import names_git, paths_in
-from jackline.batches.tool import JsonObject
-from jackline.batches.usual_commands import is_harmless
+from jackline.batches.policy import Denied, into_git, names_git, outside, paths_in
 
-_MOST_FILES = 10_000
+_MOST_ENTRIES = 100_000
+_PATIENCE_S = 10.0
 
 
-def way_out(folder: Path, arguments: JsonObject, *, windows: bool = os.name == "nt") -> str | None:
-    """The first word of this shell call that leads out of `folder` by a link; None without one."""
-    root = folder.resolve()
-    for stage, word, paths in _paths(root, arguments, windows=windows):
-        if any(_leaves(each, root) for each in paths):
-            return word.text
-        if _follows_links(stage) and any(_holds_way_out(each, root) for each in paths):
-            return word.text
-    return None
+def trouble_on_disk(
+    folder: Path, place: Path, words: Sequence[str], *, looking: bool, walks: bool
+) -> Denied | None:
+    """Why these operands and options mean another place than they say; None where they do not.
 
-
-def way_into_git(
-    folder: Path, arguments: JsonObject, *, windows: bool = os.name == "nt"
-) -> str | None:
-    """The first word by which a program that may write gets into `.git` under another name."""
-    for stage, word, paths in _paths(folder.resolve(), arguments, windows=windows):
-        named = any(names_git(part) for part in paths_in(word))
-        if not named and not is_harmless(stage) and any(map(is_in_git, paths)):
-            return word.text
-    return None
-
-
-def hidden_option(
-    folder: Path, arguments: JsonObject, *, windows: bool = os.name == "nt"
-) -> str | None:
-    """The first word for which a shell would put a file name that looks like an option."""
-    for _, word, paths in _paths(folder.resolve(), arguments, windows=windows):
-        if word.globbed and word.text[:1] in "*?[" and any(each.name[:1] == "-" for each in paths):
-            return word.text
+    `looking` says that the program changes nothing, `walks` that it may read links below folders.
+    """
+    end, root = time.monotonic() + _PATIENCE_S, folder.resolve()
+    # A word may name the folder as its user does, or as the file system does.
+    inside = (Path(os.path.abspath(folder)), root)  # noqa: PTH100 -- without following links
+    folders: list[tuple[str, Path]] = []
+    for word in words:
+        for part in paths_in(word):
+            if time.monotonic() > end:
+                return _too_much(word, "took too long to look at")
+            path = place / part
+            text = Path(os.path.normpath(path))
+            if not any(text.is_relative_to(each) for each in inside):
+                continue  # by its text: it was written out, or the policy has refused it
+            if _leaves(path, root):
+                return _by_link(word)
+            if not looking and not names_git(part) and is_in_git(path):
+                return into_git(word)
+            if os.path.isdir(path):  # noqa: PTH112 -- Path's own fails for names that are too long
+                folders.append((word, path))
+    if not walks:
+        return None
+    for word, path in folders:
+        if denied := _walked(word, path, root, end):
+            return denied
     return None
 
 
@@ -74,68 +71,36 @@ def is_in_git(path: Path) -> bool:
     return False
 
 
-def _paths(
-    root: Path, arguments: JsonObject, *, windows: bool
-) -> Iterator[tuple[Stage, Word, list[Path]]]:
-    """Every word of the call with all that it may name on the disk."""
-    given = arguments.get("cwd")
-    place = root / (given if isinstance(given, str) else ".")
+def _walked(word: str, start: Path, root: Path, end: float) -> Denied | None:
+    waiting, seen, entries = [start.resolve()], set[Path](), 0
+    while waiting:
+        folder = waiting.pop()
+        if folder in seen:
+            continue
+        seen.add(folder)
+        for entry in _entries(folder):
+            entries += 1
+            if entries > _MOST_ENTRIES:
+                return _too_much(word, f"holds too many files ({_MOST_ENTRIES:,} may be)")
+            if time.monotonic() > end:
+                return _too_much(word, "took too long to look at")
+            if entry.is_symlink():
+                if _leaves(Path(entry.path), root):
+                    return _by_link(word)
+                real = Path(entry.path).resolve()
+                if real.is_dir():
+                    waiting.append(real)
+            elif entry.is_dir(follow_symlinks=False):
+                waiting.append(Path(entry.path))
+    return None
+
+
+def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
     try:
-        stages = stages_of(arguments, windows=windows)
-    except NotSimpleError:
-        return  # the policy has refused it
-    for stage in stages:
-        for word in stage.words[1:]:
-            yield (
-                stage,
-                word,
-                [each for part in paths_in(word) for each in _meant(part, word, place)],
-            )
-
-
-_FOLLOWING = {
-    "cp": re.compile(r"-[^-]*L|--de"),
-    "rsync": re.compile(r"-[^-]*[Lk]|--copy-"),
-    "scp": re.compile(r"-[^-]*r"),
-    "tar": re.compile(r"-[^-]*h|--de|--h|[A-Za-z]*h[A-Za-z]*$"),
-}
-"""By which options programs read what links below a folder lead to."""
-_FOLLOWING_UNLESS = {
-    "diff": re.compile(r"--no-dereference$"),
-    "zip": re.compile(r"-[^-]*y|--symlinks$"),
-}
-
-
-def _follows_links(stage: Stage) -> bool:
-    """Whether it reads what links below a folder lead to."""
-    words = stage.texts
-    programs = words if Path(words[0]).name in PLAIN_WRAPPERS else words[:1]
-    for name in (Path(word).name for word in programs):
-        if name in _FOLLOWING and any(map(_FOLLOWING[name].match, words)):
-            return True
-        if name in _FOLLOWING_UNLESS and not any(map(_FOLLOWING_UNLESS[name].match, words)):
-            return True
-    return False
-
-
-def _holds_way_out(folder: Path, root: Path) -> bool:
-    left = _MOST_FILES
-    for at, folders, files in os.walk(folder):
-        left -= len(folders) + len(files)
-        links = (Path(at, name) for name in (*folders, *files) if Path(at, name).is_symlink())
-        if left < 0 or any(_leaves(each, root) for each in links):
-            return True
-    return False
-
-
-def _meant(part: str, word: Word, place: Path) -> list[Path]:
-    if "\0" in part:
-        return []
-    paths = [place / part]
-    if word.globbed:
-        found = glob.iglob(part, root_dir=place)  # noqa: PTH207 -- absolute ones, too, as a shell
-        paths += [place / name for name in islice(found, _MOST_FILES)]
-    return paths
+        with os.scandir(folder) as found:
+            yield from found
+    except (FileNotFoundError, PermissionError):
+        return  # gone since, or the program cannot read it either
 
 
 def _leaves(path: Path, root: Path) -> bool:
@@ -143,3 +108,12 @@ def _leaves(path: Path, root: Path) -> bool:
         return not path.resolve().is_relative_to(root)
     except (OSError, RuntimeError):
         return True  # a circle of links, or no name for a file: nobody knows where it leads
+
+
+def _by_link(word: str) -> Denied:
+    denied = outside(word)
+    return Denied(f"{denied.why} by a link", denied.next)
+
+
+def _too_much(word: str, why: str) -> Denied:
+    return Denied(f"{word!r} {why}", "name single files, or a smaller folder")

@@ -1,46 +1,61 @@
 """Decide whether a call may run for somebody who was not asked, with a look at the disk.
 
-Rules: (1) the policy is asked first, which touches nothing; (2) a link must not lead a command out
-of the folder, nor into `.git`; (3) git runs only where foreign_repositories/ lets it, in the folder
+Rules: (1) the policy is asked first, which touches nothing; (2) a command is permitted as the very
+words that will run, with its program as an absolute file; (3) a link must not lead a command out
+of the folder, nor into `.git`; (4) git runs only where foreign_repositories/ lets it, in the folder
 in which it will really run, and with the guard that it gives: a repository's settings may have come
-with an archive, or from somebody who could write one file; (4) looking only reads.
+with an archive, or from somebody who could write one file; (5) looking only reads, in threads of
+its own, and ends.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
-from jackline.batches.commands import stages_of
-from jackline.batches.git_commands import GitCall, UnjudgedGitError, git_calls
-from jackline.batches.links import hidden_option, is_in_git, way_into_git, way_out
-from jackline.batches.policy import Allowed, Denied, Judgement, Policy, into_git, names_git
+from jackline.batches.git_commands import GitCall, UnjudgedGitError, git_call
+from jackline.batches.links import is_in_git, trouble_on_disk
+from jackline.batches.policy import (
+    Allowed,
+    Denied,
+    Judgement,
+    Policy,
+    into_git,
+    names_git,
+    outside,
+)
 from jackline.batches.results import BatchCall
+from jackline.batches.usual_commands import is_harmless
 from jackline.foreign_repositories import ForeignRepositoryError, GitRun, Guard, guard_for
+from jackline.programs import find_program
 
 _WRITING = frozenset({"write", "edit"})
+_T = TypeVar("_T")
+# Not the usual pool, which everybody waits for: whoever fills a disk with links fills this one.
+_LOOKING = ThreadPoolExecutor(max_workers=4, thread_name_prefix="jackline-permission")
 
 
 async def permit(policy: Policy, call: BatchCall) -> Judgement:
-    """Whether the call may run now, and under which guard."""
+    """Whether the call may run now, as which words and under which guard."""
     said = policy.judge(call)
     if isinstance(said, Denied):
         return said
     if call.tool.name != "shell":
-        denied = await asyncio.to_thread(_writing_into_git, policy, call)
-        return denied or said
-    denied = await asyncio.to_thread(_by_disk, policy, call)
-    if denied is not None:
-        return denied
+        return await _aside(lambda: _writing_into_git(policy, call)) or said
+    given = call.arguments.get("cwd")
+    place = policy.folder / (given if isinstance(given, str) else ".")
+    judged = await _aside(lambda: _by_disk(policy.folder, place.resolve(), said))
+    if isinstance(judged, Denied):
+        return judged
     try:
-        gits = git_calls(stages_of(call.arguments, windows=policy.windows))
-        if not gits:
-            return said
-        given = call.arguments.get("cwd")
-        place = policy.folder / (given if isinstance(given, str) else ".")
-        return Allowed(await _guard(gits, place, policy.folder))
+        git = git_call(said.argv)
+        guard = None if git is None else await _guard(git, place, policy.folder)
+        return replace(judged, guard=guard)
     except UnjudgedGitError as error:
         return Denied(
             f"`{error.by}` gives git words or a place that cannot be judged",
@@ -50,22 +65,28 @@ async def permit(policy: Policy, call: BatchCall) -> Judgement:
         return Denied(error.why, error.next)
 
 
-def _by_disk(policy: Policy, call: BatchCall) -> Denied | None:
-    """Why what is on the disk makes another command of it than was allowed."""
-    folder, arguments, windows = policy.folder, call.arguments, policy.windows
-    if out := way_out(folder, arguments, windows=windows):
+async def _aside(work: Callable[[], _T]) -> _T:
+    return await asyncio.get_running_loop().run_in_executor(_LOOKING, work)
+
+
+def _by_disk(folder: Path, place: Path, said: Allowed) -> Judgement:
+    """The command as it will run, or why what is on the disk makes another command of it."""
+    program, *words = said.argv
+    if not place.is_relative_to(folder.resolve()):
+        return outside(str(place))
+    if is_in_git(place):
+        return into_git(str(place))
+    looking = is_harmless(said.argv)
+    if denied := trouble_on_disk(folder, place, words, looking=looking, walks=said.walks):
+        return denied
+    named_by_path = os.path.dirname(program)  # noqa: PTH120 -- `./x` has one, which Path drops
+    found = str(place / program) if named_by_path else find_program(program)
+    if found is None:
         return Denied(
-            f"{out!r} leads out of the project folder by a link",
-            "give paths inside the project folder",
+            f"there is no program {program!r} in the absolute folders of the PATH",
+            "name another program, or one of the project as './NAME'",
         )
-    if inward := way_into_git(folder, arguments, windows=windows):
-        return into_git(inward)
-    if option := hidden_option(folder, arguments, windows=windows):
-        return Denied(
-            f"{option!r} stands for a file name that would be read as an option",
-            f"give './{option}' instead",
-        )
-    return None
+    return replace(said, argv=(found, *words))
 
 
 def _writing_into_git(policy: Policy, call: BatchCall) -> Denied | None:
@@ -75,15 +96,6 @@ def _writing_into_git(policy: Policy, call: BatchCall) -> Denied | None:
     return into_git(path) if is_in_git(policy.folder / path) else None
 
 
-async def _guard(gits: Sequence[GitCall], place: Path, folder: Path) -> Guard:
-    """One guard for all of them, since they are started by one shell."""
-    guards = []
-    for git in gits:
-        at = place.joinpath(*git.folders)
-        wanted = GitRun(at, git.leading, git.verb, git.looking, git.names_hooks)
-        guards.append(await guard_for(wanted, folder))
-    changing = {guard for guard in guards if not guard.looking}
-    if len(changing) > 1:
-        connecting = any(guard.connecting for guard in changing)
-        return Guard(looking=False, connecting=connecting, hooks=os.devnull)
-    return next(iter(changing), Guard())
+async def _guard(git: GitCall, place: Path, folder: Path) -> Guard:
+    at = place.joinpath(*git.folders)
+    return await guard_for(GitRun(at, git.leading, git.verb, git.looking, git.names_hooks), folder)

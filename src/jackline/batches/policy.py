@@ -2,17 +2,17 @@
 
     Policy(folder, allow=("pytest *", "git log *", "write:docs/*", "fetch:https://docs.python.org/*"))
 
-A pattern for a command is matched word by word; a `*` at its end stands for any further words, but
-for none by which a program that is known for looking writes a file or starts another program:
-`sort *` allows no `--output`, `find *` no `-exec`. Such words have to be written out. By a pattern
-with a `*` git only looks; what it is to change has to be allowed as a whole command, word for word.
+A pattern for a command is a program and its words. A `*` as its last word stands for any number of
+operands and known options, a `*` elsewhere for one operand; a quoted one is itself. What no `*`
+stands for has to be written out, in a pattern or as the whole command (docs/decisions/069).
 
-Laws: (1) pure: nothing is touched to judge; (2) what is not allowed is denied, and told how it
-could be; by default only reading and searching inside the folder; (3) a command is judged by the
-words that its program gets; a line that only a shell can read, with substitutions, chains,
-redirections or variables, is never allowed; (4) no word of an allowed command may name a place
-outside, and a pattern that names no program allows none; (5) nothing is written into `.git`, where
-settings are that make git run anything, unless a pattern names it.
+Rules: (1) pure, linear and bounded: nothing is touched to judge; (2) what is not allowed is denied,
+and told how it could be; by default only reading and searching inside the folder; (3) the words
+that are judged are those that the program gets: no shell reads them, so what needs one is refused;
+(4) a word that a `*` stands for is a plain operand, which names no place outside and nothing in
+`.git`, or an option that is listed as harmless, spelled exactly so; an option that is written out
+gives itself and nothing else; (5) nothing is written into `.git`, where settings are that make git
+run anything, unless a pattern names it.
 Not here: following links and reading a repository's settings (permission.py does, when a tool
 runs), asking a person.
 """
@@ -23,17 +23,37 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import TypeAlias
 
-from jackline.batches.commands import NotSimpleError, Stage, Word, read_command
-from jackline.batches.git_commands import git_at, only_looks
+from jackline.batches.commands import (
+    LONGEST_LINE,
+    MOST_WORDS,
+    PLAIN_ON_WINDOWS,
+    NotSimpleError,
+    read_pattern,
+    read_words,
+)
+from jackline.batches.git_commands import (
+    OTHER_WRAPPERS,
+    PLAIN_WRAPPERS,
+    git_at,
+    is_git,
+    only_looks,
+    program_name,
+)
 from jackline.batches.results import BatchCall
 from jackline.batches.tool import JsonObject
-from jackline.batches.usual_commands import is_harmless, may_become_option, power_of
+from jackline.batches.usual_commands import (
+    is_harmless,
+    is_known,
+    is_known_option,
+    reads_links,
+    takes_operand,
+)
 from jackline.foreign_repositories import Guard
 
 _FREE = frozenset({"read", "search"})
@@ -41,9 +61,12 @@ _FREE = frozenset({"read", "search"})
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """The call may run; if it starts git, with the variables of this guard."""
+    """The call may run; a command as these words and no others, and under the guard, if any."""
 
     guard: Guard | None = None
+    argv: tuple[str, ...] = ()
+    walks: bool = False
+    """It may read what links below a folder among its words lead to, and nobody wrote which."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +78,8 @@ class Denied:
 
 
 Judgement: TypeAlias = Allowed | Denied
+_Pattern: TypeAlias = tuple[tuple[str, ...], ...]
+"""Each word as the texts between its wildcards; one text where it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +99,7 @@ class Policy:
             return self._judge_named(tool, _text(arguments, "url"))
         path = _text(arguments, "path") or "."
         if self._leaves(path):
-            return _outside(path)
+            return outside(path)
         if tool in _FREE:
             return Allowed()
         named = any(names_git(item) for item in self.allow if item.startswith(f"{tool}:"))
@@ -96,76 +121,124 @@ class Policy:
     def _judge_command(self, arguments: JsonObject) -> Judgement:
         place = _text(arguments, "cwd") or "."
         if self._leaves(place):
-            return _outside(place)
+            return outside(place)
         if names_git(place):
             return into_git(place)
-        argv = arguments.get("argv")
-        if isinstance(argv, list):
-            words = tuple(Word(str(word)) for word in argv)
-            return self._judge_stage(Stage("", words)) if words else _nothing()
+        argv, line = arguments.get("argv"), _text(arguments, "command")
+        given = [str(word) for word in argv] if isinstance(argv, list) else [line]
+        if len(given) > MOST_WORDS or sum(map(len, given)) > LONGEST_LINE:
+            return _too_long()
         try:
-            stages = read_command(_text(arguments, "command"), windows=self.windows)
+            words = tuple(given) if argv is not None else read_words(line, windows=self.windows)
         except NotSimpleError as error:
             return _not_simple(error.why)
-        if any(stage.joint not in ("", "|") for stage in stages):
-            return _not_simple("more than one command")
-        denials = (self._judge_stage(stage) for stage in stages)
-        return next((said for said in denials if isinstance(said, Denied)), Allowed())
+        if len(words) > MOST_WORDS:
+            return _too_long()
+        if not words or not words[0].strip():
+            return Denied("there is no command", "give `command` or `argv`")
+        if any("\0" in word or not _is_unicode(word) for word in words):
+            return _not_simple("characters that no program can be given")
+        if not _PROGRAM.fullmatch(words[0]):
+            return Denied("it names no program", "begin with the name of one")
+        return self._judge_words(words)
 
-    def _judge_stage(self, stage: Stage) -> Judgement:
-        for word in stage.words[1:]:
-            if word.homed or any(self._leaves(part) for part in paths_in(word)):
-                return _outside(word.text)
-        patterns = [self._words(item) for item in self.allow if not _PREFIXED.match(item)]
-        fitting = [pattern for pattern in patterns if _fits(stage.texts, pattern)]
-        judged = [self._judge_free_words(stage, pattern) for pattern in fitting]
-        if any(isinstance(said, Allowed) for said in judged):
-            return Allowed()
-        if judged:
-            return judged[0]
-        first = stage.texts[0]
+    def _judge_words(self, words: tuple[str, ...]) -> Judgement:
+        denials, unusable = [], []
+        for item in self.allow:
+            if _OF_OTHER_TOOLS.match(item):
+                continue
+            try:
+                said = self._judge_by(item, words)
+            except NotSimpleError as error:
+                unusable.append(f" ({item!r} in batch.allow allows nothing: it holds {error.why})")
+                continue
+            if isinstance(said, Allowed):
+                return said
+            if said is not None:
+                denials.append(said)
+        if denials:
+            return denials[0]
+        hint = f"; reading and searching always are allowed{''.join(unusable[:1])}"
         return Denied(
-            f"the command `{first}` is not allowed with these words",
-            f"the user may add '{first} *' to what is allowed; reading and searching always are",
+            f"the command `{_cut(words[0])}` is not allowed with these words",
+            f"{self._advice(words)}{hint}",
         )
 
-    def _words(self, pattern: str) -> list[str]:
+    def _judge_by(self, item: str, words: tuple[str, ...]) -> Judgement | None:
+        """What one pattern says to these words; None where it does not speak of them."""
+        pattern = _usable(item, windows=self.windows)
+        free = _free_words(pattern, words)
+        if free is None:
+            return None
+        if all(map(_is_literal, pattern)):
+            return Allowed(argv=words)
+        inner = _inner_program(pattern)
+        program = words[inner:]
+        first = next(at for at, pieces in enumerate(pattern) if not _is_literal(pieces))
+        written = words[inner + 1 : first]
+        at_git = git_at(words)
+        if at_git is not None and not (
+            at_git == inner
+            and program_name(words[at_git]) == "git"
+            and only_looks(program[1:], len(written))
+        ):
+            why = "with these words git may do more than look, which no pattern with a `*` allows"
+            return Denied(why, self._whole(words))
+        for at in free:
+            valued = at < len(pattern) and pattern[at][0][:1] == "-"
+            said = self._trouble_with(program, words[at], written, valued=valued)
+            if said is not None:
+                return said if isinstance(said, Denied) else Denied(said, self._whole(words))
+        return Allowed(argv=words, walks=reads_links(program))
+
+    def _trouble_with(
+        self, program: Sequence[str], word: str, written: Sequence[str], *, valued: bool
+    ) -> Denied | str | None:
+        """Why no `*` stands for this word; None where one does.
+
+        `written` are the words before the first `*`; `valued` says that the pattern has the name of
+        this option, and a `*` for its value.
+        """
+        name = _cut(program[0])
+        if word[:1] in ("-", "+"):
+            if not (valued or is_git(program[0]) or is_known_option(program, word)):
+                return f"{_cut(word)!r} is none of the options that a `*` stands for with `{name}`"
+            word = word.partition("=")[2]
+        elif not takes_operand(program, written, word) or (word[:1] == "@" and name != "git"):
+            return f"`{name}` may read {_cut(word)!r} as more than a name"
+        if len(word) > _LONGEST_WORD or not word.isprintable():
+            return "it holds control characters, or a word that is too long"
+        if not is_known(program) and not _TAME.fullmatch(word):
+            return f"`{name}` may hand {_cut(word)!r} to a shell"
+        if self._names_outside(word):
+            return outside(word)
+        if not is_harmless(program) and any(map(names_git, paths_in(word))):
+            return into_git(word)
+        return None
+
+    def _names_outside(self, word: str) -> bool:
+        """Whether a program may read the word, or a part of it, as a place outside."""
+        if self.windows and (_DRIVE.search(word) or not PLAIN_ON_WINDOWS.fullmatch(word)):
+            return True
+        parts = paths_in(word.removeprefix(f"{self.folder.as_posix()}/"))
+        return any(part[:1] in _ROOTS[self.windows] or _UPWARDS.search(part) for part in parts)
+
+    def _advice(self, words: tuple[str, ...]) -> str:
+        """What the user may allow so that this very command runs."""
+        pattern = f"{words[0] if self.windows else shlex.quote(words[0])} *"
         try:
-            return pattern.split() if self.windows else shlex.split(pattern)
-        except ValueError:
-            return pattern.split()  # a quote that is none: nobody means a word with spaces
+            said = self._judge_by(pattern, words)
+        except NotSimpleError:
+            said = None
+        if isinstance(said, Allowed):
+            return f"the user may add {_quoted(pattern)} to batch.allow"
+        return self._whole(words) if said is None else said.next
 
-    def _judge_free_words(self, stage: Stage, pattern: list[str]) -> Judgement:
-        """Whether the words that the pattern does not write out are such as it can have meant."""
-        if list(stage.texts) == pattern and not any(map(_WILD.search, pattern)):
-            return Allowed()
-        if (at := git_at(stage)) is not None and not _may_have_meant(stage, pattern, at):
-            return self._whole_git(stage)
-        written = [word for word in pattern if not _WILD.search(word)]
-        power = power_of(stage, written[1:])
-        if power is not None:
-            return Denied(
-                f"{power!r} would let `{stage.texts[0]}` do more than look",
-                f"the user may write it out: '{' '.join([*written, power])} *'",
-            )
-        free = [word for word in stage.words[1:] if word.text not in written]
-        if not is_harmless(stage):
-            for word in free:
-                if any(names_git(part) for part in paths_in(word)):
-                    return into_git(word.text)
-        return Allowed()
-
-    def _whole_git(self, stage: Stage) -> Denied:
-        why = "with these words git may do more than look, which no pattern with a `*` allows"
-        if any(map(_WILD.search, stage.texts)):
-            return Denied(
-                why,
-                "give the command without `*`, `?` and `[`: then the user may write it, as a whole,"
-                " into batch.allow",
-            )
-        command = " ".join(stage.texts) if self.windows else shlex.join(stage.texts)
-        quoted = json.dumps(command, ensure_ascii=False)
-        return Denied(why, f"the user may write the whole command into batch.allow: {quoted}")
+    def _whole(self, words: Sequence[str]) -> str:
+        command = _quoted(" ".join(words) if self.windows else shlex.join(words))
+        if len(command) > _LONGEST_ADVICE:
+            return "the user may write the whole command, word for word, into batch.allow"
+        return f"the user may write the whole command into batch.allow: {command}"
 
     def _leaves(self, given: str) -> bool:
         """Whether a path, read as text alone, leads out of the folder."""
@@ -180,59 +253,91 @@ class Policy:
         return not meant.is_relative_to(PurePosixPath(os.path.normpath(root)))
 
 
-_WILD = re.compile(r"[*?\[]")
+_LONGEST_WORD = 4_096
+_LONGEST_ADVICE = 500
+_OF_OTHER_TOOLS = re.compile(r"(?:edit|fetch|read|search|write):")
+_PROGRAM = re.compile(rf"(?!{_OF_OTHER_TOOLS.pattern})[\w./\\+][\w./\\:+@ ()-]*|\[")
+_TAME = re.compile(r"[\w./:=,@+#^~-]*")
+"""Characters that mean nothing to a shell, to which an unknown program may hand its words on."""
+_SEPARATORS = re.compile(r"[\s=:,;@'\"`(){}\[\]<>|&]+")
+_UPWARDS = re.compile(r"(?:^|[/\\])\s*\.\.\s*(?:$|[/\\])")
+_ROOTS = {False: ("/", "~"), True: ("/", "~", "\\")}
+_DRIVE = re.compile(r"(?:^|[=,;@\s])[A-Za-z]:")
+_WRAPPERS_OWN = re.compile(r"-n|-?\d+(?:\.\d+)?[smhd]?|\w+=.*")
+"""A priority, a time or a variable: what may stand between a wrapper and its program."""
 _GIT_FOLDER = re.compile(r"(?:^|[/\\])(?:\.git|git~\d)[. ]*(?:$|[/\\:])", re.IGNORECASE)
 """As every file system may read it: some ignore case, some have short names."""
 _INVISIBLE = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
 """Characters that the file system of macOS leaves out of names."""
-_PREFIXED = re.compile(r"[a-z_]+:\S")
-_HIDDEN_PARENT = re.compile(r"(?:^|/)\.[^/]*[*?\[]")
-"""A pattern that begins with a dot may stand for `..` in some shells."""
 
 
-_LONGEST_CLUSTER = 1024
-_NO_OPTION = frozenset("/\\.~")
-"""No program has an option of this letter: where one stands, a value has begun."""
+def _is_literal(pieces: tuple[str, ...]) -> bool:
+    return len(pieces) == 1
 
 
-def paths_in(word: Word) -> list[str]:
-    """The texts in a word that a program may take for a path: itself, and an option's value."""
-    if word.globbed and _HIDDEN_PARENT.search(word.text):
-        return [".."]
-    parts = [word.text, *re.split(r"[=:,;@]", word.text)]
-    if word.text.startswith("--"):
-        parts.append(word.text[2:])
-    elif word.text.startswith("-"):
-        if len(word.text) > _LONGEST_CLUSTER:
-            return [".."]  # any of its thousands of ends may be a path
-        parts += [end for part in parts for end in _values_in(part)]
-    return [part for part in parts if part]
+def _usable(item: str, *, windows: bool) -> _Pattern:
+    """A pattern as it is matched; NotSimpleError for one that allows nothing, whatever it meant."""
+    pattern = read_pattern(item, windows=windows)
+    if not pattern or not _is_literal(pattern[0]):
+        raise NotSimpleError("a `*` in the name of the program")
+    if not all(map(_is_literal, pattern)):
+        _inner_program(pattern)
+    for pieces in pattern:
+        if not _is_literal(pieces) and pieces[0][:1] in ("-", "+") and "=" not in pieces[0]:
+            raise NotSimpleError("a `*` in the name of an option")
+    return pattern
 
 
-def _values_in(cluster: str) -> Iterator[str]:
-    """What may be the value of a short option: `-f../x`; `-xzf../x`, behind any others."""
-    for at in range(2, len(cluster)):
-        yield cluster[at:]
-        if cluster[at] in _NO_OPTION:
-            return
+def _inner_program(pattern: _Pattern) -> int:
+    """Where the program stands that is really started: behind `nice`, `timeout 5` and such."""
+    at = 0
+    while at < len(pattern) and _is_literal(pattern[at]):
+        name = program_name(pattern[at][0])
+        if name in OTHER_WRAPPERS and name != "find":
+            raise NotSimpleError(f"a `*` behind `{name}`, which starts what its words say")
+        if name not in PLAIN_WRAPPERS:
+            if pattern[at][0][:1] == "-":
+                break
+            return at
+        at += 1
+        while at < len(pattern) and _is_literal(pattern[at]):
+            if not _WRAPPERS_OWN.fullmatch(pattern[at][0]):
+                break
+            at += 1
+    raise NotSimpleError("a `*` in the place of a program, or options before one")
 
 
-def _may_have_meant(stage: Stage, pattern: list[str], at: int) -> bool:
-    """Whether this git only looks, where and how the pattern says."""
-    if stage.texts[at].replace("\\", "/").rpartition("/")[2].lower() not in ("git", "git.exe"):
-        return False  # `git-upload-pack` and its like
-    literal = next((n for n, word in enumerate(pattern) if _WILD.search(word)), len(pattern))
-    if any(map(may_become_option, stage.words[at + 1 :])):
-        return False
-    return only_looks(stage.texts[at + 1 :], max(0, literal - at - 1))
-
-
-def _fits(words: tuple[str, ...], pattern: list[str]) -> bool:
-    open_ended = pattern[-1:] == ["*"]
+def _free_words(pattern: _Pattern, words: Sequence[str]) -> list[int] | None:
+    """The places of the words that wildcards stand for; None where the words do not fit."""
+    open_ended = pattern[-1] == ("", "")
     wanted = pattern[:-1] if open_ended else pattern
-    if not wanted or len(words) < len(wanted) or (len(words) > len(wanted) and not open_ended):
+    if len(words) < len(wanted) or (len(words) > len(wanted) and not open_ended):
+        return None
+    if not all(map(_fits, words, wanted)):
+        return None
+    free = [at for at, pieces in enumerate(wanted) if not _is_literal(pieces)]
+    return [*free, *range(len(wanted), len(words))]
+
+
+def _fits(word: str, pieces: tuple[str, ...]) -> bool:
+    if _is_literal(pieces):
+        return word == pieces[0]
+    first, *middle, last = pieces
+    if not word.startswith(first) or not word.endswith(last) or len(word) < len(first) + len(last):
         return False
-    return all(fnmatchcase(word, want) for word, want in zip(words, wanted, strict=False))
+    at, end = len(first), len(word) - len(last)
+    for piece in middle:
+        found = word.find(piece, at, end)
+        if found < 0:
+            return False
+        at = found + len(piece)
+    return True
+
+
+def paths_in(word: str) -> list[str]:
+    """The texts in a word that a program may take for a path: itself, and its parts."""
+    glued = [word[2:]] if word[:1] == "-" else []  # the value of a short option: `-fdocs/x`
+    return [part for part in dict.fromkeys((word, *glued, *_SEPARATORS.split(word))) if part]
 
 
 def names_git(path: str) -> bool:
@@ -250,26 +355,45 @@ def _text(arguments: JsonObject, name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _nothing() -> Denied:
-    return Denied("there is no command", "give `command` or `argv`")
+def _is_unicode(word: str) -> bool:
+    return not any("\ud800" <= sign <= "\udfff" for sign in word)
 
 
-def _outside(path: str) -> Denied:
+def _cut(word: str) -> str:
+    return word if len(word) <= 100 else f"{word[:99]}…"
+
+
+def _quoted(text: str) -> str:
+    """A string for a TOML file, in which nothing is invisible."""
+    written = json.dumps(text, ensure_ascii=False)
+    return "".join(sign if sign.isprintable() else f"\\U{ord(sign):08X}" for sign in written)
+
+
+def outside(path: str) -> Denied:
+    """The denial of what lies elsewhere."""
     return Denied(
-        f"{path!r} leads out of the project folder", "give paths inside the project folder"
+        f"{_cut(path)!r} leads out of the project folder", "give paths inside the project folder"
     )
 
 
 def into_git(path: str) -> Denied:
     """The denial of what would be written there."""
     return Denied(
-        f"{path!r} is inside of .git, where settings are that make git run programs",
+        f"{_cut(path)!r} is inside of .git, where settings are that make git run programs",
         "name another place",
+    )
+
+
+def _too_long() -> Denied:
+    return Denied(
+        f"the command is too long: {LONGEST_LINE:,} characters and {MOST_WORDS:,} words may be",
+        "give several commands",
     )
 
 
 def _not_simple(why: str) -> Denied:
     return Denied(
-        f"the command line holds {why}, which cannot be judged safely",
-        "give each command as a call of its own, with plain words; the calls run side by side",
+        f"the command holds {why}, and no shell reads it",
+        "give `argv`, or each command as a call of its own: the words are passed on as they are;"
+        " list file names in full",
     )

@@ -1,8 +1,9 @@
 """The tool that runs a command, confined in place and time, and leaves nothing of it behind.
 
-Laws: (1) it starts inside the working folder, without our secrets and our terminal, and with the
-guard's variables where there is one; (2) it ends
-within its time, with everything that it started; (3) an exit code other than 0 is a failure that
+Rules: (1) it starts inside the working folder, without our secrets and our terminal, and with the
+guard's variables where there is one; a command that was permitted to somebody who was not asked
+runs as the words that were judged, without a shell; (2) it ends within its time, with everything
+that it started; (3) an exit code other than 0 is a failure that
 keeps the output; (4) it is no sandbox: what a command may do once it runs is for the system, or
 for a policy before it.
 Not here: processes (processes.py), which commands change nothing (usual_commands.py), permission
@@ -117,9 +118,10 @@ class ShellTool:
         environ = without_secrets(given, self._keep)
         if context.guard is not None:
             environ = context.guard.environment(environ)
+        argv = context.argv or (tuple(asked.argv) if asked.argv is not None else _shell(asked.line))
         command = Command(
-            argv=tuple(asked.argv) if asked.argv is not None else _shell(asked.line),
-            line=asked.command,
+            argv=argv,
+            line=None if context.argv else asked.command,
             cwd=cwd,
             environ=environ,
             seconds=None if seconds == inf else seconds,

@@ -54,6 +54,8 @@ class ToolContext:
     heard: Callable[[str], None] = field(default=lambda _text: None)
     guard: Guard | None = None
     """With which variables a command runs that starts git in a repository that is not trusted."""
+    argv: tuple[str, ...] = ()
+    """The words of a command that were permitted: they run, whatever its arguments say."""
 
 
 class Tool(Protocol):

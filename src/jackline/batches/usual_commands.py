@@ -1,8 +1,9 @@
-"""Know a few dozen commands: which only look, which options give them power, which print.
+"""Know a few dozen commands: which only look and by which options, which read links, which print.
 
-Laws: (1) pure; (2) what is not known here may change things; an option that lets a harmless program
-write, start another or read what no word names takes its harmlessness away; (3) silence is strange
-only where the exit code says that there was something to print.
+Rules: (1) pure; (2) what is not known here may change things; an option counts only as it is
+spelled here, so that no abbreviation, cluster or new option of a later version comes in, and each
+is harmless whatever word follows it; (3) silence is strange only where the exit code says that
+there was something to print.
 Not here: git (git_commands.py), reading the command line (commands.py), running it again
 (batch.py).
 """
@@ -10,13 +11,11 @@ Not here: git (git_commands.py), reading the command line (commands.py), running
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import PurePosixPath
-from typing import TypeAlias
 
-from jackline.batches.commands import NotSimpleError, Stage, Word, read_command
-from jackline.batches.git_commands import PLAIN_WRAPPERS, looks
+from jackline.batches.commands import NotSimpleError, Stage, read_command
+from jackline.batches.git_commands import is_listed, only_looks
 
 _SYSTEM_FOLDERS = frozenset({"/bin", "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin"})
 
@@ -25,105 +24,94 @@ def _names(told: str) -> frozenset[str]:
     return frozenset(told.split())
 
 
-_HARMLESS = _names(
-    "[ arch base32 base64 basename cat cd cmp column comm cut df dirname echo expand expr false "
-    "fmt fold groups head hexdump id locale nl nproc od paste printenv pwd readlink realpath rev "
-    "seq stat sum tac tail test tr true type uname unexpand uptime which whoami"
+_GREP = _names(
+    "-- -# -n -i -r -l -L -c -w -x -E -F -G -P -v -H -h -o -s -q -e -m -m# -A -B -C -A# -B# -C# -rn"
+    " -nr -in -ni -rni -rin -rl -ril -rli -nE -rnE -rE -En -Er -Ern -nF -rnF -lr -rh -rc -cr"
+    " --include= --exclude= --exclude-dir= --color=never --count --ignore-case --line-number"
+    " --recursive --word-regexp --files-with-matches --no-messages --extended-regexp"
+    " --fixed-strings --only-matching"
 )
+_SUMS = _names("-- -b -t --tag")
+
+# Programs that leave things as they are and follow no link below a folder, with their options.
+# `#` stands for a number, and behind a `=` stands any value.
+_LOOKERS: dict[str, frozenset[str]] = {
+    **dict.fromkeys(
+        _names("[ basename comm df dirname echo expr false groups id locale nproc paste printenv")
+        | _names("printf pwd readlink realpath rev seq sum tac test tr true uname uptime which")
+        | _names("expand fmt fold unexpand whoami"),
+        _names("-- -a -d -f -e -h -m -n -r -s -u -w -z -p -o -nt -gt -lt -ge -le -eq -ne -x -L"),
+    ),
+    **dict.fromkeys(("egrep", "fgrep", "grep"), _GREP),
+    **dict.fromkeys(("b2sum", "cksum", "md5sum", "sha1sum", "sha224sum", "sha256sum"), _SUMS),
+    **dict.fromkeys(("sha384sum", "sha512sum"), _SUMS),
+    "base64": _names("-- -d -w --decode"),
+    "cat": _names("-- -n -b -s -e -t -A -v -E -T"),
+    "cmp": _names("-- -s -l -b"),
+    "column": _names("-- -t -s"),
+    "cut": _names("-- -d -f -c -b -s"),
+    "diff": _names(
+        "-- -u -r -N -q -w -b -B -i -y -U -U# -ru -rq -ruN -rN -qr -ur -urN --unified --brief"
+        " --recursive --new-file --color=never --ignore-all-space --exclude= --no-dereference"
+    ),
+    "du": _names("-- -s -h -a -c -k -m -d -d# -sh -ah -hs -sk --max-depth= --summarize"),
+    "file": _names("-- -b -i --brief --mime --mime-type --mime-encoding"),
+    "find": _names(
+        "-name -iname -path -ipath -type -maxdepth -mindepth -size -mtime -mmin -newer -empty -not"
+        " -o -a -or -and -print -print0 -prune -regex -iregex -perm -user -ls -true -false"
+    ),
+    "head": _names("-- -# -n -n# -c -c# -q -v"),
+    "hexdump": _names("-- -C -n -s"),
+    "ls": _names(
+        "-- -# -l -a -A -h -R -r -t -S -d -F -i -s -la -al -lh -lah -lha -alh -lt -ltr -lart -laR"
+        " -lR -Ra -aR -lS -ld -lrt -lhS -all --all --human-readable --recursive --color=never"
+    ),
+    "nl": _names("-- -b -ba"),
+    "od": _names("-- -c -x -b -A -t -N -j"),
+    "rg": _names(
+        "-- -# -n -i -l -c -w -v -F -o -e -g -t -T -S -s -U -A -B -C -A# -B# -C# -m -N -H -uu -u"
+        " --files --hidden --no-ignore --glob --glob= --type --type= --count --ignore-case"
+        " --files-with-matches --line-number --max-count= --max-depth= --sort= --color=never"
+        " --multiline --word-regexp --fixed-strings --heading --no-heading --json --stats --iglob="
+    ),
+    "sort": _names("-- -n -r -u -f -h -k -k# -t -b -V -c -C -s -nr -rn -hr -rh -un -nu --check"),
+    "stat": _names("-- -c -f -t -x --format= --printf="),
+    "strings": _names("-- -a -n -n#"),
+    "tail": _names("-- -# -n -n# -c -c# -q -v"),
+    "tree": _names("-- -a -d -f -h -L -I -P -i -s -C -n --noreport --dirsfirst --gitignore"),
+    "wc": _names("-- -l -w -c -m -L"),
+}
+
+# Programs of which the user means to run them over the project: they read its links as they like.
+_CHECKERS: dict[str, frozenset[str]] = {
+    "mypy": _names("-- --strict --no-error-summary --show-error-codes --pretty"),
+    "pytest": _names(
+        "-- -x -q -qq -v -vv -vvv -k -m -s -l -rA -rf -rs -ra -xq -qx -xv -xvs -vs -sv --tb=short"
+        " --tb=long --tb=no --tb=line --tb=native --tb=auto --lf --ff --last-failed --failed-first"
+        " --maxfail= --durations= --co --collect-only --exitfirst --quiet --verbose --no-header"
+        " --no-summary --showlocals --stepwise --strict-markers --strict-config --color=no"
+        " --deselect= --ignore= --ignore-glob= --cache-clear -n# --numprocesses= --no-cov"
+    ),
+    "ruff": _names("-- --statistics --quiet --verbose --diff --check --select= --ignore= -q -v"),
+}
+_FOLLOWS_NOTHING = frozenset(_CHECKERS) | _names(
+    "bazel black bun cargo deno dotnet eslint flake8 git go gradle isort make mkdir mvn node nox"
+    " npm npx pnpm pre-commit prettier pyright python python3 rm rmdir ruby touch tox tsc uv yarn"
+)
+
+# Their first operand is a program in a language of their own: no `*` stands for it.
+_READ_A_PROGRAM = _names(
+    "awk bc dc ed ex gawk gsed jq m4 mawk mysql nawk osascript psql sed sqlite sqlite3 yq"
+)
+# The first word behind them is a cluster of options, with or without a dash.
+_READ_A_CLUSTER = _names("7z 7za ar bsdtar gtar ps tar unrar rar")
+_READ_SETTINGS = _names("bmake gmake just make nmake task")
+"""An operand with a `=` sets a variable, by which they start any program."""
 
 _VERSIONED = _names(
     "bun cargo cmake deno docker gcc go java make node npm pip pip3 pnpm python python3 ruby rustc "
     "ruff uv yarn"
 )
-
-
-_Check: TypeAlias = Callable[[Sequence[str]], bool]
-
-
-def _operands(words: Sequence[str]) -> list[str]:
-    """The words that are no options; behind `--` stand none."""
-    end = words.index("--") if "--" in words else len(words)
-    return [word for word in words[:end] if word[:1] != "-" or word == "-"] + [*words[end + 1 :]]
-
-
-def _none_of(pattern: str) -> _Check:
-    refused = re.compile(pattern)
-    return lambda words: not any(refused.match(word) for word in words)
-
-
-def _without(shorts: str, *longs: str) -> _Check:
-    """No word is, or may be, one of these options.
-
-    A long one may be cut (`--compi`), a short one stand among others or be followed by its value.
-    """
-
-    def refused(word: str) -> bool:
-        if not word.startswith("--"):
-            return word.startswith("-") and not set(shorts).isdisjoint(word[1:])
-        name = word.partition("=")[0]
-        return len(name) > 2 and any(long.startswith(name) for long in longs)
-
-    return lambda words: not any(map(refused, words))
-
-
-def _both(one: _Check, other: _Check) -> _Check:
-    return lambda words: one(words) and other(words)
-
-
-# What follows links below a folder, or reads a list of files, reads outside of it; so does `-c` of
-# checksums, which tells of files that it is told to compare.
-_GREP = _without("R", "--dereference-recursive")
-_SUMS = _without("c", "--check")
-
-
-_HARMLESS_WITH: dict[str, _Check] = {
-    **dict.fromkeys(("egrep", "fgrep", "grep"), _GREP),
-    **dict.fromkeys(("b2sum", "cksum", "md5sum", "sha1sum", "sha224sum", "sha256sum"), _SUMS),
-    **dict.fromkeys(("sha384sum", "sha512sum"), _SUMS),
-    "command": lambda words: len(words) == 2 and words[0] in ("-v", "-V"),
-    "date": lambda words: all(re.match(r"\+|-u$|--utc|-R$|-I|--iso", word) for word in words),
-    # Links below a folder are looked for on the disk (links.py).
-    "diff": _without("l", "--paginate"),
-    "du": _without("L", "--files0-from", "--dereference"),
-    "env": lambda words: not words,
-    "file": _without("Cfm", "--compile", "--files-from", "--magic-file"),
-    "find": _none_of(r"-(exec|ok|delete|fprint|fls|files0-from|follow|[HLP]*[HL])"),
-    "git": looks,
-    "hostname": lambda words: not words,
-    # A program of jq's can import files from any folder.
-    "jq": _both(
-        _without("fL", "--from-file", "--library-path"), _none_of(r"(?s).*\b(import|include)\b")
-    ),
-    "ls": lambda words: (
-        _without("L", "--dereference")(words) or _without("R", "--recursive")(words)
-    ),
-    "printf": _none_of(r"-v"),
-    # It can show the variables of every process: `ps axe`.
-    "ps": _none_of(r"[A-Za-z]*[eE]|-[A-Za-z]*E|.*environ"),
-    "rg": _without("L", "--pre", "--pre-glob", "--hostname-bin", "--follow"),
-    "sed": lambda words: (
-        len(words) >= 2
-        and words[0] == "-n"
-        and bool(re.fullmatch(r"(\d+|\$)(,(\d+|\$))?p", words[1]))
-        and not any(word.startswith("-") for word in words[2:])
-    ),
-    "sort": _without(
-        "oT", "--output", "--temporary-directory", "--compress-program", "--files0-from"
-    ),
-    "strings": _none_of("@"),
-    "tree": _without("oRl", "--output", "--fromfile", "--fromtabfile"),
-    "uniq": lambda words: len(_operands(words)) <= 1,
-    "wc": _without("", "--files0-from"),
-    "xxd": lambda words: (
-        len(_operands(words)) <= 1 and not any("r" in w for w in words if w[:1] == "-")
-    ),
-}
-
-# A pattern such as `find *` means them as what they are known for.
-_LOOKERS = frozenset(_HARMLESS_WITH) - _names("command date env git hostname printf sed")
-# The shell makes file names of a `*`: for these, none may become an option, since one could start a
-# program or write a file; for others the names that there are count (links.py).
-_STRICT = _names("file find git rg sort tree uniq xxd")
 
 _ALWAYS_PRINT = _names(
     "date df du env expr file hostname id ls md5sum nproc ps pwd printenv sha1sum sha256sum "
@@ -142,7 +130,9 @@ def changes_nothing(line: str, *, windows: bool = False) -> bool:
         stages = read_command(line, windows=windows)
     except NotSimpleError:
         return False
-    return not windows and all(is_harmless(stage) for stage in stages)
+    # The shell may make options of file names, and programs of its own have other options.
+    plain = not windows and not any(word.globbed for stage in stages for word in stage.words)
+    return plain and all(stage.texts[0] == "cd" or is_harmless(stage.texts) for stage in stages)
 
 
 def usually_prints(line: str, *, windows: bool = False) -> bool:
@@ -162,46 +152,34 @@ def usually_prints(line: str, *, windows: bool = False) -> bool:
     return any(_stage_prints(stages, end) for end in ends)
 
 
-def power_of(stage: Stage, written: Sequence[str]) -> str | None:
-    """The word by which a program that is known for looking does more; None if there is none.
-
-    Not for git, of which more is asked (policy.py).
-    `written` are the words that whoever allowed the program wrote out: what stands there was meant.
-    """
-    stage = _unwrapped(stage)
-    name = _known(stage)
-    if name not in _LOOKERS:
-        return None
-    free = list(stage.words[1:])
-    for word in written:
-        free = [each for each in free if each.text != word]
-    for each in free if name in _STRICT else ():
-        if may_become_option(each):
-            return each.text
-    check, words = _HARMLESS_WITH[name], stage.texts[1:]
-    if check(words) or not check([word for word in words if word in written]):
-        return None
-    return next((each.text for each in free if not check([each.text])), name)
+def is_known(words: Sequence[str]) -> bool:
+    """Whether it is a program whose operands no shell will read."""
+    name = _name(words[0])
+    return name in _LOOKERS or name in _CHECKERS or name == "git"
 
 
-def _known(stage: Stage) -> str:
-    return (_name(stage) or "").lower().removesuffix(".exe")
+def is_known_option(words: Sequence[str], option: str) -> bool:
+    """Whether this option of this program is known to be harmless, whatever word follows."""
+    name = _name(words[0]) or ""
+    return is_listed(option, _LOOKERS.get(name) or _CHECKERS.get(name) or ())
 
 
-def _unwrapped(stage: Stage) -> Stage:
-    """The program that a wrapper starts (`nice sort`), if it is one that is known for looking."""
-    if _known(stage) not in PLAIN_WRAPPERS:
-        return stage
-    for at in range(1, len(stage.words)):
-        inner = replace(stage, words=stage.words[at:])
-        if _known(inner) in _LOOKERS:
-            return inner
-    return stage
+def reads_links(words: Sequence[str]) -> bool:
+    """Whether it may read what links below a folder lead to."""
+    name = _name(words[0])
+    if name in _FOLLOWS_NOTHING:
+        return False
+    return name == "diff" or not is_harmless(words)
 
 
-def may_become_option(word: Word) -> bool:
-    """Whether the shell may make an option of it: a file may be named like one."""
-    return word.globbed and word.text[:1] in "*?[-"
+def takes_operand(words: Sequence[str], written: Sequence[str], operand: str) -> bool:
+    """Whether it takes a free operand for data, given the words behind it that were written out."""
+    name = (PurePosixPath(words[0]).name).lower().removesuffix(".exe")
+    if name in _READ_A_CLUSTER:
+        return bool(written)
+    if name in _READ_A_PROGRAM:
+        return any(word[:1] != "-" for word in written)
+    return name not in _READ_SETTINGS or "=" not in operand
 
 
 def program(line: str) -> str:
@@ -209,38 +187,37 @@ def program(line: str) -> str:
     try:
         first = read_command(line)[0].words[0].text
     except NotSimpleError:
-        first = (line.split() or ["shell"])[0]
+        first = (line[:200].split() or ["shell"])[0]
     return PurePosixPath(first).name or first
 
 
-def _name(stage: Stage) -> str | None:
+def _name(program: str) -> str | None:
     """The program by its bare name; None for one that only sounds like a known one."""
-    folder, slash, name = stage.words[0].text.rpartition("/")
+    folder, slash, name = program.rpartition("/")
     return name if not slash or folder in _SYSTEM_FOLDERS else None
 
 
-def is_harmless(stage: Stage) -> bool:
+def is_harmless(words: Sequence[str]) -> bool:
     """Whether the program is known to leave things as they are with these words."""
-    name, words = _name(stage), stage.texts[1:]
-    if name in _HARMLESS:
-        return True
+    name, rest = _name(words[0]), tuple(words[1:])
     if name in _VERSIONED:
-        return words in (("--version",), ("-V",), ("-v",), ("version",))
-    check = _HARMLESS_WITH.get(name or "")
-    hidden = name in _STRICT and any(map(may_become_option, stage.words[1:]))
-    return check is not None and not hidden and check(words)
+        return rest in (("--version",), ("-V",), ("-v",), ("version",))
+    if name == "git":
+        return only_looks(rest, 0)
+    listed = _LOOKERS.get(name or "")
+    return listed is not None and all(is_listed(each, listed) for each in rest if each[:1] == "-")
 
 
 def _stage_prints(stages: Sequence[Stage], at: int) -> bool:
     stage = stages[at]
-    name, words = _name(stage), stage.texts[1:]
+    name, words = _name(stage.texts[0]), stage.texts[1:]
     if name in _PRINT_MATCHES:
         return not any(re.match(r"-[a-zA-Z]*q|--quiet|--silent", word) for word in words)
     if name in _PRINT_FILES:
         if stage.joint == "|":
-            before = _name(stages[at - 1])
+            before = _name(stages[at - 1].texts[0])
             return before not in _PRINT_MATCHES and _stage_prints(stages, at - 1)
-        return bool(_operands(words))
+        return any(word[:1] != "-" for word in words)
     return name in _ALWAYS_PRINT or _speaks(name, words)
 
 

@@ -224,10 +224,11 @@ class BatchTable(Table):
 
     allow: list[Text] = Field(
         default=[],
-        description='Commands such as "pytest *" or "git log *" (the star stands for no option that'
-        " would make find or sort write a file or start a program, and git only looks by it: what"
-        ' it is to change is allowed as a whole command, such as "git add -A"), and addresses such'
-        ' as "fetch:https://docs.python.org/*". Reading and searching in the project always may.',
+        description='Commands such as "pytest *" or "git log *", run without a shell (the star'
+        " stands for operands inside the project and options known to be harmless; others are"
+        " written out, and what git is to change is allowed as a whole command, such as"
+        ' "git add -A"), and addresses such as "fetch:https://docs.python.org/*". Reading and'
+        " searching in the project always may.",
     )
 
 

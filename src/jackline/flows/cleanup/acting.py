@@ -21,7 +21,7 @@ from jackline.batches.environment import without_secrets
 from jackline.batches.leaving import LeavingError, failing_at_most
 from jackline.clock import Clock
 from jackline.errors import JacklineError
-from jackline.flows.cleanup.allowed_commands import allowed_command, trouble_now
+from jackline.flows.cleanup.allowed_commands import allowed_command, permitted_words
 from jackline.flows.cleanup.commands import run_command
 from jackline.flows.cleanup.functions import find_function, function_name
 from jackline.flows.cleanup.standing import STANDING, LeftRun, Standing
@@ -103,10 +103,11 @@ class Actor:
         allowed = allowed_command(act.action)
         if allowed is None:
             return await self._run(act.action, self.cwd, {**os.environ, **act.environment}, act)
-        if trouble := await trouble_now(allowed):
-            return trouble
+        words = await permitted_words(allowed)
+        if isinstance(words, str):
+            return words
         environment = {**without_secrets(os.environ), **act.environment}
-        return await self._run(allowed.command, allowed.folder, environment, act)
+        return await self._run(words, allowed.folder, environment, act)
 
     async def _remove(self, worktree: Path) -> str:
         try:
@@ -116,7 +117,9 @@ class Actor:
         except TimeoutError:
             return f"kept: git took longer than {self.limit:g} seconds there"
 
-    async def _run(self, command: str, cwd: str, environment: dict[str, str], act: Act) -> str:
+    async def _run(
+        self, command: str | tuple[str, ...], cwd: str, environment: dict[str, str], act: Act
+    ) -> str:
         return await run_command(
             command,
             told=act.told,

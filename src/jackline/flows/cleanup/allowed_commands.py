@@ -4,8 +4,9 @@
 
 Rules: (1) such a command is kept together with the folder that it was judged in and the patterns
 that permit it, in the words of the action, which are signed with the rest of the record; (2) it
-runs in that folder and nowhere else, whoever runs it; (3) it is judged again right before it runs:
-the agent has worked in the folder since; (4) it is given no secret of the process that runs it.
+runs in that folder and nowhere else, whoever runs it; (3) it is judged again right before it runs,
+since the agent has worked in the folder, and runs as the words that were judged, without a shell;
+(4) it is given no secret of the process that runs it.
 Commands of a user's own flow are run as they are (acting.py).
 """
 
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jackline.batches.permission import permit
-from jackline.batches.policy import Denied, Policy
+from jackline.batches.policy import Allowed, Denied, Judgement, Policy
 from jackline.batches.results import BatchCall
 from jackline.batches.shell import ShellTool
 
@@ -63,25 +64,28 @@ def shown_action(action: str) -> str:
 
 async def denial(command: str, folder: Path, allow: Sequence[str]) -> Denied | None:
     """Why the command may not run in this folder now; None when it may."""
-    call = BatchCall("release", ShellTool(), {"command": command})
-    said = await permit(Policy(folder, tuple(allow)), call)
-    if isinstance(said, Denied):
-        return said
-    if said.guard is not None:
-        # It runs later, without the guard, when the repository may say something else.
-        return Denied("it starts git", "let the agent itself clean up what git made")
-    return None
+    said = await _judged(command, folder, allow)
+    return said if isinstance(said, Denied) else None
 
 
-async def trouble_now(allowed: AllowedCommand) -> str:
-    """Why it may not be run any more; empty when it may."""
+async def permitted_words(allowed: AllowedCommand) -> tuple[str, ...] | str:
+    """The words that may run now, without a shell; or why none may any more."""
     folder = Path(allowed.folder)
     if not await asyncio.to_thread(_is_itself, folder):
         return f"not run: the folder {folder} is gone, or a link by now; run it by hand"
-    denied = await denial(allowed.command, folder, allowed.allow)
-    if denied is None:
-        return ""
-    return f"not run: {denied.why}; look at the folder {folder}, then run it by hand"
+    said = await _judged(allowed.command, folder, allowed.allow)
+    if isinstance(said, Denied):
+        return f"not run: {said.why}; look at the folder {folder}, then run it by hand"
+    return said.argv
+
+
+async def _judged(command: str, folder: Path, allow: Sequence[str]) -> Judgement:
+    call = BatchCall("release", ShellTool(), {"command": command})
+    said = await permit(Policy(folder, tuple(allow)), call)
+    if isinstance(said, Allowed) and said.guard is not None:
+        # It runs later, without the guard, when the repository may say something else.
+        return Denied("it starts git", "let the agent itself clean up what git made")
+    return said
 
 
 def _is_itself(folder: Path) -> bool:

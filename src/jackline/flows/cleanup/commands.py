@@ -1,4 +1,4 @@
-"""Run one shell command of a clean-up, within a time limit.
+"""Run one command of a clean-up, within a time limit: a line by the shell, or words without one.
 
 Laws: (1) it never raises for what the command did: trouble is a sentence; (2) a command that takes
 too long is ended with all that it started; (3) no more than its last line of errors is told.
@@ -12,7 +12,8 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from tempfile import TemporaryFile
 
 from jackline.clock import Clock
@@ -21,7 +22,7 @@ _TOLD = 200
 
 
 async def run_command(
-    command: str,
+    command: str | Sequence[str],
     *,
     told: bytes,
     environment: Mapping[str, str],
@@ -39,8 +40,12 @@ async def run_command(
         told_file.write(told)
         told_file.seek(0)
         try:
-            process = await asyncio.create_subprocess_shell(
-                command,
+            starting = (
+                partial(asyncio.create_subprocess_shell, command)
+                if isinstance(command, str)
+                else partial(asyncio.create_subprocess_exec, *command)
+            )
+            process = await starting(
                 stdin=told_file,
                 stdout=asyncio.subprocess.DEVNULL,
                 stderr=errors,

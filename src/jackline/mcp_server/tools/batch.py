@@ -84,7 +84,7 @@ def batch_tools(settings: Callable[[], ToolSettings], ran: Ran = nobody) -> list
             ' its own id, with a headline such as "1 of 14 failed: grep (exit 3)". A failure stops'
             " no other call, except those that need it. Output that is strangely empty is noticed."
             " Only commands and addresses that the user allowed run; reading and searching in the"
-            " project always do. One simple command a call: no pipes into shells, no `&&`.",
+            " project always do. One program a call, no shell: no pipes, no `&&`, no `*.py`.",
             {
                 "type": "object",
                 "properties": {
@@ -151,7 +151,7 @@ class _Judged:
                 " (batch.allow in the user's own jackline.toml)",
                 ended_by="not allowed",
             )
-        return await self._tool.run(arguments, replace(context, guard=said.guard))
+        return await self._tool.run(arguments, replace(context, guard=said.guard, argv=said.argv))
 
 
 def _tools(allow: tuple[str, ...]) -> dict[str, Tool]:
