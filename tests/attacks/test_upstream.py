@@ -400,6 +400,37 @@ def test_names_that_an_upstream_tells_are_kept_short(tmp_path: Path) -> None:
         assert len(ended.request_id or "") <= 200
 
 
+@pytest.mark.parametrize("credential", [Credential.PASS_THROUGH, Credential.API_KEY])
+def test_a_key_that_an_upstream_repeats_as_its_request_id_is_kept_nowhere(
+    tmp_path: Path, credential: Credential
+) -> None:
+    """The client's own, or the one that the gateway has for the upstream."""
+    repeated = (b"request-id", b"req_" + KEY.encode())
+    error = b'{"type":"error","error":{"type":"invalid_request_error","message":"no"}}'
+
+    own = credential is Credential.API_KEY
+    asked = request(body=question(), key=b"sk-ant-other" if own else KEY.encode())
+
+    async def main() -> None:
+        async with provider(
+            http(400, error, JSON, repeated), http(200, whole(), JSON, repeated)
+        ) as (_, url):
+            config = config_for(tmp_path, url, limits=LIMITS)
+            upstream = UpstreamSettings(url=url, credential=credential, secret=KEY if own else None)
+            settings = replace(config.gateway, upstreams=(upstream,))
+            async with Service(replace(config, gateway=settings)) as service:
+                for _ in range(2):
+                    got = await ask(service.url, asked)
+                    assert KEY.encode() not in b"".join(value for _, value in got.headers)
+
+    run(main())
+    ended = journalled(tmp_path)
+    assert len(ended) == 2
+    assert not any(KEY in repr(each) for each in ended)
+    for kept in tmp_path.rglob("*"):
+        assert not kept.is_file() or KEY.encode() not in kept.read_bytes(), kept.name
+
+
 # --- numbers ----------------------------------------------------------------------------------
 
 HUGE = 10**400

@@ -102,9 +102,7 @@ def test_white_space_that_was_cut_off_is_compared_without_copying_it() -> None:
 
     def copied(size: int) -> int:
         renumbering = Renumbering(1, text_open=True, tail=_Counted(" " * size))
-        delta = event(
-            "content_block_delta", index=0, delta={"type": "text_delta", "text": " " * 8}
-        )
+        delta = event("content_block_delta", index=0, delta={"type": "text_delta", "text": " " * 8})
         _Counted.letters = 0
         renumbering.translate(
             Item(
@@ -130,5 +128,3 @@ class _Counted(str):
         found = _Counted(str.__getitem__(self, place))  # type: ignore[index]
         _Counted.letters += len(found)
         return found
-
-

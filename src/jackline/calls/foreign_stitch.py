@@ -120,6 +120,7 @@ class ForeignStitch:
         if self.complete or reader.broken:
             return b""
         out: list[bytes] = []
+        held = self._held
         try:
             for event in self._splitter.feed(data):
                 name = reader.feed(event)
@@ -128,10 +129,10 @@ class ForeignStitch:
                     break
                 self.begun = self.begun or (reader.started and name not in _PREAMBLE)
                 if not self._may_go(name, len(event)):
-                    self._held += event
-                elif self._held:
-                    out += (bytes(self._held), event)
-                    self._held.clear()
+                    held += event
+                elif held:
+                    out += (bytes(held), event)
+                    held.clear()
                 else:
                     out.append(event)
                 if reader.whole:
@@ -144,9 +145,10 @@ class ForeignStitch:
         return b"".join(out)
 
     def _may_go(self, name: bytes, size: int) -> bool:
-        if self.reader.whole or len(self._held) + size > KEPT_BACK:
+        reader = self.reader
+        if reader.whole or len(self._held) + size > KEPT_BACK:
             return True
-        return self._live and self.reader.started and name not in _PREAMBLE
+        return self._live and reader.started and name not in _PREAMBLE
 
     def broke(self) -> Repair:
         """What to do now that the current attempt has ended without its last event."""

@@ -149,7 +149,7 @@ class ProvidedUpstream:
         listening = provider.listen(ear, message, model)
         if lane.endswith(_RELAYED):
             return self.http.start(rendered, lane, listening)
-        bounded = BoundedAnswer(listening, self.limits, self._turns)
+        bounded = BoundedAnswer(listening, self.limits, self._turns, rendered.headers)
         bounded.attempt = attempt = self.http.start(rendered, lane, bounded)
         return attempt
 

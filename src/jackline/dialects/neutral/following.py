@@ -38,7 +38,6 @@ class StreamTranslator(ABC):
     def __init__(self, face: AnswerAs) -> None:
         self.face = face
         self.notes = Notes(_SMALL_OBJECTS)
-        self._bytes = 0
         self.usage = TokensUsed()
         # message_stop has been written.
         self.whole = False
@@ -73,8 +72,7 @@ class StreamTranslator(ABC):
         if told:
             if has_too_many_values(told):
                 raise UnfollowableError("too many values in an event")
-            self._bytes += len(event)
-            self.notes.most_objects = _SMALL_OBJECTS + self._bytes // _LEAST_OBJECT
+            self.notes.most_objects += len(event) // _LEAST_OBJECT
             self._take(name, told)
         if self.writer.length == said:
             self.writer.show_life()
