@@ -1,8 +1,8 @@
 """Know whether the `request-id` of an answer is an id, and no credential that was sent along.
 
-Rules: (1) an id is at most 128 letters, digits and the marks that ids are written with; (2) one that
-holds a credential of its own request, or a long part of one, is none: ids are kept in the journal,
-told to telemetry and written into logs by clients.
+Rules: (1) an id is at most 128 letters, digits and the marks that ids are written with; (2) one
+that holds a credential of its own request, or a long part of one, is none: ids are kept in the
+journal, told to telemetry and written into logs by clients.
 """
 
 from __future__ import annotations

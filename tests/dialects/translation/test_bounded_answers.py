@@ -61,15 +61,17 @@ def calls_without_index(n: int) -> Callable[[], object]:
 def open_call(n: int) -> Callable[[], object]:
     """The first call never becomes whole, and both go on."""
     events = [chunk({"tool_calls": [call(0, '{"a":"' + "}" * 400 * n), call(1, "")]})]
-    more = {"tool_calls": [{"index": index, "function": {"arguments": "}"}} for index in (0, 1)]}
+    more: Json = {
+        "tool_calls": [{"index": index, "function": {"arguments": "}"}} for index in (0, 1)]
+    }
     return lambda: read_chat([*events, *([chunk(more)] * n)])
 
 
 def open_call_of_responses(n: int) -> Callable[[], object]:
     item = {"type": "function_call", "call_id": "c", "name": "look"}
     events = [event("response.created", response={"id": "resp_1"})]
-    for index in (0, 1):
-        events.append(event("response.output_item.added", output_index=index, item=item))
+    added = "response.output_item.added"
+    events += [event(added, output_index=index, item=item) for index in (0, 1)]
     kind = "response.function_call_arguments.delta"
     events.append(event(kind, output_index=0, delta='{"a":"' + "x" * 400 * n))
     for index in (0, 1):

@@ -21,8 +21,8 @@ from jackline.dialects.neutral.options import AnswerAs
 from jackline.dialects.sse import EventSplitter, name_and_data
 from jackline.dialects.tokens_used import TokensUsed
 
-# So many objects may be small; beyond, a stream whose objects have a few bytes each is not followed.
-# Those of real chunks have some dozens.
+# So many objects may be small; beyond, a stream whose objects have a few bytes each is not
+# followed. Those of real chunks have some dozens.
 _SMALL_OBJECTS = 4096
 _LEAST_OBJECT = 16
 _UNREADABLE_STREAM = {

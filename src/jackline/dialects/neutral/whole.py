@@ -22,13 +22,17 @@ Reading: TypeAlias = Callable[[Fields, bytes, AnswerAs], Translated]
 def read_whole(body: bytes, face: AnswerAs, read: Reading, sort: str) -> Translated:
     """The message; with `is_error` when the body says an error, or is no answer of this sort."""
     notes = Notes()
+    if has_too_many_values(body):
+        return _no_answer(sort, f"more than {MOST_VALUES:,} values", notes)
     try:
-        if has_too_many_values(body):
-            raise CannotSayError(f"more than {MOST_VALUES:,} values", "too many for an answer")
         top = document(body, notes)
         if "error" in top.names():
             return Translated(to_anthropic_error(500, body), is_error=True)
         return read(top, body, face)
     except CannotSayError as error:
-        told = f'{{"error": {{"message": "The answer is no {sort} ({error.at})."}}}}'
-        return Translated(to_anthropic_error(502, told.encode()), notes.told(), is_error=True)
+        return _no_answer(sort, error.at, notes)
+
+
+def _no_answer(sort: str, why: str, notes: Notes) -> Translated:
+    told = f'{{"error": {{"message": "The answer is no {sort} ({why})."}}}}'
+    return Translated(to_anthropic_error(502, told.encode()), notes.told(), is_error=True)
