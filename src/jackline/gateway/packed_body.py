@@ -2,7 +2,8 @@
 
 Rules: (1) bodies take turns (upstream/unpacking.py); (2) no more is unpacked than a body may have,
 nor more than a text can be packed to; (3) room is asked for before each slice is kept, and given
-back when the body is done with in whatever way; (4) a client that goes ends it. What cannot be unpacked here is for the vendor to judge.
+back when the body is done with in whatever way; (4) a client that goes ends it. What cannot be
+unpacked here is for the vendor to judge.
 """
 
 from __future__ import annotations

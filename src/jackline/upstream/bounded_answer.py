@@ -5,7 +5,8 @@ broken off with an error that names the setting, and the connection is dropped; 
 a beginning is told: its status says enough; (3) of a packet of a packed answer a little is unpacked
 at once and the rest in slices, for which all answers take turns, so that other calls go on
 meanwhile; (4) when whoever reads an answer fails, its call hears of a broken answer, instead of
-nothing; (5) a `request-id` that is no id is left out. Answers that are only relayed are not bounded.
+nothing; (5) a `request-id` that is no id is left out. Answers that are only relayed are not
+bounded.
 """
 
 from __future__ import annotations
