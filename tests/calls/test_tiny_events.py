@@ -10,6 +10,7 @@ from jackline.calls.foreign_stitch import ForeignStitch
 from jackline.calls.renumbering import Item, Renumbering
 from jackline.calls.stitching import KEPT_BACK, Mode, Stitch
 from jackline.dialects.anthropic_stream import BLOCK_DELTA
+from jackline.dialects.json_bounds import MOST_VALUES
 from jackline.dialects.neutral.options import AnswerAs
 from jackline.dialects.openai_chat.stream import ChatStreamTranslator
 from jackline.dialects.sse import EventSplitter
@@ -129,3 +130,19 @@ class _Counted(str):
         found = _Counted(str.__getitem__(self, place))  # type: ignore[index]
         _Counted.letters += len(found)
         return found
+
+
+def test_an_event_of_more_lines_than_any_real_one_breaks_an_attempt_off() -> None:
+    for stitch in stitches("live"):
+        stitch.attempt_began()
+        stitch.feed(START if isinstance(stitch, Stitch) else CHUNK)
+        assert not stitch.broken
+        stitch.feed(b"x\n" * 150_000 + b"\n")
+        assert stitch.broken
+
+
+def test_an_event_of_more_values_than_an_answer_has_is_not_decoded() -> None:
+    stitch = ForeignStitch("live", responses=False)
+    stitch.attempt_began()
+    stitch.feed(b'data: {"choices":[' + b"{}," * (MOST_VALUES + 1) + b"{}]}\n\n")
+    assert stitch.broken
