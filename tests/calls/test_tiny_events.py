@@ -20,23 +20,29 @@ SLICE = 256 * 1024
 TINY = [b"\n\n", b"\r\n\r\n", b":\n\n", b": ping\n\n", b"data:\n\n", b"event: a\n\n"]
 START = event("message_start", message={"id": "msg_1", "usage": {}})
 CHUNK = b'data: {"id":"c","choices":[{"index":0,"delta":{"content":"a"}}]}\n\n'
+CREATED = event("response.created", response={"id": "resp_1"})
 MODES: tuple[Mode, ...] = ("live", "block")
 
 
 def stitches(mode: Mode) -> list[Stitch | ForeignStitch]:
-    return [
-        Stitch(mode),
-        ForeignStitch(mode, responses=False),
-        ForeignStitch(mode, responses=True),
-    ]
+    """One of each dialect, whose answer has begun."""
+    begun: list[Stitch | ForeignStitch] = []
+    for stitch, begin in (
+        (Stitch(mode), START),
+        (ForeignStitch(mode, responses=False), CHUNK),
+        (ForeignStitch(mode, responses=True), CREATED),
+    ):
+        stitch.attempt_began()
+        stitch.feed(begin)
+        assert not stitch.broken
+        begun.append(stitch)
+    return begun
 
 
 @pytest.mark.parametrize("tiny", TINY)
 @pytest.mark.parametrize("mode", MODES)
 def test_a_slice_of_tiny_events_breaks_an_attempt_off(mode: Mode, tiny: bytes) -> None:
     for stitch in stitches(mode):
-        stitch.attempt_began()
-        stitch.feed(START if isinstance(stitch, Stitch) else CHUNK)
         stitch.feed(tiny * (SLICE // len(tiny)))
         assert stitch.broken
 
@@ -83,8 +89,6 @@ def test_what_is_held_takes_about_as_much_memory_as_is_counted(mode: Mode) -> No
 
     def held(stitch: Stitch | ForeignStitch) -> int:
         small = b"event: something\ndata: {}     \n\n"
-        stitch.attempt_began()
-        stitch.feed(START)
         tracemalloc.start()
         try:
             before = most = tracemalloc.get_traced_memory()[0]
@@ -95,7 +99,7 @@ def test_what_is_held_takes_about_as_much_memory_as_is_counted(mode: Mode) -> No
         finally:
             tracemalloc.stop()
 
-    for stitch in stitches(mode)[:2]:
+    for stitch in stitches(mode):
         assert held(stitch) < 2 * KEPT_BACK
 
 
@@ -134,9 +138,6 @@ class _Counted(str):
 
 def test_an_event_of_more_lines_than_any_real_one_breaks_an_attempt_off() -> None:
     for stitch in stitches("live"):
-        stitch.attempt_began()
-        stitch.feed(START if isinstance(stitch, Stitch) else CHUNK)
-        assert not stitch.broken
         stitch.feed(b"x\n" * 150_000 + b"\n")
         assert stitch.broken
 
