@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import struct
@@ -33,6 +34,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 NOBODY_USER = 65534
+SYN_SENT = 2
 
 
 def as_another_user(
@@ -253,3 +255,23 @@ def test_the_page_is_opened_for_this_user_only() -> None:
 def test_a_browser_that_does_not_come_is_told_apart() -> None:
     assert run(open_secret("http://127.0.0.1:9/", lambda _: False)) is Opened.NO_BROWSER
     assert run(open_secret("http://127.0.0.1:9/", lambda _: True, 0.0)) is Opened.NOT_CAME
+
+
+def test_a_socket_that_is_still_connecting_answers_for_nobody() -> None:
+    """Bound to a device, another user's socket is not found, and one of this user's that tries to
+    connect from the same port is: it must not vouch for them."""
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        address = server.getsockname()
+        users = PeerUsers(address)
+        stack.callback(users.close)
+        for _ in range(8):
+            trying = stack.enter_context(socket.socket())
+            trying.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                trying.connect(address)
+            if trying.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == SYN_SENT:
+                break
+        else:
+            pytest.fail("all were let in: nobody is connecting")
+        assert users.peer_of(address, trying.getsockname()) is Peer.GONE

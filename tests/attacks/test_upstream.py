@@ -160,8 +160,11 @@ def test_an_error_that_is_a_bomb_is_told_by_its_status(tmp_path: Path) -> None:
 
 
 def test_other_calls_are_answered_while_a_bomb_is_unpacked(tmp_path: Path) -> None:
-    """A stream of tiny events that is worth seconds of work comes in one packet."""
-    packed = gzip.compress(BEGIN + b": x\n\n" * 700_000)
+    """A stream of small events that is worth seconds of work comes in one packet.
+
+    Smaller ones would be broken off at once (tests/calls/test_tiny_events.py).
+    """
+    packed = gzip.compress(BEGIN + b": %b\n\n" % (b"x" * 40) * 80_000)
 
     async def main() -> None:
         async with (
@@ -398,6 +401,37 @@ def test_names_that_an_upstream_tells_are_kept_short(tmp_path: Path) -> None:
     run(main())
     for ended in journalled(tmp_path):
         assert len(ended.request_id or "") <= 200
+
+
+@pytest.mark.parametrize("credential", [Credential.PASS_THROUGH, Credential.API_KEY])
+def test_a_key_that_an_upstream_repeats_as_its_request_id_is_kept_nowhere(
+    tmp_path: Path, credential: Credential
+) -> None:
+    """The client's own, or the one that the gateway has for the upstream."""
+    repeated = (b"request-id", b"req_" + KEY.encode())
+    error = b'{"type":"error","error":{"type":"invalid_request_error","message":"no"}}'
+
+    own = credential is Credential.API_KEY
+    asked = request(body=question(), key=b"sk-ant-other" if own else KEY.encode())
+
+    async def main() -> None:
+        async with provider(
+            http(400, error, JSON, repeated), http(200, whole(), JSON, repeated)
+        ) as (_, url):
+            config = config_for(tmp_path, url, limits=LIMITS)
+            upstream = UpstreamSettings(url=url, credential=credential, secret=KEY if own else None)
+            settings = replace(config.gateway, upstreams=(upstream,))
+            async with Service(replace(config, gateway=settings)) as service:
+                for _ in range(2):
+                    got = await ask(service.url, asked)
+                    assert KEY.encode() not in b"".join(value for _, value in got.headers)
+
+    run(main())
+    ended = journalled(tmp_path)
+    assert len(ended) == 2
+    assert not any(KEY in repr(each) for each in ended)
+    for kept in tmp_path.rglob("*"):
+        assert not kept.is_file() or KEY.encode() not in kept.read_bytes(), kept.name
 
 
 # --- numbers ----------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from jackline.clock import VirtualClock
 from jackline.gateway.exchange import Exchange
-from jackline.gateway.packed_body import Packed, UnpackingTurns, is_packed
+from jackline.gateway.packed_body import Packed, PackedBodies, is_packed
 from jackline.gateway.request_head import read_head
 from jackline.upstream.unpacking import MOST_RATIO, SLICE_BYTES
 from tests.gateway.desk_world import ClientOnPaper
@@ -54,7 +54,7 @@ def plain_body(
 
     async def main() -> Packed | None:
         found: asyncio.Future[Packed | None] = asyncio.get_running_loop().create_future()
-        UnpackingTurns(room).unpack(exchange_of(body, coding), largest, found.set_result)
+        PackedBodies(room).unpack(exchange_of(body, coding), largest, found.set_result)
         return await found
 
     packed = asyncio.run(main())
@@ -118,7 +118,7 @@ def test_a_turn_of_the_loop_unpacks_one_slice_of_all_bodies_together() -> None:
 
     async def main() -> list[Packed | None]:
         room, found = Room(), list[Packed | None]()
-        turns = UnpackingTurns(room)
+        turns = PackedBodies(room)
         for _ in range(5):
             turns.unpack(exchange_of(packed, b"gzip"), LARGEST, found.append)
         assert room.held == 5 * len(packed)
@@ -136,7 +136,7 @@ def test_a_small_body_does_not_wait_for_large_ones() -> None:
     large = gzip.compress(b"".join(b"%x," % number for number in range(400_000)))
 
     async def main() -> list[str]:
-        turns, told, all_told = UnpackingTurns(Room()), list[str](), asyncio.Event()
+        turns, told, all_told = PackedBodies(Room()), list[str](), asyncio.Event()
 
         def tell(name: str, _packed: Packed | None) -> None:
             told.append(name)
@@ -156,7 +156,7 @@ def test_a_body_that_finds_no_room_gives_back_what_it_held() -> None:
 
     async def main(room: Room) -> Packed | None:
         found: asyncio.Future[Packed | None] = asyncio.get_running_loop().create_future()
-        UnpackingTurns(room).unpack(exchange_of(packed, b"gzip"), LARGEST, found.set_result)
+        PackedBodies(room).unpack(exchange_of(packed, b"gzip"), LARGEST, found.set_result)
         return await found
 
     for most in (len(packed) - 1, len(packed) + 2 * SLICE_BYTES):
@@ -168,7 +168,7 @@ def test_a_body_that_finds_no_room_gives_back_what_it_held() -> None:
 def test_one_that_fails_when_it_is_told_does_not_stop_the_others() -> None:
     async def main() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda *_: None)
-        turns = UnpackingTurns(Room())
+        turns = PackedBodies(Room())
         found: asyncio.Future[Packed | None] = asyncio.get_running_loop().create_future()
 
         def fails(_packed: Packed | None) -> None:

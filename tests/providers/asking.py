@@ -9,6 +9,7 @@ import msgspec
 from jackline.providers.provider import Provider
 from jackline.upstream import Message
 from jackline.upstream.bounded_answer import AnswerLimits, BoundedAnswer
+from jackline.upstream.unpacking import UnpackingTurns
 from tests.upstream.loopback import Asking, Recorder, Server, Wire
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -90,7 +91,7 @@ async def spoken(provider: Provider, message: Message, model: str, got: list[byt
     async with Asking(provider.origin) as upstream:
         rendered = provider.render(message, model)
         listening = provider.listen(ear, message, model)
-        bounded = BoundedAnswer(listening, AnswerLimits(1 << 26, 3600.0))
+        bounded = BoundedAnswer(listening, AnswerLimits(1 << 26, 3600.0), UnpackingTurns())
         bounded.attempt = upstream.start(rendered, "a/model", bounded)
         await ear.last_word()
     return Spoken(got[-1], ear)

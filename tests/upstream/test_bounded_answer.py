@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import zlib
 from collections.abc import Callable
 
 import pytest
@@ -17,6 +18,7 @@ from jackline.upstream.breaks import (
     GarbledError,
 )
 from jackline.upstream.port import Headers
+from jackline.upstream.unpacking import FIRST_BYTES, SLICE_BYTES, UnpackingTurns
 from tests.upstream.loopback import Recorder
 
 GZIP = [(b"Content-Type", b"text/plain"), (b"Content-Encoding", b"gzip")]
@@ -45,7 +47,7 @@ def heard(
 
     async def main() -> tuple[Recorder, Line]:
         ear, line = Recorder(), Line()
-        bounded = BoundedAnswer(ear, limits)
+        bounded = BoundedAnswer(ear, limits, UnpackingTurns())
         bounded.attempt = line
         tell(bounded)
         await ear.last_word()
@@ -161,7 +163,7 @@ def test_when_its_reader_fails_an_answer_is_broken(
 
     async def main() -> None:
         ear, line = Failing(), Line()
-        answer = BoundedAnswer(ear, LIMITS)
+        answer = BoundedAnswer(ear, LIMITS, UnpackingTurns())
         answer.attempt = line
         answer.began(200, headers)
         answer.heard(gzip.compress(b"one") if headers else b"one")
@@ -170,5 +172,69 @@ def test_when_its_reader_fails_an_answer_is_broken(
         assert isinstance(ear.error, GarbledError)
         assert "OverflowError" in str(ear.error)
         assert line.is_dropped
+
+    asyncio.run(main())
+
+
+def test_no_turn_of_the_loop_unpacks_more_than_one_large_slice_of_all_answers() -> None:
+    """However many answers come packed at once: others are served between two slices."""
+
+    async def main() -> list[int]:
+        turns, packed = UnpackingTurns(), gzip.compress(b"x" * (1 << 20))
+        ears = [Recorder() for _ in range(6)]
+        for ear in ears:
+            answer = BoundedAnswer(ear, AnswerLimits(4 << 20, 3600.0), turns)
+            answer.began(200, GZIP)
+            answer.heard(packed)
+            answer.ended()
+        at_once = sum(len(ear.body) for ear in ears)
+        assert at_once <= len(ears) * FIRST_BYTES
+        told, grown = at_once, []
+        while told < len(ears) << 20:
+            await asyncio.sleep(0)
+            now = sum(len(ear.body) for ear in ears)
+            grown.append(now - told)
+            told = now
+        for ear in ears:
+            await ear.last_word()
+            assert ear.words[-1] == "ended"
+        return grown
+
+    assert max(asyncio.run(main())) <= SLICE_BYTES
+
+
+def test_an_answer_that_is_hung_up_on_gives_its_turn_away() -> None:
+    async def main() -> None:
+        turns, packed = UnpackingTurns(), gzip.compress(b"x" * (1 << 20))
+        gone, ear = Recorder(), Recorder()
+        first = BoundedAnswer(gone, AnswerLimits(FIRST_BYTES + 1, 3600.0), turns)
+        second = BoundedAnswer(ear, AnswerLimits(4 << 20, 3600.0), turns)
+        for answer in (first, second):
+            answer.began(200, GZIP)
+            answer.heard(packed)
+            answer.ended()
+        await gone.last_word()
+        await ear.last_word()
+        assert isinstance(gone.error, AnswerTooLargeError)
+        assert len(ear.body) == 1 << 20
+
+    asyncio.run(main())
+
+
+def test_small_packets_are_told_at_once() -> None:
+    """Words of a stream wait for no turn."""
+
+    async def main() -> None:
+        ear = Recorder()
+        answer = BoundedAnswer(ear, LIMITS, UnpackingTurns())
+        answer.began(200, GZIP)
+        packing = zlib.compressobj(wbits=31)
+        for word in (b"one", b"two", b"three"):
+            answer.heard(packing.compress(word) + packing.flush(zlib.Z_SYNC_FLUSH))
+            assert ear.pieces[-1] == word
+        answer.heard(packing.flush())
+        answer.ended()
+        await ear.last_word()
+        assert ear.words[-1] == "ended"
 
     asyncio.run(main())

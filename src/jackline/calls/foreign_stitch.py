@@ -45,7 +45,6 @@ class ForeignStitch:
 
     __slots__ = (
         "_held",
-        "_held_bytes",
         "_live",
         "_responses",
         "_splitter",
@@ -69,8 +68,8 @@ class ForeignStitch:
             ResponsesStreamReader() if self._responses else ChatStreamReader()
         )
         self._splitter = EventSplitter()
-        self._held: list[bytes] = []
-        self._held_bytes = 0
+        # In one piece: apart, small events would take many times their bytes.
+        self._held = bytearray()
         # The model has begun to speak; before that it may think for long.
         self.begun = False
 
@@ -121,19 +120,21 @@ class ForeignStitch:
         if self.complete or reader.broken:
             return b""
         out: list[bytes] = []
+        held = self._held
         try:
             for event in self._splitter.feed(data):
                 name = reader.feed(event)
                 if self.broken or reader.error_event is not None:
                     reader.give_up()
                     break
-                self._held.append(event)
-                self._held_bytes += len(event)
                 self.begun = self.begun or (reader.started and name not in _PREAMBLE)
-                if self._may_go(name):
-                    out += self._held
-                    self._held.clear()
-                    self._held_bytes = 0
+                if not self._may_go(name, len(event)):
+                    held += event
+                elif held:
+                    out += (bytes(held), event)
+                    held.clear()
+                else:
+                    out.append(event)
                 if reader.whole:
                     self.complete = True
                     break
@@ -143,16 +144,16 @@ class ForeignStitch:
             self.delivered = self.begun = True
         return b"".join(out)
 
-    def _may_go(self, name: bytes) -> bool:
-        if self.reader.whole or self._held_bytes > KEPT_BACK:
+    def _may_go(self, name: bytes, size: int) -> bool:
+        reader = self.reader
+        if reader.whole or len(self._held) + size > KEPT_BACK:
             return True
-        return self._live and self.reader.started and name not in _PREAMBLE
+        return self._live and reader.started and name not in _PREAMBLE
 
     def broke(self) -> Repair:
         """What to do now that the current attempt has ended without its last event."""
         if self.complete:
             return Close(b"", shortened=False)
         self._held.clear()
-        self._held_bytes = 0
         self.reader.give_up()
         return BreakOff() if self.delivered else AskAgain()

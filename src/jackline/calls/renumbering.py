@@ -37,12 +37,14 @@ class Item(NamedTuple):
 class Renumbering:
     """Changes the events of one attempt; `given` blocks are there, the last perhaps still open."""
 
-    __slots__ = ("_open", "_shift", "_tail")
+    __slots__ = ("_open", "_shift", "_tail", "_tail_at")
 
     def __init__(self, given: int, *, text_open: bool, tail: str) -> None:
         self._open: int | None = given - 1 if text_open else None
         self._shift = given
+        # White space that the client has and the model may say again, and how much it has said.
         self._tail = tail
+        self._tail_at = 0
 
     def translate(self, item: Item) -> list[Item]:
         """What goes on in its place; raises one of UNREADABLE when it cannot be read."""
@@ -90,10 +92,13 @@ class Renumbering:
 
     def _untold(self, words: str) -> str:
         """The words without the white space that the client has already."""
-        same = 0
-        while same < min(len(words), len(self._tail)) and words[same] == self._tail[same]:
+        tail, at, same = self._tail, self._tail_at, 0
+        most = min(len(words), len(tail) - at)
+        while same < most and words[same] == tail[at + same]:
             same += 1
-        self._tail = self._tail[same:] if same == len(words) else ""
+        self._tail_at = at + same
+        if same < len(words) or self._tail_at == len(tail):
+            self._tail, self._tail_at = "", 0
         return words[same:]
 
     def _numbered(self, name: bytes, event: bytes) -> bytes:

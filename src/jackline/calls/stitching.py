@@ -35,6 +35,8 @@ from jackline.dialects.sse import EventSplitter, event_of
 from jackline.dialects.tokens_used import TokensUsed
 
 KEPT_BACK = 4 * 1024 * 1024
+# What an event that is kept apart takes besides its bytes.
+_ITEM_BYTES = 128
 _NOTHING_USED = TokensUsed()
 # Stand-ins for what has not been needed yet; only ever read.
 _NOTHING_SEEN = ClientView(keeps_text=False)
@@ -309,6 +311,7 @@ class Stitch:
             else:
                 self._held[-1] = _Held(name, bytearray(before + event), block_type)
         else:
+            self._held_bytes += _ITEM_BYTES
             self._held.append(_Held(name, event, block_type))
 
     def _release(self, out: list[bytes]) -> None:

@@ -1,23 +1,20 @@
 """Unpack the bodies of model calls that came compressed, a slice at a time.
 
-Rules: (1) no turn of the event loop unpacks more than one slice, of however many bodies, so that
-others are served meanwhile; bodies take turns, so that a small one does not wait for large ones;
-(2) no more is unpacked than a body may have, nor more than a text can be packed to; (3) room is
-asked for before each slice is kept, and given back when the body is done with in whatever way; (4)
-a client that goes ends it. What cannot be unpacked here is for the vendor to judge.
+Rules: (1) bodies take turns (upstream/unpacking.py); (2) no more is unpacked than a body may have,
+nor more than a text can be packed to; (3) room is asked for before each slice is kept, and given
+back when the body is done with in whatever way; (4) a client that goes ends it. What cannot be
+unpacked here is for the vendor to judge.
 """
 
 from __future__ import annotations
 
-import asyncio
 import zlib
-from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple, Protocol, TypeAlias
 
 from jackline.gateway.exchange import Exchange
 from jackline.upstream.breaks import BadPackingError
-from jackline.upstream.unpacking import MOST_RATIO, Unpacking
+from jackline.upstream.unpacking import MOST_RATIO, Unpacking, UnpackingTurns
 
 
 class Packed(NamedTuple):
@@ -62,12 +59,12 @@ def is_packed(exchange: Exchange) -> bool:
     return coding is not None and coding.strip().lower() not in _PLAIN
 
 
-class UnpackingTurns:
-    """The bodies that are being unpacked: one slice of one of them in each turn of the loop."""
+class PackedBodies:
+    """The bodies of requests that are being unpacked."""
 
     def __init__(self, room: Room) -> None:
         self._room = room
-        self._bodies: deque[_PackedBody] = deque()
+        self._turns = UnpackingTurns()
 
     def unpack(self, exchange: Exchange, largest: int, then: Then) -> None:
         """Have `then` told what the body holds, unless its client goes before.
@@ -75,24 +72,8 @@ class UnpackingTurns:
         It may be told before this returns.
         """
         body = _PackedBody(exchange, largest, self._room, then)
-        if not body.start():
-            return
-        self._bodies.append(body)
-        if len(self._bodies) == 1:
-            asyncio.get_running_loop().call_soon(self._turn)
-
-    def _turn(self) -> None:
-        body = self._bodies[0]
-        is_done = True
-        try:
-            is_done = body.go_on()
-        finally:
-            # The next one's turn comes even if whoever was told has failed.
-            self._bodies.popleft()
-            if not is_done:
-                self._bodies.append(body)
-            if self._bodies:
-                asyncio.get_running_loop().call_soon(self._turn)
+        if body.start():
+            self._turns.wait(body.go_on)
 
 
 class _PackedBody:

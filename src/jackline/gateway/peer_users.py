@@ -3,8 +3,10 @@
 Rules: (1) the system is asked, by the addresses of both ends: nothing that the peer says counts;
 (2) as long as the system answers at all, a peer is known to be this user's or it counts as gone:
 one that has reset its end has no address any more, but what it sent before is still delivered;
-(3) an answer counts only if it is about this very connection: to the last question asked, and no
-listener on the peer's port; (4) where the system does not tell (only Linux does), nobody is refused
+(3) an answer counts only if it is about this very connection: to the last question asked, no
+listener on the peer's port, and no socket that is still connecting (where another user has bound
+theirs to a device the system does not find it, and gives one of this user's instead that tries to
+connect from the same port); (4) where the system does not tell (only Linux does), nobody is refused
 for it; (5) that it does not tell is decided by the system's own refusal to answer about a listener
 of this process, never by a lack of ports, files or memory, which another user can bring about.
 """
@@ -30,6 +32,10 @@ _PORTS = struct.Struct("!HH")
 # Where they stand behind the head: the socket's id comes first, and begins with both ports.
 _PORTS_AT = _HEAD.size + 4
 _OWNER = struct.Struct("=II")
+_STATE_AT = _HEAD.size + 1
+# From net/tcp_states.h: what the other end of a connection can be in that this end has not closed.
+_CONNECTED = frozenset((1, 4, 5))
+_LISTENING = frozenset((10,))
 _ERROR = struct.Struct("=i")
 _OWNER_AT = _PORTS_AT + 48 + 12
 # Answers to earlier questions, which came too late for whoever asked.
@@ -84,7 +90,7 @@ class PeerUsers:
         if self._closed or not isinstance(local, tuple) or not isinstance(remote, tuple):
             return Peer.GONE
         try:
-            user = self._user_of(remote, local)
+            user = self._user_of(remote, local, _CONNECTED)
         except _NotAnsweredError:
             return Peer.UNCHECKED
         except (OSError, ValueError, struct.error):
@@ -109,12 +115,14 @@ class PeerUsers:
         # No connection has this other end, so that the listener itself is found.
         nowhere = ("::" if ":" in str(listener[0]) else "0.0.0.0", 0)  # noqa: S104
         try:
-            return self._user_of(listener, nowhere) is not None
+            return self._user_of(listener, nowhere, _LISTENING) is not None
         except _NotAnsweredError as error:
             return error.is_scarce
 
-    def _user_of(self, near: tuple[object, ...], far: tuple[object, ...]) -> int | None:
-        """The user of the socket at `near` that is connected to `far`; None if there is none."""
+    def _user_of(
+        self, near: tuple[object, ...], far: tuple[object, ...], states: frozenset[int]
+    ) -> int | None:
+        """The user of the socket between `near` and `far`; None if none is in one of the states."""
         self._sequence = sequence = (self._sequence + 1) % 2**32
         question = _question(sequence, near, far)
         try:
@@ -130,6 +138,8 @@ class PeerUsers:
             return None
         if _PORTS.unpack_from(answer, _PORTS_AT) != (_port(near), _port(far)):
             return None  # where no connection is found, a listener on the port is given instead
+        if answer[_STATE_AT] not in states:
+            return None
         user, inode = _OWNER.unpack_from(answer, _OWNER_AT)
         # A socket that its owner has closed has no inode, and no user either.
         return int(user) if inode else None

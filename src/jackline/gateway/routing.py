@@ -23,7 +23,7 @@ from jackline.gateway.doors import foreign, reads_as_browser, sends_form, token_
 from jackline.gateway.exchange import Exchange
 from jackline.gateway.identity import without_tag
 from jackline.gateway.lane_book import TooManyLanesError
-from jackline.gateway.packed_body import NOT_PACKED, Packed, UnpackingTurns, is_packed
+from jackline.gateway.packed_body import NOT_PACKED, Packed, PackedBodies, is_packed
 from jackline.gateway.placing import relay_upstream
 from jackline.gateway.refusal import Refusal
 from jackline.gateway.relay import Relay
@@ -82,7 +82,7 @@ class Router:
         self._control = control
         # The control paths come last: other faces may answer a part of theirs.
         self._faces = (*faces, control)
-        self._unpacking = UnpackingTurns(desk)
+        self._unpacking = PackedBodies(desk)
         self.stopping: Stopping | None = None
 
     def handle(self, exchange: Exchange) -> None:

@@ -26,6 +26,7 @@ from jackline.providers.sent_body import with_hours
 from jackline.upstream.bounded_answer import AnswerLimits, BoundedAnswer
 from jackline.upstream.http_upstream import HttpUpstream
 from jackline.upstream.port import Attempt, Ear, Message
+from jackline.upstream.unpacking import UnpackingTurns
 
 # Lanes that are no models: their bodies stay as they are.
 SIDE_LANES = frozenset(("count_tokens", "models", "relay", "unknown-model"))
@@ -56,6 +57,7 @@ class ProvidedUpstream:
         self._providers = dict(providers)
         # Of answers that are read here; what is only relayed has no limit.
         self.limits = limits
+        self._turns = UnpackingTurns()
         self._tell = tell
         # By upstream, and once for all that serve Claude: they sign alike.
         self._refused: dict[str, RefusedSignatures] = {}
@@ -147,7 +149,7 @@ class ProvidedUpstream:
         listening = provider.listen(ear, message, model)
         if lane.endswith(_RELAYED):
             return self.http.start(rendered, lane, listening)
-        bounded = BoundedAnswer(listening, self.limits)
+        bounded = BoundedAnswer(listening, self.limits, self._turns, rendered.headers)
         bounded.attempt = attempt = self.http.start(rendered, lane, bounded)
         return attempt
 

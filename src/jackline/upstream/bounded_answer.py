@@ -2,9 +2,11 @@
 
 Rules: (1) an answer that is larger, once it is unpacked, or takes longer than its limits allow is
 broken off with an error that names the setting, and the connection is dropped; (2) of an error only
-a beginning is told: its status says enough; (3) a packed answer is unpacked one slice a turn of the
-event loop, so that other calls go on meanwhile; (4) when whoever reads an answer fails, its call
-hears of a broken answer, instead of nothing. Answers that are only relayed are not bounded.
+a beginning is told: its status says enough; (3) of a packet of a packed answer a little is unpacked
+at once and the rest in slices, for which all answers take turns, so that other calls go on
+meanwhile; (4) when whoever reads an answer fails, its call hears of a broken answer, instead of
+nothing; (5) a `request-id` that is no id is left out. Answers that are only relayed are not
+bounded.
 """
 
 from __future__ import annotations
@@ -24,11 +26,19 @@ from jackline.upstream.breaks import (
     GarbledError,
 )
 from jackline.upstream.port import Attempt, Ear, Headers
-from jackline.upstream.unpacking import Unpacking, unpacking_for
+from jackline.upstream.request_ids import is_request_id
+from jackline.upstream.unpacking import (
+    FIRST_BYTES,
+    SLICE_BYTES,
+    Unpacking,
+    UnpackingTurns,
+    unpacking_for,
+)
 
 _log = logging.getLogger(__name__)
 # A vendor's error is a few kilobytes; a page from a proxy may be more, and nobody needs all of it.
 LARGEST_ERROR = 256 * 1024
+_REQUEST_ID = b"request-id"
 _OF_THE_PACKING = (b"content-encoding", b"content-length")
 
 
@@ -49,21 +59,26 @@ class BoundedAnswer:
         "_is_unpacking",
         "_last_word",
         "_limits",
-        "_loop",
         "_most",
         "_now",
         "_plain",
+        "_sent",
         "_size",
+        "_turns",
         "_unpacking",
         "_until",
         "attempt",
     )
 
-    def __init__(self, ear: Ear, limits: AnswerLimits) -> None:
+    def __init__(
+        self, ear: Ear, limits: AnswerLimits, turns: UnpackingTurns, sent: Headers = ()
+    ) -> None:
+        """`sent` are the headers of the request, of which the answer's id may hold no secret."""
         self._ear = ear
         self._limits = limits
-        self._loop = asyncio.get_running_loop()
-        self._now = self._loop.time
+        self._turns = turns
+        self._sent = sent
+        self._now = asyncio.get_running_loop().time
         self.attempt: Attempt | None = None
         self._is_error = False
         self._most: float = limits.size
@@ -85,6 +100,7 @@ class BoundedAnswer:
             self._most = LARGEST_ERROR
         self._until = self._now() + self._limits.seconds
         length = 0
+        has_no_id = False
         for name, value in headers:
             # By their lengths first: this is done for every answer.
             size = len(name)
@@ -92,11 +108,15 @@ class BoundedAnswer:
                 self._unpacking = unpacking_for(value.decode("latin-1"))
             elif size == 14 and value.isdigit() and name.lower() == b"content-length":
                 length = int(value) if len(value) <= 18 else 1 << 60
+            elif size == 10 and name.lower() == _REQUEST_ID:
+                has_no_id = has_no_id or not is_request_id(value, self._sent)
         if length > self._most and not self._is_error:
             self._break_off(AnswerTooLargeError(self._limits.size))
             return
         if self._unpacking is not None:
             headers = [(n, v) for n, v in headers if n.lower() not in _OF_THE_PACKING]
+        if has_no_id:
+            headers = [(n, v) for n, v in headers if n.lower() != _REQUEST_ID]
         try:
             self._ear.began(status, headers)
         except Exception as error:  # noqa: BLE001 -- the border of one call: siblings go on
@@ -112,7 +132,9 @@ class BoundedAnswer:
         else:
             self._unpacking.feed(data)
             if not self._is_unpacking:
-                self._unpack()
+                self._is_unpacking = True
+                if not self._unpack(FIRST_BYTES):
+                    self._turns.wait(self._unpack)
 
     def ended(self) -> None:
         """The HTTP message is complete."""
@@ -136,27 +158,32 @@ class BoundedAnswer:
         else:
             last_word()
 
-    def _unpack(self) -> None:
-        """Tell one slice, and come back for the rest in the next turn of the loop."""
-        self._is_unpacking = False
+    def _unpack(self, most: int = SLICE_BYTES) -> bool:
+        """Tell one slice; whether all that has come is told."""
+        self._unpack_slice(most)
+        # Whoever was told may have hung up.
         unpacking = self._unpacking
-        if unpacking is None:
+        if unpacking is not None and unpacking.may_have_more:
+            return False
+        self._is_unpacking = False
+        last_word, self._last_word = self._last_word, None
+        if last_word is not None:
+            last_word()
+        return True
+
+    def _unpack_slice(self, most: int) -> None:
+        if self._unpacking is None:
             return
         try:
-            plain = unpacking.next_slice()
+            plain = self._unpacking.next_slice(most)
         except BadPackingError as error:
             self._damaged(error)
             return
-        if plain:
-            self._plain += len(plain)
-            if self._plain > self._most:
-                self._beyond_limits(plain, self._plain)
-                return
-            self._is_unpacking = True
-            self._loop.call_soon(self._unpack)
+        self._plain += len(plain)
+        if self._plain > self._most:
+            self._beyond_limits(plain, self._plain)
+        elif plain:
             self._tell(plain)
-        elif self._last_word is not None:
-            self._last_word()
 
     def _end_unpacked(self) -> None:
         try:

@@ -60,17 +60,19 @@ class Translated:
 class Notes:
     """What was changed or let go, by place."""
 
-    __slots__ = ("_counts", "_objects")
+    __slots__ = ("_counts", "_objects", "most_objects")
 
-    def __init__(self) -> None:
+    def __init__(self, most_objects: int = MOST_OBJECTS) -> None:
         self._counts: dict[tuple[str, str], int] = {}
         self._objects = 0
+        # Of a document; whoever reads a stream lets it have more as it becomes longer.
+        self.most_objects = most_objects
 
     def count_objects(self, more: int = 1) -> None:
         """So many more messages and blocks are read; CannotSayError when that is too many."""
         self._objects += more
-        if self._objects > MOST_OBJECTS:
-            raise CannotSayError("", f"has more than {MOST_OBJECTS:,} messages and blocks")
+        if self._objects > self.most_objects:
+            raise CannotSayError("", f"has more than {self.most_objects:,} messages and blocks")
 
     def add(self, at: str, why: str) -> None:
         """Note what became of the field at a path."""

@@ -2,7 +2,7 @@
 
 Laws: (1) text and calls stand in the order in which they were told; (2) arguments that are no JSON
 object are given under the key that Anthropic's guide names for them, never repaired; (3) no
-thinking block is written, because nobody here can sign one.
+thinking block is written, because nobody here can sign one; (4) an answer has at most 1,000 calls.
 Not here: reading the foreign answer (openai_chat/answer.py, openai_responses/answer.py).
 """
 
@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import msgspec
 
-from jackline.dialects.neutral.account import UNREADABLE, Notes, Translated
+from jackline.dialects.neutral.account import UNREADABLE, CannotSayError, Notes, Translated
 from jackline.dialects.neutral.ids import ToolIds
 from jackline.dialects.neutral.options import AnswerAs
 from jackline.dialects.neutral.reasoning import ReasoningBinder
 from jackline.dialects.neutral.usage import told_usage
 from jackline.dialects.tokens_used import TokensUsed
 
+MOST_CALLS = 1_000
+"""Of one answer. Models make a handful at once, seldom some dozens."""
 INVALID = "INVALID_JSON"
 NO_REASONING = "reasoning of another model is not told, because it has no signature of Claude's"
 NOT_TOLD = "has no counterpart in Anthropic's answers"
@@ -34,8 +36,13 @@ class MessageBuilder:
         self._ids = ToolIds(message_id)
         self._content: list[dict[str, object]] = []
         self.thoughts = ReasoningBinder(face.remember)
-        self.calls = False
+        self._calls = 0
         self.refused = False
+
+    @property
+    def calls(self) -> bool:
+        """Whether a tool was called."""
+        return self._calls > 0
 
     def text(self, words: str) -> None:
         """Plain words."""
@@ -57,7 +64,9 @@ class MessageBuilder:
 
     def call(self, foreign_id: str, name: str, arguments: str, at: str) -> None:
         """A tool call."""
-        self.calls = True
+        self._calls += 1
+        if self._calls > MOST_CALLS:
+            raise CannotSayError(at, f"is one of more than {MOST_CALLS:,} calls")
         own = self._ids.of(foreign_id)
         self.thoughts.call(own)
         self._content.append(

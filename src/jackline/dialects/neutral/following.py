@@ -2,7 +2,9 @@
 
 Laws: (1) how the bytes were cut changes nothing; (2) nothing fed here raises: a stream that cannot
 be followed ends with an error event; (3) a stream that was cut off never gets a message_stop;
-(4) an event that gives nothing to tell, as reasoning does, is told as a ping: the other side lives.
+(4) an event that gives nothing to tell, as reasoning does, is told as a ping: the other side lives;
+(5) an event of more values than an answer has is not decoded, and a stream of more objects than its
+length can mean is not followed.
 Not here: what the events of one dialect mean (openai_chat/stream.py, openai_responses/stream.py).
 """
 
@@ -10,14 +12,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+from jackline.dialects.json_bounds import has_too_many_values
 from jackline.dialects.neutral.account import UNREADABLE, Notes
 from jackline.dialects.neutral.answer import NO_REASONING
 from jackline.dialects.neutral.foreign_error import error_of
-from jackline.dialects.neutral.message_writer import MessageWriter
+from jackline.dialects.neutral.message_writer import MessageWriter, UnfollowableError
 from jackline.dialects.neutral.options import AnswerAs
 from jackline.dialects.sse import EventSplitter, name_and_data
 from jackline.dialects.tokens_used import TokensUsed
 
+# So many objects may be small; beyond, a stream whose objects have a few bytes each is not
+# followed. Those of real chunks have some dozens.
+_SMALL_OBJECTS = 4096
+_LEAST_OBJECT = 16
 _UNREADABLE_STREAM = {
     "type": "api_error",
     # In the words by which a garbled stream is known, since it may come whole the next time.
@@ -30,7 +37,7 @@ class StreamTranslator(ABC):
 
     def __init__(self, face: AnswerAs) -> None:
         self.face = face
-        self.notes = Notes()
+        self.notes = Notes(_SMALL_OBJECTS)
         self.usage = TokensUsed()
         # message_stop has been written.
         self.whole = False
@@ -63,6 +70,9 @@ class StreamTranslator(ABC):
         said = self.writer.length
         name, told = name_and_data(event)
         if told:
+            if has_too_many_values(told):
+                raise UnfollowableError("too many values in an event")
+            self.notes.most_objects += len(event) // _LEAST_OBJECT
             self._take(name, told)
         if self.writer.length == said:
             self.writer.show_life()

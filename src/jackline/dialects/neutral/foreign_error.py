@@ -18,6 +18,7 @@ from jackline.failures import Failure, Kind, Observation, classify
 from jackline.failures.wording import redact
 
 _LONGEST_TEXT = 1000
+_LARGEST_ERROR = 256 * 1024
 # Only resets are measured by the time, and none is told here.
 _ANY_TIME = datetime(2000, 1, 1, tzinfo=UTC)
 _TYPES: Mapping[Kind, str] = {
@@ -61,6 +62,8 @@ def to_anthropic_error(status: int, body: bytes) -> bytes:
 
 def error_of(status: int, body: bytes) -> dict[str, str]:
     """Type and message of an error that came with a status, or inside of a stream with 500."""
+    # Its beginning says enough, and may be cut JSON: words of megabytes are no error of a vendor's.
+    body = body[:_LARGEST_ERROR]
     failure = classify(Observation.of_response(status, {}, body), now=_ANY_TIME)
     kind = _SUBS.get(failure.sub or "") or _TYPES.get(failure.kind, "api_error")
     return {"type": kind, "message": _sentence(failure, redact(_words(body)))}

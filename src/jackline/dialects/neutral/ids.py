@@ -1,7 +1,8 @@
 """Make the ids and names that one side refuses into ones that it takes.
 
 Laws: (1) the same id always becomes the same id, so that calls and results stay bound; (2) an id
-that is accepted as it is stays as it is; (3) two ids of one answer never become one.
+that is accepted as it is stays as it is; (3) two ids of one answer never become one; (4) what comes
+out is short, however long what came was.
 Not here: when an id has to change (the readers and writers of each dialect).
 """
 
@@ -16,6 +17,9 @@ _NOT_IN_A_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 _LEAST_UNIQUE = 16
 _DIGITS = 24
 _LONGEST_NAME = 64
+# Of ids in answers. Ids are a few dozen letters long; the id of an answer is hashed for each of its
+# calls, and may not make that dear.
+_LONGEST_ID = 256
 
 
 def digest(*parts: str) -> str:
@@ -33,7 +37,7 @@ def _bare(foreign: str, *prefixes: str) -> str:
 
 def message_id(foreign: str, otherwise: bytes) -> str:
     """Anthropic's kind of id for an answer; from its bytes when it has none."""
-    if CLAUDE_ID.fullmatch(foreign):
+    if len(foreign) <= _LONGEST_ID and CLAUDE_ID.fullmatch(foreign):
         return f"msg_{_bare(foreign, 'chatcmpl-', 'resp_', 'resp-', 'msg_')}"
     if foreign:
         return f"msg_{digest(foreign)}"
@@ -52,7 +56,11 @@ class ToolIds:
     def of(self, foreign: str) -> str:
         """Anthropic's kind of id for the next call of this answer."""
         own = f"toolu_{_bare(foreign, 'call_', 'toolu_')}"
-        if not CLAUDE_ID.fullmatch(own) or len(foreign) < _LEAST_UNIQUE or own in self._used:
+        if (
+            not _LEAST_UNIQUE <= len(foreign) <= _LONGEST_ID
+            or not CLAUDE_ID.fullmatch(own)
+            or own in self._used
+        ):
             own = f"toolu_{digest(self._answer, foreign, str(len(self._used)))}"
         self._used.add(own)
         return own

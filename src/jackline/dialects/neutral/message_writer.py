@@ -3,12 +3,13 @@
 Laws: (1) the events form one valid stream: one block is open at a time, in gapless order; (2) the
 first open block is told live, what comes for later ones meanwhile waits for its turn; (3) the end
 of the message is written only when somebody says that it has ended; (4) after an error nothing
-follows.
+follows; (5) what came before makes nothing that comes later dearer, and calls are bounded.
 Not here: reading the foreign stream (openai_chat/stream.py, openai_responses/stream.py).
 """
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from dataclasses import dataclass, field
 
@@ -24,7 +25,7 @@ from jackline.dialects.anthropic_stream import (
     MESSAGE_START,
     MESSAGE_STOP,
 )
-from jackline.dialects.neutral.answer import is_object
+from jackline.dialects.neutral.answer import MOST_CALLS, is_object
 from jackline.dialects.neutral.ids import ToolIds
 from jackline.dialects.neutral.options import AnswerAs
 from jackline.dialects.neutral.usage import told_usage
@@ -34,6 +35,44 @@ from jackline.dialects.tokens_used import TokensUsed
 
 class UnfollowableError(ValueError):
     """The foreign stream says something that no answer can mean."""
+
+
+# What decides where a JSON value ends: in strings, only a quote that nothing escapes.
+_MARK = re.compile(r'\\.?|["{}\[\]]', re.DOTALL)
+
+
+class _ObjectEnd:
+    """Finds where arguments that come in pieces close the object that they opened."""
+
+    __slots__ = ("_depth", "_is_escaped", "_is_in_string", "is_found")
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._is_in_string = False
+        # The last piece ended between a backslash and what it escapes.
+        self._is_escaped = False
+        self.is_found = False
+
+    def look_in(self, piece: str) -> None:
+        """Go on with the next piece; what stands behind the end changes nothing."""
+        if not piece or self.is_found:
+            return
+        start, self._is_escaped = int(self._is_escaped), False
+        for mark in _MARK.finditer(piece, start):
+            sign = mark[0]
+            if sign == '"':
+                self._is_in_string = not self._is_in_string
+            elif sign == "\\":
+                self._is_escaped = True
+            elif self._is_in_string or sign[0] == "\\":
+                continue
+            elif sign in "{[":
+                self._depth += 1
+            else:
+                self._depth -= 1
+                if self._depth <= 0:
+                    self.is_found = True
+                    return
 
 
 @dataclass(slots=True)
@@ -46,10 +85,28 @@ class _Block:
     told: int = 0
     shown: bool = False
     ended: bool = False
+    # Where its object ends, how many pieces were searched for that, and what was found there.
+    end: _ObjectEnd = field(default_factory=_ObjectEnd)
+    searched: int = 0
+    is_object: bool | None = None
 
     @property
     def whole(self) -> str:
         return "".join(self.pieces)
+
+    def is_whole_object(self) -> bool:
+        """Whether its arguments are an object, behind which nothing can follow.
+
+        They are decoded once, where their outermost bracket closes: if they are no object there,
+        nothing that follows makes them one.
+        """
+        if self.is_object is None:
+            for piece in self.pieces[self.searched :]:
+                self.end.look_in(piece)
+            self.searched = len(self.pieces)
+            if self.end.is_found:
+                self.is_object = is_object(self.whole)
+        return bool(self.is_object)
 
 
 class MessageWriter:
@@ -127,6 +184,8 @@ class MessageWriter:
         """A tool is called; `key` tells it from other calls of this answer. Its own id."""
         if self._ids is None:
             raise UnfollowableError("a call before the answer")
+        if len(self._calls) >= MOST_CALLS:
+            raise UnfollowableError("too many calls")
         own = self._ids.of(foreign_id)
         start: dict[str, object] = {
             "type": "tool_use",
@@ -203,7 +262,7 @@ class MessageWriter:
             self._show(head)
             if len(self._blocks) > 1 and not head.ended:
                 # Nothing can follow a whole object, and words end where something else begins.
-                head.ended = head.is_text or is_object(head.whole)
+                head.ended = head.is_text or head.is_whole_object()
             if not head.ended:
                 return
             self._write(BLOCK_STOP, {"index": self._index})

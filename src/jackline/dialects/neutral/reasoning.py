@@ -31,27 +31,30 @@ Recall: TypeAlias = Callable[[str], Sequence[Kept]]
 class ReasoningBinder:
     """Follows one answer."""
 
-    __slots__ = ("_remember", "_waiting")
+    __slots__ = ("_before_words", "_remember", "_waiting")
 
     def __init__(self, remember: Remember | None) -> None:
         self._remember = remember
-        self._waiting: list[Kept] = []
+        self._waiting: list[msgspec.Raw] = []
+        # How many of those that wait were thought before the model last said something.
+        self._before_words = 0
 
     def thought(self, id: str | None, summary: object, encrypted: str | None) -> bool:  # noqa: A002
         """The model has thought; whether this will be kept."""
         if self._remember is None or not encrypted:
             return False
         item = {"type": "reasoning", "id": id, "summary": summary, "encrypted_content": encrypted}
-        self._waiting.append(Kept(msgspec.Raw(msgspec.json.encode(item)), before_words=False))
+        self._waiting.append(msgspec.Raw(msgspec.json.encode(item)))
         return True
 
     def words(self) -> None:
         """The model has said something."""
-        if self._waiting:
-            self._waiting = [kept._replace(before_words=True) for kept in self._waiting]
+        self._before_words = len(self._waiting)
 
     def call(self, id: str) -> None:  # noqa: A002
         """The model has called a tool; `id` is what Anthropic's clients know the call by."""
         if self._waiting and self._remember is not None:
-            self._remember(id, self._waiting)
-            self._waiting = []
+            before = self._before_words
+            kept = [Kept(item, place < before) for place, item in enumerate(self._waiting)]
+            self._waiting, self._before_words = [], 0
+            self._remember(id, kept)

@@ -2,7 +2,8 @@
 
 Laws: (1) calls are told apart by their index, and by their id where a server gives all the same
 index; (2) the blocks end with the finish reason, the message with `[DONE]`, because what it cost
-may come between; (3) what has no counterpart is noted by name.
+may come between; (3) what has no counterpart is noted by name; (4) no event costs more because of
+what came before it.
 Not here: the order of blocks (neutral/message_writer.py), whole answers (answer.py).
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 import msgspec
 
 from jackline.dialects.neutral.account import Fields
-from jackline.dialects.neutral.answer import NOT_TOLD
+from jackline.dialects.neutral.answer import MOST_CALLS, NOT_TOLD
 from jackline.dialects.neutral.following import StreamTranslator
 from jackline.dialects.neutral.ids import message_id
 from jackline.dialects.neutral.message_writer import UnfollowableError
@@ -46,8 +47,10 @@ class ChatStreamTranslator(StreamTranslator):
         self._finish_reason: str | None = None
         self._matched: str | None = None
         self._calls: list[_Call] = []
+        self._nameless = 0
         # Which call an index means now; servers that number all calls 0 change it by the id.
         self._at_index: dict[int, int] = {}
+        self._largest_index = 0
 
     def _take(self, name: bytes, data: bytes) -> None:
         if data.strip() == DONE:
@@ -115,12 +118,16 @@ class ChatStreamTranslator(StreamTranslator):
     def _place(self, index: int | None, foreign_id: str) -> int:
         """Which call is meant; a new one when its index, or else its id, is new."""
         if index is None:
-            index = max(self._at_index, default=0)
+            index = self._largest_index
         place = self._at_index.get(index)
         known = None if place is None else self._calls[place]
         if place is None or known is None or (foreign_id and known.id not in ("", foreign_id)):
             place = len(self._calls)
+            if place >= MOST_CALLS:
+                raise UnfollowableError("too many calls")
             self._calls.append(_Call(foreign_id))
+            self._nameless += 1
+            self._largest_index = max(index, self._largest_index) if self._at_index else index
             self._at_index[index] = place
         elif foreign_id and not self.writer.knows(place):
             known.id = foreign_id
@@ -135,7 +142,9 @@ class ChatStreamTranslator(StreamTranslator):
         function.note_rest(NOT_TOLD)
         if call.name and name not in ("", call.name):
             raise UnfollowableError("a call with two names")
-        call.name = call.name or name
+        if name and not call.name:
+            call.name = name
+            self._nameless -= 1
         if not call.name:
             call.early.append(piece)
             return
@@ -145,7 +154,7 @@ class ChatStreamTranslator(StreamTranslator):
         self.writer.arguments(place, piece)
 
     def _demand_names(self) -> None:
-        if any(not call.name for call in self._calls):
+        if self._nameless:
             raise UnfollowableError("a call without a name")
 
     def _done(self) -> None:

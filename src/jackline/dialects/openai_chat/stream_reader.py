@@ -2,7 +2,7 @@
 
 Laws: (1) nothing fed here raises: a stream that cannot be followed is broken, and stays so; (2) an
 answer is whole only when every choice has its finish reason and `[DONE]` has come behind it;
-(3) unknown fields change nothing.
+(3) unknown fields change nothing; (4) an event of more values than an answer has is not decoded.
 Not here: cutting bytes into events (sse.py), telling it in another dialect (stream.py).
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import msgspec
 
+from jackline.dialects.json_bounds import has_too_many_values
 from jackline.dialects.neutral.usage import foreign_usage
 from jackline.dialects.sse import name_and_data
 from jackline.dialects.tokens_used import TokensUsed
@@ -75,6 +76,9 @@ class ChatStreamReader:
         if data.strip() == b"[DONE]":
             self.whole = self.started and self._seen == self._finished
             self.broken = not self.whole
+            return
+        if has_too_many_values(data):
+            self.broken = True
             return
         chunk = _chunk.decode(data)
         if name == b"error" or bytes(chunk.error) != _NULL or chunk.object == "error":

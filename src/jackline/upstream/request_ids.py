@@ -1,0 +1,45 @@
+"""Know whether the `request-id` of an answer is an id, and no credential that was sent along.
+
+Rules: (1) an id is at most 128 letters, digits and the marks that ids are written with; (2) one
+that holds a credential of its own request, or a long part of one, is none: ids are kept in the
+journal, told to telemetry and written into logs by clients.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from jackline.upstream.port import Headers
+
+_ID = re.compile(rb"[A-Za-z0-9_.:/+=-]{1,128}")
+# Of names, because every vendor and proxy has its own; a key for idempotency opens nothing.
+_SAYS_CREDENTIAL = re.compile(rb"auth|key|token|cookie|secret|credential|password|signature")
+_NO_CREDENTIALS = frozenset((b"idempotency-key", b"x-idempotency-key"))
+# A scheme, a name or a value; what is shorter is no secret.
+_WORD = re.compile(rb"[^\s,;=]{6,}")
+# So much of a credential is too much.
+_LONG_PART = 16
+
+
+def is_request_id(value: bytes, sent: Headers) -> bool:
+    """Whether this can be kept as the id of the answer to a request with these headers."""
+    return _ID.fullmatch(value) is not None and not _repeats_credential(value, sent)
+
+
+def _repeats_credential(value: bytes, sent: Headers) -> bool:
+    for name, told in sent:
+        if _may_be_credential(name) and any(_share_part(value, w) for w in _WORD.findall(told)):
+            return True
+    return False
+
+
+def _share_part(value: bytes, word: bytes) -> bool:
+    size = min(_LONG_PART, len(word))
+    return any(value[at : at + size] in word for at in range(len(value) - size + 1))
+
+
+@lru_cache(maxsize=1024)
+def _may_be_credential(name: bytes) -> bool:
+    plain = name.lower()
+    return plain not in _NO_CREDENTIALS and _SAYS_CREDENTIAL.search(plain) is not None

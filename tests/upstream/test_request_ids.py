@@ -1,0 +1,52 @@
+"""What an upstream gives as the id of an answer is kept only if it is one."""
+
+from __future__ import annotations
+
+import pytest
+
+from jackline.upstream.port import Headers
+from jackline.upstream.request_ids import is_request_id
+from tests.planted import KEY
+
+SENT: Headers = (
+    (b"x-api-key", KEY.encode()),
+    (b"Authorization", b"Bearer short-one"),
+    (b"x-client-request-id", b"3f2a9c51-1111-4222-8333-444455556666"),
+    (b"Idempotency-Key", b"stainless-node-retry-3f2a9c51-1111"),
+    (b"User-Agent", b"claude-cli/2.0.0"),
+)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"req_011CSHoEeqs5C35K2UUqR7Fy",
+        b"3f2a9c51-1111-4222-8333-444455556666",
+        b"stainless-node-retry-3f2a9c51-1111",
+        b"1-67891233:abc/def+0=.",
+        b"r" * 128,
+        b"short",
+    ],
+)
+def test_an_id_is_kept(value: bytes) -> None:
+    assert is_request_id(value, SENT)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"",
+        b"r" * 129,
+        b"two words",
+        b"req_\xfc",
+        b"req\x1b[0m",
+        b'{"id":1}',
+        KEY.encode(),
+        b"req_" + KEY.encode(),
+        b"req_" + KEY.encode()[:30],
+        b"req_" + KEY.encode()[-20:],
+        b"req_short-one_1",
+    ],
+)
+def test_what_is_no_id_or_repeats_a_credential_is_not(value: bytes) -> None:
+    assert not is_request_id(value, SENT)
