@@ -38,19 +38,15 @@ def run(
     project: Path,
     command: str,
     *,
-    of_call: str | None = None,
-    of_batch: str | None = None,
+    of_call: str = ".",
+    of_batch: str = ".",
     trusted: tuple[Path, ...] = (),
 ) -> str:
     """What a model is told that runs one command and chooses a folder."""
     settings = ToolSettings(batch=BatchSettings(ALLOW), agents=AgentSettings(folders=trusted))
     (tool,) = batch_tools(lambda: settings)
-    place = {} if of_call is None else {"cwd": of_call}
-    given: dict[str, object] = {
-        "calls": [{"id": "1", "tool": "shell", "input": {"command": command, **place}}]
-    }
-    if of_batch is not None:
-        given["cwd"] = of_batch
+    call = {"id": "1", "tool": "shell", "input": {"command": command, "cwd": of_call}}
+    given: dict[str, object] = {"calls": [call], "cwd": of_batch}
 
     async def main() -> str:
         return (await tool.run(given, Caller(folder=project))).text
@@ -86,5 +82,7 @@ def test_what_only_looks_runs_in_any_folder(project: Path) -> None:
 
 def test_a_folder_that_the_user_has_named_is_one_of_their_own(project: Path) -> None:
     inner = project / "vendor" / "x"
-    assert "strange script" in run(project, "./check.sh", of_batch="vendor/x", trusted=(inner,))
-    assert "not allowed: " in run(project, "./check.sh", of_call="vendor/x", trusted=(inner,))
+    for where in ({"of_batch": "vendor/x"}, {"of_call": "vendor/x"}):
+        advice = run(project, "./check.sh", **where)
+        assert f'agents.folders = ["{inner.resolve()}"]' in advice
+        assert "strange script" in run(project, "./check.sh", **where, trusted=(inner,))

@@ -124,18 +124,10 @@ class _Look:
 
     def below_folders(self) -> Denied | None:
         """What the program may meet below the folders among its words."""
-        if not self._habits.looking:
-            for into in self._folders:
-                for each in self._operands:
-                    self._check_time(each.word)
-                    for name in {each.path.name, each.part}:
-                        path = into.path / name
-                        if each is not into and (
-                            denied := self._trouble_at(str(Path(into.part, name)), path)
-                        ):
-                            return denied
         if not self._habits.walks:
             return None
+        if not self._habits.looking and (denied := self._put_into_folders()):
+            return denied
         walked = []
         for operand in self._folders:
             found = _Walked(operand)
@@ -146,7 +138,20 @@ class _Look:
             except _TooMuchError:
                 if not self._habits.written:
                     raise
-        return None if self._habits.looking else _laid_over(walked)
+        known = self._habits.looking or self._habits.written
+        return None if known else _laid_over(walked)
+
+    def _put_into_folders(self) -> Denied | None:
+        """Why what one word names must not come into the folder that another names."""
+        # A git folder that is named as such was written out, or the policy has refused it.
+        for into in (each for each in self._folders if not names_git(each.part)):
+            for each in self._operands:
+                self._check_time(each.word)
+                for name in {each.path.name, each.part} if each is not into else ():
+                    place = Path(into.part, name)
+                    if denied := self._trouble_at(str(place), into.path / name):
+                        return denied
+        return None
 
     def _trouble_at(self, word: str, path: Path, *, by_text: bool = False) -> Denied | None:
         """`by_text`: the policy has judged that it names a git folder."""

@@ -34,6 +34,7 @@ from jackline.batches.policy import (
 from jackline.batches.results import BatchCall
 from jackline.batches.usual_commands import is_harmless, may_name_files, names_files, reads_links
 from jackline.foreign_repositories import ForeignRepositoryError, GitRun, Guard, guard_for
+from jackline.outside_names import printable
 from jackline.programs import find_program
 
 _WRITING = frozenset({"write", "edit"})
@@ -80,8 +81,9 @@ def _by_disk(policy: Policy, place: Path, said: Allowed) -> Judgement:
     habits = _habits(said)
     if is_in_dot_git(place) or (not habits.looking and is_in_git(place, root)):
         return into_git(str(place))
-    if not habits.looking and place != (policy.trusted or policy.folder).resolve():
-        return _elsewhere(program)
+    trusted = {each.resolve() for each in policy.trusted or (policy.folder,)}
+    if not habits.looking and place not in trusted:
+        return _elsewhere(program, place)
     if denied := trouble_on_disk(policy.folder, place, words, habits):
         return denied
     named_by_path = os.path.dirname(program)  # noqa: PTH120 -- `./x` has one, which Path drops
@@ -105,13 +107,13 @@ def _habits(said: Allowed) -> Habits:
     )
 
 
-def _elsewhere(program: str) -> Denied:
+def _elsewhere(program: str, place: Path) -> Denied:
     """A program that may do more than look means another one in each folder: `./check`, `make`."""
     return Denied(
         f"`{program}` may run in the project's own folder alone, since it may follow what lies in"
         " the folder in which it runs",
-        "leave `cwd` out and name the folder in the words; or the user may name the folder in"
-        " agents.folders, and it is given as the `cwd` of the whole batch",
+        "leave `cwd` out and name the folder in the words; or the user may trust that folder:"
+        f' agents.folders = ["{printable(str(place))}"]',
     )
 
 

@@ -91,8 +91,8 @@ class Policy:
     folder: Path
     allow: tuple[str, ...] = ()
     windows: bool = os.name == "nt"
-    trusted: Path | None = None
-    """The project's own folder, if `folder` is one that a model chose inside of it."""
+    trusted: tuple[Path, ...] = ()
+    """The folders that the user chose, where a model may have chosen `folder`; else it is that."""
 
     def judge(self, call: BatchCall) -> Judgement:
         """Whether the call may run."""
