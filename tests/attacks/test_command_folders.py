@@ -82,7 +82,8 @@ def test_what_only_looks_runs_in_any_folder(project: Path) -> None:
 
 def test_a_folder_that_the_user_has_named_is_one_of_their_own(project: Path) -> None:
     inner = project / "vendor" / "x"
-    for where in ({"of_batch": "vendor/x"}, {"of_call": "vendor/x"}):
-        advice = run(project, "./check.sh", **where)
+    for call, batch in ((".", "vendor/x"), ("vendor/x", ".")):
+        advice = run(project, "./check.sh", of_call=call, of_batch=batch)
         assert f'agents.folders = ["{inner.resolve()}"]' in advice
-        assert "strange script" in run(project, "./check.sh", **where, trusted=(inner,))
+        said = run(project, "./check.sh", of_call=call, of_batch=batch, trusted=(inner,))
+        assert "strange script" in said
