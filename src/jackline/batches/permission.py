@@ -32,7 +32,13 @@ from jackline.batches.policy import (
     outside,
 )
 from jackline.batches.results import BatchCall
-from jackline.batches.usual_commands import is_harmless, may_name_files, names_files, reads_links
+from jackline.batches.usual_commands import (
+    follows_folder,
+    is_harmless,
+    may_name_files,
+    names_files,
+    reads_links,
+)
 from jackline.foreign_repositories import ForeignRepositoryError, GitRun, Guard, guard_for
 from jackline.outside_names import printable
 from jackline.programs import find_program
@@ -82,7 +88,7 @@ def _by_disk(policy: Policy, place: Path, said: Allowed) -> Judgement:
     if is_in_dot_git(place) or (not habits.looking and is_in_git(place, root)):
         return into_git(str(place))
     trusted = {each.resolve() for each in policy.trusted or (policy.folder,)}
-    if not habits.looking and place not in trusted:
+    if follows_folder(said.argv) and place not in trusted:
         return _elsewhere(program, place)
     if denied := trouble_on_disk(policy.folder, place, words, habits):
         return denied

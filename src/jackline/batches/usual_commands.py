@@ -191,6 +191,14 @@ def names_files(words: Sequence[str]) -> bool:
     return _name(words[0]) in _NAME_FILES
 
 
+def follows_folder(words: Sequence[str]) -> bool:
+    """Whether what lies in the folder in which it runs may say what runs.
+
+    Also for its version: `yarn` and `cargo` start the release that a file there names.
+    """
+    return not is_harmless(words) or _name(words[0]) in _VERSIONED
+
+
 def takes_operand(words: Sequence[str], written: Sequence[str], operand: str) -> bool:
     """Whether it takes a free operand for data, given the words behind it that were written out."""
     name = (PurePosixPath(words[0]).name).lower().removesuffix(".exe")
