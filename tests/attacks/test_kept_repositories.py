@@ -80,6 +80,24 @@ def module_in_a_nested_repository(here: Unpacked) -> None:
     here.git("submodule", "--quiet", "init", "nested")
 
 
+def nested_whose_checkout_brings_hooks(here: Unpacked) -> None:
+    """Where its hooks would lie, there is nothing until git has checked them out."""
+    here.git("init", "--quiet", "nested")
+    here.write("nested/file", "1\n")
+    here.commit(cwd="nested")
+    first = here.git("rev-parse", "HEAD", cwd="nested")
+    (here.folder / "nested" / "brought").mkdir()
+    (here.folder / "nested" / "brought" / "post-checkout").symlink_to(here.program)
+    here.commit(cwd="nested")
+    here.git("add", "nested")
+    here.write(".gitmodules", '[submodule "nested"]\n\tpath = nested\n\turl = ./nested\n')
+    here.git("add", ".gitmodules")
+    here.git("commit", "--quiet", "-m", "two")
+    here.git("submodule", "--quiet", "init", "nested")
+    here.git("checkout", "--quiet", first, cwd="nested")
+    here.config(("core.hooksPath", "brought"), cwd="nested")
+
+
 def worktree_beside(here: Unpacked) -> None:
     here.git("worktree", "add", "--quiet", "../beside", "-b", "side")
     here.write(".git/info/attributes", "* filter=x\n")
@@ -110,6 +128,7 @@ def linked_worktrees(here: Unpacked) -> None:
         (module_with_hook_and_no_settings, UPDATE),
         (module_beside_a_common_folder, UPDATE),
         (module_in_a_nested_repository, f"{UPDATE} --recursive"),
+        (nested_whose_checkout_brings_hooks, "git submodule update"),
         (worktree_with_common_folder, "git worktree remove beside"),
         (linked_worktrees, "git worktree remove beside"),
     ],

@@ -15,6 +15,7 @@ from jackline import event_loop
 from jackline.batches.batch import BatchCall, CallResult, run_batch
 from jackline.batches.fetch import FetchTool
 from jackline.batches.page_text import page_text
+from jackline.batches.policy import Allowed, Denied, Policy
 from jackline.batches.tool import ToolContext
 
 PAGE = (
@@ -193,3 +194,38 @@ def test_a_path_cannot_pass_for_a_host() -> None:
 def test_any_page_has_a_text() -> None:
     assert page_text("<p>a<br>b</p><ul><li>c</ul>d &amp; e<svg><text>f") == "a\nb\nc\nd & e"
     assert page_text("<<<>& <!-- x --") != "no error"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/docs/../admin",
+        "/docs/%2e%2e/admin",
+        "/docs/%2E./admin",
+        "/docs/%252e%252e/admin",
+        "/docs/..%2fadmin",
+        "/docs/./../admin",
+        "/docs/..;x/admin",
+        "/docs/..\\admin",
+        "/docs/%5c..%5cadmin",
+        "/docs/.\t./admin",
+        "/docs/%c0%ae%c0%ae/admin",
+        "/docs/..",
+        "/docs/x/..?y",
+    ],
+)
+def test_no_dots_lead_out_of_an_allowed_path(path: str, site: str) -> None:
+    refused = fetch(f"{site}{path}", f"{site}/docs/*")
+    assert "leads elsewhere" in (refused.error or "")
+    policy = Policy(Path(), (f"fetch:{site}/docs/*",))
+    call = BatchCall("1", FetchTool(), {"url": f"{site}{path}"})
+    assert isinstance(policy.judge(call), Denied)
+    assert Site.asked == []
+
+
+@pytest.mark.parametrize("path", ["/docs/a..b", "/docs/...", "/docs/v1.2/%20x", "/docs/?q=../x"])
+def test_other_dots_do_not(path: str, site: str) -> None:
+    fetch(f"{site}{path}", f"{site}/docs/*")
+    assert Site.asked == [path]
+    policy = Policy(Path(), (f"fetch:{site}/docs/*",))
+    assert policy.judge(BatchCall("1", FetchTool(), {"url": f"{site}{path}"})) == Allowed()

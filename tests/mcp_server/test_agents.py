@@ -468,6 +468,7 @@ def test_what_was_rented_is_given_back_by_commands_that_the_user_allowed(tmp_pat
 def test_a_release_runs_in_the_folder_in_which_it_was_allowed(tmp_path: Path) -> None:
     world = AgentsWorld(tmp_path, allow=("touch *",))
     folders = [world.project / name for name in ("one", "two")]
+    world.folders = tuple(folders)
 
     def given(name: str) -> dict[str, Any]:
         rented = [{"name": f"of {name}", "release": "touch released"}]
@@ -482,6 +483,22 @@ def test_a_release_runs_in_the_folder_in_which_it_was_allowed(tmp_path: Path) ->
     run(main())
     for each in folders:
         assert {path.name for path in each.iterdir()} == {"ended", "released"}
+
+
+def test_a_release_runs_in_no_folder_that_a_model_chose(tmp_path: Path) -> None:
+    world = AgentsWorld(tmp_path, allow=("./check.sh",))
+
+    async def main() -> str:
+        async with world.open() as client:
+            (world.project / "vendor").mkdir()
+            (world.project / "vendor" / "check.sh").write_text("#!/bin/sh\ntouch ran\n")
+            (world.project / "vendor" / "check.sh").chmod(0o755)
+            given = {"prompt": "TASK", "cwd": "vendor", "release": "./check.sh"}
+            return (await refused(client, "agent", **given))[0]
+
+    assert "own folder" in run(main())
+    assert not (world.project / "vendor" / "ran").exists()
+    assert not world.heard
 
 
 def test_a_release_is_judged_again_when_it_runs(tmp_path: Path) -> None:
@@ -517,11 +534,13 @@ def test_a_release_is_not_run_in_a_folder_that_was_swapped(tmp_path: Path) -> No
         return Say("done")
 
     world = AgentsWorld(tmp_path, mind, allow=("touch *",))
+    world.folders = (world.project / "own",)
 
     async def main() -> None:
         async with world.open() as client:
             (world.project / "own").mkdir()
             await call(client, "agent", prompt="TASK", cwd="own", release="touch ended")
+            assert world.heard
 
     run(main())
     assert not list(outside.iterdir())

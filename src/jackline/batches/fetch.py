@@ -24,6 +24,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 
+from jackline.batches.addresses import has_dot_segments
 from jackline.batches.arguments import Arguments, checked, schema_of
 from jackline.batches.kept_output import USUAL_LIMIT, KeptOutput
 from jackline.batches.page_text import page_text
@@ -129,6 +130,11 @@ class FetchTool:
         if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
             raise ToolFailedError(
                 "give an http or https address without a login in it", ended_by="bad address"
+            )
+        if has_dot_segments(url):
+            raise ToolFailedError(
+                "the address leads elsewhere than it says; give it without dots and backslashes",
+                ended_by="bad address",
             )
         if not self._fitting(url):
             allowed = ", ".join(self._allow) or "nothing"

@@ -1,11 +1,12 @@
 """Decide whether a call may run for somebody who was not asked, with a look at the disk.
 
 Rules: (1) the policy is asked first, which touches nothing; (2) a command is permitted as the very
-words that will run, with its program as an absolute file; (3) a link must not lead a command out
-of the folder, nor into `.git`; (4) git runs only where foreign_repositories/ lets it, in the folder
-in which it will really run, and with the guard that it gives: a repository's settings may have come
-with an archive, or from somebody who could write one file; (5) looking only reads, in threads of
-its own, and ends.
+words that will run, with its program as an absolute file; (3) what may do more than
+look runs in the project's own folder alone: in another, `./check` and `make` are other programs;
+(4) a link must not lead a command out of the folder, nor into a git folder; (5) git runs only where
+foreign_repositories/ lets it, in the folder in which it will really run, and with the guard that it
+gives: a repository's settings may have come with an archive, or from somebody who could write one
+file; (6) looking only reads, in threads of its own, and ends.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from jackline.batches.git_commands import GitCall, UnjudgedGitError, git_call
-from jackline.batches.links import is_in_git, trouble_on_disk
+from jackline.batches.git_places import is_in_dot_git, is_in_git
+from jackline.batches.links import Habits, trouble_on_disk
 from jackline.batches.policy import (
     Allowed,
     Denied,
@@ -30,8 +32,15 @@ from jackline.batches.policy import (
     outside,
 )
 from jackline.batches.results import BatchCall
-from jackline.batches.usual_commands import is_harmless
+from jackline.batches.usual_commands import (
+    follows_folder,
+    is_harmless,
+    may_name_files,
+    names_files,
+    reads_links,
+)
 from jackline.foreign_repositories import ForeignRepositoryError, GitRun, Guard, guard_for
+from jackline.outside_names import printable
 from jackline.programs import find_program
 
 _WRITING = frozenset({"write", "edit"})
@@ -49,7 +58,7 @@ async def permit(policy: Policy, call: BatchCall) -> Judgement:
         return await _aside(lambda: _writing_into_git(policy, call)) or said
     given = call.arguments.get("cwd")
     place = policy.folder / (given if isinstance(given, str) else ".")
-    judged = await _aside(lambda: _by_disk(policy.folder, place.resolve(), said))
+    judged = await _aside(lambda: _by_disk(policy, place.resolve(), said))
     if isinstance(judged, Denied):
         return judged
     try:
@@ -69,15 +78,19 @@ async def _aside(work: Callable[[], _T]) -> _T:
     return await asyncio.get_running_loop().run_in_executor(_LOOKING, work)
 
 
-def _by_disk(folder: Path, place: Path, said: Allowed) -> Judgement:
+def _by_disk(policy: Policy, place: Path, said: Allowed) -> Judgement:
     """The command as it will run, or why what is on the disk makes another command of it."""
+    root = policy.folder.resolve()
     program, *words = said.argv
-    if not place.is_relative_to(folder.resolve()):
+    if not place.is_relative_to(root):
         return outside(str(place))
-    if is_in_git(place):
+    habits = _habits(said)
+    if is_in_dot_git(place) or (not habits.looking and is_in_git(place, root)):
         return into_git(str(place))
-    looking = is_harmless(said.argv)
-    if denied := trouble_on_disk(folder, place, words, looking=looking, walks=said.walks):
+    trusted = {each.resolve() for each in policy.trusted or (policy.folder,)}
+    if follows_folder(said.argv) and place not in trusted:
+        return _elsewhere(program, place)
+    if denied := trouble_on_disk(policy.folder, place, words, habits):
         return denied
     named_by_path = os.path.dirname(program)  # noqa: PTH120 -- `./x` has one, which Path drops
     found = str(place / program) if named_by_path else find_program(program)
@@ -89,11 +102,32 @@ def _by_disk(folder: Path, place: Path, said: Allowed) -> Judgement:
     return replace(said, argv=(found, *words))
 
 
+def _habits(said: Allowed) -> Habits:
+    program = said.argv[said.inner :]
+    return Habits(
+        looking=is_harmless(said.argv),
+        walks=reads_links(program),
+        may_name_files=may_name_files(program),
+        names_files=names_files(program),
+        written=said.written,
+    )
+
+
+def _elsewhere(program: str, place: Path) -> Denied:
+    """A program that may do more than look means another one in each folder: `./check`, `make`."""
+    return Denied(
+        f"`{program}` may run in the project's own folder alone, since it may follow what lies in"
+        " the folder in which it runs",
+        "leave `cwd` out and name the folder in the words; or the user may trust that folder:"
+        f' agents.folders = ["{printable(str(place))}"]',
+    )
+
+
 def _writing_into_git(policy: Policy, call: BatchCall) -> Denied | None:
     path = call.arguments.get("path")
     if call.tool.name not in _WRITING or not isinstance(path, str) or names_git(path):
         return None  # where the text itself names it, the policy has judged
-    return into_git(path) if is_in_git(policy.folder / path) else None
+    return into_git(path) if is_in_git(policy.folder / path, policy.folder.resolve()) else None
 
 
 async def _guard(git: GitCall, place: Path, folder: Path) -> Guard:

@@ -29,6 +29,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import TypeAlias
 
+from jackline.batches.addresses import has_dot_segments
 from jackline.batches.commands import (
     LONGEST_LINE,
     MOST_WORDS,
@@ -51,7 +52,6 @@ from jackline.batches.usual_commands import (
     is_harmless,
     is_known,
     is_known_option,
-    reads_links,
     takes_operand,
 )
 from jackline.foreign_repositories import Guard
@@ -65,8 +65,10 @@ class Allowed:
 
     guard: Guard | None = None
     argv: tuple[str, ...] = ()
-    walks: bool = False
-    """It may read what links below a folder among its words lead to, and nobody wrote which."""
+    inner: int = 0
+    """The place of the program among the words, behind `nice`, `timeout 5` and such."""
+    written: bool = False
+    """The user wrote every word of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,8 @@ class Policy:
     folder: Path
     allow: tuple[str, ...] = ()
     windows: bool = os.name == "nt"
+    trusted: tuple[Path, ...] = ()
+    """The folders that the user chose, where a model may have chosen `folder`; else it is that."""
 
     def judge(self, call: BatchCall) -> Judgement:
         """Whether the call may run."""
@@ -111,6 +115,8 @@ class Policy:
         patterns = [
             item.removeprefix(f"{tool}:") for item in self.allow if item.startswith(f"{tool}:")
         ]
+        if tool == "fetch" and has_dot_segments(what):
+            return Denied(f"{_cut(what)!r} leads elsewhere than it says", "give it without dots")
         if what and any(fnmatchcase(what, pattern) for pattern in patterns):
             return Allowed()
         return Denied(
@@ -171,7 +177,7 @@ class Policy:
         if free is None:
             return None
         if all(map(_is_literal, pattern)):
-            return Allowed(argv=words)
+            return Allowed(argv=words, inner=_inner_or_first(pattern), written=True)
         inner = _inner_program(pattern)
         program = words[inner:]
         first = next(at for at, pieces in enumerate(pattern) if not _is_literal(pieces))
@@ -189,7 +195,7 @@ class Policy:
             said = self._trouble_with(program, words[at], written, valued=valued)
             if said is not None:
                 return said if isinstance(said, Denied) else Denied(said, self._whole(words))
-        return Allowed(argv=words, walks=reads_links(program))
+        return Allowed(argv=words, inner=inner)
 
     def _trouble_with(
         self, program: Sequence[str], word: str, written: Sequence[str], *, valued: bool
@@ -305,6 +311,14 @@ def _inner_program(pattern: _Pattern) -> int:
                 break
             at += 1
     raise NotSimpleError("a `*` in the place of a program, or options before one")
+
+
+def _inner_or_first(pattern: _Pattern) -> int:
+    """The same for a command that is written out, behind whatever it stands."""
+    try:
+        return _inner_program(pattern)
+    except NotSimpleError:
+        return 0
 
 
 def _free_words(pattern: _Pattern, words: Sequence[str]) -> list[int] | None:

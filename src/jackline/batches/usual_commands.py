@@ -99,6 +99,11 @@ _FOLLOWS_NOTHING = frozenset(_CHECKERS) | _names(
     " npm npx pnpm pre-commit prettier pyright python python3 rm rmdir ruby touch tox tsc uv yarn"
 )
 
+# They write to places that their words name, and to no others.
+_WRITE_WORDS = _names("chgrp chmod chown cp install ln mv tee truncate zip")
+# They write files in their working folder whose names no word says.
+_NAME_FILES = _names("csplit curl split wget")
+
 # Their first operand is a program in a language of their own: no `*` stands for it.
 _READ_A_PROGRAM = _names(
     "awk bc dc ed ex gawk gsed jq m4 mawk mysql nawk osascript psql sed sqlite sqlite3 yq"
@@ -165,11 +170,33 @@ def is_known_option(words: Sequence[str], option: str) -> bool:
 
 
 def reads_links(words: Sequence[str]) -> bool:
-    """Whether it may read what links below a folder lead to."""
+    """Whether it may read, or write, what links below a folder lead to."""
     name = _name(words[0])
     if name in _FOLLOWS_NOTHING:
         return False
     return name == "diff" or not is_harmless(words)
+
+
+def may_name_files(words: Sequence[str]) -> bool:
+    """Whether it may write files in its working folder whose names no word says.
+
+    A program of the project's own does as its user trusts it to.
+    """
+    name = _name(words[0])
+    return name is not None and reads_links(words) and name not in _WRITE_WORDS
+
+
+def names_files(words: Sequence[str]) -> bool:
+    """Whether it is known to do so."""
+    return _name(words[0]) in _NAME_FILES
+
+
+def follows_folder(words: Sequence[str]) -> bool:
+    """Whether what lies in the folder in which it runs may say what runs.
+
+    Also for its version: `yarn` and `cargo` start the release that a file there names.
+    """
+    return not is_harmless(words) or _name(words[0]) in _VERSIONED
 
 
 def takes_operand(words: Sequence[str], written: Sequence[str], operand: str) -> bool:

@@ -15,5 +15,15 @@ from jackline.foreign_repositories.asking import (
     guard_for,
 )
 from jackline.foreign_repositories.guard import Guard
+from jackline.foreign_repositories.places import AstrayError, is_git_folder, named_git_folder
 
-__all__ = ["ForeignRepositoryError", "GitRun", "Guard", "ask_git", "guard_for"]
+__all__ = [
+    "AstrayError",
+    "ForeignRepositoryError",
+    "GitRun",
+    "Guard",
+    "ask_git",
+    "guard_for",
+    "is_git_folder",
+    "named_git_folder",
+]

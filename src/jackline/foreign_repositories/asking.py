@@ -179,7 +179,7 @@ async def _check(place: _Place) -> _Found | None:
         ):
             continue
         elif kind in ("foreign", "work tree", "file", "tool") or (
-            place.depth and kind == "guarded"
+            place.depth and kind in ("guarded", "hooks")
         ):
             raise _refusal(each, place)
     await _looked(folders.check, place.wanted.cwd, place.folder, work_trees)

@@ -15,7 +15,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from jackline.foreign_repositories.places import AstrayError, check_ways_out, leads_to, text_of
+from jackline.foreign_repositories.places import (
+    AstrayError,
+    check_ways_out,
+    is_git_folder,
+    leads_to,
+    text_of,
+)
 
 _MOST_ENTRIES = 100_000
 _KEPT_IN = ("modules", "worktrees")
@@ -66,15 +72,8 @@ def _git_folders(common: Path) -> Iterator[Path]:
                 raise AstrayError("its git folder holds too many files to look through")
             if any(Path(at, name).is_symlink() for name in folders):
                 raise AstrayError("a folder of a submodule in its git folder is a link")
-            if _is_git_folder(Path(at)):
+            if is_git_folder(Path(at)):
                 yield Path(at)
-
-
-def _is_git_folder(path: Path) -> bool:
-    """Whether git may take it for one; a folder of branches, too, can hold a `HEAD`."""
-    shares = os.path.lexists(path / "commondir")
-    whole = all(os.path.lexists(path / name) for name in ("objects", "refs"))
-    return os.path.lexists(path / "HEAD") and (shares or whole)
 
 
 def _unlisted(error: OSError) -> None:

@@ -66,12 +66,28 @@ def check_ways_out(own: Path, common: Path, allowed: list[Path]) -> None:
             raise AstrayError("a file in its git folder leads out of it")
 
 
+def is_git_folder(path: Path) -> bool:
+    """Whether git may take it for one, whatever its name; a folder of branches can hold a `HEAD`.
+
+    It is asked for names, as git does, since some file systems ignore case or signs.
+    """
+    shares = os.path.lexists(path / "commondir")
+    whole = all(os.path.lexists(path / name) for name in ("objects", "refs"))
+    return os.path.lexists(path / "HEAD") and (shares or whole)
+
+
 def leads_to(file: Path, git_folder: Path) -> bool:
     """Whether this `.git` file says that its repository is there."""
-    if file.is_symlink() or not file.is_file():
-        return False
+    named = None if file.is_symlink() else named_git_folder(file)
+    return named is not None and _same(named, git_folder)
+
+
+def named_git_folder(file: Path) -> Path | None:
+    """The git folder that a `.git` file names; None where it is no such file."""
+    if not file.is_file():
+        return None
     found = re.fullmatch(r"gitdir: (.+?)\n*", text_of(file), re.DOTALL)
-    return found is not None and _same(file.parent / found[1], git_folder)
+    return None if found is None else file.parent / found[1]
 
 
 def nested_repositories(top: Path) -> list[Path]:

@@ -38,7 +38,13 @@ from jackline.mcp_server.dead_agents import (
 from jackline.mcp_server.model_tool import Caller, JsonObject
 from jackline.mcp_server.nested_folders import check_nested
 from jackline.mcp_server.offered_tools import offered, offered_to
-from jackline.mcp_server.places import Sight, base_of, sight_of, working_folder
+from jackline.mcp_server.places import (
+    Sight,
+    base_of,
+    chosen_folders,
+    sight_of,
+    working_folder,
+)
 from jackline.mcp_server.plugin_definitions import definitions_of_plugins
 from jackline.mcp_server.run_look import Look
 from jackline.mcp_server.settings import ToolSettings
@@ -134,7 +140,7 @@ class OrderDesk:
             "budget": _budget(given.get("budget")),
             "release": given.get("release"),
             "resources": list(given.get("resources", ())),
-            "allowed_by": await self._allow_releases(given, folder),
+            "allowed_by": await self._allow_releases(given, folder, caller.folder),
         }
         order |= {name: value for name, value in chosen.items() if value}
         return Ordered(order, folder, notes=tools.notes)
@@ -274,13 +280,16 @@ class OrderDesk:
             build_validator(schema)
         return schema
 
-    async def _allow_releases(self, given: Mapping[str, Any], folder: Path) -> list[str]:
+    async def _allow_releases(
+        self, given: Mapping[str, Any], folder: Path, client: Path | None
+    ) -> list[str]:
         """What permits the order's clean-up commands, to be asked again when they run."""
         asked = (each.get("release") for each in (given, *given.get("resources", ())))
         commands = [str(command) for command in asked if command]
         allow = self._settings().batch.allow
+        trusted = chosen_folders(client, self._settings().agents)
         for command in commands:
-            if denied := await denial(command, folder, allow):
+            if denied := await denial(command, folder, allow, trusted):
                 raise RefusedError(
                     f"The release command may not run: {denied.why}.",
                     next=f"{denied.next}: batch.allow in the user's own jackline.toml.",

@@ -43,9 +43,14 @@ def working_folder(asked: str | None, client: Path | None, settings: AgentSettin
     return folder
 
 
+def chosen_folders(client: Path | None, settings: AgentSettings) -> tuple[Path, ...]:
+    """The folders that the user chose: the client's own and the configured ones."""
+    return tuple(each for each in (client, *settings.folders) if each is not None)
+
+
 def base_of(folder: Path, client: Path | None, settings: AgentSettings) -> Path | None:
     """The folder by which one works there: the nearest that the user chose; None without one."""
-    allowed = [each.resolve() for each in (client, *settings.folders) if each is not None]
+    allowed = [each.resolve() for each in chosen_folders(client, settings)]
     above = [each for each in allowed if folder.is_relative_to(each)]
     return max(above, key=lambda each: len(each.parts), default=None)
 

@@ -62,9 +62,14 @@ def shown_action(action: str) -> str:
     return action if found is None else f"{found.command}   (in {found.folder})"
 
 
-async def denial(command: str, folder: Path, allow: Sequence[str]) -> Denied | None:
-    """Why the command may not run in this folder now; None when it may."""
-    said = await _judged(command, folder, allow)
+async def denial(
+    command: str, folder: Path, allow: Sequence[str], trusted: tuple[Path, ...] = ()
+) -> Denied | None:
+    """Why the command may not run in this folder now; None when it may.
+
+    `trusted` are the folders that the user chose, where a model may have chosen `folder`.
+    """
+    said = await _judged(command, folder, allow, trusted)
     return said if isinstance(said, Denied) else None
 
 
@@ -79,9 +84,11 @@ async def permitted_words(allowed: AllowedCommand) -> tuple[str, ...] | str:
     return said.argv
 
 
-async def _judged(command: str, folder: Path, allow: Sequence[str]) -> Judgement:
+async def _judged(
+    command: str, folder: Path, allow: Sequence[str], trusted: tuple[Path, ...] = ()
+) -> Judgement:
     call = BatchCall("release", ShellTool(), {"command": command})
-    said = await permit(Policy(folder, tuple(allow)), call)
+    said = await permit(Policy(folder, tuple(allow), trusted=trusted), call)
     if isinstance(said, Allowed) and said.guard is not None:
         # It runs later, without the guard, when the repository may say something else.
         return Denied("it starts git", "let the agent itself clean up what git made")

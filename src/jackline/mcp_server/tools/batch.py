@@ -32,7 +32,7 @@ from jackline.batches.tool import (
 )
 from jackline.batches.tool import JsonObject as ToolInput
 from jackline.mcp_server.model_tool import Caller, JsonObject, ModelTool, Told
-from jackline.mcp_server.places import working_folder
+from jackline.mcp_server.places import chosen_folders, working_folder
 from jackline.mcp_server.settings import ToolSettings
 from jackline.mcp_server.tools.agents import longest_wait, text
 
@@ -57,7 +57,8 @@ def batch_tools(settings: Callable[[], ToolSettings], ran: Ran = nobody) -> list
         allowed = settings()
         asked = cast("str | None", given.get("cwd"))
         folder = working_folder(asked, caller.folder, allowed.agents)
-        policy = Policy(folder, allowed.batch.allow)
+        trusted = chosen_folders(caller.folder, allowed.agents)
+        policy = Policy(folder, allowed.batch.allow, trusted=trusted)
         tools = _tools(allowed.batch.allow)
         longest = longest_wait(caller, allowed.agents)
         calls = [
