@@ -44,6 +44,8 @@ class AgentsWorld:
     folder: Path
     mind: Callable[[Asked], Reply] = agreeing
     allow: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    runners: tuple[str, ...] = ("claude-code", "codex")
     wait: float = 30.0
     long_wait: float = 1500.0
     clock: Clock | None = None
@@ -78,7 +80,13 @@ class AgentsWorld:
     async def service(self) -> AsyncIterator[Service]:
         assert self.server is not None
         config = config_for(self.folder, self.server.url, hold=HoldSettings(quota=0.2, other=0.5))
-        agents = AgentSettings(runner="messages", wait=self.wait, long_wait=self.long_wait)
+        agents = AgentSettings(
+            runner="messages",
+            runners=self.runners,
+            tools=self.tools,
+            wait=self.wait,
+            long_wait=self.long_wait,
+        )
         tools = ToolSettings(agents, BatchSettings(self.allow))
         async with Service(replace(config, tools=tools), clock=self.clock) as service:
             yield service
