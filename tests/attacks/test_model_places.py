@@ -6,27 +6,33 @@ other.
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import subprocess
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from mcp import ClientSession
 
 from jackline.agents.codex.rollout import folder_of_thread
+from jackline.autopsy.sources import find_path
+from jackline.clock import SystemClock
 from jackline.errors import RefusedError, UnreadableError
 from jackline.mcp_server.model_tool import Caller
 from jackline.mcp_server.nested_folders import check_nested
 from jackline.mcp_server.places import sight_of
 from jackline.mcp_server.seen_sessions import SeenStores, seen_target
 from jackline.mcp_server.settings import AgentSettings
+from jackline.mcp_server.tools import standing
 from jackline.simulator.conversation import Asked
 from jackline.simulator.mind import Reply, Say
 from tests.assembly.world import run
-from tests.mcp_server.agents_world import AgentsWorld, call, refused
+from tests.mcp_server.agents_world import AgentsWorld, call, refused, until
 
 _ANSWER = "done: what is nobody else's business"
 _PROMPT = "what is nobody else's business"
@@ -363,6 +369,85 @@ def test_why_reads_no_file_and_no_session_of_others(tmp_path: Path) -> None:
         assert "aaaa-own" not in refusal.value.message
     # Nor by a folder that holds both.
     assert found(str(home / ".claude" / "projects")) == [own]
+
+
+def test_a_word_that_is_no_path_is_an_id_wherever_the_service_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the service was started is nothing that a client may look at, however it is named."""
+    home, project = tmp_path / "home", tmp_path / "project"
+    project.mkdir()
+    own = _transcript(home / ".claude", project, "aaaa-own")
+    # The service happens to run in the project, whose files may be seen: they are not named so.
+    (project / "logs").mkdir()
+    (project / "logs" / "one.jsonl").write_text(own.read_text())
+    (project / "plain").write_text(own.read_text())
+    (project / "logs" / "inner").mkdir()
+    monkeypatch.chdir(project / "logs" / "inner")
+    stores = SeenStores.of_user(home, {}, sight_of(project, AgentSettings()))
+    walked: list[str] = []
+    scandir = os.scandir
+
+    def noted(at: Any) -> Any:
+        walked.append(str(at))
+        return scandir(at)
+
+    monkeypatch.setattr(os, "scandir", noted)
+    for word in (".", "..", "", "./", "logs", "plain", "inner", "~nobody"):
+        with pytest.raises(UnreadableError):
+            stores.found(seen_target(word, project, stores))
+    assert not any(Path(at).absolute().is_relative_to(project) for at in walked)
+    target = seen_target("logs/one.jsonl", project, stores)
+    assert [source.path for source in stores.found(target)] == [project / "logs" / "one.jsonl"]
+
+
+def test_a_folder_is_not_looked_through_without_end(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    deep = project.joinpath(*["d"] * 300)
+    deep.mkdir(parents=True)
+    for number in range(60):
+        (project / f"{number:02}.jsonl").write_text("{}\n")
+    found = find_path(project, most=50)
+    assert sum(source.problem is None for source in found) <= 50
+    assert any("too many" in (source.problem or "") for source in found)
+    # Nor ever deeper, for whomever.
+    assert any("too deep" in (source.problem or "") for source in find_path(project / "d"))
+
+
+def test_why_has_threads_of_its_own_and_an_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on = threading.Event()
+    begun: list[int] = []
+
+    def slow(*_given: object) -> NoReturn:
+        begun.append(1)
+        go_on.wait(20)
+        raise UnreadableError("late")
+
+    monkeypatch.setattr(standing, "_autopsy", slow)
+    settings = AgentSettings(wait=0.2)
+    (why,) = (
+        tool
+        for tool in standing.standing_tools(dict, lambda: settings, SystemClock())
+        if tool.name == "why"
+    )
+
+    async def main() -> None:
+        caller = Caller(folder=tmp_path)
+        many = [asyncio.ensure_future(why.run({"id": "x"}, caller)) for _ in range(50)]
+        try:
+            # As many as there are threads in the pool that everybody uses, and more.
+            await until(lambda: bool(begun))
+            assert await asyncio.to_thread(lambda: "free") == "free"
+            for told in await asyncio.gather(*many, return_exceptions=True):
+                assert isinstance(told, UnreadableError)
+                assert "takes too long" in told.message
+            assert len(begun) < 5
+        finally:
+            go_on.set()
+
+    run(main())
 
 
 def test_a_thread_of_codex_tells_its_folder(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from hypothesis import settings as settings_
 from hypothesis import strategies as st
 
 from jackline.agents.claude_code import start as claude_code
-from jackline.agents.codex import start as codex
 from jackline.agents.claude_code.tool_rules import is_offered_only, offered_only
+from jackline.agents.codex import start as codex
 from jackline.agents.process.program import Order
 from jackline.agents.task import AgentTask
 from jackline.clock import SystemClock
@@ -114,7 +114,8 @@ def test_a_model_that_names_no_usable_tool_is_refused_and_none_at_all_is_none(
     assert words[words.index("--tools") + 1] == ""
     settings = AgentSettings("codex")
     place = codex.Place("http://127.0.0.1:1", "codex", {"HOME": str(tmp_path)})
-    with codex.start_for(place, _task(_taken(project, settings, tools=[])), Order(None, None)) as go:
+    task = _task(_taken(project, settings, tools=[]))
+    with codex.start_for(place, task, Order(None, None)) as go:
         assert 'sandbox_mode="read-only"' in go.command
 
 

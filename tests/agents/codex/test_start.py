@@ -99,9 +99,8 @@ def test_the_users_own_settings_of_codex_are_not_loosened(tmp_path: Path) -> Non
         "sandbox_mode = 1",
         'default_permissions = ":read-only"',
         'default_permissions = "own"\n[permissions.own]',
-        '[approval_policy.granular]\nrules = true',
-        'profile = "safe"\nsandbox_mode = "workspace-write"\n'
-        '[profiles.safe]\nsandbox_mode = "read-only"',
+        "[approval_policy.granular]\nrules = true",
+        'profile = "safe"\n[profiles.safe]\nsandbox_mode = "read-only"',
         f'[projects."{project}"]\ntrust_level = "untrusted"',
         f'[projects."{tmp_path}"]\ntrust_level = "untrusted"',
         # What cannot be read may say anything.
