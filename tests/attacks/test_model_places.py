@@ -6,25 +6,33 @@ other.
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import subprocess
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from mcp import ClientSession
 
 from jackline.agents.codex.rollout import folder_of_thread
+from jackline.autopsy.sources import find_path
+from jackline.clock import SystemClock
 from jackline.errors import RefusedError, UnreadableError
 from jackline.mcp_server.model_tool import Caller
 from jackline.mcp_server.nested_folders import check_nested
 from jackline.mcp_server.places import sight_of
 from jackline.mcp_server.seen_sessions import SeenStores, seen_target
 from jackline.mcp_server.settings import AgentSettings
+from jackline.mcp_server.tools import standing
+from jackline.simulator.conversation import Asked
+from jackline.simulator.mind import Reply, Say
 from tests.assembly.world import run
-from tests.mcp_server.agents_world import AgentsWorld, call, refused
+from tests.mcp_server.agents_world import AgentsWorld, call, refused, until
 
 _ANSWER = "done: what is nobody else's business"
 _PROMPT = "what is nobody else's business"
@@ -75,13 +83,73 @@ def _bare(folder: Path, mark: Path) -> None:
     _git(folder, "config", "core.fsmonitor", f"touch {mark}")
 
 
+def _submodule(folder: Path, mark: Path) -> None:
+    """A clean repository, and a submodule in it in which its git starts another one."""
+    _git(folder, "init", "--quiet", ".")
+    (folder / "sub").mkdir()
+    _git(folder / "sub", "init", "--quiet", ".")
+    _as_somebody(folder / "sub", "commit", "--quiet", "--allow-empty", "-m", "x")
+    _as_somebody(folder, "-c", "advice.addEmbeddedRepo=false", "add", "sub")
+    _git(folder / "sub", "config", "core.fsmonitor", f"touch {mark}")
+
+
+def _submodule_with_hook(folder: Path, mark: Path) -> None:
+    _submodule(folder, mark)
+    _git(folder / "sub", "config", "--unset", "core.fsmonitor")
+    (folder / "sub" / ".git" / "hooks").mkdir(exist_ok=True)
+    (folder / "sub" / ".git" / "hooks" / "post-index-change").write_text(f"#!/bin/sh\ntouch {mark}")
+
+
+def _submodule_beside(folder: Path, mark: Path) -> None:
+    """Git looks at the whole repository, in whichever of its folders it is asked."""
+    _submodule(folder.parent, mark)
+
+
+def _submodule_in_submodule(folder: Path, mark: Path) -> None:
+    _submodule(folder, mark)
+    _git(folder / "sub", "config", "--unset", "core.fsmonitor")
+    (folder / "sub" / "inner").mkdir()
+    _submodule(folder / "sub" / "inner", mark)
+    _as_somebody(folder / "sub" / "inner", "commit", "--quiet", "-m", "x")
+    _as_somebody(folder / "sub", "-c", "advice.addEmbeddedRepo=false", "add", "inner")
+
+
+def _submodules_hooks_elsewhere(folder: Path, mark: Path) -> None:
+    """Hooks that are not there yet: the agent may write them."""
+    _submodule(folder, mark)
+    _git(folder / "sub", "config", "--unset", "core.fsmonitor")
+    _git(folder / "sub", "config", "core.hooksPath", "../hooks")
+
+
+def _kept_module(folder: Path, mark: Path) -> None:
+    """A submodule that is not checked out yet: the next `git submodule update` brings it in."""
+    _git(folder, "init", "--quiet", ".")
+    _git(folder, "init", "--quiet", "--bare", ".git/modules/sub")
+    _git(folder / ".git" / "modules" / "sub", "config", "core.fsmonitor", f"touch {mark}")
+
+
+def _lacking(folder: Path, mark: Path) -> None:
+    """What such a repository lacks, git fetches when it is asked how the folder stands."""
+    _git(folder, "init", "--quiet", ".")
+    _git(folder, "config", "remote.origin.url", f"{folder}/{mark.name}")
+    _git(folder, "config", "remote.origin.promisor", "true")
+
+
+def _as_somebody(folder: Path, *words: str) -> None:
+    _git(folder, "-c", "user.name=a", "-c", "user.email=a@b", *words)
+
+
 def _git_hook(folder: Path, mark: Path) -> None:
     _git(folder, "init", "--quiet", ".")
     (folder / ".git" / "hooks").mkdir(exist_ok=True)
     (folder / ".git" / "hooks" / "post-index-change").write_text(f"#!/bin/sh\ntouch {mark}\n")
 
 
-_BROUGHT = [_hook, _servers, _codex, _above, _link, _monitor, _bare, _git_hook]
+_BROUGHT = [
+    *(_hook, _servers, _codex, _above, _link, _monitor, _bare, _git_hook),
+    *(_submodule, _submodule_with_hook, _submodule_beside, _submodule_in_submodule),
+    *(_submodules_hooks_elsewhere, _kept_module, _lacking),
+]
 
 
 @pytest.mark.parametrize("runner", ["claude-code", "codex"])
@@ -115,14 +183,22 @@ def test_a_folder_that_brings_nothing_or_that_the_user_named_is_fine(tmp_path: P
     for folder in (plain, cloned):
         folder.mkdir(parents=True)
     _git(cloned, "init", "--quiet", ".")
+    (cloned / "part").mkdir()
     _hook(project, tmp_path / "ran")
     _git(project, "init", "--quiet", ".")
     # The project's own settings are the user's own matter.
     _git(project, "config", "core.fsmonitor", "touch x")
 
     async def main() -> None:
-        for folder in (project, plain, cloned):
+        for folder in (project, plain, cloned, cloned / "part"):
             await check_nested(folder, project)
+        _git(cloned, "init", "--quiet", "other")
+        with pytest.raises(RefusedError, match="holds another one, other"):
+            await check_nested(cloned, project)
+        with pytest.raises(RefusedError, match="holds another one, other"):
+            await check_nested(cloned / "part", project)
+        await check_nested(project / "vendor", project)
+        await check_nested(cloned, cloned)
         _hook(plain, tmp_path / "ran")
         await check_nested(plain, plain)
         with pytest.raises(RefusedError):
@@ -158,6 +234,34 @@ def test_a_model_widens_no_tool_by_brackets(tmp_path: Path) -> None:
                 assert "only the user can say" in text
             listed, _ = await call(client, "agent_status")
         assert listed == "No agent was started here yet."
+
+    run(main())
+
+
+@pytest.mark.parametrize("tool", ["write", "edit"])
+def test_an_agent_that_may_write_rewrites_no_settings(tmp_path: Path, tool: str) -> None:
+    """The user allowed it to write files of the project, not to have git run something."""
+    closed = (".git/config", ".claude/settings.json", ".mcp.json", "kept/config")
+    words = {"content": "[core]"} if tool == "write" else {"old": "a", "new": "b", "every": True}
+    calls = [(tool, {"path": path, **words}) for path in closed]
+
+    def mind(asked: Asked) -> Reply:
+        return Say("done") if asked.results else Say("I write.", tuple(calls))
+
+    world = AgentsWorld(tmp_path, mind, tools=(tool,))
+    world.project.mkdir()
+    _git(world.project, "init", "--quiet", ".")
+    _git(world.project, "init", "--quiet", "--bare", "kept")
+    (world.project / ".claude").mkdir()
+    (world.project / ".claude" / "settings.json").write_text("a")
+    (world.project / ".mcp.json").write_text("a")
+    before = [(world.project / path).read_text() for path in closed]
+
+    async def main() -> None:
+        async with world.open() as client:
+            await call(client, "agent", prompt="x", tools=[tool])
+        assert len(world.heard) == 2
+        assert [(world.project / path).read_text() for path in closed] == before
 
     run(main())
 
@@ -265,6 +369,85 @@ def test_why_reads_no_file_and_no_session_of_others(tmp_path: Path) -> None:
         assert "aaaa-own" not in refusal.value.message
     # Nor by a folder that holds both.
     assert found(str(home / ".claude" / "projects")) == [own]
+
+
+def test_a_word_that_is_no_path_is_an_id_wherever_the_service_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the service was started is nothing that a client may look at, however it is named."""
+    home, project = tmp_path / "home", tmp_path / "project"
+    project.mkdir()
+    own = _transcript(home / ".claude", project, "aaaa-own")
+    # The service happens to run in the project, whose files may be seen: they are not named so.
+    (project / "logs").mkdir()
+    (project / "logs" / "one.jsonl").write_text(own.read_text())
+    (project / "plain").write_text(own.read_text())
+    (project / "logs" / "inner").mkdir()
+    monkeypatch.chdir(project / "logs" / "inner")
+    stores = SeenStores.of_user(home, {}, sight_of(project, AgentSettings()))
+    walked: list[str] = []
+    scandir = os.scandir
+
+    def noted(at: Any) -> Any:
+        walked.append(str(at))
+        return scandir(at)
+
+    monkeypatch.setattr(os, "scandir", noted)
+    for word in (".", "..", "", "./", "logs", "plain", "inner", "~nobody"):
+        with pytest.raises(UnreadableError):
+            stores.found(seen_target(word, project, stores))
+    assert not any(Path(at).absolute().is_relative_to(project) for at in walked)
+    target = seen_target("logs/one.jsonl", project, stores)
+    assert [source.path for source in stores.found(target)] == [project / "logs" / "one.jsonl"]
+
+
+def test_a_folder_is_not_looked_through_without_end(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    deep = project.joinpath(*["d"] * 300)
+    deep.mkdir(parents=True)
+    for number in range(60):
+        (project / f"{number:02}.jsonl").write_text("{}\n")
+    found = find_path(project, most=50)
+    assert sum(source.problem is None for source in found) <= 50
+    assert any("too many" in (source.problem or "") for source in found)
+    # Nor ever deeper, for whomever.
+    assert any("too deep" in (source.problem or "") for source in find_path(project / "d"))
+
+
+def test_why_has_threads_of_its_own_and_an_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on = threading.Event()
+    begun: list[int] = []
+
+    def slow(*_given: object) -> NoReturn:
+        begun.append(1)
+        go_on.wait(20)
+        raise UnreadableError("late")
+
+    monkeypatch.setattr(standing, "_autopsy", slow)
+    settings = AgentSettings(wait=0.2)
+    (why,) = (
+        tool
+        for tool in standing.standing_tools(dict, lambda: settings, SystemClock())
+        if tool.name == "why"
+    )
+
+    async def main() -> None:
+        caller = Caller(folder=tmp_path)
+        many = [asyncio.ensure_future(why.run({"id": "x"}, caller)) for _ in range(50)]
+        try:
+            # As many as there are threads in the pool that everybody uses, and more.
+            await until(lambda: bool(begun))
+            assert await asyncio.to_thread(lambda: "free") == "free"
+            for told in await asyncio.gather(*many, return_exceptions=True):
+                assert isinstance(told, UnreadableError)
+                assert "takes too long" in told.message
+            assert len(begun) < 5
+        finally:
+            go_on.set()
+
+    run(main())
 
 
 def test_a_thread_of_codex_tells_its_folder(tmp_path: Path) -> None:

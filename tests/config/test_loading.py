@@ -26,7 +26,7 @@ from tests.config.places import Machine
 _ELSEWHERE = (
     *("notify.webhook", "notify.secret", "notify.apprise"),
     *("otlp.endpoint", "otlp.authorization", "otlp.receive", "otlp.prompts"),
-    *("agents.tools", "agents.folders", "agents.depth", "batch.allow"),
+    *("agents.runners", "agents.tools", "agents.folders", "agents.depth", "batch.allow"),
 )
 
 
@@ -445,7 +445,7 @@ def test_half_a_price_is_told(machine: Machine) -> None:
 
 
 _PERMITTED = (
-    '[agents]\ntools = ["Bash(pytest *)"]\nfolders = ["~/work"]\ndepth = 2\n'
+    '[agents]\nrunners = ["codex"]\ntools = ["Bash(pytest *)"]\nfolders = ["~/work"]\ndepth = 2\n'
     '[batch]\nallow = ["pytest *"]\n'
 )
 
@@ -457,11 +457,12 @@ def test_what_models_may_do_unasked_is_the_users_to_say_and_not_the_projects(
     config = machine.load()
     assert config.tools == ToolSettings()
     (told,) = config.warnings
-    for key in ("agents.tools", "agents.folders", "agents.depth", "batch.allow"):
+    for key in ("agents.runners", "agents.tools", "agents.folders", "agents.depth", "batch.allow"):
         assert key in told
     machine.write("")
     machine.write_own(_PERMITTED)
     tools = machine.load().tools
+    assert tools.agents.runners == ("codex",)
     assert tools.agents.tools == ("Bash(pytest *)",)
     assert tools.agents.folders == (Path("~/work").expanduser(),)
     assert tools.agents.depth == 2

@@ -55,6 +55,7 @@ def test_every_setting_is_closed_to_projects_unless_it_was_decided_otherwise() -
     }
     assert {"state", "listen.host", "listen.names", "upstream.ca_file", "prices"} <= closed
     assert {"upstream.admin_key", "upstream.workspace"} <= closed
+    assert {"agents.runner", "agents.runners", "agents.tools", "agents.folders"} <= closed
     # A stranger's repository must not make prompts dearer.
     assert {"cache.ttl", "cache.tags", "cache.classes"} <= closed
 

@@ -45,6 +45,8 @@ class AgentsWorld:
     mind: Callable[[Asked], Reply] = agreeing
     allow: tuple[str, ...] = ()
     folders: tuple[Path, ...] = ()
+    tools: tuple[str, ...] = ()
+    runners: tuple[str, ...] = ("claude-code", "codex")
     wait: float = 30.0
     long_wait: float = 1500.0
     clock: Clock | None = None
@@ -82,6 +84,8 @@ class AgentsWorld:
         agents = AgentSettings(
             runner="messages",
             folders=self.folders,
+            runners=self.runners,
+            tools=self.tools,
             wait=self.wait,
             long_wait=self.long_wait,
         )

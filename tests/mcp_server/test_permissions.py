@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as settings_
 from hypothesis import strategies as st
 
+from jackline.agents.claude_code import start as claude_code
 from jackline.agents.claude_code.tool_rules import is_offered_only, offered_only
-from jackline.errors import BadArgumentError
-from jackline.mcp_server.agent_definitions import AgentDefinition
+from jackline.agents.codex import start as codex
+from jackline.agents.process.program import Order
+from jackline.agents.task import AgentTask
+from jackline.clock import SystemClock
+from jackline.errors import BadArgumentError, RefusedError
+from jackline.flows.agent_spec import toolbox
+from jackline.mcp_server.agent_definitions import AgentDefinition, read_definition
+from jackline.mcp_server.agent_desk import AgentDesk
+from jackline.mcp_server.agent_orders import OrderDesk
 from jackline.mcp_server.model_tool import Caller
 from jackline.mcp_server.offered_tools import offered, offered_to
 from jackline.mcp_server.places import working_folder
-from jackline.mcp_server.settings import USUAL_TOOLS, AgentSettings
+from jackline.mcp_server.settings import USUAL_TOOLS, AgentSettings, ToolSettings
 from jackline.mcp_server.tools.agents import longest_wait
 
 NAMES = st.sampled_from(
@@ -33,6 +44,105 @@ def test_no_tool_is_allowed_that_the_user_did_not_allow(
     for rule in offered_to(given_by, "claude-code", settings).tools or ():
         assert is_offered_only(rule) or rule in mine or rule.split("__")[0] == "mcp"
         assert "(" not in rule or is_offered_only(rule) or rule in allowed
+
+
+class _NoDesk:
+    """As much of a desk as an order for a first agent needs."""
+
+    async def depth_of(self, _session: str) -> int:
+        return 0
+
+
+def _taken(project: Path, settings: AgentSettings, **given: Any) -> dict[str, Any]:
+    """The order that a client in `project` gets for what it gave."""
+    tools = ToolSettings(settings)
+    environ = {"HOME": str(project.parent)}
+    desk = OrderDesk(cast("AgentDesk", _NoDesk()), lambda: tools, environ, SystemClock())
+    caller = Caller(folder=project)
+    return cast("dict[str, Any]", asyncio.run(desk.take({"prompt": "x", **given}, caller)).order)
+
+
+def _task(order: dict[str, Any]) -> AgentTask:
+    box = toolbox(order.get("tools"))
+    return AgentTask("t", "s", "x", tool_names=box.names, cwd=Path(order["cwd"]))
+
+
+def _claude_words(order: dict[str, Any]) -> list[str]:
+    """The command line of Claude Code for an order."""
+    place = claude_code.Place("http://127.0.0.1:1", "claude", {})
+    with claude_code.start_for(place, _task(order), Order(None, None), "s") as begun:
+        return list(begun.command)
+
+
+def _project(tmp_path: Path, tools: str) -> Path:
+    project = (tmp_path / "project").resolve()
+    (project / ".claude" / "agents").mkdir(parents=True)
+    (project / ".claude" / "agents" / "one.md").write_text(
+        f"---\nname: one\ndescription: x\ntools: {tools}\n---\nOnly look.\n"
+    )
+    return project
+
+
+@pytest.mark.parametrize("tools", ["mcp__docs__search", "?", "[]", ""])
+@pytest.mark.parametrize("allowed", [(), ("Bash(pytest *)",)])
+def test_a_definition_of_whose_tools_none_is_left_gives_none(
+    tmp_path: Path, tools: str, allowed: tuple[str, ...]
+) -> None:
+    project = _project(tmp_path, tools)
+    order = _taken(project, AgentSettings(tools=allowed), subagent_type="one")
+    words = _claude_words(order)
+    assert words[words.index("--permission-mode") + 1] == "dontAsk"
+    assert words[words.index("--tools") + 1] == ""
+    assert "--allowedTools" not in words
+
+
+def test_a_definition_with_every_tool_leaves_it_to_the_client() -> None:
+    defined = read_definition('---\nname: one\ntools: "*"\n---\nDo it.')
+    assert defined is not None
+    assert offered_to(defined, "claude-code", AgentSettings()).tools is None
+
+
+def test_a_model_that_names_no_usable_tool_is_refused_and_none_at_all_is_none(
+    tmp_path: Path,
+) -> None:
+    project = _project(tmp_path, "Read")
+    for names in (["?"], ["mcp__docs__search"], ["a,b"]):
+        with pytest.raises(BadArgumentError, match="can be offered"):
+            _taken(project, AgentSettings(), tools=names)
+    order = _taken(project, AgentSettings(), tools=[], subagent_type="one")
+    words = _claude_words(order)
+    assert words[words.index("--tools") + 1] == ""
+    settings = AgentSettings("codex")
+    place = codex.Place("http://127.0.0.1:1", "codex", {"HOME": str(tmp_path)})
+    task = _task(_taken(project, settings, tools=[]))
+    with codex.start_for(place, task, Order(None, None)) as go:
+        assert 'sandbox_mode="read-only"' in go.command
+
+
+@settings_(max_examples=40, deadline=None)
+@given(st.lists(st.one_of(NAMES, st.text(max_size=8)), max_size=4), st.lists(NAMES, max_size=3))
+def test_whoever_names_tools_is_offered_no_others(wanted: list[str], allowed: list[str]) -> None:
+    """From the argument to the command line."""
+    try:
+        order = _taken(Path("/").resolve(), AgentSettings(tools=tuple(allowed)), tools=wanted)
+    except BadArgumentError:
+        return
+    words = _claude_words(order)
+    assert words[words.index("--permission-mode") + 1] == "dontAsk"
+    given_names = {name for name in words[words.index("--tools") + 1].split(",") if name}
+    assert given_names <= {name.partition("(")[0] for name in wanted}
+
+
+@pytest.mark.parametrize("runner", ["codex", "messages", "claude-code"])
+def test_a_model_chooses_only_a_runner_that_the_user_named(tmp_path: Path, runner: str) -> None:
+    project = _project(tmp_path, "Read")
+    default = "messages" if runner == "claude-code" else "claude-code"
+    with pytest.raises(RefusedError) as refusal:
+        _taken(project, AgentSettings(default), runner=runner)
+    assert f'agents.runners = ["{runner}"]' in refusal.value.next
+    named = AgentSettings(default, runners=(runner,))
+    assert _taken(project, named, runner=runner)["runner"] == runner
+    assert _taken(project, AgentSettings(runner))["runner"] == runner
 
 
 def test_tools_are_offered_by_what_was_named_and_allowed() -> None:

@@ -2,7 +2,8 @@
 
 Laws: (1) every real file once, whichever links lead to it; (2) what was named and is not there is
 an error of the asker, what is there and cannot be read becomes a trouble of the report; (3) files
-are judged by their content later, by name here only as far as it saves opening them.
+are judged by their content later, by name here only as far as it saves opening them; (4) a folder
+is looked through to a bounded depth and, for a model, to a number of entries.
 Not here: where clients keep their sessions (stores.py), opening files (reading.py).
 """
 
@@ -11,9 +12,11 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
+from itertools import islice
+from math import inf
 from pathlib import Path
 
 from jackline.autopsy.stores import Session, Stores, session_of
@@ -21,6 +24,7 @@ from jackline.errors import NothingFoundError, UnreadableError
 
 _LOGS = (".jsonl", ".ndjson", ".json", ".log", ".txt", ".out", ".output")
 _NAMED_AT_MOST = 3
+_DEEPEST = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +57,39 @@ def find(wanted: Sequence[str], *, stores: Stores, since: datetime | None = None
     return _once(_sources(newest.files()))
 
 
+def find_path(path: Path, *, most: float = inf) -> list[Source]:
+    """The transcript there with its session's files, or those among a folder's `most` entries."""
+    found = _at(path, most)
+    if found is None:
+        raise UnreadableError(f"There is no file or folder {path}.", next="Check the path.")
+    return _once(found)
+
+
+def find_id(word: str, *, stores: Stores) -> list[Source]:
+    """The files of the session, run or agent with this id, never a file of that name."""
+    return _once(_sources(_with_id(word, stores)))
+
+
 def _named(word: str, stores: Stores) -> Iterable[Source]:
     path = Path(word).expanduser()
-    if path.is_dir():
-        return _in_folder(path)
-    if path.exists() or path.is_symlink():
-        return _sources([path, *(p for p in session_of(path).files() if p != path)])
+    found = _at(path)
+    if found is not None:
+        return found
     if path.suffix or len(path.parts) > 1:
         raise UnreadableError(
             f"There is no file or folder {word}.",
             next="Check the path; `jackline why` alone takes the newest session of this machine.",
         )
     return _sources(_with_id(word, stores))
+
+
+def _at(path: Path, most: float = inf) -> Iterable[Source] | None:
+    """What is at this path; None when nothing is."""
+    if path.is_dir():
+        return _in_folder(path, most)
+    if path.exists() or path.is_symlink():
+        return _sources([path, *(p for p in session_of(path).files() if p != path)])
+    return None
 
 
 def _with_id(word: str, stores: Stores) -> list[Path]:
@@ -103,28 +128,46 @@ def _parts_with_id(word: str, sessions: Iterable[Session]) -> Iterator[tuple[str
         yield from runs.items()
 
 
-def _in_folder(folder: Path) -> Iterator[Source]:
+def _in_folder(folder: Path, most: float) -> Iterator[Source]:
     """Everything under a folder; a session's folder brings its main transcript along."""
     whole = Path(os.path.abspath(folder))  # noqa: PTH100 -- "." and ".." have no name of their own
     main = whole.parent / f"{whole.name}.jsonl"
     if main.is_file() and (folder / "subagents").is_dir():
         yield from _sources([main])
     empty = True
-    for source in _walk(folder, frozenset({_real(folder)}), set()):
+    for source in _walk(folder, frozenset({_real(folder)}), _Seen(most)):
         empty = False
         yield source
     if empty:
         yield Source(folder, problem="a folder without transcripts")
 
 
-def _walk(folder: Path, above: frozenset[str], seen: set[str]) -> Iterator[Source]:
-    seen.add(_real(folder))
+@dataclass(slots=True)
+class _Seen:
+    """How many more entries may be looked at, and which folders were."""
+
+    left: float
+    folders: set[str] = field(default_factory=set)
+
+
+def _walk(folder: Path, above: frozenset[str], seen: _Seen) -> Iterator[Source]:
+    seen.folders.add(_real(folder))
+    if len(above) > _DEEPEST:
+        yield Source(folder, problem="too deep below the folder that was named, not looked at")
+        return
     try:
-        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        with os.scandir(folder) as listed:
+            most = None if seen.left == inf else int(seen.left) + 1
+            entries = sorted(islice(listed, most), key=lambda entry: entry.name)
     except OSError as error:
         yield Source(folder, problem=_reason(error))
         return
     for entry in entries:
+        seen.left -= 1
+        if seen.left == -1:
+            yield Source(folder, problem="too many entries in what was named: the rest is left out")
+        if seen.left < 0:
+            return
         path = folder / entry.name
         try:
             is_folder = entry.is_dir()
@@ -138,7 +181,7 @@ def _walk(folder: Path, above: frozenset[str], seen: set[str]) -> Iterator[Sourc
         real = _real(path)
         if real in above:
             yield Source(path, problem="a link back to a folder it lies in, not followed")
-        elif real not in seen:
+        elif real not in seen.folders:
             yield from _walk(path, above | {real}, seen)
 
 

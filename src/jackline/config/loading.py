@@ -396,6 +396,7 @@ def _notify(merged: Merged) -> NotifySettings:
 def _tools(merged: Merged) -> ToolSettings:
     agents = merged.table("agents")
     agents["tools"] = tuple(agents["tools"])
+    agents["runners"] = tuple(agents["runners"])
     agents["folders"] = tuple(Path(each).expanduser() for each in agents["folders"])
     allow = tuple(merged.values["batch", "allow"])
     return ToolSettings(AgentSettings(**agents), BatchSettings(allow))

@@ -8,7 +8,7 @@ Not here: the gateway's tables (gateway_tables.py), the whole document (document
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
@@ -36,6 +36,7 @@ from jackline.notifications.settings import NotifySettings
 _RUNS = RunSettings()
 _NOTIFY = NotifySettings()
 _AGENTS = AgentSettings()
+_Runner: TypeAlias = Literal["messages", "claude-code", "codex"]
 
 
 def _absolute(text: str) -> str:
@@ -66,7 +67,7 @@ def _hours(text: str) -> str:
 class RunTable(Table):
     """How flows run that say nothing else."""
 
-    runner: Literal["messages", "claude-code", "codex"] = Field(
+    runner: _Runner = Field(
         default="messages", description="Who carries agents that name no runner."
     )
     model: Annotated[Model, InProject.PRICED] = Field(
@@ -189,8 +190,11 @@ class PriceTable(Table):
 class AgentsTable(Table):
     """Agents that models start through the tools of `jackline mcp`."""
 
-    runner: Literal["messages", "claude-code", "codex"] = Field(
+    runner: _Runner = Field(
         default="claude-code", description="Who carries them when they name no runner."
+    )
+    runners: list[_Runner] = Field(
+        default=[], description="Which other runners a model may choose; by default none."
     )
     model: Annotated[Model, InProject.PRICED] = Field(
         default=NOT_SET, description="For agents that name no model; else the runner's own."

@@ -1,8 +1,9 @@
 """Give each runner its tools in the form it takes them: ready to run, or by name.
 
 Laws: (1) our own loop gets only what was asked for; (2) runners that bring their own tools get the
-names as they are.
-Not here: the tools (batches/).
+names as they are; (3) what is given by name writes nothing by which a program would be started:
+names also come from models (`agents.tools`).
+Not here: the tools (batches/), which files those are (closed_files.py).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ _READY: Mapping[str, tuple[str, str]] = {
     "search": ("jackline.batches.search", "SearchTool"),
     "fetch": ("jackline.batches.fetch", "FetchTool"),
 }
+_WRITING = frozenset(("write", "edit"))
 
 
 def tools_for(box: Toolbox, runner: str) -> tuple[tuple[Tool, ...], tuple[str, ...] | None]:
@@ -37,4 +39,8 @@ def _ready(name: str) -> Tool:
         known = ", ".join(_READY)
         raise BadArgumentError(f"There is no tool {name!r}.", next=f"Choose from these: {known}.")
     made: Callable[[], Tool] = getattr(import_module(place[0]), place[1])
-    return made()
+    if name not in _WRITING:
+        return made()
+    from jackline.flows.closed_files import ClosedFilesTool  # noqa: PLC0415 -- loads the policy
+
+    return ClosedFilesTool(made())

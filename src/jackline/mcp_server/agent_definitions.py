@@ -85,7 +85,8 @@ def read_definition(text: str) -> AgentDefinition | None:
         " ".join(fields.get("description", ())),
         "\n".join(lines[ends + 1 :]).strip() or None,
         None if model in ("", "inherit") else model,
-        tools or None,
+        # An empty list is a list: no tool. `*` is what is meant without one.
+        None if tools == ("*",) else tools,
     )
 
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
+from jackline.agents.claude_code.tool_rules import base_of as base_name
 from jackline.agents.claude_code.transcript import config_folder
 from jackline.agents.codex.rollout import folder_of_thread
 from jackline.agents.json_schema import build_validator
@@ -47,7 +48,7 @@ from jackline.mcp_server.places import (
 )
 from jackline.mcp_server.plugin_definitions import definitions_of_plugins
 from jackline.mcp_server.run_look import Look
-from jackline.mcp_server.settings import ToolSettings
+from jackline.mcp_server.settings import AgentSettings, ToolSettings
 
 _CLAUDE, _CODEX, _MESSAGES = "claude-code", "codex", "messages"
 _WRITTEN_WITHIN = 8.0
@@ -99,6 +100,7 @@ class OrderDesk:
         if not given.get("prompt") and not (resume or continued):
             raise BadArgumentError("An agent needs a prompt.", next="Say what it is to do.")
         settings = self._settings().agents
+        _check_runner(given.get("runner") or settings.runner, settings)
         before = _From({})
         if caller.session and caller.session in (resume, continued):
             raise BadArgumentError(
@@ -117,13 +119,17 @@ class OrderDesk:
         order["prompt"] = given.get("prompt") or order["prompt"]
         order["label"] = given.get("label") or label or definition.name or "agent"
         order["runner"] = given.get("runner") or order.get("runner") or settings.runner
+        _check_runner(order["runner"], settings)
         if order["runner"] != _MESSAGES:
             trusted = base_of(folder, caller.folder, settings) or folder
             await check_nested(folder, trusted)
             order["trusted"] = str(trusted)
-        if given.get("tools"):
+        earlier = order.pop("tools", None)
+        if given.get("tools") is not None:
             tools = offered(given["tools"], order["runner"], settings)
         else:
+            if definition.tools is None and earlier is not None:
+                definition = replace(definition, tools=tuple(map(base_name, earlier)))
             tools = offered_to(definition, order["runner"], settings)
         model = given.get("model") or definition.model or order.get("model") or settings.model
         if str(model or "").startswith("-"):
@@ -135,7 +141,6 @@ class OrderDesk:
         chosen: dict[str, Any] = {
             "model": model,
             "system": definition.system or order.get("system"),
-            "tools": tools.tools,
             "schema": self._schema(given.get("schema")),
             "budget": _budget(given.get("budget")),
             "release": given.get("release"),
@@ -143,6 +148,8 @@ class OrderDesk:
             "allowed_by": await self._allow_releases(given, folder, caller.folder),
         }
         order |= {name: value for name, value in chosen.items() if value}
+        # Also an empty list: to leave that out would offer every tool.
+        order |= {} if tools.tools is None else {"tools": tools.tools}
         return Ordered(order, folder, notes=tools.notes)
 
     # --- going on -------------------------------------------------------------------------------
@@ -228,7 +235,7 @@ class OrderDesk:
         names = {calls[0].task_id, session_of(calls[0])}
         await self._check_first(names, tuple(ENDED))
         theirs = [order for order in look.orders if order["label"] == calls[0].label]
-        kept = ("runner", "cwd", "model", "system")
+        kept = ("runner", "cwd", "model", "system", "tools")
         order = {name: one[name] for one in theirs for name in kept if name in one}
         return _From(order | {"continue_from": calls[0].task_id})
 
@@ -295,6 +302,16 @@ class OrderDesk:
                     next=f"{denied.next}: batch.allow in the user's own jackline.toml.",
                 )
         return list(allow) if commands else []
+
+
+def _check_runner(runner: str, settings: AgentSettings) -> None:
+    """RefusedError unless the user named it: each has permissions and costs of its own."""
+    if runner not in (settings.runner, *settings.runners):
+        raise RefusedError(
+            f"The user has not allowed models the runner {runner}.",
+            next=f"Leave `runner` out: agents are carried by {settings.runner}. The user may allow"
+            f' it in their own jackline.toml: agents.runners = ["{runner}"]',
+        )
 
 
 def _unknown(named: str) -> UnreadableError:

@@ -4,7 +4,9 @@ Rules: (1) the user trusted the folder of their session, whose client reads noth
 inside; a program that is started in one of those would take its settings, hooks, servers and git
 settings for the user's word; (2) every folder from below the trusted one down to where the agent
 works is looked at; (3) what cannot be looked at is a refusal; (4) it is asked again whenever a
-process takes the run up: the folder may have changed since.
+process takes the run up: the folder may have changed since; (5) the program asks git unguarded, so
+a repository inside may hold no other one: git starts another git in each of its submodules, and
+these follow the settings there.
 Not here: in which folders one may work at all (places.py).
 """
 
@@ -13,15 +15,18 @@ from __future__ import annotations
 import asyncio
 import os
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from jackline.errors import RefusedError
+from jackline.flows.closed_files import CLIENT_SETTINGS, is_git_layout
 from jackline.foreign_repositories import ForeignRepositoryError, ask_git
+from jackline.foreign_repositories.places import AstrayError, nested_repositories
 from jackline.foreign_repositories.settings import kind_of
 from jackline.outside_names import printable
 
-# Of Claude Code and of Codex: settings with hooks, servers, agents, commands, skills and plugins.
-_BRINGS = (".claude", ".mcp.json", ".codex", ".agents")
+# Git fetches by itself what such a repository lacks, from wherever it says.
+_FETCHES = ("extensions.partialclone", "remote.*.promisor", "remote.*.partialclonefilter")
 _OF_A_REPOSITORY = ("local", "worktree")
 
 
@@ -31,7 +36,7 @@ async def check_nested(folder: Path, trusted: Path) -> None:
     why = found.why
     if why is None and found.repository:
         try:
-            why = await _why_not_git(folder)
+            why = await _why_not_git(folder, trusted)
         except ForeignRepositoryError as error:
             why = error.why
     if why is not None:
@@ -60,10 +65,10 @@ def _look(folder: Path, trusted: Path) -> _Found:
             # Some file systems ignore case.
             names = {name.lower() for name in os.listdir(each)}  # noqa: PTH208 -- names alone
             where = printable(str(each.relative_to(trusted)))
-            if brought := next((name for name in _BRINGS if name in names), None):
+            if brought := next((name for name in CLIENT_SETTINGS if name in names), None):
                 return _Found(f"{where} brings {brought}, which the program would follow")
             # What git takes for a repository without a work tree, which no `.git` gives away.
-            if "head" in names and not names.isdisjoint({"objects", "commondir"}):
+            if is_git_layout(names):
                 return _Found(f"{where} is laid out as a git folder, whose settings git follows")
             repository = repository or ".git" in names
     except (OSError, RuntimeError, ValueError):
@@ -71,7 +76,7 @@ def _look(folder: Path, trusted: Path) -> _Found:
     return _Found(repository=repository)
 
 
-async def _why_not_git(folder: Path) -> str | None:
+async def _why_not_git(folder: Path, trusted: Path) -> str | None:
     """The clients ask git how the folder stands, and nothing keeps that git from starting things.
 
     ForeignRepositoryError tells of settings that no git of ours would follow either.
@@ -82,12 +87,30 @@ async def _why_not_git(folder: Path) -> str | None:
         name, _, value = entry.partition("\n")
         if scope in _OF_A_REPOSITORY and kind_of(name, value) in ("guarded", "hooks"):
             return f"its repository sets {printable(name)}, which may start a program"
-    common, at = await ask_git(folder, "rev-parse", "--git-common-dir")
-    if code or common:
+        if scope in _OF_A_REPOSITORY and any(fnmatchcase(name.lower(), each) for each in _FETCHES):
+            return f"its repository sets {printable(name)}, by which git fetches unasked"
+    failed, said = await ask_git(folder, "rev-parse", "--show-toplevel", "--git-common-dir")
+    lines = os.fsdecode(said).split("\n")
+    if code or failed or len(lines) != 3:
         return "git cannot tell how its repository is set up"
-    hooks = folder / os.fsdecode(at).rstrip("\n") / "hooks"
-    hook = await asyncio.to_thread(_first_hook, hooks)
-    return f"its repository has a hook, {printable(hook)}, which git would start" if hook else None
+    return await asyncio.to_thread(_why_not_on_disk, Path(lines[0]), folder / lines[1], trusted)
+
+
+def _why_not_on_disk(top: Path, common: Path, trusted: Path) -> str | None:
+    if hook := _first_hook(common / "hooks"):
+        return f"its repository has a hook, {printable(hook)}, which git would start"
+    # Those that the trusted folder's own repository keeps are the user's own, as its settings are.
+    own = common.resolve() == (trusted / ".git").resolve()
+    if not own and os.path.lexists(common / "modules"):
+        return "its repository keeps others, whose settings git would follow"
+    try:
+        inside = nested_repositories(top)
+    except AstrayError as error:
+        return str(error)
+    if inside:
+        where = printable(str(inside[0].relative_to(top)))
+        return f"its repository holds another one, {where}, whose settings git would follow"
+    return None
 
 
 def _first_hook(folder: Path) -> str | None:

@@ -4,7 +4,8 @@ Rules: (1) a model cannot give an agent more than the user allowed: in our confi
 client's own settings; (2) what stands in brackets after a tool's name says which uses need no
 permission, also outside the folder, so only the user can write it: a model's is refused, that of a
 definition (which a repository may bring) is left out, and said; (3) Claude Code is offered what was
-named, and asks its own settings about what is not allowed here.
+named, and asks its own settings about what is not allowed here; (4) whoever names tools is never
+offered others, though none of them be left.
 Not here: what the client is told (agents/claude_code/tool_rules.py), running tools (batches/).
 """
 
@@ -45,7 +46,14 @@ def offered(names: Sequence[str] | None, runner: str, settings: AgentSettings) -
             next="Give the tool's name alone. The user may allow this in their own jackline.toml:"
             f' agents.tools = ["{cut_name(bracketed[0])}"]',
         )
-    return Offered(_theirs(names, runner, settings))
+    tools = _theirs(names, runner, settings)
+    if names and not tools:
+        raise BadArgumentError(
+            f"None of the tools named can be offered: {', '.join(map(cut_name, names[:5]))}.",
+            next="Name others, or leave `tools` out. A server's tools are offered where the user"
+            ' names it in their own jackline.toml, such as agents.tools = ["mcp__docs"]',
+        )
+    return Offered(tools)
 
 
 def offered_to(definition: AgentDefinition, runner: str, settings: AgentSettings) -> Offered:
@@ -64,7 +72,14 @@ def offered_to(definition: AgentDefinition, runner: str, settings: AgentSettings
         " The user may allow it in their own jackline.toml:"
         f' agents.tools = ["{named}"]'
     )
-    return Offered(_theirs(plain, runner, settings), (note,) if bracketed else ())
+    tools = _theirs(plain, runner, settings)
+    none_left = (
+        f"None of the tools that the agent definition {cut_name(definition.name)} names can be"
+        " offered: the agent has none. The user may allow a server's tools in their own"
+        ' jackline.toml, such as agents.tools = ["mcp__docs"]'
+    )
+    notes = [note] if bracketed else []
+    return Offered(tools, (*notes, none_left) if names and not tools else tuple(notes))
 
 
 def _without_brackets(name: str) -> str:

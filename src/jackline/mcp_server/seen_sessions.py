@@ -3,7 +3,9 @@
 Rules: (1) a session is seen by where it was begun, as its own transcript tells; one that does not
 tell is not seen; (2) a file or folder is read inside the folders that the client sees, or as part
 of a session that it sees; links are followed before judging, and what they lead to is judged, too;
-(3) whatever is not seen is unknown, ids and places included.
+(3) whatever is not seen is unknown, ids and places included; (4) a word is an id unless it is
+written as a path, and then one seen from the client's folder, never from the service's; (5) of a
+folder so many entries are looked at, and no more.
 Not here: reading transcripts (autopsy/), which folders a client sees (places.py).
 """
 
@@ -26,6 +28,7 @@ from jackline.foreign_files import read_beginning
 from jackline.mcp_server.places import Sight
 
 _BEGINNING = 256 << 10
+_MOST_ENTRIES = 20_000
 
 
 class _Payload(msgspec.Struct):
@@ -59,10 +62,15 @@ class SeenStores(Stores):
         every = Stores(self.claude, self.codex).sessions()
         return [session for session in every if self.sees(_folder_of_session(session))]
 
-    def found(self, target: str | None) -> list[Source]:
-        """The files to read; UnreadableError when there are none that are seen."""
+    def found(self, target: Path | str | None) -> list[Source]:
+        """The files to read, by a path or an id; UnreadableError when none are seen."""
         try:
-            found = sources.find([] if target is None else [target], stores=self)
+            if isinstance(target, Path):
+                found = sources.find_path(target, most=_MOST_ENTRIES)
+            elif target is not None:
+                found = sources.find_id(target, stores=self)
+            else:
+                found = sources.find([], stores=self)
         except (NothingFoundError, UnreadableError):
             _unknown(target)
         of_sessions = {path.resolve() for session in self.sessions() for path in session.files()}
@@ -74,25 +82,26 @@ class SeenStores(Stores):
         return seen or _unknown(target)
 
 
-def seen_target(word: str, client: Path | None, stores: SeenStores) -> str:
+def seen_target(word: str, client: Path | None, stores: SeenStores) -> Path | str:
     """What was named: an id, or the path of something that may be seen; else UnreadableError."""
-    named = Path(word).expanduser()
-    if len(named.parts) < 2 and not named.suffix:
-        return word
-    path = (client or Path("/")) / named
     try:
+        named = Path(word).expanduser()
+        if len(named.parts) < 2 and not named.suffix:
+            # Every id begins with no letters at all.
+            return word if word.strip("./\\") else _unknown(word)
+        path = (client or Path("/")) / named
         real = path.resolve()
     except (OSError, RuntimeError, ValueError):
         _unknown(word)
     kept = any(real.is_relative_to(each.resolve()) for each in (stores.claude, stores.codex))
-    return str(path) if kept or stores.sees(str(real)) else _unknown(word)
+    return path if kept or stores.sees(str(real)) else _unknown(word)
 
 
-def _unknown(target: str | None) -> NoReturn:
+def _unknown(target: Path | str | None) -> NoReturn:
     raise UnreadableError(
         "There is no session of this project."
         if target is None
-        else f"No session, run or agent of this project has the id {target!r}.",
+        else f"No session, run or agent of this project has the id {str(target)!r}.",
         next="The user can look at other projects' in a terminal: jackline why ID",
     )
 

@@ -25,6 +25,8 @@ class AgentSettings:
     runner: str = "claude-code"
     model: str | None = None
     """For agents that name none, nor does their definition; None: the runner's own."""
+    runners: tuple[str, ...] = ()
+    """Which a model may choose beside `runner`."""
     tools: tuple[str, ...] = ()
     """Used without asking, beside reading and editing in the folder."""
     folders: tuple[Path, ...] = ()

@@ -68,6 +68,60 @@ def test_what_it_may_do_to_the_disk_follows_from_its_tools() -> None:
         assert start(AgentTask("t", "s", "-", tool_names=names))[1]["sandbox_mode"] == sandbox
 
 
+def test_the_users_own_settings_of_codex_are_not_loosened(tmp_path: Path) -> None:
+    home, project = tmp_path / "home", tmp_path / "project"
+    (home / ".codex").mkdir(parents=True)
+    project.mkdir()
+    task = AgentTask("t", "s", "-", cwd=project)
+
+    def sandbox(settings: str | bytes, **more: Any) -> str:
+        data = settings if isinstance(settings, bytes) else settings.encode()
+        (home / ".codex" / "config.toml").write_bytes(data)
+        given = start(task, environment={"HOME": str(home)}, **more)[1]
+        # Nobody can be asked: what needs an approval is denied.
+        assert given["approval_policy"] == "never"
+        return str(given["sandbox_mode"])
+
+    assert sandbox("") == "workspace-write"
+    for loose in ("workspace-write", "danger-full-access"):
+        assert sandbox(f'sandbox_mode = "{loose}"\n') == "workspace-write"
+    assert sandbox('default_permissions = ":workspace"\n') == "workspace-write"
+    for policy in ("on-request", "on-failure", "never"):
+        assert sandbox(f'approval_policy = "{policy}"\n') == "workspace-write"
+    for strict in (
+        'sandbox_mode = "read-only"\napproval_policy = "untrusted"',
+        'sandbox_mode = "read-only"',
+        # Each command that is not known to be harmless would be asked about.
+        'approval_policy = "untrusted"',
+        'approval_policy = "unless-trusted"',
+        'approval_policy = "of another release"',
+        'sandbox_mode = "of another release"',
+        "sandbox_mode = 1",
+        'default_permissions = ":read-only"',
+        'default_permissions = "own"\n[permissions.own]',
+        "[approval_policy.granular]\nrules = true",
+        'profile = "safe"\n[profiles.safe]\nsandbox_mode = "read-only"',
+        f'[projects."{project}"]\ntrust_level = "untrusted"',
+        f'[projects."{tmp_path}"]\ntrust_level = "untrusted"',
+        # What cannot be read may say anything.
+        "sandbox_mode = ",
+        b"\xff",
+    ):
+        assert sandbox(strict) == "read-only", strict
+    # The flow's own code is the user's word, too, and a nearer one.
+    assert sandbox('sandbox_mode = "read-only"', sandbox="workspace-write") == "workspace-write"
+    # A trusted project's own settings count for Codex, and here as far as they are stricter.
+    (project / ".codex").mkdir()
+    (project / ".codex" / "config.toml").write_text('sandbox_mode = "read-only"')
+    assert sandbox('sandbox_mode = "danger-full-access"') == "read-only"
+
+
+def test_settings_of_codex_that_are_no_file_are_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / ".codex" / "config.toml").mkdir(parents=True)
+    _, given = start(AgentTask("t", "s", "-"), environment={"HOME": str(tmp_path)})
+    assert given["sandbox_mode"] == "read-only"
+
+
 def test_servers_are_given_with_their_secrets_in_the_environment() -> None:
     servers: dict[str, dict[str, Any]] = {
         "my tools": {"command": "srv", "args": ["-v"], "env": {"TOKEN": "SECRET-1"}},

@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 
 from jackline.agents.codex.judging import asks_again, judge
+from jackline.agents.codex.own_settings import Sandbox
 from jackline.agents.codex.printed import Printed
 from jackline.agents.codex.rollout import Rollout, read_rollout, rollout_of
-from jackline.agents.codex.start import Place, Sandbox, start_for, task_words
+from jackline.agents.codex.start import Place, start_for, task_words
 from jackline.agents.outcome import Usage
 from jackline.agents.process.history import beyond
 from jackline.agents.process.program import LeftBehind, Order, Spent, Start
@@ -26,8 +27,9 @@ class CodexRunner(ProgramRunner):
 
     `base_url` is a gateway's, `token` what it asks of its clients, `tag` the name under which it
     counts them (a run's id). `environment` is what Codex is given: its credentials and its home are
-    found there. `sandbox` is what commands may do to the disk; an agent whose tools are named and
-    none of which changes anything gets `read-only`.
+    found there. `sandbox` is what commands may do to the disk: by default change the working
+    folder, or nothing if the user's own settings of Codex are stricter. An agent whose tools are
+    named and none of which changes anything gets `read-only`.
     """
 
     def __init__(
@@ -37,7 +39,7 @@ class CodexRunner(ProgramRunner):
         program: str = "codex",
         environment: Mapping[str, str] | None = None,
         clock: Clock | None = None,
-        sandbox: Sandbox = "workspace-write",
+        sandbox: Sandbox | None = None,
         tag: str | None = None,
         token: str | None = None,
     ) -> None:

@@ -2,8 +2,9 @@
 
 Laws: (1) neither prompts nor secrets stand in the command line: they go through its input, its
 environment, and files that are gone afterwards; (2) all calls go to the gateway, whatever provider
-the user has configured; (3) what it may do to the disk is told by its sandbox, never by asking.
-Not here: running it (process/).
+the user has configured; (3) what it may do to the disk is told by its sandbox, never by asking, and
+is no more than the user's own settings of Codex allow.
+Not here: reading those (own_settings.py), running it (process/).
 """
 
 from __future__ import annotations
@@ -15,15 +16,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal, TypeAlias
 
+from jackline.agents.codex.own_settings import Sandbox, strictest_sandbox
 from jackline.agents.codex.rollout import codex_home
 from jackline.agents.codex.strict_schema import strict_schema
 from jackline.agents.messages.structured import StructuredAnswer
 from jackline.agents.process.program import Order, Start
 from jackline.agents.task import AgentTask, JsonObject
-
-Sandbox: TypeAlias = Literal["read-only", "workspace-write", "danger-full-access"]
 
 _KEY = "OPENAI_API_KEY"
 _TOKEN = "JACKLINE_GATEWAY_TOKEN"  # noqa: S105 -- the variable's name
@@ -45,7 +44,8 @@ class Place:
     base_url: str
     program: str
     environment: Mapping[str, str] = field(repr=False)
-    sandbox: Sandbox = "workspace-write"
+    sandbox: Sandbox | None = None
+    """None: the working folder may be changed, unless the user's own settings are stricter."""
     tag: str | None = None
     token: str | None = field(default=None, repr=False)
 
@@ -119,8 +119,14 @@ def _settings(place: Place, task: AgentTask, environ: dict[str, str]) -> dict[st
         "model_provider": "jackline",
         "model_providers.jackline": provider,
         "approval_policy": "never",
-        "sandbox_mode": place.sandbox if may_change else "read-only",
+        "sandbox_mode": _sandbox(place, task) if may_change else "read-only",
     }
+
+
+def _sandbox(place: Place, task: AgentTask) -> Sandbox:
+    if place.sandbox is not None:
+        return place.sandbox
+    return strictest_sandbox("workspace-write", place.environment, task.cwd)
 
 
 def _server(name: str, given: JsonObject, environ: dict[str, str]) -> JsonObject:

@@ -47,7 +47,8 @@ _ORDER: dict[str, JsonObject] = {
     "runner": {
         "enum": ["claude-code", "codex", "messages"],
         "description": "Who carries it: Claude Code or Codex with their tools, or a bare"
-        " conversation (messages).",
+        " conversation (messages). By default the configured one; others only if the user allowed"
+        " them.",
     },
     "cwd": text(
         "Where it works: a folder at or below the project's that brings no settings of its own."

@@ -1,7 +1,8 @@
 """`status` and `why`: what stands in the way now, and what stopped an agent.
 
 Laws: (1) both only read; (2) the words are those of every other face; (3) prompts, answers and
-tool output stay hidden; (4) `why` reads sessions of the client's project, and files in it, alone.
+tool output stay hidden; (4) `why` reads sessions of the client's project, and files in it, alone;
+(5) reading has threads of its own, which nobody else waits for, and is given up in time.
 Not here: judging (control/, autopsy/), whose session is whose (seen_sessions.py).
 """
 
@@ -9,7 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -17,6 +21,8 @@ import msgspec
 
 from jackline.autopsy import json_face, reading, report, text_face
 from jackline.clock import Clock
+from jackline.errors import UnreadableError
+from jackline.events import Event
 from jackline.mcp_server.model_tool import Caller, JsonObject, ModelTool, Told
 from jackline.mcp_server.places import sight_of
 from jackline.mcp_server.seen_sessions import SeenStores, seen_target
@@ -24,6 +30,7 @@ from jackline.mcp_server.settings import AgentSettings
 
 _WIDTH = 100
 _MOST_WAITING = 10
+_READING = ThreadPoolExecutor(max_workers=2, thread_name_prefix="jackline-why")
 _ACTED_UPON = ("verdict", "agents_total", "agents_by_fate", "resume")
 
 
@@ -66,7 +73,19 @@ def _why_tool(settings: Callable[[], AgentSettings], clock: Clock) -> ModelTool:
         given = arguments.get("id")
         stores = SeenStores.of_user(Path.home(), os.environ, sight_of(caller.folder, settings()))
         target = None if given is None else seen_target(str(given), caller.folder, stores)
-        return await asyncio.to_thread(_autopsy, target, stores, clock)
+        given_up = threading.Event()
+        reading_it = partial(_autopsy, target, stores, clock, given_up)
+        try:
+            async with asyncio.timeout(settings().wait):
+                return await asyncio.get_running_loop().run_in_executor(_READING, reading_it)
+        except TimeoutError:
+            raise UnreadableError(
+                "It takes too long to read all of that.",
+                next="Name one session, sub-agent or transcript. The user can look in a terminal:"
+                " jackline why ID",
+            ) from None
+        finally:
+            given_up.set()
 
     return ModelTool(
         "why",
@@ -90,9 +109,15 @@ def _why_tool(settings: Callable[[], AgentSettings], clock: Clock) -> ModelTool:
     )
 
 
-def _autopsy(target: str | None, stores: SeenStores, clock: Clock) -> Told:
+def _autopsy(
+    target: Path | str | None, stores: SeenStores, clock: Clock, given_up: threading.Event
+) -> Told:
+    def go_on(_event: Event) -> None:
+        if given_up.is_set():
+            raise UnreadableError("Nobody waits for it any more.")
+
     found = stores.found(target)
-    evidence = reading.read(found)
+    evidence = reading.read(found, announce=go_on)
     told = report.build(evidence, now=clock.now())
     text = text_face.render(told, width=_WIDTH, paint=text_face.unpainted)
     document = cast("JsonObject", msgspec.to_builtins(json_face.document(told)))
