@@ -87,7 +87,7 @@ async def _gateway(config: Config, stack: AsyncExitStack, *, in_background: bool
     listen = replace(config.gateway.listen, host="127.0.0.1", port=0)
     gateway = replace(config.gateway, listen=listen)
     own = replace(config, gateway=gateway, state_dir=Path(folder))
-    service = await stack.enter_async_context(Service(own))
+    service = await stack.enter_async_context(Service(own, beside_flows=True))
     return service.url
 
 

@@ -3,7 +3,8 @@
 Laws: (1) nothing is open before all is well: a taken port leaves no journal behind; (2) while it
 stops, running calls finish and new ones are told to come back, then what was learned is kept; (3) a
 changed configuration is taken up without dropping a call; (4) a state folder that cannot be written
-to is told, and stops no traffic; (5) no request is looked at before what was known is known again.
+to is told, and stops no traffic; (5) no request is looked at before what was known is known again;
+(6) while it lives, no code of a user's flow is loaded in its process, unless it lives in a flow's.
 Not here: signals, the background process (cli/up.py).
 """
 
@@ -65,6 +66,7 @@ from jackline.events import (
     WindowsTold,
 )
 from jackline.failures.sentences import duration_in_words, moment_in_words
+from jackline.flows.user_code import no_user_code
 from jackline.gateway.control_paths import ControlPaths
 from jackline.gateway.desk import Desk
 from jackline.gateway.exchange import Exchange
@@ -107,7 +109,10 @@ class Service:
         *,
         reload: Callable[[], Config] | None = None,
         clock: Clock | None = None,
+        beside_flows: bool = False,
     ) -> None:
+        """`beside_flows`: the process is a flow's own, and has a gateway for itself alone."""
+        self._beside_flows = beside_flows
         self.config = config
         self.stop_asked = asyncio.Event()
         self._clock = clock or SystemClock()
@@ -345,6 +350,8 @@ class Service:
     async def _open(self) -> None:
         # Its word is taken back last of all: who waits for its end may then use the folder.
         self._stack.callback(self._state.tell_stopped, os.getpid())
+        if not self._beside_flows:
+            self._stack.enter_context(no_user_code())
         await asyncio.to_thread(self._journal.open)
         self._stack.push_async_callback(asyncio.to_thread, self._journal.close)
         self._stack.push_async_callback(self._upstream.close)

@@ -29,6 +29,7 @@ from jackline.flows.records import RunRecord, RunState
 from jackline.flows.settings import encode_settings
 from jackline.hooks.sessions import Stopped
 from jackline.mcp_server.flow.started_agents import started_agents
+from jackline.mcp_server.run_look import is_of_models
 
 _log = logging.getLogger("jackline")
 # So that all sessions of one wall do not come back in the same second.
@@ -136,7 +137,7 @@ class SessionContinuing:
         """Every session that a run of ours waits or works for, with its transcript's path."""
         found = {}
         for run in await host.engine.runs(states=_WAITS):
-            if run.flow == started_agents.name and run.trusted:
+            if is_of_models(run) and run.trusted:
                 for order in json.loads(run.arguments)["orders"]:
                     if order.get("resume"):
                         found[order["resume"]] = (run, order.get("transcript", ""))
@@ -193,5 +194,5 @@ class SessionContinuing:
         host = await self._host()
         run = await host.engine.run(plan.run)
         if run is not None and run.state is RunState.PARKED:
-            await cancel_run(host, plan.run)
+            await cancel_run(host, plan.run, flow=started_agents)
             _log.info("session %s went on by itself: run %s is cancelled", session, plan.run)

@@ -93,7 +93,7 @@ async def _in_this_process(
         ),
     )
     config = Config(settings, state, JournalSettings(), "warning", {}, ())
-    async with Service(config, clock=pace) as service:
+    async with Service(config, clock=pace, beside_flows=True) as service:
         words = f"time passes {pace.speed:g} times as fast"
         service.observatory.announce(ServiceNoted(pace.wall(), "drill", words))
         yield service.url

@@ -2,7 +2,8 @@
 
 Laws: (1) the order is kept before anything else, so that whoever carries the run next knows it; (2)
 a run that nobody carries stays as it stands, parked or stopped: only the named agents end; (3) what
-nobody can carry out is refused, and leaves no order behind.
+nobody can carry out is refused, and leaves no order behind; so is every order in the service's
+process, which loads no flow (user_code.py).
 Not here: how the owner ends them (agent_orders.py), cancelling whole runs (orders.py).
 """
 
@@ -19,6 +20,7 @@ from jackline.flows.naming_agents import unknown_agent
 from jackline.flows.orders import claim_run, duration_before, execution_of, known_run
 from jackline.flows.records import ENDED, AgentOrder, CallState, RunRecord
 from jackline.flows.settings import decode_settings
+from jackline.flows.user_code import check_user_code
 
 _LOOKS = 4
 """So many of its looks for orders an owner is given to answer, and a moment for the clean-up."""
@@ -51,6 +53,8 @@ async def cancel_agents(
             f"The run {run.run_id} has ended ({run.state}): none of its agents is at work.",
             next=f"`jackline show {run.run_id}` tells how each of them ended.",
         )
+    # Their clean-up may be functions of the flow's file.
+    check_user_code(f"the agent {name}", next_step=f"jackline cancel {run.run_id} --only …")
     order = AgentOrder(run.run_id, name, host.clock.wall())
     await host.engine.order_end(order)
     settings = decode_settings(run.settings)

@@ -4,7 +4,8 @@ Rules: (1) a file is read once: the bytes that are hashed are those that are com
 cached bytecode is neither read nor written; (2) once `only` was called, a file without its digest
 on that list is refused before anything of it runs, and so is what is no source: extension modules,
 bytecode alone, archives; (3) Python's own library, site-packages and Jackline are the environment,
-which is not looked at; (4) what is imported before the first flow is loaded is not known here.
+which is not looked at; (4) what is imported before the first flow is loaded is not known here; (5)
+only regular files of a bounded size are read: whatever an agent puts in their place, reading ends.
 Digests are kept with a run by kept_sources.py.
 """
 
@@ -24,9 +25,12 @@ from types import CodeType, ModuleType
 
 import jackline
 from jackline.errors import UnreadableError
+from jackline.foreign_files import read_foreign
 
 Digests = Mapping[str, str]
 """SHA-256 in hexadecimal, by the file's real path."""
+_MOST_BYTES = 32 << 20
+"""Larger than any source that people write, small enough to be read by every look at a run."""
 _SEVERAL = ""
 """The digest of a file that one process has run with two contents: it is no file's."""
 
@@ -86,6 +90,11 @@ class ExecutedSources:
         if self._only is not None:
             self._refuse(f"{self._name(path)} is no Python source, and cannot be compared")
 
+    def refuse_changed(self, path: str) -> None:
+        """What cannot be read is about to run; ChangedSourceError if nobody has asked for it."""
+        if self._only is not None:
+            self._refuse(has_changed(self._name(path)))
+
     def _checked(self, path: str, data: bytes) -> str:
         digest = hashlib.sha256(data).hexdigest()
         if self._only is not None and not is_own(path):
@@ -132,13 +141,17 @@ def first_changed(known: Digests, source: str) -> str:
     if flow not in known:
         return is_new(name_of(flow, folder))
     for path, digest in sorted(known.items(), key=lambda each: each[0] != flow):
-        try:
-            data = Path(path).read_bytes()
-        except OSError:
-            data = None
-        if data is None or _real(path) != path or hashlib.sha256(data).hexdigest() != digest:
+        if _real(path) != path or _digest_on_disk(path) != digest:
             return has_changed(name_of(path, folder))
     return ""
+
+
+def _digest_on_disk(path: str) -> str | None:
+    """None when there is nothing that could be a source."""
+    try:
+        return hashlib.sha256(read_foreign(path, _MOST_BYTES)).hexdigest()
+    except OSError:
+        return None
 
 
 def is_environment(path: str) -> bool:
@@ -164,7 +177,11 @@ class CheckedLoader(SourceFileLoader):
     def get_code(self, fullname: str) -> CodeType:
         """The code of the source, never of a cache."""
         path = self.get_filename(fullname)
-        data = Path(path).read_bytes()
+        try:
+            data = read_foreign(path, _MOST_BYTES)
+        except OSError:
+            SOURCES.refuse_changed(path)
+            raise
         if self._is_flow:
             SOURCES.run_flow(fullname, path, data)
         else:

@@ -2,8 +2,9 @@
 
 Laws: (1) the file is run anew at each loading, under a name of its own, never as `__main__`; (2)
 modules beside it can be imported as if it were run as a script; (3) it, and they, run as the very
-bytes that were hashed, and unattended only if those are known (executed_sources.py); (4) whatever
-is wrong is said with the file's name, the line, and what to do.
+bytes that were hashed, and unattended only if those are known (executed_sources.py); (4) nothing is
+loaded in the service's process (user_code.py); (5) whatever is wrong is said with the file's name,
+the line, and what to do.
 Not here: running it (running.py), arguments (arguments.py).
 """
 
@@ -21,6 +22,7 @@ from typing import Any
 from jackline.errors import BadArgumentError, UnreadableError, UsageError
 from jackline.flows.definition import Flow
 from jackline.flows.executed_sources import SOURCES, CheckedLoader
+from jackline.flows.user_code import check_user_code
 
 _count = itertools.count()
 
@@ -61,7 +63,8 @@ def split_reference(reference: str) -> tuple[Path, str]:
 
 
 def load_module(file: Path) -> ModuleType:
-    """The module, run anew."""
+    """The module, run anew; UserCodeError in the service's process."""
+    check_user_code(file.name)
     path = file.resolve()
     if not path.is_file():
         raise UnreadableError(

@@ -2,7 +2,8 @@
 
 Laws: (1) a finished run is not run again by `resume`: it says what came of it; (2) `retry` runs the
 failed calls, and nothing else, again; (3) `fork` leaves the old run as it is; (4) two processes
-never carry one run: who does not get the claim says who holds it.
+never carry one run: who does not get the claim says who holds it; (5) in the service's process an
+order that may need a user's flow changes nothing (user_code.py).
 Not here: carrying (running.py), words and exit codes (cli/).
 """
 
@@ -39,6 +40,7 @@ from jackline.flows.running import FlowRun
 from jackline.flows.scope import Scope, inside
 from jackline.flows.settings import RunSettings, decode_settings, encode_settings
 from jackline.flows.trusting import must_be_trusted, must_be_trusted_wholly
+from jackline.flows.user_code import UserCodeError, check_user_code
 from jackline.flows.waking import NOT_WOKEN
 
 T = TypeVar("T")
@@ -222,17 +224,24 @@ async def begin_fork(
     return FlowRun(execution, flow, resumed=True, probe_first=False)
 
 
-async def cancel_run(host: FlowHost, run_id: str) -> RunState:
-    """Cancel a run: by its owner if one lives (it takes a moment), else here and now."""
+async def cancel_run(
+    host: FlowHost, run_id: str, *, flow: Flow[..., Any] | None = None
+) -> RunState:
+    """Cancel a run: by its owner if one lives (it takes a moment), else here and now.
+
+    Without its `flow`, its clean-up loads that from its file: UserCodeError in the service.
+    """
     record = await known_run(host, run_id)
     if record.state in ENDED:
         return record.state
+    if flow is None:
+        check_user_code(f"the run {record.run_id}", next_step=f"jackline cancel {record.run_id}")
     await host.engine.ask_to_stop(record.run_id, "cancel")
     settings = decode_settings(record.settings)
     claim = await claim_run(host, record, settings.lease)
     if claim is None:
         return record.state
-    execution = execution_of(host, claim, record, settings)
+    execution = execution_of(host, claim, record, settings, flow)
     await execution.load(duration_before=duration_before(record))
     execution.count_kept()
     run: FlowRun[None] = FlowRun(execution, Flow(_nothing), resumed=True, probe_first=False)
@@ -271,11 +280,14 @@ def flow_of(record: RunRecord) -> Flow[..., Any]:
 def module_of(record: RunRecord) -> ModuleType | None:
     """The flow's module; None when its file is gone or cannot be loaded any more.
 
-    ChangedSourceError when nobody has asked for it, and it is not what a person has started.
+    ChangedSourceError when nobody has asked for it, and it is not what a person has started;
+    UserCodeError in the service.
     """
     must_be_trusted(record)
     try:
         return load_module(Path(record.source)) if record.source else None
+    except UserCodeError:
+        raise
     except ChangedSourceError as error:
         step = "look at it and go on with: jackline resources --retry"
         raise ChangedSourceError(f"{error.message}; {step}") from error
@@ -394,6 +406,8 @@ async def _clean_up_after(
     """Do what an ended run still owes: hooks and releases that failed, or met the process's end."""
     held = any(each.run_id == record.run_id for each in await host.engine.resources())
     owed = any(row.state != "done" for row in await host.engine.hooks(record.run_id))
+    if flow is None and (held or owed):
+        check_user_code(f"the clean-up of {record.run_id}")
     settings = decode_settings(record.settings)
     claim = await claim_run(host, record, settings.lease) if held or owed else None
     if claim is None:

@@ -4,7 +4,8 @@ Laws: (1) what is told of an agent is what is kept of it; (2) nobody's leaving e
 an order to cancel does; (3) an agent that ended while nobody waited is announced once; (4) a run
 that another process carries is left to it; (5) nothing is taken up again past its brakes, and
 nothing for ever: what has been begun too often waits for a person; (6) who asks hears only of runs
-in folders that it sees, any other is unknown.
+in folders that it sees, any other is unknown; (7) runs of the user's own flows are looked at, and
+neither ended nor gone on with: their code has no place in this process.
 Not here: what is asked for (agent_orders.py), words (agent_words.py), the store (assembly/).
 """
 
@@ -31,7 +32,14 @@ from jackline.mcp_server.flow.started_agents import CANCELLED_ALONE, started_age
 from jackline.mcp_server.model_tool import JsonObject, Progress
 from jackline.mcp_server.places import Sight
 from jackline.mcp_server.run_hearing import RunHearing
-from jackline.mcp_server.run_look import STOPPED, Look, is_held, looked
+from jackline.mcp_server.run_look import (
+    STOPPED,
+    Look,
+    is_held,
+    is_of_models,
+    looked,
+    must_be_of_models,
+)
 
 _BEAT = 15.0
 """A sign of life for the client; Claude Code waits 5 min at the least without one."""
@@ -95,6 +103,7 @@ class AgentDesk:
 
     async def go_on(self, look: Look, *, say: Progress, background: bool) -> str:
         """Take a run up again that has stopped or failed; with a label only that agent's part."""
+        must_be_of_models(look.record, "resume")
         host = await self._host()
         hearing, run_id = RunHearing(), look.record.run_id
         if look.record.state is RunState.FINISHED:
@@ -169,7 +178,7 @@ class AgentDesk:
     async def latest(self, sees: Sight) -> list[Look]:
         """The latest runs that models have started and one sees, the newest first."""
         engine = (await self._open()).engine
-        theirs = [run for run in await engine.runs() if run.flow == started_agents.name]
+        theirs = [run for run in await engine.runs() if is_of_models(run)]
         runs = [run for run in theirs if sees(run.cwd)]
         return [self._with_present(await looked(engine, run)) for run in runs[:_LISTED]]
 
@@ -276,6 +285,7 @@ class AgentDesk:
 
     async def cancel(self, look: Look, why: str = "A model cancelled it.") -> None:
         """End a run for good, or one agent of a group."""
+        must_be_of_models(look.record, "cancel")
         host, record = await self._open(), look.record
         if look.settled:
             return
@@ -286,7 +296,7 @@ class AgentDesk:
             return
         carried = self._carried.get(record.run_id)
         if carried is None:
-            await cancel_run(host, record.run_id)
+            await cancel_run(host, record.run_id, flow=started_agents)
             return
         carried.unheard = False
         carried.run.cancel(why)
@@ -312,7 +322,7 @@ class AgentDesk:
 
     def wakes(self, record: RunRecord) -> bool:
         """Take up a parked run of ours whose time has come; False when it is none of ours."""
-        if record.flow != started_agents.name or self._stopping:
+        if self._stopping or not is_of_models(record):
             return False
         task = asyncio.create_task(self._take_up(record), name=f"waking {record.run_id}")
         _kept.add(task)
@@ -323,7 +333,7 @@ class AgentDesk:
         """Take up what was at work when a service died, or was stopped."""
         host = await self._open()
         for record in await host.engine.runs(states=(RunState.RUNNING, RunState.STOPPED)):
-            if self._stopping or record.flow != started_agents.name or not record.trusted:
+            if self._stopping or not is_of_models(record) or not record.trusted:
                 continue
             left = record.state is RunState.RUNNING or record.why == STOPPED
             here = record.run_id in self._carried

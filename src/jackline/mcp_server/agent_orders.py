@@ -47,7 +47,7 @@ from jackline.mcp_server.places import (
     working_folder,
 )
 from jackline.mcp_server.plugin_definitions import definitions_of_plugins
-from jackline.mcp_server.run_look import Look
+from jackline.mcp_server.run_look import Look, must_be_of_models
 from jackline.mcp_server.settings import AgentSettings, ToolSettings
 
 _CLAUDE, _CODEX, _MESSAGES = "claude-code", "codex", "messages"
@@ -203,6 +203,8 @@ class OrderDesk:
     async def _from_ours(self, look: Look, *, has_prompt: bool) -> _From:
         record = look.record
         named = record.run_id
+        if not has_prompt or record.state not in ENDED:
+            must_be_of_models(record, "resume")
         if not look.settled and self._desk.is_carried(look):
             if record.state is not RunState.PARKED:
                 raise UsageError(

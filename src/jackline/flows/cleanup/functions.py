@@ -1,7 +1,8 @@
 """Name a Python function so that another process can call it, and find it again.
 
 Laws: (1) only module-level functions have such a name; (2) one of the flow's own file is found
-through the file, any other through its module.
+through the file, any other through its module; (3) no module is imported for one in the service's
+process (user_code.py).
 Not here: loading the flow's file (loading.py).
 """
 
@@ -14,6 +15,7 @@ from types import ModuleType
 from typing import cast
 
 from jackline.errors import BadArgumentError, UnreadableError
+from jackline.flows.user_code import check_user_code
 
 _PREFIX = "function "
 
@@ -45,6 +47,7 @@ def find_function(name: str, flow_module: ModuleType | None) -> Callable[..., ob
     if not module_name:
         found = getattr(flow_module, own, None)
     else:
+        check_user_code(f"{own}() of {module_name}")
         try:
             found = getattr(import_module(module_name), own, None)
         except ImportError as error:

@@ -1,8 +1,9 @@
 """`agent_wait`, `agent_status`, `agent_cancel`: follow agents that are at work, by their ids.
 
 Laws: (1) ids are those of runs, tasks or sessions, whoever started them in the client's project;
-others are unknown (places.py); (2) waiting ends before
-the client's patience does; (3) what was told here is not announced again.
+others are unknown (places.py); (2) only what models have started is cancelled, never a run of the
+user's own; (3) waiting ends before the client's patience does; (4) what was told here is not
+announced again.
 Not here: starting (agents.py), words (agent_words.py).
 """
 
@@ -16,7 +17,7 @@ from jackline.mcp_server.agent_desk import AgentDesk
 from jackline.mcp_server.agent_words import listed, told_run, told_runs
 from jackline.mcp_server.model_tool import Caller, JsonObject, ModelTool, Told
 from jackline.mcp_server.places import Sight, sight_of
-from jackline.mcp_server.run_look import Look
+from jackline.mcp_server.run_look import Look, must_be_of_models
 from jackline.mcp_server.settings import AgentSettings
 from jackline.mcp_server.tools.agents import longest_wait
 
@@ -66,7 +67,7 @@ def following_tools(
         ModelTool(
             "agent_cancel",
             "Ends agents for good, with their clean-up: whole runs by their run id, one agent of a"
-            " group by its task id.",
+            " group by its task id. Runs of the user's own flows are the user's to cancel.",
             _object({"ids": _IDS}, "ids"),
             following.cancel,
         ),
@@ -107,6 +108,8 @@ class _Following:
         # All are found before the first is ended: a wrong id ends nothing.
         sees = self._sight(caller)
         looks = [await self._desk.look(each, sees) for each in _ids(given)]
+        for look in looks:
+            must_be_of_models(look.record, "cancel")
         for look in looks:
             await self._desk.cancel(look)
         said = "\n".join(_cancelled(look) for look in looks)
