@@ -3,8 +3,8 @@
 Laws: (1) the events form one valid stream: one block is open at a time, in gapless order; (2) the
 first open block is told live, what comes for later ones meanwhile waits for its turn; (3) the end
 of the message is written only when somebody says that it has ended; (4) after an error nothing
-follows; (5) what came before makes nothing that comes later dearer; (6) the number of calls, what is
-kept of an answer and the search for the end of a call are bounded.
+follows; (5) what came before makes nothing that comes later dearer; (6) the number of calls,
+what is kept of an answer and the search for the end of a call are bounded.
 Not here: reading the foreign stream (openai_chat/stream.py, openai_responses/stream.py).
 """
 

@@ -17,7 +17,6 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-
 # Of one answer, until a call follows. A thought has some kilobytes.
 _MOST_WAITING = 1_000
 _MOST_BYTES = 8 * 1024 * 1024
