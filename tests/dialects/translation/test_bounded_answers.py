@@ -12,6 +12,7 @@ import pytest
 
 from jackline.dialects.json_bounds import MOST_VALUES
 from jackline.dialects.neutral import message_writer
+from jackline.dialects.neutral.account import Notes
 from jackline.dialects.neutral.answer import MOST_CALLS, is_object
 from jackline.dialects.neutral.following import StreamTranslator
 from jackline.dialects.neutral.options import AnswerAs
@@ -409,3 +410,46 @@ def test_arguments_are_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_only_one_whole_object_is_one(arguments: str, expected: bool) -> None:
     assert is_object(arguments) is expected
+
+
+def count_notes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The places of all notes that are made from now on."""
+    places: list[str] = []
+    add = Notes.add
+
+    def counted(self: Notes, at: str, why: str, times: int = 1) -> None:
+        places.append(at)
+        add(self, at, why, times)
+
+    monkeypatch.setattr(Notes, "add", counted)
+    return places
+
+
+def test_fields_that_nobody_knows_are_noted_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A note is dear: 9 MB of them stopped the gateway for more than two seconds."""
+    unknown: Json = {f"x{number}": 1 for number in range(20_000)}
+    answer = {"id": "c", "choices": [{"message": {"content": "a"} | unknown}] + [0] * 100}
+    body = json.dumps(answer).encode()
+    places = count_notes(monkeypatch)
+    told = from_chat(body, FACE)
+    assert not told.is_error
+    assert "choices[*].message.* (19950 times)" in " ".join(told.notes)
+    assert len(places) < 500
+    stream = read_chat([chunk({"content": "a"} | unknown)])
+    assert not stream.broken
+    assert len(places) < 1000
+
+
+def test_a_whole_answer_of_more_choices_than_can_be_asked_for_is_none() -> None:
+    def body(count: int) -> bytes:
+        return json.dumps({"id": "c", "choices": [{"message": {}}] * count}).encode()
+
+    assert not from_chat(body(128), FACE).is_error
+    assert from_chat(body(129), FACE).is_error
+
+
+def test_one_event_has_only_so_many_objects_however_long_it_is() -> None:
+    part: Json = {"type": "text", "text": "a"}
+    assert not read_chat([chunk({"content": [part] * 10_000})]).broken
+    assert read_chat([chunk({"content": [part] * 30_000})]).broken
+    assert not read_chat([chunk({"content": [part] * 10_000})] * 5).broken

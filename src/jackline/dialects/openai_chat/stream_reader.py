@@ -13,11 +13,10 @@ import msgspec
 
 from jackline.dialects.json_bounds import has_too_many_values
 from jackline.dialects.neutral.usage import foreign_usage
+from jackline.dialects.openai_chat.answer import MOST_CHOICES
 from jackline.dialects.sse import name_and_data
 from jackline.dialects.tokens_used import TokensUsed
 
-# The largest `n` that OpenAI takes.
-_MOST_CHOICES = 128
 _NULL = b"null"
 
 
@@ -92,7 +91,7 @@ class ChatStreamReader:
         for choice in chunk.choices or ():
             self.started = True
             self._seen.add(choice.index)
-            if len(self._seen) > _MOST_CHOICES:
+            if len(self._seen) > MOST_CHOICES:
                 self.broken = True
                 return
             if choice.finish_reason:
