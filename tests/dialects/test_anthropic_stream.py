@@ -112,3 +112,21 @@ def test_a_delta_names_what_all_deltas_of_its_block_begin_with() -> None:
     reader = read([*events[:2], other_order])
     assert reader.delta_head is None
     assert not reader.broken
+
+
+def test_blocks_are_followed_up_to_a_number_and_their_types_kept_short() -> None:
+    def read_blocks(count: int) -> AnthropicStreamReader:
+        reader = AnthropicStreamReader()
+        reader.feed(event("message_start", message={}))
+        for index in range(count):
+            block = {"type": "text"}
+            reader.feed(event("content_block_start", index=index, content_block=block))
+            reader.feed(event("content_block_stop", index=index))
+        return reader
+
+    assert not read_blocks(10_000).broken
+    assert read_blocks(10_001).broken
+    reader = read_blocks(0)
+    reader.feed(event("content_block_start", index=0, content_block={"type": "x" * 100_000}))
+    assert not reader.broken
+    assert len(reader.blocks[0].type) < 100

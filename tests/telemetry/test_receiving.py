@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jackline.assembly import Service
+from jackline.dialects.json_bounds import MOST_VALUES
+from jackline.outside_names import LONGEST_NAME
 from jackline.telemetry.client_book import MOST_AGENTS, ClientBook
 from jackline.telemetry.client_variables import telemetry_variables
 from jackline.telemetry.client_words import ClientEvent, decoded, events_of, fit_to_pass_on
@@ -293,3 +296,219 @@ def test_any_number_is_taken_in_or_refused(tmp_path: Path, number: str, passed_o
                 assert all(0 <= each["seconds"] <= 10**13 for each in told["tools"].values())
 
     run(main())
+
+
+LONG = f"{SECRET} " + "w" * 300
+KINDS_OF_NUMBERS = {"intValue": 1, "doubleValue": 1.5, "boolValue": True}
+WORDS: list[object] = [
+    *({kind: figure, "stringValue": LONG} for kind, figure in KINDS_OF_NUMBERS.items()),
+    *({kind: figure, "bytesValue": SECRET} for kind, figure in KINDS_OF_NUMBERS.items()),
+    *({kind: LONG} for kind in KINDS_OF_NUMBERS),
+    *({kind: [LONG]} for kind in KINDS_OF_NUMBERS),
+    {"intValue": None, "stringValue": LONG},
+    {"intValue": 1, "arrayValue": {"values": [{"stringValue": SECRET}]}},
+    {"intValue": 1, "kvlistValue": {"values": [{"key": SECRET, "value": {"intValue": 1}}]}},
+    {"arrayValue": {"values": [{"intValue": 1, "stringValue": SECRET}]}},
+    {"kvlistValue": {"values": [{"key": SECRET, "value": {"intValue": 1}}]}},
+    {"bytesValue": SECRET},
+    {"intValue": 1, SECRET: 1},
+]
+
+
+def with_attributes(about: list[object]) -> dict[str, Any]:
+    """An export of each signal, with these attributes wherever there may be some."""
+    span = {
+        "name": "claude_code.tool",
+        "attributes": about,
+        "events": [{"name": "claude_code.x", "attributes": about}],
+        "links": [{"attributes": about}],
+    }
+    point = {"asInt": "1", "attributes": about, "exemplars": [{"filteredAttributes": about}]}
+    metrics = [
+        {"name": "claude_code.x", "metadata": about, kind: {"dataPoints": [point]}}
+        for kind in ("sum", "gauge", "histogram", "exponentialHistogram", "summary")
+    ]
+    groups: dict[str, dict[str, Any]] = {
+        "Logs": {"logRecords": [{"attributes": about}]},
+        "Spans": {"spans": [span]},
+        "Metrics": {"metrics": metrics},
+    }
+    return {
+        f"resource{name}": [
+            {
+                "resource": {"attributes": about, "entityRefs": about},
+                f"scope{name}": [{"scope": {"name": "events", "attributes": about}} | items],
+            }
+        ]
+        for name, items in groups.items()
+    }
+
+
+def passed_on(told: dict[str, Any]) -> str:
+    return json.dumps(fit_to_pass_on(decoded(json.dumps(told).encode()), lambda _s, _a: ("", "")))
+
+
+@pytest.mark.parametrize("value", WORDS, ids=lambda value: json.dumps(value)[:50])
+@pytest.mark.parametrize("key", ["session.id", "tool_name", "x"])
+def test_words_beside_or_in_the_place_of_a_number_do_not_pass(key: str, value: object) -> None:
+    told = with_attributes([{"key": key, "value": value, "more": SECRET}])
+    assert SECRET not in passed_on(told)
+
+
+def test_words_do_not_pass_as_the_key_of_a_number() -> None:
+    for key in (SECRET + " and more words", SECRET + "w" * 500):
+        assert SECRET not in passed_on(with_attributes([attribute(key, 1)]))
+
+
+def test_what_holds_no_words_passes_as_it_came() -> None:
+    about = [attribute("session.id", "s1"), attribute("x.tokens", 5), attribute("cost_usd", 0.5)]
+    about += [
+        attribute("ok", True),
+        attribute("count", "12"),
+        {"key": "n", "value": {"intValue": "7"}},
+    ]
+    span = {
+        "traceId": "c4e8c77ab839810cb37fb15461ad19d2",
+        "spanId": "c4e8c77ab839810c",
+        "parentSpanId": "",
+        "name": "claude_code.tool",
+        "kind": 1,
+        "startTimeUnixNano": "1794764900301000000",
+        "endTimeUnixNano": "1794764900301000001",
+        "attributes": about,
+        "events": [{"timeUnixNano": "1", "name": "gen_ai.choice", "attributes": about}],
+        "links": [{"traceId": "c4e8c77ab839810cb37fb15461ad19d2", "attributes": about}],
+        "status": {"code": 2, "message": "timeout"},
+    }
+    point = {
+        "attributes": about,
+        "startTimeUnixNano": "1",
+        "timeUnixNano": "2",
+        "count": "3",
+        "sum": 1.5,
+        "min": 0.5,
+        "max": 1.0,
+        "bucketCounts": ["1", "2"],
+        "explicitBounds": [0.5],
+    }
+    scope = {"name": "com.anthropic.claude_code.events", "version": "2.1.325"}
+    metrics = [
+        {"name": "claude_code.a", "unit": "USD", "sum": {
+            "dataPoints": [{"attributes": about, "asDouble": 0.25}],
+            "aggregationTemporality": 1,
+            "isMonotonic": True,
+        }},
+        {"name": "claude_code.b", "unit": "{token}", "histogram": {"dataPoints": [point]}},
+    ]  # fmt: skip
+    record = {
+        "timeUnixNano": "1794764900301000000",
+        "observedTimeUnixNano": "1794764900301000000",
+        "severityNumber": 9,
+        "severityText": "INFO",
+        "body": {"stringValue": "claude_code.tool_result"},
+        "attributes": about,
+        "traceId": "c4e8c77ab839810cb37fb15461ad19d2",
+        "spanId": "c4e8c77ab839810c",
+    }
+    resource = {"attributes": [attribute("service.name", "claude-code")]}
+    told = {
+        "resourceLogs": [
+            {"resource": resource, "scopeLogs": [{"scope": scope, "logRecords": [record]}]}
+        ],
+        "resourceSpans": [
+            {"resource": resource, "scopeSpans": [{"scope": scope, "spans": [span]}]}
+        ],
+        "resourceMetrics": [
+            {"resource": resource, "scopeMetrics": [{"scope": scope, "metrics": metrics}]}
+        ],
+    }
+    assert json.loads(passed_on(told)) == told
+
+
+PLACES: list[tuple[str, object]] = [
+    ("name", f"claude_code.{SECRET} and more"),
+    ("name", f"gen_ai.{SECRET}{'w' * 100}"),
+    ("body", {"stringValue": "claude_code.x", "bytesValue": SECRET}),
+    ("body", {"arrayValue": {"values": [{"stringValue": SECRET}]}}),
+    ("eventName", f"{SECRET} and more"),
+    ("severityText", f"{SECRET} and more"),
+    ("traceState", SECRET),
+    ("traceId", f"{SECRET} "),
+    ("spanId", f"{SECRET} "),
+    ("timeUnixNano", SECRET),
+    ("status", {"code": SECRET + " ", "message": f"{SECRET} and more", "more": SECRET}),
+    ("kind", f"{SECRET} and more"),
+    ("description", SECRET),
+    ("unit", f"{SECRET} and more"),
+    ("sum", {"dataPoints": [{"asInt": SECRET, "more": SECRET}], "more": SECRET}),
+    ("histogram", {"dataPoints": [{"bucketCounts": ["1", SECRET], "explicitBounds": [SECRET]}]}),
+    ("exponentialHistogram", {"dataPoints": [{"positive": {"offset": SECRET}}]}),
+    ("events", [{"name": f"claude_code.{SECRET} and more", "more": SECRET}]),
+    ("links", [{"traceState": SECRET, "traceId": f"{SECRET} ", "more": SECRET}]),
+    ("unheard-of", SECRET),
+]
+
+
+@pytest.mark.parametrize(("field", "value"), PLACES, ids=lambda each: str(each)[:30])
+def test_words_do_not_pass_in_any_field_of_an_item(field: str, value: object) -> None:
+    told = with_attributes([])
+    for name, items in (("Logs", "logRecords"), ("Spans", "spans"), ("Metrics", "metrics")):
+        for item in told[f"resource{name}"][0][f"scope{name}"][0][items]:
+            item[field] = value
+    assert SECRET not in passed_on(told)
+
+
+def test_words_do_not_pass_around_the_items() -> None:
+    told = with_attributes([]) | {SECRET: SECRET}
+    for name in ("Logs", "Spans", "Metrics"):
+        group = told[f"resource{name}"][0]
+        group |= {"schemaUrl": SECRET, "more": SECRET}
+        group["resource"]["more"] = SECRET
+        scope = group[f"scope{name}"][0]
+        scope |= {"schemaUrl": SECRET, "more": SECRET}
+        scope["scope"] = {"name": f"{SECRET} and", "version": f"{SECRET} and", "more": SECRET}
+    assert SECRET not in passed_on(told)
+
+
+@pytest.mark.parametrize("key", ["session.id", "agent_id", "agent.name", "tool_name", "agent_type"])
+@pytest.mark.parametrize("kind", KINDS_OF_NUMBERS)
+def test_what_stands_beside_a_number_is_not_kept(key: str, kind: str) -> None:
+    record = tool_result()
+    odd = {"key": key, "value": {kind: KINDS_OF_NUMBERS[kind], "stringValue": LONG}}
+    record["attributes"].append(odd)
+    book = ClientBook()
+    for event in events_of(decoded(logs(record))):
+        book.heard(event)
+    kept = [[*key, each.to_json()] for key, each in book.of_session("").items()]
+    assert SECRET not in json.dumps(kept)
+
+
+def test_names_are_cut_before_they_are_kept() -> None:
+    """The book is bounded by the number of names: each must have a bound of its own."""
+    book = ClientBook()
+    long = "n" * 100_000
+    about: dict[str, str | float | bool] = {"agent.name": long, "tool_name": long + "\x1b"}
+    for _ in range(2):
+        book.heard(ClientEvent(0.0, "tool_result", long, long, about, traced=False))
+    ((key, told),) = book.of_session("").items()
+    assert book.of_agent(long, long) is told
+    names = (*key, told.name, *told.tools)
+    assert len(names) == 4
+    assert all(len(each) <= LONGEST_NAME and each.isprintable() for each in names)
+
+
+@pytest.mark.parametrize("unit", ["{},", "0,", "[[[[[[]]]]]],", '{"a":{"a":{}}},'])
+def test_an_export_of_more_values_than_a_client_sends_is_not_decoded(unit: str) -> None:
+    """Lists within lists have few commas; each is an object nevertheless."""
+    many = unit * (MOST_VALUES // max(1, sum(map(unit.count, ",[{"))) + 1)
+    many += unit * ((2 * MOST_VALUES) // len(unit))
+    body = f'{{"resourceLogs":[{many}0]}}'.encode()
+    assert len(body) <= 16 << 20
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match="values"):
+            decoded(body)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 1_000_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from dataclasses import replace
 from typing import Any
 
@@ -141,3 +142,18 @@ def test_the_json_is_otlps_own_mapping() -> None:
             "status": {"code": 2, "message": "no"},
         }
     ]
+
+
+def test_a_traceparent_that_names_no_trace_is_not_kept() -> None:
+    def kept(length: int) -> int:
+        made = tracer()
+        tracemalloc.start()
+        try:
+            for number in range(200):
+                made.came_with(f"c{number}", b"x" * length)
+                made.came_with(f"d{number}", b" " * length + THEIRS)
+            return tracemalloc.get_traced_memory()[0]
+        finally:
+            tracemalloc.stop()
+
+    assert kept(40_000) < kept(10_000) + 100_000

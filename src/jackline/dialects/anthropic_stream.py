@@ -3,7 +3,8 @@
 Laws: (1) nothing fed here raises: a stream that cannot be followed is broken, and stays so; (2) an
 answer is whole only when message_start, gapless and closed blocks, a stop reason and message_stop
 have come in this order; (3) of the deltas of a block one is decoded, and those that begin with the
-same bytes need not be fed; pings are never decoded; (4) unknown events change nothing.
+same bytes need not be fed; pings are never decoded; (4) unknown events change nothing; (5) what is
+kept is bounded: a stream of more blocks than an answer has is broken.
 Not here: cutting bytes into events (sse.py), what reaches a client (calls/stitching.py).
 """
 
@@ -26,6 +27,9 @@ MESSAGE_DELTA = b"message_delta"
 MESSAGE_STOP = b"message_stop"
 ERROR = b"error"
 
+# Answers with many server tools have some hundreds.
+_MOST_BLOCKS = 10_000
+_LONGEST_TYPE = 64
 _NOTHING = msgspec.Raw(b"null")
 _NOTHING_USED = TokensUsed()
 
@@ -152,8 +156,8 @@ class AnthropicStreamReader:
     def _take_block_start(self, data: bytes) -> None:
         _demand(self.started and self.open_block is None and self.stop_reason is None)
         told = _block_start.decode(data)
-        _demand(told.index == len(self.blocks))
-        self.open_block = Block(told.content_block.type)
+        _demand(told.index == len(self.blocks) < _MOST_BLOCKS)
+        self.open_block = Block(told.content_block.type[:_LONGEST_TYPE])
         self.blocks.append(self.open_block)
 
     def _take_block_delta(self, data: bytes) -> None:

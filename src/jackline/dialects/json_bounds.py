@@ -1,8 +1,9 @@
 """Bound the work that a caller's JSON can make: how many values it may have, and its last items.
 
 Rules: (1) nothing here builds an object for each value of a document; (2) the number of values is
-judged by the commas, of which there are at least as many, strings included; (3) the last items of
-an array are found from its end, within a number of steps, however many stand before them.
+judged by the commas, strings included, and where each value becomes an object by the opening
+brackets, too: lists within lists have no commas; (3) the last items of an array are found from its
+end, within a number of steps, however many stand before them.
 """
 
 from __future__ import annotations
@@ -24,9 +25,17 @@ _STRUCTURE = re.compile(rb"[\[\]{},]")
 _BLANK = b" \t\r\n"
 
 
-def has_too_many_values(body: bytes | bytearray) -> bool:
-    """Whether a document is refused unread; most are too short to be looked at for that."""
-    return len(body) > _FEWEST_BYTES and body.count(b",") > MOST_VALUES
+def has_too_many_values(body: bytes | bytearray, *, nested: bool = False) -> bool:
+    """Whether a document is refused unread; most are too short to be looked at for that.
+
+    `nested`: each value becomes an object, also those that stand in others.
+    """
+    if len(body) <= _FEWEST_BYTES:
+        return False
+    values = body.count(b",")
+    if nested:
+        values += body.count(b"[") + body.count(b"{")
+    return values > MOST_VALUES
 
 
 def last_items(array: bytes) -> Iterator[bytes]:

@@ -1,7 +1,7 @@
 """Keep what clients tell of their agents, to be shown beside what the gateway has seen.
 
 Laws: (1) pure: events come in; (2) bounded: the agents that were silent for longest go first; (3)
-no words: names of tools, kinds of errors, and figures.
+no words: names of tools, kinds of errors, and figures; names are cut before they are kept.
 Not here: reading the events (client_words.py), what the gateway saw (control/fleet.py).
 """
 
@@ -11,6 +11,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from jackline.outside_names import cut_name
 from jackline.telemetry.client_words import (
     API_ERROR,
     API_REQUEST,
@@ -75,7 +76,7 @@ class ClientBook:
 
     def heard(self, event: ClientEvent) -> None:
         """Take in one thing that a client told."""
-        told = self._of((event.session, event.agent))
+        told = self._of((cut_name(event.session), cut_name(event.agent)))
         told.last = max(told.last, event.at)
         told.name = event.word("agent.name") or event.word("agent_type") or told.name
         if event.what == API_REQUEST:
@@ -99,7 +100,7 @@ class ClientBook:
 
     def of_agent(self, session: str, agent: str) -> ClientTold | None:
         """What was told of one agent."""
-        return self._told.get((session, agent))
+        return self._told.get((cut_name(session), cut_name(agent)))
 
     def of_session(self, beginning: str) -> dict[Key, ClientTold]:
         """What was told of the agents of sessions whose ids begin so."""

@@ -1,21 +1,30 @@
-"""Read the telemetry that Claude Code sends of itself, and leave out what nobody asked to pass on.
+"""Read the telemetry that Claude Code sends of itself, and place it in the traces of our own spans.
 
-Laws: (1) pure; (2) of words only those pass that are names, ids or kinds: what a client says in
-numbers passes, what it says in words passes if this file knows the attribute, so that a prompt, an
-answer, a tool's input or its output cannot; (3) whatever comes, nothing but ValueError is raised.
-Not here: taking it in (otlp_receiving.py), sums (client_book.py), sending on (otlp_forwarding.py).
+Laws: (1) pure; (2) of attributes only those are read that may also be passed on; (3) whatever
+comes, nothing but ValueError is raised; (4) an export of more values than a client sends is
+not decoded.
+Not here: which words pass (export_filter.py), taking it in (otlp_receiving.py), sums
+(client_book.py), sending on (otlp_forwarding.py).
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
-Document: TypeAlias = dict[str, Any]
+from jackline.dialects.json_bounds import MOST_VALUES, has_too_many_values
+from jackline.outside_names import cut_name
+from jackline.telemetry.export_filter import (
+    Document,
+    fit_attributes,
+    fit_export,
+    fit_integer,
+    maps,
+)
+
 Place: TypeAlias = Callable[[str, str], tuple[str, str]]
 """The trace and the span of an agent, given its session and id; empty where none is known."""
 
@@ -24,28 +33,8 @@ API_REQUEST = "api_request"
 API_ERROR = "api_error"
 SUB_AGENT = "subagent_completed"
 
-# Seen of 2.1.325; each holds a name, an id or one of a few words.
-_NAMES = frozenset(
-    (
-        "session.id", "agent_id", "agent.name", "agent.source", "agent_type", "event.name",
-        "event.timestamp", "prompt.id", "message.uuid", "model", "final_model", "request_id",
-        "tool_name", "tool_name_safe", "tool_use_id", "tool_source", "decision", "source",
-        "success", "error_type", "error.type", "query_source", "query_source_safe", "speed",
-        "effort", "terminal.type", "anthropic.provider", "permission_mode", "span.type",
-        "stop_reason", "start_type", "type", "llm_request.context", "parent.source",
-        "service.name", "service.version", "os.type", "host.arch", "user.id",
-        "gen_ai.provider.name", "gen_ai.system", "gen_ai.operation.name",
-        "gen_ai.conversation.id", "gen_ai.tool.name", "gen_ai.tool.call.id",
-        "gen_ai.request.model", "gen_ai.response.id",
-    )
-)  # fmt: skip
-_LONGEST = 200
 # Tokens, dollars or milliseconds in one record.
 _LARGEST = 1e12
-_NUMBER = re.compile(r"-?\d{1,18}(\.\d{1,9})?\Z")
-_KIND = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,60}\Z")
-_CLIENTS = "claude_code."
-_KINDS_OF_POINTS = ("sum", "gauge", "histogram", "exponentialHistogram", "summary")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +58,15 @@ class ClientEvent:
         return value if 0.0 <= value <= _LARGEST else 0.0
 
     def word(self, name: str) -> str:
-        """A name or a kind; empty where it is not told."""
+        """A name or a kind, short and printable; empty where it is not told."""
         value = self.about.get(name, "")
-        return value if isinstance(value, str) else ""
+        return cut_name(value) if isinstance(value, str) else ""
 
 
 def decoded(body: bytes) -> Document:
-    """The export's document; ValueError when it is none."""
+    """The export's document; ValueError when it is none, or has more values than an export."""
+    if has_too_many_values(body, nested=True):
+        raise ValueError(f"it has more than {MOST_VALUES:,} values")
     try:
         told = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -108,20 +99,10 @@ def fit_to_pass_on(told: Document, place: Place, *, with_words: bool = False) ->
 
     `with_words` is the user's order to leave all in.
     """
-    for group, scope, items in (
-        ("resourceLogs", "scopeLogs", "logRecords"),
-        ("resourceSpans", "scopeSpans", "spans"),
-        ("resourceMetrics", "scopeMetrics", "metrics"),
-    ):
-        for resource in _maps(told.get(group)):
-            if not with_words and isinstance(about := resource.get("resource"), dict):
-                about["attributes"] = _fit(about.get("attributes"))
-        for item in _records(told, group, scope, items):
-            if items == "logRecords":
-                _placed(item, place)
-            if not with_words:
-                _without_words(item)
-    return told
+    fit = told if with_words else fit_export(told)
+    for record in _records(fit, "resourceLogs", "scopeLogs", "logRecords"):
+        _placed(record, place)
+    return fit
 
 
 def _placed(record: Document, place: Place) -> None:
@@ -135,79 +116,22 @@ def _placed(record: Document, place: Place) -> None:
         record["spanId"] = span
 
 
-def _without_words(item: Document) -> None:
-    if "attributes" in item:
-        item["attributes"] = _fit(item["attributes"])
-    body = item.get("body")
-    if body is not None and not _is_clients_name(body):
-        del item["body"]
-    if "name" in item and not str(item["name"]).startswith((_CLIENTS, "gen_ai.")):
-        item["name"] = "unknown"
-    status = item.get("status")
-    if isinstance(status, dict) and not _KIND.match(str(status.get("message", ""))):
-        status.pop("message", None)
-    for event in _maps(item.get("events")):
-        _without_words(event)
-    for link in _maps(item.get("links")):
-        link["attributes"] = _fit(link.get("attributes"))
-    for kind in _KINDS_OF_POINTS:
-        points = item.get(kind)
-        for point in _maps(points.get("dataPoints") if isinstance(points, dict) else None):
-            point["attributes"] = _fit(point.get("attributes"))
-            point.pop("exemplars", None)
-
-
-def _is_clients_name(body: object) -> bool:
-    words = body.get("stringValue") if isinstance(body, dict) else None
-    return isinstance(words, str) and words.startswith(_CLIENTS) and bool(_KIND.match(words))
-
-
-def _fit(attributes: object) -> list[Document]:
-    return [each for each in _maps(attributes) if _is_fit(each.get("key"), each.get("value"))]
-
-
-def _is_fit(name: object, value: object) -> bool:
-    if not isinstance(name, str) or not isinstance(value, dict):
-        return False
-    if any(kind in value for kind in ("intValue", "doubleValue", "boolValue")):
-        return True
-    words = value.get("stringValue")
-    if not isinstance(words, str) or len(words) > _LONGEST:
-        return False
-    return name in _NAMES or bool(_NUMBER.match(words))
-
-
 def _plain(attributes: object) -> Iterator[tuple[str, str | float | bool]]:
     """The attributes that are fit to be kept, as plain values."""
-    for each in _fit(attributes):
-        value = each["value"]
-        if "stringValue" in value:
-            yield each["key"], value["stringValue"]
-        elif "boolValue" in value:
-            yield each["key"], bool(value["boolValue"])
-        else:
-            try:
-                yield each["key"], float(value.get("intValue", value.get("doubleValue")))
-            except (TypeError, ValueError, OverflowError):
-                continue  # a figure that is none
+    for each in fit_attributes(attributes):
+        ((kind, value),) = each["value"].items()
+        is_figure = kind in ("intValue", "doubleValue")
+        yield each["key"], float(value) if is_figure else value
 
 
 def _records(told: Document, group: str, scope: str, items: str) -> Iterator[Document]:
-    for resource in _maps(told.get(group)):
-        for each in _maps(resource.get(scope)):
-            yield from _maps(each.get(items))
-
-
-def _maps(value: object) -> Iterator[Document]:
-    return (
-        (each for each in value if isinstance(each, dict)) if isinstance(value, list) else iter(())
-    )
+    for resource in maps(told.get(group)):
+        for each in maps(resource.get(scope)):
+            yield from maps(each.get(items))
 
 
 def _seconds(nanoseconds: object) -> float:
-    try:
-        told = int(str(nanoseconds))
-    except ValueError:
-        return 0.0
+    told = fit_integer(nanoseconds)
+    seconds = 0 if told is None else int(told) / 1e9
     # OTLP has 64 bits for it.
-    return told / 1e9 if 0 <= told < 1 << 63 else 0.0
+    return seconds if 0 <= seconds < (1 << 63) / 1e9 else 0.0

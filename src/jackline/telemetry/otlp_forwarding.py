@@ -2,7 +2,7 @@
 
 Laws: (1) nothing waits for it; (2) what waits is bounded, the oldest goes first; (3) a collector
 that is away, or wants none of it, is told in the log once.
-Not here: what may be sent on (client_words.py), our own spans (otlp_sending.py).
+Not here: what may be sent on (export_filter.py), our own spans (otlp_sending.py).
 """
 
 from __future__ import annotations

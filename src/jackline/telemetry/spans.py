@@ -100,7 +100,7 @@ class Tracer:
     def __init__(self, provider_of: Callable[[str], str]) -> None:
         self._provider_of = provider_of
         self._failed: OrderedDict[str, list[AttemptFailed]] = OrderedDict()
-        self._parents: OrderedDict[str, bytes] = OrderedDict()
+        self._parents: OrderedDict[str, tuple[str, str]] = OrderedDict()
         self._open: OrderedDict[str, _Open] = OrderedDict()
         # Where the calls of an agent belong: its trace, and the span of the agent itself.
         self._places: OrderedDict[tuple[str, str], tuple[str, str]] = OrderedDict()
@@ -109,8 +109,10 @@ class Tracer:
 
     def came_with(self, call: str, traceparent: bytes) -> None:
         """The client of this call has a trace of its own."""
-        self._parents[call] = traceparent
-        _trim(self._parents, _MOST_CALLS)
+        own = parent_of(traceparent)
+        if own is not None:
+            self._parents[call] = own
+            _trim(self._parents, _MOST_CALLS)
 
     def attempt_failed(self, event: AttemptFailed) -> None:
         """An attempt did not succeed."""
@@ -182,7 +184,7 @@ class Tracer:
     def _place(self, event: CallEnded, begins: float) -> tuple[str, str]:
         """The trace and the parent of a call; its flow and its agent are kept up with it."""
         who = (event.session or "", event.agent or "")
-        own = parent_of(self._parents.pop(event.call, None))
+        own = self._parents.pop(event.call, None)
         if own is not None:
             self._remember(who, own)
             return own

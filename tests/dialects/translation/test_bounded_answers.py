@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 import time
-from collections.abc import Callable
+import tracemalloc
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from jackline.dialects.json_bounds import MOST_VALUES
-from jackline.dialects.neutral.answer import MOST_CALLS
+from jackline.dialects.neutral import message_writer
+from jackline.dialects.neutral.account import Notes
+from jackline.dialects.neutral.answer import MOST_CALLS, is_object
+from jackline.dialects.neutral.following import StreamTranslator
 from jackline.dialects.neutral.options import AnswerAs
 from jackline.dialects.openai_chat.answer import from_chat
 from jackline.dialects.openai_chat.stream import ChatStreamTranslator
@@ -199,3 +204,252 @@ def test_calls_that_come_interleaved_are_told_as_soon_as_the_first_is_whole() ->
     told = stream.feed(chunk({"tool_calls": [{"index": 0, "function": {"arguments": "} "}}]}))
     assert b'content_block_stop","index":0' in told
     assert told.count(b"event: content_block_start") == 1
+
+
+def first_call_then_another(*pieces: str) -> list[bytes]:
+    """The arguments of a call in pieces, and a second one that asks whether the first is whole."""
+    more = [{"index": 0, "function": {"arguments": piece}} for piece in pieces]
+    deltas = [call(0, ""), *more, call(1)]
+    return [chunk({"tool_calls": [each]}) for each in deltas]
+
+
+@pytest.mark.parametrize("sign", ['"', "{", "[", "\\", '["', "[]", '\\"', '["",['])
+def test_looking_for_the_end_of_a_call_is_given_up(
+    sign: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each bracket, quote and backslash is a step of Python, and a packed stream has millions."""
+    steps = 0
+
+    class Counted:
+        def finditer(self, text: str, start: int) -> Iterator[re.Match[str]]:
+            nonlocal steps
+            for found in message_writer_mark.finditer(text, start):
+                steps += 1
+                yield found
+
+    message_writer_mark = message_writer._MARK
+    monkeypatch.setattr(message_writer, "_MARK", Counted())
+    begin = '{"a":[' + sign * 300_000
+    stream = read_chat(first_call_then_another(begin, sign * 300_000))
+    assert not stream.broken
+    assert 0 < steps <= 110_000
+
+
+def test_a_call_whose_end_was_given_up_is_told_in_its_order() -> None:
+    long = json.dumps({"a": ["x"] * 60_000})
+    stream = ChatStreamTranslator(FACE)
+    told = b"".join(stream.feed(each) for each in first_call_then_another(long))
+    assert b'content_block_stop","index":0' not in told
+    told = stream.feed(STOP + DONE)
+    assert stream.whole
+    assert stream.writer.malformed == 0
+    assert told.count(b"event: content_block_stop") == 2
+
+
+def feed_events(stream: StreamTranslator, event: bytes, times: int) -> int:
+    """How much is kept after so many events of the same bytes, or until nothing more is taken."""
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in range(times):
+            stream.feed(event)
+        return tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+
+
+def begun_chat(*calls: Json) -> ChatStreamTranslator:
+    return read_chat([chunk({"tool_calls": list(calls)})])
+
+
+def begun_response(*items: Json) -> ResponsesStreamTranslator:
+    begun = [event("response.created", response={"id": "resp_1"})]
+    added = "response.output_item.added"
+    begun += [event(added, output_index=n, item=each) for n, each in enumerate(items)]
+    return read_responses(begun)
+
+
+MEGABYTE = "y" * 1_000_000
+FUNCTION: Json = {"type": "function_call", "call_id": "c", "name": "look"}
+NAMELESS: Json = {"index": 0, "function": {"arguments": MEGABYTE}}
+MORE: Json = {"index": 0, "function": {"arguments": MEGABYTE}}
+DELTA = "response.function_call_arguments.delta"
+TEXT_DELTA = "response.output_text.delta"
+THOUGHT: Json = {"type": "reasoning", "id": "r", "summary": [], "encrypted_content": MEGABYTE}
+
+
+@pytest.mark.parametrize(
+    ("stream", "fed"),
+    [
+        (lambda: begun_chat(call(0, "")), chunk({"tool_calls": [MORE]})),
+        (lambda: begun_chat({"index": 0}), chunk({"tool_calls": [NAMELESS]})),
+        (lambda: begun_chat(call(0, "{")), chunk({"content": MEGABYTE})),
+        (lambda: begun_response(FUNCTION), event(DELTA, output_index=0, delta=MEGABYTE)),
+        (lambda: begun_response(FUNCTION), event(TEXT_DELTA, output_index=1, delta=MEGABYTE)),
+    ],
+    ids=["arguments", "no name", "words behind a call", "response", "words behind its call"],
+)
+def test_what_waits_or_is_looked_at_again_is_bounded(
+    stream: Callable[[], StreamTranslator], fed: bytes
+) -> None:
+    following = stream()
+    assert feed_events(following, fed, 3) < 5_000_000
+    assert not following.broken
+    following = stream()
+    assert feed_events(following, fed, 40) < 12_000_000
+    assert following.broken
+
+
+def test_names_and_ids_of_calls_count_as_well() -> None:
+    for more in ({"id": MEGABYTE}, {"function": {"name": MEGABYTE}}):
+        told = [chunk({"tool_calls": [{"index": n, **more}]}) for n in range(20)]
+        assert not read_chat(told[:3]).broken
+        assert read_chat(told).broken
+
+
+def test_thoughts_that_no_call_follows_are_kept_up_to_a_bound() -> None:
+    """An answer is worth as much without them, so it is told on."""
+    stream = begun_response()
+    done = event("response.output_item.done", output_index=0, item=THOUGHT)
+    assert feed_events(stream, done, 40) < 16_000_000
+    assert not stream.broken
+    assert any("encrypted_content" in each for each in stream.notes.told())
+
+
+def test_small_thoughts_and_empty_pieces_are_bounded_by_their_number() -> None:
+    small = THOUGHT | {"encrypted_content": "x"}
+    stream = begun_response()
+    fed = event("response.output_item.done", output_index=0, item=small)
+    few = feed_events(stream, fed, 2_000)
+    assert feed_events(stream, fed, 8_000) < max(few, 200_000)
+    nameless = begun_chat({"index": 0})
+    empty = chunk({"tool_calls": [{"index": 0, "function": {"arguments": ""}}]})
+    assert feed_events(nameless, empty, 20_000) < 100_000
+
+
+def test_arguments_that_come_in_more_pieces_than_a_model_writes_are_not_followed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(message_writer, "_MOST_PIECES", 1000)
+    stream = begun_chat(call(0, ""))
+    piece = chunk({"tool_calls": [{"index": 0, "function": {"arguments": "ж"}}]})
+    feed_events(stream, piece, 990)
+    assert not stream.broken
+    feed_events(stream, piece, 20)
+    assert stream.broken
+
+
+def test_blocks_of_words_that_wait_behind_a_call_are_bounded() -> None:
+    stream = begun_response(FUNCTION)
+    message = {"type": "message", "content": [{"type": "output_text", "text": "a"}]}
+    done = event("response.output_item.done", output_index=1, item=message)
+    feed_events(stream, done, MOST_CALLS)
+    assert not stream.broken
+    feed_events(stream, done, 2 * MOST_CALLS)
+    assert stream.broken
+
+
+def test_the_places_of_a_response_are_bounded() -> None:
+    """Those that were streamed are kept, so that nothing is told twice."""
+    stream = begun_response()
+    for place in range(5_000):
+        stream.feed(event(TEXT_DELTA, output_index=place, delta="a"))
+    assert not stream.broken
+    for place in range(5_000, 12_000):
+        stream.feed(event(TEXT_DELTA, output_index=place, delta="a"))
+    assert stream.broken
+
+
+@pytest.mark.parametrize("ended_by", ["another call", "the end"])
+def test_arguments_are_checked_without_an_object_for_each_of_their_values(ended_by: str) -> None:
+    """59 KB of a packed answer took 1.7 GB: they came in events that each had few values."""
+    pieces = ['{"a":[', *["[],{}," * 100_000] * 4, "0]}"]
+    events = first_call_then_another(*pieces)
+    stream = read_chat(events[:-1])
+    assert not stream.broken
+    tracemalloc.start()
+    try:
+        stream.feed(events[-1] if ended_by == "another call" else STOP)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert not stream.broken
+    assert stream.writer.malformed == 0
+    # Twice their 2.4 MB, where 800,000 lists and maps took more than 50.
+    assert peak < 10_000_000
+
+
+def test_arguments_are_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def counted(arguments: str) -> bool:
+        asked.append(arguments)
+        return is_object(arguments)
+
+    monkeypatch.setattr(message_writer, "is_object", counted)
+    stream = read_chat([*first_call_then_another('{"a":', "1}"), STOP, DONE])
+    assert stream.whole
+    assert asked == ['{"a":1}', "{}"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ("{}", True),
+        (' {"a": [1, {"b": "\\n"}]} ', True),
+        ('{"a":1} {"b":2}', False),
+        ("[]", False),
+        ('"{}"', False),
+        ("1", False),
+        ('{"a":', False),
+        ('{"a":01}', False),
+        ('{"a":"\\x"}', False),
+        ('{"a":"\ud800"}', False),
+        ('{"a":' * 5_000, False),
+    ],
+)
+def test_only_one_whole_object_is_one(arguments: str, expected: bool) -> None:
+    assert is_object(arguments) is expected
+
+
+def count_notes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The places of all notes that are made from now on."""
+    places: list[str] = []
+    add = Notes.add
+
+    def counted(self: Notes, at: str, why: str, times: int = 1) -> None:
+        places.append(at)
+        add(self, at, why, times)
+
+    monkeypatch.setattr(Notes, "add", counted)
+    return places
+
+
+def test_fields_that_nobody_knows_are_noted_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A note is dear: 9 MB of them stopped the gateway for more than two seconds."""
+    unknown: Json = {f"x{number}": 1 for number in range(20_000)}
+    answer = {"id": "c", "choices": [{"message": {"content": "a"} | unknown}] + [0] * 100}
+    body = json.dumps(answer).encode()
+    places = count_notes(monkeypatch)
+    told = from_chat(body, FACE)
+    assert not told.is_error
+    assert "choices[*].message.* (19950 times)" in " ".join(told.notes)
+    assert len(places) < 500
+    stream = read_chat([chunk({"content": "a"} | unknown)])
+    assert not stream.broken
+    assert len(places) < 1000
+
+
+def test_a_whole_answer_of_more_choices_than_can_be_asked_for_is_none() -> None:
+    def body(count: int) -> bytes:
+        return json.dumps({"id": "c", "choices": [{"message": {}}] * count}).encode()
+
+    assert not from_chat(body(128), FACE).is_error
+    assert from_chat(body(129), FACE).is_error
+
+
+def test_one_event_has_only_so_many_objects_however_long_it_is() -> None:
+    part: Json = {"type": "text", "text": "a"}
+    assert not read_chat([chunk({"content": [part] * 10_000})]).broken
+    assert read_chat([chunk({"content": [part] * 30_000})]).broken
+    assert not read_chat([chunk({"content": [part] * 10_000})] * 5).broken

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -124,3 +125,31 @@ def test_results_of_tools_at_the_end_mean_the_middle_of_a_turn(
     asked: dict[str, object], middle: bool
 ) -> None:
     assert in_the_middle_of_an_openai_turn(json.dumps(asked).encode()) is middle
+
+
+def test_choices_are_followed_up_to_the_number_that_can_be_asked_for() -> None:
+    """Each was kept: 3.6 million of them took 240 MB for as long as the stream was open."""
+
+    def read(count: int) -> ChatStreamReader:
+        reader = ChatStreamReader()
+        for index in range(count):
+            reader.feed(data({"choices": [{"index": index * 7, "finish_reason": "stop"}]}))
+        reader.feed(b"data: [DONE]\n\n")
+        return reader
+
+    assert read(128).whole
+    assert read(129).broken
+
+
+def test_what_is_kept_of_choices_does_not_grow_with_an_event() -> None:
+    def kept(count: int) -> int:
+        chunk = data({"choices": [{"index": index} for index in range(10_000, 10_000 + count)]})
+        reader = ChatStreamReader()
+        tracemalloc.start()
+        try:
+            reader.feed(chunk)
+            return tracemalloc.get_traced_memory()[0]
+        finally:
+            tracemalloc.stop()
+
+    assert kept(80_000) < kept(20_000) + 100_000

@@ -23,6 +23,10 @@ _NUMBERED = re.compile(r"\[\d+\]")
 _ODD = re.compile(r"[^\w.:/@+-]")
 _LONGEST_NAME = 60
 _MOST_NOTES = 100
+# Of one object, by name; what it has beyond is noted together.
+_MOST_NAMED = 50
+# So many fields cost about as much as an object.
+_FIELDS_PER_OBJECT = 32
 _NULL = b"null"
 _EMPTY = (b"[]", b"{}", b'""')
 UNREADABLE = (msgspec.DecodeError, ValueError, RecursionError)
@@ -74,13 +78,17 @@ class Notes:
         if self._objects > self.most_objects:
             raise CannotSayError("", f"has more than {self.most_objects:,} messages and blocks")
 
-    def add(self, at: str, why: str) -> None:
-        """Note what became of the field at a path."""
+    def allow_objects(self, more: int, most: int) -> None:
+        """A stream has become longer: it may have more objects, but not so many in one event."""
+        self.most_objects = min(self.most_objects + more, self._objects + most)
+
+    def add(self, at: str, why: str, times: int = 1) -> None:
+        """Note what became of the field at a path, or of so many of them."""
         key = (_NUMBERED.sub("[*]", at), why)
         if key not in self._counts and len(self._counts) >= _MOST_NOTES:
             # A server may make up as many names as it likes.
             key = ("other places", "not told one by one")
-        self._counts[key] = self._counts.get(key, 0) + 1
+        self._counts[key] = self._counts.get(key, 0) + times
 
     def told(self) -> tuple[str, ...]:
         """One sentence for each kind of place."""
@@ -105,12 +113,9 @@ class Fields:
     def __init__(self, raw: bytes | msgspec.Raw, at: str, notes: Notes) -> None:
         self.at = at
         self.notes = notes
-        notes.count_objects()
-        self._left = {
-            name: value
-            for name, value in _decoded(_object, raw, at, "an object").items()
-            if bytes(value) != _NULL
-        }
+        told = _decoded(_object, raw, at, "an object")
+        notes.count_objects(1 + len(told) // _FIELDS_PER_OBJECT)
+        self._left = {name: value for name, value in told.items() if bytes(value) != _NULL}
 
     def path(self, name: str) -> str:
         """Where a field of this object stands."""
@@ -171,9 +176,11 @@ class Fields:
 
     def note_rest(self, why: str) -> None:
         """Let go of whatever is left, with a note for each name that holds something."""
-        for name, value in self._left.items():
-            if bytes(value) not in _EMPTY:
-                self.notes.add(self.path(name), why)
+        named = [name for name, value in self._left.items() if bytes(value) not in _EMPTY]
+        for name in named[:_MOST_NAMED]:
+            self.notes.add(self.path(name), why)
+        if len(named) > _MOST_NAMED:
+            self.notes.add(f"{self.at}.*", why, len(named) - _MOST_NAMED)
         self._left.clear()
 
     def _taken(self, name: str, decoder: msgspec.json.Decoder[_T], kind: str) -> _T | None:

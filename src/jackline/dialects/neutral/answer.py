@@ -23,7 +23,9 @@ INVALID = "INVALID_JSON"
 NO_REASONING = "reasoning of another model is not told, because it has no signature of Claude's"
 NOT_TOLD = "has no counterpart in Anthropic's answers"
 
-_object = msgspec.json.Decoder(dict[str, object])
+# Checks a value without building it.
+_value = msgspec.json.Decoder(msgspec.Raw)
+_BLANK = " \t\r\n"
 
 
 class MessageBuilder:
@@ -102,9 +104,9 @@ class MessageBuilder:
 
 
 def is_object(arguments: str) -> bool:
-    """Whether arguments are one whole JSON object."""
+    """Whether arguments are one whole JSON object; however many values it has, none is built."""
     try:
-        _object.decode(arguments)
+        _value.decode(arguments)
     except UNREADABLE:
         return False
-    return True
+    return arguments.lstrip(_BLANK).startswith("{")

@@ -25,6 +25,8 @@ from jackline.dialects.tokens_used import TokensUsed
 # followed. Those of real chunks have some dozens.
 _SMALL_OBJECTS = 4096
 _LEAST_OBJECT = 16
+# In one event, which is read in one go; a whole answer in one chunk has some hundreds.
+_MOST_IN_EVENT = 20_000
 _UNREADABLE_STREAM = {
     "type": "api_error",
     # In the words by which a garbled stream is known, since it may come whole the next time.
@@ -72,7 +74,7 @@ class StreamTranslator(ABC):
         if told:
             if has_too_many_values(told):
                 raise UnfollowableError("too many values in an event")
-            self.notes.most_objects += len(event) // _LEAST_OBJECT
+            self.notes.allow_objects(len(event) // _LEAST_OBJECT, _MOST_IN_EVENT)
             self._take(name, told)
         if self.writer.length == said:
             self.writer.show_life()

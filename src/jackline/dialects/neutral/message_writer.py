@@ -3,7 +3,8 @@
 Laws: (1) the events form one valid stream: one block is open at a time, in gapless order; (2) the
 first open block is told live, what comes for later ones meanwhile waits for its turn; (3) the end
 of the message is written only when somebody says that it has ended; (4) after an error nothing
-follows; (5) what came before makes nothing that comes later dearer, and calls are bounded.
+follows; (5) what came before makes nothing that comes later dearer; (6) the number of calls,
+what is kept of an answer and the search for the end of a call are bounded.
 Not here: reading the foreign stream (openai_chat/stream.py, openai_responses/stream.py).
 """
 
@@ -37,28 +38,44 @@ class UnfollowableError(ValueError):
     """The foreign stream says something that no answer can mean."""
 
 
+# Kept of one answer: arguments, names and ids of calls, and words that wait. The longest answers
+# have some 128,000 tokens, which are less than a megabyte in as many pieces.
+_MOST_KEPT = 8 * 1024 * 1024
+_MOST_PIECES = 500_000
+# Of blocks that wait for the end of one before them.
+_MOST_WAITING = 2 * MOST_CALLS
+# Each mark is a step of Python; beyond, a call counts as open until its server ends it.
+_MOST_MARKS = 100_000
+# Deeper objects cannot be decoded.
+_DEEPEST = 1_000
 # What decides where a JSON value ends: in strings, only a quote that nothing escapes.
 _MARK = re.compile(r'\\.?|["{}\[\]]', re.DOTALL)
 
 
 class _ObjectEnd:
-    """Finds where arguments that come in pieces close the object that they opened."""
+    """Finds where arguments that come in pieces close the object that they opened, or gives up."""
 
-    __slots__ = ("_depth", "_is_escaped", "_is_in_string", "is_found")
+    __slots__ = ("_depth", "_is_escaped", "_is_in_string", "_marks", "is_found", "is_given_up")
 
     def __init__(self) -> None:
         self._depth = 0
+        self._marks = 0
         self._is_in_string = False
         # The last piece ended between a backslash and what it escapes.
         self._is_escaped = False
         self.is_found = False
+        self.is_given_up = False
 
     def look_in(self, piece: str) -> None:
         """Go on with the next piece; what stands behind the end changes nothing."""
-        if not piece or self.is_found:
+        if not piece or self.is_found or self.is_given_up:
             return
         start, self._is_escaped = int(self._is_escaped), False
         for mark in _MARK.finditer(piece, start):
+            self._marks += 1
+            if self._marks > _MOST_MARKS or self._depth > _DEEPEST:
+                self.is_given_up = True
+                return
             sign = mark[0]
             if sign == '"':
                 self._is_in_string = not self._is_in_string
@@ -95,9 +112,9 @@ class _Block:
         return "".join(self.pieces)
 
     def is_whole_object(self) -> bool:
-        """Whether its arguments are an object, behind which nothing can follow.
+        """Whether its arguments are known to be an object, behind which nothing can follow.
 
-        They are decoded once, where their outermost bracket closes: if they are no object there,
+        They are checked once, where their outermost bracket closes: if they are no object there,
         nothing that follows makes them one.
         """
         if self.is_object is None:
@@ -107,6 +124,13 @@ class _Block:
             if self.end.is_found:
                 self.is_object = is_object(self.whole)
         return bool(self.is_object)
+
+    def is_malformed(self) -> bool:
+        """Whether the arguments of a call that has ended are no object."""
+        if self.is_object is None:
+            whole = self.whole
+            self.is_object = not whole or whole.isspace() or is_object(whole)
+        return not self.is_object
 
 
 class MessageWriter:
@@ -119,6 +143,8 @@ class MessageWriter:
         self._calls: dict[object, _Block] = {}
         self._ids: ToolIds | None = None
         self._index = 0
+        self._kept = 0
+        self._pieces = 0
         self.started = False
         # All blocks have been closed; only the end of the message is missing.
         self.closed = False
@@ -171,8 +197,17 @@ class MessageWriter:
         last = self._blocks[-1] if self._blocks else None
         if last is None or not last.is_text or last.ended:
             last = self._open({"type": "text", "text": ""}, is_text=True)
+        if len(self._blocks) > 1:
+            self.keep(words)
         last.pieces.append(words)
         self._advance()
+
+    def keep(self, words: str) -> None:
+        """Count what is kept of the answer; UnfollowableError when no model says so much."""
+        self._kept += len(words)
+        self._pieces += 1
+        if self._kept > _MOST_KEPT or self._pieces > _MOST_PIECES:
+            raise UnfollowableError("more to keep than an answer has")
 
     def end_text(self) -> None:
         """Words that come now belong to another block."""
@@ -186,6 +221,7 @@ class MessageWriter:
             raise UnfollowableError("a call before the answer")
         if len(self._calls) >= MOST_CALLS:
             raise UnfollowableError("too many calls")
+        self.keep(name)
         own = self._ids.of(foreign_id)
         start: dict[str, object] = {
             "type": "tool_use",
@@ -208,6 +244,7 @@ class MessageWriter:
             return
         if block.ended:
             raise UnfollowableError("arguments behind the end of a call")
+        self.keep(piece)
         block.pieces.append(piece)
         self._advance()
 
@@ -251,6 +288,8 @@ class MessageWriter:
     def _open(self, start: dict[str, object], *, is_text: bool) -> _Block:
         if self.closed or not self.started:
             raise UnfollowableError("content outside of the answer")
+        if len(self._blocks) > _MOST_WAITING:
+            raise UnfollowableError("too many blocks that wait")
         block = _Block(start, is_text)
         self._blocks.append(block)
         return block
@@ -267,8 +306,10 @@ class MessageWriter:
                 return
             self._write(BLOCK_STOP, {"index": self._index})
             self._blocks.popleft()
-            if not head.is_text and head.whole.strip() and not is_object(head.whole):
+            if not head.is_text and head.is_malformed():
                 self.malformed += 1
+            # Its call stays known, so that nothing comes behind its end.
+            head.pieces = []
             self._index += 1
 
     def _show(self, head: _Block) -> None:

@@ -5,7 +5,8 @@ before the call. Only its own server can read that, and Anthropic's dialect has 
 it is kept here, under the id of the call, and never told to a client.
 
 Laws: (1) a thought belongs to the next call of the same answer; one that no call follows is not
-kept, because nobody asks for it again; (2) what is kept goes back as it came.
+kept, because nobody asks for it again; (2) what is kept goes back as it came; (3) what waits for a
+call is bounded: what comes beyond is not kept, and the model thinks anew.
 Not here: where it is kept, and for whom (providers/kept_reasoning.py).
 """
 
@@ -15,6 +16,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
 import msgspec
+
+# Of one answer, until a call follows. A thought has some kilobytes.
+_MOST_WAITING = 1_000
+_MOST_BYTES = 8 * 1024 * 1024
 
 
 class Kept(NamedTuple):
@@ -31,11 +36,12 @@ Recall: TypeAlias = Callable[[str], Sequence[Kept]]
 class ReasoningBinder:
     """Follows one answer."""
 
-    __slots__ = ("_before_words", "_remember", "_waiting")
+    __slots__ = ("_before_words", "_bytes", "_remember", "_waiting")
 
     def __init__(self, remember: Remember | None) -> None:
         self._remember = remember
         self._waiting: list[msgspec.Raw] = []
+        self._bytes = 0
         # How many of those that wait were thought before the model last said something.
         self._before_words = 0
 
@@ -44,7 +50,11 @@ class ReasoningBinder:
         if self._remember is None or not encrypted:
             return False
         item = {"type": "reasoning", "id": id, "summary": summary, "encrypted_content": encrypted}
-        self._waiting.append(msgspec.Raw(msgspec.json.encode(item)))
+        encoded = msgspec.json.encode(item)
+        if len(self._waiting) >= _MOST_WAITING or self._bytes + len(encoded) > _MOST_BYTES:
+            return False
+        self._waiting.append(msgspec.Raw(encoded))
+        self._bytes += len(encoded)
         return True
 
     def words(self) -> None:
@@ -56,5 +66,5 @@ class ReasoningBinder:
         if self._waiting and self._remember is not None:
             before = self._before_words
             kept = [Kept(item, place < before) for place, item in enumerate(self._waiting)]
-            self._waiting, self._before_words = [], 0
+            self._waiting, self._before_words, self._bytes = [], 0, 0
             self._remember(id, kept)

@@ -28,6 +28,8 @@ from jackline.dialects.tokens_used import TokensUsed
 
 # What says nothing that a client of Anthropic could use.
 _FRAME = ("object", "created", "model", "system_fingerprint", "service_tier")
+MOST_CHOICES = 128
+"""The largest `n` that OpenAI takes."""
 REASONING = ("reasoning_content", "reasoning")
 
 
@@ -43,6 +45,8 @@ def _read(top: Fields, body: bytes, face: AnswerAs) -> Translated:
     choices = top.items("choices")
     if not choices:
         raise CannotSayError("choices", "is missing")
+    if len(choices) > MOST_CHOICES:
+        raise CannotSayError("choices", f"has more than {MOST_CHOICES} items")
     for place in range(1, len(choices)):
         notes.add(f"choices[{place}]", "one answer was asked for; the others are not told")
     choice = Fields(choices[0], "choices[0]", notes)

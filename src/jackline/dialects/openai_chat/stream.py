@@ -125,11 +125,13 @@ class ChatStreamTranslator(StreamTranslator):
             place = len(self._calls)
             if place >= MOST_CALLS:
                 raise UnfollowableError("too many calls")
+            self.writer.keep(foreign_id)
             self._calls.append(_Call(foreign_id))
             self._nameless += 1
             self._largest_index = max(index, self._largest_index) if self._at_index else index
             self._at_index[index] = place
-        elif foreign_id and not self.writer.knows(place):
+        elif foreign_id and not known.id and not self.writer.knows(place):
+            self.writer.keep(foreign_id)
             known.id = foreign_id
         return place
 
@@ -146,11 +148,14 @@ class ChatStreamTranslator(StreamTranslator):
             call.name = name
             self._nameless -= 1
         if not call.name:
-            call.early.append(piece)
+            if piece:
+                self.writer.keep(piece)
+                call.early.append(piece)
             return
         if not self.writer.knows(place):
             self.writer.call(place, call.id, call.name)
             piece = "".join(call.early) + piece
+            call.early.clear()
         self.writer.arguments(place, piece)
 
     def _demand_names(self) -> None:

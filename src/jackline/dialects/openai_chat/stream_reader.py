@@ -2,7 +2,8 @@
 
 Laws: (1) nothing fed here raises: a stream that cannot be followed is broken, and stays so; (2) an
 answer is whole only when every choice has its finish reason and `[DONE]` has come behind it;
-(3) unknown fields change nothing; (4) an event of more values than an answer has is not decoded.
+(3) unknown fields change nothing; (4) an event of more values than an answer has is not decoded;
+(5) a stream of more choices than can be asked for is broken.
 Not here: cutting bytes into events (sse.py), telling it in another dialect (stream.py).
 """
 
@@ -12,6 +13,7 @@ import msgspec
 
 from jackline.dialects.json_bounds import has_too_many_values
 from jackline.dialects.neutral.usage import foreign_usage
+from jackline.dialects.openai_chat.answer import MOST_CHOICES
 from jackline.dialects.sse import name_and_data
 from jackline.dialects.tokens_used import TokensUsed
 
@@ -89,6 +91,9 @@ class ChatStreamReader:
         for choice in chunk.choices or ():
             self.started = True
             self._seen.add(choice.index)
+            if len(self._seen) > MOST_CHOICES:
+                self.broken = True
+                return
             if choice.finish_reason:
                 self.stop_reason = choice.finish_reason
                 self._finished.add(choice.index)

@@ -17,11 +17,14 @@ from jackline.dialects.neutral.account import shown
 from jackline.dialects.neutral.answer import NOT_TOLD
 from jackline.dialects.neutral.following import StreamTranslator
 from jackline.dialects.neutral.ids import message_id
+from jackline.dialects.neutral.message_writer import UnfollowableError
 from jackline.dialects.neutral.options import AnswerAs
 from jackline.dialects.neutral.reasoning import ReasoningBinder
 from jackline.dialects.neutral.stopping import stop_reason
 from jackline.dialects.neutral.usage import foreign_usage
 
+# Of items that said something; a response has a handful.
+_MOST_ITEMS = 10_000
 _NOTHING = msgspec.Raw(b"{}")
 _NULL = msgspec.Raw(b"null")
 
@@ -164,6 +167,8 @@ class ResponsesStreamTranslator(StreamTranslator):
     def _take_text(self, event: _Event, data: bytes) -> None:
         self._begin(event, data)
         self._streamed.add(event.output_index)
+        if len(self._streamed) > _MOST_ITEMS:
+            raise UnfollowableError("too many items")
         self.writer.text(_words(event))
 
     def _take_refusal(self, event: _Event, data: bytes) -> None:

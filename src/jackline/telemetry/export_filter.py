@@ -1,0 +1,254 @@
+"""Rebuild an OTLP export from the parts that hold nobody's words, and leave the rest out.
+
+Rules: (1) a list of what may pass: a field that is not named here does not; (2) every value is
+rebuilt from the one kind that was judged, so that nothing passes beside it; (3) of words only
+names, ids and kinds pass, each in its form and length, so that a prompt, an answer, a tool's input
+or its output cannot; (4) whatever comes, nothing is raised.
+Not here: what a client's events mean (client_words.py), taking exports in (otlp_receiving.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+Document: TypeAlias = dict[str, Any]
+_Check: TypeAlias = Callable[[object], object | None]
+"""The value as it may pass; None when it may not."""
+
+# Seen of 2.1.325; each holds a name, an id or one of a few words.
+_NAMES = frozenset(
+    (
+        "session.id", "agent_id", "agent.name", "agent.source", "agent_type", "event.name",
+        "event.timestamp", "prompt.id", "message.uuid", "model", "final_model", "request_id",
+        "tool_name", "tool_name_safe", "tool_use_id", "tool_source", "decision", "source",
+        "success", "error_type", "error.type", "query_source", "query_source_safe", "speed",
+        "effort", "terminal.type", "anthropic.provider", "permission_mode", "span.type",
+        "stop_reason", "start_type", "type", "llm_request.context", "parent.source",
+        "service.name", "service.version", "os.type", "host.arch", "user.id",
+        "gen_ai.provider.name", "gen_ai.system", "gen_ai.operation.name",
+        "gen_ai.conversation.id", "gen_ai.tool.name", "gen_ai.tool.call.id",
+        "gen_ai.request.model", "gen_ai.response.id",
+    )
+)  # fmt: skip
+_LONGEST = 200
+_NUMBER = re.compile(r"-?\d{1,18}(\.\d{1,9})?\Z", re.ASCII)
+_INTEGER = re.compile(r"-?\d{1,20}\Z", re.ASCII)
+_FIGURE = re.compile(r"-?(\d{1,20}(\.\d{1,20})?([eE][+-]?\d{1,3})?|Infinity)\Z|NaN\Z", re.ASCII)
+_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]{0,99}\Z")
+_KIND = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,60}\Z")
+_VERSION = re.compile(r"[A-Za-z0-9_.+-]{1,40}\Z")
+_LIBRARY = re.compile(r"[@A-Za-z_][A-Za-z0-9_./@-]{0,99}\Z")
+_UNIT = re.compile(r"[A-Za-z0-9_./{}%*-]{0,40}\Z")
+_ID = re.compile(r"[0-9A-Fa-f]{0,32}\Z")
+_SCHEMA = re.compile(r"https://opentelemetry\.io/schemas/[0-9.]{1,20}\Z")
+_SENDERS = ("claude_code.", "gen_ai.")
+_64_BITS = 1 << 64
+
+
+def fit_export(told: Document) -> Document:
+    """The export without anybody's words."""
+    return _rebuilt(told, _EXPORT)
+
+
+def fit_attributes(attributes: object) -> list[Document]:
+    """The attributes whose values may be kept and passed on, each with its one value."""
+    return [each for each in map(_attribute, maps(attributes)) if each is not None]
+
+
+def fit_integer(value: object) -> int | str | None:
+    """A whole number of 64 bits, which OTLP's JSON writes as a string; None when it is none."""
+    if isinstance(value, str):
+        return value if _INTEGER.match(value) else None
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if -_64_BITS < value < _64_BITS else None
+
+
+def maps(value: object) -> Iterator[Document]:
+    """The objects in what should be a list of them."""
+    return (
+        (each for each in value if isinstance(each, dict)) if isinstance(value, list) else iter(())
+    )
+
+
+def _attribute(given: Document) -> Document | None:
+    name, value = given.get("key"), given.get("value")
+    if not isinstance(name, str) or not _KEY.match(name):
+        return None
+    if not isinstance(value, dict) or len(value) != 1:
+        return None
+    ((kind, inner),) = value.items()
+    check = _string_of(name) if kind == "stringValue" else _KINDS_OF_NUMBERS.get(kind)
+    fit = None if check is None else check(inner)
+    return None if fit is None else {"key": name, "value": {kind: fit}}
+
+
+# --- single values ----------------------------------------------------------------------------
+
+
+def _name(value: object) -> str | None:
+    return value if isinstance(value, str) and len(value) <= _LONGEST else None
+
+
+def _flag(value: object) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def _figure(value: object) -> float | str | None:
+    if isinstance(value, str):
+        return value if _FIGURE.match(value) else None
+    return value if isinstance(value, float) else fit_integer(value)
+
+
+def _matching(pattern: re.Pattern[str]) -> _Check:
+    return lambda value: value if isinstance(value, str) and pattern.match(value) else None
+
+
+def _sender_name(value: object) -> str | None:
+    """What a span or a metric is called; its place is kept where that may be somebody's words."""
+    known = isinstance(value, str) and value.startswith(_SENDERS) and _KIND.match(value)
+    return str(value) if known else "unknown"
+
+
+def _body(value: object) -> Document | None:
+    """A record's body, where it is no more than the event's name."""
+    words = value.get("stringValue") if isinstance(value, dict) and len(value) == 1 else None
+    if not isinstance(words, str) or not words.startswith(_SENDERS) or not _KIND.match(words):
+        return None
+    return {"stringValue": words}
+
+
+def _code(value: object) -> object | None:
+    """One of an enumeration, by its number or its name."""
+    return _kind(value) if isinstance(value, str) else fit_integer(value)
+
+
+def _string_of(attribute: str) -> _Check:
+    return _name if attribute in _NAMES else _numeric
+
+
+_numeric = _matching(_NUMBER)
+_kind = _matching(_KIND)
+_id = _matching(_ID)
+_KINDS_OF_NUMBERS: Mapping[str, _Check] = {
+    "intValue": fit_integer,
+    "doubleValue": _figure,
+    "boolValue": _flag,
+}
+
+# --- objects ----------------------------------------------------------------------------------
+
+
+def _rebuilt(given: Document, fields: Mapping[str, _Check]) -> Document:
+    made: Document = {}
+    for name, check in fields.items():
+        if name in given and (fit := check(given[name])) is not None:
+            made[name] = fit
+    return made
+
+
+def _object(**fields: _Check) -> _Check:
+    return lambda value: _rebuilt(value, fields) if isinstance(value, dict) else None
+
+
+def _objects(**fields: _Check) -> _Check:
+    return lambda value: [_rebuilt(each, fields) for each in maps(value)]
+
+
+def _list(check: _Check) -> _Check:
+    """A list of numbers, whose places count: all of it, or nothing."""
+
+    def checked(value: object) -> list[object] | None:
+        if not isinstance(value, list):
+            return None
+        fit = [check(each) for each in value]
+        return None if None in fit else fit
+
+    return checked
+
+
+_BETWEEN: Mapping[str, _Check] = {
+    "startTimeUnixNano": fit_integer,
+    "timeUnixNano": fit_integer,
+    "attributes": fit_attributes,
+    "flags": fit_integer,
+}
+_WHERE: Mapping[str, _Check] = {
+    "traceId": _id,
+    "spanId": _id,
+    "attributes": fit_attributes,
+    "droppedAttributesCount": fit_integer,
+    "flags": fit_integer,
+}
+_BUCKETS = _object(offset=fit_integer, bucketCounts=_list(fit_integer))
+_POINTS = _objects(
+    **_BETWEEN,
+    asInt=fit_integer,
+    asDouble=_figure,
+    count=fit_integer,
+    sum=_figure,
+    min=_figure,
+    max=_figure,
+    bucketCounts=_list(fit_integer),
+    explicitBounds=_list(_figure),
+    scale=fit_integer,
+    zeroCount=fit_integer,
+    zeroThreshold=_figure,
+    positive=_BUCKETS,
+    negative=_BUCKETS,
+    quantileValues=_objects(quantile=_figure, value=_figure),
+)
+_DATA = _object(dataPoints=_POINTS, aggregationTemporality=_code, isMonotonic=_flag)
+_RECORDS = _objects(
+    **_WHERE,
+    timeUnixNano=fit_integer,
+    observedTimeUnixNano=fit_integer,
+    severityNumber=_code,
+    severityText=_kind,
+    eventName=_kind,
+    body=_body,
+)
+_SPANS = _objects(
+    **_WHERE,
+    parentSpanId=_id,
+    name=_sender_name,
+    kind=_code,
+    startTimeUnixNano=fit_integer,
+    endTimeUnixNano=fit_integer,
+    events=_objects(**_BETWEEN, name=_sender_name, droppedAttributesCount=fit_integer),
+    droppedEventsCount=fit_integer,
+    links=_objects(**_WHERE),
+    droppedLinksCount=fit_integer,
+    status=_object(code=_code, message=_kind),
+)
+_METRICS = _objects(
+    name=_sender_name,
+    unit=_matching(_UNIT),
+    sum=_DATA,
+    gauge=_DATA,
+    histogram=_DATA,
+    exponentialHistogram=_DATA,
+    summary=_DATA,
+)
+_RESOURCE = _object(attributes=fit_attributes, droppedAttributesCount=fit_integer)
+_SCOPE = _object(
+    name=_matching(_LIBRARY),
+    version=_matching(_VERSION),
+    attributes=fit_attributes,
+    droppedAttributesCount=fit_integer,
+)
+
+
+def _groups(scopes: str, items: str, check: _Check) -> _Check:
+    url = _matching(_SCHEMA)
+    inner = {"scope": _SCOPE, items: check, "schemaUrl": url}
+    return _objects(**{"resource": _RESOURCE, scopes: _objects(**inner), "schemaUrl": url})
+
+
+_EXPORT: Mapping[str, _Check] = {
+    "resourceLogs": _groups("scopeLogs", "logRecords", _RECORDS),
+    "resourceSpans": _groups("scopeSpans", "spans", _SPANS),
+    "resourceMetrics": _groups("scopeMetrics", "metrics", _METRICS),
+}
