@@ -18,7 +18,7 @@ from tests.upstream.loopback import Server, Wire
 
 JSON = (b"Content-Type", b"application/json")
 ACCOUNT = "11111111-2222-3333-4444-555555555555"
-MINE, THEIRS, RENEWED = b"login-of-the-account", b"login-of-another", b"renewed-login-of-the-account"
+MINE, RENEWED, THEIRS = b"login-of-the-account", b"renewed-login", b"login-of-another"
 MY_ORGANIZATION, THEIR_ORGANIZATION = b"org-of-the-account", b"org-of-another"
 REFUSED_AT_ONCE = HoldSettings(quota=0.0)
 
