@@ -340,5 +340,5 @@ def test_what_is_kept_over_a_restart_is_plain_json_without_the_clients_words(
 
     run(main())
     kept = json.loads(known(tmp_path))
-    assert set(kept) == {"upstream", "lanes", "walls", "clients"}
+    assert set(kept) == {"upstream", "lanes", "walls", "clients", "logins"}
     assert KEY not in json.dumps(kept), "clients are known by digests alone"

@@ -38,6 +38,7 @@ from tests.assembly.world import (
     request,
     run,
     until,
+    whole,
 )
 from tests.attacks.kept import sizes
 from tests.upstream.loopback import Server, Wire
@@ -904,23 +905,33 @@ def _walled() -> bytes:
 
 
 def test_one_login_is_one_account_whatever_it_claims(tmp_path: Path) -> None:
+    organization = (b"anthropic-organization-id", b"one-of-theirs")
+    answer = http(200, whole(), (b"Content-Type", b"application/json"), organization)
+
     async def main() -> None:
-        async with provider(answered()) as (_, url), gateway(tmp_path, url) as service:
+        async with provider(answer) as (_, url), gateway(tmp_path, url) as service:
             lanes = service.desk.carrier.controller.lanes
             for number in range(50):
                 raw = _as_login(b"one", _of_account(f"invented-{number}"))
                 assert (await ask(service.url, raw)).status == 200
             assert len(lanes) == 1
-            # A renewed token of the same account shares what is known; another account does not.
-            assert (
-                await ask(service.url, _as_login(b"two", _of_account("invented-0")))
-            ).status == 200
-            assert len(lanes) == 1
-            assert (await ask(service.url, _as_login(b"three", _of_account("other")))).status == 200
+            (first,) = lanes.values()
+            assert first.allowance.requests == 50
+            # A renewed token of the same account shares what is known, once the vendor has said of
+            # both whose they are; another account does not.
+            for sent in (50, 51):
+                raw = _as_login(b"two", _of_account("invented-0"))
+                assert (await ask(service.url, raw)).status == 200
+                assert first.allowance.requests == sent
             assert len(lanes) == 2
+            for _ in range(2):
+                raw = _as_login(b"three", _of_account("other"))
+                assert (await ask(service.url, raw)).status == 200
+            assert len(lanes) == 3
             # It may name its account only later, or not in every request.
             assert (await ask(service.url, _as_login(b"one", question()))).status == 200
-            assert len(lanes) == 2
+            assert len(lanes) == 3
+            assert first.allowance.requests == 52
 
     run(main())
 

@@ -16,6 +16,7 @@ from jackline.failures import Failure, Kind, Observation, Where, classify
 from jackline.failures.durations import LONGEST, read_epoch, read_moment, read_wait
 from jackline.failures.limit_headers import header_wait
 from jackline.failures.pasted import from_json
+from jackline.failures.reading import read
 from jackline.failures.wording import fold
 from tests.failures.examples import NOW, load
 
@@ -213,6 +214,18 @@ def test_time_grows_no_faster_than_the_body(shape: str) -> None:
 def test_deep_nesting_is_survived(depth: int, opening: bytes, closing: bytes) -> None:
     body = opening * depth + b"1" + closing * depth
     assert classify(Observation(Where.HTTP, None, 429, {}, body), now=NOW).retry_same
+
+
+@pytest.mark.parametrize("place", ["beginning", "end"])
+def test_of_a_long_error_the_beginning_and_the_end_are_judged(place: str) -> None:
+    """Each of many patterns is searched for in it; what matters stands at either end."""
+    wall, rest = "Your credit balance is too low.", "word " * 50_000
+    text = f"{wall} {rest}" if place == "beginning" else f"{rest} {wall}"
+    body = json.dumps({"type": "error", "error": {"type": "x", "message": text}})
+    observation = Observation(Where.HTTP, "anthropic", 400, {}, body.encode(), None)
+    assert classify(observation, now=NOW).kind is Kind.BILLING
+    reading = read(observation)
+    assert len(reading.text) == len(reading.prose) <= 2 * 8192 + 1
 
 
 def test_now_has_to_be_aware() -> None:

@@ -102,6 +102,13 @@ def test_other_calls_than_messages_are_refused() -> None:
             provider.render(message, model)
 
 
+@pytest.mark.parametrize("model", [".", "..", "..."])
+def test_a_model_named_by_dots_alone_is_refused(model: str) -> None:
+    """It would be another path, once whoever reads it resolves it."""
+    with pytest.raises(CannotCarryError, match="model"):
+        provider_for(settings(), {}).render(call(), model)
+
+
 @pytest.mark.parametrize("size", [1, 13, 100_000])
 def test_a_stream_is_heard_as_anthropics_however_it_is_cut(size: int) -> None:
     async def main() -> None:

@@ -93,6 +93,12 @@ def test_other_calls_are_refused() -> None:
             provider.render(message, model)
 
 
+@pytest.mark.parametrize("model", [".", "..", "..."])
+def test_a_model_named_by_dots_alone_is_refused(model: str) -> None:
+    with pytest.raises(CannotCarryError, match="model"):
+        provider_for(settings(), {}).render(call(), model)
+
+
 def test_a_stream_an_error_and_a_break_are_heard_as_they_came() -> None:
     async def main() -> None:
         got: list[bytes] = []

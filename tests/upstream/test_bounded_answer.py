@@ -19,6 +19,7 @@ from jackline.upstream.breaks import (
 )
 from jackline.upstream.port import Headers
 from jackline.upstream.unpacking import FIRST_BYTES, SLICE_BYTES, UnpackingTurns
+from tests.planted import KEY
 from tests.upstream.loopback import Recorder
 
 GZIP = [(b"Content-Type", b"text/plain"), (b"Content-Encoding", b"gzip")]
@@ -238,3 +239,39 @@ def test_small_packets_are_told_at_once() -> None:
         assert ear.words[-1] == "ended"
 
     asyncio.run(main())
+
+
+IDS = [
+    b"request-id",
+    b"x-request-id",
+    b"X-Request-ID",
+    b"apim-request-id",
+    b"x-ms-request-id",
+    b"x-amzn-requestid",
+    b"x-amzn-request-id",
+    b"x-amz-request-id",
+    b"x-goog-request-id",
+    b"x-correlation-id",
+    b"x-trace-id",
+    b"cf-ray",
+]
+
+
+@pytest.mark.parametrize("name", IDS)
+@pytest.mark.parametrize(
+    ("value", "is_kept"), [(b"a09ddee54e2fbedb-FRA", True), (b"req_" + KEY.encode(), False)]
+)
+def test_an_id_under_any_name_is_left_out_if_it_repeats_a_credential(
+    name: bytes, value: bytes, is_kept: bool
+) -> None:
+    async def main() -> Recorder:
+        ear = Recorder()
+        sent = [(b"x-api-key", KEY.encode())]
+        bounded = BoundedAnswer(ear, LIMITS, UnpackingTurns(), sent)
+        bounded.began(200, [(b"Content-Type", b"text/plain"), (name, value)])
+        bounded.ended()
+        await ear.last_word()
+        return ear
+
+    names = [each for each, _ in asyncio.run(main()).headers]
+    assert names == ([b"Content-Type", name] if is_kept else [b"Content-Type"])

@@ -37,6 +37,7 @@ def remember(
         "lanes": export(carrier.controller, clock.steady()),
         "walls": fit_to_keep(carrier.walls.export()),
         "clients": book.clients.export(),
+        "logins": book.logins.export(),
     }
     announce(LanesLearned(clock.wall(), json.dumps(memory).encode()))
 
@@ -56,6 +57,7 @@ def recall(carrier: Carrier, book: LaneBook, upstream: str, memory: bytes, now: 
     taught = restore(carrier.controller, lanes, now)
     carrier.walls.restore(told.get("walls"))
     book.clients.restore(told.get("clients"))
+    book.logins.restore(told.get("logins"))
     return taught
 
 

@@ -1,7 +1,9 @@
 """Turn an observation into the evidence that rules look at.
 
-Laws: (1) everything is folded once, here; (2) the status is the innermost that is known, because
-bridges and shims wrap a 429 in a 400 or a 200; (3) nothing is decided here.
+Laws: (1) everything is folded once, here, and of a long text only the beginning and the end are
+read: every rule searches all of it, and what matters stands at either end; (2) the status is the
+innermost that is known, because bridges and shims wrap a 429 in a 400 or a 200; (3) nothing is
+decided here.
 Not here: what the evidence means (rules/), where payload words come from (payload.py).
 """
 
@@ -43,6 +45,8 @@ _STATUS_KEYS = (
 )
 # Statuses that bridges use for "something inside failed": a more telling inner one wins.
 _WRAPPERS = frozenset({None, 200, 400, 500, 502})
+# Characters of a text that are read at its beginning and at its end.
+_EITHER_END = 8192
 # Any other number of digits names no status, and int() raises at thousands of them.
 _STATUS_DIGITS = 3
 
@@ -73,7 +77,7 @@ def read(observation: Observation) -> Reading:
     headers = {str(k).lower(): str(v).strip() for k, v in observation.headers.items()}
     thrown = describe(observation.exception) if observation.exception is not None else None
     payload = collect(observation.text, thrown, observation.body)
-    prose = fold(" · ".join(_unrepeated(payload.messages)))
+    prose = _ends(fold(" · ".join(_unrepeated(payload.messages))))
     text = prose.lower()
     words = {word for word in payload.words if word}
     words.update(_EXCEPTION_NAME.findall(text[:4000]))
@@ -92,6 +96,10 @@ def read(observation: Observation) -> Reading:
         prose=prose,
         body_seen=observation.body is not None,
     )
+
+
+def _ends(text: str) -> str:
+    return text if len(text) <= 2 * _EITHER_END else f"{text[:_EITHER_END]} {text[-_EITHER_END:]}"
 
 
 def _unrepeated(messages: list[str]) -> list[str]:

@@ -26,7 +26,7 @@ _REMEMBERED_NAMES = 1024
 class Caller(NamedTuple):
     """Who asks; `credential` is what pays, `bearer` whether it is a login that is renewed.
 
-    `accounts` is the lane book's: the accounts that the credential was found to be, by address;
+    `accounts` is the lane book's: the fingerprints of the credential, by address;
     `places` is the placing's: where its calls go, by model, as far as nothing else decides.
     """
 

@@ -482,7 +482,7 @@ class Desk:
         self.counts.count(event)
         request, who = call.request, call.identity.who
         is_answered, now = event.outcome in _ANSWERED, self.now()
-        if len(self.settings.upstreams) > 1:
+        if request.login or len(self.settings.upstreams) > 1:
             self._tell_placing(call, event, now, is_answered=is_answered)
         if who is not None and request.hold is not _SIDE_CALL_HOLD:
             session, agent = who[0], who[1] or _MAIN
@@ -508,7 +508,12 @@ class Desk:
             spoke = call.carried is not None and call.carried.is_model_answer
             proves = spoke and _is_api_path(request.message.target)
             self._placing.answered(
-                event, request.dialect, credential, now, proves_credential=proves
+                event,
+                request.dialect,
+                credential,
+                now,
+                proves_credential=proves,
+                organization=call.organization if request.login else None,
             )
 
     def in_native_words(self, refusal: Refusal) -> Refusal:

@@ -51,7 +51,11 @@ class KnownClients:
 
     def is_accepted(self, url: str, credential: bytes) -> bool:
         """Whether the vendor at this address has accepted it last."""
-        return self.digest(credential, url) in self._accepted
+        return self.has_accepted(self.digest(credential, url))
+
+    def has_accepted(self, digest: bytes) -> bool:
+        """The same of a credential that is known by its digest at an address."""
+        return digest in self._accepted
 
     def is_rejected(self, credential: bytes) -> bool:
         """Whether some vendor has refused it, and none has accepted it since."""

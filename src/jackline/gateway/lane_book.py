@@ -2,23 +2,23 @@
 
 Laws: (1) an account is known only by a salted fingerprint, from which no credential can be had;
 (2) the same credential at another address is another account: a wall there says nothing of here;
-(3) two models, or two accounts, never share a lane; (4) a login is the account that it names first,
-whatever it names later; (5) the number of lanes is bounded: idle ones that know nothing that counts
-make room, then closed ones that nobody was ever answered on, and beyond that none is opened.
-Not here: what lanes learn (lanes/).
+(3) two models, or two accounts, never share a lane; (4) a credential is an account of its own, but
+for logins that the vendor accepts and says to be of one account; (5) the number of lanes is
+bounded: idle ones that know nothing that counts make room, then closed ones that nobody was ever
+answered on, and beyond that none is opened.
+Not here: what lanes learn (lanes/), which logins are of one account (login_accounts.py).
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
-from jackline.dialects import account_of
 from jackline.gateway.caller import Caller
 from jackline.gateway.known_clients import KnownClients
+from jackline.gateway.login_accounts import LoginAccounts
 from jackline.gateway.vendor_limits import Reading
 from jackline.lanes import CacheTtl, KnownLimits, LaneController, LaneSettings
 from jackline.providers.hour_cache import cache_ttl_of
@@ -30,8 +30,6 @@ MOST_IDLE = 256
 MOST_LANES = 2048
 # So many are closed at once: finding them costs something.
 _FREED_SHARE = 8
-# Of so many logins is remembered which account they named.
-_MOST_LOGINS = 10_000
 
 
 class TooManyLanesError(Exception):
@@ -55,14 +53,13 @@ class LaneBook:
         self._controller = controller
         self._salt = salt[:64]
         self.clients = KnownClients(salt)
+        self.logins = LoginAccounts(salt)
         # Closes idle lanes until there are so many; whoever carries the calls knows which are idle.
         self.close_idle: Callable[[float, int], None] = _close_none
         # The same for lanes that are shut and that no call was ever answered on.
         self.close_unproven: Callable[[float, int], None] = _close_none
         # What vendors' APIs told of limits, by upstream; whoever reads them changes it.
         self.readings: Mapping[str, Reading] = {}
-        # The account that each login has named first, by a digest of its token.
-        self._named: OrderedDict[bytes, str] = OrderedDict()
         self.use(upstreams, cache_ttl)
 
     def use(
@@ -88,32 +85,24 @@ class LaneBook:
         """Who pays for a call there."""
         if upstream.credential is not Credential.PASS_THROUGH:
             return self.fingerprint(upstream, (upstream.secret or "").encode())
-        known = caller.accounts.get(upstream.url)
-        if known is not None:
-            return known
-        who = caller.credential
-        if caller.bearer and who:
-            # A login's token is renewed every few hours; the account behind it stays.
-            account = self._account_of_login(who, body)
-            if account is None:
-                return self.fingerprint(upstream, who)  # it may be named in its next request
-            who = account.encode()
-        known = caller.accounts[upstream.url] = self.fingerprint(upstream, who)
-        return known
+        url = upstream.url
+        own = caller.accounts.get(url)
+        if own is None:
+            own = caller.accounts[url] = self.fingerprint(upstream, caller.credential)
+        if not caller.bearer or not caller.credential:
+            return own
+        login = self.clients.digest(caller.credential, url)
+        shared = self.logins.fingerprint(login)
+        if shared is None:
+            self.logins.note_named(login, body)
+            return own
+        return shared if self.clients.has_accepted(login) else own
 
-    def _account_of_login(self, token: bytes, body: bytes | bytearray) -> str | None:
-        """The account that this login has named first; each one more would open further lanes."""
-        digest = hashlib.blake2b(token, digest_size=16, key=self._salt).digest()
-        account = self._named.get(digest)
-        if account is not None:
-            self._named.move_to_end(digest)
-            return account
-        account = account_of(body)
-        if account is not None:
-            self._named[digest] = account
-            if len(self._named) > _MOST_LOGINS:
-                self._named.popitem(last=False)
-        return account
+    def confirm(self, upstream: UpstreamSettings, credential: bytes, organization: bytes) -> None:
+        """A vendor that has accepted a login says which organization it is of."""
+        login = self.clients.digest(credential, upstream.url)
+        own = self.fingerprint(upstream, credential)
+        self.logins.confirm(login, upstream.url, organization, own)
 
     def lane(self, upstream: UpstreamSettings, model: str, account: str, now: float) -> str:
         """The name of the lane, opened if need be; TooManyLanesError when it cannot be."""

@@ -35,6 +35,8 @@ _COMMIT_AT_LAST = 120.0
 _STAY_AT_MOST = 20.0
 
 
+# Anthropic sends it with every answer.
+_ORGANIZATION = b"anthropic-organization-id"
 _PAYING = (b"x-api-key", b"authorization")
 _MANNERS: Mapping[Dialect, Manner] = {
     "anthropic": ANTHROPIC,
@@ -90,6 +92,7 @@ class MessagesCall:
         "_desk",
         "_exchanges",
         "_head",
+        "_headers",
         "_placeholder_at",
         "_request_id",
         "_stays",
@@ -134,6 +137,7 @@ class MessagesCall:
         self.over = False
         self._stays = len(request.lanes) == 1
         self._head: tuple[int, Headers] | None = None
+        self._headers: Headers = ()
         self._placeholder_at = now
         self._begun_status: int | None = None
         self._request_id: str | None = None
@@ -143,6 +147,12 @@ class MessagesCall:
         """Whether nothing of it is in flight, and nothing has been delivered."""
         carried = self.carried
         return carried is not None and carried.hearing is None and not carried.delivered
+
+    @property
+    def organization(self) -> bytes | None:
+        """Whose the client's credential is, as the vendor's answer says."""
+        told = (value for name, value in self._headers if name.lower() == _ORGANIZATION)
+        return next(told, None)
 
     @property
     def asker(self) -> Exchange | None:
@@ -178,6 +188,7 @@ class MessagesCall:
         """The vendor answers."""
         self.lane = lane
         self._begun_status = status
+        self._headers = headers
         if not self.request.stream:
             self._head = (status, headers)
             return
@@ -198,6 +209,8 @@ class MessagesCall:
 
     def answer_ended(self, ending: Ending) -> None:
         """That was all."""
+        if ending.lane != self.lane:
+            self._headers = ()  # they came with its beginning, from another lane
         self.lane = ending.lane
         for exchange in self._exchanges:
             exchange.finish()

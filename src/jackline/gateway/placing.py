@@ -88,16 +88,21 @@ class Placing:
         now: float,
         *,
         proves_credential: bool,
+        organization: bytes | None = None,
     ) -> None:
         """A call was answered, and so its conversation is there.
 
         That a vendor has accepted the client is shown by a model's answer on a path of its API
-        alone: others may ask for no key.
+        alone: others may ask for no key. `organization` is whose it is, as the answer to a login
+        says.
         """
         upstream = _upstream_of(event.lane)
-        url = self._own_vendor(event.lane)
-        if proves_credential and url is not None and bare(credential):
-            self._clients.accept(url, credential)
+        place = self._book.upstream(event.lane)
+        is_own = place is not None and _passes_through(place) and bool(bare(credential))
+        if proves_credential and place is not None and is_own:
+            self._clients.accept(place.url, credential)
+            if organization:
+                self._book.confirm(place, credential, organization)
         if event.session is None:
             return
         talk = (event.session, event.agent), self._clients.digest(credential)
@@ -158,10 +163,8 @@ class Placing:
         lanes: list[str] = []
         last: list[str] = []
         own_key: list[str] = []
-        # An account that a body names is believed of those alone whom the vendor has accepted.
-        payer = caller._replace(bearer=False) if unproven else caller
         for upstream, name, degrades in rungs:
-            account = book.account(upstream, payer, body)
+            account = book.account(upstream, caller, body)
             lane = book.lane(upstream, name, account, now)
             (last if degrades else lanes).append(lane)
             if upstream.name in closed:
@@ -179,7 +182,7 @@ class Placing:
         book = self._book
         account = book.account(rung.upstream, caller, body)
         places = Places((book.lane(rung.upstream, rung.model, account, now),), ())
-        # Of a login the account is told by each body anew.
+        # Of a login the account may be known by the next call.
         if not caller.bearer and len(caller.places) < _REMEMBERED_MODELS:
             caller.places[model] = OnlyPlace(rung, places)
         return places

@@ -219,6 +219,18 @@ class Allowance:
         if "output" in self.buckets:
             self.buckets["output"].take(-attempt.expected_output, now)
 
+    def give_back(self, attempt: Attempt, now: float) -> None:
+        """A call was refused before any model saw it: nothing was used.
+
+        Where a header of a later one has told what is left, the buckets know already.
+        """
+        self.refund(attempt, now)
+        if attempt.requests_before <= self._believed:
+            return
+        for dimension, spent in (("requests", 1.0), ("input", attempt.charged)):
+            if dimension in self.buckets:
+                self.buckets[dimension].take(-spent, now)
+
 
 def _per_minute(known: KnownLimits) -> dict[str, float | None]:
     return {

@@ -43,7 +43,7 @@ def teach(
         case Reaction.BROKEN_ANSWER:
             lane.failed_soft(attempt, now)
         case Reaction.CALL:
-            lane.dropped(attempt, now)
+            lane.refused_call(attempt, now)
     return list(attempt.call.lanes)
 
 

@@ -431,6 +431,15 @@ class Lane:
         if self._close(attempt, now) and self.state not in FLOWING:
             self.probe_at = max(now, self.reset_at or now)
 
+    def refused_call(self, attempt: Attempt, now: float) -> None:
+        """The provider refused this call for itself alone; this says nothing about the lane.
+
+        Whoever sends calls that no model sees, with a bad key say, takes nothing from the others.
+        """
+        self.dropped(attempt, now)
+        if not attempt.confirmed:
+            self.allowance.give_back(attempt, now)
+
     def let_go(self, attempt: Attempt, now: float) -> None:
         """A silent attempt is hung up on: another was answered first, or nobody hopes any more."""
         was_probe = self._close(attempt, now)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from urllib.parse import quote
 
 from jackline import __version__
 from jackline.dialects import read_answer, read_request
@@ -26,6 +25,7 @@ from jackline.providers.cloud_requests import (
     MESSAGES,
     cloud_request,
     known_betas,
+    model_in_path,
 )
 from jackline.providers.model_ids import bedrock_id
 from jackline.providers.provider import CannotCarryError
@@ -94,7 +94,7 @@ class BedrockProvider:
             asked.members["anthropic_beta"] = raw(betas)
         body = asked.body()
         way = "invoke-with-response-stream" if asked.stream else "invoke"
-        target = f"/model/{quote(bedrock_id(model, self._profile), safe='')}/{way}"
+        target = f"/model/{model_in_path(bedrock_id(model, self._profile))}/{way}"
         accept = _EVENT_STREAM.decode() if asked.stream else "application/json"
         headers = {"Content-Type": "application/json", "Accept": accept}
         sent = [

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
+from urllib.parse import quote
 
 import msgspec
 
@@ -65,6 +66,13 @@ class CloudRequest(NamedTuple):
     def body(self) -> bytes:
         """The request as it is sent."""
         return written(self.members)
+
+
+def model_in_path(name: str, safe: str = "") -> str:
+    """The name of a model as a part of a path; CannotCarryError for dots alone, which lead away."""
+    if not name.strip("."):
+        raise CannotCarryError("no model is named by dots alone")
+    return quote(name, safe=safe)
 
 
 def cloud_request(message: Message, version: str) -> CloudRequest:

@@ -20,6 +20,7 @@ from jackline.providers.cloud_requests import (
     VERTEX_BETAS,
     cloud_request,
     known_betas,
+    model_in_path,
 )
 from jackline.providers.google_credentials import GoogleCredentials
 from jackline.providers.model_ids import vertex_id
@@ -84,7 +85,7 @@ class VertexProvider:
             path = "count-tokens:rawPredict"
         elif model:
             way = "streamRawPredict" if asked.stream else "rawPredict"
-            path = f"{quote(vertex_id(model), safe='@')}:{way}"
+            path = f"{model_in_path(vertex_id(model), safe='@')}:{way}"
         else:
             raise CannotCarryError("Vertex takes nothing but messages here")
         place = f"projects/{quote(self._paying(), safe=':')}/locations/{self._region}"

@@ -5,8 +5,8 @@ broken off with an error that names the setting, and the connection is dropped; 
 a beginning is told: its status says enough; (3) of a packet of a packed answer a little is unpacked
 at once and the rest in slices, for which all answers take turns, so that other calls go on
 meanwhile; (4) when whoever reads an answer fails, its call hears of a broken answer, instead of
-nothing; (5) a `request-id` that is no id is left out. Answers that are only relayed are not
-bounded.
+nothing; (5) a `request-id`, under whatever name, that is no id is left out. Answers that are only
+relayed are not bounded.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from jackline.upstream.breaks import (
     GarbledError,
 )
 from jackline.upstream.port import Attempt, Ear, Headers
-from jackline.upstream.request_ids import is_request_id
+from jackline.upstream.request_ids import ID_HEADERS, is_request_id
 from jackline.upstream.unpacking import (
     FIRST_BYTES,
     SLICE_BYTES,
@@ -38,7 +38,7 @@ from jackline.upstream.unpacking import (
 _log = logging.getLogger(__name__)
 # A vendor's error is a few kilobytes; a page from a proxy may be more, and nobody needs all of it.
 LARGEST_ERROR = 256 * 1024
-_REQUEST_ID = b"request-id"
+_SIZES_OF_ID_HEADERS = frozenset(map(len, ID_HEADERS))
 _OF_THE_PACKING = (b"content-encoding", b"content-length")
 
 
@@ -100,7 +100,7 @@ class BoundedAnswer:
             self._most = LARGEST_ERROR
         self._until = self._now() + self._limits.seconds
         length = 0
-        has_no_id = False
+        no_ids: list[bytes] = []
         for name, value in headers:
             # By their lengths first: this is done for every answer.
             size = len(name)
@@ -108,15 +108,19 @@ class BoundedAnswer:
                 self._unpacking = unpacking_for(value.decode("latin-1"))
             elif size == 14 and value.isdigit() and name.lower() == b"content-length":
                 length = int(value) if len(value) <= 18 else 1 << 60
-            elif size == 10 and name.lower() == _REQUEST_ID:
-                has_no_id = has_no_id or not is_request_id(value, self._sent)
+            elif (
+                size in _SIZES_OF_ID_HEADERS
+                and name.lower() in ID_HEADERS
+                and not is_request_id(value, self._sent)
+            ):
+                no_ids.append(name.lower())
         if length > self._most and not self._is_error:
             self._break_off(AnswerTooLargeError(self._limits.size))
             return
         if self._unpacking is not None:
             headers = [(n, v) for n, v in headers if n.lower() not in _OF_THE_PACKING]
-        if has_no_id:
-            headers = [(n, v) for n, v in headers if n.lower() != _REQUEST_ID]
+        if no_ids:
+            headers = [(n, v) for n, v in headers if n.lower() not in no_ids]
         try:
             self._ear.began(status, headers)
         except Exception as error:  # noqa: BLE001 -- the border of one call: siblings go on

@@ -1,4 +1,4 @@
-"""Know whether the `request-id` of an answer is an id, and no credential that was sent along.
+"""Know whether the id that an answer gives its request is one, and no credential that was sent.
 
 Rules: (1) an id is at most 128 letters, digits and the marks that ids are written with; (2) one
 that holds a credential of its own request, or a long part of one, is none: ids are kept in the
@@ -12,6 +12,22 @@ from functools import lru_cache
 
 from jackline.upstream.port import Headers
 
+# Anthropic's, OpenAI's, Azure's, AWS's, Google's, and those of proxies.
+ID_HEADERS = frozenset(
+    (
+        b"apim-request-id",
+        b"cf-ray",
+        b"request-id",
+        b"x-amz-request-id",
+        b"x-amzn-request-id",
+        b"x-amzn-requestid",
+        b"x-correlation-id",
+        b"x-goog-request-id",
+        b"x-ms-request-id",
+        b"x-request-id",
+        b"x-trace-id",
+    )
+)
 _ID = re.compile(rb"[A-Za-z0-9_.:/+=-]{1,128}")
 # Of names, because every vendor and proxy has its own; a key for idempotency opens nothing.
 _SAYS_CREDENTIAL = re.compile(rb"auth|key|token|cookie|secret|credential|password|signature")
