@@ -22,7 +22,8 @@ from tests.lanes import failures_made as made
 # What becomes of an attempt: after so many seconds it is accepted, and so many later it ends with
 # this failure, or with a whole answer.
 Fate = tuple[float, float, Callable[[], Failure] | None]
-WHOLE: Fate = (0.5, 10.0, None)
+# Shorter than the silence after which a whole lane is doubted.
+WHOLE: Fate = (0.5, 5.0, None)
 CUT: Fate = (0.5, 1.0, made.broken_stream)
 MINUTE, HOUR = 60.0, 3600.0
 
@@ -166,7 +167,7 @@ def test_answers_that_are_cut_all_at_once_are_one_event_and_asked_for_again_at_o
     cut_at = 6.0
 
     def fate(_: Send, at: float) -> Fate:
-        return (0.5, cut_at - at - 0.5, made.broken_stream) if at < cut_at else WHOLE
+        return (0.5, cut_at - at - 0.5, made.broken_stream) if at < cut_at - 0.1 else WHOLE
 
     world = World(fate)
     world.submit(8)
