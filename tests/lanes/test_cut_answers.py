@@ -7,6 +7,7 @@ import itertools
 import random
 from collections import defaultdict
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
@@ -78,8 +79,8 @@ class World:
         for send in decision.sends:
             self.sent.append((self.now, send))
             accepted_after, ends_after, failure = self.fate(send, self.now - made.START)
-            self._at(accepted_after, lambda send=send: self._accept(send))
-            self._at(accepted_after + ends_after, lambda s=send, f=failure: self._end(s, f))
+            self._at(accepted_after, partial(self._accept, send))
+            self._at(accepted_after + ends_after, partial(self._end, send, failure))
         self._wake_at = decision.wake_at
         self.broken += [
             lane.name for lane in self.controller.lanes.values() if lane.state is State.BROKEN
@@ -182,7 +183,7 @@ def test_a_call_that_one_lane_loses_again_and_again_goes_to_another_before_it_wa
     world.submit(1)
     world.run(MINUTE)
     assert list(world.answered) == [1]
-    assert set(world.lost_on[1]) == {"a"}
+    assert world.lost_on[1] == ["a"] * 6
 
 
 def test_what_waits_after_losses_says_what_happened_and_what_it_has_cost() -> None:
