@@ -229,9 +229,10 @@ class Carrier:
         carried.refuse(told)
 
     def _widen(self, carried: Carried, now: float) -> None:
-        """Let a call take its last resorts, once none of its lanes takes calls."""
+        """Let a call take its last resorts, once none of its lanes takes calls, or all lose it."""
         request = carried.request
-        if self._any_flows(request.lanes):
+        losing = self.controller.has_lost_enough(carried.number)
+        if self._any_flows(request.lanes) and not losing:
             return
         request.lanes += request.last_resorts
         request.last_resorts = ()
@@ -523,17 +524,23 @@ class Carrier:
         now = self._clock.steady()
         may_use_our_key = self._judge_client(hearing, failure)
         self._drop_unwarranted(carried, failure, now)
+        tokens = _tokens_of(hearing)
+        lost = rejection is None and _is_paid(hearing, tokens)
         repair, mended = None, True
         if not carried.in_flight:
             # Else the other attempt goes on, from its own beginning.
             repair = carried.stitch.broke() if carried.request.stream else None
             mended = self._mend(carried, repair)
-        decision = self.controller.failed(now, hearing.permit, failure, hearing.lowered)
+        decision = self.controller.failed(
+            now, hearing.permit, failure, hearing.lowered, lost=lost, tokens=tokens
+        )
         if not mended:
             self._settle(hearing, repair, failure)
         self._obey(decision)
         if may_use_our_key:
             self._give_withheld(carried, now)
+        if lost and carried.request.last_resorts and not (carried.over or carried.delivered):
+            self._widen(carried, now)
         parked = reaction_to(failure) is Reaction.PARK
         if parked:
             self.walls.remember(hearing.lane, failure, rejection)
@@ -680,6 +687,24 @@ def _is_credential_rejected(hearing: Hearing, failure: Failure) -> bool:
     # Whatever else the answer says: a border that answers for the vendor has not let the client in
     # either, and an error inside a stream has no status of its own.
     return hearing.status in _REJECTING or failure.kind is Kind.AUTH
+
+
+def _has_begun(hearing: Hearing) -> bool:
+    return hearing.status is not None and 200 <= hearing.status < 300
+
+
+def _is_paid(hearing: Hearing, tokens: int) -> bool:
+    # An error that the vendor says itself, before it has counted anything, costs nothing.
+    says_error = hearing.carried.request.stream and hearing.stitch.error_event is not None
+    return _has_begun(hearing) and bool(tokens or not says_error)
+
+
+def _tokens_of(hearing: Hearing) -> int:
+    """What the vendor has counted for an attempt so far."""
+    if not (hearing.carried.request.stream and _has_begun(hearing)):
+        return 0
+    used = hearing.stitch.usage
+    return used.input + used.output + used.cache_read + used.cache_creation
 
 
 def _is_account_known(hearing: Hearing, failure: Failure) -> bool:

@@ -14,7 +14,7 @@ import os
 from collections.abc import Collection
 from pathlib import Path
 
-from jackline.batches.links import is_in_git
+from jackline.batches.git_places import is_in_git
 from jackline.batches.paths import inside
 from jackline.batches.policy import names_git
 from jackline.batches.threads import in_own_thread
@@ -58,7 +58,7 @@ def _check(folder: Path, given: str) -> None:
     below = [root.joinpath(*parts[:count]) for count in range(len(parts))]
     if any(_plain(part) in _CLOSED for part in parts):
         raise _closed(given, "settings that programs follow")
-    if any(map(names_git, parts)) or names_git(given) or is_in_git(path):
+    if any(map(names_git, parts)) or names_git(given) or is_in_git(path, root):
         raise _closed(given, "a git folder, whose settings git follows")
     if any(map(_becomes_git_folder, below, parts)):
         raise _closed(given, "a git folder, whose settings git follows")

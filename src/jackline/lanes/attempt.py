@@ -39,6 +39,7 @@ class Attempt(msgspec.Struct):
     stretch: float = 1.0
     # The provider has begun to answer.
     confirmed: bool = False
+    confirmed_at: float = 0.0
     # The model has begun to speak; before that, a provider that took the call may be thinking.
     begun: bool = False
     # The caller holds a part of the answer: nobody else can give the rest.

@@ -24,8 +24,12 @@ def teach(
     headers: Mapping[str, str],
     now: float,
     wall_ahead: float,
+    *,
+    lost: bool,
 ) -> list[str]:
     """Close the attempt on its lane; the names of all lanes on which more may be possible now.
+
+    It was `lost` if the provider had begun to answer it, and is paid for that.
 
     Dates are brought onto the time line of `now`, which the wall clock is `wall_ahead` of.
     """
@@ -38,10 +42,10 @@ def teach(
             return list(lanes)
         case Reaction.THROTTLE:
             lane.throttled(attempt, failure, headers, now)
-        case Reaction.OUTAGE:
+        case Reaction.OUTAGE if not lost:
             lane.failed_hard(attempt, failure, now)
-        case Reaction.BROKEN_ANSWER:
-            lane.failed_soft(attempt, now)
+        case Reaction.OUTAGE | Reaction.BROKEN_ANSWER:
+            lane.cut(attempt, failure, now)
         case Reaction.CALL:
             lane.refused_call(attempt, now)
     return list(attempt.call.lanes)

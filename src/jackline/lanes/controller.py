@@ -23,6 +23,7 @@ from jackline.lanes.decision import Call, Decision, Refuse, Send, Usage, Waiting
 from jackline.lanes.detour import Detour
 from jackline.lanes.hedging import Hedging
 from jackline.lanes.lane import Draw, Lane
+from jackline.lanes.losses import count_loss, has_lost_enough, pause_after, why_it_rests
 from jackline.lanes.prompt_caches import Standing
 from jackline.lanes.queue import AGED_AFTER, Entry, Head, Rank
 from jackline.lanes.reactions import Reaction, reaction_to
@@ -221,17 +222,33 @@ class LaneController:
         return self._done(decision)
 
     def failed(
-        self, now: float, permit: int, failure: Failure, headers: Mapping[str, str] = _NO_HEADERS
+        self,
+        now: float,
+        permit: int,
+        failure: Failure,
+        headers: Mapping[str, str] = _NO_HEADERS,
+        *,
+        lost: bool | None = None,
+        tokens: int = 0,
     ) -> Decision:
-        """The attempt failed; the call waits again, or ends when waiting is hopeless."""
+        """The attempt failed; the call waits again, or ends when waiting is hopeless.
+
+        It was `lost` if an answer had begun that is paid for, with so many `tokens` as far as is
+        known; unless that is said, whatever the provider had taken is lost.
+        """
         now = self._clock(now)
         attempt = self._under_way.take(permit)
         decision = Decision()
         if attempt is not None:
-            touched = teach(self.lanes, attempt, failure, headers, now, self.wall_ahead)
+            is_lost = attempt.confirmed if lost is None else lost
+            touched = teach(
+                self.lanes, attempt, failure, headers, now, self.wall_ahead, lost=is_lost
+            )
             entry = self._entries.get(attempt.call.id)
+            if entry is not None and is_lost:
+                count_loss(entry, attempt.lane, tokens)
             if attempt.call.id not in self._under_way:
-                self._resume_or_refuse(attempt, failure, now, decision)
+                self._resume_or_refuse(attempt, failure, now, decision, lost=is_lost)
             elif entry is not None:
                 touched = [*touched, *self._hedging.other_failed(entry)]
             if entry is not None and entry.lanes != attempt.call.lanes:
@@ -265,7 +282,11 @@ class LaneController:
             return self._done(decision)
         if any(name not in self.lanes for name in lanes) or not lanes:
             raise ValueError(f"call {call_id} is sent to no lane, or to one that does not exist")
-        if entry.waiting and call_id not in self._under_way:
+        if entry.rests_until is not None and entry.lost:
+            entry.lanes = lanes
+            self._room.leave(entry)
+            self._dispatch(self._line_up_elsewhere(entry), now, decision)
+        elif entry.waiting and call_id not in self._under_way:
             before = entry.line
             self._leave_line(entry)
             entry.lanes = lanes
@@ -318,6 +339,7 @@ class LaneController:
         decision = Decision()
         touched = [name for name, at in self._wake.items() if at <= now]
         for entry in self._resting.rested(now):
+            self._room.leave(entry)
             self._room.push(entry)
             touched += entry.lanes
         for name in list(touched):
@@ -367,6 +389,8 @@ class LaneController:
             return None
         if entry.rests_until is not None and entry.rests_until == entry.sibling_until:
             return Waiting(_FOR_PREFIX, entry.rests_until)
+        if entry.rests_until is not None and entry.lost:
+            return Waiting(why_it_rests(entry), entry.rests_until)
         if entry.rests_until is not None:
             return Waiting("it has just failed; it is tried again in a moment", entry.rests_until)
         lanes = [self.lanes[name] for name in entry.lanes]
@@ -376,6 +400,11 @@ class LaneController:
     def turns(self, now: float, most: int) -> list[Turn]:
         """Where those stand who wait in line, in the order in which they would go."""
         return turns(self.lanes, self._room, max(now, self._now), most)
+
+    def has_lost_enough(self, call_id: int) -> bool:
+        """Whether so many answers to a call were lost that any other lane is better."""
+        entry = self._entries.get(call_id)
+        return entry is not None and has_lost_enough(entry)
 
     @property
     def calls_waiting(self) -> int:
@@ -529,6 +558,8 @@ class LaneController:
         self, entry: Entry, lane: Lane, now: float, decision: Decision, *, probe: bool
     ) -> None:
         entry.waiting = False
+        # Who stands in line for another lane may not have rested enough for its own.
+        entry.rests_until = None
         entry.attempts += 1
         permit = next(self._permits)
         call = entry.call
@@ -547,7 +578,7 @@ class LaneController:
     # --- ending ---------------------------------------------------------------------------
 
     def _resume_or_refuse(
-        self, attempt: Attempt, failure: Failure, now: float, decision: Decision
+        self, attempt: Attempt, failure: Failure, now: float, decision: Decision, *, lost: bool
     ) -> None:
         entry = self._entries.get(attempt.call.id)
         if entry is None:
@@ -557,7 +588,16 @@ class LaneController:
             self._entries.pop(entry.call.id, None)
             decision.refusals.append(Refuse(entry.call.id, failure))
             return
-        if reaction_to(failure) is not Reaction.OUTAGE:
+        if lost:
+            entry.outages = 0
+            pause = pause_after(entry, self._draw())
+            if pause:
+                self._leave_line(entry)
+                self._resting.rest_for(entry, now, pause)
+                if has_lost_enough(entry):
+                    self._line_up_elsewhere(entry)
+                return
+        elif reaction_to(failure) is not Reaction.OUTAGE:
             entry.outages = 0
         else:
             entry.outages += 1
@@ -571,6 +611,13 @@ class LaneController:
         self._leave_line(entry)
         self._look_up(entry, now)
         self._room.push(entry)
+
+    def _line_up_elsewhere(self, entry: Entry) -> tuple[str, ...]:
+        """Let a call that rests stand in line for the lanes that have lost no answer to it."""
+        line = tuple(name for name in entry.lanes if name not in entry.lost_on)
+        if line:
+            self._room.push(entry, line)
+        return line
 
     # --- keeping books --------------------------------------------------------------------
 

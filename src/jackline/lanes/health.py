@@ -1,7 +1,8 @@
 """Remember how a lane's calls fared lately, and tell when it has failed too often.
 
 Laws: (1) evidence only: it changes no state of the lane; (2) old failures fade, or a lane that is
-shunned would never heal; (3) the retry budget delays and never refuses.
+shunned would never heal; (3) the retry budget delays and never refuses; (4) an answer that was cut
+is one bad result, and its beginning no good one; (5) answers that are cut together are one event.
 Not here: leaving a lane alone and trying it again (lane.py), what a failure means (reactions.py).
 """
 
@@ -35,6 +36,8 @@ class Health:
     __slots__ = (
         "_accept_rate",
         "_budget",
+        "_cut_in_a_row",
+        "_cut_since",
         "_errors",
         "_errors_at",
         "_hard_in_a_row",
@@ -48,6 +51,9 @@ class Health:
     def __init__(self, settings: Settings, now: float) -> None:
         self._settings = settings
         self._hard_in_a_row = 0
+        # Since the last whole answer: how many were cut, and when the first of them.
+        self._cut_in_a_row = 0
+        self._cut_since = now
         self._recent: deque[_Noted] = deque()
         self._noted = 0
         self._errors = 0.0
@@ -59,6 +65,7 @@ class Health:
 
     def accepted(self, now: float) -> None:
         """The provider has taken a call."""
+        self._weigh(now, good=True)
         self._note(now, good=True)
         self._hard_in_a_row = 0
         weight = math.exp(-(now - self._rate_at) / _RATE_MEMORY)
@@ -68,14 +75,42 @@ class Health:
 
     def answered(self) -> None:
         """A whole answer came: a little more may be tried again."""
+        self._cut_in_a_row = 0
         settings = self._settings
         if self._budget < settings.retry_budget:
             self._budget = min(settings.retry_budget, self._budget + settings.retry_refill)
 
     def failed(self, now: float, *, refused: bool) -> None:
         """A call failed; `refused` before anything of it was accepted."""
+        self._weigh(now, good=False)
         self._note(now, good=False)
         self._hard_in_a_row += refused
+
+    def cut(self, now: float, sent_at: float) -> None:
+        """An answer was cut before it was whole; what was noted for its beginning is taken back."""
+        self._weigh(now, good=False)
+        if not self._cut_in_a_row:
+            self._cut_since = now
+        elif sent_at < self._cut_since:
+            # A proxy that restarts cuts all that is under way: only what is sent afterwards shows
+            # whether it goes on.
+            return
+        self._cut_in_a_row += 1
+        self._note(now, good=False)
+
+    def take_back(self, accepted_at: float) -> None:
+        """What was accepted then has failed after all: it was no good result."""
+        for noted in reversed(self._recent):
+            if noted.at <= accepted_at:
+                if noted.good and noted.calls and accepted_at - noted.at < _TOGETHER:
+                    noted.calls -= 1
+                    self._noted -= 1
+                    break
+                if accepted_at - noted.at >= _TOGETHER:
+                    break
+        faded = math.exp(-(self._rate_at - accepted_at) / _RATE_MEMORY)
+        self._accept_rate = max(0.0, self._accept_rate - faded / _RATE_MEMORY)
+        self._errors = min(1.0, self._errors / (1 - _ERROR_MEMORY))
 
     def spend_budget(self, now: float) -> float:
         """Pay for trying again: until when to pause for it, at the earliest `now`."""
@@ -94,8 +129,16 @@ class Health:
         enough = patience if quiet else breaker.in_a_row_unquiet
         return self._hard_in_a_row >= enough or self._mostly_failing(now)
 
+    def cuts_everything(self, now: float, *, alone: bool) -> bool:
+        """Whether answers are cut as in an outage; `alone` if none is under way that has begun."""
+        in_a_row = alone and self._cut_in_a_row >= self._settings.breaker.in_a_row
+        return in_a_row or self._mostly_failing(now)
+
     def broke_down(self) -> None:
-        """The outage is known: what led to it counts no longer."""
+        """The outage is known: what led to it counts no longer.
+
+        But for cut answers: only a whole one shows that they have ended, and no first byte.
+        """
         self._recent.clear()
         self._noted = 0
         self._hard_in_a_row = 0
@@ -112,11 +155,13 @@ class Health:
         """How fast calls are taken, over the last minute or so."""
         return self._accept_rate * math.exp(-(now - self._rate_at) / _RATE_MEMORY)
 
-    def _note(self, now: float, *, good: bool) -> None:
+    def _weigh(self, now: float, *, good: bool) -> None:
         if self._errors or not good:
             share = self.error_share(now)
             self._errors = share + _ERROR_MEMORY * ((0.0 if good else 1.0) - share)
         self._errors_at = now
+
+    def _note(self, now: float, *, good: bool) -> None:
         recent = self._recent
         # A busy lane takes thousands of calls a second: those that went well together are one.
         if good and recent and recent[-1].good and now - recent[-1].at < _TOGETHER:

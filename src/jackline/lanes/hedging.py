@@ -166,7 +166,7 @@ class Hedging:
         self._under_way.take(attempt.permit)
         lane = self._lanes[attempt.lane]
         if attempt.begun:
-            lane.failed_soft(attempt, now)
+            lane.cut(attempt, None, now)
         else:
             # What was asked a quarter of an hour ago says nothing about the lane of now.
             lane.let_go(attempt, now)

@@ -90,6 +90,8 @@ class Lane:
         self.hours = HourMarks(given.cache_ttl)
         # When it was last left alone because nothing was heard on it, until it is well again.
         self._silent_since: float | None = None
+        # Whether it is left alone because its answers were cut.
+        self._is_cutting = False
         # Attempts that were silent for so long that they do not count as work: doubted, or lent.
         self._uncounted = 0
         # How long the first byte took of late, for people to see; 0 before any came.
@@ -211,6 +213,8 @@ class Lane:
     def _how_broken(self) -> str:
         if self.is_silent:
             return "is silent"
+        if self._is_cutting:
+            return "breaks its answers off"
         if self.cause is not None and self.cause.kind is Kind.NETWORK_EDGE:
             return f"cannot be reached ({name_of(self.cause)})"
         return "is down"
@@ -366,6 +370,7 @@ class Lane:
         self._believe(attempt)
         speaks_again = self.heard(attempt, now)
         attempt.confirmed = True
+        attempt.confirmed_at = now
         self._unconfirmed -= 1
         if attempt.call.prefix:
             self.caches.begun(attempt.permit, attempt.call, attempt.sent_at)
@@ -510,9 +515,11 @@ class Lane:
         return at - now if at > now else None
 
     def failed_hard(self, attempt: Attempt, failure: Failure | None, now: float) -> None:
-        """No answer, or a server error, before anything was accepted."""
+        """No answer, or a server error, before anything was paid for."""
         was_probe = self._close(attempt, now)
         self.allowance.refund(attempt, now)
+        if attempt.confirmed:
+            self.health.take_back(attempt.confirmed_at)
         flows = self.state in FLOWING
         self.health.failed(now, refused=flows)
         if not flows:
@@ -523,11 +530,21 @@ class Lane:
         if self.health.gone_down(now, probing=self.state is _PROBING):
             self.break_down(failure, now)
 
-    def failed_soft(self, attempt: Attempt, now: float) -> None:
-        """An accepted answer broke off."""
-        self._close(attempt, now)
-        self.health.failed(now, refused=False)
+    def cut(self, attempt: Attempt, failure: Failure | None, now: float) -> None:
+        """An accepted answer broke off: it was paid for, and nobody has it."""
+        was_probe = self._close(attempt, now)
+        if attempt.confirmed:
+            self.health.take_back(attempt.confirmed_at)
+        self.health.cut(now, attempt.sent_at)
+        if self.state not in FLOWING:
+            if was_probe:
+                self._schedule_probe(now)
+            return
         self._pause_for_budget(now)
+        alone = not any(each.confirmed and not each.doubted for each in self.attempts.values())
+        if self.health.cuts_everything(now, alone=alone):
+            self.break_down(failure, now)
+            self._is_cutting = True
 
     def _pause_for_budget(self, now: float) -> None:
         self.hold_until = max(self.hold_until, self.health.spend_budget(now))
@@ -538,6 +555,7 @@ class Lane:
             self._carried = max(2.0, self._carrying())
         self._trips += 1
         self._silent_since = None
+        self._is_cutting = False
         self.cause = failure
         self._move(Event.OUTAGE, now)
         self.health.broke_down()

@@ -67,6 +67,10 @@ class Entry(msgspec.Struct):
     # How often in a row the provider failed it, and how often its stream froze.
     outages: int = 0
     freezes: int = 0
+    # How many of its attempts were accepted and lost, on which lanes, and what they have cost.
+    lost: int = 0
+    lost_on: tuple[str, ...] = ()
+    lost_tokens: int = 0
     rests_until: float | None = None
     # Until when it may be held for the sake of a prefix that a sibling writes.
     sibling_until: float | None = None

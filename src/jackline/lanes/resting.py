@@ -2,8 +2,10 @@
 
 Rules: (1) the first failure may be chance and is tried again at once; each further one in a row
 makes the rest longer, up to some seconds, never the same for two; (2) whoever rests keeps its place
-in the order; its siblings do not notice; (3) calls that begin alike wait for the first byte of the
-one that writes their common prefix to the prompt cache, each for 20 s in all at the most.
+in the order; its siblings do not notice; (3) a call whose answers are cut rests for longer
+(losses.py), and may go meanwhile to a lane that has cut none of them; (4) calls that begin alike
+wait for the first byte of the one that writes their common prefix to the prompt cache, each for
+20 s in all at the most.
 Not here: leaving a failing lane alone (health.py, lane.py), what is cached (prompt_caches.py).
 """
 
@@ -29,7 +31,11 @@ class Resting:
     def rest(self, entry: Entry, now: float, draw: float) -> None:
         """Let the call rest after so many failures in a row as it has met."""
         seconds = min(_LONGEST, _SHORTEST * 2.0 ** min(entry.outages - 2, 10))
-        entry.rests_until = now + seconds * (0.5 + draw)
+        self.rest_for(entry, now, seconds * (0.5 + draw))
+
+    def rest_for(self, entry: Entry, now: float, seconds: float) -> None:
+        """Let the call rest for so long."""
+        entry.rests_until = now + seconds
         heapq.heappush(self._heap, (entry.rests_until, entry.call.id, entry))
 
     def hold_sibling(self, entry: Entry, lane: str, now: float, until: float) -> bool:
