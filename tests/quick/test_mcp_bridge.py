@@ -101,8 +101,9 @@ def test_an_agent_survives_the_kill_of_its_service_and_repeats_nothing(
         async with world.provider() as provider:
             (world.project / "notes.txt").write_text("note")
             environ["JACKLINE_UPSTREAM"] = provider.url
+            environ["JACKLINE_AGENTS_RUNNER"] = "messages"
             async with bridged(environ, world.project) as client:
-                order = {"prompt": "TASK", "runner": "messages", "tools": ["read"]}
+                order = {"prompt": "TASK", "tools": ["read"]}
                 under_way = asyncio.create_task(ask(client, "agent", **order))
                 await until(lambda: len(world.heard) > 2)
                 kill(state)
