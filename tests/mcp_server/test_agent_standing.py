@@ -10,6 +10,7 @@ from typing import Any
 from jackline.control.run_view import AgentView
 from jackline.flows.records import CallKind, CallRecord, CallState, RunRecord, RunState
 from jackline.mcp_server.agent_words import listed, told_run
+from jackline.mcp_server.flow.started_agents import started_agents
 from jackline.mcp_server.run_look import Look
 from jackline.simulator.conversation import Asked
 from jackline.simulator.mind import Reply, Say
@@ -18,12 +19,13 @@ from tests.mcp_server.agents_world import AgentsWorld, call, refused, until
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 AT = NOW.timestamp()
+OURS = started_agents.source
 ORDERS = b'{"orders": [{"label": "one"}, {"label": "two"}, {"label": "three"}]}'
 
 
 def group(state: RunState, **more: Any) -> Look:
     record = RunRecord(
-        "r1", "started_agents", "", ORDERS, state=state, created_at=AT - 60, cost=0.5, **more
+        "r1", "started_agents", OURS, ORDERS, state=state, created_at=AT - 60, cost=0.5, **more
     )
     calls = tuple(
         CallRecord("r1", f"k{label}", 1, CallKind.AGENT, label, "", f"t-{label}", CallState.RUNNING)
