@@ -1,6 +1,6 @@
 """Measure what the page costs a browser: with how many agents does it still keep up?
 
-Laws: (1) the real page in a real Chromium before a real service, fed with calls that end all the
+Rules: (1) the real page in a real Chromium before a real service, fed with calls that end all the
 time; (2) a frame is measured where it is drawn, and long tasks by the browser itself; (3) sizes are
 compared within one run: what a busy machine adds, it adds to all of them.
 Not here: whether what is shown is true (tests/dashboard/).

@@ -2,7 +2,7 @@
 
     python bench/flows.py [--quick] [--json]
 
-Laws: (1) everything is measured in one interleaved run on one machine, so ratios mean something
+Rules: (1) everything is measured in one interleaved run on one machine, so ratios mean something
 where rates do not; (2) what cannot be installed or does not end is named and left out.
 Not here: how anything is measured (flows_bench/).
 """

@@ -1,6 +1,6 @@
 """Measure the gateway beside nginx and its peers, and hold it to its targets.
 
-Laws: (1) everything is measured in one interleaved run on one machine, so ratios mean something
+Rules: (1) everything is measured in one interleaved run on one machine, so ratios mean something
 where rates do not; (2) what cannot be installed or started here is named and left out; (3) the exit
 status is 1 when a target was measured and missed.
 Not here: how anything is measured (gateway_bench/).

@@ -1,6 +1,6 @@
 """Compare lane-control policies in many kinds of weather, and hold ours to its targets.
 
-Laws: (1) everything runs on a virtual clock, so the figures do not depend on the machine; (2) the
+Rules: (1) everything runs on a virtual clock, so the figures do not depend on the machine; (2) the
 same arguments give the same table; (3) the exit status is 1 when a target was measured and missed.
 Not here: CPU cost of the controller (lanes_cost.py), how anything is measured (lanes_bench/).
 """

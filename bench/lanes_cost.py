@@ -1,6 +1,6 @@
 """Measure what one submit-send-finish cycle of the controller costs in CPU time.
 
-Laws: (1) the queue stays full while it is measured: every answered call is followed by a new one;
+Rules: (1) the queue stays full while it is measured: every answered call is followed by a new one;
 (2) only the controller's own time counts; (3) the best of several rounds stands, since anything
 slower was someone else's doing.
 Not here: how well the controller decides (lanes.py).
@@ -17,7 +17,7 @@ import time
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
-from jackline.lanes import Call, Decision, KnownLimits, LaneController, LaneSettings, Usage
+from jackline.lanes import Call, CallUsage, KnownLimits, LaneController, LaneDecision, LaneSettings
 
 LANES = 20
 PARALLEL_PER_LANE = 8
@@ -72,9 +72,9 @@ class Fleet:
         permit = self._flying.pop(self._draw.randrange(len(self._flying)))
         self._obey(self._controller.first_byte(self._now, permit, {}))
         self._controller.heard(self._now, permit)
-        self._obey(self._controller.finished(self._now, permit, Usage(3_000, 900)))
+        self._obey(self._controller.finished(self._now, permit, CallUsage(3_000, 900)))
 
-    def _submit(self) -> Decision:
+    def _submit(self) -> LaneDecision:
         self._calls += 1
         call = Call(
             self._calls,
@@ -93,7 +93,7 @@ class Fleet:
             return self._names[first : first + 1]
         return self._names[first:] + self._names[:first]
 
-    def _obey(self, decision: Decision) -> None:
+    def _obey(self, decision: LaneDecision) -> None:
         self._flying += [send.permit for send in decision.sends]
         if decision.wake_at is not None and decision.wake_at <= self._now:
             later = self._controller.tick(self._now)

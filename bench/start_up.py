@@ -2,10 +2,10 @@
 
     python bench/start_up.py [--quick] [--json]
 
-Laws: (1) all of them are measured in one interleaved run on one machine, against a running service;
-what counts is the ratio to the bare interpreter; (2) the time runs from starting the process to the
-first whole line of its answer; (3) smallest and middle are told: the first is the work, the second
-what a busy machine makes of it.
+Rules: (1) all of them are measured in one interleaved run on one machine, against a running
+service; what counts is the ratio to the bare interpreter; (2) the time runs from starting the
+process to the first whole line of its answer; (3) smallest and middle are told: the first is the
+work, the second what a busy machine makes of it.
 Not here: what the verbs answer (tests/quick/).
 """
 

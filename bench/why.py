@@ -1,6 +1,6 @@
 """Measure `jackline why` against what people do today: jq over all transcripts.
 
-Laws: (1) both read the same files in the same run, after one warming pass over them; (2) both must
+Rules: (1) both read the same files in the same run, after one warming pass over them; (2) both must
 find the same number of API errors, or the figures are void; (3) the tree is the same every time.
 Not here: whether the verdict is right (tests/autopsy/).
 """

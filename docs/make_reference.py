@@ -3,7 +3,7 @@
     python docs/make_reference.py            # writes what is old in docs/reference/
     python docs/make_reference.py --check    # only says whether they are up to date
 
-Laws: (1) nothing on these pages is written by hand; (2) the same code makes the same bytes,
+Rules: (1) nothing on these pages is written by hand; (2) the same code makes the same bytes,
 whatever the width of the terminal; (3) `--check` writes nothing.
 Not here: pages that say more than the code knows (docs/configuration.md, docs/errors.md,
 docs/metrics.md, docs/reference/http.md): they are written by hand and compared with it by tests.
@@ -21,16 +21,16 @@ from typing import Any, get_args, get_type_hints
 import click
 
 from jackline import events
-from jackline.agents.endings import ENDINGS
 from jackline.agents.outcome import Ending
+from jackline.agents.runner import ENDINGS
 from jackline.cli.main import jackline
 from jackline.config import keys
 from jackline.config.document import Document, defaults
-from jackline.config.schema import json_schema
+from jackline.config.toml_writer import json_schema
 from jackline.failures import Failure, Kind, Scope
 from jackline.failures.sentences import name_of
-from jackline.flows import progress
-from jackline.telemetry.catalogue import METRICS
+from jackline.flows import run_events
+from jackline.telemetry.metrics import METRICS
 
 FOLDER = Path(__file__).parent / "reference"
 _MADE = "<!-- Made by docs/make_reference.py: change the code and run it again, not this file. -->"
@@ -272,10 +272,10 @@ def events_page() -> str:
     lines += [
         "## Of a run",
         "",
-        "From `jackline.flows.progress`; `jackline run`, `logs` and the dashboard show them.",
+        "From `jackline.flows.run_events`; `jackline run`, `logs` and the dashboard show them.",
         "",
     ]
-    for kind in get_args(progress.FlowEvent):
+    for kind in get_args(run_events.FlowEvent):
         lines += _event(kind)
     return "\n".join(lines).rstrip() + "\n"
 

@@ -6,7 +6,7 @@ Both sides are played for real: the simulated provider, sixteen clients in threa
 calls each, and for the second side a gateway in a process of its own. A bare client gives up at a
 quota error, as Claude Code does with a subscription.
 
-Laws: (1) the bars of the second side come from the gateway's journal, those of the first from the
+Rules: (1) the bars of the second side come from the gateway's journal, those of the first from the
 clients' own clocks; nothing is drawn that was not measured; (2) both sides meet the same wall.
 Not here: figures that are claimed (bench/).
 """
@@ -28,9 +28,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from jackline.assembly import StateDir
-from jackline.journal.reading import JournalReader
-from jackline.simulator.in_thread import ServerThread
+from jackline.journal.reader import JournalReader
 from jackline.simulator.scenario import load
+from jackline.simulator.server import ServerThread
 
 FILE = Path(__file__).parent / "timeline.svg"
 AGENTS, CALLS = 16, 4

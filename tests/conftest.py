@@ -1,6 +1,6 @@
 """Settings that every test shares.
 
-Laws: (1) no test depends on wall-clock speed; (2) CI draws the same examples each time, so that a
+Rules: (1) no test depends on wall-clock speed; (2) CI draws the same examples each time, so that a
 red run can be repeated; (3) a run that wrote a planted secret anywhere has failed; (4) the home of
 whoever runs the tests is neither read nor written.
 """

@@ -4,8 +4,8 @@ In scaled time a second in which this machine does nothing is half a minute in w
 nothing: the world that the drill is about has become another one, and what is promised for the
 first need not hold in it.
 
-Laws: (1) a standstill is measured, never assumed: a test that fails on a steady machine has failed;
-(2) so has one that fails however often it is tried.
+Rules: (1) a standstill is measured, never assumed: a test that fails on a steady machine has
+failed; (2) so has one that fails however often it is tried.
 Not here: what a drill promises (the tests of drills/).
 """
 

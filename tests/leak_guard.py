@@ -1,6 +1,6 @@
 """Search everything that the whole run of the tests has written for the planted words.
 
-Laws: (1) once, after the last test, in the process that sees the files of all workers; (2) a leak
+Rules: (1) once, after the last test, in the process that sees the files of all workers; (2) a leak
 fails the run, whatever the tests said.
 Not here: the words and the search (planted.py).
 """

@@ -3,7 +3,7 @@
 Every credential, prompt and answer that the tests send through a gateway holds the one planted word
 below. Whatever was written while they ran is searched for it afterwards (tests/conftest.py).
 
-Laws: (1) the word is assembled here, so that the tests' own sources and caches do not hold it; (2)
+Rules: (1) the word is assembled here, so that the tests' own sources and caches do not hold it; (2)
 plain bytes are searched, and what is stored as base64 or gzip is unpacked first.
 """
 

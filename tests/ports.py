@@ -1,6 +1,6 @@
 """Ports for tests that have to name one before anybody listens there.
 
-Laws: (1) the system never hands such a port out by itself, neither to a server that asks for any
+Rules: (1) the system never hands such a port out by itself, neither to a server that asks for any
 port nor to a connection that goes out, so that nobody takes it between its choice and its use; (2)
 processes that run tests side by side choose from different ones, and no process chooses one twice.
 """

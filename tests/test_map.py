@@ -1,4 +1,4 @@
-"""The map of the house names every room, and no room that is not there."""
+"""ARCHITECTURE.md lists every package, and none that does not exist."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-ROOMS = {
+PACKAGES = {
     path.name for path in (ROOT / "src" / "jackline").iterdir() if (path / "__init__.py").is_file()
 }
 
 
-def test_every_room_is_on_the_map_with_its_line() -> None:
+def test_every_package_is_in_the_table() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
-    table = text[text.index("| # | room") : text.index("## The way of an error")]
+    table = text[text.index("| # | package") : text.index("## The path of an error")]
     named = set(re.findall(r"`(\w+)/`", table))
-    assert named == ROOMS
+    assert named == PACKAGES

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from jackline.cli.log_lines import log_to
+from jackline.cli.foreground import log_to
 from tests.assembly.world import (
     Pair,
     answered,

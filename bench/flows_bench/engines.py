@@ -1,7 +1,7 @@
 """The engines that are measured: plain asyncio, Jackline, DBOS, LangGraph.
 
-Laws: (1) each peer comes from its public registry, pinned, into the cache, once; (2) what cannot be
-installed is left out with a sentence that says why, and never stops the others.
+Rules: (1) each peer comes from its public registry, pinned, into the cache, once; (2) what cannot
+be installed is left out with a sentence that says why, and never stops the others.
 Not here: what their programs do (with_*.py), running them (runs.py).
 """
 

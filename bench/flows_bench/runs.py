@@ -1,7 +1,7 @@
 """Run one engine's program: to its end, or killed in the middle and taken up again.
 
-Laws: (1) each run has a folder of its own; (2) a process is killed with SIGKILL, by its handle; (3)
-what does not end in time is told as such, and not waited for.
+Rules: (1) each run has a folder of its own; (2) a process is killed with SIGKILL, by its handle;
+(3) what does not end in time is told as such, and not waited for.
 Not here: what is done with the figures (table.py).
 """
 

@@ -1,6 +1,6 @@
 """Put the figures into one table, as ratios to plain asyncio where rates depend on the machine.
 
-Laws: (1) pure; (2) a figure that could not be taken is a dash, with its reason below the table.
+Rules: (1) pure; (2) a figure that could not be taken is a dash, with its reason below the table.
 Not here: taking them (runs.py).
 """
 

@@ -1,7 +1,7 @@
 """The fan-out as steps of a DBOS workflow on SQLite, as shipped.
 
-Laws: (1) the application's version is pinned, or DBOS would not take up what an earlier process has
-left; (2) a flat gather over steps, which is a shape that DBOS recovers correctly.
+Rules: (1) the application's version is pinned, or DBOS would not take up what an earlier process
+has left; (2) a flat gather over steps, which is a shape that DBOS recovers correctly.
 Not here: the work (work.py).
 """
 

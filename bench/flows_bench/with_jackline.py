@@ -1,6 +1,6 @@
 """The fan-out as a flow of Jackline: its calls as steps, or as agents over a fake model.
 
-Laws: (1) the store is the one that users get; (2) an agent is a whole one: a conversation in a
+Rules: (1) the store is the one that users get; (2) an agent is a whole one: a conversation in a
 notebook, budgets, the gate; only the model behind it is fake.
 Not here: the work (work.py).
 """
@@ -13,14 +13,13 @@ from typing import Any
 from flows_bench.work import Order, Stopwatch, ask, last, order_of
 from jackline import agent, event_loop, flow, parallel, step
 from jackline.agents.messages.runner import MessagesRunner
-from jackline.agents.outcome import Outcome, Usage
-from jackline.agents.ports import Answer, Caller
-from jackline.agents.task import JsonObject
-from jackline.flows.arguments import encode_arguments
+from jackline.agents.outcome import Outcome, TokenUsage
+from jackline.agents.runner import JsonObject, ModelCaller, WholeAnswer
 from jackline.flows.host import FlowHost
-from jackline.flows.local import LocalEngine
-from jackline.flows.orders import begin_resume, begin_run
+from jackline.flows.lifecycle import begin_resume, begin_run
 from jackline.flows.settings import RunSettings
+from jackline.flows.store.sqlite import SqliteRunStore
+from jackline.flows.values import encode_arguments
 
 RUN = "fan"
 ORDER = order_of(sys.argv[2:])
@@ -30,14 +29,14 @@ WATCH: list[Stopwatch] = []
 class FakeModel:
     """Answers every prompt `call N` after the order's milliseconds."""
 
-    async def ask(self, body: JsonObject, caller: Caller) -> Answer:  # noqa: ARG002 -- the port's
+    async def ask(self, body: JsonObject, caller: ModelCaller) -> WholeAnswer:  # noqa: ARG002 -- the port's
         """See `Model`."""
         content: Any = body["messages"]
         asked = content[0]["content"]
         text = asked if isinstance(asked, str) else asked[0]["text"]
         answer = await ask(ORDER, int(text.removeprefix("call ")))
         said: list[JsonObject] = [{"type": "text", "text": f"{answer['place']} {answer['text']}"}]
-        return Answer(said, "end_turn", Usage(20, 250), "claude-haiku-4-5")
+        return WholeAnswer(said, "end_turn", TokenUsage(20, 250), "claude-haiku-4-5")
 
 
 async def one(place: int) -> dict[str, Any]:
@@ -73,7 +72,7 @@ async def main(order: Order, kind: str) -> None:
     """Run it, or go on with what an earlier process has left."""
     fan = fan_of_agents if kind == "agents" else fan_of_steps
     WATCH.append(Stopwatch())
-    engine = LocalEngine(order.folder / "flows.db")
+    engine = SqliteRunStore(order.folder / "flows.db")
     host = FlowHost(
         engine,
         lambda _run_id: {"messages": MessagesRunner(FakeModel())},

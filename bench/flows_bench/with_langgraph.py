@@ -1,6 +1,6 @@
 """The fan-out as tasks of one LangGraph step, with its SQLite checkpointer.
 
-Laws: (1) `durability="sync"`: what is compared here is durable before it is used; (2) no
+Rules: (1) `durability="sync"`: what is compared here is durable before it is used; (2) no
 `max_concurrency`: with it, results are kept only after all tasks have run, and a kill costs all.
 Not here: the work (work.py).
 """

@@ -1,6 +1,6 @@
 """The work that every engine is given: a fake model of some milliseconds, and a line for each call.
 
-Laws: (1) no package is needed: it runs inside each engine's own Python; (2) a line is written when
+Rules: (1) no package is needed: it runs inside each engine's own Python; (2) a line is written when
 a call's work is done, so that lines beyond the number of calls are work done again; (3) time counts
 from the moment at which the engine is asked, imports left out.
 Not here: the engines (with_*.py), starting them (runs.py).

@@ -1,6 +1,6 @@
 """Start the programs of the bench, each on its cores, and end every one of them.
 
-Laws: (1) what was started here is ended here, with its descendants, each by its id, also on Ctrl-C
+Rules: (1) what was started here is ended here, with its descendants, each by its id, also on Ctrl-C
 and when the bench itself is told to stop; (2) where cores cannot be chosen, nothing is pinned and
 nothing breaks; (3) what a program prints goes to a file beside its state, not to the table.
 Not here: which programs (peers.py), what they used (proc.py).

@@ -1,6 +1,6 @@
 """Watch the gateway's memory over a great many calls.
 
-Laws: (1) streamed calls over thirty-two connections, each renewed with a new session every few
+Rules: (1) streamed calls over thirty-two connections, each renewed with a new session every few
 hundred calls, as sessions come and go, or kept with a new session at every call; (2) the slope is
 that of the best straight line behind the first quarter, where caches have filled.
 Not here: speed (rounds.py).

@@ -1,6 +1,6 @@
 """Tell where an HTTP/1.1 message ends, at a fraction of a full parser's cost.
 
-Laws: (1) a message ends by its Content-Length or by the last chunk, never by a closed connection;
+Rules: (1) a message ends by its Content-Length or by the last chunk, never by a closed connection;
 (2) one message at a time: bytes behind its end mean that the other side broke the turn-taking;
 (3) the bytes of the last chunk do not occur inside the bodies of this bench.
 Not here: what a message says (traffic.py).

@@ -1,6 +1,6 @@
 """Send requests as fast as they are answered, and check every answer: a program of the bench.
 
-Laws: (1) each connection sends one request at a time over keep-alive, under a session of its own;
+Rules: (1) each connection sends one request at a time over keep-alive, under a session of its own;
 (2) an answer that is not whole counts as an error, and so does a closed connection, which is opened
 again; (3) measuring begins when every connection has been answered and the warm-up is over; (4) the
 counts of the timed window come from inside it: answers, processor time, latencies.

@@ -1,6 +1,6 @@
 """Run the bench's own programs on the fastest event loop that is here.
 
-Laws: (1) uvloop where it is installed, asyncio elsewhere; (2) load and upstream use the same one.
+Rules: (1) uvloop where it is installed, asyncio elsewhere; (2) load and upstream use the same one.
 Not here: the loop of what is measured.
 """
 

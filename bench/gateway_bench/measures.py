@@ -1,6 +1,6 @@
 """What is asked of the load generator, what it reads off, and how readings become one figure.
 
-Laws: (1) a figure is the median over the rounds, and keeps what each round gave, so that two
+Rules: (1) a figure is the median over the rounds, and keeps what each round gave, so that two
 subjects can be compared round by round; (2) a percentile is a value that was measured, never one
 between two; (3) times are seconds here, microseconds only in the table.
 Not here: judging figures (targets.py).

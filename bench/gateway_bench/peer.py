@@ -1,7 +1,7 @@
 """What a measured peer has to tell: is it there, how to fetch it, how to start it.
 
-Laws: (1) each comes from its public registry, into the cache, once; (2) what cannot be installed is
-left out with a sentence that says why, and never stops the others.
+Rules: (1) each comes from its public registry, into the cache, once; (2) what cannot be installed
+is left out with a sentence that says why, and never stops the others.
 Not here: the peers themselves (peers.py), starting them and asking them (subjects.py).
 """
 

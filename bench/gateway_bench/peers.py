@@ -1,7 +1,7 @@
 """The gateways that are measured: nginx, Jackline, LiteLLM, Portkey, claude-code-router.
 
-Laws: (1) each is set up as its own documents say, with logging to files off and with whatever makes
-it faster on; (2) versions are pinned where a newer one is known not to work here.
+Rules: (1) each is set up as its own documents say, with logging to files off and with whatever
+makes it faster on; (2) versions are pinned where a newer one is known not to work here.
 Not here: starting them in order and measuring them (subjects.py, rounds.py).
 """
 

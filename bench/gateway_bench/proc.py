@@ -1,6 +1,6 @@
 """Read what a process and all its children have used, without any package.
 
-Laws: (1) only cheap files are read (`stat`, `statm`): reading `smaps` would stall the process that
+Rules: (1) only cheap files are read (`stat`, `statm`): reading `smaps` would stall the process that
 is measured; (2) where there is no /proc, the answer is None, never a guess.
 Not here: starting and ending processes (children.py).
 """

@@ -1,6 +1,6 @@
 """Measure all subjects in all cells, turn by turn, so that noise falls on all of them alike.
 
-Laws: (1) within a round every cell is measured on one subject after the other, and the order moves
+Rules: (1) within a round every cell is measured on one subject after the other, and the order moves
 on from round to round; (2) every subject is warmed up first, since Node compiles while it runs;
 (3) no number is sent twice to the same subject.
 Not here: starting the subjects (subjects.py), medians (measures.py).

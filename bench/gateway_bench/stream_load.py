@@ -1,6 +1,6 @@
 """Hold many slow streams open at once and watch each of them to its end: a program of the bench.
 
-Laws: (1) a stream is good when every event came and it ended as a whole message; anything else is
+Rules: (1) a stream is good when every event came and it ended as a whole message; anything else is
 an error; (2) an event's lag is the time from its sending, which it carries, to its arrival here;
 (3) memory is read from just before the first stream to when the last one ends.
 Not here: short answers at full speed (load.py), the sending of the events (upstream.py).

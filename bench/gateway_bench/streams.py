@@ -1,6 +1,6 @@
 """Hold thousands of slow streams through each subject, and judge ours.
 
-Laws: (1) the subjects are measured one after the other, each before an upstream of its own;
+Rules: (1) the subjects are measured one after the other, each before an upstream of its own;
 (2) all streams are open at once for the whole time asked for.
 Not here: the streams themselves (stream_load.py, upstream.py).
 """

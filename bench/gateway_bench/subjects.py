@@ -1,6 +1,6 @@
 """Start what is measured before the upstream, and find out that it really answers.
 
-Laws: (1) a subject is measured only after it gave a whole answer, streamed and not; (2) one that
+Rules: (1) a subject is measured only after it gave a whole answer, streamed and not; (2) one that
 does not is left out with what it said.
 Not here: how it is installed (peers.py), the measuring itself (rounds.py).
 """

@@ -1,6 +1,6 @@
 """Print figures as Markdown tables, or as JSON.
 
-Laws: (1) the table rounds for reading only; (2) JSON holds every figure as measured.
+Rules: (1) the table rounds for reading only; (2) JSON holds every figure as measured.
 Not here: judging (targets.py).
 """
 

@@ -1,6 +1,6 @@
 """Hold the figures to what the gateway promises.
 
-Laws: (1) judged on the figures as measured, never on rounded ones; (2) a target whose peer was not
+Rules: (1) judged on the figures as measured, never on rounded ones; (2) a target whose peer was not
 measured is left open, neither met nor missed; (3) a ratio is the median of the ratios of the
 rounds, in each of which both met the same neighbours; that of the processor times is told beside,
 as neighbours hardly change it; (4) beside nginx the worse of the two counts, since the load

@@ -1,6 +1,6 @@
 """Make the requests that Claude Code would send, and the answers that it would take.
 
-Laws: (1) no two requests have the same body: a counter stands inside the last message; (2) the
+Rules: (1) no two requests have the same body: a counter stands inside the last message; (2) the
 large body is made of many messages and tools, as a long session's is, not of one long string;
 (3) an answer counts only when it is whole: status 200, and a message or a stream that ends.
 Not here: sending (load.py, upstream.py).

@@ -1,6 +1,6 @@
 """Answer like the vendor, as cheaply as Python can: a program that the bench starts.
 
-Laws: (1) every answer is one of a few fixed byte strings; (2) a slow stream sends an event a
+Rules: (1) every answer is one of a few fixed byte strings; (2) a slow stream sends an event a
 second, each with the time of its sending, and ends as a whole message; (3) slow streams share a
 hundred ticks a second, so that they cost no timer each.
 Not here: faults and limits (the simulator has those), what is measured (load.py, stream_load.py).

@@ -15,7 +15,7 @@ import random
 from dataclasses import dataclass
 from itertools import accumulate
 
-from jackline.simulator.prompt_cache import FIVE_MINUTES, Block
+from jackline.simulator.prompt_cache import FIVE_MINUTES, PromptBlock
 from jackline.simulator.vendor_facts import price_of
 from lanes_bench.workload import (
     AGENTS_PER_WORKFLOW,
@@ -37,14 +37,14 @@ TOOLS = (5.0, 60.0)
 TOKENS_PER_SECOND = 60.0
 FIRST_BYTE = 1.5
 PREFIX = "the prefix of all"
-_SHARED_BLOCK = Block(PREFIX.encode(), SHARED, FIVE_MINUTES)
+_SHARED_BLOCK = PromptBlock(PREFIX.encode(), SHARED, FIVE_MINUTES)
 
 
 @dataclass(frozen=True, slots=True)
 class CachedStep(Step):
     """One call of a conversation; `fresh` is what it costs when all before it is cached."""
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[PromptBlock, ...]
     fresh: int
     earlier: int
     """What the calls before it in the same conversation had as their prompt; 0 for the first."""
@@ -105,7 +105,7 @@ def _workflow(draw: random.Random, index: int) -> WorkflowPlan:
 
 def _agent(draw: random.Random, workflow: int, phase: int, number: int) -> AgentPlan:
     name = f"{workflow} {phase} {number}"
-    blocks = [_SHARED_BLOCK, Block(f"{name} task".encode(), OWN)]
+    blocks = [_SHARED_BLOCK, PromptBlock(f"{name} task".encode(), OWN)]
     prompt, fresh, earlier = SHARED + OWN, OWN, 0
     steps = []
     for index in range(draw.randint(*CHAIN)):
@@ -126,8 +126,8 @@ def _agent(draw: random.Random, workflow: int, phase: int, number: int) -> Agent
         )
         result = int(_lognormal(draw, NEW_MEDIAN, 0.6, SMALLEST_NEW, LARGEST_NEW))
         blocks += [
-            Block(f"{name} said {index}".encode(), output),
-            Block(f"{name} result {index}".encode(), result),
+            PromptBlock(f"{name} said {index}".encode(), output),
+            PromptBlock(f"{name} result {index}".encode(), result),
         ]
         earlier, fresh = prompt, output + result
         prompt += fresh

@@ -1,6 +1,6 @@
 """Follow every agent through its chain and every workflow through its barriers.
 
-Laws: (1) an agent has at most one call open; (2) a phase starts when every agent of the one before
+Rules: (1) an agent has at most one call open; (2) a phase starts when every agent of the one before
 is done; (3) an agent that died starts again from its first call, and what it had done is lost.
 Not here: when a call may be sent (policies), how long it takes (weather.py).
 """

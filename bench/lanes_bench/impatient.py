@@ -1,6 +1,6 @@
 """Retry a few times and then give up: the official SDK, Claude Code, and a LiteLLM-like router.
 
-Laws: (1) constants are those of the clients' sources (facts: retry-practice); (2) giving up kills
+Rules: (1) constants are those of the clients' sources (facts: retry-practice); (2) giving up kills
 the agent; (3) all three wait up to 600 s for a silent stream.
 Not here: what happens to a dead agent (stage.py).
 """

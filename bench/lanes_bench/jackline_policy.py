@@ -1,7 +1,7 @@
 """Put the controller under test on the stage: reports go in, sends and aborts come out.
 
-Laws: (1) thin: nothing is decided here; (2) failures reach the controller through `classify`, as in
-production; (3) what is known of the remaining work is set by the order, and by nothing else.
+Rules: (1) thin: nothing is decided here; (2) failures reach the controller through `classify`, as
+in production; (3) what is known of the remaining work is set by the order, and by nothing else.
 Not here: the controller (jackline.lanes), silence (the controller has its own patience).
 """
 
@@ -15,14 +15,14 @@ from enum import Enum
 from jackline.failures import Failure, Observation, classify
 from jackline.lanes import Call as LaneCall
 from jackline.lanes import (
-    Decision,
+    CallUsage,
+    ControllerSettings,
     LaneController,
+    LaneDecision,
     LaneSettings,
     RemainingWork,
-    Settings,
-    Usage,
 )
-from jackline.simulator.calendar import DEFAULT_EPOCH
+from jackline.simulator.time_model import DEFAULT_EPOCH
 from lanes_bench.cached_fleet import PREFIX, SHARED, CachedStep
 from lanes_bench.crew import Call
 from lanes_bench.policy import Attempt, Desk, Ill, Policy, Trouble
@@ -43,7 +43,9 @@ class Jackline(Policy):
     order = Order.IDENTITIES
     knows_caches = True
 
-    def __init__(self, desk: Desk, draw: random.Random, settings: Settings | None = None) -> None:
+    def __init__(
+        self, desk: Desk, draw: random.Random, settings: ControllerSettings | None = None
+    ) -> None:
         super().__init__(desk, draw)
         self._names = tuple(f"lane-{index}" for index in range(desk.lanes))
         lanes = [
@@ -92,13 +94,13 @@ class Jackline(Policy):
         usage = self._usage(attempt, output_tokens)
         self._obey(self.controller.finished(self._now(), permit, usage))
 
-    def _usage(self, attempt: Attempt, output_tokens: int) -> Usage:
+    def _usage(self, attempt: Attempt, output_tokens: int) -> CallUsage:
         hit = attempt.hit
         if hit is None:
-            return Usage(attempt.call.plan.input_tokens, output_tokens)
+            return CallUsage(attempt.call.plan.input_tokens, output_tokens)
         if not self.knows_caches:
-            return Usage(hit.plain + hit.written, output_tokens)
-        return Usage(hit.plain, output_tokens, hit.read, hit.written, hit.written_1h)
+            return CallUsage(hit.plain + hit.written, output_tokens)
+        return CallUsage(hit.plain, output_tokens, hit.read, hit.written, hit.written_1h)
 
     def troubled(self, attempt: Attempt, trouble: Trouble) -> None:
         """Classify it and report it."""
@@ -125,7 +127,7 @@ class Jackline(Policy):
             known = self._known[key] = classify(_observation(trouble), now=now)
         return known
 
-    def _obey(self, decision: Decision) -> None:
+    def _obey(self, decision: LaneDecision) -> None:
         ended = [each.permit for each in decision.aborts]
         for permit in (*ended, *(each.permit for each in decision.hang_ups)):
             attempt = self._attempts.pop(permit, None)

@@ -1,6 +1,6 @@
 """Judge a finished run: makespan, waste, surfaced failures, tail latency, fairness.
 
-Laws: (1) useful is what the work needed, wasted is every other request; (2) a run that was cut off
+Rules: (1) useful is what the work needed, wasted is every other request; (2) a run that was cut off
 says how much of the work it had done; (3) values only.
 Not here: running (runs.py), showing (table.py).
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from jackline.simulator.provider import Provider
+from jackline.simulator.provider import ProviderModel
 from lanes_bench.crew import Agent
 from lanes_bench.scenarios import Scenario
 from lanes_bench.stage import Stage
@@ -98,7 +98,7 @@ def moved_after(scenario: Scenario, stage: Stage) -> float | None:
     return min(waits, default=None)
 
 
-def bought_twice(stage: Stage, world: Sequence[Provider]) -> int:
+def bought_twice(stage: Stage, world: Sequence[ProviderModel]) -> int:
     """Completed answers beyond the one that each call needed."""
     return sum(provider.ledger.useful for provider in world) - stage.answered
 
@@ -108,6 +108,6 @@ def progress(stage: Stage) -> int:
     return sum(agent.step for agent in stage.crew.agents)
 
 
-def paid(world: Sequence[Provider]) -> float:
+def paid(world: Sequence[ProviderModel]) -> float:
     """The dollars that all providers charge."""
     return sum(provider.ledger.bill().dollars for provider in world)

@@ -1,6 +1,6 @@
 """Schedule the whole work knowing everything: the reference that every policy is divided by.
 
-Laws: (1) it never sends a request that fails; (2) the longest true remaining path goes first, on
+Rules: (1) it never sends a request that fails; (2) the longest true remaining path goes first, on
 every lane that can carry it; (3) the best of a few such schedules counts. A strong heuristic, not
 a proven bound: a policy may come out slightly below 1.
 Not here: anything a real client could do.

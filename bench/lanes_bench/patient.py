@@ -1,6 +1,6 @@
 """Retry for ever, each agent on its own: every second, or with full jitter.
 
-Laws: (1) nothing is ever surfaced; (2) agents know nothing of each other; (3) hints of the server
+Rules: (1) nothing is ever surfaced; (2) agents know nothing of each other; (3) hints of the server
 are ignored, as in the textbook versions.
 Not here: clients that give up (impatient.py), agents that share what they learned (shared.py).
 """

@@ -1,6 +1,6 @@
 """List every policy by the name under which the table shows it.
 
-Laws: (1) names are stable: results are compared by them; (2) the oracle is not here, since it is
+Rules: (1) names are stable: results are compared by them; (2) the oracle is not here, since it is
 what all others are divided by.
 Not here: what the policies do.
 """

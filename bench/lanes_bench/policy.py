@@ -1,6 +1,6 @@
 """Say what a policy sees and what it may do: the one door between the stage and all policies.
 
-Laws: (1) a policy sees only what a client sees: status, headers, bytes, silence; (2) it acts only
+Rules: (1) a policy sees only what a client sees: status, headers, bytes, silence; (2) it acts only
 through its `Desk`; (3) every attempt ends exactly once, answered or in trouble.
 Not here: the policies (patient.py, impatient.py, shared.py, jackline_policy.py), time (stage.py).
 """

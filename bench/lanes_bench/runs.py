@@ -1,6 +1,6 @@
 """Run every scenario with every policy, on two processes, and gather the outcomes.
 
-Laws: (1) one job is one scenario, size and seed: the oracle is asked once for all policies; (2) a
+Rules: (1) one job is one scenario, size and seed: the oracle is asked once for all policies; (2) a
 run is cut off at four times the oracle's makespan or at a number of requests; (3) progress goes to
 stderr.
 Not here: judging (measures.py, targets.py), showing (table.py).

@@ -1,6 +1,6 @@
 """Describe the weather of all scenarios, without saying who plays it.
 
-Laws: (1) capacity follows the fleet's size; (2) a seed fixes what moves; (3) the oracle and the
+Rules: (1) capacity follows the fleet's size; (2) a seed fixes what moves; (3) the oracle and the
 simulated provider are built from these values alone, so they live in the same world.
 Not here: the simulator's settings (upstreams.py), the best that can be done (oracle.py).
 """

@@ -1,6 +1,6 @@
 """Share what was learned between all agents: one gate for all, and botocore's adaptive mode.
 
-Laws: (1) one object for the whole fleet; (2) nothing is ever surfaced (botocore's real default of
+Rules: (1) one object for the whole fleet; (2) nothing is ever surfaced (botocore's real default of
 three attempts would); (3) waiting calls go in the order in which they came.
 Not here: the controller under test (jackline_policy.py).
 """

@@ -1,6 +1,6 @@
 """Play one policy against the provider on a virtual clock, and count what comes of it.
 
-Laws: (1) one heap, ties in the order of arrival: the same seed gives the same run; (2) a surfaced
+Rules: (1) one heap, ties in the order of arrival: the same seed gives the same run; (2) a surfaced
 failure kills the agent and a person restarts it 900 s later; (3) useful is the work, wasted is
 every other request sent.
 Not here: which call is sent when (policies), what the provider does (jackline.simulator).
@@ -20,7 +20,7 @@ from jackline.simulator.exchange import (
     ProviderEvent,
     Rejected,
 )
-from jackline.simulator.provider import Provider
+from jackline.simulator.provider import ProviderModel
 from jackline.simulator.vendor_facts import reads_count
 from lanes_bench.cached_fleet import CachedStep
 from lanes_bench.crew import Call, Crew
@@ -45,7 +45,7 @@ class Stage:
     """The run of one policy; it is the policy's `Desk`."""
 
     def __init__(
-        self, fleet: Fleet, scenario: Scenario, upstreams: list[Provider], limits: Limits
+        self, fleet: Fleet, scenario: Scenario, upstreams: list[ProviderModel], limits: Limits
     ) -> None:
         self.now = 0.0
         self.lanes = len(upstreams)
@@ -119,7 +119,7 @@ class Stage:
 
     def _step(self, policy: Policy) -> bool:
         when = self._timers[0][0] if self._timers else float("inf")
-        first: Provider | None = None
+        first: ProviderModel | None = None
         lane = -1
         for index, upstream in enumerate(self._upstreams):
             due = upstream.next_at()

@@ -1,6 +1,6 @@
 """Show outcomes as one Markdown table for each size, and as JSON.
 
-Laws: (1) a cell is the mean over the seeds; (2) a policy that did not finish says so; (3) what is
+Rules: (1) a cell is the mean over the seeds; (2) a policy that did not finish says so; (3) what is
 shown is what was measured, nothing is rounded away that decides a target.
 Not here: whether it is good enough (targets.py).
 """

@@ -1,6 +1,6 @@
 """Hold the controller to the numbers it must reach at N = 64, and with caches at 256 too.
 
-Laws: (1) the numbers are those of the issue, bounds included; (2) what was not run is not judged;
+Rules: (1) the numbers are those of the issue, bounds included; (2) what was not run is not judged;
 (3) a cell is the mean over the seeds, judged without rounding or slack, so few seeds can miss by
 luck (one seed deviates by up to 0.036); (4) surfaced failures are never averaged.
 Not here: showing everything else (table.py).

@@ -1,6 +1,6 @@
 """Turn a scenario's lanes into providers of the simulator.
 
-Laws: (1) everything comes from the scenario and the seed; (2) each lane is a provider of its own.
+Rules: (1) everything comes from the scenario and the seed; (2) each lane is a provider of its own.
 Not here: what a provider does with these settings (jackline.simulator).
 """
 
@@ -10,7 +10,7 @@ import math
 import random
 
 from jackline.simulator.exchange import SimRequest
-from jackline.simulator.faults import Effect, Fault, ResetTold
+from jackline.simulator.faults import Effect, Fault, RecoverySettings, ResetAnnouncement
 from jackline.simulator.limits import (
     BucketSettings,
     ConcurrencySettings,
@@ -18,18 +18,16 @@ from jackline.simulator.limits import (
     HiddenCapacitySettings,
 )
 from jackline.simulator.prompt_cache import Prompt
-from jackline.simulator.provider import Provider
-from jackline.simulator.recovery import RecoverySettings
-from jackline.simulator.settings import ProviderSettings
+from jackline.simulator.provider import ProviderModel, ProviderSettings
 from lanes_bench.cached_fleet import CachedStep
 from lanes_bench.scenarios import HIDDEN_EVERY, RAMP_FROM, Lane, Limits, Outage, Scenario, Wall
 from lanes_bench.workload import Step
 
 
-def providers(scenario: Scenario, seed: int) -> list[Provider]:
+def providers(scenario: Scenario, seed: int) -> list[ProviderModel]:
     """One provider for each lane of the scenario."""
     return [
-        Provider(_settings(lane), random.Random(f"lane {scenario.name} {index} {seed}"))  # noqa: S311
+        ProviderModel(_settings(lane), random.Random(f"lane {scenario.name} {index} {seed}"))  # noqa: S311
         for index, lane in enumerate(scenario.lanes)
     ]
 
@@ -97,7 +95,7 @@ def _faults(lane: Lane) -> list[Fault]:
 
 
 def _wall(wall: Wall) -> Fault:
-    told: ResetTold = "text" if wall.told else "no"
+    told: ResetAnnouncement = "text" if wall.told else "no"
     return Fault(Effect.QUOTA_WALL, wall.start, wall.end, reset_told=told)
 
 

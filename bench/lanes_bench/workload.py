@@ -1,6 +1,6 @@
 """Draw the work of a fleet: workflows of three barrier phases, agents with chains of calls.
 
-Laws: (1) the same seed and size give the same work; (2) all sizes are drawn here and nowhere else;
+Rules: (1) the same seed and size give the same work; (2) all sizes are drawn here and nowhere else;
 (3) the numbers are those of the design page (medians 16 s service, 3 s tools, 3,000 tokens in).
 Not here: who is ready when (crew.py), what a provider makes of a call (weather.py).
 """

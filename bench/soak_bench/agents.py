@@ -16,8 +16,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from jackline.drills.answer import Answer, ErrorEventError, events, from_document
-from jackline.drills.http_exchange import Response, posted
+from jackline.drills.conversation import (
+    ErrorEventError,
+    ModelAnswer,
+    Response,
+    events,
+    from_document,
+    posted,
+)
 from soak_bench.gateway_process import GatewayProcess
 from soak_bench.provider import Question, check_word, last_words
 from soak_bench.soak_flow import first_words
@@ -125,13 +131,15 @@ class PlainAgent:
             messages.append({"role": "user", "content": results})
             await asyncio.sleep(self._draw.expovariate(1.0 / _THINK_MEAN))
 
-    async def _ask(self, question: Question, turns: int, messages: list[dict[str, Any]]) -> Answer:
+    async def _ask(
+        self, question: Question, turns: int, messages: list[dict[str, Any]]
+    ) -> ModelAnswer:
         """The answer, asked for as often as it takes."""
         body = json.dumps(self._body(messages)).encode()
         wait = _FIRST_WAIT
         while True:
             began = self._now()
-            answer = Answer()
+            answer = ModelAnswer()
             self._log.waiting[question] = f"{self._sort.name} since {began:.1f}"
             try:
                 async with posted(
@@ -148,7 +156,7 @@ class PlainAgent:
             await asyncio.sleep(wait * (0.5 + self._draw.random()))
             wait = min(_LONGEST_WAIT, 2 * wait)
 
-    async def _read(self, response: Response, answer: Answer) -> Answer:
+    async def _read(self, response: Response, answer: ModelAnswer) -> ModelAnswer:
         if response.status != 200:
             words = (await response.whole())[:_WORDS_KEPT].decode("utf-8", "replace")
             raise RefusedError(f"{response.status} {words}")
@@ -162,7 +170,7 @@ class PlainAgent:
             answer.take(event)
         return answer
 
-    def _note(self, error: Exception, answer: Answer, began: float) -> None:
+    def _note(self, error: Exception, answer: ModelAnswer, began: float) -> None:
         words = f"{type(error).__name__}: {error}"[:_WORDS_KEPT]
         if self._gateway.was_away(began):
             self._log.excused["the gateway was killed"] += 1
@@ -196,7 +204,7 @@ class PlainAgent:
         }
 
 
-def _check(answer: Answer, question: Question, turns: int) -> None:
+def _check(answer: ModelAnswer, question: Question, turns: int) -> None:
     """Raise WrongAnswerError unless this is the whole answer to the question."""
     if answer.stop_reason is None:
         raise WrongAnswerError(f"the answer to {question} ended early and looked whole")

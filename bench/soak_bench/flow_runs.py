@@ -16,8 +16,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from jackline.flows.local import LocalEngine
 from jackline.flows.records import CallState
+from jackline.flows.store.sqlite import SqliteRunStore
 from soak_bench import soak_flow
 from soak_bench.gateway_process import GatewayProcess
 from soak_bench.provider import Kill, SoakProvider, last_words
@@ -142,7 +142,7 @@ class RunLane:
         path = self._gateway.state.flows
         if not await asyncio.to_thread(path.exists):
             return ""
-        engine = LocalEngine(path)
+        engine = SqliteRunStore(path)
         try:
             for run in await engine.runs():
                 if json.loads(run.arguments).get("name") == name:

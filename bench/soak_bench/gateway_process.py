@@ -18,9 +18,9 @@ from pathlib import Path
 
 from gateway_bench.children import free_port
 from gateway_bench.proc import runs
-from jackline.assembly.running_gateway import hello
-from jackline.assembly.state_dir import StateDir
-from jackline.drills.stopping import stop
+from jackline.assembly.gateway_process import hello
+from jackline.drills.processes import stop
+from jackline.state_dir import StateDir
 from soak_bench.provider import GATEWAY, Kill, SoakProvider
 
 # Journals are cut at this size, so that the bound shows within a soak.

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gateway_bench.endurance import slope
-from jackline.simulator.ledger import Outcome
+from jackline.simulator.ledger import RequestOutcome
 from soak_bench.agents import Log
 from soak_bench.flow_runs import RunLog
 from soak_bench.gateway_process import JOURNAL_BYTES, Sample
@@ -95,7 +95,7 @@ def promises(
 
 def completed(provider: SoakProvider) -> list[Completed]:
     """Every whole answer to a known question, in order of arrival."""
-    done = (entry for entry in provider.ledger if entry.outcome is Outcome.COMPLETED)
+    done = (entry for entry in provider.ledger if entry.outcome is RequestOutcome.COMPLETED)
     named = ((entry.arrived, provider.question(entry)) for entry in done)
     return [Completed(at, question) for at, question in named if question is not None]
 

@@ -14,13 +14,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from jackline.simulator.conversation import Asked
-from jackline.simulator.ledger import Entry, Ledger
-from jackline.simulator.mind import Mind, Reply, Rule, Say, long_answer
-from jackline.simulator.playing import Playing
+from jackline.simulator.client_request import ClientRequest
+from jackline.simulator.ledger import LedgerEntry, RequestLedger
+from jackline.simulator.live_provider import LiveProvider
+from jackline.simulator.provider import ProviderSettings
+from jackline.simulator.reply_script import Reply, ReplyScript, Rule, Say, long_answer
 from jackline.simulator.server import SimulatorServer
-from jackline.simulator.service import ServiceSettings
-from jackline.simulator.settings import ProviderSettings
+from jackline.simulator.time_model import ServiceSettings
 
 SERVICE = ServiceSettings(first_byte=0.2, first_byte_spread=0.5, tokens_per_second=150.0)
 _LONGEST_FILLER = 300
@@ -54,13 +54,13 @@ class SoakProvider:
     """The provider at work."""
 
     url: str
-    playing: Playing
+    playing: LiveProvider
     questions: dict[str, Question] = field(default_factory=dict)
     """What was asked, by the hash of the request's body."""
     kills: list[Kill] = field(default_factory=list)
 
     @property
-    def ledger(self) -> Ledger:
+    def ledger(self) -> RequestLedger:
         """Every request so far."""
         return self.playing.provider.ledger
 
@@ -68,7 +68,7 @@ class SoakProvider:
         """The moment, by the ledger's clock."""
         return self.playing.now()
 
-    def question(self, entry: Entry) -> Question | None:
+    def question(self, entry: LedgerEntry) -> Question | None:
         """What this request asked; None for one that the model never got to see."""
         return self.questions.get(entry.body_hash)
 
@@ -87,20 +87,20 @@ def last_words(label: str, turns: int) -> str:
 async def soak_provider(draw: random.Random) -> AsyncIterator[SoakProvider]:
     """A provider on a loopback port for as long as the block runs."""
 
-    def hear(asked: Asked) -> Reply:
+    def hear(asked: ClientRequest) -> Reply:
         question, turns = _read(asked)
         there.questions[asked.body_hash] = question
         return _answer(question, turns, draw)
 
     server = SimulatorServer(
-        ProviderSettings(service=SERVICE), Mind((Rule(hear),)), seed=draw.getrandbits(32)
+        ProviderSettings(service=SERVICE), ReplyScript((Rule(hear),)), seed=draw.getrandbits(32)
     )
     async with server:
         there = SoakProvider(server.url, server.playing)
         yield there
 
 
-def _read(asked: Asked) -> tuple[Question, int]:
+def _read(asked: ClientRequest) -> tuple[Question, int]:
     """Whose turn it is, and how many turns its conversation shall have."""
     said = asked.body.get("messages")
     entries = said if isinstance(said, list) else []

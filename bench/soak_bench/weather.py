@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from jackline.simulator.faults import Effect, Fault
-from jackline.simulator.playing import Playing
+from jackline.simulator.live_provider import LiveProvider
 
 _CALM_MEAN = 40.0
 _TWO_AT_ONCE = 0.3
@@ -74,7 +74,7 @@ FAULTS: dict[str, Make] = {
 class Weather:
     """Faults at work; `counts` says which there have been."""
 
-    def __init__(self, playing: Playing, draw: random.Random, scale: float) -> None:
+    def __init__(self, playing: LiveProvider, draw: random.Random, scale: float) -> None:
         self.counts: Counter[str] = Counter()
         self._playing = playing
         self._draw = draw

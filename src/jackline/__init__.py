@@ -1,6 +1,6 @@
 """Keeps fleets of parallel AI agents working through rate limits, quota walls and outages.
 
-Laws: (1) importing this package loads no third-party module; (2) the names below are the whole
+Rules: (1) importing this package loads no third-party module; (2) the names below are the whole
 public surface, and a test pins them.
 Not here: anything that does work; names are fetched from their rooms when first used. What they
 are, type checkers read in `__init__.pyi`: an import here, even for them only, would tie the rooms.
@@ -13,21 +13,21 @@ from importlib import import_module
 __version__ = "0.1.0"
 
 _ROOMS = {
-    "Batch": "jackline.flows.parallel",
+    "Batch": "jackline.flows.authoring.calls",
     "Budget": "jackline.budgets.budget",
     "FlowError": "jackline.errors",
     "JacklineError": "jackline.errors",
     "Outcome": "jackline.agents.outcome",
     "UsageError": "jackline.errors",
-    "agent": "jackline.flows.authoring",
-    "batch": "jackline.batches.door",
-    "ctx": "jackline.flows.context",
-    "flow": "jackline.flows.definition",
-    "parallel": "jackline.flows.parallel",
-    "phase": "jackline.flows.authoring",
-    "resume": "jackline.flows.doors",
-    "run": "jackline.flows.doors",
-    "step": "jackline.flows.authoring",
+    "agent": "jackline.flows.authoring.calls",
+    "batch": "jackline.batches.api",
+    "ctx": "jackline.flows.authoring.context",
+    "flow": "jackline.flows.authoring.flow_definition",
+    "parallel": "jackline.flows.authoring.calls",
+    "phase": "jackline.flows.authoring.calls",
+    "resume": "jackline.flows.api",
+    "run": "jackline.flows.api",
+    "step": "jackline.flows.authoring.calls",
 }
 
 __all__ = [

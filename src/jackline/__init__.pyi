@@ -1,18 +1,18 @@
 from jackline.agents.outcome import Outcome as Outcome
-from jackline.batches.door import batch as batch
+from jackline.batches.api import batch as batch
 from jackline.budgets.budget import Budget as Budget
 from jackline.errors import FlowError as FlowError
 from jackline.errors import JacklineError as JacklineError
 from jackline.errors import UsageError as UsageError
-from jackline.flows.authoring import agent as agent
-from jackline.flows.authoring import phase as phase
-from jackline.flows.authoring import step as step
-from jackline.flows.context import ctx as ctx
-from jackline.flows.definition import flow as flow
-from jackline.flows.doors import resume as resume
-from jackline.flows.doors import run as run
-from jackline.flows.parallel import Batch as Batch
-from jackline.flows.parallel import parallel as parallel
+from jackline.flows.api import resume as resume
+from jackline.flows.api import run as run
+from jackline.flows.authoring.calls import Batch as Batch
+from jackline.flows.authoring.calls import agent as agent
+from jackline.flows.authoring.calls import parallel as parallel
+from jackline.flows.authoring.calls import phase as phase
+from jackline.flows.authoring.calls import step as step
+from jackline.flows.authoring.context import ctx as ctx
+from jackline.flows.authoring.flow_definition import flow as flow
 
 __version__: str
 __all__: list[str]

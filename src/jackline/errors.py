@@ -29,7 +29,7 @@
     │       └── StoreLockedError      another program holds it; the run is paused
     └── InternalError         our bug
 
-Laws: (1) every leaf has a code, an HTTP status, a CLI exit code and an anchor in docs/errors.md;
+Rules: (1) every leaf has a code, an HTTP status, a CLI exit code and an anchor in docs/errors.md;
 (2) `next` says the command or change that fixes it; (3) no message holds a prompt, key or token.
 Not here: what a vendor's answer means (failures/).
 """

@@ -1,7 +1,7 @@
 """Run a coroutine on the fastest event loop that this machine has.
 
-Laws: (1) uvloop where it is installed, asyncio elsewhere, with the same behaviour; (2) nothing else
-in the house chooses a loop.
+Rules: (1) uvloop where it is installed, asyncio elsewhere, with the same behaviour; (2) no other
+module chooses a loop.
 Not here: threads, processes.
 """
 

@@ -1,6 +1,6 @@
-"""Announce facts as they happen, to whoever listens.
+"""Emit facts as they happen, to whoever listens.
 
-Laws: (1) an event is an immutable fact in the past tense; (2) whoever announces does not know who
+Rules: (1) an event is an immutable fact in the past tense; (2) the emitter does not know who
 listens, and works the same when nobody does; (3) no event holds a prompt, an answer or a secret.
 Not here: storing events (journal/), showing them (cli/, dashboard/).
 """
@@ -93,7 +93,7 @@ class LanesLearned:
 
 
 @dataclass(frozen=True, slots=True)
-class WindowsTold:
+class WindowsReported:
     """An answer told how much of its subscription's windows is used; each as (name, share, reset).
 
     Told with every answer, so it is for whoever counts, not for a journal.
@@ -137,7 +137,7 @@ Event: TypeAlias = (
     | AttemptFailed
     | LaneChanged
     | LanesLearned
-    | WindowsTold
+    | WindowsReported
     | ClockMoved
     | ServiceNoted
 )

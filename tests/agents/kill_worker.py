@@ -12,7 +12,7 @@ from pathlib import Path
 from jackline import event_loop
 from jackline.agents.gateway_model import GatewayModel
 from jackline.agents.messages import MessagesRunner
-from jackline.agents.task import AgentTask, JsonObject
+from jackline.agents.runner import AgentTask, JsonObject
 from jackline.batches.tool import ToolContext, ToolOutput
 from tests.agents.world import FileNotebook, OpenLeave
 

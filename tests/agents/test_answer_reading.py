@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.agents.answer_reading import CUT_CALL, AnswerReader, whole_answer
+from jackline.agents.answer_stream import CUT_CALL, AnswerStreamReader, answer_from_body
 
 Block = dict[str, Any]
 texts = st.text(max_size=30)
@@ -73,7 +73,7 @@ def _cut(text: str, pieces: int) -> list[str]:
 @given(st.lists(blocks, max_size=4), st.integers(1, 5), st.integers(1, 200))
 def test_an_answer_is_put_together_as_it_was(content: list[Block], pieces: int, chunk: int) -> None:
     wire = streamed(content, pieces)
-    reader = AnswerReader()
+    reader = AnswerStreamReader()
     for at in range(0, len(wire), chunk):
         assert not reader.whole
         reader.feed(wire[at : at + chunk])
@@ -86,26 +86,26 @@ def test_an_answer_is_put_together_as_it_was(content: list[Block], pieces: int, 
 @given(st.lists(blocks, min_size=1, max_size=3), st.data())
 def test_what_is_cut_anywhere_is_never_whole(content: list[Block], data: st.DataObject) -> None:
     wire = streamed(content)
-    reader = AnswerReader()
+    reader = AnswerStreamReader()
     reader.feed(wire[: data.draw(st.integers(0, len(wire) - 1))])
     assert not reader.whole
 
 
 @given(st.binary(max_size=300))
 def test_nothing_that_comes_makes_it_raise(junk: bytes) -> None:
-    reader = AnswerReader()
+    reader = AnswerStreamReader()
     reader.feed(streamed([{"type": "text", "text": "x"}])[:200])
     reader.feed(junk)
     reader.feed(b'event: message_start\ndata: {"message": 7}\n\n')
     assert not reader.whole
-    assert whole_answer(junk, request_id=None, lane=None) is None
+    assert answer_from_body(junk, request_id=None, lane=None) is None
 
 
 def test_a_tool_call_whose_input_was_cut_off_is_marked_and_can_not_run() -> None:
     block = {"type": "tool_use", "id": "toolu_1", "name": "write", "input": {"text": "a" * 50}}
     wire = streamed([block], stop="max_tokens")
     head, _, tail = wire.rpartition(b"event: content_block_delta")
-    reader = AnswerReader()
+    reader = AnswerStreamReader()
     reader.feed(head + tail[tail.index(b"event: content_block_stop") :])
     answer = reader.answer(request_id=None, lane=None)
     assert reader.whole
@@ -116,7 +116,7 @@ def test_half_a_character_in_a_tools_input_does_not_break_the_answer() -> None:
     content: list[Block] = [
         {"type": "tool_use", "id": "t", "name": "add", "input": {"a": "y\ud83d"}},
     ]
-    reader = AnswerReader()
+    reader = AnswerStreamReader()
     reader.feed(streamed(content, pieces=1))
     assert reader.whole
     assert reader.answer(request_id=None, lane=None).content == content

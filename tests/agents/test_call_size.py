@@ -6,12 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jackline.agents.messages import MessagesRunner
-from jackline.agents.messages.call_size import next_call
-from jackline.agents.messages.conversation import Conversation
-from jackline.agents.messages.defaults import MessagesSettings
-from jackline.agents.messages.request import request_body
-from jackline.simulator.mind import Say
-from jackline.testing.scripted_model import ScriptedModel
+from jackline.agents.messages.conversation import AgentConversation
+from jackline.agents.messages.request import MessagesSettings, next_call, request_body
+from jackline.simulator.reply_script import Say
+from jackline.testing.scripted_agents import ScriptedModel
 from tests.agents.world import Counter, MemoryNotebook, OpenLeave, run, task
 
 
@@ -40,7 +38,7 @@ def test_each_call_says_what_it_will_send_before_it_asks() -> None:
 
 @given(st.text(), st.text())
 def test_the_upper_bound_is_at_least_a_token_for_each_byte(prompt: str, system: str) -> None:
-    talk = Conversation()
+    talk = AgentConversation()
     talk.take("prompt", {"text": prompt})
     asked = task(prompt=prompt, system=system)
     call = next_call(request_body(asked, talk, MessagesSettings(), ()), 10, talk)
@@ -48,7 +46,7 @@ def test_the_upper_bound_is_at_least_a_token_for_each_byte(prompt: str, system: 
 
 
 def test_a_picture_is_counted_at_its_most_and_not_by_its_bytes() -> None:
-    talk = Conversation()
+    talk = AgentConversation()
     source = {"type": "base64", "media_type": "image/png", "data": "A" * 1_000_000}
     talk.said.append({"type": "image", "source": source})
     call = next_call(request_body(task(), talk, MessagesSettings(), ()), 10, talk)
@@ -56,7 +54,7 @@ def test_a_picture_is_counted_at_its_most_and_not_by_its_bytes() -> None:
 
 
 def test_after_a_shortening_the_vendors_count_is_no_bound_any_more() -> None:
-    talk = Conversation()
+    talk = AgentConversation()
     talk.take("prompt", {"text": "word " * 5_000})
     usage = [9_000, 5, 0, 0]
     said = [{"type": "text", "text": "Yes."}]

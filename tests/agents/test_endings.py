@@ -6,9 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from jackline.agents.endings import ended_by, ending_of
 from jackline.agents.outcome import Ending
-from jackline.agents.ports import ModelFailedError
+from jackline.agents.runner import ModelFailedError, ended_by, ending_of
 from jackline.failures import Failure, Kind, Scope
 
 EXPECTED = {

@@ -14,19 +14,18 @@ from typing import Any
 import pytest
 
 from jackline.agents.gateway_model import GatewayModel, credentials_from
-from jackline.agents.ports import Answer, Caller, ModelFailedError
-from jackline.agents.task import JsonObject
+from jackline.agents.runner import JsonObject, ModelCaller, ModelFailedError, WholeAnswer
 from jackline.clock import VirtualClock
 from jackline.dialects import placeholder_start
 from jackline.failures import Kind
 from jackline.gateway.settings import HoldSettings
-from jackline.simulator.mind import Fail, Rule, Say, long_answer
+from jackline.simulator.reply_script import Fail, Rule, Say, long_answer
 from jackline.testing import SimulatedProvider
 from tests.agents.world import run
 from tests.assembly.world import gateway, http, provider, until
 from tests.upstream.loopback import Server, Wire
 
-CALLER = Caller("session-1", "task-1", "run-1")
+CALLER = ModelCaller("session-1", "task-1", "run-1")
 STREAM = (b"content-type", b"text/event-stream")
 
 
@@ -50,8 +49,8 @@ async def asked_through(
         yield model, service
 
 
-def ask_simulated(folder: Path, simulated: SimulatedProvider, **more: Any) -> Answer:
-    async def main() -> Answer:
+def ask_simulated(folder: Path, simulated: SimulatedProvider, **more: Any) -> WholeAnswer:
+    async def main() -> WholeAnswer:
         async with asked_through(folder, simulated.url) as (model, _):
             return await model.ask(question(**more), CALLER)
 
@@ -176,7 +175,7 @@ def test_a_wall_met_after_long_holding_is_told_with_its_proper_status(tmp_path: 
 
 
 def test_a_gateway_that_comes_back_is_waited_for() -> None:
-    async def main() -> Answer:
+    async def main() -> WholeAnswer:
         with SimulatedProvider() as simulated:
             simulated.says(Say("3"))
             async with Server(_hang_up_at_once) as server:
@@ -243,7 +242,7 @@ def test_a_gateway_that_says_come_back_is_asked_again() -> None:
     )
     good = http(200, _stream("3"), STREAM)
 
-    async def main() -> tuple[Answer, int]:
+    async def main() -> tuple[WholeAnswer, int]:
         async with provider(busy, good) as (scripted, url), GatewayModel(url) as model:
             return await model.ask(question(), CALLER), len(scripted.asked)
 
@@ -282,8 +281,8 @@ def _stream(text: str, *, stop: bool = True) -> bytes:
     return "".join(lines).encode()
 
 
-def ask_scripted(*answers: bytes) -> tuple[Answer | ModelFailedError, int]:
-    async def main() -> tuple[Answer | ModelFailedError, int]:
+def ask_scripted(*answers: bytes) -> tuple[WholeAnswer | ModelFailedError, int]:
+    async def main() -> tuple[WholeAnswer | ModelFailedError, int]:
         async with provider(*answers) as (scripted, url), GatewayModel(url, patience=1.0) as model:
             try:
                 return await model.ask(question(), CALLER), len(scripted.asked)
@@ -296,7 +295,7 @@ def ask_scripted(*answers: bytes) -> tuple[Answer | ModelFailedError, int]:
 def test_a_placeholder_for_the_start_of_a_message_is_no_start() -> None:
     held = placeholder_start("claude-x") * 2
     answer, _ = ask_scripted(http(200, held + _stream("3"), STREAM))
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, WholeAnswer)
     assert answer.content == [{"type": "text", "text": "3"}]
     assert answer.usage.output_tokens == 7
 
@@ -304,7 +303,7 @@ def test_a_placeholder_for_the_start_of_a_message_is_no_start() -> None:
 def test_a_stream_that_broke_in_the_middle_is_asked_for_again_but_not_for_ever() -> None:
     broken = http(200, _stream("half", stop=False), STREAM)
     answer, asked = ask_scripted(broken, http(200, _stream("whole"), STREAM))
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, WholeAnswer)
     assert asked == 2
     error, asked = ask_scripted(broken)
     assert isinstance(error, ModelFailedError)
@@ -338,7 +337,7 @@ def test_an_answer_in_one_piece_is_taken_too() -> None:
     }
     whole = http(200, json.dumps(message).encode(), (b"content-type", b"application/json"))
     answer, _ = ask_scripted(whole)
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, WholeAnswer)
     assert answer.usage.total == 7
 
 
@@ -369,9 +368,9 @@ def test_half_a_character_does_not_keep_a_call_from_being_sent() -> None:
     with SimulatedProvider() as simulated:
         simulated.says(Rule(Say("got it"), prompt="a ? b"), Say("not what was meant"))
 
-        async def main() -> Answer:
+        async def main() -> WholeAnswer:
             async with GatewayModel(simulated.url) as model:
-                return await model.ask(question("a \ud83d b"), Caller("s", "t"))
+                return await model.ask(question("a \ud83d b"), ModelCaller("s", "t"))
 
         assert run(main()).content[0]["text"] == "got it"
 
@@ -392,7 +391,7 @@ def test_a_gateway_lost_after_hours_of_holding_is_waited_for_as_long_as_any() ->
     clock = VirtualClock(datetime(2026, 11, 15, tzinfo=UTC))
     good = http(200, _stream("3"), STREAM)
 
-    async def main() -> Answer:
+    async def main() -> WholeAnswer:
         held = asyncio.Event()
         asked = 0
 
@@ -423,8 +422,8 @@ def test_rules_by_turn_fit_what_was_asked() -> None:
     with SimulatedProvider() as simulated:
         simulated.says(Rule(Say("first"), turn=0), Say("later"))
 
-        async def main() -> Answer:
+        async def main() -> WholeAnswer:
             async with GatewayModel(simulated.url) as model:
-                return await model.ask(question(), Caller("s", "t"))
+                return await model.ask(question(), ModelCaller("s", "t"))
 
         assert run(main()).content[0]["text"] == "first"

@@ -16,11 +16,11 @@ import pytest
 from jackline.agents.messages import MessagesRunner
 from jackline.agents.messages.mcp_tools import tools_of_servers
 from jackline.agents.outcome import Ending, Outcome
-from jackline.agents.task import JsonObject
+from jackline.agents.runner import JsonObject
 from jackline.batches.tool import ToolContext, ToolFailedError
 from jackline.errors import BadArgumentError
-from jackline.simulator.mind import Say
-from jackline.testing.scripted_model import ScriptedModel
+from jackline.simulator.reply_script import Say
+from jackline.testing.scripted_agents import ScriptedModel
 from tests.agents.world import MemoryNotebook, OpenLeave, run, task
 from tests.ports import free_port
 

@@ -10,17 +10,16 @@ from typing import Any
 
 import pytest
 
-from jackline.agents.answer_reading import CUT_CALL
+from jackline.agents.answer_stream import CUT_CALL
 from jackline.agents.messages import MessagesRunner
-from jackline.agents.messages.defaults import MessagesSettings
-from jackline.agents.outcome import Ending, Evidence, Outcome, Usage
-from jackline.agents.ports import Answer, StopAgentError
-from jackline.agents.task import AgentTask, JsonObject
+from jackline.agents.messages.request import MessagesSettings
+from jackline.agents.outcome import Ending, Evidence, Outcome, TokenUsage
+from jackline.agents.runner import AgentTask, JsonObject, StopAgentError, WholeAnswer
 from jackline.batches.tool import ToolContext, ToolOutput
 from jackline.clock import VirtualClock
 from jackline.errors import LeaseLostError
-from jackline.simulator.mind import Fail, Rule, Say, refusal, structured
-from jackline.testing.scripted_model import ScriptedModel
+from jackline.simulator.reply_script import Fail, Rule, Say, refusal, structured
+from jackline.testing.scripted_agents import ScriptedModel
 from tests.agents.world import (
     CAPITALS,
     Answering,
@@ -270,7 +269,9 @@ def said_to(model: Answering) -> list[dict[str, Any]]:
 
 
 def answers(*given: tuple[list[JsonObject], str]) -> Answering:
-    return Answering([Answer(content, stop, Usage(1, 1), "claude-x") for content, stop in given])
+    return Answering(
+        [WholeAnswer(content, stop, TokenUsage(1, 1), "claude-x") for content, stop in given]
+    )
 
 
 END: tuple[list[JsonObject], str] = ([{"type": "text", "text": "The end."}], "end_turn")

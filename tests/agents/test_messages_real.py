@@ -14,10 +14,10 @@ from typing import Any
 from jackline.agents.gateway_model import GatewayModel
 from jackline.agents.messages import MessagesRunner
 from jackline.agents.outcome import Ending, Outcome
-from jackline.agents.task import JsonObject
+from jackline.agents.runner import JsonObject
 from jackline.failures import Failure
 from jackline.gateway.settings import HoldSettings
-from jackline.simulator.mind import Rule, Say, long_answer, structured
+from jackline.simulator.reply_script import Rule, Say, long_answer, structured
 from jackline.testing import SimulatedProvider
 from tests.agents.world import CAPITALS, Counter, FileNotebook, MemoryNotebook, OpenLeave, run, task
 from tests.assembly.world import gateway

@@ -14,14 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jackline.agents.messages import MessagesRunner
-from jackline.agents.messages.conversation import conversation
-from jackline.agents.messages.log import Log
+from jackline.agents.messages.conversation import ConversationLog, conversation
 from jackline.agents.outcome import Ending, Outcome
-from jackline.agents.ports import Entry
-from jackline.agents.task import JsonObject
+from jackline.agents.runner import JsonObject, LogEntry
 from jackline.batches.tool import ToolContext
-from jackline.simulator.mind import Say, structured
-from jackline.testing.scripted_model import ScriptedModel
+from jackline.simulator.reply_script import Say, structured
+from jackline.testing.scripted_agents import ScriptedModel
 from tests.agents.world import (
     CAPITALS,
     Counter,
@@ -150,7 +148,7 @@ def _every_result_has_its_call(model: ScriptedModel) -> None:
 def test_what_the_loop_knows_is_what_its_notebook_says(world: World) -> None:
     notebook = MemoryNotebook()
     world.carry(notebook)
-    log = Log(MemoryNotebook())
+    log = ConversationLog(MemoryNotebook())
     for entry in notebook.entries:
         log.talk.take(entry.kind, entry.data)
     assert log.talk == conversation(notebook.entries)
@@ -171,10 +169,10 @@ def _crashed_in_a_tool() -> tuple[ScriptedModel, MemoryNotebook]:
     ids: Any = [b["id"] for b in kept[-1].data["content"]]  # type: ignore[attr-defined]
     lines = [
         *kept,
-        Entry("tool_began", {"id": ids[0], "name": "add"}),
-        Entry("tool_ended", {"id": ids[0], "ok": True, "content": "[add] ok\n1"}),
-        Entry("tool_began", {"id": ids[1], "name": "add"}),
-        Entry("tool_output", {"id": ids[1], "text": "half way"}),
+        LogEntry("tool_began", {"id": ids[0], "name": "add"}),
+        LogEntry("tool_ended", {"id": ids[0], "ok": True, "content": "[add] ok\n1"}),
+        LogEntry("tool_began", {"id": ids[1], "name": "add"}),
+        LogEntry("tool_output", {"id": ids[1], "text": "half way"}),
     ]
     return model, MemoryNotebook(lines)
 

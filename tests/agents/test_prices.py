@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jackline.agents.messages.defaults import MessagesSettings
-from jackline.agents.outcome import Usage
+from jackline.agents.messages.request import MessagesSettings
+from jackline.agents.outcome import TokenUsage
 from jackline.agents.prices import Price, dollars, in_dollars, price_of
 
 MILLION = 1_000_000
@@ -28,30 +28,30 @@ def test_a_model_is_recognised_as_vendors_clouds_and_routers_write_it(name: str)
 
 @pytest.mark.parametrize("name", ["gpt-5.5", "", "claude", "claude-opus-99", "claude-opus-4-88"])
 def test_an_unknown_model_has_no_price(name: str) -> None:
-    assert dollars(name, Usage(MILLION, MILLION)) is None
+    assert dollars(name, TokenUsage(MILLION, MILLION)) is None
 
 
 def test_each_kind_of_token_has_its_own_price() -> None:
-    usage = Usage(MILLION, MILLION, MILLION, MILLION)
+    usage = TokenUsage(MILLION, MILLION, MILLION, MILLION)
     assert dollars("claude-haiku-4-5-20251001", usage) == pytest.approx(1.0 + 5.0 + 0.1 + 1.25)
-    assert dollars("claude-haiku-4-5", Usage()) == 0.0
+    assert dollars("claude-haiku-4-5", TokenUsage()) == 0.0
 
 
 def test_what_is_written_for_an_hour_costs_twice_the_input_and_the_rest_of_it_as_usual() -> None:
-    hour = Usage(cache_write_tokens=MILLION, cache_write_1h_tokens=MILLION)
+    hour = TokenUsage(cache_write_tokens=MILLION, cache_write_1h_tokens=MILLION)
     assert dollars("claude-haiku-4-5", hour) == pytest.approx(2.0)
-    half = Usage(cache_write_tokens=MILLION, cache_write_1h_tokens=MILLION // 2)
+    half = TokenUsage(cache_write_tokens=MILLION, cache_write_1h_tokens=MILLION // 2)
     assert dollars("claude-haiku-4-5", half) == pytest.approx(1.25 / 2 + 2.0 / 2)
     assert half.total == MILLION, "the hour's are a part of all that were written"
-    more = Usage(cache_write_tokens=MILLION, cache_write_1h_tokens=5 * MILLION)
+    more = TokenUsage(cache_write_tokens=MILLION, cache_write_1h_tokens=5 * MILLION)
     assert dollars("claude-haiku-4-5", more) == pytest.approx(2.0)
 
 
 def test_the_users_own_prices_come_first_and_may_be_patterns() -> None:
     nines = Price(9.0, 9.0, 9.0, 9.0, 9.0)
     own = {"gpt-*": Price(1.0, 2.0, 0.0, 0.0, 0.0), "claude-opus-4-8": nines}
-    assert dollars("gpt-5.5", Usage(MILLION, MILLION), own) == pytest.approx(3.0)
-    assert dollars("claude-opus-4-8", Usage(MILLION), own) == pytest.approx(9.0)
+    assert dollars("gpt-5.5", TokenUsage(MILLION, MILLION), own) == pytest.approx(3.0)
+    assert dollars("claude-opus-4-8", TokenUsage(MILLION), own) == pytest.approx(9.0)
 
 
 def test_the_default_model_has_a_price() -> None:

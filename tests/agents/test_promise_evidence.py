@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 
-from jackline.agents.endings import ended_by
 from jackline.agents.gateway_model import GatewayModel
 from jackline.agents.outcome import Ending
-from jackline.agents.ports import Caller, ModelFailedError
+from jackline.agents.runner import ModelCaller, ModelFailedError, ended_by
 from tests.agents.test_gateway_model import ask_scripted
 from tests.agents.world import run
 from tests.assembly.world import http, provider
@@ -60,7 +59,7 @@ def test_a_calls_class_goes_to_the_gateway_and_nothing_where_none_was_said() -> 
     ).encode()
 
     async def sent(class_: str | None) -> bytes | None:
-        caller = Caller("session-1", "task-1", class_=class_)
+        caller = ModelCaller("session-1", "task-1", class_=class_)
         told = http(200, answer, (b"content-type", b"application/json"))
         async with provider(told) as (scripted, url), GatewayModel(url) as model:
             await model.ask({"model": "m", "messages": []}, caller)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from jackline.agents.messages import MessagesRunner
-from jackline.batches.functions import function_tool
+from jackline.batches.function_tool import function_tool
 from jackline.batches.tool import Tool
-from jackline.simulator.mind import Say
-from jackline.testing.scripted_model import ScriptedModel
+from jackline.simulator.reply_script import Say
+from jackline.testing.scripted_agents import ScriptedModel
 from tests.agents.world import Counter, MemoryNotebook, OpenLeave, run, task
 
 

@@ -10,12 +10,11 @@ import pytest
 
 from jackline.agents.messages import MessagesRunner
 from jackline.agents.outcome import Ending, Outcome
-from jackline.agents.ports import Answer, Caller, ModelFailedError
-from jackline.agents.task import AgentTask, JsonObject
+from jackline.agents.runner import AgentTask, JsonObject, ModelCaller, ModelFailedError, WholeAnswer
 from jackline.clock import VirtualClock
 from jackline.failures import Failure, Kind, Scope
-from jackline.simulator.mind import Fail, Say
-from jackline.testing.scripted_model import ScriptedModel
+from jackline.simulator.reply_script import Fail, Say
+from jackline.testing.scripted_agents import ScriptedModel
 from tests.agents.world import CAPITALS, Counter, Limit, MemoryNotebook, OpenLeave, run, task
 
 ADD = ("add", {"a": 1, "b": 2})
@@ -33,7 +32,7 @@ class CutOff:
     words: str
     asked: list[JsonObject] = field(default_factory=list)
 
-    async def ask(self, body: JsonObject, caller: Caller) -> Answer:
+    async def ask(self, body: JsonObject, caller: ModelCaller) -> WholeAnswer:
         assert caller.task_id
         self.asked.append(body)
         cut = Failure(Kind.TRUNCATED_STREAM, None, Scope.REQUEST, True, True)

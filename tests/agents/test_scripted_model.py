@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from jackline.agents.ports import Caller, ModelFailedError
-from jackline.agents.task import JsonObject
+from jackline.agents.runner import JsonObject, ModelCaller, ModelFailedError
 from jackline.failures import Kind
 from jackline.simulator.faults import Effect, Fault
 from jackline.testing import Fail, Rule, Say, ScriptedModel
 from tests.agents.world import run
 
-CALLER = Caller("session-1", "task-1")
+CALLER = ModelCaller("session-1", "task-1")
 
 
 def asks(*texts: str) -> JsonObject:
@@ -28,7 +27,7 @@ def test_the_same_request_gets_the_same_answer_down_to_its_ids() -> None:
     model = ScriptedModel.in_turn(Say("", (("add", {"a": 1}),)), Say("later"))
     first = run(model.ask(asks("one"), CALLER))
     assert run(model.ask(asks("one"), CALLER)) == first
-    assert run(model.ask(asks("one"), Caller("session-2", "task-2"))).content != first.content
+    assert run(model.ask(asks("one"), ModelCaller("session-2", "task-2"))).content != first.content
     assert run(model.ask(asks("one", "two"), CALLER)).content == [{"type": "text", "text": "later"}]
 
 

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jackline.agents.messages import MessagesRunner
-from jackline.agents.messages.defaults import MessagesSettings
-from jackline.agents.messages.shortening import WHOLE, Shortened, rendered, shorten
-from jackline.agents.task import JsonObject
+from jackline.agents.messages.conversation import WHOLE, Shortened, rendered, shorten
+from jackline.agents.messages.request import MessagesSettings
+from jackline.agents.runner import JsonObject
 from jackline.batches.tool import ToolContext, ToolOutput
-from jackline.simulator.mind import Fail, Rule, Say
-from jackline.testing.scripted_model import ScriptedModel
+from jackline.simulator.reply_script import Fail, Rule, Say
+from jackline.testing.scripted_agents import ScriptedModel
 from tests.agents.world import Counter, MemoryNotebook, OpenLeave, run, task
 
 

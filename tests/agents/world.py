@@ -1,6 +1,6 @@
 """Notebooks, leaves and tools for tests of agents.
 
-Laws: (1) no mocks: each is a small real implementation of its port; (2) a file-backed notebook is
+Rules: (1) no mocks: each is a small real implementation of its port; (2) a file-backed notebook is
 on disk before `write` returns, so that `kill -9` may come at any time.
 """
 
@@ -15,9 +15,17 @@ from pathlib import Path
 from typing import TypeVar
 
 from jackline import event_loop
-from jackline.agents.outcome import Ending, Evidence, Usage
-from jackline.agents.ports import Answer, Caller, Entry, NextCall, StopAgentError, TimeLimit
-from jackline.agents.task import AgentTask, JsonObject
+from jackline.agents.outcome import Ending, Evidence, TokenUsage
+from jackline.agents.runner import (
+    AgentTask,
+    JsonObject,
+    LogEntry,
+    ModelCaller,
+    NextCall,
+    StopAgentError,
+    TimeLimit,
+    WholeAnswer,
+)
 from jackline.batches.tool import Tool, ToolContext, ToolFailedError, ToolOutput
 from jackline.failures import Failure
 
@@ -45,8 +53,8 @@ class ProcessDiedError(BaseException):
 class MemoryNotebook:
     """A notebook in memory; `dies_after` ends the process at that many lines."""
 
-    def __init__(self, entries: Sequence[Entry] = (), dies_after: int | None = None) -> None:
-        self.entries: list[Entry] = [_on_disk(entry) for entry in entries]
+    def __init__(self, entries: Sequence[LogEntry] = (), dies_after: int | None = None) -> None:
+        self.entries: list[LogEntry] = [_on_disk(entry) for entry in entries]
         self._dies_after = dies_after
 
     async def write(self, kind: str, data: JsonObject) -> None:
@@ -56,15 +64,15 @@ class MemoryNotebook:
     def jot(self, kind: str, data: JsonObject) -> None:
         if self._dies_after is not None and len(self.entries) >= self._dies_after:
             raise ProcessDiedError
-        self.entries.append(_on_disk(Entry(kind, data)))
+        self.entries.append(_on_disk(LogEntry(kind, data)))
 
     def kinds(self) -> list[str]:
         return [entry.kind for entry in self.entries]
 
 
-def _on_disk(entry: Entry) -> Entry:
+def _on_disk(entry: LogEntry) -> LogEntry:
     """What a store would give back: nothing is shared with whoever wrote it."""
-    return Entry(entry.kind, json.loads(json.dumps(entry.data)), entry.at)
+    return LogEntry(entry.kind, json.loads(json.dumps(entry.data)), entry.at)
 
 
 class FileNotebook:
@@ -72,12 +80,12 @@ class FileNotebook:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.entries: list[Entry] = []
+        self.entries: list[LogEntry] = []
         if path.exists():
             for line in path.read_text().splitlines(keepends=True):
                 if line.endswith("\n"):  # a line that was cut off was never there
                     told = json.loads(line)
-                    self.entries.append(Entry(told["kind"], told["data"]))
+                    self.entries.append(LogEntry(told["kind"], told["data"]))
 
     async def write(self, kind: str, data: JsonObject) -> None:
         self.jot(kind, data)
@@ -87,7 +95,7 @@ class FileNotebook:
             file.write(json.dumps({"kind": kind, "data": data}) + "\n")
             file.flush()
             os.fsync(file.fileno())
-        self.entries.append(Entry(kind, data))
+        self.entries.append(LogEntry(kind, data))
 
 
 @dataclass
@@ -108,7 +116,7 @@ class OpenLeave:
 
     asked: int = 0
     calls: list[NextCall | None] = field(default_factory=list)
-    heard: list[tuple[str, Usage, float | None]] = field(default_factory=list)
+    heard: list[tuple[str, TokenUsage, float | None]] = field(default_factory=list)
     walls: list[Failure] = field(default_factory=list)
     on_call: Callable[[int], Awaitable[None]] | None = None
     on_wall: Callable[[Failure], Awaitable[None]] | None = None
@@ -123,7 +131,7 @@ class OpenLeave:
         if self.on_call is not None:
             await self.on_call(self.asked)
 
-    def spent(self, model: str, usage: Usage, cost: float | None = None) -> None:
+    def spent(self, model: str, usage: TokenUsage, cost: float | None = None) -> None:
         self.heard.append((model, usage, cost))
 
     async def wall(self, failure: Failure, says: str) -> None:
@@ -140,10 +148,10 @@ class OpenLeave:
 class Answering:
     """A model that gives these very answers, one after the other."""
 
-    answers: list[Answer]
+    answers: list[WholeAnswer]
     asked: list[JsonObject] = field(default_factory=list)
 
-    async def ask(self, body: JsonObject, caller: Caller) -> Answer:
+    async def ask(self, body: JsonObject, caller: ModelCaller) -> WholeAnswer:
         assert caller.session_id
         self.asked.append(json.loads(json.dumps(body)))
         return self.answers[len(self.asked) - 1]

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from jackline.assembly import StateDir
-from jackline.simulator.settings import ProviderSettings
-from jackline.simulator.windows import Claim, WindowSettings
+from jackline.simulator.limits import QuotaWindowSettings, WindowClaim
+from jackline.simulator.provider import ProviderSettings
 from jackline.testing import SimulatedProvider
 from tests.assembly.world import gateway, run
 
@@ -26,7 +26,7 @@ def ask(url: str, path: str, body: object, headers: dict[str, str]) -> bytes:
 
 
 def test_a_window_that_fills_up_is_shown(tmp_path: Path) -> None:
-    window = WindowSettings(Claim.FIVE_HOUR, tokens=1000, used=700)
+    window = QuotaWindowSettings(WindowClaim.FIVE_HOUR, tokens=1000, used=700)
     settings = ProviderSettings(windows=(window,))
 
     async def main() -> None:

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from jackline.assembly import Service
-from jackline.assembly.hosting import HeldTimes
+from jackline.assembly.agent_host import HeldTimes
 from jackline.clock import VirtualClock
-from jackline.gateway.held_time import HeldTime
+from jackline.gateway.client_call import HeldTime
 from tests.assembly.world import config_for, run
 
 DOOR = "the-door"

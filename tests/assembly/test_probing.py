@@ -16,14 +16,20 @@ import pytest
 import trustme
 
 from jackline import event_loop
-from jackline.assembly.probing import credential_problem, is_port_taken, look_at_state, reach
-from jackline.assembly.state_dir import StateDir
 from jackline.clock import SystemClock
-from jackline.control.doctor import Finding, Mark, Reached, clock_finding, upstream_findings
-from jackline.control.host_findings import state_findings
+from jackline.control.doctor import (
+    Finding,
+    FindingLevel,
+    Reached,
+    clock_finding,
+    state_findings,
+    upstream_findings,
+)
+from jackline.control.probes import credential_problem, is_port_taken, look_at_state, reach
 from jackline.errors import UsageError
 from jackline.journal import Journal
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
+from jackline.state_dir import StateDir
 from tests.ports import free_port
 from tests.upstream.loopback import Server, Wire, answering
 
@@ -65,23 +71,31 @@ def findings(reached: Reached) -> dict[str, Finding]:
     told = upstream_findings(reached, datetime.now(UTC))
     for finding in told:
         assert SECRET not in repr(finding)
-        assert finding.mark is Mark.OK or finding.fix, "whatever is wrong comes with its fix"
+        assert finding.mark is FindingLevel.OK or finding.fix, (
+            "whatever is wrong comes with its fix"
+        )
     return {finding.check: finding for finding in told}
 
 
 @pytest.mark.parametrize(
     ("answered", "mark", "words"),
     [
-        (models(), Mark.OK, "answers, 2 models"),
-        (ANTHROPIC_401, Mark.OK, "wants a credential"),
-        (answer(b'{"error": "no"}', "404 Not Found"), Mark.OK, "answers"),
-        (PORTAL, Mark.FAIL, "a web page answers"),
-        (ELSEWHERE, Mark.FAIL, "a web page answers"),
-        (answer(b"", "503 Unavailable"), Mark.FAIL, "status 503"),
-        (answer(b'{"error": "slow down"}', "429 Too Many"), Mark.WARN, "limits this account"),
+        (models(), FindingLevel.OK, "answers, 2 models"),
+        (ANTHROPIC_401, FindingLevel.OK, "wants a credential"),
+        (answer(b'{"error": "no"}', "404 Not Found"), FindingLevel.OK, "answers"),
+        (PORTAL, FindingLevel.FAIL, "a web page answers"),
+        (ELSEWHERE, FindingLevel.FAIL, "a web page answers"),
+        (answer(b"", "503 Unavailable"), FindingLevel.FAIL, "status 503"),
+        (
+            answer(b'{"error": "slow down"}', "429 Too Many"),
+            FindingLevel.WARN,
+            "limits this account",
+        ),
     ],
 )
-def test_an_upstream_is_judged_by_what_answers(answered: bytes, mark: Mark, words: str) -> None:
+def test_an_upstream_is_judged_by_what_answers(
+    answered: bytes, mark: FindingLevel, words: str
+) -> None:
     finding = findings(seen(answered))["upstream anthropic"]
     assert finding.mark is mark
     assert words in finding.says
@@ -89,7 +103,7 @@ def test_an_upstream_is_judged_by_what_answers(answered: bytes, mark: Mark, word
 
 def test_a_key_that_is_refused_is_told_and_not_shown() -> None:
     finding = findings(seen(ANTHROPIC_401, credential=Credential.API_KEY, secret=SECRET))
-    assert finding["upstream anthropic"].mark is Mark.FAIL
+    assert finding["upstream anthropic"].mark is FindingLevel.FAIL
     assert "refuses the credential" in finding["upstream anthropic"].says
 
 
@@ -122,14 +136,14 @@ def test_a_closed_port_is_no_connection() -> None:
         port = held.getsockname()[1]
         reached = run(reach(UpstreamSettings(url=f"http://127.0.0.1:{port}"), {}, CLOCK))
     finding = findings(reached)["upstream anthropic"]
-    assert finding.mark is Mark.FAIL
+    assert finding.mark is FindingLevel.FAIL
     assert "network" in finding.fix
 
 
 def test_a_name_that_does_not_exist_stops_at_the_name() -> None:
     reached = run(reach(UpstreamSettings(url="https://nowhere.invalid"), {}, CLOCK))
     (finding,) = findings(reached).values()
-    assert (finding.check, finding.mark) == ("dns nowhere.invalid", Mark.FAIL)
+    assert (finding.check, finding.mark) == ("dns nowhere.invalid", FindingLevel.FAIL)
 
 
 def test_a_name_on_this_machine_is_looked_up_and_needs_no_encryption() -> None:
@@ -139,7 +153,7 @@ def test_a_name_on_this_machine_is_looked_up_and_needs_no_encryption() -> None:
             return await reach(UpstreamSettings(url=url), {}, CLOCK)
 
     told = findings(run(main()))
-    assert [finding.mark for finding in told.values()] == [Mark.OK] * 2
+    assert [finding.mark for finding in told.values()] == [FindingLevel.OK] * 2
     assert next(iter(told)) == "dns localhost"
 
 
@@ -159,35 +173,41 @@ def test_certificates_are_trusted_or_not(tmp_path: Path) -> None:
     ca_file = str(tmp_path / "ca.pem")
     ours.cert_pem.write_to_path(ca_file)
     trusted = findings(tls_seen(ours, ["127.0.0.1"], ca_file))
-    assert [finding.mark for finding in trusted.values()] == [Mark.OK] * 2
+    assert [finding.mark for finding in trusted.values()] == [FindingLevel.OK] * 2
     for authority, name in ((theirs, "127.0.0.1"), (ours, "elsewhere.test")):
         told = findings(tls_seen(authority, [name], ca_file))
         (finding,) = told.values()
         assert finding.check.startswith("tls 127.0.0.1:")
-        assert finding.mark is Mark.FAIL
+        assert finding.mark is FindingLevel.FAIL
         assert "ca_file" in finding.fix
 
 
 def test_plain_http_to_another_machine_is_warned_of() -> None:
     reached = Reached("a", "llm.example:80", secure=False, status=200, body=b"{}")
-    assert findings(reached)["tls llm.example:80"].mark is Mark.WARN
+    assert findings(reached)["tls llm.example:80"].mark is FindingLevel.WARN
 
 
 @pytest.mark.parametrize(
     ("off", "mark"),
-    [(0, Mark.OK), (-20, Mark.OK), (90, Mark.WARN), (-3600, Mark.FAIL), (3600, Mark.FAIL)],
+    [
+        (0, FindingLevel.OK),
+        (-20, FindingLevel.OK),
+        (90, FindingLevel.WARN),
+        (-3600, FindingLevel.FAIL),
+        (3600, FindingLevel.FAIL),
+    ],
 )
-def test_the_date_of_an_answer_shows_a_wrong_clock(off: int, mark: Mark) -> None:
+def test_the_date_of_an_answer_shows_a_wrong_clock(off: int, mark: FindingLevel) -> None:
     date = format_datetime(datetime.now(UTC) + timedelta(seconds=off), usegmt=True)
     finding = clock_finding([seen(models(f"Date: {date}"))])
     assert finding.mark is mark
-    if mark is not Mark.OK:
+    if mark is not FindingLevel.OK:
         assert ("behind" if off > 0 else "ahead") in finding.says
 
 
 def test_one_clock_that_agrees_is_enough_and_none_is_no_fault() -> None:
     right, wrong = Reached("a", "a:1", secure=True, skew=1.0), Reached("b", "b:1", True, skew=9e9)
-    assert clock_finding([wrong, right]).mark is Mark.OK
+    assert clock_finding([wrong, right]).mark is FindingLevel.OK
     assert clock_finding([seen(models("Date: yesterday"))]).says.startswith("not compared")
 
 
@@ -206,7 +226,7 @@ def test_the_way_may_lead_through_a_proxy_whose_password_is_not_told() -> None:
     reached = run(main())
     assert SECRET not in repr(reached)
     finding = findings(reached)["upstream anthropic"]
-    assert finding.mark is Mark.FAIL
+    assert finding.mark is FindingLevel.FAIL
     assert "proxy" in finding.says
     assert "password" in finding.fix
 
@@ -248,18 +268,22 @@ def test_a_taken_port_is_seen_and_a_free_one_is_not() -> None:
     assert not is_port_taken("127.0.0.1", 0)
 
 
-def marks(folder: Path) -> dict[str, Mark]:
+def marks(folder: Path) -> dict[str, FindingLevel]:
     told = state_findings(look_at_state(folder, CLOCK.wall()))
     return {finding.check: finding.mark for finding in told}
 
 
 def test_a_state_folder_is_judged_whether_it_is_there_or_not(tmp_path: Path) -> None:
     absent = tmp_path / "a" / "b"
-    assert marks(absent) == {"state folder": Mark.OK, "disk": Mark.OK, "journal": Mark.OK}
+    assert marks(absent) == {
+        "state folder": FindingLevel.OK,
+        "disk": FindingLevel.OK,
+        "journal": FindingLevel.OK,
+    }
     assert not absent.exists(), "nothing is changed"
     file = tmp_path / "file"
     file.write_text("x")
-    assert marks(file / "state")["state folder"] is Mark.FAIL
+    assert marks(file / "state")["state folder"] is FindingLevel.FAIL
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such permissions")
@@ -267,9 +291,9 @@ def test_a_folder_that_others_can_read_is_warned_of(tmp_path: Path) -> None:
     folder = tmp_path / "open"
     folder.mkdir(mode=0o755)
     folder.chmod(0o755)
-    assert marks(folder)["state folder"] is Mark.WARN
+    assert marks(folder)["state folder"] is FindingLevel.WARN
     folder.chmod(0o700)
-    assert marks(folder)["state folder"] is Mark.OK
+    assert marks(folder)["state folder"] is FindingLevel.OK
 
 
 def test_a_journal_is_read_and_a_damaged_one_is_told(tmp_path: Path) -> None:
@@ -280,6 +304,6 @@ def test_a_journal_is_read_and_a_damaged_one_is_told(tmp_path: Path) -> None:
     assert look_at_state(state.folder, CLOCK.wall()).calls == 0
     state.journal.write_bytes(b"not a database" * 100)
     told = state_findings(look_at_state(state.folder, CLOCK.wall()))
-    assert told[-1].mark is Mark.FAIL
+    assert told[-1].mark is FindingLevel.FAIL
     assert told[-1].fix
     assert json.dumps([finding.to_json() for finding in told])

@@ -14,8 +14,8 @@ from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 
 from jackline.assembly import Service, StateDir
-from jackline.flows.local import LocalEngine
 from jackline.flows.records import CallKind, CallRecord, CallState, RunRecord, RunState
+from jackline.flows.store.sqlite import SqliteRunStore
 from jackline.gateway.settings import HoldSettings
 from jackline.testing import SimulatedProvider
 from tests.assembly.world import ask, config_for, question, request, run, until
@@ -27,7 +27,7 @@ NEEDS = "1 needs you: many (9f3c) is parked until you say so: jackline resume 9f
 
 async def a_run_that_waits_for_a_person(store: Path) -> None:
     store.parent.mkdir(parents=True)
-    engine = LocalEngine(store)
+    engine = SqliteRunStore(store)
     claim = await engine.create(RUN, owner="test", lease=600.0)
     call = CallRecord("9f3c", "k", 0, CallKind.AGENT, "the first", "", "task-0", CallState.RUNNING)
     await engine.begin_call(claim, call)

@@ -12,19 +12,17 @@ from pathlib import Path
 import pytest
 
 from jackline.agents.outcome import Ending, Outcome
-from jackline.assembly.session_continuing import SessionContinuing
+from jackline.assembly.session_resume import SessionResumer
 from jackline.clock import VirtualClock
 from jackline.failures import Observation, Where, classify
+from jackline.flows.flow_run import FlowRun
 from jackline.flows.host import FlowHost
-from jackline.flows.orders import begin_resume, cancel_run
+from jackline.flows.lifecycle import begin_resume, cancel_run
 from jackline.flows.records import RunRecord, RunState
-from jackline.flows.running import FlowRun
-from jackline.flows.settings import RunSettings, WakeSettings, decode_settings
-from jackline.flows.waking import may_wake
-from jackline.hooks.deaths import Cause
-from jackline.hooks.sessions import Session, Stopped
-from jackline.testing import MemoryEngine
-from jackline.testing.scripted_runner import ScriptedRunner
+from jackline.flows.settings import RunSettings, WakeSettings, decode_settings, may_wake
+from jackline.hooks.agent_deaths import DeathCause, ReportedSession, StoppedSession
+from jackline.testing import MemoryRunStore
+from jackline.testing.scripted_agents import ScriptedRunner
 from tests.assembly.world import run
 from tests.hooks.asking import ended
 
@@ -35,8 +33,8 @@ NOBODY = 4_000_000
 SESSION = "0c6a3b5e-0000-4000-8000-000000000001"
 
 
-def failed(text: str) -> Cause:
-    return Cause.of(classify(Observation(Where.CLI_TEXT, text=text), now=NOON))
+def failed(text: str) -> DeathCause:
+    return DeathCause.of(classify(Observation(Where.CLI_TEXT, text=text), now=NOON))
 
 
 WALL = failed("You've hit your session limit · resets 3pm (UTC)")
@@ -46,7 +44,7 @@ THROTTLE = failed("API Error: Server is temporarily limiting requests (not your 
 class World:
     def __init__(self, *, consents: bool = True, settings: RunSettings | None = None) -> None:
         self.clock = VirtualClock(NOON)
-        self.engine = MemoryEngine(wall=self.clock.wall)
+        self.engine = MemoryRunStore(wall=self.clock.wall)
         self.runner = ScriptedRunner(name="claude-code")
         self.host = FlowHost(
             self.engine,
@@ -57,19 +55,19 @@ class World:
         self.consents = consents
         self.continuing = self.service()
 
-    def service(self) -> SessionContinuing:
-        return SessionContinuing(lambda: self.consents, self._give_host, self.clock, lambda: 0.5)
+    def service(self) -> SessionResumer:
+        return SessionResumer(lambda: self.consents, self._give_host, self.clock, lambda: 0.5)
 
     async def _give_host(self) -> FlowHost:
         return self.host
 
     def stop(
-        self, cause: Cause, *processes: int, run: str | None = None, transcript: str = ""
+        self, cause: DeathCause, *processes: int, run: str | None = None, transcript: str = ""
     ) -> None:
-        session = Session(SESSION, "/work", transcript, processes)
-        self.continuing.stopped(Stopped(session, cause, "opus", run))
+        session = ReportedSession(SESSION, "/work", transcript, processes)
+        self.continuing.stopped(StoppedSession(session, cause, "opus", run))
 
-    async def hear(self, cause: Cause, *processes: int) -> None:
+    async def hear(self, cause: DeathCause, *processes: int) -> None:
         self.stop(cause, *processes)
         await self.settle()
 
@@ -155,11 +153,11 @@ def test_a_session_that_a_run_carries_is_left_to_the_run() -> None:
         world = World()
         await world.hear(WALL, NOBODY)
         own = await world.only()
-        session = Session("another session", "/work", "", (NOBODY,))
-        world.continuing.stopped(Stopped(session, WALL, "opus", own.run_id))
+        session = ReportedSession("another session", "/work", "", (NOBODY,))
+        world.continuing.stopped(StoppedSession(session, WALL, "opus", own.run_id))
         await world.settle()
         assert (await world.only()).run_id == own.run_id
-        world.continuing.stopped(Stopped(session, WALL, "opus", "a tag of the user's own"))
+        world.continuing.stopped(StoppedSession(session, WALL, "opus", "a tag of the user's own"))
         await world.settle()
         assert len(await world.engine.runs()) == 2
 

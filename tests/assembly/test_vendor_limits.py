@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from jackline.assembly import Service
-from jackline.control.limit_words import limit_words
+from jackline.control.text import limit_words
 from jackline.lanes import KnownLimits
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
 from jackline.simulator.limits import BucketSettings, Counts
+from jackline.simulator.provider import ProviderSettings
 from jackline.simulator.server import SimulatorServer
-from jackline.simulator.settings import ProviderSettings
 from tests.assembly.world import (
     answered,
     ask,

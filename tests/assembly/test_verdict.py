@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from jackline.control import LaneShown, Picture, verdict
-from jackline.control.crew import Crew
-from jackline.control.fleet import Doing
+from jackline.control import GatewayStatus, LaneStatus, verdict
+from jackline.control.fleet import AgentState
+from jackline.control.status import AgentCounts
 
 NOW = datetime(2026, 11, 15, 20, 0, tzinfo=UTC)
 TEN_PAST_TEN = datetime(2026, 11, 15, 22, 10, tzinfo=UTC).timestamp()
@@ -20,14 +20,14 @@ COUNTS = "0 calls held and delivered, 0 passed on as failed."
 
 def lane(
     state: str, until: float | None = None, waiting: int = 0, *, paused: bool = False
-) -> LaneShown:
-    return LaneShown("anthropic/m", state, "", until, 0, 4, waiting, {}, paused=paused)
+) -> LaneStatus:
+    return LaneStatus("anthropic/m", state, "", until, 0, 4, waiting, {}, paused=paused)
 
 
 def picture(
-    *lanes: LaneShown, running: int = 0, waiting: int = 0, problem: str = "", **counts: int
-) -> Picture:
-    return Picture(
+    *lanes: LaneStatus, running: int = 0, waiting: int = 0, problem: str = "", **counts: int
+) -> GatewayStatus:
+    return GatewayStatus(
         at=NOW.timestamp(),
         version="0",
         url="",
@@ -91,37 +91,48 @@ def picture(
         ),
     ],
 )
-def test_the_verdict_says_how_it_stands(shown: Picture, sentence: str) -> None:
+def test_the_verdict_says_how_it_stands(shown: GatewayStatus, sentence: str) -> None:
     assert verdict(shown, NOW) == sentence
 
 
-NINE = Crew(20, {Doing.PARKED: 9}, {Doing.PARKED: (TEN_PAST_TEN, TEN_PAST_TEN + 30)})
+NINE = AgentCounts(
+    20, {AgentState.PARKED: 9}, {AgentState.PARKED: (TEN_PAST_TEN, TEN_PAST_TEN + 30)}
+)
 
 
 @pytest.mark.parametrize(
     ("crew", "sentence"),
     [
-        (Crew(answering=1), "1 of 1 agent answering."),
-        (Crew(answering=3, quiet=2), "3 of 5 agents answering, 2 quiet."),
-        (Crew(between=1), "0 of 1 agent answering, 1 between calls."),
-        (Crew(2, between=1, failed=1), "2 of 4 agents answering, 1 between calls, 1 failed."),
+        (AgentCounts(answering=1), "1 of 1 agent answering."),
+        (AgentCounts(answering=3, quiet=2), "3 of 5 agents answering, 2 quiet."),
+        (AgentCounts(between=1), "0 of 1 agent answering, 1 between calls."),
+        (
+            AgentCounts(2, between=1, failed=1),
+            "2 of 4 agents answering, 1 between calls, 1 failed.",
+        ),
         (NINE, "20 of 29 agents answering, 9 parked until 22:10 UTC (in 2 h 10 min)."),
         (
-            Crew(0, {Doing.PARKED: 2}, {Doing.PARKED: (TEN_PAST_TEN, TEN_PAST_TEN + 9000)}),
+            AgentCounts(
+                0, {AgentState.PARKED: 2}, {AgentState.PARKED: (TEN_PAST_TEN, TEN_PAST_TEN + 9000)}
+            ),
             "0 of 2 agents answering, 2 parked, the first until 22:10 UTC (in 2 h 10 min).",
         ),
         (
-            Crew(0, {Doing.PARKED: 2}, {Doing.PARKED: (NOW.timestamp(), TEN_PAST_TEN)}),
+            AgentCounts(
+                0, {AgentState.PARKED: 2}, {AgentState.PARKED: (NOW.timestamp(), TEN_PAST_TEN)}
+            ),
             "0 of 2 agents answering, 2 parked, about to go on.",
         ),
         (
-            Crew(4, {Doing.QUEUED: 1, Doing.THROTTLED: 2, Doing.DOWN: 3}, failed=1),
+            AgentCounts(
+                4, {AgentState.QUEUED: 1, AgentState.THROTTLED: 2, AgentState.DOWN: 3}, failed=1
+            ),
             "4 of 11 agents answering, 3 upstream down, 2 throttled, 1 queued, 1 failed.",
         ),
-        (Crew(quiet=3), "Nothing is under way."),
+        (AgentCounts(quiet=3), "Nothing is under way."),
     ],
 )
-def test_the_verdict_begins_with_who_works_and_who_waits(crew: Crew, sentence: str) -> None:
+def test_the_verdict_begins_with_who_works_and_who_waits(crew: AgentCounts, sentence: str) -> None:
     assert verdict(picture(), NOW, crew) == f"{sentence} {CALM} {COUNTS}"
 
 
@@ -142,8 +153,8 @@ def test_a_moment_that_has_passed_is_not_told_as_a_negative_time() -> None:
     assert "-" not in verdict(shown, NOW)
 
 
-def down(name: str, kind: str = "network_edge", sub: str = "refused") -> LaneShown:
-    return LaneShown(f"{name}/m", "broken", "", None, 0, 4, 1, {}, (kind, sub))
+def down(name: str, kind: str = "network_edge", sub: str = "refused") -> LaneStatus:
+    return LaneStatus(f"{name}/m", "broken", "", None, 0, 4, 1, {}, (kind, sub))
 
 
 @pytest.mark.parametrize(
@@ -160,7 +171,7 @@ def down(name: str, kind: str = "network_edge", sub: str = "refused") -> LaneSho
     ],
 )
 def test_the_network_is_named_only_when_nothing_else_has_failed(
-    lanes: list[LaneShown], is_the_network: bool
+    lanes: list[LaneStatus], is_the_network: bool
 ) -> None:
     told = verdict(picture(*lanes, waiting=1), NOW)
     assert ("Your own network" in told) is is_the_network

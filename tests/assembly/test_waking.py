@@ -6,18 +6,18 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from jackline.assembly.waking import Waker
 from jackline.clock import VirtualClock
-from jackline.flows.local import LocalEngine
 from jackline.flows.records import ResourceRecord, ResourceState, RunRecord, RunState
+from jackline.flows.run_processes import Waker
 from jackline.flows.settings import RunSettings, WakeSettings, encode_settings
+from jackline.flows.store.sqlite import SqliteRunStore
 from tests.assembly.world import run
 
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 
 
 async def park(path: Path, clock: VirtualClock, *runs: RunRecord) -> None:
-    engine = LocalEngine(path, wall=clock.wall)
+    engine = SqliteRunStore(path, wall=clock.wall)
     for each in runs:
         claim = await engine.create(each, owner="me", lease=30)
         await engine.let_go(claim, replace(each, state=RunState.PARKED))
@@ -56,7 +56,7 @@ def test_what_an_ended_run_has_left_behind_is_given_back_and_not_in_a_circle(
         path = tmp_path / "flows.db"
         times: list[float] = []
         waker = Waker(path, clock, clean_up=lambda: times.append(clock.wall()))
-        engine = LocalEngine(path, wall=clock.wall)
+        engine = SqliteRunStore(path, wall=clock.wall)
         record = parked("r1", None)
         claim = await engine.create(record, owner="me", lease=30)
         lease = clock.wall() + 3600
@@ -88,7 +88,7 @@ def test_a_run_that_someone_carries_is_left_alone(tmp_path: Path) -> None:
         clock = VirtualClock(NOON)
         path = tmp_path / "flows.db"
         await park(path, clock, parked("r1", clock.wall() - 1))
-        engine = LocalEngine(path, wall=clock.wall)
+        engine = SqliteRunStore(path, wall=clock.wall)
         await engine.claim("r1", owner="another", lease=30)
         waker = Waker(path, clock, lambda _each: None)
         assert await waker.look() == []
@@ -109,7 +109,7 @@ def test_the_brakes_hold(tmp_path: Path) -> None:
         await park(path, clock, parked("night", due, night), parked("asked", due, asked))
         waker = Waker(path, clock, lambda _each: None)
         assert await waker.look() == []
-        engine = LocalEngine(path, wall=clock.wall)
+        engine = SqliteRunStore(path, wall=clock.wall)
         await engine.allow_waking("asked")
         await engine.close()
         assert await waker.look() == ["asked"]
@@ -134,7 +134,7 @@ def test_a_run_that_stays_parked_is_tried_ever_more_rarely_until_it_has_met_anot
             await waker.look()
             await clock.advance(60)
         assert [round(at - begin) for at in times] == [0, 300, 900, 2100, 4500]
-        engine = LocalEngine(path, wall=clock.wall)
+        engine = SqliteRunStore(path, wall=clock.wall)
         claim = await engine.claim("r1", owner="me", lease=30)
         assert claim is not None
         again = replace(record, state=RunState.PARKED, wake_at=clock.wall() - 1)

@@ -1,6 +1,6 @@
 """A whole gateway on a loopback port, a provider whose every byte a test decides, raw clients.
 
-Laws: (1) real sockets, real journal, real state folder; (2) credentials and texts of these tests
+Rules: (1) real sockets, real journal, real state folder; (2) credentials and texts of these tests
 hold the planted words, so that what was written can be searched for them (tests/planted.py).
 """
 
@@ -25,7 +25,7 @@ from jackline.gateway.settings import (
     ListenSettings,
 )
 from jackline.journal import JournalReader
-from jackline.journal.settings import JournalSettings
+from jackline.journal.store import JournalSettings
 from jackline.providers.settings import UpstreamSettings
 from tests.planted import ANSWER, KEY, PROMPT
 from tests.upstream.loopback import Server, Wire

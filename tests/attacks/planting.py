@@ -18,10 +18,7 @@ import pytest
 
 from jackline import event_loop
 from jackline.agents.outcome import Ending, Outcome
-from jackline.flows.cleanup.worktree import release_of_worktree
-from jackline.flows.engine import Claim, Engine
-from jackline.flows.local import LocalEngine
-from jackline.flows.outcome_json import encode_outcome
+from jackline.flows.cleanup.action_runner import release_of_worktree
 from jackline.flows.records import (
     CallKind,
     CallRecord,
@@ -32,8 +29,11 @@ from jackline.flows.records import (
     ResourceState,
     RunRecord,
     RunState,
+    encode_outcome,
 )
 from jackline.flows.settings import RunSettings, encode_settings
+from jackline.flows.store.run_store import Claim, RunStore
+from jackline.flows.store.sqlite import SqliteRunStore
 
 FLOW = """
 from pathlib import Path
@@ -69,7 +69,7 @@ def flow_file(folder: Path, mark: Path) -> Path:
 
 
 async def add_run(
-    engine: Engine,
+    engine: RunStore,
     run_id: str,
     state: RunState,
     *,
@@ -107,7 +107,7 @@ def plant_everything(store: Path, folder: Path, mark: Path) -> None:
     command = marking(mark)
 
     async def write() -> None:
-        engine = LocalEngine(store)
+        engine = SqliteRunStore(store)
         for run_id, release in (
             ("rented", command),
             ("rented2", "function planted_flow:planted"),

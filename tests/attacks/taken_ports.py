@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from jackline.gateway.exchange import Exchange
-from jackline.gateway.listening import Listener
+from jackline.gateway.listener import Listener
 from jackline.gateway.settings import GatewaySettings, ListenSettings
 
 PORT = 8766

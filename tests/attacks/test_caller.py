@@ -19,9 +19,9 @@ import pytest
 from jackline.assembly import Service, StateDir
 from jackline.dialects.json_bounds import MOST_VALUES
 from jackline.events import CallEnded
-from jackline.gateway import lane_book
+from jackline.gateway import lane_registry
 from jackline.gateway.settings import HoldSettings, LimitSettings
-from jackline.hooks.asked import HookAsked
+from jackline.hooks.hook_input import HookInput
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
 from tests.assembly.world import (
     Got,
@@ -822,7 +822,7 @@ def test_calls_that_wait_hold_no_more_than_their_limit(tmp_path: Path, path: byt
 
 def test_a_notification_with_thousands_of_beginnings_is_read_at_once() -> None:
     words = "<task-notification><summary><result>" * 200_000
-    told = HookAsked(prompt=words + "<task-id>x</task-id></task-notification>")
+    told = HookInput(prompt=words + "<task-id>x</task-id></task-notification>")
     assert [each.agent for each in told.notified] == ["x"]
 
 
@@ -941,8 +941,8 @@ def test_parked_lanes_of_invented_accounts_keep_nobody_out(
 ) -> None:
     """Whoever invents tokens, too, fills what there is; honest callers are served after that."""
     most = 20
-    monkeypatch.setattr(lane_book, "MOST_IDLE", 4)
-    monkeypatch.setattr(lane_book, "MOST_LANES", most)
+    monkeypatch.setattr(lane_registry, "MOST_IDLE", 4)
+    monkeypatch.setattr(lane_registry, "MOST_LANES", most)
     answers = [answered(), *[_walled()] * (3 * most), answered()]
     hold = HoldSettings(quota=0.0)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from jackline.clients.records import ConnectionRecords
+from jackline.clients.claude_code import ConnectionRecords
 from jackline.private_files import write_private
 from tests.attacks.planting import another_installation
 from tests.attacks.test_repository import Clone
@@ -223,7 +223,7 @@ DEFINITIONS = """
 from pathlib import Path
 from jackline.errors import BadArgumentError
 from jackline.mcp_server.agent_definitions import definition_folders, definition_of
-from jackline.mcp_server.plugin_definitions import definitions_of_plugins
+from jackline.mcp_server.agent_definitions import definitions_of_plugins
 here, own = Path.cwd(), Path.home() / ".claude"
 try:
     definition_of("x", definition_folders(here, own), definitions_of_plugins(here, own))

@@ -20,9 +20,9 @@ from jackline.events import (
     Event,
     LaneChanged,
 )
-from jackline.gateway.hand_orders import HandOrders
+from jackline.gateway.control_plane import OperatorOrders
 from jackline.gateway.settings import GatewaySettings, HoldSettings
-from jackline.gateway.telling import picture
+from jackline.gateway.status_picture import picture
 from jackline.journal import JournalHealth
 from jackline.lanes import LaneController, LaneSettings, export, restore
 from jackline.lanes.settings import KnownLimits
@@ -401,7 +401,7 @@ def test_an_order_for_half_an_hour_holds_for_half_an_hour(jump: float) -> None:
     kept: list[bytes] = []
 
     async def scene(world: World) -> None:
-        orders = HandOrders(world.desk, kept.append)
+        orders = OperatorOrders(world.desk, kept.append)
         orders.use({"upstream": "anthropic", "seconds": 1800})
         world.clock.jump_wall(jump)
         await world.pass_time(600)

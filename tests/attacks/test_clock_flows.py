@@ -16,16 +16,15 @@ import pytest
 
 from jackline import Budget, agent, ctx, flow
 from jackline.agents.outcome import Ending, Evidence, Outcome
-from jackline.agents.ports import Leave, Notebook
-from jackline.agents.task import AgentTask
-from jackline.assembly.waking import Waker
-from jackline.flows.definition import Flow
-from jackline.flows.engine_rules import lease_holds
-from jackline.flows.local import LocalEngine
-from jackline.flows.orders import claim_run
+from jackline.agents.runner import AgentLog, AgentTask, CallGate
+from jackline.flows.authoring.flow_definition import Flow
+from jackline.flows.lifecycle import claim_run
 from jackline.flows.records import RunRecord, RunState
+from jackline.flows.run_processes import Waker
 from jackline.flows.settings import RunSettings, encode_settings
-from jackline.testing.scripted_runner import Play
+from jackline.flows.store.sqlite import SqliteRunStore
+from jackline.flows.store.store_rules import lease_holds
+from jackline.testing.scripted_agents import Play
 from tests.flows.world import EPOCH, World, played, world
 
 HOUR, DAY = 3600.0, 86_400.0
@@ -168,7 +167,7 @@ def test_a_run_that_waits_without_a_date_wakes_after_its_pause(jump: float) -> N
         asked: list[float] = []  # noqa: RUF012 -- of this test alone
 
         async def carry(
-            self, _task: AgentTask, _notebook: Notebook, leave: Leave
+            self, _task: AgentTask, _notebook: AgentLog, leave: CallGate
         ) -> Outcome[object]:
             await leave.before_call()
             self.asked.append(w.clock.monotonic())
@@ -197,7 +196,7 @@ def test_a_run_that_waits_without_a_date_has_waited_in_its_sleep() -> None:
         asked: list[float] = []  # noqa: RUF012 -- of this test alone
 
         async def carry(
-            self, _task: AgentTask, _notebook: Notebook, leave: Leave
+            self, _task: AgentTask, _notebook: AgentLog, leave: CallGate
         ) -> Outcome[object]:
             await leave.before_call()
             self.asked.append(w.clock.monotonic())
@@ -224,7 +223,7 @@ def test_a_run_that_cannot_be_woken_is_not_tried_in_a_circle(tmp_path: Path, jum
     async def test() -> None:
         w = world()
         path = tmp_path / "flows.db"
-        engine = LocalEngine(path, wall=w.clock.wall)
+        engine = SqliteRunStore(path, wall=w.clock.wall)
         record = RunRecord(
             "r1", "f", "/x/f.py", b"{}", encode_settings(RunSettings()), wake_at=EPOCH.timestamp()
         )

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from jackline.assembly.observing import Observatory
-from jackline.calls import Carrier
-from jackline.cli.service_log import Following
+from jackline.calls import CallManager
+from jackline.cli.journal_views import LogFollower
 from jackline.clock import VirtualClock
 from jackline.control.fleet import resting
-from jackline.events import ClockMoved, WindowsTold
+from jackline.events import ClockMoved, WindowsReported
 from jackline.journal import Journal, JournalReader
 from jackline.lanes import LaneController
 from jackline.notifications.incidents import WAIT, Condition, Incidents
-from jackline.notifications.settings import About
+from jackline.notifications.settings import IncidentKind
+from jackline.telemetry.observatory import Observatory
 from jackline.testing import ScriptedUpstream
 from tests.attacks.test_clock import DAY, GOOD, HOUR, JUMPS
 from tests.gateway.desk_world import START, World, play
@@ -115,7 +115,7 @@ class _Watched:
         self.observatory = Observatory(self.clock)
         controller = LaneController([], lambda: 0.5, now=self.clock.steady())
         upstream = ScriptedUpstream(self.clock)
-        self.carrier = Carrier(controller, upstream, self.clock, self.observatory.announce)
+        self.carrier = CallManager(controller, upstream, self.clock, self.observatory.announce)
 
     def answered(self, number: int = 0) -> None:
         self.observatory.announce(made.call(number, at=self.clock.wall()))
@@ -166,7 +166,7 @@ def test_the_pace_of_spending_and_of_a_window_is_what_it_was(jump: float) -> Non
             watched.answered(minute)
             now = watched.clock.wall()
             windows = (("5h", 0.30 + 0.01 * minute, resets),)
-            watched.observatory.announce(WindowsTold(now, "anthropic/opus#a", windows))
+            watched.observatory.announce(WindowsReported(now, "anthropic/opus#a", windows))
             if minute == 20:
                 watched.jump(jump)
             await watched.clock.advance(60)
@@ -189,7 +189,7 @@ def test_the_pace_of_spending_and_of_a_window_is_what_it_was(jump: float) -> Non
 def test_a_person_is_told_of_trouble_in_time(jump: float) -> None:
     clock = VirtualClock(START)
     incidents = Incidents()
-    down = Condition(About.PARKED, "anthropic", "it is parked")
+    down = Condition(IncidentKind.PARKED, "anthropic", "it is parked")
 
     async def scene() -> None:
         assert incidents.look(clock.steady(), [down], quiet=False) == []
@@ -225,8 +225,8 @@ def test_who_follows_the_log_goes_on_hearing(tmp_path: Path, jump: float) -> Non
         made.written(journal)
         with JournalReader(path) as reader:
             # As `logs -f` does: the latest five were printed.
-            printed = list(Following(0.0).news(reader, 1000))[-5:]
-            following = Following(printed[-1].at, printed)
+            printed = list(LogFollower(0.0).news(reader, 1000))[-5:]
+            following = LogFollower(printed[-1].at, printed)
             assert list(following.news(reader, 1000)) == []
             times.ahead += jump
             if jump < 0:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jackline.events import AttemptFailed, CallEnded
 from jackline.failures import Failure, Observation, classify
 from jackline.gateway.settings import GatewaySettings, HoldSettings
-from jackline.lanes import Call, Decision, LaneController, LaneSettings, Usage
+from jackline.lanes import Call, CallUsage, LaneController, LaneDecision, LaneSettings
 from jackline.lanes.settings import KnownLimits
 from jackline.testing import Step
 from jackline.testing.scripted_upstream import STREAMED
@@ -71,7 +71,7 @@ class Oracle:
         else:
             self.free_since = None
 
-    def heed(self, decision: Decision) -> None:
+    def heed(self, decision: LaneDecision) -> None:
         assert not decision.refusals, "nobody is refused because of time"
         assert not decision.aborts
         for send in decision.sends:
@@ -92,7 +92,7 @@ class Oracle:
             return
         permit, self.permit = self.permit, None
         if how == "good":
-            self.heed(self.controller.finished(self.line, permit, Usage(10, 10)))
+            self.heed(self.controller.finished(self.line, permit, CallUsage(10, 10)))
             return
         failure = self.failure(how, seconds)
         self.free_since = None

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from jackline.mcp_server.model_tool import Caller
-from jackline.mcp_server.settings import AgentSettings, BatchSettings, ToolSettings
+from jackline.mcp_server.model_tool import ToolCaller
+from jackline.mcp_server.permissions import AgentSettings, BatchSettings, ToolSettings
 from jackline.mcp_server.tools.batch import batch_tools
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="POSIX programs")
@@ -49,7 +49,7 @@ def run(
     given: dict[str, object] = {"calls": [call], "cwd": of_batch}
 
     async def main() -> str:
-        return (await tool.run(given, Caller(folder=project))).text
+        return (await tool.run(given, ToolCaller(folder=project))).text
 
     return asyncio.run(main())
 

@@ -15,25 +15,24 @@ from pathlib import Path
 import pytest
 
 from jackline import event_loop
-from jackline.assembly.run_orders import RunOrders
-from jackline.assembly.waking import Waker
 from jackline.clock import SystemClock
-from jackline.control import Picture, verdict
+from jackline.control import GatewayStatus, verdict
 from jackline.errors import StoreLockedError, UnsafeFileError
-from jackline.flows.authoring import agent
-from jackline.flows.definition import flow
+from jackline.flows.authoring.calls import agent
+from jackline.flows.authoring.flow_definition import flow
+from jackline.flows.flow_run import FlowRun
 from jackline.flows.host import FlowHost
-from jackline.flows.local import LocalEngine
-from jackline.flows.orders import begin_resume, begin_run
-from jackline.flows.progress import FlowEvent, Warned
+from jackline.flows.lifecycle import begin_resume, begin_run
 from jackline.flows.records import RunState
-from jackline.flows.running import FlowRun
+from jackline.flows.run_events import FlowEvent, Warned
+from jackline.flows.run_processes import RunOrders, Waker
 from jackline.flows.settings import RunSettings
+from jackline.flows.store.sqlite import SqliteRunStore
 from jackline.journal import Journal, JournalReader
-from jackline.journal.settings import JournalSettings
-from jackline.simulator.mind import Say
+from jackline.journal.store import JournalSettings
+from jackline.simulator.reply_script import Say
 from jackline.testing import Rule
-from jackline.testing.scripted_runner import ScriptedRunner
+from jackline.testing.scripted_agents import ScriptedRunner
 from tests.cli.flow_world import World, flow_world, wait_for
 from tests.journal import made
 
@@ -76,7 +75,7 @@ async def two() -> str:
     return f"{await agent('a', label='a')} {await agent('b', label='b')}"
 
 
-def _host(engine: LocalEngine, runner: ScriptedRunner, heard: list[FlowEvent]) -> FlowHost:
+def _host(engine: SqliteRunStore, runner: ScriptedRunner, heard: list[FlowEvent]) -> FlowHost:
     return FlowHost(
         engine,
         lambda _run_id: {runner.name: runner},
@@ -90,7 +89,7 @@ def test_a_locked_store_pauses_a_run_and_nothing_is_paid_twice(tmp_path: Path) -
     runner, heard = ScriptedRunner(), list[FlowEvent]()
 
     async def main() -> None:
-        engine = LocalEngine(path, lock_seconds=0.05, patience=600)
+        engine = SqliteRunStore(path, lock_seconds=0.05, patience=600)
         begun = await begin_run(_host(engine, runner, heard), two, b"{}", run_id="r1")
         with locked(path):
             carrying = asyncio.create_task(begun.carry())
@@ -114,7 +113,7 @@ def test_beyond_its_patience_a_run_is_paused_and_can_be_resumed(tmp_path: Path) 
     runner, heard = ScriptedRunner(), list[FlowEvent]()
 
     async def main() -> None:
-        engine = LocalEngine(path, lock_seconds=0.05, patience=0.3)
+        engine = SqliteRunStore(path, lock_seconds=0.05, patience=0.3)
         host = _host(engine, runner, heard)
         begun = await begin_run(host, two, b"{}", run_id="r1")
         with locked(path):
@@ -122,7 +121,7 @@ def test_beyond_its_patience_a_run_is_paused_and_can_be_resumed(tmp_path: Path) 
                 await begun.carry()
             assert caught.value.exit_code == 75
             await engine.close()
-        engine = LocalEngine(path)
+        engine = SqliteRunStore(path)
         host = _host(engine, runner, heard)
         run = await engine.run("r1")
         assert run is not None
@@ -170,7 +169,7 @@ def test_records_that_were_dropped_without_a_fault_of_the_disk_are_told(tmp_path
         (note,) = reader.notes(0)
     assert note.what == "records lost"
     assert "15 records not kept" in note.detail
-    picture = Picture(
+    picture = GatewayStatus(
         *(0.0, "0", "", "", 0.0, (), (), 0, 0, 0, {}, 0, 0, 0, 0, True, "", 15, health.gap)
     )
     assert "The journal has a gap: 15 records not kept" in verdict(picture, SystemClock().now())
@@ -201,7 +200,7 @@ def test_the_log_of_orders_holds_no_answer(telling: World, name: str) -> None:
     (run,) = telling.json("ls")["runs"]
 
     async def order() -> None:
-        engine = LocalEngine(telling.folder / "state" / "flows.db")
+        engine = SqliteRunStore(telling.folder / "state" / "flows.db")
         orders = RunOrders(telling.folder / "state")
         await orders.carry_out("resume", {"run": run["run"]}, engine)
         await engine.close()
@@ -222,7 +221,7 @@ def test_the_log_of_woken_runs_holds_no_answer(telling: World, name: str) -> Non
     store = telling.folder / "state" / "flows.db"
 
     async def wake() -> None:
-        engine = LocalEngine(store)
+        engine = SqliteRunStore(store)
         run = await engine.run(listed["run"])
         claim = await engine.claim(listed["run"], owner="me", lease=30)
         assert run is not None

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from jackline.flows.local import LocalEngine
 from jackline.flows.records import RunRecord, RunState
+from jackline.flows.store.sqlite import SqliteRunStore
 from tests.cli.flow_world import PATIENCE, World, flow_world, wait_for
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals are sent as POSIX knows them")
@@ -48,7 +48,7 @@ import sys
 
 import survey
 from jackline import run
-from jackline.flows.progress import RunParked
+from jackline.flows.run_events import RunParked
 
 
 def hear(event):
@@ -100,7 +100,7 @@ def left_parked(world: World, started: subprocess.Popen[str]) -> str:
 
 async def _only_parked(world: World) -> str:
     # From the store itself: a process for each look takes most of these tests' time.
-    engine = LocalEngine(world.folder / "state" / "flows.db")
+    engine = SqliteRunStore(world.folder / "state" / "flows.db")
     try:
         (run,) = await engine.runs(states=(RunState.PARKED,))
         return run.run_id
@@ -110,7 +110,7 @@ async def _only_parked(world: World) -> str:
 
 async def kept(world: World, run_id: str, *, reset: bool = False) -> RunRecord:
     """The run; with `reset`, at a time when its reset has passed."""
-    engine = LocalEngine(world.folder / "state" / "flows.db")
+    engine = SqliteRunStore(world.folder / "state" / "flows.db")
     try:
         if reset:
             claim = await engine.claim(run_id, owner="test", lease=60)

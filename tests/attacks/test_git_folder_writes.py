@@ -15,14 +15,12 @@ from pathlib import Path
 import pytest
 
 from jackline.batches.files import EditTool, WriteTool
-from jackline.batches.git_places import is_in_git
-from jackline.batches.permission import permit
+from jackline.batches.permission import is_in_git, permit
 from jackline.batches.policy import Allowed, Denied, Policy
-from jackline.batches.results import BatchCall
-from jackline.batches.tool import Tool
-from jackline.flows.cleanup.allowed_commands import denial
-from jackline.mcp_server.model_tool import Caller
-from jackline.mcp_server.settings import BatchSettings, ToolSettings
+from jackline.batches.tool import BatchCall, Tool
+from jackline.flows.actions import denial
+from jackline.mcp_server.model_tool import ToolCaller
+from jackline.mcp_server.permissions import BatchSettings, ToolSettings
 from jackline.mcp_server.tools.batch import batch_tools
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="POSIX programs and links")
@@ -42,7 +40,7 @@ def run(folder: Path, allow: Sequence[str], command: str) -> str:
     call = {"id": "1", "tool": "shell", "input": {"command": command}}
 
     async def main() -> str:
-        return (await tool.run({"calls": [call]}, Caller(folder=folder))).text
+        return (await tool.run({"calls": [call]}, ToolCaller(folder=folder))).text
 
     return asyncio.run(main())
 

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from jackline.flows.cleanup.worktree import remove_if_clean
-from jackline.foreign_repositories import asking
-from jackline.mcp_server.model_tool import Caller
-from jackline.mcp_server.settings import BatchSettings, ToolSettings
+from jackline.flows.cleanup.action_runner import remove_if_clean
+from jackline.foreign_repositories import repository_check
+from jackline.mcp_server.model_tool import ToolCaller
+from jackline.mcp_server.permissions import BatchSettings, ToolSettings
 from jackline.mcp_server.tools.batch import batch_tools
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="shell scripts as the planted programs")
@@ -104,7 +104,7 @@ def batch_in(folder: Path, command: str, cwd: str = ".", allow: tuple[str, ...] 
     call = {"id": "1", "tool": "shell", "input": {"command": command, "cwd": cwd}}
 
     async def main() -> str:
-        return (await tool.run({"calls": [call]}, Caller(folder=folder))).text
+        return (await tool.run({"calls": [call]}, ToolCaller(folder=folder))).text
 
     return asyncio.run(main())
 
@@ -778,7 +778,7 @@ def test_what_was_not_allowed_to_fetch_fetches_nothing(unpacked: Unpacked) -> No
 
 
 def test_a_question_to_git_ends(unpacked: Unpacked, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "_PATIENCE_S", 0.5)
+    monkeypatch.setattr(repository_check, "_PATIENCE_S", 0.5)
     os.mkfifo(unpacked.folder / ".git" / "packed-refs")
 
     async def main() -> str:

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from jackline.batches import links
+from jackline.batches import permission
 from jackline.batches.permission import permit
 from jackline.batches.policy import Denied, Policy
-from jackline.batches.results import BatchCall
 from jackline.batches.shell import ShellTool
-from jackline.mcp_server.model_tool import Caller
-from jackline.mcp_server.settings import BatchSettings, ToolSettings
+from jackline.batches.tool import BatchCall
+from jackline.mcp_server.model_tool import ToolCaller
+from jackline.mcp_server.permissions import BatchSettings, ToolSettings
 from jackline.mcp_server.tools.batch import batch_tools
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="POSIX programs and links")
@@ -70,7 +70,7 @@ def batch(folder: Path, allow: Sequence[str], command: str | list[str]) -> str:
     call = {"id": "1", "tool": "shell", "input": given}
 
     async def main() -> str:
-        return (await tool.run({"calls": [call]}, Caller(folder=folder))).text
+        return (await tool.run({"calls": [call]}, ToolCaller(folder=folder))).text
 
     return asyncio.run(main())
 
@@ -171,7 +171,7 @@ def test_a_folder_that_cannot_be_walked_in_its_bounds_is_refused(
     for number in range(60):
         (many / str(number)).touch()
     assert "all 1 ok" in batch(project, ["cp -r *"], "cp -r many copy")
-    monkeypatch.setattr(links, "_MOST_ENTRIES", 50)
+    monkeypatch.setattr(permission, "_MOST_ENTRIES", 50)
     assert "too many" in batch(project, ["cp -r *"], "cp -r many again")
 
 
@@ -185,7 +185,7 @@ def test_links_in_circles_end(project: Path) -> None:
 
 
 def test_a_walk_ends_in_its_time(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(links, "_PATIENCE_S", -1.0)
+    monkeypatch.setattr(permission, "_PATIENCE_S", -1.0)
     assert "took too long" in batch(project, ["cp -r *"], "cp -r src copy")
 
 

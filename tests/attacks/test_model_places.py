@@ -19,18 +19,16 @@ from typing import Any, NoReturn
 import pytest
 from mcp import ClientSession
 
-from jackline.agents.codex.rollout import folder_of_thread
-from jackline.autopsy.sources import find_path
+from jackline.agents.codex.records import folder_of_thread
 from jackline.clock import SystemClock
 from jackline.errors import RefusedError, UnreadableError
-from jackline.mcp_server.model_tool import Caller
-from jackline.mcp_server.nested_folders import check_nested
-from jackline.mcp_server.places import sight_of
-from jackline.mcp_server.seen_sessions import SeenStores, seen_target
-from jackline.mcp_server.settings import AgentSettings
-from jackline.mcp_server.tools import standing
-from jackline.simulator.conversation import Asked
-from jackline.simulator.mind import Reply, Say
+from jackline.mcp_server.model_tool import ToolCaller
+from jackline.mcp_server.permissions import AgentSettings, check_nested, sight_of
+from jackline.mcp_server.tools import status
+from jackline.mcp_server.tools.status import SeenStores, seen_target
+from jackline.simulator.client_request import ClientRequest
+from jackline.simulator.reply_script import Reply, Say
+from jackline.transcripts.sources import find_path
 from tests.assembly.world import run
 from tests.mcp_server.agents_world import AgentsWorld, call, refused, until
 
@@ -245,7 +243,7 @@ def test_an_agent_that_may_write_rewrites_no_settings(tmp_path: Path, tool: str)
     words = {"content": "[core]"} if tool == "write" else {"old": "a", "new": "b", "every": True}
     calls = [(tool, {"path": path, **words}) for path in closed]
 
-    def mind(asked: Asked) -> Reply:
+    def mind(asked: ClientRequest) -> Reply:
         return Say("done") if asked.results else Say("I write.", tuple(calls))
 
     world = AgentsWorld(tmp_path, mind, tools=(tool,))
@@ -326,7 +324,7 @@ def test_a_client_that_tells_no_folder_sees_those_of_the_configuration_alone(
     assert sees(str(project / "part"))
     for folder in (None, "", "project", str(tmp_path), str(tmp_path / "project-2")):
         assert not sees(folder)
-    assert Caller().folder is None
+    assert ToolCaller().folder is None
 
 
 def _transcript(claude: Path, project: Path, session: str) -> Path:
@@ -425,16 +423,16 @@ def test_why_has_threads_of_its_own_and_an_end(
         go_on.wait(20)
         raise UnreadableError("late")
 
-    monkeypatch.setattr(standing, "_autopsy", slow)
+    monkeypatch.setattr(status, "_autopsy", slow)
     settings = AgentSettings(wait=0.2)
     (why,) = (
         tool
-        for tool in standing.standing_tools(dict, lambda: settings, SystemClock())
+        for tool in status.status_tools(dict, lambda: settings, SystemClock())
         if tool.name == "why"
     )
 
     async def main() -> None:
-        caller = Caller(folder=tmp_path)
+        caller = ToolCaller(folder=tmp_path)
         many = [asyncio.ensure_future(why.run({"id": "x"}, caller)) for _ in range(50)]
         try:
             # As many as there are threads in the pool that everybody uses, and more.

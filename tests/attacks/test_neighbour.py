@@ -16,11 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from jackline.assembly import Running, StateDir
+from jackline.assembly import RunningGateway, StateDir
 from jackline.errors import UnsafeFileError
 from jackline.private_files import _is_without_number, installation_key, is_signature
-from jackline.quick.asking import ask
-from jackline.quick.finding import Word, word_of_service
+from jackline.quick.service import ServiceInfo, ask, find_service
 from jackline.testing import SimulatedProvider
 from tests.attacks.listener import Answer as Trick
 from tests.attacks.listener import Listener, greet, listening
@@ -52,8 +51,8 @@ def planted(folder: Path, url: str, *, pid: int = DEAD, token: str = SECRET) -> 
     """A `gateway.json` as a gateway would have left it."""
     folder.mkdir(mode=0o700, exist_ok=True)
     path = folder / "gateway.json"
-    word = Running(pid, url, "http://127.0.0.1:9", "9.9.9", time.time(), token)
-    fields = {name: getattr(word, name) for name in Running.__slots__}
+    word = RunningGateway(pid, url, "http://127.0.0.1:9", "9.9.9", time.time(), token)
+    fields = {name: getattr(word, name) for name in RunningGateway.__slots__}
     path.write_text(json.dumps(fields))
     path.chmod(0o600)
     return path
@@ -248,7 +247,7 @@ def test_an_address_that_no_gateway_of_this_machine_would_write_is_not_asked(
     url: str, tmp_path: Path
 ) -> None:
     planted(tmp_path / "state", url)
-    assert word_of_service(["--state", str(tmp_path / "state")]) is None
+    assert find_service(["--state", str(tmp_path / "state")]) is None
 
 
 @pytest.mark.parametrize("url", ["http://192.0.2.7:80", "http://127.0.0.1@192.0.2.7:80"])
@@ -262,7 +261,7 @@ def test_commands_go_to_no_other_machine(url: str, place: Place) -> None:
 @pytest.mark.parametrize("token", ["", "a\\r\\nx-evil: 1", "a b", "ü", "x" * 5000, "a\r\nb"])
 def test_a_token_that_no_gateway_would_make_is_not_sent(token: str, tmp_path: Path) -> None:
     planted(tmp_path / "state", "http://127.0.0.1:80", token=token)
-    assert word_of_service(["--state", str(tmp_path / "state")]) is None
+    assert find_service(["--state", str(tmp_path / "state")]) is None
     assert StateDir(tmp_path / "state").running() is None
 
 
@@ -281,7 +280,7 @@ def test_a_word_of_a_gigabyte_is_not_read(place: Place) -> None:
     with path.open("r+b") as file:
         file.truncate(1 << 30)
     try:
-        assert word_of_service(["--state", str(place.state.folder)]) is None
+        assert find_service(["--state", str(place.state.folder)]) is None
         assert place.state.running() is None
     finally:
         path.unlink()
@@ -426,7 +425,7 @@ def test_a_name_that_can_be_foretold_is_not_written_through(place: Place, tmp_pa
         (place.state.folder / f"{name}.{os.getpid()}.new").symlink_to(victim)
     place.state.salt()
     place.state.keep_orders(b"[]")
-    place.state.tell_running(Running(1, "http://127.0.0.1:1", "u", "v", 1.0, "t"))
+    place.state.tell_running(RunningGateway(1, "http://127.0.0.1:1", "u", "v", 1.0, "t"))
     assert victim.read_text() == "precious"
 
 
@@ -530,7 +529,7 @@ TRICKS: dict[str, Trick] = {
 def test_no_trick_of_a_listener_gets_a_word_or_keeps_a_client(trick: str) -> None:
     installation_key()
     with listening(TRICKS[trick]) as neighbour:
-        word = Word("", "127.0.0.1", neighbour.port, SECRET)
+        word = ServiceInfo("", "127.0.0.1", neighbour.port, SECRET)
         assert ask(word, "/_jackline/hook", PROMPT, seconds=1.0) is None
         until(lambda: neighbour.heard, "the question")
     got_nothing(neighbour)
@@ -547,7 +546,7 @@ def test_a_gateway_that_goes_bad_after_its_proof_is_left(trick: str) -> None:
 
     installation_key()
     with listening(behave) as gateway:
-        word = Word("", "127.0.0.1", gateway.port, SECRET)
+        word = ServiceInfo("", "127.0.0.1", gateway.port, SECRET)
         assert ask(word, "/_jackline/hook", PROMPT, seconds=5.0) is None
         until(lambda: WORDS in gateway.heard, "its being trusted")
 
@@ -567,7 +566,7 @@ def test_a_second_request_needs_a_second_proof_on_a_second_connection() -> None:
             line.shutdown(socket.SHUT_WR)
 
     with listening(behave) as gateway:
-        word = Word("", "127.0.0.1", gateway.port, SECRET)
+        word = ServiceInfo("", "127.0.0.1", gateway.port, SECRET)
         assert ask(word, "/healthz", seconds=20.0) is not None
         assert ask(word, "/_jackline/hook", PROMPT, seconds=20.0) is None
     assert WORDS not in gateway.heard

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from jackline import event_loop
-from jackline.cli.browser import Opened, open_secret
+from jackline.cli.open import Opened, open_secret
 from jackline.gateway.peer_users import Peer, PeerUsers, _question
 from tests.assembly.world import (
     answered,

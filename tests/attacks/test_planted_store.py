@@ -15,18 +15,18 @@ from pathlib import Path
 import pytest
 
 from jackline import event_loop
-from jackline.assembly.waking import Waker
 from jackline.clock import SystemClock
 from jackline.errors import JournalError
 from jackline.flows.host import FlowHost
-from jackline.flows.local import LocalEngine, schema
 from jackline.flows.records import CallKind, CallRecord, CallState, EntryRecord, RunRecord, RunState
+from jackline.flows.run_processes import Waker
+from jackline.flows.store.sqlite import SqliteRunStore, store_file
 from jackline.journal import Journal
-from jackline.journal.forgetting import forget_runs
-from jackline.journal.reading import JournalReader
-from jackline.mcp_server.agent_desk import AgentDesk
+from jackline.journal.reader import JournalReader
+from jackline.journal.store import forget_runs
+from jackline.mcp_server.agent_manager import AgentManager
 from jackline.mcp_server.flow.started_agents import started_agents
-from jackline.testing.scripted_runner import ScriptedRunner
+from jackline.testing.scripted_agents import ScriptedRunner
 from tests.attacks.planting import (
     add_run,
     another_installation,
@@ -111,7 +111,7 @@ def test_agents_of_a_planted_store_are_not_taken_up_by_the_service(
     arguments = json.dumps({"orders": [order]}).encode()
 
     async def plant() -> None:
-        engine = LocalEngine(store)
+        engine = SqliteRunStore(store)
         for run_id, state in (("cut", RunState.RUNNING), ("asleep", RunState.PARKED)):
             await add_run(
                 engine,
@@ -126,13 +126,13 @@ def test_agents_of_a_planted_store_are_not_taken_up_by_the_service(
         await engine.close()
 
     async def serve() -> set[str]:
-        engine, runner = LocalEngine(store), ScriptedRunner(name="scripted")
+        engine, runner = SqliteRunStore(store), ScriptedRunner(name="scripted")
         host = FlowHost(engine, lambda _run_id: {runner.name: runner})
 
         async def opened() -> FlowHost:
             return host
 
-        desk = AgentDesk(opened, SystemClock())
+        desk = AgentManager(opened, SystemClock())
         await desk.look_after()
         await Waker(store, SystemClock(), start=lambda _run: None, here=desk.wakes).look()
         waking = [t for t in asyncio.all_tasks() if t.get_name().startswith("waking")]
@@ -173,7 +173,7 @@ def test_cancelling_a_planted_run_runs_nothing(
     plant_everything(store, tmp_path / "repo", mark)
 
     async def add_more() -> None:
-        engine = LocalEngine(store)
+        engine = SqliteRunStore(store)
         await engine.keep_resource(overdue(run_id, "function main"))
         await engine.close()
 
@@ -221,7 +221,7 @@ def plant_notebooks(store: Path, folder: Path, books: dict[str, list[tuple[str, 
     """A run of somebody else with these notebooks; only agent `t1` has a call."""
 
     async def write() -> None:
-        engine = LocalEngine(store)
+        engine = SqliteRunStore(store)
         record = RunRecord("r1", "work", str(folder / "own.py"), b"{}")
         claim = await engine.create(record, owner="elsewhere:1:x", lease=30)
         call = CallRecord("r1", "k", 0, CallKind.AGENT, "a", "", "t1", CallState.RUNNING)
@@ -299,7 +299,7 @@ def test_a_session_to_resume_is_shown_and_is_never_an_option(store: Path, tmp_pa
 
 def test_results_that_a_run_would_take_over_are_shown(store: Path, tmp_path: Path) -> None:
     async def write() -> None:
-        engine = LocalEngine(store)
+        engine = SqliteRunStore(store)
         record = RunRecord("r1", "work", "", b"{}")
         claim = await engine.create(record, owner="elsewhere:1:x", lease=30)
         call = CallRecord("r1", "k", 0, CallKind.STEP, "plan", "", "", CallState.RUNNING)
@@ -322,7 +322,7 @@ def test_a_run_in_a_cloned_folder_is_not_woken_with_that_folder_s_modules(
     (repo / "flow.py").write_text("from jackline import flow\n@flow\nasync def own(): return 1\n")
 
     async def main() -> None:
-        engine = LocalEngine(store)
+        engine = SqliteRunStore(store)
         await add_run(
             engine, "r1", RunState.PARKED, source=str(repo / "flow.py"), cwd=str(repo), wake_at=1.0
         )
@@ -343,7 +343,7 @@ def ours(store: Path, tmp_path: Path, mark: Path) -> None:
     """A store of our own with one finished run that holds something harmless."""
 
     async def main() -> None:
-        engine = LocalEngine(store)
+        engine = SqliteRunStore(store)
         source = str(flow_file(tmp_path, mark))
         for run_id in ("r1", "r2"):
             await add_run(engine, run_id, RunState.FINISHED, source=source, cwd=str(tmp_path))
@@ -356,7 +356,7 @@ def ours(store: Path, tmp_path: Path, mark: Path) -> None:
 
 def trusted(store: Path) -> dict[str, bool]:
     async def main() -> dict[str, bool]:
-        engine = LocalEngine(store)
+        engine = SqliteRunStore(store)
         found = {run.run_id: run.trusted for run in await engine.runs()}
         rented = await engine.resources()
         await engine.close()
@@ -421,7 +421,7 @@ def test_a_row_of_our_other_store_is_not_ours_here(store: Path, tmp_path: Path, 
     other.parent.mkdir(mode=0o700)
 
     async def make() -> None:
-        engine = LocalEngine(other)
+        engine = SqliteRunStore(other)
         await engine.runs()
         await engine.close()
 
@@ -437,7 +437,7 @@ def test_a_finished_result_or_a_notebook_line_of_somebody_else_is_not_gone_on_wi
     store: Path, tmp_path: Path, mark: Path
 ) -> None:
     async def main() -> None:
-        engine = LocalEngine(store)
+        engine = SqliteRunStore(store)
         source = str(flow_file(tmp_path, mark))
         for run_id in ("calls", "lines"):
             await add_run(
@@ -464,7 +464,7 @@ def test_a_finished_result_or_a_notebook_line_of_somebody_else_is_not_gone_on_wi
     assert NOT_OURS in answer.err
 
     async def look() -> None:
-        engine = LocalEngine(store)
+        engine = SqliteRunStore(store)
         assert [line.trusted for line in await engine.entries("t-lines")] == [False]
         assert [call.trusted for call in await engine.calls("calls")] == [False]
         await engine.close()
@@ -564,7 +564,7 @@ def test_a_trigger_that_comes_while_the_store_is_open_changes_nothing(
     store: Path, tmp_path: Path, mark: Path
 ) -> None:
     async def main() -> None:
-        engine = LocalEngine(store)
+        engine = SqliteRunStore(store)
         record = RunRecord("r1", "own", str(flow_file(tmp_path, mark)), b"{}")
         claim = await engine.create(record, owner="me", lease=30)
         rewrite_schema(store, planted_trigger("sqlite_stat2"))
@@ -606,10 +606,10 @@ def test_a_planted_trigger_does_not_fire_while_an_older_file_is_brought_up(
     store: Path,
 ) -> None:
     with closing(sqlite3.connect(store, isolation_level=None)) as connection:
-        for step in schema.MIGRATIONS[:2]:
+        for step in store_file.MIGRATIONS[:2]:
             for statement in step:
                 connection.execute(statement)
-        connection.execute(f"PRAGMA application_id = {schema.FILE.application}")
+        connection.execute(f"PRAGMA application_id = {store_file.FILE.application}")
         connection.execute("PRAGMA user_version = 2")
         connection.execute(
             "CREATE TRIGGER t AFTER UPDATE ON runs BEGIN UPDATE runs SET cwd = '/evil'; END"
@@ -687,7 +687,7 @@ def test_our_own_records_stay_ours_through_all_that_changes_them(
     ours(store, tmp_path, mark)
 
     async def main() -> None:
-        engine = LocalEngine(store)
+        engine = SqliteRunStore(store)
         await engine.allow_waking("p1")
         claim = await engine.claim("p1", owner="me", lease=30)
         assert claim is not None
@@ -706,7 +706,7 @@ def test_what_a_planted_record_holds_cannot_steer_the_terminal(store: Path, tmp_
     hidden = "\x1b[2K\r\u202eharmless\x9b1A"
 
     async def main() -> None:
-        engine = LocalEngine(store)
+        engine = SqliteRunStore(store)
         await add_run(engine, "r1", RunState.FINISHED, source=f"/evil{hidden}.py", flow=hidden)
         await engine.keep_resource(overdue("r1", f"evil {hidden}", name=hidden))
         await engine.note("r1", 1.0, hidden, hidden, {"says": hidden})
@@ -734,7 +734,7 @@ def plant_steering_names(store: Path, folder: Path) -> None:
     """A store in which every name would steer a terminal; the runs are found by their beginning."""
 
     async def write() -> None:
-        engine = LocalEngine(store)
+        engine = SqliteRunStore(store)
         for begin, state in (("aa", RunState.PARKED), ("bb", RunState.FAILED)):
             run_id = begin + STEERING
             source = f"/evil{STEERING}.py"

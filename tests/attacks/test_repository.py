@@ -23,13 +23,12 @@ import pytest
 
 import jackline
 from jackline.agents.claude_code.tool_rules import offered_only
-from jackline.agents.process.going_on import changes_on_disk
-from jackline.assembly import Running, StateDir
+from jackline.agents.process.resume import changes_on_disk
+from jackline.assembly import RunningGateway, StateDir
 from jackline.config import HomeFolders, load
-from jackline.flows.cleanup.worktree import remove_if_clean
+from jackline.flows.cleanup.action_runner import remove_if_clean
 from jackline.mcp_server.agent_definitions import read_definition
-from jackline.mcp_server.offered_tools import offered_to
-from jackline.mcp_server.settings import AgentSettings
+from jackline.mcp_server.permissions import AgentSettings, offered_to
 from jackline.programs import find_program
 from jackline.providers.settings import UpstreamSettings
 from tests.cli.commands import Answer
@@ -354,7 +353,7 @@ def test_no_browser_is_taken_from_the_repository(clone: Clone) -> None:
         clone.write(name, f"#!/bin/sh\necho {name} >> {mark}\n").chmod(0o700)
     clone.variables["PATH"] = os.pathsep.join(["", ".", os.environ["PATH"]])
     clone.variables |= {"DISPLAY": ":9", "BROWSER": ""}
-    code = "from jackline.cli.browser import open_browser; open_browser('http://127.0.0.1:9/')"
+    code = "from jackline.cli.open import open_browser; open_browser('http://127.0.0.1:9/')"
     done = clone.run([sys.executable, "-P", "-c", code])
     assert done.code == 0, done.err
     assert not mark.exists(), mark.read_text()
@@ -487,7 +486,7 @@ def test_a_state_folder_in_the_repository_is_neither_read_nor_written(
     with socket.create_server(("127.0.0.1", 0)) as evil:
         evil.settimeout(0.2)
         url = f"http://127.0.0.1:{evil.getsockname()[1]}"
-        StateDir(planted).tell_running(Running(os.getpid(), url, "u", "v", 1.0, "t"))
+        StateDir(planted).tell_running(RunningGateway(os.getpid(), url, "u", "v", 1.0, "t"))
         before = sorted(path.name for path in planted.iterdir())
         text = 'state = "s"\n'
         clone.write(name, text if name == "jackline.toml" else in_pyproject(text))

@@ -15,9 +15,8 @@ import pytest
 from mcp import ClientSession
 
 from jackline.assembly import Service
-from jackline.assembly.waking import Waker
-from jackline.flows.loading import load_module
-from jackline.flows.local import LocalEngine
+from jackline.flows.authoring.flow_definition import load_module
+from jackline.flows.flow_sources import UserCodeError
 from jackline.flows.records import (
     CallKind,
     CallRecord,
@@ -28,8 +27,9 @@ from jackline.flows.records import (
     RunRecord,
     RunState,
 )
+from jackline.flows.run_processes import Waker
 from jackline.flows.settings import RunSettings, encode_settings
-from jackline.flows.user_code import UserCodeError
+from jackline.flows.store.sqlite import SqliteRunStore
 from jackline.mcp_server.flow.started_agents import started_agents
 from tests.assembly.world import run
 from tests.mcp_server.agents_world import AgentsWorld, call, refused
@@ -64,7 +64,7 @@ class Project:
 
     async def leave(self, service: Service, state: RunState) -> None:
         """Keep the run, as the process of the user's `jackline run` has left it."""
-        engine = LocalEngine(service.config.state_dir / "flows.db")
+        engine = SqliteRunStore(service.config.state_dir / "flows.db")
         record = RunRecord(
             RUN,
             self.flow,
@@ -85,7 +85,7 @@ class Project:
         await engine.close()
 
     async def kept(self, service: Service) -> RunRecord:
-        engine = LocalEngine(service.config.state_dir / "flows.db")
+        engine = SqliteRunStore(service.config.state_dir / "flows.db")
         record = await engine.run(RUN)
         await engine.close()
         assert record is not None

@@ -17,7 +17,7 @@ import pytest
 
 from jackline.assembly import Service
 from jackline.gateway.settings import LimitSettings
-from jackline.lanes.states import State
+from jackline.lanes.breaker import LaneState
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
 from tests.assembly.world import (
     Got,
@@ -580,7 +580,7 @@ def test_a_reset_in_another_century_parks_nobody_until_then(tmp_path: Path, rese
         async with provider(wall) as (_, url), gateway(tmp_path, url) as service:
             asking = asyncio.ensure_future(ask(service.url, request(body=question())))
             lanes = service.desk.carrier.controller.lanes
-            await until(lambda: any(lane.state is State.PARKED for lane in lanes.values()))
+            await until(lambda: any(lane.state is LaneState.PARKED for lane in lanes.values()))
             (lane,) = lanes.values()
             assert lane.probe_at - service.desk.now() < 7 * 86400
             asking.cancel()

@@ -1,6 +1,6 @@
 """Make small stories for tests: plain defaults, and a test names what matters to it.
 
-Laws: (1) no file is read or written; (2) times count in seconds from one noon.
+Rules: (1) no file is read or written; (2) times count in seconds from one noon.
 Not here: reading real transcripts (test_reading*.py).
 """
 
@@ -10,8 +10,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from jackline.autopsy.story import AgentStory, Ending, Evidence, Role, Sighting, Told
 from jackline.failures import Failure, Kind, Scope
+from jackline.transcripts.story import (
+    AgentReport,
+    AgentStory,
+    Role,
+    SeenFailure,
+    TranscriptEnd,
+    TranscriptSet,
+)
 
 NOON = datetime(2026, 6, 18, 12, 0, 0, tzinfo=UTC)
 KIEV = ZoneInfo("Europe/Kiev")
@@ -51,19 +58,21 @@ def sighting(
     text: str = WALL,
     status: int | None = 429,
     fatal: bool = True,
-) -> Sighting:
+) -> SeenFailure:
     at = None if seconds is None else after(seconds)
-    return Sighting(at, failure, text, status, f"req_{seconds}", fatal)
+    return SeenFailure(at, failure, text, status, f"req_{seconds}", fatal)
 
 
-def told(text: str, claim: str = "failed", *, is_error: bool = True, teller: str = "run") -> Told:
-    return Told(after(200), teller, claim, text, is_error)
+def told(
+    text: str, claim: str = "failed", *, is_error: bool = True, teller: str = "run"
+) -> AgentReport:
+    return AgentReport(after(200), teller, claim, text, is_error)
 
 
 def agent(
     name: str,
     *,
-    ending: Ending = Ending.FINISHED,
+    ending: TranscriptEnd = TranscriptEnd.FINISHED,
     role: Role = Role.SUBAGENT,
     begun: float = 0,
     ended: float = 100,
@@ -86,8 +95,8 @@ def agent(
 
 def stopped(name: str, failure: Failure, seconds: float = 100, **more: object) -> AgentStory:
     more.setdefault("sightings", [sighting(failure, seconds)])
-    return agent(name, ending=Ending.FAILED, ended=seconds, **more)  # type: ignore[arg-type]
+    return agent(name, ending=TranscriptEnd.FAILED, ended=seconds, **more)  # type: ignore[arg-type]
 
 
-def evidence(*stories: AgentStory) -> Evidence:
-    return Evidence(list(stories), files_read=len(stories), bytes_read=1_000 * len(stories))
+def evidence(*stories: AgentStory) -> TranscriptSet:
+    return TranscriptSet(list(stories), files_read=len(stories), bytes_read=1_000 * len(stories))

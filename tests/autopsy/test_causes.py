@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jackline.autopsy.causes import Judgement, judge
-from jackline.autopsy.story import AgentStory, Ending, Role
 from jackline.failures import Failure, Kind
+from jackline.transcripts.story import AgentStory, Role, TranscriptEnd
 from tests.autopsy.story_makers import (
     MISSED,
     NOON,
@@ -133,12 +133,12 @@ def test_a_resumed_agent_that_finished_is_not_counted_as_stopped() -> None:
 
 
 def test_a_cut_transcript_whose_last_line_is_a_failure_was_stopped_by_it() -> None:
-    story = agent("a", ending=Ending.CUT, ended=100, sightings=[sighting(quota(), 100)])
+    story = agent("a", ending=TranscriptEnd.CUT, ended=100, sightings=[sighting(quota(), 100)])
     assert names(judge([story], now=NOON)) == [["a"]]
 
 
 def test_a_failed_agent_without_any_reason_is_unexplained() -> None:
-    story = agent("a", ending=Ending.FAILED)
+    story = agent("a", ending=TranscriptEnd.FAILED)
     judgement = judge([story], now=NOON)
     assert judgement.unexplained == [story]
     assert judgement.causes == []
@@ -165,7 +165,7 @@ def fleets(draw: st.DrawFn) -> list[AgentStory]:
         heard = [told(draw(st.sampled_from((WALL, MISSED, "All is well."))))]
         story = agent(
             f"a{number}",
-            ending=draw(st.sampled_from(list(Ending))),
+            ending=draw(st.sampled_from(list(TranscriptEnd))),
             role=draw(st.sampled_from(list(Role))),
             sightings=sorted(seen, key=lambda s: s.at or NOON),
             told=heard if draw(st.booleans()) else [],
@@ -180,7 +180,7 @@ def test_every_failed_agent_is_in_exactly_one_cause_or_unexplained(fleet: list[A
     placed = [s.agent_id for cause in judgement.causes for s in cause.agents]
     placed += [s.agent_id for s in judgement.unexplained]
     assert len(placed) == len(set(placed))
-    assert {s.agent_id for s in fleet if s.ending is Ending.FAILED} <= set(placed)
+    assert {s.agent_id for s in fleet if s.ending is TranscriptEnd.FAILED} <= set(placed)
 
 
 @given(fleets())

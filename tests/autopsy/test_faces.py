@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from jackline.autopsy import html_face, json_face, text_face
-from jackline.autopsy.report import Report, build
-from jackline.autopsy.story import Ending, Role, Trouble
+from jackline.autopsy import html_report, json_report, text_report
+from jackline.autopsy.report import WhyReport, build
+from jackline.transcripts.story import ReadProblem, Role, TranscriptEnd
 from tests.autopsy.story_makers import (
     MISSED,
     after,
@@ -27,16 +27,16 @@ from tests.autopsy.story_makers import (
 HOSTILE = "<script>alert('x')</script>&\""
 
 
-def full_report() -> Report:
+def full_report() -> WhyReport:
     stories = [
         agent("main", role=Role.MAIN, told=[told("Done.", "completed", is_error=False)]),
         *(stopped(f"s{n}", quota(), 100 + n, told=[told(MISSED)]) for n in range(12)),
         stopped("busy", overload(), 300, sightings=[sighting(overload(), 300, status=529)]),
         agent("hurt", sightings=[sighting(refused_connection(), 40, fatal=False, status=None)]),
-        agent("cut", ending=Ending.CUT),
+        agent("cut", ending=TranscriptEnd.CUT),
     ]
     found = evidence(*stories)
-    found.troubles = [Trouble(Path("broken.jsonl"), "lines that are not JSON", 3)]
+    found.troubles = [ReadProblem(Path("broken.jsonl"), "lines that are not JSON", 3)]
     return build(found, now=after(500))
 
 
@@ -71,7 +71,7 @@ def outline(page: str) -> Outline:
 
 @pytest.mark.parametrize("width", [60, 100])
 def test_prose_stays_within_the_width_except_the_verdict_and_commands(width: int) -> None:
-    lines = text_face.render(full_report(), width=width).splitlines()
+    lines = text_report.render(full_report(), width=width).splitlines()
     verdict, *rest = lines
     assert verdict == full_report().verdict
     assert [line for line in rest if len(line) > width and "claude --resume" not in line] == []
@@ -79,18 +79,18 @@ def test_prose_stays_within_the_width_except_the_verdict_and_commands(width: int
 
 def test_a_figure_is_not_parted_from_its_unit() -> None:
     for width in range(50, 101):
-        for line in text_face.render(full_report(), width=width).splitlines():
+        for line in text_report.render(full_report(), width=width).splitlines():
             assert not line.strip().startswith(("s ", "s.", "UTC"))
 
 
 def test_text_is_plain_unless_someone_paints_it() -> None:
-    assert "\x1b" not in text_face.render(full_report())
-    painted = text_face.render(full_report(), paint=lambda text, tone: f"<{tone}>{text}")
+    assert "\x1b" not in text_report.render(full_report())
+    painted = text_report.render(full_report(), paint=lambda text, tone: f"<{tone}>{text}")
     assert painted.startswith("<verdict>")
 
 
 def test_all_parts_of_the_story_are_told() -> None:
-    shown = text_face.render(full_report())
+    shown = text_report.render(full_report())
     for part in (
         "Cause 1 of 2",
         "What was told, beside what happened",
@@ -105,7 +105,7 @@ def test_all_parts_of_the_story_are_told() -> None:
 
 
 def test_the_json_document_names_its_schema_and_survives_a_round_trip() -> None:
-    document = json_face.document(full_report())
+    document = json_report.document(full_report())
     assert document["schema"] == "jackline.why/1"
     again = json.loads(json.dumps(document))
     assert again["agents_by_fate"] == {"finished": 2, "stopped": 13, "cut off": 1}
@@ -118,11 +118,11 @@ def test_the_json_document_names_its_schema_and_survives_a_round_trip() -> None:
 
 def test_the_page_begins_with_the_verdict() -> None:
     report = full_report()
-    assert outline(html_face.page(report)).first_words == report.verdict
+    assert outline(html_report.page(report)).first_words == report.verdict
 
 
 def test_the_page_asks_the_network_for_nothing() -> None:
-    page = html_face.page(full_report())
+    page = html_report.page(full_report())
     for tag, attributes in outline(page).tags:
         assert tag not in {"script", "link", "img", "iframe", "object"}
         assert not {"src", "href", "style"} & attributes.keys()
@@ -136,7 +136,7 @@ def test_the_page_asks_the_network_for_nothing() -> None:
 
 def test_the_page_has_one_readable_row_per_agent() -> None:
     report = full_report()
-    rows = [a for tag, a in outline(html_face.page(report)).tags if a.get("role") == "listitem"]
+    rows = [a for tag, a in outline(html_report.page(report)).tags if a.get("role") == "listitem"]
     assert len(rows) == len(report.agents)
     assert all(row["aria-label"] for row in rows)
 
@@ -146,18 +146,18 @@ def test_markup_in_names_and_errors_stays_text() -> None:
         stopped(HOSTILE, quota(), sightings=[sighting(quota(), text=HOSTILE)], label=HOSTILE),
         agent("b", result_at=HOSTILE),
     )
-    page = html_face.page(build(found, now=after(400), show_content=True))
+    page = html_report.page(build(found, now=after(400), show_content=True))
     assert "<script" not in page
     outline(page)
 
 
 def test_hundreds_of_finished_agents_are_folded_away() -> None:
     many = [agent(f"f{n}") for n in range(200)]
-    page = html_face.page(build(evidence(stopped("a", quota()), *many), now=after(400)))
+    page = html_report.page(build(evidence(stopped("a", quota()), *many), now=after(400)))
     assert "<summary>200 agents finished</summary>" in page
 
 
 def test_a_report_on_nothing_is_still_a_page_and_a_text() -> None:
     nothing = build(evidence(), now=after(0))
-    assert "No agent was found" in html_face.page(nothing)
-    assert "Looked at 0 files" in text_face.render(nothing)
+    assert "No agent was found" in html_report.page(nothing)
+    assert "Looked at 0 files" in text_report.render(nothing)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jackline.autopsy.lapsed_waits import LapsedWait, lapsed_waits, waits_sentence
+from jackline.autopsy.lapsed_caches import LapsedWait, lapsed_waits, waits_sentence
 from jackline.autopsy.replica import BEGAN, SESSION_ID, write_replica
 from jackline.events import CallEnded
 from jackline.journal import Journal

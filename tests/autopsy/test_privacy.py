@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jackline.autopsy import html_face, json_face, text_face, week
+from jackline.autopsy import html_report, json_report, text_report, week
 from jackline.autopsy.report import build
-from jackline.autopsy.story import Ending, Evidence, Role
+from jackline.transcripts.story import Role, TranscriptEnd, TranscriptSet
 from tests.autopsy.story_makers import (
     MISSED,
     NOON,
@@ -28,19 +28,19 @@ from tests.cli.commands import jackline
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jackline.autopsy.report import Report
+    from jackline.autopsy.report import WhyReport
 
 PROMPT = "Sell the secret recipe"
 ANSWER = "The recipe is salt, and a session limit of patience"
 
-FACES: dict[str, Callable[[Report], str]] = {
-    "text": text_face.render,
-    "json": lambda report: json.dumps(json_face.document(report), ensure_ascii=False),
-    "html": html_face.page,
+FACES: dict[str, Callable[[WhyReport], str]] = {
+    "text": text_report.render,
+    "json": lambda report: json.dumps(json_report.document(report), ensure_ascii=False),
+    "html": html_report.page,
 }
 
 
-def telling_fleet() -> Evidence:
+def telling_fleet() -> TranscriptSet:
     """Every place in which content can hide: labels, last words, and reports that quote them."""
     answered = told(ANSWER, "completed", is_error=False)
     stories = [
@@ -49,7 +49,7 @@ def telling_fleet() -> Evidence:
         stopped("blamed", quota(), told=[told(f"[{PROMPT}] failed: {MISSED}")]),
         agent("missed", told=[told(f'Dynamic workflow "{PROMPT} soon" failed: Error: {MISSED}')]),
         agent("fine", told=[answered]),
-        agent("cut", ending=Ending.CUT, told=[answered]),
+        agent("cut", ending=TranscriptEnd.CUT, told=[answered]),
     ]
     for story in stories:
         story.label, story.last_words = PROMPT, ANSWER

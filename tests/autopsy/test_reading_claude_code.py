@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from jackline.autopsy.story import Ending, Role
 from jackline.failures import Kind
+from jackline.transcripts.story import Role, TranscriptEnd
 from tests.autopsy.reading_places import by_label, kept, only_main
 
 
@@ -16,7 +16,7 @@ def test_an_agent_whose_last_line_is_an_api_error_failed_though_its_parent_heard
 ):
     agents = by_label(kept("a_429_one_of_three_foreground-2.1.197"))
     dead = agents["Review PART-2"]
-    assert dead.ending is Ending.FAILED
+    assert dead.ending is TranscriptEnd.FAILED
     (seen,) = dead.sightings
     assert (seen.status, seen.request_id, seen.fatal) == (429, "req_lab00009", True)
     assert seen.failure.kind is Kind.RATE_LIMIT
@@ -29,7 +29,7 @@ def test_siblings_of_a_dead_agent_finished_and_their_answers_are_named_by_line()
     agents = by_label(kept("a_429_one_of_three_foreground-2.1.197"))
     for label in ("Review PART-1", "Review PART-3"):
         story = agents[label]
-        assert story.ending is Ending.FINISHED
+        assert story.ending is TranscriptEnd.FINISHED
         assert story.result_at == f"{story.path}:6"
         assert not story.sightings
 
@@ -107,13 +107,13 @@ def test_an_error_line_without_a_status_is_an_error_all_the_same(run: str, kind:
 
 def test_a_turn_limit_is_a_failure_of_its_own() -> None:
     main = only_main(kept("f_max_turns_main-2.1.325"))
-    assert main.ending is Ending.FAILED
+    assert main.ending is TranscriptEnd.FAILED
     assert main.sightings[-1].failure.sub == "max_turns"
 
 
 def test_an_agent_killed_inside_a_tool_was_cut() -> None:
     killed = by_label(kept("g_sigkill_tool-2.1.197"))["Review PART-2"]
-    assert killed.ending is Ending.CUT
+    assert killed.ending is TranscriptEnd.CUT
     assert not killed.sightings
 
 
@@ -125,14 +125,14 @@ def test_filler_after_a_kill_is_neither_an_answer_nor_an_error() -> None:
 
 def test_an_error_in_the_middle_is_seen_but_the_last_line_decides() -> None:
     resumed = by_label(kept("k_resume_sendmessage-2.1.197"))["Review PART-2"]
-    assert resumed.ending is Ending.FINISHED
+    assert resumed.ending is TranscriptEnd.FINISHED
     assert [sighting.failure.kind for sighting in resumed.sightings] == [Kind.RATE_LIMIT]
 
 
 def test_healthy_agents_have_nothing_to_tell() -> None:
     evidence = kept("h_healthy-2.1.325")
     assert len(evidence.stories) == 4
-    assert all(story.ending is Ending.FINISHED for story in evidence.stories)
+    assert all(story.ending is TranscriptEnd.FINISHED for story in evidence.stories)
     assert not any(story.sightings for story in evidence.stories)
     assert not evidence.troubles
 
@@ -141,10 +141,10 @@ def test_workflow_agents_know_their_run_and_where_the_journal_keeps_their_result
     agents = by_label(kept("e4_workflow_quota-2.1.197"))
     finished = agents["audit:one"]
     assert (finished.role, finished.run_id) == (Role.WORKFLOW, "wf_26200f73-c38")
-    assert finished.ending is Ending.FINISHED
+    assert finished.ending is TranscriptEnd.FINISHED
     assert (finished.result_at or "").endswith("journal.jsonl:4")
     dead = agents["audit:two"]
-    assert (dead.ending, dead.result_at) == (Ending.FAILED, None)
+    assert (dead.ending, dead.result_at) == (TranscriptEnd.FAILED, None)
     assert dead.sightings[-1].failure.kind is Kind.ACCOUNT_QUOTA
     assert [(told.claim, told.is_error) for told in dead.told] == [("failed", True)]
 

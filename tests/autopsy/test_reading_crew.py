@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from jackline.autopsy import crew
-from jackline.autopsy.reading import read
-from jackline.autopsy.sources import find
 from jackline.events import Event, TranscriptsRead
+from jackline.transcripts import reader
+from jackline.transcripts.reader import read
+from jackline.transcripts.sources import find
 from tests.autopsy.reading_places import DATA, NOWHERE
 
 FORKS = sys.platform == "linux"
@@ -23,18 +23,18 @@ def to_nobody(_count: int) -> None:
 
 def test_little_work_is_done_alone_and_told_step_by_step() -> None:
     heard: list[int] = []
-    answers = list(crew.share(lambda n: n * n, [1, 2, 3], [1, 1, 1], reached=heard.append))
+    answers = list(reader.share(lambda n: n * n, [1, 2, 3], [1, 1, 1], reached=heard.append))
     assert answers == [1, 4, 9]
     assert heard == [1, 2, 3]
 
 
 @pytest.mark.skipif(not FORKS, reason="work is shared on Linux only")
 def test_shared_answers_come_in_the_order_of_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crew, "_can_share", lambda: True)
+    monkeypatch.setattr(reader, "_can_share", lambda: True)
     work = list(range(500))
     sizes = [1 << 20] * len(work)
     heard: list[int] = []
-    shared = list(crew.share(lambda n: (n, n % 7), work, sizes, reached=heard.append))
+    shared = list(reader.share(lambda n: (n, n % 7), work, sizes, reached=heard.append))
     assert shared == [(n, n % 7) for n in work]
     assert heard[-1] == len(work)
 
@@ -48,9 +48,9 @@ def test_work_of_a_helper_that_died_is_done_again(monkeypatch: pytest.MonkeyPatc
             os._exit(7)
         return -number
 
-    monkeypatch.setattr(crew, "_can_share", lambda: True)
+    monkeypatch.setattr(reader, "_can_share", lambda: True)
     sizes = [8 << 20] * 40
-    assert list(crew.share(do, list(range(40)), sizes, reached=to_nobody)) == [
+    assert list(reader.share(do, list(range(40)), sizes, reached=to_nobody)) == [
         -n for n in range(40)
     ]
 
@@ -59,9 +59,9 @@ def test_work_of_a_helper_that_died_is_done_again(monkeypatch: pytest.MonkeyPatc
 def test_stories_are_the_same_whoever_read_them(monkeypatch: pytest.MonkeyPatch) -> None:
     sources = find([str(DATA)], stores=NOWHERE)
     alone = read(sources)
-    monkeypatch.setattr(crew, "_can_share", lambda: True)
-    monkeypatch.setattr(crew, "WORTH_A_HELPER", 0)
-    monkeypatch.setattr(crew, "BATCH", 50_000)
+    monkeypatch.setattr(reader, "_can_share", lambda: True)
+    monkeypatch.setattr(reader, "WORTH_A_HELPER", 0)
+    monkeypatch.setattr(reader, "BATCH", 50_000)
     assert read(sources) == alone
 
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from jackline.autopsy.story import Ending, Role
 from jackline.failures import Kind
+from jackline.transcripts.story import Role, TranscriptEnd
 from tests.autopsy.reading_places import DATA, by_label, kept, only_main, printed, read_place
 
 
 def test_a_log_alone_shows_through_a_completed_agent_that_cost_nothing() -> None:
     dead = by_label(printed("a_429_one_of_three_foreground-2.1.197"))["Review PART-2"]
-    assert dead.ending is Ending.FAILED
+    assert dead.ending is TranscriptEnd.FAILED
     assert dead.sightings[-1].failure.kind is Kind.RATE_LIMIT
     assert [told.claim for told in dead.told] == ["completed", "completed"]
 
@@ -39,12 +39,12 @@ def test_a_log_shows_the_agents_of_a_workflow_by_its_progress() -> None:
     dead = agents["audit:two"]
     assert (dead.role, dead.run_id) == (Role.WORKFLOW, "wf_29ca5fad-0b7")
     assert dead.sightings[-1].failure.kind is Kind.ACCOUNT_QUOTA
-    assert agents["audit:one"].ending is Ending.FINISHED
+    assert agents["audit:one"].ending is TranscriptEnd.FINISHED
 
 
 def test_a_result_with_is_error_failed_whatever_its_subtype_says() -> None:
     main = only_main(printed("e2_schema_invalid-2.1.325"))
-    assert main.ending is Ending.FAILED
+    assert main.ending is TranscriptEnd.FAILED
     assert main.sightings[-1].failure.kind is Kind.MISSING_STRUCTURED_OUTPUT
     assert [(told.teller, told.is_error) for told in main.told] == [("result", True)]
 
@@ -67,15 +67,15 @@ def test_a_run_state_alone_still_tells_who_died_of_what(tmp_path: Path) -> None:
     place.parent.mkdir(parents=True)
     shutil.copy(state, place)
     agents = by_label(read_place(place))
-    assert agents["audit:two"].ending is Ending.FAILED
+    assert agents["audit:two"].ending is TranscriptEnd.FAILED
     assert agents["audit:two"].session_id == "session-1"
     assert agents["audit:two"].sightings[-1].failure.kind is Kind.ACCOUNT_QUOTA
-    assert agents["audit:one"].ending is Ending.FINISHED
+    assert agents["audit:one"].ending is TranscriptEnd.FINISHED
 
 
 def test_a_codex_turn_that_completed_with_an_error_failed() -> None:
     (story,) = kept("j_429-codex-0.166.0").stories
-    assert (story.client, story.ending, story.model) == ("codex", Ending.FAILED, "gpt-5.1")
+    assert (story.client, story.ending, story.model) == ("codex", TranscriptEnd.FAILED, "gpt-5.1")
     (seen,) = story.sightings
     assert (seen.status, seen.fatal) == (429, True)
     assert [told.is_error for told in story.told] == [True]
@@ -92,11 +92,11 @@ def test_a_codex_quota_knows_its_reset_from_the_plan_s_windows() -> None:
 def test_codex_tokens_are_the_growth_of_the_running_total() -> None:
     (healthy,) = kept("j_healthy-codex-0.166.0").stories
     assert healthy.tokens == 19_880
-    assert (healthy.ending, healthy.turns, healthy.tool_calls) == (Ending.FINISHED, 1, 1)
+    assert (healthy.ending, healthy.turns, healthy.tool_calls) == (TranscriptEnd.FINISHED, 1, 1)
     assert healthy.last_words == "The project is fine."
 
 
 def test_a_codex_session_that_was_terminated_was_cut_and_its_tokens_are_kept() -> None:
     (story,) = kept("j_sigterm-codex-0.166.0").stories
-    assert story.ending is Ending.CUT
+    assert story.ending is TranscriptEnd.CUT
     assert story.tokens > 0

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.autopsy.lines import LineReader
+from jackline.transcripts.records import LineReader
 
 chunky_bytes = st.lists(
     st.one_of(st.binary(max_size=12), st.just(b"\n"), st.just(b"\r\n"), st.just(b"\0" * 9)),

@@ -11,12 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jackline.autopsy import claude_code
-from jackline.autopsy.findings import Tally
-from jackline.autopsy.lines import LineReader
-from jackline.autopsy.recount import moment_of_epoch
-from jackline.autopsy.story import AgentStory, Ending, Evidence
 from jackline.failures import Kind
+from jackline.transcripts import claude_code
+from jackline.transcripts.findings import UnreadableLines
+from jackline.transcripts.records import LineReader
+from jackline.transcripts.story import AgentStory, TranscriptEnd, TranscriptSet, moment_of_epoch
 from tests.autopsy.reading_places import DATA, read_place
 
 REAL = sorted(DATA.rglob("*.jsonl"))
@@ -39,18 +38,18 @@ ERROR = {
 ERROR_LINE = json.dumps(ERROR).encode()
 
 
-def read_bytes(folder: Path, *lines: bytes, end: bytes = b"\n") -> Evidence:
+def read_bytes(folder: Path, *lines: bytes, end: bytes = b"\n") -> TranscriptSet:
     path = folder / "agent-a1.jsonl"
     path.write_bytes(b"\n".join(lines) + end)
     return read_place(path)
 
 
-def only(evidence: Evidence) -> AgentStory:
+def only(evidence: TranscriptSet) -> AgentStory:
     (story,) = evidence.stories
     return story
 
 
-def whats(evidence: Evidence) -> dict[str, int]:
+def whats(evidence: TranscriptSet) -> dict[str, int]:
     return {trouble.what: trouble.count for trouble in evidence.troubles}
 
 
@@ -156,7 +155,7 @@ def test_local_commands_after_the_last_answer_do_not_make_it_unanswered(tmp_path
         "message": {"role": "user", "content": "<command-name>/exit</command-name>"},
     }
     evidence = read_bytes(tmp_path, *(json.dumps(line).encode() for line in (answer, command)))
-    assert only(evidence).ending is Ending.FINISHED
+    assert only(evidence).ending is TranscriptEnd.FINISHED
 
 
 def test_an_unanswered_long_tool_result_is_when_the_agent_was_last_heard_of(tmp_path: Path) -> None:
@@ -171,7 +170,7 @@ def test_an_unanswered_long_tool_result_is_when_the_agent_was_last_heard_of(tmp_
     }
     line = json.dumps(result, separators=(",", ":")).encode()
     story = only(read_bytes(tmp_path, ERROR_LINE, line))
-    assert story.ending is Ending.CUT
+    assert story.ending is TranscriptEnd.CUT
     assert story.ended_at is not None
     assert story.ended_at.hour == 9
 
@@ -182,7 +181,7 @@ def stories_of(path: Path, *, shortcuts: bool) -> list[AgentStory]:
     assert written is not None
     with path.open("rb", buffering=0) as file:
         reader = LineReader(file)
-        transcript = claude_code._Transcript(path, Tally(reader), written)
+        transcript = claude_code._Transcript(path, UnreadableLines(reader), written)
         if shortcuts:
             transcript.read(reader)
         else:

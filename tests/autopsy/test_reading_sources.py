@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from jackline.autopsy.reading import read
-from jackline.autopsy.sources import Source, find
-from jackline.autopsy.stores import Stores
 from jackline.errors import NothingFoundError, UnreadableError
+from jackline.transcripts.reader import read
+from jackline.transcripts.sources import ClientFolders, Source, find
 
 OLD, NEW, NEWEST = 1_000_000, 2_000_000, 3_000_000
 ONE = "11111111-aaaa-4000-8000-000000000000"
@@ -49,8 +48,8 @@ def names(sources: list[Source]) -> set[str]:
     return {source.path.name for source in sources}
 
 
-def stores(home: Path) -> Stores:
-    return Stores.of(home, {})
+def stores(home: Path) -> ClientFolders:
+    return ClientFolders.of(home, {})
 
 
 TWO_FILES = {f"{TWO}.jsonl", "agent-a9d8.jsonl", "journal.jsonl", "wf_77-1.json"}
@@ -68,7 +67,7 @@ def test_a_codex_session_can_be_the_newest(home: Path) -> None:
 
 
 def test_the_environment_moves_the_stores(home: Path, tmp_path: Path) -> None:
-    moved = Stores.of(
+    moved = ClientFolders.of(
         tmp_path / "elsewhere",
         {"CLAUDE_CONFIG_DIR": str(home / ".claude"), "CODEX_HOME": str(home / ".codex")},
     )

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jackline.autopsy import reading, sources
-from jackline.autopsy.hearsay import Heard
+from jackline.autopsy.agent_reports import ReportedOutcome
 from jackline.autopsy.replica import READ_AT, SESSION_ID, write_replica
-from jackline.autopsy.report import Fate, Report, build
-from jackline.autopsy.stores import Stores
-from jackline.autopsy.text_face import render
+from jackline.autopsy.report import Fate, WhyReport, build
+from jackline.autopsy.text_report import render
+from jackline.transcripts import reader as reading
+from jackline.transcripts import sources
+from jackline.transcripts.sources import ClientFolders
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,8 +37,8 @@ def incident(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def report(incident: Path) -> Report:
-    found = sources.find([SESSION_ID], stores=Stores.of(incident, {}))
+def report(incident: Path) -> WhyReport:
+    found = sources.find([SESSION_ID], stores=ClientFolders.of(incident, {}))
     return build(reading.read(found), now=READ_AT)
 
 
@@ -55,7 +56,7 @@ def test_the_tree_holds_ninety_eight_transcripts(incident: Path) -> None:
     assert len([name for name in names if not name.endswith("journal.jsonl")]) == 98
 
 
-def test_the_first_line_is_the_verdict_of_the_incident(report: Report) -> None:
+def test_the_first_line_is_the_verdict_of_the_incident(report: WhyReport) -> None:
     assert render(report).splitlines()[0] == (
         "37 of 98 agents were stopped by one cause: the account's session limit (HTTP 429), "
         "which resets 22:10 Europe/Kiev (19:10 UTC)."
@@ -63,7 +64,7 @@ def test_the_first_line_is_the_verdict_of_the_incident(report: Report) -> None:
 
 
 def test_the_wall_was_met_thirty_seven_times_in_thirty_four_and_a_half_seconds(
-    report: Report,
+    report: WhyReport,
 ) -> None:
     (described,) = report.causes
     assert described.rhythm.count == 37
@@ -74,7 +75,7 @@ def test_the_wall_was_met_thirty_seven_times_in_thirty_four_and_a_half_seconds(
 
 
 def test_the_agents_spent_two_million_tokens_of_which_some_after_hope_was_gone(
-    report: Report,
+    report: WhyReport,
 ) -> None:
     spending = report.causes[0].spending
     assert spending is not None
@@ -85,23 +86,23 @@ def test_the_agents_spent_two_million_tokens_of_which_some_after_hope_was_gone(
 
 
 def test_fifteen_were_blamed_on_the_structured_output_and_the_rest_on_nothing(
-    report: Report,
+    report: WhyReport,
 ) -> None:
     told = {row.heard: row for row in report.causes[0].told}
-    assert told[Heard.ANOTHER_CAUSE].count == 15
+    assert told[ReportedOutcome.ANOTHER_CAUSE].count == 15
     assert "subagent completed without calling StructuredOutput" in (
-        told[Heard.ANOTHER_CAUSE].text or ""
+        told[ReportedOutcome.ANOTHER_CAUSE].text or ""
     )
     assert sum(row.count for row in told.values()) == 37
 
 
-def test_the_finished_agents_results_are_found_in_the_journal(report: Report) -> None:
+def test_the_finished_agents_results_are_found_in_the_journal(report: WhyReport) -> None:
     finished = report.having(Fate.FINISHED)
     assert len(finished) == 61
     assert len([a for a in finished if "journal.jsonl" in (a.story.result_at or "")]) == 60
 
 
-def test_all_stopped_agents_resume_through_their_run_after_the_reset(report: Report) -> None:
+def test_all_stopped_agents_resume_through_their_run_after_the_reset(report: WhyReport) -> None:
     (way,) = report.ways
     assert len(way.agents) == 37
     assert way.command == f"cd -- /home/user/project && claude --resume {SESSION_ID}"
@@ -109,5 +110,5 @@ def test_all_stopped_agents_resume_through_their_run_after_the_reset(report: Rep
     assert way.not_before.isoformat() == "2026-06-18T22:10:00+03:00"
 
 
-def test_the_replica_reads_without_troubles(report: Report) -> None:
+def test_the_replica_reads_without_troubles(report: WhyReport) -> None:
     assert report.troubles == ()

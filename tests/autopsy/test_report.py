@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from jackline.autopsy.agent_reports import ReportedOutcome, shared_words
+from jackline.autopsy.causes import Miss
 from jackline.autopsy.figures import clock, duration
-from jackline.autopsy.hearsay import Heard
-from jackline.autopsy.misses import Miss
-from jackline.autopsy.report import Fate, Report, build, result_places
-from jackline.autopsy.story import AgentStory, Ending, Role
-from jackline.autopsy.told import shared_words
+from jackline.autopsy.report import Fate, WhyReport, build, result_places
+from jackline.transcripts.story import AgentStory, Role, TranscriptEnd
 from tests.autopsy.story_makers import (
     MISSED,
     NOON,
@@ -37,7 +36,7 @@ LIMIT = "the account's session limit (HTTP 429), which resets 22:10 Europe/Kiev 
 LATER = after(3_600)
 
 
-def report_on(*stories: AgentStory, now: datetime = LATER) -> Report:
+def report_on(*stories: AgentStory, now: datetime = LATER) -> WhyReport:
     return build(evidence(*stories), now=now)
 
 
@@ -87,8 +86,8 @@ def test_without_a_status_or_a_reset_the_verdict_names_neither() -> None:
 
 
 def test_agents_cut_off_without_a_word_are_counted_in_the_verdict() -> None:
-    cut = agent("cut", ending=Ending.CUT)
-    failed = agent("failed", ending=Ending.FAILED)
+    cut = agent("cut", ending=TranscriptEnd.CUT)
+    failed = agent("failed", ending=TranscriptEnd.FAILED)
     assert report_on(agent("a"), cut, failed).verdict == (
         "No cause was found: 1 of 3 agents finished, 1 failed without a stated reason, "
         "1 stopped without a word."
@@ -96,7 +95,7 @@ def test_agents_cut_off_without_a_word_are_counted_in_the_verdict() -> None:
 
 
 def test_a_transcript_that_grew_just_now_may_still_be_running() -> None:
-    cut = agent("a", ending=Ending.CUT, ended=100)
+    cut = agent("a", ending=TranscriptEnd.CUT, ended=100)
     (warm,) = report_on(cut, now=after(160)).agents
     (cold,) = report_on(cut, now=after(3_600)).agents
     assert (warm.fate, cold.fate) == (Fate.RUNNING, Fate.CUT)
@@ -170,10 +169,10 @@ def test_what_was_told_is_weighed_against_what_happened() -> None:
     ]
     rows = report_on(*stories).causes[0].told
     assert {row.heard: row.count for row in rows} == {
-        Heard.ANOTHER_CAUSE: 1,
-        Heard.THE_CAUSE: 1,
-        Heard.SUCCESS: 1,
-        Heard.NOTHING: 1,
+        ReportedOutcome.ANOTHER_CAUSE: 1,
+        ReportedOutcome.THE_CAUSE: 1,
+        ReportedOutcome.SUCCESS: 1,
+        ReportedOutcome.NOTHING: 1,
     }
 
 
@@ -214,18 +213,18 @@ def test_shared_words_keep_what_all_begin_and_end_with() -> None:
 @pytest.mark.parametrize(
     ("sub", "ending", "how"),
     [
-        ("absent", Ending.FINISHED, Miss.PROSE),
-        ("max_turns", Ending.FAILED, Miss.TURN_LIMIT),
-        ("retries_exhausted", Ending.FAILED, Miss.INVALID),
-        ("invalid", Ending.FAILED, Miss.INVALID),
-        ("not_offered", Ending.FAILED, Miss.NOT_OFFERED),
-        (None, Ending.FAILED, Miss.UNKNOWN),
+        ("absent", TranscriptEnd.FINISHED, Miss.PROSE),
+        ("max_turns", TranscriptEnd.FAILED, Miss.TURN_LIMIT),
+        ("retries_exhausted", TranscriptEnd.FAILED, Miss.INVALID),
+        ("invalid", TranscriptEnd.FAILED, Miss.INVALID),
+        ("not_offered", TranscriptEnd.FAILED, Miss.NOT_OFFERED),
+        (None, TranscriptEnd.FAILED, Miss.UNKNOWN),
     ],
 )
-def test_a_genuine_miss_says_how_it_came(sub: str, ending: Ending, how: Miss) -> None:
+def test_a_genuine_miss_says_how_it_came(sub: str, ending: TranscriptEnd, how: Miss) -> None:
     missed = stopped("a", no_output(sub), told=[told(MISSED)])
     missed.ending = ending
-    if ending is Ending.FINISHED:
+    if ending is TranscriptEnd.FINISHED:
         missed.sightings = []
     assert report_on(missed, agent("b")).causes[0].misses == ((how, 1),)
 
@@ -294,7 +293,11 @@ def test_results_are_found_by_file_whatever_line_they_stand_on() -> None:
 
 
 def test_fates_add_up_to_all_agents() -> None:
-    stories = [*fleet(3, 4), agent("cut", ending=Ending.CUT), agent("x", ending=Ending.FAILED)]
+    stories = [
+        *fleet(3, 4),
+        agent("cut", ending=TranscriptEnd.CUT),
+        agent("x", ending=TranscriptEnd.FAILED),
+    ]
     found = report_on(*stories)
     counts = {fate: len(found.having(fate)) for fate in Fate}
     assert sum(counts.values()) == len(stories)

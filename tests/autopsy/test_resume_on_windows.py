@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from jackline.autopsy import html_face, json_face, text_face
+from jackline.autopsy import html_report, json_report, text_report
+from jackline.autopsy.next_steps import ResumeOption, resume_options
 from jackline.autopsy.report import build
-from jackline.autopsy.resume import Way, ways_back
-from jackline.autopsy.story import AgentStory, Role
+from jackline.transcripts.story import AgentStory, Role
 from tests.autopsy.story_makers import after, evidence, overload, stopped
 
 
@@ -15,8 +15,8 @@ def story_in(cwd: str) -> AgentStory:
     return stopped("a", overload(), role=Role.MAIN, session_id="5e55", cwd=cwd)
 
 
-def way_of(cwd: str, *, windows: bool = True) -> Way:
-    (way,) = ways_back([(story_in(cwd), None)], now=after(200), windows=windows)
+def way_of(cwd: str, *, windows: bool = True) -> ResumeOption:
+    (way,) = resume_options([(story_in(cwd), None)], now=after(200), windows=windows)
     return way
 
 
@@ -60,10 +60,10 @@ def test_a_folder_that_no_quotes_make_safe_gives_no_command_and_says_so(cwd: str
     assert way.then.endswith("claude --resume 5e55")
     assert cwd not in way.then
     report = build(evidence(story_in(cwd)), now=after(200))
-    assert json_face.document(report)["resume"] == [
+    assert json_report.document(report)["resume"] == [
         {"command": None, "then": way.then, "agents": ["a"], "not_before": None}
     ]
-    for face in (text_face.render(report), html_face.page(report)):
+    for face in (text_report.render(report), html_report.page(report)):
         assert "by hand" in face
         assert "then go" not in face
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jackline.autopsy import reading
 from jackline.autopsy.replica import SESSION_ID, write_replica
 from jackline.cli.main import run
+from jackline.transcripts import reader
 from tests.cli.commands import Answer, jackline
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def test_an_interrupt_exits_with_130_and_one_line(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(reading, "read", interrupted)
+    monkeypatch.setattr(reader, "read", interrupted)
     assert run(["why", str(home)]) == 130
     told = capsys.readouterr()
     assert (told.out, told.err.strip()) == ("", "interrupted")

@@ -14,11 +14,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jackline import event_loop
-from jackline.batches.batch import BatchCall, BatchReport, CallResult, run_batch
-from jackline.batches.missing import MissingTool
-from jackline.batches.printing import AGAIN_EMPTY, AT_FIRST_EMPTY, NOT_REPEATED, Printing
+from jackline.batches.batch import (
+    AGAIN_EMPTY,
+    AT_FIRST_EMPTY,
+    NOT_REPEATED,
+    BatchCall,
+    BatchReport,
+    CallResult,
+    OutputHistory,
+    run_batch,
+)
 from jackline.batches.shell import ShellTool
-from jackline.batches.tool import ToolContext
+from jackline.batches.tool import MissingTool, ToolContext
 from jackline.clock import VirtualClock
 from tests.batches.scripted_tools import Scripted
 
@@ -307,7 +314,7 @@ def test_a_missing_tool_is_one_failure_that_names_the_tools_there_are() -> None:
 
 
 def test_silence_of_a_call_that_printed_before_is_run_once_more_and_marked() -> None:
-    printing = Printing()
+    printing = OutputHistory()
 
     def once(*answers: str, harmless: bool = True) -> tuple[CallResult, int]:
         tool = Scripted(answers=list(answers), harmless=harmless)

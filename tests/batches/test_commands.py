@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from jackline.batches.commands import NotSimpleError, read_command
-from jackline.batches.usual_commands import changes_nothing, program, usually_prints
+from jackline.batches.known_commands import changes_nothing, program, usually_prints
 
 SHOW = 'for word in "$@"; do printf "%s\\0" "$word"; done'
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from jackline import event_loop
+from jackline.batches.api import Item, batch
 from jackline.batches.batch import BatchCall
-from jackline.batches.door import Item, batch
 from jackline.batches.shell import ShellTool
 from jackline.errors import UsageError
 

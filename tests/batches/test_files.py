@@ -15,12 +15,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jackline import event_loop
-from jackline.batches import search
+from jackline.batches import files as search
+from jackline.batches.arguments import inside
 from jackline.batches.batch import BatchCall, CallResult, run_batch
-from jackline.batches.files import EditTool, ReadTool, WriteTool
-from jackline.batches.paths import inside
-from jackline.batches.processes import Command, Finished
-from jackline.batches.search import SearchTool
+from jackline.batches.files import EditTool, ReadTool, SearchTool, WriteTool
+from jackline.batches.processes import FinishedCommand, ProcessCommand
 from jackline.batches.tool import JsonObject, Tool, ToolContext, ToolFailedError
 
 
@@ -233,7 +232,7 @@ def test_a_batch_of_searches_without_end_leaves_room_for_others(
         release = asyncio.Event()
         filled = asyncio.Event()
 
-        async def run(command: Command, heard: Callable[[str], None]) -> Finished:  # noqa: ARG001
+        async def run(command: ProcessCommand, heard: Callable[[str], None]) -> FinishedCommand:  # noqa: ARG001
             nonlocal most
             pattern = json.loads(command.stdin or b"")["pattern"]
             running.append(pattern)
@@ -243,7 +242,9 @@ def test_a_batch_of_searches_without_end_leaves_room_for_others(
             if pattern == "evil":
                 await release.wait()
             running.remove(pattern)
-            return Finished(0, '\x1e{"found": 0, "files": 1, "full": false, "too_large": []}\n')
+            return FinishedCommand(
+                0, '\x1e{"found": 0, "files": 1, "full": false, "too_large": []}\n'
+            )
 
         monkeypatch.setattr(search, "run_process", run)
         context = ToolContext(folder)

@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field
 
 from jackline import event_loop
 from jackline.batches.batch import BatchCall, CallResult, run_batch
-from jackline.batches.functions import FunctionTool, function_tool
+from jackline.batches.function_tool import FunctionTool, function_tool
 from jackline.batches.tool import Tool, ToolContext, ToolFailedError, ToolOutput
 from jackline.errors import UsageError
 

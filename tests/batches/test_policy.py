@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from jackline.batches.batch import BatchCall
 from jackline.batches.fetch import FetchTool
-from jackline.batches.files import ReadTool, WriteTool
-from jackline.batches.policy import Allowed, Denied, Judgement, Policy
-from jackline.batches.search import SearchTool
+from jackline.batches.files import ReadTool, SearchTool, WriteTool
+from jackline.batches.policy import Allowed, CallPermission, Denied, Policy
 from jackline.batches.shell import ShellTool
 from jackline.batches.tool import JsonObject, Tool
 
@@ -34,7 +33,7 @@ POLICY = Policy(
 )
 
 
-def judge(tool: Tool, policy: Policy = POLICY, **arguments: object) -> Judgement:
+def judge(tool: Tool, policy: Policy = POLICY, **arguments: object) -> CallPermission:
     return policy.judge(BatchCall("1", tool, arguments))
 
 
@@ -45,7 +44,7 @@ def allowed(policy: Policy, command: str) -> bool:
     return isinstance(said, Allowed)
 
 
-def advised(denied: Judgement) -> Policy:
+def advised(denied: CallPermission) -> Policy:
     """The policy of a user who does what the denial says."""
     assert isinstance(denied, Denied)
     found = re.search(r'batch\.allow(?:: (".*")|)(?:;|$)|add (".*") to batch.allow', denied.next)

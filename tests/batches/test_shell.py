@@ -14,11 +14,10 @@ import pytest
 
 from jackline import event_loop
 from jackline.batches.batch import BatchCall, BatchReport, run_batch
-from jackline.batches.environment import is_secret, without_secrets
-from jackline.batches.kept_output import KeptOutput
 from jackline.batches.orphan_guard import _SCRIPT
+from jackline.batches.processes import is_secret, without_secrets
 from jackline.batches.shell import ShellTool
-from jackline.batches.tool import JsonObject, ToolContext
+from jackline.batches.tool import ClippedOutput, JsonObject, ToolContext
 from jackline.clock import VirtualClock
 from tests.batches.scripted_tools import gone, is_alive, written
 
@@ -146,7 +145,7 @@ def test_cancelling_the_batch_leaves_no_process_behind(tmp_path: Path) -> None:
 PARENT = """
 import asyncio, sys
 from pathlib import Path
-from jackline.batches.door import batch
+from jackline.batches.api import batch
 asyncio.run(batch(["trap '' TERM HUP; echo $$ > pid; sleep 300", "sleep 300"], cwd=sys.argv[1]))
 """
 
@@ -287,7 +286,7 @@ def test_ordinary_names_pass(name: str) -> None:
 
 
 def test_kept_output_is_whole_when_it_fits_and_counts_what_it_leaves_out() -> None:
-    kept = KeptOutput(10)
+    kept = ClippedOutput(10)
     for sign in "abcdefghij":
         kept.add(sign)
     assert kept.text == "abcdefghij"
@@ -320,7 +319,7 @@ def test_a_command_that_is_empty_at_first_is_heard_the_second_time(tmp_path: Pat
 
 PARENT_WITHOUT_GUARD = """
 import asyncio, os, sys
-from jackline.batches.door import batch
+from jackline.batches.api import batch
 from jackline.batches.orphan_guard import guard
 
 async def main():

@@ -1,6 +1,6 @@
 """The bench of flows measures what it says: same work for all, counted by the work itself.
 
-Laws: (1) small fans and no peers, so that all of this takes seconds; (2) no figure is pinned here,
+Rules: (1) small fans and no peers, so that all of this takes seconds; (2) no figure is pinned here,
 since that is what the bench itself is for.
 Not here: flows' own rules (tests/flows/).
 """

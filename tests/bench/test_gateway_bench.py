@@ -1,6 +1,6 @@
 """The gateway bench counts honestly: whole answers only, medians, strict targets, no child left.
 
-Laws: (1) nothing is installed and no gateway is started here; (2) no rate is pinned, since that is
+Rules: (1) nothing is installed and no gateway is started here; (2) no rate is pinned, since that is
 what the bench itself is for.
 Not here: the gateway (tests/gateway/).
 """

@@ -1,6 +1,6 @@
 """The bench measures what it says: same worlds for all, an honest oracle, honest counts.
 
-Laws: (1) small fleets only, so that all of this takes seconds; (2) no figure of the controller is
+Rules: (1) small fleets only, so that all of this takes seconds; (2) no figure of the controller is
 pinned here, since that is what the bench itself is for.
 Not here: the controller's own rules (tests/lanes/).
 """

@@ -9,26 +9,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from jackline.budgets.accounts import Account, Limit
-from jackline.budgets.budget import Amount, Budget, Unit
-from jackline.budgets.ledger import Demand, Ledger, Reason, Request, State
+from jackline.budgets.budget import Account, Amount, Budget, BudgetLimit, Unit
+from jackline.budgets.ledger import (
+    BudgetLedger,
+    CallDemand,
+    RefusalReason,
+    Reservation,
+    ReservationState,
+)
 
 TOKENS, DOLLARS, TURNS = Unit.TOKENS, Unit.DOLLARS, Unit.TURNS
 
 
-def tokens(expected: int, most: int | None = None) -> Demand:
+def tokens(expected: int, most: int | None = None) -> CallDemand:
     bound = {} if most is None else {TOKENS: most}
-    return Demand(lambda: {TOKENS: expected}, bound)
+    return CallDemand(lambda: {TOKENS: expected}, bound)
 
 
 def test_nested_budgets_are_reserved_all_or_none() -> None:
     run = Account("The run", (Budget(tokens=1_000),))
     agent = Account("The agent", (Budget(tokens=300),), run)
     other = Account("Another", (), run)
-    ledger = Ledger()
+    ledger = BudgetLedger()
     first = ledger.ask(other.chain(), tokens(900))
     second = ledger.ask(agent.chain(), tokens(200))
-    assert (first.state, second.state) == (State.GRANTED, State.WAITING)
+    assert (first.state, second.state) == (ReservationState.GRANTED, ReservationState.WAITING)
     assert agent.limits[0].reserved == 0, "nothing is held while another account has no room"
     assert ledger.settle(first, {TOKENS: 100}) == [second]
     assert (agent.limits[0].reserved, run.limits[0].reserved) == (200, 200)
@@ -38,71 +43,73 @@ def test_nested_budgets_are_reserved_all_or_none() -> None:
 
 def test_who_is_alone_may_use_what_is_left_and_the_next_is_refused() -> None:
     run = Account("The run", (Budget(tokens=250),))
-    ledger = Ledger()
+    ledger = BudgetLedger()
     request = ledger.ask([run], tokens(400))
     assert request.holds == [(run.limits[0], 250)]
     ledger.settle(request, {TOKENS: 400})
     refused = ledger.ask([run], tokens(1))
     assert refused.refusal is not None
-    assert refused.refusal.reason is Reason.USED_UP
+    assert refused.refusal.reason is RefusalReason.USED_UP
 
 
 def test_a_strict_call_that_may_not_fit_waits_for_those_who_can_give_back_and_for_no_others() -> (
     None
 ):
     run = Account("The run", (Budget(tokens=1_000, strict=True),))
-    ledger = Ledger()
+    ledger = BudgetLedger()
     first = ledger.ask([run], tokens(10, 700))
     second = ledger.ask([run], tokens(10, 700))
     third = ledger.ask([run], tokens(10, 100))
-    assert (second.state, third.state) == (State.WAITING, State.WAITING)
+    assert (second.state, third.state) == (ReservationState.WAITING, ReservationState.WAITING)
     assert ledger.settle(first, {TOKENS: 400}) == [second, third], "300 + 700 can never fit"
     assert second.refusal is not None
-    assert (second.refusal.reason, second.refusal.need) == (Reason.TOO_LARGE, 700)
-    assert third.state is State.GRANTED
+    assert (second.refusal.reason, second.refusal.need) == (RefusalReason.TOO_LARGE, 700)
+    assert third.state is ReservationState.GRANTED
 
 
 def test_a_strict_budget_refuses_what_nobody_can_bound() -> None:
     run = Account("The run", (Budget(dollars=1, strict=True),))
-    request = Ledger().ask([run], tokens(10, 100))
+    request = BudgetLedger().ask([run], tokens(10, 100))
     assert request.refusal is not None
-    assert request.refusal.reason is Reason.NO_BOUND
+    assert request.refusal.reason is RefusalReason.NO_BOUND
 
 
 def test_a_large_request_is_not_passed_by_small_ones_that_came_later() -> None:
     run = Account("The run", (Budget(tokens=1_000),))
-    ledger = Ledger()
+    ledger = BudgetLedger()
     first = ledger.ask([run], tokens(600))
     large = ledger.ask([run], tokens(900))
     small = ledger.ask([run], tokens(100))
     elsewhere = ledger.ask([Account("Another", (Budget(tokens=5),))], tokens(5))
-    assert (large.state, small.state) == (State.WAITING, State.WAITING)
-    assert elsewhere.state is State.GRANTED
+    assert (large.state, small.state) == (ReservationState.WAITING, ReservationState.WAITING)
+    assert elsewhere.state is ReservationState.GRANTED
     assert ledger.release(first) == [large, small]
 
 
 def test_who_waits_asks_for_what_is_expected_by_then() -> None:
     run = Account("The run", (Budget(tokens=1_000),))
-    ledger = Ledger()
+    ledger = BudgetLedger()
     learned = [600]
-    first, *waiting = [ledger.ask([run], Demand(lambda: {TOKENS: learned[0]})) for _ in range(4)]
+    first, *waiting = [
+        ledger.ask([run], CallDemand(lambda: {TOKENS: learned[0]})) for _ in range(4)
+    ]
     learned[0] = 100
     assert ledger.settle(first, {TOKENS: 100}) == waiting
 
 
 def test_what_sending_uses_is_counted_at_the_grant_and_given_back_only_if_it_was_not_sent() -> None:
     run = Account("The run", (Budget(turns=2),))
-    ledger = Ledger()
-    turn = Demand(at_once={TURNS: 1})
+    ledger = BudgetLedger()
+    turn = CallDemand(at_once={TURNS: 1})
     sent, not_sent = ledger.ask([run], turn), ledger.ask([run], turn)
-    assert ledger.ask([run], turn).state is State.REFUSED
+    assert ledger.ask([run], turn).state is ReservationState.REFUSED
     ledger.release(sent)
     ledger.withdraw(not_sent)
     assert run.used[TURNS] == 1
 
 
 def test_a_request_is_settled_once() -> None:
-    ledger = Ledger()
+    ledger = BudgetLedger()
     request = ledger.ask([Account("The run")], tokens(5))
     ledger.settle(request, {TOKENS: 5})
     with pytest.raises(ValueError, match="closed"):
@@ -121,7 +128,7 @@ class Ledgers(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.ledger = Ledger()
+        self.ledger = BudgetLedger()
         budget = Budget(tokens=100, dollars=1.0, strict=self.strict)
         small = Budget(tokens=40, strict=self.strict)
         self.run = Account("The run", (budget,))
@@ -131,20 +138,22 @@ class Ledgers(RuleBasedStateMachine):
             *(Account("An agent", (), flow) for flow in flows),
         ]
         self.limits = [limit for each in (self.run, *flows, *self.agents) for limit in each.limits]
-        self.requests: list[Request] = []
-        self.most: dict[Request, int] = {}
-        self.over: dict[Limit, float] = dict.fromkeys(self.limits, 0.0)
+        self.requests: list[Reservation] = []
+        self.most: dict[Reservation, int] = {}
+        self.over: dict[BudgetLimit, float] = dict.fromkeys(self.limits, 0.0)
         """By how much calls in flight at the last grant have passed what they had reserved."""
 
-    def in_state(self, state: State) -> list[Request]:
+    def in_state(self, state: ReservationState) -> list[Reservation]:
         return [request for request in self.requests if request.state is state]
 
-    def granted(self, requests: list[Request]) -> None:
+    def granted(self, requests: list[Reservation]) -> None:
         for request in requests:
-            for limit, _ in request.holds if request.state is State.GRANTED else ():
+            for limit, _ in request.holds if request.state is ReservationState.GRANTED else ():
                 self.over[limit] = 0.0
 
-    def ended(self, request: Request, actual: Amount, end: Callable[[], list[Request]]) -> None:
+    def ended(
+        self, request: Reservation, actual: Amount, end: Callable[[], list[Reservation]]
+    ) -> None:
         reserved = dict(request.holds)
         for account in request.accounts:
             for limit in account.limits:
@@ -156,7 +165,7 @@ class Ledgers(RuleBasedStateMachine):
         most = max(most, 1)
         amounts = {TOKENS: expected, DOLLARS: expected / 100}
         bound = {TOKENS: most, DOLLARS: most / 100}
-        demand = Demand(lambda: amounts, bound, {TURNS: 1})
+        demand = CallDemand(lambda: amounts, bound, {TURNS: 1})
         request = self.ledger.ask(self.agents[who].chain(), demand)
         self.requests.append(request)
         self.most[request] = most
@@ -164,7 +173,7 @@ class Ledgers(RuleBasedStateMachine):
 
     @rule(which=st.integers(0), used=st.integers(1, 60))
     def answer(self, which: int, used: int) -> None:
-        granted = self.in_state(State.GRANTED)
+        granted = self.in_state(ReservationState.GRANTED)
         if granted:
             request = granted[which % len(granted)]
             used = min(used, self.most[request])
@@ -173,14 +182,14 @@ class Ledgers(RuleBasedStateMachine):
 
     @rule(which=st.integers(0))
     def fail(self, which: int) -> None:
-        granted = self.in_state(State.GRANTED)
+        granted = self.in_state(ReservationState.GRANTED)
         if granted:
             request = granted[which % len(granted)]
             self.ended(request, {}, lambda: self.ledger.release(request))
 
     @rule(which=st.integers(0))
     def cancel(self, which: int) -> None:
-        begun = self.in_state(State.GRANTED) + self.in_state(State.WAITING)
+        begun = self.in_state(ReservationState.GRANTED) + self.in_state(ReservationState.WAITING)
         if begun:
             request = begun[which % len(begun)]
             self.ended(request, {}, lambda: self.ledger.withdraw(request))
@@ -188,7 +197,7 @@ class Ledgers(RuleBasedStateMachine):
     @invariant()
     def what_is_reserved_is_held_by_somebody(self) -> None:
         held = dict.fromkeys(self.limits, 0.0)
-        for request in self.in_state(State.GRANTED):
+        for request in self.in_state(ReservationState.GRANTED):
             for limit, amount in request.holds:
                 held[limit] += amount
         for limit in self.limits:
@@ -197,7 +206,7 @@ class Ledgers(RuleBasedStateMachine):
 
     @invariant()
     def nobody_waits_for_nobody(self) -> None:
-        waiting = self.in_state(State.WAITING)
+        waiting = self.in_state(ReservationState.WAITING)
         assert len(waiting) == self.ledger.waiting
         for request in waiting:
             assert any(limit.holders for limit in request.blocked_by) or any(
@@ -240,18 +249,18 @@ def test_calls_side_by_side_end_and_pass_a_budget_by_no_more_than_they_were_mist
 ) -> None:
     """All ask at once; those in flight are answered in their order until nobody is left."""
     run = Account("The run", (Budget(tokens=limit, strict=strict),))
-    ledger = Ledger()
-    actual: dict[Request, int] = {}
-    flying: list[Request] = []
+    ledger = BudgetLedger()
+    actual: dict[Reservation, int] = {}
+    flying: list[Reservation] = []
     for most, used in calls:
         request = ledger.ask([run], tokens(most // 2 + 1, most))
         actual[request] = min(used, most)
-        flying += [request] if request.state is State.GRANTED else []
+        flying += [request] if request.state is ReservationState.GRANTED else []
     mistaken = 0.0
     while flying:
         request = flying.pop(0)
         mistaken += max(0.0, actual[request] - dict(request.holds).get(run.limits[0], 0))
         decided = ledger.settle(request, {TOKENS: actual[request]})
-        flying += [each for each in decided if each.state is State.GRANTED]
+        flying += [each for each in decided if each.state is ReservationState.GRANTED]
     assert ledger.waiting == 0
     assert run.used[TOKENS] <= limit + (0 if strict else mistaken)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from jackline.budgets.budget import Budget, Unit
-from jackline.budgets.windows import Window
+from jackline.budgets.budget import Budget, BudgetWindow, Unit
 
 TOKENS = Unit.TOKENS
 
 
 def test_what_was_used_here_is_not_forgotten_before_the_window_has_rolled_past() -> None:
-    window = Window(Budget(tokens=500, window="1h"))
+    window = BudgetWindow(Budget(tokens=500, window="1h"))
     window.record(10.0, {TOKENS: 400})
     window.take(20.0, {TOKENS: 0})
     assert window.account.used[TOKENS] == 400, "a store that forgets does not empty the window"
@@ -20,7 +19,7 @@ def test_what_was_used_here_is_not_forgotten_before_the_window_has_rolled_past()
 
 
 def test_what_others_use_is_looked_up_again_after_a_while() -> None:
-    window = Window(Budget(dollars=5, window="1h", strict=True))
+    window = BudgetWindow(Budget(dollars=5, window="1h", strict=True))
     assert window.is_stale(0.0)
     window.take(0.0, {Unit.DOLLARS: 1.5})
     assert not window.is_stale(4.9)

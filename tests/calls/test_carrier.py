@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jackline.calls import Answer, Cap, Carrier, HoldLimits, Request, carry
-from jackline.calls.carried import _Nobody
-from jackline.calls.request import Ending
+from jackline.calls import CallAnswer, CallManager, CallRequest, Cap, HoldLimits, complete_call
+from jackline.calls.pending_call import _Nobody
+from jackline.calls.request import CallCompletion
 from jackline.clock import VirtualClock
 from jackline.errors import GaveUpError
-from jackline.lanes import Call, Decision, LaneController, LaneSettings
+from jackline.lanes import Call, LaneController, LaneDecision, LaneSettings
 from jackline.testing import ScriptedUpstream, Step
 from jackline.testing.scripted_upstream import ScriptedAttempt
-from jackline.upstream.port import Ear, Message
+from jackline.upstream.interface import ResponseHandler, UpstreamRequest
 
 START = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
 OVERLOADED = Step(status=529, body=b'{"type":"error","error":{"type":"overloaded_error"}}')
@@ -54,21 +54,21 @@ class World:
         lanes = [LaneSettings("first", "a"), LaneSettings("second", "b")]
         draw = random.Random(3).random  # noqa: S311 -- seeded, so that tests repeat
         self.controller = LaneController(lanes, draw, now=START.timestamp())
-        self.carrier = Carrier(self.controller, self.upstream, self.clock)
+        self.carrier = CallManager(self.controller, self.upstream, self.clock)
 
-    def call(self, *lanes: str, hold: HoldLimits | None = None) -> asyncio.Task[Answer]:
-        request = Request(
+    def call(self, *lanes: str, hold: HoldLimits | None = None) -> asyncio.Task[CallAnswer]:
+        request = CallRequest(
             "jl_test",
-            Message(b"POST", b"/v1/messages", (), b"{}"),
+            UpstreamRequest(b"POST", b"/v1/messages", (), b"{}"),
             lanes or ("first",),
             input_tokens=100,
             max_tokens=100,
             hold=hold or HoldLimits(),
         )
-        return asyncio.create_task(carry(self.carrier, request))
+        return asyncio.create_task(complete_call(self.carrier, request))
 
     async def until_done(
-        self, tasks: Sequence[asyncio.Task[Answer]], longest: float = 8000
+        self, tasks: Sequence[asyncio.Task[CallAnswer]], longest: float = 8000
     ) -> None:
         waited = 0.0
         while not all(task.done() for task in tasks):
@@ -228,7 +228,9 @@ def test_a_cancelled_caller_frees_its_place_at_once() -> None:
 
 def test_a_fault_in_our_own_code_ends_its_call_and_no_other() -> None:
     class Trapped(ScriptedUpstream):
-        def start(self, message: Message, lane: str, ear: Ear) -> ScriptedAttempt:
+        def start(
+            self, message: UpstreamRequest, lane: str, ear: ResponseHandler
+        ) -> ScriptedAttempt:
             if lane == "second":
                 raise ZeroDivisionError
             return super().start(message, lane, ear)
@@ -246,11 +248,11 @@ def test_a_fault_in_our_own_code_ends_its_call_and_no_other() -> None:
 
 def test_a_cap_lets_only_so_many_of_its_key_be_under_way() -> None:
     async def scene(world: World) -> None:
-        def capped(key: str) -> asyncio.Task[Answer]:
-            message = Message(b"POST", b"/v1/messages", (), b"{}")
+        def capped(key: str) -> asyncio.Task[CallAnswer]:
+            message = UpstreamRequest(b"POST", b"/v1/messages", (), b"{}")
             cap = ((("session", key), 2),)
             return asyncio.create_task(
-                carry(world.carrier, Request("jl_test", message, ("first",), caps=cap))
+                complete_call(world.carrier, CallRequest("jl_test", message, ("first",), caps=cap))
             )
 
         tasks = [capped("a") for _ in range(5)] + [capped("b")]
@@ -306,7 +308,7 @@ class BreakingController(LaneController):
 
     breaks = False
 
-    def submit(self, now: float, call: Call) -> Decision:
+    def submit(self, now: float, call: Call) -> LaneDecision:
         decision = super().submit(now, call)
         if self.breaks:
             raise OverflowError("made by this test")
@@ -324,20 +326,20 @@ def test_a_call_that_cannot_be_taken_on_leaves_nothing_behind(
         controller = BreakingController(
             [LaneSettings("first", "a")], lambda: 0.5, now=START.timestamp()
         )
-        carrier = Carrier(controller, upstream, clock)
-        request = Request(
-            "jl_test", Message(b"POST", b"/v1/messages", (), b"{}"), ("first",), caps=caps
+        carrier = CallManager(controller, upstream, clock)
+        request = CallRequest(
+            "jl_test", UpstreamRequest(b"POST", b"/v1/messages", (), b"{}"), ("first",), caps=caps
         )
         async with carrier:
             carrier.pause_lane("first", paused=waits)
             controller.breaks = True
             for _ in range(3):
                 with pytest.raises(OverflowError):
-                    await carry(carrier, request)
+                    await complete_call(carrier, request)
                 assert carrier.under_way == 0
             controller.breaks = False
             carrier.pause_lane("first", paused=False)
-            task = asyncio.create_task(carry(carrier, request))
+            task = asyncio.create_task(complete_call(carrier, request))
             for _ in range(100):
                 await clock.advance(0.5)
             assert (await task).body == GOOD.says
@@ -348,12 +350,12 @@ def test_a_call_that_cannot_be_taken_on_leaves_nothing_behind(
 
 def test_a_receiver_that_fails_costs_no_permit() -> None:
     class Failing(_Nobody):
-        def answer_ended(self, ending: Ending) -> None:
+        def answer_ended(self, ending: CallCompletion) -> None:
             raise OverflowError(f"made by this test, after {ending.tries}")
 
     async def scene(world: World) -> None:
-        message = Message(b"POST", b"/v1/messages", (), b"{}")
-        world.carrier.submit(Request("jl_test", message, ("first",)), Failing())
+        message = UpstreamRequest(b"POST", b"/v1/messages", (), b"{}")
+        world.carrier.submit(CallRequest("jl_test", message, ("first",)), Failing())
         for _ in range(20):
             await world.clock.advance(0.5)
         assert world.carrier.under_way == 0

@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from jackline.calls import Answer, HoldLimits, Request, carry
+from jackline.calls import CallAnswer, CallRequest, HoldLimits, complete_call
 from jackline.errors import GaveUpError
 from jackline.testing import Step
 from jackline.testing.scripted_upstream import STREAMED
-from jackline.upstream.port import Message
+from jackline.upstream.interface import UpstreamRequest
 from tests.calls.test_carrier import GOOD, World, play
 
 PROMPT = 100_000
@@ -29,10 +29,10 @@ OVERLOADED_AT_ONCE = Step(
 
 def ask(
     world: World, *lanes: str, last: tuple[str, ...] = (), hold: float = 1e9, stream: bool = True
-) -> asyncio.Task[Answer]:
-    request = Request(
+) -> asyncio.Task[CallAnswer]:
+    request = CallRequest(
         "jl_test",
-        Message(b"POST", b"/v1/messages", (), b"{}"),
+        UpstreamRequest(b"POST", b"/v1/messages", (), b"{}"),
         lanes or ("first",),
         last_resorts=last,
         stream=stream,
@@ -40,10 +40,10 @@ def ask(
         max_tokens=100,
         hold=HoldLimits(other=hold),
     )
-    return asyncio.create_task(carry(world.carrier, request))
+    return asyncio.create_task(complete_call(world.carrier, request))
 
 
-async def cancel(task: asyncio.Task[Answer]) -> None:
+async def cancel(task: asyncio.Task[CallAnswer]) -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 

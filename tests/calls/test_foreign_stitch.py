@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.calls.foreign_stitch import ForeignStitch
-from jackline.calls.stitching import AskAgain, BreakOff, Mode
+from jackline.calls.stitch import AskAgain, BreakOff, Mode, OpenAiStitch
 
 
 def chat_events() -> list[bytes]:
@@ -48,8 +47,8 @@ def responses_events() -> list[bytes]:
     ]
 
 
-def stitch(mode: Mode, responses: bool) -> ForeignStitch:
-    made = ForeignStitch(mode, responses=responses)
+def stitch(mode: Mode, responses: bool) -> OpenAiStitch:
+    made = OpenAiStitch(mode, responses=responses)
     made.attempt_began()
     return made
 

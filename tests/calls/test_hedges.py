@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jackline.calls import Request, carry
+from jackline.calls import CallRequest, complete_call
 from jackline.errors import JacklineError
 from jackline.testing import Step
 from jackline.testing.scripted_upstream import STREAMED
-from jackline.upstream.port import Message
+from jackline.upstream.interface import UpstreamRequest
 from tests.calls.test_carrier import BROKEN, GOOD, World, play
 
 OTHER = STREAMED.replace(b"Hello", b"Other")
@@ -118,13 +118,13 @@ def test_who_is_refused_with_a_credential_of_its_own_is_not_served_with_ours_bes
     refused = Step(after=65.0, status=401, body=body)
 
     async def scene(world: World) -> None:
-        request = Request(
+        request = CallRequest(
             "jl_test",
-            Message(b"POST", b"/v1/messages", (), b"{}"),
+            UpstreamRequest(b"POST", b"/v1/messages", (), b"{}"),
             ("first", "second"),
             own_key=("second",),
         )
-        task = asyncio.create_task(carry(world.carrier, request))
+        task = asyncio.create_task(complete_call(world.carrier, request))
         await world.clock.advance(62)
         assert world.upstream.attempts == ["first", "second"], "it is asked for beside"
         await world.clock.advance(60)

@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jackline.calls.continuation import prefill_of
-from jackline.calls.stitching import (
+from jackline.calls.stitch import (
     KEPT_BACK,
+    AnthropicStitch,
     AskAgain,
     BreakOff,
     Close,
     Continue,
     Mode,
     Repair,
-    Stitch,
 )
 from jackline.dialects import TokensUsed
 from tests.dialects.answers import (
@@ -82,7 +82,9 @@ def check_shortened(client: StrictClient, answer: Answered) -> None:
         assert whole["text"].startswith(given["text"])
 
 
-def repaired(stitch: Stitch, client: StrictClient, answer: Answered, repair: Repair) -> None:
+def repaired(
+    stitch: AnthropicStitch, client: StrictClient, answer: Answered, repair: Repair
+) -> None:
     """Do what the repair says, and check what the client has in the end."""
     match repair:
         case AskAgain():
@@ -121,7 +123,7 @@ def repaired(stitch: Stitch, client: StrictClient, answer: Answered, repair: Rep
 
 def broken_at(cut: int, answer: Answered, mode: Mode, more: bytes = b"") -> Repair | None:
     """Cut the upstream's bytes, repair, and judge; None when nothing was missing."""
-    stitch, client = Stitch(mode), StrictClient()
+    stitch, client = AnthropicStitch(mode), StrictClient()
     stitch.attempt_began()
     client.read(stitch.feed(answer.stream[:cut]))
     client.read(stitch.feed(more))
@@ -164,7 +166,7 @@ def test_no_error_event_makes_a_false_turn_or_is_passed_on(name: str, mode: Mode
 @pytest.mark.parametrize("name", ANSWERS)
 def test_an_undisturbed_answer_passes_byte_for_byte(name: str, mode: Mode) -> None:
     answer = ANSWERS[name]
-    stitch = Stitch(mode)
+    stitch = AnthropicStitch(mode)
     stitch.attempt_began()
     out = b"".join(stitch.feed(answer.stream[at : at + 1]) for at in range(len(answer.stream)))
     assert out == answer.stream
@@ -180,7 +182,7 @@ def test_chunks_change_nothing(name: str, mode: Mode, data: st.DataObject) -> No
     stream = ANSWERS[name].stream
     end = data.draw(st.integers(0, len(stream)))
     cuts = sorted(data.draw(st.lists(st.integers(0, end), max_size=12)))
-    at_once, in_pieces = Stitch(mode), Stitch(mode)
+    at_once, in_pieces = AnthropicStitch(mode), AnthropicStitch(mode)
     whole = at_once.feed(stream[:end])
     pieces = [in_pieces.feed(stream[a:b]) for a, b in zip([0, *cuts], [*cuts, end], strict=True)]
     assert b"".join(pieces) == whole
@@ -202,7 +204,7 @@ def test_no_content_cut_several_times_makes_a_false_turn(
 ) -> None:
     """Attempt after attempt breaks; whatever is continued goes on where it broke."""
     answer = answered(content)
-    stitch, client = Stitch(mode), StrictClient()
+    stitch, client = AnthropicStitch(mode), StrictClient()
     attempt = answer
     for _ in range(3):
         stitch.attempt_began()
@@ -265,7 +267,7 @@ class CarefulClient(StrictClient):
 def test_odd_orders_of_events_never_raise_and_never_reach_the_client_out_of_order(
     events: list[bytes], mode: Mode
 ) -> None:
-    stitch, client = Stitch(mode), CarefulClient()
+    stitch, client = AnthropicStitch(mode), CarefulClient()
     for one in [ODD_EVENTS[0], *events]:
         client.read(stitch.feed(one))
     assert client.complete == stitch.complete
@@ -278,7 +280,7 @@ def test_odd_orders_of_events_never_raise_and_never_reach_the_client_out_of_orde
 
 @given(junk=st.binary(max_size=300), mode=modes)
 def test_junk_never_raises_and_is_asked_again(junk: bytes, mode: Mode) -> None:
-    stitch = Stitch(mode)
+    stitch = AnthropicStitch(mode)
     stitch.feed(junk)
     assert not stitch.delivered
     assert stitch.broke() == AskAgain()
@@ -309,7 +311,7 @@ BEFORE = answered([text("Hello"), tool("T", x=1)], "tool_use").events
     ],
 )
 def test_an_answer_that_is_not_in_order_is_broken(events: list[bytes], mode: Mode) -> None:
-    stitch = Stitch(mode)
+    stitch = AnthropicStitch(mode)
     out = b"".join(stitch.feed(one) for one in events)
     assert stitch.broken
     assert not stitch.complete
@@ -318,7 +320,7 @@ def test_an_answer_that_is_not_in_order_is_broken(events: list[bytes], mode: Mod
 
 def test_what_comes_after_message_stop_is_dropped() -> None:
     answer = ANSWERS["text"]
-    stitch = Stitch("live")
+    stitch = AnthropicStitch("live")
     assert stitch.feed(answer.stream + OTHER.stream) == answer.stream
     assert stitch.feed(OTHER.stream) == b""
     assert stitch.broke() == Close(b"", shortened=False)
@@ -326,7 +328,7 @@ def test_what_comes_after_message_stop_is_dropped() -> None:
 
 def test_live_keeps_only_the_head_back_until_content_begins() -> None:
     start, *more = ANSWERS["text"].events
-    stitch = Stitch("live")
+    stitch = AnthropicStitch("live")
     assert stitch.feed(start) == b""
     assert stitch.feed(PING) == b""
     assert stitch.feed(more[0]) == start + PING + more[0]
@@ -339,7 +341,7 @@ def test_a_comment_in_front_of_a_delta_changes_nothing_wherever_it_is_cut() -> N
     before, after = b"".join(events[:4]), b"".join(events[5:])
     commented = b": a comment\n" + events[4]
     for cut in range(len(commented)):
-        stitch = Stitch("live", keeps_text=False)
+        stitch = AnthropicStitch("live", keeps_text=False)
         stitch.feed(before)
         assert stitch.feed(commented[:cut]) + stitch.feed(commented[cut:]) == commented
         assert stitch.feed(after) == after
@@ -348,7 +350,7 @@ def test_a_comment_in_front_of_a_delta_changes_nothing_wherever_it_is_cut() -> N
 def test_the_end_of_a_live_message_waits_for_its_message_stop() -> None:
     """Else an error after the stop reason would leave the client with a turn that looks ended."""
     *events, delta, stop = ANSWERS["text and a tool"].events
-    stitch = Stitch("live")
+    stitch = AnthropicStitch("live")
     assert stitch.feed(b"".join(events)) == b"".join(events)
     assert stitch.feed(delta) == b""
     assert stitch.feed(PING) == b""
@@ -357,7 +359,7 @@ def test_the_end_of_a_live_message_waits_for_its_message_stop() -> None:
 
 def test_block_mode_lets_texts_go_with_the_tool_that_follows() -> None:
     answer = ANSWERS["text and a tool"]
-    stitch = Stitch("block")
+    stitch = AnthropicStitch("block")
     outs = [stitch.feed(one) for one in answer.events]
     went = [index for index, out in enumerate(outs) if out]
     assert went == [len(answer.events) - 3, len(answer.events) - 1]
@@ -367,7 +369,7 @@ def test_block_mode_lets_texts_go_with_the_tool_that_follows() -> None:
 def test_only_a_missing_message_stop_is_added(mode: Mode) -> None:
     """The vendor has said why the model stopped: to ask again would pay twice for the same."""
     answer = ANSWERS["text"]
-    stitch, client = Stitch(mode), StrictClient()
+    stitch, client = AnthropicStitch(mode), StrictClient()
     client.read(stitch.feed(b"".join(answer.events[:-1])))
     repair = stitch.broke()
     assert isinstance(repair, Close)
@@ -379,7 +381,7 @@ def test_only_a_missing_message_stop_is_added(mode: Mode) -> None:
 @pytest.mark.parametrize("mode", MODES)
 def test_an_error_after_the_stop_reason_is_believed(mode: Mode) -> None:
     answer = ANSWERS["text"]
-    stitch = Stitch(mode)
+    stitch = AnthropicStitch(mode)
     stitch.feed(b"".join(answer.events[:-1]) + event("error", error=OVERLOADED))
     assert stitch.error_event is not None
     assert json.loads(stitch.error_event)["error"] == OVERLOADED
@@ -389,7 +391,7 @@ def test_an_error_after_the_stop_reason_is_believed(mode: Mode) -> None:
 def test_live_text_stays_open_until_it_is_known_what_follows() -> None:
     """A client asks again when a block is open, and gives up on complete text (F12b, F12f)."""
     events = answered([text("Let me look."), tool("T", x=1), text("Done.")], pings=False).events
-    stitch, client = Stitch("live", keeps_text=False), StrictClient()
+    stitch, client = AnthropicStitch("live", keeps_text=False), StrictClient()
     after_end_of_block = []
     for one in events:
         client.read(stitch.feed(one))
@@ -400,7 +402,7 @@ def test_live_text_stays_open_until_it_is_known_what_follows() -> None:
 
 
 def live_cut_after(content: list[dict[str, Any]], events_left_out: int) -> Repair:
-    stitch = Stitch("live")
+    stitch = AnthropicStitch("live")
     for one in answered(content, pings=False).events[:-events_left_out]:
         stitch.feed(one)
     return stitch.broke()
@@ -418,7 +420,7 @@ def test_after_a_tool_open_words_are_closed_but_nothing_else_that_is_open() -> N
 
 
 def test_a_servers_tool_without_its_result_is_not_closed() -> None:
-    stitch = Stitch("live")
+    stitch = AnthropicStitch("live")
     events = answered([tool("T", x=1), SEARCH, FOUND]).events
     until_search_ends = len(events) - 4
     for one in events[:until_search_ends]:
@@ -428,7 +430,7 @@ def test_a_servers_tool_without_its_result_is_not_closed() -> None:
 
 def test_no_continue_after_thinking_nor_without_kept_text() -> None:
     assert isinstance(live_cut_after([thinking("Hm"), text("So.")], 3), BreakOff)
-    stitch = Stitch("live", keeps_text=False)
+    stitch = AnthropicStitch("live", keeps_text=False)
     for one in ANSWERS["text"].events[:-3]:
         stitch.feed(one)
     assert isinstance(stitch.broke(), BreakOff)
@@ -437,7 +439,7 @@ def test_no_continue_after_thinking_nor_without_kept_text() -> None:
 def test_block_mode_lets_go_of_what_is_too_large_to_keep_and_still_makes_no_false_turn() -> None:
     answer = answered([text("x" * 7 * 40_000), tool("T", x=1)], "tool_use")
     assert len(answer.stream) > KEPT_BACK
-    stitch, client = Stitch("block"), StrictClient()
+    stitch, client = AnthropicStitch("block"), StrictClient()
     events = iter(answer.events)
     for one in events:
         client.read(stitch.feed(one))
@@ -445,12 +447,12 @@ def test_block_mode_lets_go_of_what_is_too_large_to_keep_and_still_makes_no_fals
             break
     assert client.open
     assert isinstance(stitch.broke(), Continue)
-    whole = Stitch("block")
+    whole = AnthropicStitch("block")
     assert b"".join(whole.feed(one) for one in answer.events) == answer.stream
 
 
 def test_endless_pings_before_content_are_not_kept_for_ever() -> None:
-    stitch = Stitch("block")
+    stitch = AnthropicStitch("block")
     stitch.feed(ANSWERS["text"].events[0])
     for _ in range(12):
         stitch.feed(PING * 10_000)
@@ -458,7 +460,7 @@ def test_endless_pings_before_content_are_not_kept_for_ever() -> None:
 
 
 def test_usage_of_attempts_that_came_to_nothing_is_counted_apart() -> None:
-    stitch = Stitch("block")
+    stitch = AnthropicStitch("block")
     for _ in range(2):
         stitch.attempt_began()
         stitch.feed(ANSWERS["text"].events[0])
@@ -472,7 +474,7 @@ def test_usage_of_attempts_that_came_to_nothing_is_counted_apart() -> None:
 
 def test_words_in_the_start_of_a_continued_block_are_not_lost() -> None:
     events = answered([text("Hello big world")], pings=False).events
-    stitch, client = Stitch("live"), StrictClient()
+    stitch, client = AnthropicStitch("live"), StrictClient()
     client.read(stitch.feed(b"".join(events[:3])))
     assert stitch.broke() == Continue("Hello b")
     stitch.continue_with("Hello b")
@@ -485,7 +487,7 @@ def test_words_in_the_start_of_a_continued_block_are_not_lost() -> None:
 
 def test_white_space_that_was_cut_off_the_prefill_is_not_said_twice() -> None:
     events = answered([text("Hello \n  world")], pings=False).events
-    stitch, client = Stitch("live"), StrictClient()
+    stitch, client = AnthropicStitch("live"), StrictClient()
     client.read(stitch.feed(b"".join(events[:3])))
     assert stitch.broke() == Continue("Hello \n")
     stitch.continue_with("Hello")
@@ -502,7 +504,7 @@ def test_white_space_that_was_cut_off_the_prefill_is_not_said_twice() -> None:
 
 def test_two_answers_never_run_into_each_other() -> None:
     """A new attempt after something was delivered is refused unless it continues that."""
-    stitch = Stitch("live")
+    stitch = AnthropicStitch("live")
     stitch.feed(b"".join(ANSWERS["text"].events[:4]))
     stitch.attempt_began()
     assert stitch.feed(OTHER.stream) == b""
@@ -510,7 +512,7 @@ def test_two_answers_never_run_into_each_other() -> None:
 
 
 def test_an_event_too_large_to_be_real_breaks_the_attempt() -> None:
-    stitch = Stitch("live")
+    stitch = AnthropicStitch("live")
     chunk = b"x" * (8 * 1024 * 1024)
     for _ in range(5):
         assert stitch.feed(chunk) == b""
@@ -520,7 +522,7 @@ def test_an_event_too_large_to_be_real_breaks_the_attempt() -> None:
 
 def test_after_an_error_nothing_passes_any_more() -> None:
     events = ANSWERS["text"].events
-    stitch = Stitch("live", keeps_text=False)
+    stitch = AnthropicStitch("live", keeps_text=False)
     stitch.feed(b"".join(events[:4]))
     assert stitch.feed(events[4]) == events[4]
     assert stitch.feed(event("error", error=OVERLOADED)) == b""
@@ -529,7 +531,7 @@ def test_after_an_error_nothing_passes_any_more() -> None:
 
 def test_a_second_name_behind_a_carriage_return_is_seen() -> None:
     events = ANSWERS["text"].events
-    stitch = Stitch("live", keeps_text=False)
+    stitch = AnthropicStitch("live", keeps_text=False)
     stitch.feed(b"".join(events[:4]))
     assert stitch.feed(events[4].replace(b"\n\n", b"\revent: message_stop\n\n")) == b""
     assert stitch.broken
@@ -537,13 +539,13 @@ def test_a_second_name_behind_a_carriage_return_is_seen() -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_what_begins_after_the_stop_reason_must_be_message_stop(mode: Mode) -> None:
-    stitch = Stitch(mode)
+    stitch = AnthropicStitch(mode)
     stitch.feed(b"".join(ANSWERS["text"].events[:-1]) + b"event: err")
     assert not isinstance(stitch.broke(), Close)
 
 
 def test_a_servers_tool_does_not_let_go_of_what_block_mode_keeps() -> None:
-    stitch = Stitch("block")
+    stitch = AnthropicStitch("block")
     assert [stitch.feed(one) for one in ANSWERS["server tools"].events[:-1]].count(b"") == len(
         ANSWERS["server tools"].events[:-1]
     )
@@ -551,10 +553,10 @@ def test_a_servers_tool_does_not_let_go_of_what_block_mode_keeps() -> None:
 
 def test_what_one_answer_meets_is_not_seen_by_another() -> None:
     """An answer that was never taken apart shares its stand-ins with all others of its kind."""
-    broken = Stitch("live")
+    broken = AnthropicStitch("live")
     broken.attempt_began()
     assert isinstance(broken.broke(), AskAgain)
-    fresh = Stitch("live")
+    fresh = AnthropicStitch("live")
     assert not fresh.broken
     assert not fresh.delivered
     assert fresh.usage == TokensUsed()

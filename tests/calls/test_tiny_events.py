@@ -6,13 +6,12 @@ import tracemalloc
 
 import pytest
 
-from jackline.calls.foreign_stitch import ForeignStitch
-from jackline.calls.renumbering import Item, Renumbering
-from jackline.calls.stitching import KEPT_BACK, Mode, Stitch
+from jackline.calls.continuation import Renumbering, StreamItem
+from jackline.calls.stitch import KEPT_BACK, AnthropicStitch, Mode, OpenAiStitch
 from jackline.dialects.anthropic_stream import BLOCK_DELTA
 from jackline.dialects.json_bounds import MOST_VALUES
-from jackline.dialects.neutral.options import AnswerAs
-from jackline.dialects.openai_chat.stream import ChatStreamTranslator
+from jackline.dialects.neutral.options import AnswerOptions
+from jackline.dialects.openai_chat.answer import ChatStreamTranslator
 from jackline.dialects.sse import EventSplitter
 from tests.dialects.answers import answered, event, text
 
@@ -24,13 +23,13 @@ CREATED = event("response.created", response={"id": "resp_1"})
 MODES: tuple[Mode, ...] = ("live", "block")
 
 
-def stitches(mode: Mode) -> list[Stitch | ForeignStitch]:
+def stitches(mode: Mode) -> list[AnthropicStitch | OpenAiStitch]:
     """One of each dialect, whose answer has begun."""
-    begun: list[Stitch | ForeignStitch] = []
+    begun: list[AnthropicStitch | OpenAiStitch] = []
     for stitch, begin in (
-        (Stitch(mode), START),
-        (ForeignStitch(mode, responses=False), CHUNK),
-        (ForeignStitch(mode, responses=True), CREATED),
+        (AnthropicStitch(mode), START),
+        (OpenAiStitch(mode, responses=False), CHUNK),
+        (OpenAiStitch(mode, responses=True), CREATED),
     ):
         stitch.attempt_began()
         stitch.feed(begin)
@@ -49,7 +48,7 @@ def test_a_slice_of_tiny_events_breaks_an_attempt_off(mode: Mode, tiny: bytes) -
 
 @pytest.mark.parametrize("tiny", TINY)
 def test_a_slice_of_tiny_events_breaks_a_translation_off(tiny: bytes) -> None:
-    stream = ChatStreamTranslator(AnswerAs("claude-x"))
+    stream = ChatStreamTranslator(AnswerOptions("claude-x"))
     stream.feed(CHUNK)
     stream.feed(tiny * (SLICE // len(tiny)))
     assert stream.broken
@@ -67,7 +66,7 @@ def test_tiny_events_in_packets_of_a_few_kilobytes_are_too_many_as_well() -> Non
 def test_signs_of_life_may_come_for_hours(tiny: bytes) -> None:
     """One a second for two hours, which is as long as an answer may take, each in its packet."""
     answer = answered([text("words")])
-    stitch = Stitch("live")
+    stitch = AnthropicStitch("live")
     stitch.attempt_began()
     first, *rest = answer.events
     stitch.feed(first)
@@ -87,7 +86,7 @@ def test_signs_of_life_that_a_slow_client_let_pile_up_are_read_together() -> Non
 def test_what_is_held_takes_about_as_much_memory_as_is_counted(mode: Mode) -> None:
     """Small events that are no deltas, and are kept apart."""
 
-    def held(stitch: Stitch | ForeignStitch) -> int:
+    def held(stitch: AnthropicStitch | OpenAiStitch) -> int:
         small = b"event: something\ndata: {}     \n\n"
         tracemalloc.start()
         try:
@@ -111,14 +110,14 @@ def test_white_space_that_was_cut_off_is_compared_without_copying_it() -> None:
         delta = event("content_block_delta", index=0, delta={"type": "text_delta", "text": " " * 8})
         _Counted.letters = 0
         renumbering.translate(
-            Item(
+            StreamItem(
                 b"content_block_start",
                 event("content_block_start", index=0, content_block={"type": "text", "text": ""}),
                 "text",
             )
         )
         for _ in range(size // 8):
-            renumbering.translate(Item(BLOCK_DELTA, delta, "text"))
+            renumbering.translate(StreamItem(BLOCK_DELTA, delta, "text"))
         return _Counted.letters
 
     assert copied(8000) < 8 * copied(2000)
@@ -143,7 +142,7 @@ def test_an_event_of_more_lines_than_any_real_one_breaks_an_attempt_off() -> Non
 
 
 def test_an_event_of_more_values_than_an_answer_has_is_not_decoded() -> None:
-    stitch = ForeignStitch("live", responses=False)
+    stitch = OpenAiStitch("live", responses=False)
     stitch.attempt_began()
     stitch.feed(b'data: {"choices":[' + b"{}," * (MOST_VALUES + 1) + b"{}]}\n\n")
     assert stitch.broken

@@ -1,6 +1,6 @@
 """A folder with a flow, a simulated provider, and `jackline` as processes around them.
 
-Laws: (1) whatever gateway was started is ended, and so is a process whose test has failed; (2)
+Rules: (1) whatever gateway was started is ended, and so is a process whose test has failed; (2)
 nothing of the user's own state is touched.
 Not here: what is promised of runs (test_runs.py and its neighbours).
 """
@@ -19,8 +19,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from jackline.simulator.ledger import Outcome
-from jackline.simulator.mind import Say
+from jackline.simulator.ledger import RequestOutcome
+from jackline.simulator.reply_script import Say
 from jackline.testing import Rule, SimulatedProvider
 
 # Only a test that fails ever waits so long; some commands wait for a reset themselves.
@@ -93,7 +93,7 @@ class World:
 
     def paid(self) -> Counter[str]:
         """How often each conversation was answered, by the hash of what was asked."""
-        done = (each for each in self.provider.ledger if each.outcome is Outcome.COMPLETED)
+        done = (each for each in self.provider.ledger if each.outcome is RequestOutcome.COMPLETED)
         return Counter(each.body_hash for each in done)
 
 

@@ -1,7 +1,7 @@
 """Gateways as users run them: processes with a state folder, a port and an environment.
 
-Laws: (1) whatever was started is ended, also when the test fails; (2) nothing of the home folder of
-whoever runs the tests is read or written.
+Rules: (1) whatever was started is ended, also when the test fails; (2) nothing of the home folder
+of whoever runs the tests is read or written.
 """
 
 from __future__ import annotations

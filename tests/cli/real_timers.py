@@ -1,6 +1,6 @@
 """Timers of this system as they are: the `at` daemon, and a systemd of the user's own.
 
-Laws: (1) what is missing is installed from the distribution by name; (2) what cannot be had fails
+Rules: (1) what is missing is installed from the distribution by name; (2) what cannot be had fails
 loudly in CI: a skipped test proves nothing; (3) nothing of the machine's own services is touched:
 the systemd here has a mount namespace and control groups of its own.
 Not here: what is promised of timers (test_timers_for_real.py).

@@ -9,8 +9,8 @@ import pytest
 
 from jackline import event_loop
 from jackline.assembly import StateDir
-from jackline.flows.local import LocalEngine
 from jackline.flows.records import RunRecord
+from jackline.flows.store.sqlite import SqliteRunStore
 from tests.cli.commands import jackline
 
 ISOLATED = ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "APPDATA", "LOCALAPPDATA")
@@ -31,7 +31,7 @@ def keep_runs(tmp_path: Path, *names: str) -> None:
     folder.make()
 
     async def main() -> None:
-        engine = LocalEngine(folder.flows)
+        engine = SqliteRunStore(folder.flows)
         for name in names:
             run = RunRecord(name, "many", "", b"{}")
             claim = await engine.create(run, owner="a test", lease=1.0)

@@ -14,12 +14,14 @@ from typing import Any
 import pytest
 
 from jackline.agents.claude_code.environment import CLIENT_VARIABLES
-from jackline.control.doctor import Finding, Mark, nothing_fails
-from jackline.control.host_findings import (
+from jackline.control.doctor import (
+    Finding,
+    FindingLevel,
     GatewaySeen,
     StateSeen,
     client_findings,
     gateway_finding,
+    nothing_fails,
     proxy_finding,
     state_findings,
 )
@@ -248,36 +250,39 @@ def test_the_plugin_is_told_as_it_stands_in_the_clients_settings(place: Place) -
 # --- judgements --------------------------------------------------------------------------
 
 
-def client(environ: Mapping[str, str]) -> list[tuple[str, Mark]]:
+def client(environ: Mapping[str, str]) -> list[tuple[str, FindingLevel]]:
     found = client_findings(environ, URL, WANTED, {})
-    assert all(finding.fix for finding in found if finding.mark is not Mark.OK)
+    assert all(finding.fix for finding in found if finding.mark is not FindingLevel.OK)
     return [(finding.check, finding.mark) for finding in found]
 
 
 @pytest.mark.parametrize(
     ("environ", "expected"),
     [
-        ({}, [("client", Mark.WARN)]),
-        ({"ANTHROPIC_BASE_URL": "https://api.anthropic.com"}, [("client", Mark.WARN)]),
-        ({"ANTHROPIC_BASE_URL": "http://localhost:9999"}, [("client", Mark.WARN)]),
-        ({"ANTHROPIC_BASE_URL": "http://localhost:8766/", **ALL_SET}, [("client", Mark.OK)]),
+        ({}, [("client", FindingLevel.WARN)]),
+        ({"ANTHROPIC_BASE_URL": "https://api.anthropic.com"}, [("client", FindingLevel.WARN)]),
+        ({"ANTHROPIC_BASE_URL": "http://localhost:9999"}, [("client", FindingLevel.WARN)]),
+        (
+            {"ANTHROPIC_BASE_URL": "http://localhost:8766/", **ALL_SET},
+            [("client", FindingLevel.OK)],
+        ),
         (
             {"ANTHROPIC_BASE_URL": URL},
-            [("client", Mark.OK), ("client waiting", Mark.WARN)],
+            [("client", FindingLevel.OK), ("client waiting", FindingLevel.WARN)],
         ),
         (
             {"ANTHROPIC_BASE_URL": URL, **ALL_SET, "CLAUDE_CODE_USE_BEDROCK": "1"},
-            [("client", Mark.OK), ("client conflict", Mark.WARN)],
+            [("client", FindingLevel.OK), ("client conflict", FindingLevel.WARN)],
         ),
         (
             {"ANTHROPIC_BASE_URL": URL, **ALL_SET, "CLAUDE_CODE_USE_VERTEX": "0"},
-            [("client", Mark.OK)],
+            [("client", FindingLevel.OK)],
         ),
-        ({"ANTHROPIC_BASE_URL": "http://[::1"}, [("client", Mark.WARN)]),
+        ({"ANTHROPIC_BASE_URL": "http://[::1"}, [("client", FindingLevel.WARN)]),
     ],
 )
 def test_clients_go_through_the_gateway_or_it_is_told(
-    environ: Mapping[str, str], expected: list[tuple[str, Mark]]
+    environ: Mapping[str, str], expected: list[tuple[str, FindingLevel]]
 ) -> None:
     assert client(environ) == expected
 
@@ -285,13 +290,18 @@ def test_clients_go_through_the_gateway_or_it_is_told(
 @pytest.mark.parametrize(
     ("environ", "mark"),
     [
-        ({}, Mark.OK),
-        ({"https_proxy": "http://user:geheim@proxy.test:3128"}, Mark.WARN),
-        ({"HTTPS_PROXY": "http://user:geheim@proxy.test:3128", "NO_PROXY": "localhost"}, Mark.OK),
-        ({"ALL_PROXY": "proxy.test:1", "no_proxy": "*"}, Mark.OK),
+        ({}, FindingLevel.OK),
+        ({"https_proxy": "http://user:geheim@proxy.test:3128"}, FindingLevel.WARN),
+        (
+            {"HTTPS_PROXY": "http://user:geheim@proxy.test:3128", "NO_PROXY": "localhost"},
+            FindingLevel.OK,
+        ),
+        ({"ALL_PROXY": "proxy.test:1", "no_proxy": "*"}, FindingLevel.OK),
     ],
 )
-def test_a_proxy_is_told_without_its_password(environ: Mapping[str, str], mark: Mark) -> None:
+def test_a_proxy_is_told_without_its_password(
+    environ: Mapping[str, str], mark: FindingLevel
+) -> None:
     finding = proxy_finding(environ)
     assert finding.mark is mark
     assert "geheim" not in repr(finding)
@@ -300,25 +310,30 @@ def test_a_proxy_is_told_without_its_password(environ: Mapping[str, str], mark: 
 @pytest.mark.parametrize(
     ("seen", "mark"),
     [
-        (GatewaySeen(URL, runs=True, version="1", our_version="1"), Mark.OK),
-        (GatewaySeen(URL, runs=True, version="1", our_version="2"), Mark.WARN),
-        (GatewaySeen(URL, runs=False), Mark.WARN),
-        (GatewaySeen(URL, runs=False, port_taken=True), Mark.FAIL),
+        (GatewaySeen(URL, runs=True, version="1", our_version="1"), FindingLevel.OK),
+        (GatewaySeen(URL, runs=True, version="1", our_version="2"), FindingLevel.WARN),
+        (GatewaySeen(URL, runs=False), FindingLevel.WARN),
+        (GatewaySeen(URL, runs=False, port_taken=True), FindingLevel.FAIL),
     ],
 )
-def test_the_gateway_runs_or_could(seen: GatewaySeen, mark: Mark) -> None:
+def test_the_gateway_runs_or_could(seen: GatewaySeen, mark: FindingLevel) -> None:
     assert gateway_finding(seen).mark is mark
 
 
 @pytest.mark.parametrize(
     ("free", "mark"),
-    [(None, Mark.WARN), (10, Mark.FAIL), (500 << 20, Mark.WARN), (9 << 30, Mark.OK)],
+    [
+        (None, FindingLevel.WARN),
+        (10, FindingLevel.FAIL),
+        (500 << 20, FindingLevel.WARN),
+        (9 << 30, FindingLevel.OK),
+    ],
 )
-def test_a_full_disk_is_told_before_it_is_full(free: int | None, mark: Mark) -> None:
+def test_a_full_disk_is_told_before_it_is_full(free: int | None, mark: FindingLevel) -> None:
     assert state_findings(StateSeen("/state", free_bytes=free))[1].mark is mark
 
 
 def test_warnings_do_not_fail() -> None:
-    warning = Finding("a", Mark.WARN, "b", "c")
+    warning = Finding("a", FindingLevel.WARN, "b", "c")
     assert nothing_fails([warning])
-    assert not nothing_fails([warning, Finding("a", Mark.FAIL, "b", "c")])
+    assert not nothing_fails([warning, Finding("a", FindingLevel.FAIL, "b", "c")])

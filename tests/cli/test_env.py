@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jackline.assembly import Running, StateDir
+from jackline.assembly import RunningGateway, StateDir
 from jackline.cli.env import assignment, gateway_url, guess_shell
 from jackline.errors import BadArgumentError
 from jackline.gateway.settings import ListenSettings
@@ -109,7 +109,7 @@ def test_it_points_to_the_gateway_that_runs_unless_a_port_is_asked_for(tmp_path:
         try:
             url = f"http://127.0.0.1:{server.server_port}"
             installation_key()
-            StateDir(tmp_path).tell_running(Running(1, url, "", "0", 0.0, "made-up"))
+            StateDir(tmp_path).tell_running(RunningGateway(1, url, "", "0", 0.0, "made-up"))
             env = {**CLEAN, "JACKLINE_STATE": str(tmp_path)}
             assert f"export ANTHROPIC_BASE_URL={url}\n" in jackline("env", env=env).out
             asked = jackline("env", "--port", "9003", env=env).out

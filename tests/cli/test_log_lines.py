@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from jackline.cli.log_lines import log_to
+from jackline.cli.foreground import log_to
 from tests.planted import PROMPT
 
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.cli import login_service as services
-from jackline.cli.system_steps import Remove, Run, Step, Write, carry_out
+from jackline.cli import gateway_service as services
+from jackline.cli.system_steps import Remove, Run, Step, Write, apply_steps
 from jackline.errors import UsageError
 
 COMMAND = ("/opt/my python/bin/python", "-m", "jackline", "up", "--state", "/x/100%/$HOME & <co>")
@@ -119,7 +119,7 @@ def test_each_platform_gets_its_own(tmp_path: Path) -> None:
 def test_a_dry_run_shows_everything_and_does_nothing(tmp_path: Path) -> None:
     told: list[str] = []
     service = services.systemd(COMMAND, tmp_path)
-    carry_out(service.install, told.append, dry_run=True)
+    apply_steps(service.install, told.append, dry_run=True)
     assert told[0].startswith(f"write {tmp_path / 'systemd'}")
     assert "    ExecStart=" in told[0]
     assert told[1:] == [
@@ -134,9 +134,9 @@ def test_steps_are_done_in_order_and_undone(tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     script = "import shutil, sys; shutil.copy(*sys.argv[1:])"
     run = Run((sys.executable, "-c", script, str(path), str(copy)))
-    carry_out((Write(path, b"text"), run), lambda _: None)
+    apply_steps((Write(path, b"text"), run), lambda _: None)
     assert copy.read_bytes() == b"text"
-    carry_out((Remove(path), Remove(path)), lambda _: None)
+    apply_steps((Remove(path), Remove(path)), lambda _: None)
     assert not path.exists()
 
 
@@ -144,14 +144,14 @@ def test_a_failing_command_stops_with_what_it_said_unless_it_only_undoes(tmp_pat
     fail = (sys.executable, "-c", "import sys; sys.exit('no bus')")
     after = tmp_path / "after"
     with pytest.raises(UsageError, match="exit code 1: no bus"):
-        carry_out((Run(fail), Write(after, b"")), lambda _: None)
+        apply_steps((Run(fail), Write(after, b"")), lambda _: None)
     assert not after.exists()
-    carry_out((Run(fail, may_fail=True), Write(after, b"")), lambda _: None)
+    apply_steps((Run(fail, may_fail=True), Write(after, b"")), lambda _: None)
     assert after.exists()
 
 
 def test_a_missing_command_is_an_error_that_names_the_step(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="run no-such-command-anywhere"):
-        carry_out((Run(("no-such-command-anywhere",)),), lambda _: None)
+        apply_steps((Run(("no-such-command-anywhere",)),), lambda _: None)
     with pytest.raises(UsageError, match="Is a directory"):
-        carry_out((Write(tmp_path, b""),), lambda _: None)
+        apply_steps((Write(tmp_path, b""),), lambda _: None)

@@ -9,7 +9,7 @@ import pytest
 
 _SCRIPT = """
 import resource
-from jackline.cli.open_files import raise_limit
+from jackline.cli.foreground import raise_limit
 resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard}))
 raise_limit()
 print(*resource.getrlimit(resource.RLIMIT_NOFILE))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from jackline.agents.outcome import Ending, Outcome, Tally
-from jackline.cli.run_progress import shown_progress
-from jackline.flows.progress import (
+from jackline.cli.run import shown_progress
+from jackline.flows.records import RunState
+from jackline.flows.run_events import (
     AT_WALL,
     AgentWaits,
     FlowEvent,
@@ -16,7 +17,6 @@ from jackline.flows.progress import (
     StepBegan,
     StepEnded,
 )
-from jackline.flows.records import RunState
 
 WHY = "The account's session limit is reached."
 NOW = 1794744000.0

@@ -12,10 +12,10 @@ from rich.console import Console
 
 from jackline import agent, flow, parallel, phase
 from jackline.agents.outcome import Ending, Evidence
-from jackline.agents.task import AgentTask
-from jackline.cli.run_progress import drawn, shown_progress
+from jackline.agents.runner import AgentTask
+from jackline.cli.run import drawn, shown_progress
 from jackline.control.run_view import RunView, event_line
-from jackline.flows.progress import (
+from jackline.flows.run_events import (
     AgentBegan,
     AgentWaits,
     CleanupEnded,
@@ -24,7 +24,7 @@ from jackline.flows.progress import (
     RunParked,
 )
 from jackline.flows.settings import RunSettings
-from jackline.testing.scripted_runner import Play
+from jackline.testing.scripted_agents import Play
 from tests.flows.world import EPOCH, World, played, world
 
 RESET = EPOCH + timedelta(hours=3)

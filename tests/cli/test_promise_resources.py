@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from jackline.cli.runs_telling import resource_line
+from jackline.cli.run_text import resource_line
 from jackline.flows.records import ResourceRecord, ResourceState
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jackline.simulator.mind import Say, refusal
+from jackline.simulator.reply_script import Say, refusal
 from jackline.testing import Rule
 from tests.cli.flow_world import World, flow_world
 

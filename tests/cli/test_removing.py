@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from jackline import event_loop
-from jackline.flows.local import LocalEngine
 from jackline.flows.records import HookRecord, ResourceRecord, ResourceState, RunRecord, RunState
-from jackline.simulator.mind import Say
+from jackline.flows.store.sqlite import SqliteRunStore
+from jackline.simulator.reply_script import Say
 from jackline.testing import Rule
 from tests.attacks.planting import add_run
 from tests.cli.commands import Answer, jackline
@@ -92,7 +92,7 @@ def store(tmp_path: Path) -> Path:
 
 def keep(store: Path, *runs: tuple[str, RunState, float]) -> None:
     async def main() -> None:
-        engine = LocalEngine(store)
+        engine = SqliteRunStore(store)
         for run_id, state, at in runs:
             record = RunRecord(run_id, "f", "", b"{}", created_at=at, updated_at=at)
             claim = await engine.create(record, owner="elsewhere:1:x", lease=30)
@@ -152,7 +152,7 @@ def test_what_is_held_or_owed_is_not_forgotten_without_force(store: Path) -> Non
     keep(store, ("aa1", RunState.FINISHED, 1.0), ("bb1", RunState.FINISHED, 1.0))
 
     async def add() -> None:
-        engine = LocalEngine(store)
+        engine = SqliteRunStore(store)
         await engine.keep_resource(
             ResourceRecord("aa1", "gpu", "", "false", False, None, ResourceState.HELD, 1.0)
         )
@@ -174,7 +174,7 @@ def test_what_is_held_or_owed_is_not_forgotten_without_force(store: Path) -> Non
 @pytest.mark.skipif(os.name != "posix", reason="a living owner cannot be told on Windows")
 def test_a_run_that_somebody_carries_is_kept_also_by_force(store: Path) -> None:
     async def add() -> None:
-        engine = LocalEngine(store)
+        engine = SqliteRunStore(store)
         await add_run(engine, "aa1", RunState.FINISHED)
         assert await engine.claim("aa1", owner="elsewhere:1:y", lease=3600)
         await add_run(engine, "bb1", RunState.RUNNING)

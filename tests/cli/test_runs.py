@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from jackline.simulator.conversation import Asked
-from jackline.simulator.mind import Say, refusal
+from jackline.simulator.client_request import ClientRequest
+from jackline.simulator.reply_script import Say, refusal
 from jackline.testing import Rule
 from tests.cli.flow_world import PATIENCE, World, flow_world, wait_for
 
@@ -168,7 +168,7 @@ def test_a_list_without_entries_is_no_error(
 def test_a_gateway_that_is_killed_is_started_again_and_the_run_finishes(world: World) -> None:
     gate = threading.Event()
 
-    def answer(asked: Asked) -> Say:
+    def answer(asked: ClientRequest) -> Say:
         gate.wait(60)
         return Say(asked.prompt.split()[-1])
 
@@ -188,7 +188,7 @@ def test_a_shared_gateway_that_is_killed_is_started_again_for_a_run_from_python_
 ) -> None:
     asked, gate = threading.Event(), threading.Event()
 
-    def answer(_asked: Asked) -> Say:
+    def answer(_asked: ClientRequest) -> Say:
         asked.set()
         gate.wait(60)
         return Say("0")

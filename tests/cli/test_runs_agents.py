@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from jackline.cli.runs_telling import cancelled_json, cancelled_lines
-from jackline.flows.cancelling_agents import CancelledAgents
+from jackline.cli.run_text import cancelled_json, cancelled_lines
+from jackline.flows.lifecycle import CancelledAgents
 from jackline.flows.records import RunRecord, RunState
-from jackline.simulator.mind import Say
+from jackline.simulator.reply_script import Say
 from jackline.testing import Rule
 from tests.cli.flow_world import World, flow_world, wait_for
 

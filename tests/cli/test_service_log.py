@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from jackline.cli.service_log import Following, latest
+from jackline.cli.journal_views import LogFollower, latest
 from jackline.control.event_lines import event_from
 from jackline.events import Event, LaneChanged, ServiceNoted
 from jackline.journal import Journal, JournalReader
@@ -69,7 +69,7 @@ def test_following_tells_each_event_once_also_one_that_was_written_late(tmp_path
     first, second = ServiceNoted(100.0, "first"), ServiceNoted(103.0, "second")
     late = LaneChanged(101.0, "a/m#1", "open", "", None)
     kept(journal, first)
-    following = Following(100.0, [first])
+    following = LogFollower(100.0, [first])
 
     def news() -> list[Event]:
         with JournalReader(journal) as reader:

@@ -18,9 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from jackline.cli.top_drawing import frame
-from jackline.control.fleet import Doing
-from jackline.lanes.states import State
+from jackline.cli.top_screen import frame
+from jackline.control.fleet import AgentState
+from jackline.lanes.breaker import LaneState
 from jackline.testing import SimulatedProvider
 from tests.cli.gateways import PATIENCE, Place, call, until
 
@@ -45,7 +45,7 @@ def document(**more: Any) -> dict[str, Any]:
         "url": "http://127.0.0.1:8766",
         "verdict": "1 call running, none waiting.",
         "lanes": [lane()],
-        "agents_by_state": {doing.value: 0 for doing in Doing},
+        "agents_by_state": {doing.value: 0 for doing in AgentState},
         "agents": [],
         "more_agents": 0,
         "spend": {**spend, "tokens_today": 12_345_678, "unpriced_tokens_today": 0},
@@ -76,11 +76,11 @@ def test_whatever_waits_says_why_and_until_when() -> None:
 
 
 def test_every_state_is_told_by_a_glyph_and_its_word() -> None:
-    for state in Doing:
+    for state in AgentState:
         line = next(x for x in drawn(document(agents=[agent(state)])).splitlines() if "a1" in x)
         assert state.value in line
         assert "·" not in line
-    for lane_state in State:
+    for lane_state in LaneState:
         line = next(
             x for x in drawn(document(lanes=[lane(lane_state)])).splitlines() if "opus" in x
         )
@@ -110,13 +110,13 @@ names = st.text(st.characters(exclude_categories=("Cc", "Cs", "Zl", "Zp")), max_
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from(list(Doing)), names, names), max_size=12),
+    st.lists(st.tuples(st.sampled_from(list(AgentState)), names, names), max_size=12),
     names,
     st.integers(min_value=20, max_value=200),
     st.integers(min_value=5, max_value=60),
 )
 def test_no_line_is_longer_than_the_terminal_and_no_picture_taller(
-    crowd: list[tuple[Doing, str, str]], verdict: str, width: int, height: int
+    crowd: list[tuple[AgentState, str, str]], verdict: str, width: int, height: int
 ) -> None:
     agents = [agent(doing, label=label, why=why) for doing, label, why in crowd]
     lines = drawn(document(agents=agents, verdict=verdict or "x"), width, height).split("\n")

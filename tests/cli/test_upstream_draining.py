@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from jackline.assembly.running_gateway import reading_of
+from jackline.assembly.gateway_process import reading_of
 from jackline.testing import SimulatedProvider
 from tests.cli.commands import Answer
 from tests.cli.gateways import PATIENCE, Place, call, until

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from jackline import event_loop
-from jackline.cli.upstream_trying import Tried, model_to_try, try_out
+from jackline.cli.upstream_trial import TrialResult, make_trial_call, model_to_try
 from jackline.errors import UsageError
 from jackline.failures import Kind
 from jackline.providers import Credential, UpstreamKind, UpstreamSettings
@@ -29,14 +29,14 @@ def tried(
     credential: Credential = Credential.PASS_THROUGH,
     content_type: bytes = b"application/json",
     environ: Mapping[str, str] | None = None,
-) -> tuple[Tried, bytes]:
+) -> tuple[TrialResult, bytes]:
     got: list[bytes] = []
 
-    async def scene() -> Tried:
+    async def scene() -> TrialResult:
         said = answer(body, b"content-type: " + content_type)
         async with saying(said, got=got) as server:
             settings = UpstreamSettings("it", server.url, kind, credential, KEY)
-            return await try_out(settings, "a-model", environ or {}, NOW)
+            return await make_trial_call(settings, "a-model", environ or {}, NOW)
 
     return event_loop.run(scene()), got[0]
 

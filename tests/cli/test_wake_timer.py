@@ -15,9 +15,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.cli.run_timer import carried_variables, shell_only_note
 from jackline.cli.system_steps import Remove, Run, Step, Write
-from jackline.cli.wake_timer import Errand, WakeBy, resume_command, wake_timer
+from jackline.cli.wake_timer import (
+    TimerCommand,
+    WakeBy,
+    resume_command,
+    shell_only_note,
+    timer_variables,
+    wake_timer,
+)
 
 COMMAND = (
     "/opt/my python/python",
@@ -31,7 +37,7 @@ COMMAND = (
     "/a b",
 )
 VARIABLES = {"PATH": '/bin:/a "b" $c', "JACKLINE_PORT": "0", "LANG": "100%"}
-ERRAND = Errand(COMMAND, "/my work", Path("/a b/woken-runs.log"), VARIABLES)
+ERRAND = TimerCommand(COMMAND, "/my work", Path("/a b/woken-runs.log"), VARIABLES)
 # As launchd.plist(5) names them.
 APPLES_KEYS = {
     *("Label", "ProgramArguments", "AbandonProcessGroup", "EnvironmentVariables"),
@@ -170,7 +176,7 @@ def test_a_timer_carries_what_the_run_needs_of_the_shell_and_no_secret() -> None
         "HTTP_PROXY": "http://proxy",
         "EDITOR": "vi",
     }
-    carried = carried_variables(environ)
+    carried = timer_variables(environ)
     assert set(carried) == {"PATH", "JACKLINE_UPSTREAM", "HTTP_PROXY"}
     note = shell_only_note("systemd", environ, ["ANTHROPIC_API_KEY"])
     assert "ANTHROPIC_API_KEY, JACKLINE_LISTEN_TOKEN may be known to this shell alone" in note

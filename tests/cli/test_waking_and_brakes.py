@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from jackline.simulator.conversation import Asked
-from jackline.simulator.mind import Say
+from jackline.simulator.client_request import ClientRequest
+from jackline.simulator.reply_script import Say
 from jackline.testing import Rule
 from tests.cli.flow_world import PATIENCE, World, flow_world, wait_for
 
@@ -38,7 +38,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 def wall_after_the_first(world: World, resets_in: float) -> None:
     asked_first = threading.Event()
 
-    def answer(asked: Asked) -> Say:
+    def answer(asked: ClientRequest) -> Say:
         asked_first.set()
         return Say(asked.prompt.split()[-1], delay=3)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jackline.clients.plugin_files import ABOUT, HttpHook, marketplace_files, plugin_files
+from jackline.clients.plugin import ABOUT, HttpHook, marketplace_files, plugin_files
 
 HTTP = HttpHook("http://127.0.0.1:8766/_jackline/hook", "x-jackline-hook", "secret-token")
 ROOT = Path(__file__).parents[2]

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jackline.clients import claude_code, codex
-from jackline.clients.changing import BACKUP, Change, text_of
-from jackline.clients.records import ConnectionRecords
+from jackline.clients.claude_code import ConnectionRecords
+from jackline.clients.settings_change import BACKUP, SettingsChange, text_of
 from jackline.errors import UnreadableError, UsageError
 
 PATH = Path("settings")
@@ -155,12 +155,12 @@ def test_a_change_keeps_the_first_backup_the_mode_and_a_link(tmp_path: Path) -> 
     real.chmod(0o640)
     link = tmp_path / "link.json"
     link.symlink_to(real)
-    assert Change(link, "one", "two").make() == real.with_name("real.json" + BACKUP)
-    Change(link, "two", "three").make()
+    assert SettingsChange(link, "one", "two").make() == real.with_name("real.json" + BACKUP)
+    SettingsChange(link, "two", "three").make()
     assert link.is_symlink()
     assert (real.read_text(), real.stat().st_mode & 0o777) == ("three", 0o640)
     assert real.with_name("real.json" + BACKUP).read_text() == "one"
-    Change(link, "three", None).make()
+    SettingsChange(link, "three", None).make()
     assert text_of(real) is None
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jackline.config import Config, HomeFolders, load
-from jackline.config.consent import agree
-from jackline.config.places import read_named
+from jackline.config.files import read_named
+from jackline.config.project import agree
 
 
 @dataclass(frozen=True, slots=True)

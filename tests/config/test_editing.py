@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.config.editing import with_upstream, without_upstream
+from jackline.config.toml_writer import with_upstream, without_upstream
 from jackline.errors import UsageError
 
 FILE = """# mine

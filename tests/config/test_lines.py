@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.config.lines import KeyLines
+from jackline.config.keys import KeyLines
 
 TEXT = '''\
 # port = 0

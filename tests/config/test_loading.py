@@ -11,14 +11,14 @@ import pytest
 
 from jackline.agents.prices import Price
 from jackline.budgets.budget import Budget
-from jackline.config.places import is_strangers
-from jackline.config.strangers import is_loopback
+from jackline.config.files import is_strangers
+from jackline.config.upstreams import is_loopback
 from jackline.errors import BadConfigError
 from jackline.flows.settings import Reserve, RunSettings, WakeSettings
 from jackline.gateway.settings import CacheSettings, GatewaySettings, StreamMode
-from jackline.journal.settings import JournalSettings
+from jackline.journal.store import JournalSettings
 from jackline.lanes import CacheTtl, KnownLimits
-from jackline.mcp_server.settings import AgentSettings, ToolSettings
+from jackline.mcp_server.permissions import AgentSettings, ToolSettings
 from jackline.providers.settings import CostClass, Credential
 from tests.config.places import Machine
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from jackline.config.document import Document, table_class
+from jackline.config.field_types import ConfigTable, InProject
 from jackline.config.project import plain_ascii, rule_of
-from jackline.config.table import InProject, Table
 from tests.config.places import Machine
 
 # Whoever adds a setting to these lists has thought about what a stranger could do with it: move
@@ -32,7 +32,9 @@ CONSENT = {
 }
 
 
-def settings(table: type[Table] = Document, under: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+def settings(
+    table: type[ConfigTable] = Document, under: tuple[str, ...] = ()
+) -> list[tuple[str, ...]]:
     found: list[tuple[str, ...]] = []
     for name in table.model_fields:
         inner = table_class(table, name)

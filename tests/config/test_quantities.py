@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.config.quantities import (
+from jackline.config.field_types import (
     LONGEST,
     duration_text,
     read_duration,

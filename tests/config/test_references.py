@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jackline.config import showing
+from jackline.config import toml_writer
 from jackline.config.references import path_from
 from jackline.errors import BadConfigError
 from tests.config.places import Machine
@@ -47,16 +47,16 @@ def test_a_proxy_with_a_password_is_kept_the_same_way(machine: Machine) -> None:
     config = machine.load(PROXY=f"http://me:{PLANTED}@proxy.example:3128")
     assert config.gateway.upstream.proxy == f"http://me:{PLANTED}@proxy.example:3128"
     assert "planted" not in repr(config)
-    assert showing.as_json(config)["upstream.proxy"] == "env:PROXY"
+    assert toml_writer.as_json(config)["upstream.proxy"] == "env:PROXY"
 
 
 def test_what_is_printed_holds_the_reference_and_never_the_secret(machine: Machine) -> None:
     own_token(machine, "env:KEPT")
     config = machine.load(KEPT=PLANTED)
     assert config.gateway.listen.token == PLANTED
-    for printed in (repr(config), str(config), showing.as_toml(config, origins=True)):
+    for printed in (repr(config), str(config), toml_writer.as_toml(config, origins=True)):
         assert "planted" not in printed
-    assert showing.as_json(config)["listen.token"] == "env:KEPT"
+    assert toml_writer.as_json(config)["listen.token"] == "env:KEPT"
 
 
 def test_a_missing_secret_is_a_fault_that_says_where_it_was_looked_for(machine: Machine) -> None:

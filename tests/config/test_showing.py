@@ -9,12 +9,12 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jackline.config import showing
+from jackline.config import toml_writer
 from jackline.config.document import Document, defaults, table_class
+from jackline.config.field_types import ConfigTable
 from jackline.config.keys import dotted, undotted
 from jackline.config.layers import known_variables
-from jackline.config.schema import json_schema
-from jackline.config.table import Table
+from jackline.config.toml_writer import json_schema
 from tests.config.places import Machine
 
 DOCS = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text("utf-8")
@@ -54,7 +54,7 @@ def test_what_is_shown_reads_back_as_the_same_settings(
             dotted(("caps", "tags", tag)): 3,
         }
     )
-    shown = machine.write(showing.as_toml(own, origins=True), "shown.toml")
+    shown = machine.write(toml_writer.as_toml(own, origins=True), "shown.toml")
     again = machine.load(JACKLINE_CONFIG=str(shown))
     assert again.gateway == own.gateway
     assert list(again.gateway.upstream.model_limits) == list(own.gateway.upstream.model_limits)
@@ -64,7 +64,7 @@ def test_what_is_shown_reads_back_as_the_same_settings(
 
 def test_every_value_is_shown_with_where_it_comes_from(machine: Machine) -> None:
     path = machine.write("[hold]\nquota = 3600\n")
-    shown = showing.as_toml(machine.load(JACKLINE_PORT="1"), origins=True)
+    shown = toml_writer.as_toml(machine.load(JACKLINE_PORT="1"), origins=True)
     assert f'quota = "1h"  # {path}:2\n' in shown
     assert "port = 1  # JACKLINE_PORT\n" in shown
     assert 'size = "512MB"  # default\n' in shown
@@ -76,7 +76,7 @@ def test_a_dotted_key_reads_back(parts: list[str]) -> None:
     assert undotted(dotted(parts)) == tuple(parts)
 
 
-def _tables(table: type[Table]) -> list[type[Table]]:
+def _tables(table: type[ConfigTable]) -> list[type[ConfigTable]]:
     inner = [found for name in table.model_fields if (found := table_class(table, name))]
     return [table, *(one for found in inner for one in _tables(found))]
 
@@ -111,7 +111,7 @@ def test_every_key_is_documented_with_its_default_and_no_other_is() -> None:
         elif value is None:
             assert told == "none", key
         else:
-            assert told == f"`{showing.literal(showing.value_of(key, value))}`", key
+            assert told == f"`{toml_writer.literal(toml_writer.value_of(key, value))}`", key
 
 
 def test_the_documented_example_and_variables_work(machine: Machine) -> None:

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jackline.config import Config, HomeFolders, showing
-from jackline.config.loading import load_alone
-from jackline.config.places import FileText
+from jackline.config import Config, HomeFolders, toml_writer
+from jackline.config.files import FileText
+from jackline.config.loader import load_alone
 from jackline.errors import BadConfigError
 from jackline.providers.presets import PRESETS
 from jackline.providers.settings import Credential, UpstreamKind
@@ -69,12 +69,12 @@ def test_upstreams_keep_their_order_and_each_gets_what_its_kind_needs(machine: M
 def test_what_is_shown_of_several_reads_back_as_the_same(machine: Machine) -> None:
     config = own(machine, THREE + 'limits = { parallel = 3 }\n[upstream.headers]\nx-a = "b"\n',
                  OPENAI_API_KEY="a-key")  # fmt: skip
-    text = showing.as_toml(config, origins=True)
+    text = toml_writer.as_toml(config, origins=True)
     assert "a-key" not in text
     shown = machine.write(text, "shown.toml")
     again = machine.load(JACKLINE_CONFIG=str(shown), OPENAI_API_KEY="a-key")
     assert again.gateway == config.gateway
-    values = showing.as_json(config)
+    values = toml_writer.as_json(config)
     assert values["upstream[2].credential"] == "env:OPENAI_API_KEY"
     assert values['upstream[2].models."claude-opus-*"'] == "gpt-5.5"
 
@@ -332,7 +332,7 @@ def test_any_list_of_upstreams_is_refused_in_words_or_reads_back_as_shown(
     except BadConfigError:
         return
     assert len(config.gateway.upstreams) == max(1, len(upstreams))
-    again = load(tomllib.loads(showing.as_toml(config)))
+    again = load(tomllib.loads(toml_writer.as_toml(config)))
     assert again.gateway == config.gateway
 
 

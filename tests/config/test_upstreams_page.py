@@ -13,10 +13,10 @@ import pytest
 
 from jackline import event_loop
 from jackline.cli.upstream import upstream
-from jackline.cli.upstream_trying import model_to_try, try_out
+from jackline.cli.upstream_trial import make_trial_call, model_to_try
 from jackline.providers.presets import PRESETS
 from jackline.providers.settings import Credential, UpstreamSettings
-from jackline.simulator.mind import Say
+from jackline.simulator.reply_script import Say
 from jackline.testing import SimulatedProvider
 from tests.config.places import Machine
 
@@ -50,7 +50,7 @@ def test_every_upstream_on_the_page_answers_a_real_call(machine: Machine, block:
                 "OPENAI_API_KEY": "sk-one",
                 "AWS_REGION": "eu-central-1",  # else the vendor's own host tells it
             }
-            came = event_loop.run(try_out(upstream, model, environ, datetime.now(UTC)))
+            came = event_loop.run(make_trial_call(upstream, model, environ, datetime.now(UTC)))
             assert (came.failure, came.status) == (None, 200), named.name
             (entry,) = simulated.ledger
             assert entry.dialect == named.kind.value

@@ -13,7 +13,7 @@ import pytest
 from jackline import event_loop
 from jackline.clock import VirtualClock
 from jackline.config import Config
-from jackline.config.watching import Reloaded, Watcher
+from jackline.config.watcher import ConfigWatcher, Reloaded
 from jackline.errors import BadConfigError
 from tests.config.places import Machine
 
@@ -30,7 +30,7 @@ class Watched:
         self.trouble: OSError | None = None
         self._machine = machine
         self._variables = variables
-        self.watcher = Watcher(
+        self.watcher = ConfigWatcher(
             machine.load(environ=variables),
             self._reload,
             changed=self._changed,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.agents.outcome import Usage
+from jackline.agents.outcome import TokenUsage
 from jackline.control.burn import Burn
 from jackline.events import CallEnded
 
@@ -19,7 +19,7 @@ def ended(
     )  # fmt: skip
 
 
-def price(model: str, usage: Usage) -> float | None:
+def price(model: str, usage: TokenUsage) -> float | None:
     return usage.total / 1000 if model == "opus" else None
 
 

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from jackline.agents.prices import Price
-from jackline.control.cache_advice import CacheAdvice, advice_for, advice_sentence, cost_of_wall
-from jackline.lanes import Call, KnownLimits, LaneSettings, Settings, State, Usage
+from jackline.control.forecast import CacheAdvice, advice_for, advice_sentence, cost_of_wall
+from jackline.lanes import Call, CallUsage, ControllerSettings, KnownLimits, LaneSettings, LaneState
 from jackline.lanes.lane import Lane
 from jackline.lanes.prompt_caches import LONG_LIFE, SHORT_LIFE
 from tests.lanes import failures_made as made
@@ -28,9 +28,11 @@ def lane(
 ) -> Lane:
     """A lane on which so many conversations were answered so long ago."""
     limits = KnownLimits(input_tokens_per_minute=per_minute)
-    one = Lane(LaneSettings("anthropic/opus#12ab", limits=limits), Settings(), lambda: 0.5, AT)
+    one = Lane(
+        LaneSettings("anthropic/opus#12ab", limits=limits), ControllerSettings(), lambda: 0.5, AT
+    )
     for number in range(conversations):
-        usage = Usage(3, 10, 0, tokens, tokens if long else 0)
+        usage = CallUsage(3, 10, 0, tokens, tokens if long else 0)
         one.caches.answered(Call(number, (), conversation=f"s/{number}"), AT + sent, 0.0, usage)
     return one
 
@@ -72,7 +74,7 @@ def test_who_has_lost_its_cache_is_told_apart_from_who_will() -> None:
     for number in range(7, 11):
         sent_at = AT - 60 + 60 * (number % 2)
         call = Call(number, (), conversation=f"s/{number}")
-        one.caches.answered(call, sent_at, 0.0, Usage(3, 10, 0, 64_000))
+        one.caches.answered(call, sent_at, 0.0, CallUsage(3, 10, 0, 64_000))
     advice = told(parked(one, 1800.0), waiting(11))
     assert advice is not None
     assert (advice.lost, advice.losing) == (7, 4)
@@ -130,7 +132,7 @@ def test_an_outage_has_no_hour_and_only_what_lapses_soon_is_counted() -> None:
 
 def test_on_a_lane_that_flows_only_waiting_calls_count_that_have_lost_theirs() -> None:
     one = lane(11, sent=-SHORT_LIFE, per_minute=176_000)
-    assert one.state is State.OPEN
+    assert one.state is LaneState.OPEN
     assert told(one, set()) is None, "nobody waits"
     advice = told(one, waiting(11))
     assert advice is not None
@@ -191,8 +193,8 @@ def test_a_model_without_a_known_price_is_told_in_tokens_alone() -> None:
 
 def test_where_cached_tokens_count_like_any_others_there_is_nothing_to_say() -> None:
     given = LaneSettings("openai/gpt#1", cached_counts=True)
-    one = Lane(given, Settings(), lambda: 0.5, AT)
-    one.caches.answered(Call(1, (), conversation="s/0"), AT - 60, 0.0, Usage(3, 10, 0, 900_000))
+    one = Lane(given, ControllerSettings(), lambda: 0.5, AT)
+    one.caches.answered(Call(1, (), conversation="s/0"), AT - 60, 0.0, CallUsage(3, 10, 0, 900_000))
     assert told(parked(one, 1800.0), waiting(1)) is None
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.control.crew import WAITS, crew_of, needs_of
-from jackline.control.fleet import QUIET_AFTER, Doing, Fleet, Live
-from jackline.control.picture import LaneShown
+from jackline.control.fleet import QUIET_AFTER, AgentState, Fleet, LiveCall
+from jackline.control.status import WAITS, LaneStatus, count_agents, find_needs
 from jackline.events import CallEnded
 
 NOW = 1_794_744_000.0
@@ -20,8 +19,8 @@ def ended(session: str, agent: str, ago: float, outcome: str = "answered") -> Ca
     )  # fmt: skip
 
 
-def live(agent: str, doing: Doing, until: float | None = None) -> Live:
-    return Live("s", agent, "", "m", "anthropic/m#1", NOW - 5, doing, "", until)
+def live(agent: str, doing: AgentState, until: float | None = None) -> LiveCall:
+    return LiveCall("s", agent, "", "m", "anthropic/m#1", NOW - 5, doing, "", until)
 
 
 def test_who_is_answered_waits_failed_or_is_alone_is_told_apart() -> None:
@@ -35,37 +34,44 @@ def test_who_is_answered_waits_failed_or_is_alone_is_told_apart() -> None:
         ended("s", "parked", 30),
     ):
         fleet.call_ended(event)
-    calls = [live("parked", Doing.PARKED, NOW + 60), live("other", Doing.PARKED, NOW + 600)]
-    calls += [live("new", Doing.ANSWERING), live("queue", Doing.QUEUED)]
-    crew = crew_of(calls, fleet, {"done": Doing.FINISHED}, NOW)
+    calls = [
+        live("parked", AgentState.PARKED, NOW + 60),
+        live("other", AgentState.PARKED, NOW + 600),
+    ]
+    calls += [live("new", AgentState.ANSWERING), live("queue", AgentState.QUEUED)]
+    crew = count_agents(calls, fleet, {"done": AgentState.FINISHED}, NOW)
     assert (crew.answering, crew.failed, crew.between, crew.quiet) == (1, 1, 1, 1)
-    assert crew.waiting == {Doing.PARKED: 2, Doing.QUEUED: 1}
-    assert crew.until == {Doing.PARKED: (NOW + 60, NOW + 600)}
+    assert crew.waiting == {AgentState.PARKED: 2, AgentState.QUEUED: 1}
+    assert crew.until == {AgentState.PARKED: (NOW + 60, NOW + 600)}
     assert (crew.present, crew.held, crew.total) == (5, 3, 7)
 
 
 def test_an_agent_with_several_calls_is_one_and_the_call_that_waits_is_what_holds_it_up() -> None:
-    calls = [live("a", Doing.ANSWERING), live("a", Doing.THROTTLED), live("a", Doing.ANSWERING)]
-    crew = crew_of(calls, Fleet(), {}, NOW)
-    assert (crew.answering, crew.waiting, crew.total) == (0, {Doing.THROTTLED: 1}, 1)
+    calls = [
+        live("a", AgentState.ANSWERING),
+        live("a", AgentState.THROTTLED),
+        live("a", AgentState.ANSWERING),
+    ]
+    crew = count_agents(calls, Fleet(), {}, NOW)
+    assert (crew.answering, crew.waiting, crew.total) == (0, {AgentState.THROTTLED: 1}, 1)
 
 
 def test_calls_without_a_session_are_no_agents() -> None:
-    call = live("", Doing.ANSWERING)._replace(session="")
-    assert crew_of([call], Fleet(), {}, NOW).total == 0
+    call = live("", AgentState.ANSWERING)._replace(session="")
+    assert count_agents([call], Fleet(), {}, NOW).total == 0
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from([Doing.ANSWERING, *WAITS]))),
+    st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from([AgentState.ANSWERING, *WAITS]))),
     st.lists(st.tuples(st.sampled_from("abcdefgh"), st.floats(0, 3000), st.booleans())),
 )
 def test_nobody_is_counted_twice(
-    calls: list[tuple[str, Doing]], past: list[tuple[str, float, bool]]
+    calls: list[tuple[str, AgentState]], past: list[tuple[str, float, bool]]
 ) -> None:
     fleet = Fleet()
     for agent, ago, lost in sorted(past, key=lambda each: -each[1]):
         fleet.call_ended(ended("s", agent, ago, "refused" if lost else "answered"))
-    crew = crew_of([live(*each) for each in calls], fleet, {}, NOW)
+    crew = count_agents([live(*each) for each in calls], fleet, {}, NOW)
     assert crew.total <= len({agent for agent, _ in calls} | {agent for agent, _, _ in past})
     assert crew.present >= len({agent for agent, _ in calls})
 
@@ -77,8 +83,8 @@ def lane(
     cause: tuple[str, str | None] | None = None,
     paused: bool = False,
     waiting: int = 0,
-) -> LaneShown:
-    return LaneShown(name, state, "", None, 0, 8, waiting, {}, cause, paused)
+) -> LaneStatus:
+    return LaneStatus(name, state, "", None, 0, 8, waiting, {}, cause, paused)
 
 
 RUN = {"run": "9f3c", "flow": "many", "wake_at": None}
@@ -98,7 +104,7 @@ def test_what_waits_for_a_person_is_named_with_what_to_do() -> None:
         lane("vertex/opus", "open", paused=True, waiting=2),
         lane("vertex/haiku", "open", paused=True),
     ]
-    assert needs_of(runs, lanes, {"vertex": NOW - 5, "old": NOW - 5000}, NOW) == (
+    assert find_needs(runs, lanes, {"vertex": NOW - 5, "old": NOW - 5000}, NOW) == (
         "many (9f3c) is parked until you say so: jackline resume 9f3c",
         "many (b2) was cut off: jackline resume b2",
         "anthropic takes no more calls: its credit is used up or its bill unpaid",

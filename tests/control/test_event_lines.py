@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.control.event_lines import Logged, event_from, event_json, event_words
+from jackline.control.event_lines import LoggedEvent, event_from, event_json, event_words
 from jackline.events import AttemptFailed, CallEnded, LaneChanged, ServiceNoted
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
@@ -26,7 +26,7 @@ EVENTS = st.one_of(
 
 
 @given(EVENTS)
-def test_a_line_of_json_is_read_back_as_the_same_event(event: Logged) -> None:
+def test_a_line_of_json_is_read_back_as_the_same_event(event: LoggedEvent) -> None:
     line = json.dumps(event_json(event))
     back = event_from(json.loads(line))
     assert type(back) is type(event)

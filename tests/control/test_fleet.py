@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.control.fleet import _MOST_AGENTS, QUIET_AFTER, Doing, Fleet, Live, resting
+from jackline.control.fleet import _MOST_AGENTS, QUIET_AFTER, AgentState, Fleet, LiveCall, resting
 from jackline.events import AttemptFailed, CallEnded, LaneChanged
 
 
@@ -29,7 +29,7 @@ def failed(call: str, kind: str) -> AttemptFailed:
     return AttemptFailed(0.0, call, "anthropic/opus", kind, None, 429, None, 0.1, None, "told why")
 
 
-def stretches(fleet: Fleet, now: float, live: tuple[Live, ...] = ()) -> list[tuple[str, float]]:
+def stretches(fleet: Fleet, now: float, live: tuple[LiveCall, ...] = ()) -> list[tuple[str, float]]:
     (row,) = fleet.shown(now, live, since=0)
     return [(doing, round(end - begin, 3)) for begin, end, doing in row.stretches]
 
@@ -69,15 +69,15 @@ def test_an_agent_that_was_refused_is_failed_and_says_why() -> None:
     fleet.attempt_failed(failed("c", "invalid_request"))
     fleet.call_ended(ended(100, took=1, outcome="refused"))
     (row,) = fleet.shown(101, (), since=0)
-    assert (row.doing, row.why, row.failed) == (Doing.FAILED, "told why", 1)
+    assert (row.doing, row.why, row.failed) == (AgentState.FAILED, "told why", 1)
 
 
 def test_a_call_under_way_shows_its_wait_and_until_when() -> None:
     fleet = Fleet()
     fleet.call_ended(ended(100, took=10))
-    live = Live("s", "", "", "opus", "anthropic/opus", 105, Doing.PARKED, "used up", 400.0)
+    live = LiveCall("s", "", "", "opus", "anthropic/opus", 105, AgentState.PARKED, "used up", 400.0)
     (row,) = fleet.shown(120, (live,), since=0)
-    assert (row.doing, row.why, row.until) == (Doing.PARKED, "used up", 400.0)
+    assert (row.doing, row.why, row.until) == (AgentState.PARKED, "used up", 400.0)
     assert row.stretches[-1] == (105, 120, "parked")
 
 
@@ -85,7 +85,7 @@ def test_who_is_long_silent_is_finished_and_leaves_when_out_of_sight() -> None:
     fleet = Fleet()
     fleet.call_ended(ended(100, took=10))
     (row,) = fleet.shown(2000, (), since=0)
-    assert row.doing is Doing.FINISHED
+    assert row.doing is AgentState.FINISHED
     assert fleet.shown(9000, (), since=8000) == []
 
 
@@ -162,8 +162,8 @@ def test_the_latest_news_of_an_agent_decides_and_silence_alone_ends_nobody_soon(
     member = fleet.member(("s", "a"))
     assert member is not None
     now = heard + later
-    expected = Doing.BETWEEN if now - heard < QUIET_AFTER else Doing.QUIET
-    assert resting(member, now) is (expected if last == "called" else Doing.FINISHED)
+    expected = AgentState.BETWEEN if now - heard < QUIET_AFTER else AgentState.QUIET
+    assert resting(member, now) is (expected if last == "called" else AgentState.FINISHED)
 
 
 def test_who_failed_stays_failed_when_its_client_is_gone() -> None:
@@ -171,7 +171,7 @@ def test_who_failed_stays_failed_when_its_client_is_gone() -> None:
     fleet.call_ended(ended(100, took=5, outcome="refused"))
     fleet.ended("s", None, 101)
     (row,) = fleet.shown(102, (), since=0)
-    assert row.doing is Doing.FAILED
+    assert row.doing is AgentState.FAILED
 
 
 def test_an_end_is_news_once_and_of_strangers_none() -> None:

@@ -6,25 +6,26 @@ from collections.abc import Sequence
 from typing import Any
 
 from jackline.agents.prices import dollars
-from jackline.control.board import NO_FLOWS, Facts
+from jackline.control.board import MOST_AGENTS, NO_FLOW_FACTS, Facts, fleet_reading
 from jackline.control.burn import Burn
-from jackline.control.fleet import Doing, Fleet, Live
-from jackline.control.fleet_reading import MOST_AGENTS, fleet_reading
+from jackline.control.fleet import AgentState, Fleet, LiveCall
 from tests.telemetry.test_tally import ended
 
 NOW = 1000.0
 HEAD = {"verdict": "All is well.", "url": "http://x", "calls_in_flight": 1, "calls_waiting": 0}
 
 
-def live(agent: str, doing: Doing, until: float | None = None) -> Live:
-    return Live("s", agent, "", "m", "a/m#1", NOW - 5, doing, "because", until)
+def live(agent: str, doing: AgentState, until: float | None = None) -> LiveCall:
+    return LiveCall("s", agent, "", "m", "a/m#1", NOW - 5, doing, "because", until)
 
 
 def facts(
-    calls: Sequence[Live] = (), fleet: Fleet | None = None, burn: Burn | None = None
+    calls: Sequence[LiveCall] = (), fleet: Fleet | None = None, burn: Burn | None = None
 ) -> Facts:
     head = {**HEAD, "forecast": [], "notes": ()}
-    return Facts(NOW, head, {}, calls, fleet or Fleet(), burn or Burn(dollars), 0.0, (), NO_FLOWS)
+    return Facts(
+        NOW, head, {}, calls, fleet or Fleet(), burn or Burn(dollars), 0.0, (), NO_FLOW_FACTS
+    )
 
 
 def read(given: Facts) -> dict[str, Any]:
@@ -32,7 +33,7 @@ def read(given: Facts) -> dict[str, Any]:
 
 
 def test_an_agent_is_told_by_the_call_that_holds_it_up() -> None:
-    told = read(facts([live("a", Doing.ANSWERING), live("a", Doing.PARKED, NOW + 60.4)]))
+    told = read(facts([live("a", AgentState.ANSWERING), live("a", AgentState.PARKED, NOW + 60.4)]))
     (row,) = told["agents"]
     assert (row["doing"], row["until"], row["why"]) == ("parked", 1061, "because")
     assert told["agents_by_state"]["parked"] == 1
@@ -44,21 +45,21 @@ def test_looking_changes_nothing() -> None:
         fleet.call_ended(ended(number=number)._replace(at=NOW - 1))
     fleet.take_changed()
     known = fleet.known()
-    read(facts([live("new", Doing.QUEUED)], fleet))
+    read(facts([live("new", AgentState.QUEUED)], fleet))
     assert fleet.known() == known
     assert fleet.take_changed() == []
 
 
 def test_of_a_large_fleet_those_are_told_who_need_somebody_and_the_true_length() -> None:
-    calls = [live(f"a{number}", Doing.ANSWERING) for number in range(MOST_AGENTS + 50)]
-    told = read(facts([*calls, live("stuck", Doing.PARKED)]))
+    calls = [live(f"a{number}", AgentState.ANSWERING) for number in range(MOST_AGENTS + 50)]
+    told = read(facts([*calls, live("stuck", AgentState.PARKED)]))
     assert len(told["agents"]) == MOST_AGENTS
     assert told["more_agents"] == 51
     assert "stuck" in {row["agent"] for row in told["agents"]}
 
 
 def test_calls_without_a_session_belong_to_no_agent() -> None:
-    nobody = Live("", "", "", "m", "a/m#1", NOW, Doing.ANSWERING, "", None)
+    nobody = LiveCall("", "", "", "m", "a/m#1", NOW, AgentState.ANSWERING, "", None)
     assert read(facts([nobody]))["agents"] == []
 
 

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.control.cache_advice import Rewriting
-from jackline.control.forecast import WindowWatch, foretold
-from jackline.lanes.windows_seen import SeenWindow, read_windows
+from jackline.control.forecast import CacheRewriteCost, WindowWatch, foretold
+from jackline.lanes.rate_limits import SeenWindow, parse_windows
 
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 START = NOON.timestamp()
@@ -39,7 +38,7 @@ def test_what_caches_cost_that_do_not_outlast_the_wall_is_told_with_it() -> None
     watch = watched((0, 0.40), (20, 0.60))
     now = NOON.replace(minute=20)
     told = watch.forecasts(now.timestamp())
-    costs = {"max": Rewriting(64, 4_096_000, 25.6, 2.048, 2.05)}
+    costs = {"max": CacheRewriteCost(64, 4_096_000, 25.6, 2.048, 2.05)}
     assert foretold(told, 9, now, costs) == (
         "At this pace the 5-hour window ends at 13:00 UTC; 9 agents would be cut; their prompt"
         " caches would lapse: 4,096,000 tokens to write again, $25.60 instead of $2.05, 2 min of"
@@ -109,13 +108,13 @@ def test_headers_are_read_as_the_vendor_writes_them() -> None:
         f"{prefix}7d_opus-utilization": "85",
         f"{prefix}7d_opus-reset": "1794765600",
     }
-    assert read_windows(headers) == (SeenWindow("5h", 0.4321, 1794765600.0),)
-    assert read_windows({"retry-after": "3"}) == ()
+    assert parse_windows(headers) == (SeenWindow("5h", 0.4321, 1794765600.0),)
+    assert parse_windows({"retry-after": "3"}) == ()
 
 
 @given(st.dictionaries(st.text(max_size=20), st.text(max_size=20)), st.text(max_size=12))
 def test_no_header_makes_the_reader_stumble(others: dict[str, str], value: str) -> None:
     prefix = "anthropic-ratelimit-unified-"
     named = {f"{prefix}status": "x", f"{prefix}5h-utilization": value, f"{prefix}5h-reset": value}
-    for window in read_windows({**others, **named}):
+    for window in parse_windows({**others, **named}):
         assert 0 <= window.used <= 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from jackline.control.limit_words import limit_words
+from jackline.control.text import limit_words
 
 NOW = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
 READ = datetime(2026, 11, 16, 10, 2, 30, tzinfo=UTC).timestamp()

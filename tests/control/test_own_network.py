@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from jackline.control import LaneShown
-from jackline.control.verdict import own_network
+from jackline.control import LaneStatus
+from jackline.control.status import own_network
 
 
 def lane(
     name: str, state: str = "broken", cause: tuple[str, str | None] | None = None
-) -> LaneShown:
-    return LaneShown(name, state, "", None, 0, 1, 1, {}, cause)
+) -> LaneStatus:
+    return LaneStatus(name, state, "", None, 0, 1, 1, {}, cause)
 
 
 @pytest.mark.parametrize("what", ["captive_portal", "tls", "dns", "proxy"])

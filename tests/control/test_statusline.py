@@ -7,22 +7,21 @@ from datetime import UTC, datetime
 
 import pytest
 
-from jackline.control import LaneShown, Picture
-from jackline.control.crew import Crew
-from jackline.control.fleet import Doing
+from jackline.control import GatewayStatus, LaneStatus
+from jackline.control.fleet import AgentState
 from jackline.control.forecast import Forecast
-from jackline.control.statusline import status_line
+from jackline.control.status import AgentCounts, status_line
 
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 AT = NOON.timestamp()
 
 
-def lane(name: str, state: str, until: float | None = None) -> LaneShown:
-    return LaneShown(name, state, "", until, 0, 4, 0, {})
+def lane(name: str, state: str, until: float | None = None) -> LaneStatus:
+    return LaneStatus(name, state, "", until, 0, 4, 0, {})
 
 
-def picture(*lanes: LaneShown, waiting: int = 0) -> Picture:
-    return Picture(
+def picture(*lanes: LaneStatus, waiting: int = 0) -> GatewayStatus:
+    return GatewayStatus(
         AT, "0", "u", "up", AT, lanes, (), waiting, 0, 0, {}, 0, 0, 0, 0, True, "",
     )  # fmt: skip
 
@@ -45,7 +44,7 @@ def picture(*lanes: LaneShown, waiting: int = 0) -> Picture:
         ),
     ],
 )
-def test_the_line_says_what_stands_in_the_way(shown: Picture, told: str) -> None:
+def test_the_line_says_what_stands_in_the_way(shown: GatewayStatus, told: str) -> None:
     assert status_line(shown, (), NOON) == told
 
 
@@ -59,8 +58,8 @@ def test_the_fullest_window_and_its_end_are_told() -> None:
 
 
 def test_who_needs_a_person_and_how_many_are_answered_is_told_in_short() -> None:
-    crew = Crew(20, {Doing.PARKED: 9}, failed=1, quiet=3)
+    crew = AgentCounts(20, {AgentState.PARKED: 9}, failed=1, quiet=3)
     shown = picture(lane("a/opus", "parked", AT + 7500), waiting=9)
     told = status_line(shown, (), NOON, crew, ["many (9f3c) is parked"])
     assert told == "jackline ■ a/opus parked until 14:05 · 1 needs you · 20 of 33 answering"
-    assert status_line(picture(), (), NOON, Crew(5)) == "jackline ● open"
+    assert status_line(picture(), (), NOON, AgentCounts(5)) == "jackline ● open"

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from jackline.control.turn_words import turn_shown
+from jackline.control.status import turn_status
 from jackline.lanes.queue import Rank
-from jackline.lanes.turns import Turn
+from jackline.lanes.queue_positions import QueuePosition
 
 NOW = datetime(2026, 11, 15, 10, 0, tzinfo=UTC)
 AT = NOW.timestamp()
@@ -16,10 +16,12 @@ AHEAD = 3600.0
 """The lanes' own time is an hour behind the wall clock."""
 
 
-def turn(rank: Rank, lapses_in: float | None = None, *, out_in: float | None = None) -> Turn:
+def turn(
+    rank: Rank, lapses_in: float | None = None, *, out_in: float | None = None
+) -> QueuePosition:
     until = None if lapses_in is None else AT - AHEAD + lapses_in
     out = None if out_in is None else AT - AHEAD + out_in
-    return Turn(7, "a", 3, rank, 0 if until is None else 41_000, until, 1234.5, out)
+    return QueuePosition(7, "a", 3, rank, 0 if until is None else 41_000, until, 1234.5, out)
 
 
 @pytest.mark.parametrize(
@@ -57,12 +59,12 @@ def turn(rank: Rank, lapses_in: float | None = None, *, out_in: float | None = N
         (turn(Rank.NORMAL), 100, "the most urgent goes first"),
     ],
 )
-def test_a_turn_is_told_in_one_sentence(given: Turn, waited: float, sentence: str) -> None:
-    assert turn_shown(given, AHEAD, AT - waited, NOW).why == sentence
+def test_a_turn_is_told_in_one_sentence(given: QueuePosition, waited: float, sentence: str) -> None:
+    assert turn_status(given, AHEAD, AT - waited, NOW).why == sentence
 
 
 def test_a_turn_is_told_in_figures_and_its_moments_are_dates() -> None:
-    told = turn_shown(turn(Rank.LAPSED, -20, out_in=120), AHEAD, AT - 480, NOW)
+    told = turn_status(turn(Rank.LAPSED, -20, out_in=120), AHEAD, AT - 480, NOW)
     assert (told.rank, told.place) == ("lapsed", 3)
     assert (told.cached_tokens, told.cost_tokens) == (41_000, 1234)
     assert (told.cached_until, told.out_of_turn_at) == (AT - 20, AT + 120)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jackline.control.run_view import until_words
-from jackline.control.whole_seconds import whole_second
+from jackline.control.text import whole_second
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 import pytest
 
 from jackline.agents.outcome import Ending
-from jackline.control.counted import counted
 from jackline.control.run_view import event_line
-from jackline.flows.progress import AgentEnded
+from jackline.control.text import counted
+from jackline.flows.run_events import AgentEnded
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """A real Chromium for the page: the machine's own, or the one that Debian's packages bring.
 
-Laws: (1) what cannot be had fails loudly, it is never skipped; (2) every error on the page's
+Rules: (1) what cannot be had fails loudly, it is never skipped; (2) every error on the page's
 console fails the test that opened it, unless the test says that it expects them.
 """
 

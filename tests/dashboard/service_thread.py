@@ -1,6 +1,6 @@
 """A whole gateway in a thread of its own, for a browser that runs in the test's thread.
 
-Laws: (1) the real service on a real port; (2) what a test does inside it, it does on its loop.
+Rules: (1) the real service on a real port; (2) what a test does inside it, it does on its loop.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from jackline import event_loop
 from jackline.assembly import Service
 from jackline.config import Config
 from jackline.gateway.settings import GatewaySettings, LimitSettings, ListenSettings
-from jackline.journal.settings import JournalSettings
+from jackline.journal.store import JournalSettings
 from jackline.providers.settings import UpstreamSettings
 
 T = TypeVar("T")

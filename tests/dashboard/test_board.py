@@ -11,17 +11,18 @@ from hypothesis import strategies as st
 from jackline.agents.prices import dollars
 from jackline.control.board import (
     AGENTS_AT_A_TIME,
+    MOST_WAITING,
     PAST,
     Board,
     Facts,
-    Flows,
-    Rest,
+    FlowFacts,
+    WaitReason,
     delta,
     merged,
+    waiting_rows,
 )
-from jackline.control.board_parts import MOST_WAITING, waiting_rows
 from jackline.control.burn import Burn
-from jackline.control.fleet import Doing, Fleet, Live
+from jackline.control.fleet import AgentState, Fleet, LiveCall
 from jackline.events import AttemptFailed, CallEnded, LaneChanged, ServiceNoted
 from tests.planted import KEY, PROMPT
 
@@ -93,8 +94,8 @@ class World:
         self.fleet = Fleet()
         self.burn = Burn(dollars)
         self.board = Board(EPOCH)
-        self.live: list[Live] = []
-        self.flows = Flows({}, {}, {}, {})
+        self.live: list[LiveCall] = []
+        self.flows = FlowFacts({}, {}, {}, {})
         self.news: list[Any] = []
 
     def end(self, event: CallEnded) -> None:
@@ -161,7 +162,9 @@ def test_who_follows_the_changes_sees_what_a_newcomer_sees(
             world.live = [call for call in world.live if call.agent != agent]
             world.end(ended(now, agent, took=min(after, 30.0), waited=after / 50))
         elif what == "wait":
-            live = Live("s1", agent, "run1", "m", "l#1", now, Doing.PARKED, "parked", now + 60)
+            live = LiveCall(
+                "s1", agent, "run1", "m", "l#1", now, AgentState.PARKED, "parked", now + 60
+            )
             world.live = [call for call in world.live if call.agent != agent] + [live]
         follower.take(world.look(now))
     newcomer = world.page()
@@ -176,31 +179,33 @@ def test_who_follows_the_changes_sees_what_a_newcomer_sees(
 def test_an_agent_that_waits_says_for_what_and_until_when() -> None:
     world = World()
     until = EPOCH + 900
-    world.live = [Live("s1", "a", "", "m", "up/m#1", EPOCH, Doing.PARKED, "up/m is parked", until)]
+    world.live = [
+        LiveCall("s1", "a", "", "m", "up/m#1", EPOCH, AgentState.PARKED, "up/m is parked", until)
+    ]
     world.look(EPOCH + 30)
     row = world.page().rows["s1|a"]
     assert (row["doing"], row["why"], row["until"]) == ("parked", "up/m is parked", until)
     assert row["lane"] == "up/m"
-    assert row["open"] == [[0, None, list(Doing).index(Doing.PARKED)]]
+    assert row["open"] == [[0, None, list(AgentState).index(AgentState.PARKED)]]
 
 
 def test_the_wait_before_an_answer_is_drawn_as_a_wait() -> None:
     world = World()
-    waited = (EPOCH, Doing.THROTTLED)
-    call = Live("s1", "a", "", "m", "l", EPOCH + 60, Doing.ANSWERING, "", None, waited)
+    waited = (EPOCH, AgentState.THROTTLED)
+    call = LiveCall("s1", "a", "", "m", "l", EPOCH + 60, AgentState.ANSWERING, "", None, waited)
     world.live = [call]
     world.look(EPOCH + 90)
-    doings = list(Doing)
+    doings = list(AgentState)
     assert world.page().rows["s1|a"]["open"] == [
-        [0, 600, doings.index(Doing.THROTTLED)],
-        [600, None, doings.index(Doing.ANSWERING)],
+        [0, 600, doings.index(AgentState.THROTTLED)],
+        [600, None, doings.index(AgentState.ANSWERING)],
     ]
 
 
 def test_of_several_calls_the_one_that_waits_is_shown() -> None:
     world = World()
-    answering = Live("s1", "a", "", "m", "l", EPOCH, Doing.ANSWERING, "", None)
-    waiting = Live("s1", "a", "", "m", "l", EPOCH, Doing.QUEUED, "full", None)
+    answering = LiveCall("s1", "a", "", "m", "l", EPOCH, AgentState.ANSWERING, "", None)
+    waiting = LiveCall("s1", "a", "", "m", "l", EPOCH, AgentState.QUEUED, "full", None)
     world.live = [answering, waiting, answering]
     world.look(EPOCH + 1)
     assert world.page().rows["s1|a"]["doing"] == "queued"
@@ -211,7 +216,7 @@ def test_a_flow_knows_that_its_agent_has_ended_before_silence_tells() -> None:
     world.end(ended(EPOCH + 10, "task-1"))
     world.look(EPOCH + 11)
     assert world.page().rows["s1|task-1"]["doing"] == "between calls"
-    world.flows = Flows({}, {}, {}, {"task-1": Doing.FINISHED})
+    world.flows = FlowFacts({}, {}, {}, {"task-1": AgentState.FINISHED})
     assert world.look(EPOCH + 12)["agents"]["s1|task-1"]["doing"] == "finished"
 
 
@@ -220,21 +225,23 @@ def test_an_agent_whose_run_is_parked_is_parked_however_long_it_takes() -> None:
     world.end(ended(EPOCH + 10, "task-1"))
     world.look(EPOCH + 11)
     wakes = EPOCH + 5 * 3600
-    rest = {"task-1": Rest("the quota is gone", wakes)}
-    world.flows = Flows({}, {}, {}, {"task-1": Doing.PARKED}, rests=rest)
+    rest = {"task-1": WaitReason("the quota is gone", wakes)}
+    world.flows = FlowFacts({}, {}, {}, {"task-1": AgentState.PARKED}, rests=rest)
     for at in (EPOCH + 12, EPOCH + 12 + PAST, wakes - 1):
         world.look(at)
         row = world.page().rows["s1|task-1"]
         assert (row["doing"], row["why"], row["until"]) == ("parked", "the quota is gone", wakes)
     # It wakes a little later than was thought, and the page hears of it.
-    world.flows = Flows({}, {}, {}, {"task-1": Doing.PARKED}, rests={"task-1": Rest("", wakes + 9)})
+    world.flows = FlowFacts(
+        {}, {}, {}, {"task-1": AgentState.PARKED}, rests={"task-1": WaitReason("", wakes + 9)}
+    )
     assert world.look(wakes)["agents"]["s1|task-1"]["until"] == wakes + 9
 
 
 def test_a_tool_that_takes_hours_is_no_end_of_its_agent() -> None:
     world = World()
     world.end(ended(EPOCH + 10, "task-1"))
-    world.flows = Flows({}, {}, {}, {"task-1": Doing.BETWEEN})
+    world.flows = FlowFacts({}, {}, {}, {"task-1": AgentState.BETWEEN})
     world.look(EPOCH + 2 * PAST)
     assert world.page().rows["s1|task-1"]["doing"] == "between calls"
 
@@ -269,7 +276,7 @@ def test_an_end_that_somebody_told_is_shown_at_once() -> None:
 
 def test_calls_without_a_session_belong_to_nobodys_timeline() -> None:
     world = World()
-    world.live = [Live("", "", "", "m", "l", EPOCH, Doing.QUEUED, "", None)]
+    world.live = [LiveCall("", "", "", "m", "l", EPOCH, AgentState.QUEUED, "", None)]
     world.look(EPOCH + 1)
     assert world.page().rows == {}
 

@@ -14,15 +14,14 @@ from playwright.sync_api import Browser, Page, expect
 
 from jackline import event_loop
 from jackline.drills import lost_subagent
-from jackline.drills.catalogue import named
-from jackline.drills.drill import Part, Scene
-from jackline.drills.fleet import BuiltinFleet
-from jackline.drills.gateway_side import gateway_before
-from jackline.drills.lookout import Lookout
-from jackline.drills.running import Means, Side, SideRun
+from jackline.drills.catalogue import drill_named
+from jackline.drills.drill import CrewPart, SideContext
+from jackline.drills.drill_run import BuiltinFleet, DrillOptions, Side, SideRun
+from jackline.drills.environment import gateway_before
+from jackline.drills.live_view import LiveView
 from jackline.drills.session_limit_flow import Watch, played
-from jackline.flows.local import LocalEngine
 from jackline.flows.records import CallState, RunRecord
+from jackline.flows.store.sqlite import SqliteRunStore
 from tests.dashboard.browser import opened
 from tests.dashboard.watched_drill import Entry, WatchedDrill, ask
 from tests.dashboard.watched_page import (
@@ -49,12 +48,12 @@ SLEPT = """async (at) => {
 	return [...state.stretches.values()].flatMap(({ flat }) =>
 		flat.flatMap((_, i) => then(flat, i) ? [state.doings[flat[i + 2]]] : []));
 }"""
-Play = Callable[[Lookout], Awaitable[object]]
+Play = Callable[[LiveView], Awaitable[object]]
 
 
-def crew(part: Part, speed: float) -> Play:
-    def play(lookout: Lookout) -> Awaitable[object]:
-        means = Means("-", BuiltinFleet, gateway_before, speed, watched=lookout)
+def crew(part: CrewPart, speed: float) -> Play:
+    def play(lookout: LiveView) -> Awaitable[object]:
+        means = DrillOptions("-", BuiltinFleet, gateway_before, speed, watched=lookout)
         return SideRun(part, Side.JACKLINE, means).run()
 
     return play
@@ -166,7 +165,7 @@ def stored(drill: WatchedDrill) -> tuple[RunRecord, list[CallState], int]:
     """The one run of this drill, its calls' states, and their tokens."""
 
     async def read() -> tuple[RunRecord, list[CallState], int]:
-        engine = LocalEngine(drill.state.flows)
+        engine = SqliteRunStore(drill.state.flows)
         try:
             (run,) = await engine.runs()
             calls = await engine.calls(run.run_id)
@@ -186,7 +185,7 @@ def stored(drill: WatchedDrill) -> tuple[RunRecord, list[CallState], int]:
 def test_throttle_storm(browser: Browser, tmp_path: Path) -> None:
     """429 "not your usage limit" for 6 of 8 agents, for 90 seconds."""
     speed = 10.0
-    (part,) = named("throttle-storm").crews
+    (part,) = drill_named("throttle-storm").crews
     with WatchedDrill(crew(part, speed)) as drill, opened(browser, drill.url) as page:
         looks, top = watched(
             drill, page, tmp_path / "throttle-storm", lambda s: s.count("throttled") >= 5
@@ -216,7 +215,7 @@ def test_throttle_storm(browser: Browser, tmp_path: Path) -> None:
 def test_outage_of_the_only_lane(browser: Browser, tmp_path: Path) -> None:
     """529, 503, hangs and broken streams, one after the other, and nowhere else to go."""
     speed = 30.0
-    (part,) = named("outage-one-lane").crews
+    (part,) = drill_named("outage-one-lane").crews
     with WatchedDrill(crew(part, speed)) as drill, opened(browser, drill.url) as page:
         looks, top = watched(
             drill, page, tmp_path / "outage", lambda s: s.count("upstream down") >= 10
@@ -249,8 +248,8 @@ def test_session_limit_as_a_flow(browser: Browser, tmp_path: Path) -> None:
     speed, many, abreast = 30.0, 16, 8
     wall = Watch(strike_after=20)
 
-    def play(lookout: Lookout) -> Awaitable[object]:
-        return played(Scene(tmp_path / "drill", speed, False, lookout), wall, many, abreast)
+    def play(lookout: LiveView) -> Awaitable[object]:
+        return played(SideContext(tmp_path / "drill", speed, False, lookout), wall, many, abreast)
 
     with WatchedDrill(play) as drill, opened(browser, drill.url) as page:
         looks, top = watched(
@@ -320,11 +319,11 @@ def of_two_processes(
 def test_lost_subagent(browser: Browser, tmp_path: Path) -> None:
     """An agent with a rented machine meets a wall; its process goes home, and another goes on."""
     speed = 120.0
-    (part,) = named("lost-subagent").programs
+    (part,) = drill_named("lost-subagent").programs
 
-    def play(lookout: Lookout) -> Awaitable[object]:
+    def play(lookout: LiveView) -> Awaitable[object]:
         (tmp_path / "drill").mkdir()
-        return part.jackline(Scene(tmp_path / "drill", speed, False, lookout))
+        return part.jackline(SideContext(tmp_path / "drill", speed, False, lookout))
 
     walls: dict[int, dict[str, Any]] = {}
     tops: list[dict[str, Any]] = []
@@ -376,11 +375,11 @@ def test_lost_subagent(browser: Browser, tmp_path: Path) -> None:
 
 def test_cascade(browser: Browser, tmp_path: Path) -> None:
     """Fourteen calls in one turn, of which one fails: the agent goes on, and nobody says else."""
-    (part,) = named("cascade").programs
+    (part,) = drill_named("cascade").programs
 
-    def play(lookout: Lookout) -> Awaitable[object]:
+    def play(lookout: LiveView) -> Awaitable[object]:
         (tmp_path / "drill").mkdir()
-        return part.jackline(Scene(tmp_path / "drill", 1.0, False, lookout))
+        return part.jackline(SideContext(tmp_path / "drill", 1.0, False, lookout))
 
     with WatchedDrill(play) as drill, opened(browser, drill.url) as page:
         looks = watch(page, drill, lambda _seen: None)

@@ -12,9 +12,9 @@ from playwright.sync_api import Browser, Page, expect
 
 from jackline.assembly import Service
 from jackline.events import CallEnded
-from jackline.flows.local import LocalEngine
 from jackline.flows.records import CallKind, CallRecord, CallState, RunRecord, RunState
-from jackline.testing.provider import SimulatedProvider
+from jackline.flows.store.sqlite import SqliteRunStore
+from jackline.testing.simulated_provider import SimulatedProvider
 from tests.dashboard.browser import Scheme, opened
 from tests.dashboard.fleets import announce, hour_of_work
 from tests.dashboard.service_thread import ServiceThread
@@ -52,7 +52,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceThread]
 
 
 async def _parked_run(store: Path) -> None:
-    engine = LocalEngine(store)
+    engine = SqliteRunStore(store)
     try:
         run = RunRecord(RUN, "nightly", "nightly.py", b"{}")
         claim = await engine.create(run, owner="x", lease=60)

@@ -13,13 +13,13 @@ from typing import Any
 from jackline import event_loop
 from jackline.agents.prices import dollars
 from jackline.clock import VirtualClock
-from jackline.control.board import Facts, Flows
+from jackline.control.board import Facts, FlowFacts
 from jackline.control.burn import Burn
 from jackline.control.fleet import Fleet
 from jackline.dashboard.feed import Feed
-from jackline.dashboard.flow_book import FlowBook
-from jackline.flows.local import LocalEngine
+from jackline.dashboard.runs import StoredRuns
 from jackline.flows.records import RunRecord, RunState
+from jackline.flows.store.sqlite import SqliteRunStore
 from tests.assembly.world import until
 
 ANY_HEADERS = [(b"content-type", b"text/plain")]
@@ -79,12 +79,12 @@ class World:
         self.clock = VirtualClock(START)
         self.verdict = "Nothing is under way."
         self.ahead = 0.0
-        self.flows = FlowBook(folder / "flows.db", self.clock)
+        self.flows = StoredRuns(folder / "flows.db", self.clock)
         self.stopping = False
         self.feed = Feed(self._facts, self.flows, self.clock, lambda: self.stopping)
         self._fleet, self._burn = Fleet(), Burn(dollars)
 
-    def _facts(self, flows: Flows) -> Facts:
+    def _facts(self, flows: FlowFacts) -> Facts:
         head = {"verdict": self.verdict}
         at = self.clock.wall() + self.ahead
         return Facts(at, head, {}, [], self._fleet, self._burn, at, (), flows)
@@ -219,10 +219,10 @@ def test_when_the_service_ends_every_stream_ends_cleanly(tmp_path: Path) -> None
 def test_the_store_of_runs_is_read_only_when_it_was_written(tmp_path: Path) -> None:
     async def main() -> None:
         clock = VirtualClock(START)
-        book = FlowBook(tmp_path / "flows.db", clock)
+        book = StoredRuns(tmp_path / "flows.db", clock)
         assert (await book.look()).runs == {}
         assert not (tmp_path / "flows.db").exists()
-        engine = LocalEngine(tmp_path / "flows.db", wall=clock.wall)
+        engine = SqliteRunStore(tmp_path / "flows.db", wall=clock.wall)
         claim = await engine.create(RunRecord("r1", "f", "f.py", b"{}"), owner="x", lease=60)
         known = await book.look()
         assert set(known.runs) == {"r1"}

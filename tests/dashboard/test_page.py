@@ -17,8 +17,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from jackline.journal import JournalReader
-from jackline.simulator.ledger import Outcome
-from jackline.testing.provider import SimulatedProvider
+from jackline.simulator.ledger import RequestOutcome
+from jackline.testing.simulated_provider import SimulatedProvider
 from tests.cli.gateways import Place
 from tests.dashboard.browser import Scheme, opened
 from tests.dashboard.fleets import announce, hour_of_work
@@ -124,7 +124,7 @@ def test_words_and_numbers_are_those_of_status_and_of_the_ledger(
             for number in range(4):
                 assert ask(place.port, "session-1", f"agent-{number}") == 200
             until(lambda: "4 calls" in page.locator(".burn .money").inner_text(), page)
-            entries = [each for each in provider.ledger if each.outcome is Outcome.COMPLETED]
+            entries = [each for each in provider.ledger if each.outcome is RequestOutcome.COMPLETED]
             tokens = sum(each.input_tokens + each.output_tokens for each in entries)
             assert f"{tokens:,} tokens in 4 calls" in page.locator(".burn .money").inner_text()
 
@@ -149,7 +149,7 @@ def test_words_and_numbers_are_those_of_status_and_of_the_ledger(
                 until(lambda: reader.totals(0.0).calls == 10, page)
                 totals = reader.totals(0.0)
                 unlucky = next(each for each in reader.calls(0, 1e12, 20) if each.attempts > 1)
-            useful = [each for each in provider.ledger if each.outcome is Outcome.COMPLETED]
+            useful = [each for each in provider.ledger if each.outcome is RequestOutcome.COMPLETED]
             tokens = sum(each.input_tokens + each.output_tokens for each in useful)
             assert len(useful) == totals.answered == 10
             cached = totals.cache_read_tokens + totals.cache_write_tokens

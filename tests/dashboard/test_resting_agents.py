@@ -11,15 +11,14 @@ import pytest
 from jackline import event_loop
 from jackline.agents.prices import dollars
 from jackline.clock import VirtualClock
-from jackline.control.board import Facts, Flows, Rest
+from jackline.control.board import Facts, FlowFacts, WaitReason, fleet_reading
 from jackline.control.burn import Burn
-from jackline.control.crew import crew_of
-from jackline.control.fleet import Doing, Fleet
-from jackline.control.fleet_reading import fleet_reading
-from jackline.dashboard.flow_book import FlowBook
+from jackline.control.fleet import AgentState, Fleet
+from jackline.control.status import count_agents
+from jackline.dashboard.runs import StoredRuns
 from jackline.events import AttemptFailed, CallEnded, LaneChanged
-from jackline.flows.local import LocalEngine
 from jackline.flows.records import CallKind, CallRecord, CallState, RunRecord, RunState
+from jackline.flows.store.sqlite import SqliteRunStore
 
 START = datetime(2026, 11, 15, 12, tzinfo=UTC)
 NOW = START.timestamp()
@@ -31,12 +30,12 @@ def call(at: float, agent: str, **more: float) -> CallEnded:
     return CallEnded(at, "c1", "answered", LANE, "claude-opus-4-8", *who, None, 10, 5, 0, 0)
 
 
-def book_of(folder: Path, state: RunState, later: float = 0.0) -> Flows:
+def book_of(folder: Path, state: RunState, later: float = 0.0) -> FlowFacts:
     """What the book tells of a run with one agent under way, one done and one failed."""
 
-    async def main() -> Flows:
+    async def main() -> FlowFacts:
         clock = VirtualClock(START)
-        engine = LocalEngine(folder / "flows.db", wall=clock.wall)
+        engine = SqliteRunStore(folder / "flows.db", wall=clock.wall)
         claim = await engine.create(RunRecord("r1", "f", "f.py", b"{}"), owner="x", lease=60)
         for task, state_of in zip(("working", "done", "failed"), CallState, strict=True):
             one = CallRecord("r1", task, 0, CallKind.AGENT, task, "", task, CallState.RUNNING)
@@ -50,7 +49,7 @@ def book_of(folder: Path, state: RunState, later: float = 0.0) -> Flows:
             ended = replace(record, state=state, wake_at=wakes, why="the quota is gone")
             await engine.let_go(claim, ended)
         await clock.advance(later)
-        book = FlowBook(folder / "flows.db", clock)
+        book = StoredRuns(folder / "flows.db", clock)
         told = await book.look()
         await book.close()
         await engine.close()
@@ -62,23 +61,32 @@ def book_of(folder: Path, state: RunState, later: float = 0.0) -> Flows:
 @pytest.mark.parametrize(
     ("state", "later", "doing", "rest"),
     [
-        (RunState.RUNNING, 0.0, Doing.BETWEEN, None),
-        (RunState.PARKED, 0.0, Doing.PARKED, Rest("the quota is gone", NOW + 900)),
+        (RunState.RUNNING, 0.0, AgentState.BETWEEN, None),
+        (RunState.PARKED, 0.0, AgentState.PARKED, WaitReason("the quota is gone", NOW + 900)),
         (
             RunState.STOPPED,
             0.0,
-            Doing.PARKED,
-            Rest("its run was stopped: jackline resume r1"),
+            AgentState.PARKED,
+            WaitReason("its run was stopped: jackline resume r1"),
         ),
-        (RunState.RUNNING, 61.0, Doing.FAILED, Rest("its run was cut off: jackline resume r1")),
-        (RunState.CANCELLED, 0.0, Doing.FINISHED, None),
+        (
+            RunState.RUNNING,
+            61.0,
+            AgentState.FAILED,
+            WaitReason("its run was cut off: jackline resume r1"),
+        ),
+        (RunState.CANCELLED, 0.0, AgentState.FINISHED, None),
     ],
 )
 def test_an_agent_under_way_shares_the_fate_of_its_run(
-    tmp_path: Path, state: RunState, later: float, doing: Doing, rest: Rest | None
+    tmp_path: Path, state: RunState, later: float, doing: AgentState, rest: WaitReason | None
 ) -> None:
     told = book_of(tmp_path, state, later)
-    assert told.ended == {"working": doing, "done": Doing.FINISHED, "failed": Doing.FAILED}
+    assert told.ended == {
+        "working": doing,
+        "done": AgentState.FINISHED,
+        "failed": AgentState.FAILED,
+    }
     assert told.rests.get("working") == rest
     assert "done" not in told.rests
     run = told.runs["r1"]
@@ -90,16 +98,17 @@ def test_the_verdict_counts_those_that_their_run_has_parked() -> None:
     fleet = Fleet()
     for agent in ("one", "other"):
         fleet.call_ended(call(NOW, agent))
-    parked = {"one": Doing.PARKED}
-    crew = crew_of([], fleet, parked, NOW + 10, {"one": Rest("quota", NOW + 900)})
-    assert (crew.between, dict(crew.waiting)) == (1, {Doing.PARKED: 1})
-    assert crew.until == {Doing.PARKED: (NOW + 900, NOW + 900)}
+    parked = {"one": AgentState.PARKED}
+    crew = count_agents([], fleet, parked, NOW + 10, {"one": WaitReason("quota", NOW + 900)})
+    assert (crew.between, dict(crew.waiting)) == (1, {AgentState.PARKED: 1})
+    assert crew.until == {AgentState.PARKED: (NOW + 900, NOW + 900)}
 
 
 @pytest.mark.parametrize(
-    ("lane", "told"), [("broken", Doing.DOWN), ("parked", Doing.PARKED), ("open", Doing.THROTTLED)]
+    ("lane", "told"),
+    [("broken", AgentState.DOWN), ("parked", AgentState.PARKED), ("open", AgentState.THROTTLED)],
 )
-def test_what_shuts_a_lane_is_what_its_calls_waited_for(lane: str, told: Doing) -> None:
+def test_what_shuts_a_lane_is_what_its_calls_waited_for(lane: str, told: AgentState) -> None:
     """While it lasts all are said to wait for that, and so it is afterwards."""
     fleet = Fleet()
     fleet.lane_changed(LaneChanged(NOW + 5, LANE, lane, "", None))
@@ -109,7 +118,7 @@ def test_what_shuts_a_lane_is_what_its_calls_waited_for(lane: str, told: Doing) 
     fleet.call_ended(call(NOW + 100, "one", waited=90.0, took=95.0))
     member = fleet.member(("s1", "one"))
     assert member is not None
-    assert [each.doing for each in member.stretches] == [told, Doing.ANSWERING]
+    assert [each.doing for each in member.stretches] == [told, AgentState.ANSWERING]
 
 
 def test_agents_are_told_in_the_order_in_which_people_count() -> None:

@@ -14,10 +14,8 @@ import pytest
 
 from jackline.assembly import Service
 from jackline.control.board import merged
-from jackline.dashboard.face import DashboardFace
+from jackline.dashboard.face import DashboardFace, PageFiles
 from jackline.dashboard.feed import MOST_WATCHERS
-from jackline.dashboard.page_files import PageFiles
-from jackline.flows.local import LocalEngine
 from jackline.flows.records import (
     CallKind,
     CallRecord,
@@ -26,6 +24,7 @@ from jackline.flows.records import (
     ResourceState,
     RunRecord,
 )
+from jackline.flows.store.sqlite import SqliteRunStore
 from tests.assembly.world import answered as answer_of_provider
 from tests.assembly.world import (
     ask,
@@ -258,7 +257,7 @@ def test_a_read_only_service_takes_no_order_from_a_page_even_with_the_token(
 
 
 async def kept_run(folder: Path) -> None:
-    engine = LocalEngine(folder / "state" / "flows.db")
+    engine = SqliteRunStore(folder / "state" / "flows.db")
     record = RunRecord("run1", "review", "", b'{"question": "asked-words"}', tokens=120)
     claim = await engine.create(record, owner="here:1:a", lease=60)
     done = CallRecord("run1", "k1", 0, CallKind.AGENT, "plan", "scope", "task-1", CallState.DONE)
@@ -305,7 +304,7 @@ def _of_run1(told: dict[str, Any]) -> dict[str, Any]:
 def test_a_run_is_cancelled_by_order_and_the_page_hears_of_it(tmp_path: Path) -> None:
     async def main() -> None:
         async with gateway(tmp_path, "http://127.0.0.1:9") as service:
-            engine = LocalEngine(tmp_path / "state" / "flows.db")
+            engine = SqliteRunStore(tmp_path / "state" / "flows.db")
             claim = await engine.create(RunRecord("run1", "f", "", b"{}"), owner="x", lease=60)
             record = await engine.run("run1")
             assert record is not None

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, expect
 
-from jackline.cli.browser import Opened, open_secret
-from jackline.testing.provider import SimulatedProvider
+from jackline.cli.open import Opened, open_secret
+from jackline.testing.simulated_provider import SimulatedProvider
 from tests.dashboard.browser import SHOWN_WITHIN, opened
 from tests.dashboard.service_thread import ServiceThread
 

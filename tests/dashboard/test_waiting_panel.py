@@ -11,10 +11,10 @@ from playwright.sync_api import Browser, Page, expect
 
 from jackline.assembly import Service
 from jackline.events import CallEnded
-from jackline.gateway.cached_parts import conversation_of
-from jackline.lanes import Call, Usage
+from jackline.gateway.identity import conversation_of
+from jackline.lanes import Call, CallUsage
 from jackline.lanes.lane import Lane
-from jackline.testing.provider import SimulatedProvider
+from jackline.testing.simulated_provider import SimulatedProvider
 from tests.dashboard.browser import opened
 from tests.dashboard.service_thread import ServiceThread
 from tests.dashboard.test_page import BODY, ask, held
@@ -34,7 +34,7 @@ def remember(service: Service) -> None:
         lane.caches.conversations.pop(name, None)
         if age is not None:
             call = Call(0, (), conversation=name)
-            lane.caches.answered(call, now - age, 0.0, Usage(3, 10, 0, 120_000))
+            lane.caches.answered(call, now - age, 0.0, CallUsage(3, 10, 0, 120_000))
     service.desk.carrier.controller._caches_seen = True
     service.desk.carrier.pause_lane(lane.name, paused=True)
 

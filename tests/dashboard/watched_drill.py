@@ -1,8 +1,8 @@
 """One side of a drill at work in a thread of its own, for a browser in the test's thread.
 
-Laws: (1) the drill as users run it, by its own clock, with its gateway at a port that is known; (2)
-it stays at its end until the test has looked; (3) what is true is read in the provider's ledger, in
-the journal and in the store of runs, never in what the gateway says of itself.
+Rules: (1) the drill as users run it, by its own clock, with its gateway at a port that is known;
+(2) it stays at its end until the test has looked; (3) what is true is read in the provider's
+ledger, in the journal and in the store of runs, never in what the gateway says of itself.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 from jackline import event_loop
 from jackline.assembly import StateDir
-from jackline.drills.lookout import Lookout
+from jackline.drills.live_view import LiveView
 from jackline.events import AttemptFailed, CallEnded
 from jackline.journal import JournalReader
 from tests.cli.commands import jackline
@@ -48,7 +48,7 @@ class Entry:
 class WatchedDrill:
     """`with` begins it and lets it end."""
 
-    def __init__(self, play: Callable[[Lookout], Awaitable[object]]) -> None:
+    def __init__(self, play: Callable[[LiveView], Awaitable[object]]) -> None:
         self._play = play
         self._enough: asyncio.Event | None = None
         self._over, self._open = threading.Event(), threading.Event()
@@ -181,7 +181,7 @@ class WatchedDrill:
             raise self._failed
 
 
-class _Announcing(Lookout):
+class _Announcing(LiveView):
     """Tells a test, rather than a person, that a gateway is open."""
 
     def __init__(self, told: Callable[[Path], None]) -> None:

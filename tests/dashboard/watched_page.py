@@ -1,6 +1,6 @@
 """What the page says at one moment, and whether a provider's ledger bears it out.
 
-Laws: (1) a look is taken when the page has drawn what it was told last, so that words, numbers and
+Rules: (1) a look is taken when the page has drawn what it was told last, so that words, numbers and
 the time belong together; (2) nothing is compared with what the gateway says elsewhere.
 """
 

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from jackline.telemetry.catalogue import METRICS
-from jackline.telemetry.exposition import Kind
+from jackline.telemetry.metrics import METRICS, MetricKind
 from tests.telemetry.promtool import promtool
 
 ROOT = Path(__file__).parents[2]
@@ -17,7 +16,10 @@ PROMETHEUS = ROOT / "deploy" / "prometheus"
 GRAFANA = ROOT / "deploy" / "grafana" / "jackline.json"
 DOCS = ROOT / "docs" / "metrics.md"
 NAME = re.compile(r"\b(?:jackline|process)_[a-z_]+\b")
-ENDINGS = {Kind.HISTOGRAM: ("_bucket", "_sum", "_count"), Kind.SUMMARY: ("_sum", "_count")}
+ENDINGS = {
+    MetricKind.HISTOGRAM: ("_bucket", "_sum", "_count"),
+    MetricKind.SUMMARY: ("_sum", "_count"),
+}
 SERIES = {m.name + end: m.name for m in METRICS for end in ENDINGS.get(m.kind, ("",))}
 
 

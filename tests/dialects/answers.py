@@ -1,6 +1,6 @@
 """Answers as the vendor streams them, small enough to be cut at every byte.
 
-Laws: (1) each is valid from message_start to message_stop; (2) what a client must have at the end
+Rules: (1) each is valid from message_start to message_stop; (2) what a client must have at the end
 is written down apart from the bytes.
 Not here: the client that reads them (strict_client.py).
 """

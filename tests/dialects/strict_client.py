@@ -1,6 +1,6 @@
 """A client that takes an answer as Claude Code does, and tolerates no event out of place.
 
-Laws: (1) a tool starts when its block ends; (2) a turn counts as complete when message_stop came;
+Rules: (1) a tool starts when its block ends; (2) a turn counts as complete when message_stop came;
 (3) it shares no code with what it judges.
 Not here: asking again.
 """

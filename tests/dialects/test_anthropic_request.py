@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.dialects import account_of, asked_messages, read_request
+from jackline.dialects import account_of, read_request, request_messages
 
 texts = st.text(max_size=12)
 tricky = st.one_of(
@@ -74,7 +74,7 @@ def test_a_request_of_claude_code_is_read_without_being_decoded() -> None:
     for body in (undecodable, undecodable.replace(b'":', b'": ')):
         facts = read_request(body)
         assert (facts.model, facts.stream, facts.max_tokens) == ("claude-opus-4-8", True, 64000)
-        assert asked_messages(body) is None
+        assert request_messages(body) is None
 
 
 def test_other_orders_are_read_too() -> None:
@@ -89,16 +89,16 @@ def test_other_orders_are_read_too() -> None:
 )
 def test_a_body_that_cannot_be_read_names_no_model(body: bytes) -> None:
     assert read_request(body).model is None
-    assert asked_messages(body) is None
+    assert request_messages(body) is None
     assert account_of(body) is None
 
 
 def test_the_same_turn_asked_in_another_way_has_the_same_messages() -> None:
     streaming = CLAUDE_CODE % (b"hi", b"")
     without = streaming.replace(b',"stream":true', b"")
-    assert asked_messages(streaming) == asked_messages(without)
-    assert asked_messages(streaming) == b'[{"role":"user","content":"hi"}]'
-    assert asked_messages(CLAUDE_CODE % (b"ho", b"")) != asked_messages(streaming)
+    assert request_messages(streaming) == request_messages(without)
+    assert request_messages(streaming) == b'[{"role":"user","content":"hi"}]'
+    assert request_messages(CLAUDE_CODE % (b"ho", b"")) != request_messages(streaming)
 
 
 def test_the_account_is_found_in_the_metadata_only() -> None:

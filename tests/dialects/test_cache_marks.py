@@ -11,9 +11,8 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from jackline.dialects.cache_marks import with_hour_marks
-from jackline.simulator.conversation import Asked
-from jackline.simulator.prompts import read_prompt
-from jackline.simulator.refusals import Refusal
+from jackline.simulator.client_request import ClientRequest, read_prompt
+from jackline.simulator.exchange import ProviderRefusal
 
 HOUR = {"type": "ephemeral", "ttl": "1h"}
 MARKS = st.sampled_from(
@@ -171,12 +170,14 @@ def test_all_marks_change_so_that_none_of_an_hour_stands_behind_one_of_five_minu
         "tools": [{"name": "t", "input_schema": {}, "cache_control": short}],
         "cache_control": HOUR,
     }
-    assert isinstance(read_prompt(_asked(request), "anthropic"), Refusal), "as the client wrote it"
+    assert isinstance(read_prompt(_asked(request), "anthropic"), ProviderRefusal), (
+        "as the client wrote it"
+    )
     rewritten = json.loads(with_hour_marks(json.dumps(request).encode()))
     prompt = read_prompt(_asked(rewritten), "anthropic")
-    assert not isinstance(prompt, Refusal)
+    assert not isinstance(prompt, ProviderRefusal)
     assert [block.ttl for block in prompt.blocks if block.ttl] == [3600.0, 3600.0, 3600.0]
 
 
-def _asked(body: dict[str, Any]) -> Asked:
-    return Asked("/v1/messages", {}, body, 0, "", "", "", "", 0, 0)
+def _asked(body: dict[str, Any]) -> ClientRequest:
+    return ClientRequest("/v1/messages", {}, body, 0, "", "", "", "", 0, 0)

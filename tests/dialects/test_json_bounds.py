@@ -13,10 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jackline.dialects import read_answer
-from jackline.dialects.anthropic_turns import in_the_middle_of_a_turn
+from jackline.dialects.answer_facts import is_openai_answer
 from jackline.dialects.json_bounds import MOST_VALUES, has_too_many_values, last_items
-from jackline.dialects.openai_answered import is_openai_answer
-from jackline.dialects.openai_asked import in_the_middle_of_an_openai_turn
+from jackline.dialects.request_facts import continues_openai_turn, continues_turn
 
 TEXT = st.text(st.sampled_from('ab"\\[]{},: \n\té'), max_size=12)
 VALUES = st.recursive(
@@ -71,17 +70,17 @@ def many(before: bytes, item: bytes, last: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("reader", "body", "middle"),
     [
-        (in_the_middle_of_a_turn, many(b'{"messages":', b"{}", RESULT), True),
-        (in_the_middle_of_a_turn, many(b'{"messages":', b"1", b'{"role":"user"}'), False),
+        (continues_turn, many(b'{"messages":', b"{}", RESULT), True),
+        (continues_turn, many(b'{"messages":', b"1", b'{"role":"user"}'), False),
         (
-            in_the_middle_of_a_turn,
+            continues_turn,
             b'{"messages":[%b]}' % many(b'{"role":"user","content":', b"{}", b"{}"),
             False,
         ),
-        (in_the_middle_of_a_turn, many(b'{"messages":', b"{}", b'{"role":"system"}'), False),
-        (in_the_middle_of_an_openai_turn, many(b'{"input":', b"{}", OUTPUT), True),
-        (in_the_middle_of_an_openai_turn, many(b'{"messages":', b"{}", b'{"role":"tool"}'), True),
-        (in_the_middle_of_an_openai_turn, many(b'{"input":', b'""', b'{"role":"user"}'), False),
+        (continues_turn, many(b'{"messages":', b"{}", b'{"role":"system"}'), False),
+        (continues_openai_turn, many(b'{"input":', b"{}", OUTPUT), True),
+        (continues_openai_turn, many(b'{"messages":', b"{}", b'{"role":"tool"}'), True),
+        (continues_openai_turn, many(b'{"input":', b'""', b'{"role":"user"}'), False),
     ],
 )
 def test_a_turn_is_judged_without_an_object_for_each_message(
@@ -147,7 +146,7 @@ def test_a_real_conversation_is_judged_by_its_last_message(count: int) -> None:
     found = {"role": "user", "content": [{"type": "tool_result", "content": 'a "b" \\ [c] {d}, '}]}
     for last, middle in ((found, True), (said, False)):
         body = msgspec.json.encode({"messages": [said, found] * count + [last]})
-        assert in_the_middle_of_a_turn(body) is middle
+        assert continues_turn(body) is middle
 
 
 def test_only_as_much_is_read_as_is_asked_for() -> None:

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.dialects.anthropic_stream import AnthropicStreamReader
-from jackline.dialects.anthropic_whole import read_whole
+from jackline.dialects.anthropic_stream import AnthropicStreamReader, read_whole_stream
 from jackline.dialects.sse import EventSplitter
 from tests.dialects.answers import ANSWERS
 
@@ -30,7 +29,7 @@ def read_slowly(data: bytes) -> AnthropicStreamReader:
 @pytest.mark.parametrize("name", ANSWERS)
 def test_whole_answers_are_recognised_with_what_they_cost(name: str) -> None:
     answer = ANSWERS[name]
-    whole = read_whole(answer.stream)
+    whole = read_whole_stream(answer.stream)
     slow = read_slowly(answer.stream)
     assert slow.whole
     if whole is not None:
@@ -58,7 +57,7 @@ def one_block(deltas: int, index: int = 0, stop_reason: str = '"end_turn"', gap:
 @pytest.mark.parametrize("gap", ["", " "])
 @pytest.mark.parametrize("deltas", [0, 1, 3])
 def test_an_answer_of_one_block_is_whole_with_what_it_cost(deltas: int, gap: str) -> None:
-    whole = read_whole(one_block(deltas, gap=gap))
+    whole = read_whole_stream(one_block(deltas, gap=gap))
     assert whole is not None
     assert (whole.usage.input, whole.usage.output) == (7, 1)
 
@@ -77,12 +76,12 @@ def test_an_answer_of_one_block_is_whole_with_what_it_cost(deltas: int, gap: str
     ids=["other block", "no reason", "no end", "not JSON", "two indexes", "two answers", "cut"],
 )
 def test_an_answer_of_one_block_that_is_not_in_order_is_not_whole(data: bytes) -> None:
-    assert read_whole(data) is None
+    assert read_whole_stream(data) is None
 
 
 def test_the_usual_spelling_takes_the_short_way() -> None:
-    assert read_whole(ANSWERS["text"].stream) is not None
-    assert read_whole(ANSWERS["text"].stream[:-1]) is None
+    assert read_whole_stream(ANSWERS["text"].stream) is not None
+    assert read_whole_stream(ANSWERS["text"].stream[:-1]) is None
 
 
 @given(
@@ -104,7 +103,7 @@ def test_nothing_is_accepted_that_would_not_be_whole_event_by_event(
     data = b"".join(events)
     at %= len(data)
     data = data[:at] + junk + data[at:]
-    if read_whole(data) is not None:
+    if read_whole_stream(data) is not None:
         slow = read_slowly(data)
         assert slow.whole
         assert not slow.broken

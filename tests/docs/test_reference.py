@@ -19,14 +19,14 @@ from jackline.cli.main import jackline
 from jackline.config import keys
 from jackline.config.document import defaults
 from jackline.config.keys import dotted
-from jackline.control.fleet import Doing
+from jackline.control.fleet import AgentState
 from jackline.errors import JacklineError
 from jackline.failures import Kind
-from jackline.flows import progress
-from jackline.flows.gate import GateState
+from jackline.flows import run_events
+from jackline.flows.execution.gate import GateState
 from jackline.flows.records import ResourceState, RunState
-from jackline.lanes.states import State
-from jackline.telemetry.catalogue import METRICS
+from jackline.lanes.breaker import LaneState
+from jackline.telemetry.metrics import METRICS
 from tests.docs.pages import ROOT, SOURCES, text_of
 
 CODE = "\n".join(path.read_text("utf-8") for path in sorted(SOURCES.rglob("*.py")))
@@ -91,7 +91,7 @@ def test_every_metric_has_a_section_and_every_section_is_a_metric() -> None:
 
 
 def test_every_event_is_told_and_no_other() -> None:
-    kinds = [*get_args(events.Event), *get_args(progress.FlowEvent)]
+    kinds = [*get_args(events.Event), *get_args(run_events.FlowEvent)]
     headings = re.findall(r"^### (.+)$", text_of("reference/events.md"), re.MULTILINE)
     assert headings == [kind.__name__ for kind in kinds]
 
@@ -131,8 +131,8 @@ def test_every_error_on_the_page_is_an_error_of_the_code() -> None:
 
 
 WORDS: list[tuple[str, type[StrEnum]]] = [
-    ("How a lane stands", State),
-    ("What an agent does", Doing),
+    ("How a lane stands", LaneState),
+    ("What an agent does", AgentState),
     ("How a run stands", RunState),
     ("How an agent ended", Ending),
     ("How a rented thing stands", ResourceState),

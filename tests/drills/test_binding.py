@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.drills.binding import misbound
+from jackline.drills.conversation import misbound
 
 Turn = list[tuple[str, str]]
 

@@ -9,20 +9,20 @@ from pathlib import Path
 import pytest
 
 from jackline import event_loop
-from jackline.drills import telling
+from jackline.drills import report
+from jackline.drills.builtin_client import AgentEnd, AgentRecord
 from jackline.drills.cache_spiral import (
     LOAD,
     SpiralFigures,
     cache_spiral,
     figures_of,
 )
-from jackline.drills.catalogue import all_drills, named
-from jackline.drills.drill import FlowFigures, FlowPart, Play, Scene
-from jackline.drills.judging import Verdict, judge
-from jackline.drills.record import AgentRecord, End
-from jackline.drills.running import DrillResult, PartResult
+from jackline.drills.catalogue import all_drills, drill_named
+from jackline.drills.drill import FlowFigures, FlowPart, Play, SideContext
+from jackline.drills.drill_run import DrillResult, PartResult
+from jackline.drills.evaluation import RequirementResult, check_requirements
 from jackline.simulator.exchange import SimRequest
-from jackline.simulator.ledger import Entry, Ledger
+from jackline.simulator.ledger import LedgerEntry, RequestLedger
 from jackline.simulator.prompt_cache import Hit
 from tests.hiccups import tried_again_after_a_hiccup
 
@@ -36,7 +36,7 @@ TAKEN_FOR_ONE_THAT_COUNTS = "claude-3-5-haiku/claude-opus-4-8"
 
 
 def the_part() -> FlowPart:
-    (part,) = named("cache-spiral").programs
+    (part,) = drill_named("cache-spiral").programs
     return part
 
 
@@ -44,15 +44,15 @@ def played(play: Play, folder: Path) -> SpiralFigures:
     """What a side of the drill came to in hurried time."""
 
     async def run() -> FlowFigures:
-        return await play(Scene(folder, HURRIED, thorough=False))
+        return await play(SideContext(folder, HURRIED, thorough=False))
 
     figures = event_loop.run(run())
     assert isinstance(figures, SpiralFigures)
     return figures
 
 
-def verdicts(figures: FlowFigures) -> Sequence[Verdict]:
-    return judge(the_part(), figures, figures, HURRIED)
+def verdicts(figures: FlowFigures) -> Sequence[RequirementResult]:
+    return check_requirements(the_part(), figures, figures, HURRIED)
 
 
 def missed(figures: FlowFigures) -> list[str]:
@@ -89,9 +89,9 @@ def test_a_gateway_that_does_not_mind_caches_does_not_pass(tmp_path: Path) -> No
 
 def test_all_runs_it_and_its_table_has_time_hits_bill_and_failed_agents() -> None:
     assert "cache-spiral" in [drill.name for drill in all_drills()]
-    ours = figures_of(LOAD, Ledger(), [AgentRecord("PART-1", LOAD.model)], 60.0)
+    ours = figures_of(LOAD, RequestLedger(), [AgentRecord("PART-1", LOAD.model)], 60.0)
     part = PartResult(the_part(), ours, ours, tuple(verdicts(ours)))
-    lines = telling.as_text(DrillResult(cache_spiral(), "-", 40.0, (part,), complete=True))
+    lines = report.as_text(DrillResult(cache_spiral(), "-", 40.0, (part,), complete=True))
     text = "\n".join(lines)
     for row in ("agents finished", "gave up", "minutes", "hit the cache, %", "bill, $"):
         assert row in text
@@ -100,7 +100,9 @@ def test_all_runs_it_and_its_table_has_time_hits_bill_and_failed_agents() -> Non
 # --- the figures ---------------------------------------------------------------------------
 
 
-def answered(ledger: Ledger, session: str, prompt: int, *, read: int, written: int) -> Entry:
+def answered(
+    ledger: RequestLedger, session: str, prompt: int, *, read: int, written: int
+) -> LedgerEntry:
     request = SimRequest(LOAD.model, prompt, 100, session=session)
     entry = ledger.opened(len(ledger), float(len(ledger)), request)
     ledger.let_in(entry, Hit(read, written, plain=prompt - read - written))
@@ -108,14 +110,14 @@ def answered(ledger: Ledger, session: str, prompt: int, *, read: int, written: i
     return entry
 
 
-def figures(ledger: Ledger, seconds: float = 600.0) -> SpiralFigures:
+def figures(ledger: RequestLedger, seconds: float = 600.0) -> SpiralFigures:
     done = AgentRecord("PART-1", LOAD.model)
-    done.finish(End.FINISHED, seconds)
+    done.finish(AgentEnd.FINISHED, seconds)
     return figures_of(LOAD, ledger, [done], seconds)
 
 
 def test_warm_conversations_cost_nothing_extra_and_all_their_later_calls_hit() -> None:
-    ledger = Ledger()
+    ledger = RequestLedger()
     answered(ledger, "one", 6000, read=4000, written=2000)
     answered(ledger, "one", 7400, read=6000, written=1400)
     answered(ledger, "one", 8800, read=7400, written=1400)
@@ -124,7 +126,7 @@ def test_warm_conversations_cost_nothing_extra_and_all_their_later_calls_hit() -
 
 
 def test_a_lapsed_conversation_is_a_miss_though_the_shared_prefix_was_read() -> None:
-    ledger = Ledger()
+    ledger = RequestLedger()
     answered(ledger, "one", 6000, read=4000, written=2000)
     answered(ledger, "one", 7400, read=4000, written=3400)
     seen = figures(ledger)
@@ -134,9 +136,9 @@ def test_a_lapsed_conversation_is_a_miss_though_the_shared_prefix_was_read() -> 
 
 def test_deaths_count_though_their_user_let_them_go_on() -> None:
     record = AgentRecord("PART-1", LOAD.model)
-    record.finish(End.DIED, 10.0, "API Error: 429")
+    record.finish(AgentEnd.DIED, 10.0, "API Error: 429")
     record.resumed()
-    assert (record.end, record.died_of, record.ended) == (End.WORKING, "", None)
-    record.finish(End.FINISHED, 20.0)
-    seen = figures_of(LOAD, Ledger(), [record], 60.0)
+    assert (record.end, record.died_of, record.ended) == (AgentEnd.WORKING, "", None)
+    record.finish(AgentEnd.FINISHED, 20.0)
+    seen = figures_of(LOAD, RequestLedger(), [record], 60.0)
     assert (seen.finished, seen.deaths, seen.left_behind) == (1, 1, 0)

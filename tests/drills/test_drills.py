@@ -16,15 +16,20 @@ from typing import Any
 import pytest
 
 from jackline import event_loop
-from jackline.drills import telling
-from jackline.drills.catalogue import named
-from jackline.drills.door import Door
-from jackline.drills.fleet import BuiltinFleet
-from jackline.drills.gateway_side import gateway_before
-from jackline.drills.judging import judge
-from jackline.drills.lookout import Lookout
-from jackline.drills.pace import Pace
-from jackline.drills.running import DrillResult, DrillRun, Means, Side, SideRun
+from jackline.drills import report
+from jackline.drills.catalogue import drill_named
+from jackline.drills.drill_clock import DrillClock
+from jackline.drills.drill_run import (
+    BuiltinFleet,
+    DrillOptions,
+    DrillResult,
+    DrillRun,
+    Side,
+    SideRun,
+)
+from jackline.drills.environment import WatchedEndpoint, gateway_before
+from jackline.drills.evaluation import check_requirements
+from jackline.drills.live_view import LiveView
 from jackline.providers.settings import UpstreamSettings
 from tests.cli.commands import Answer, jackline
 from tests.hiccups import tried_again_after_a_hiccup
@@ -80,9 +85,9 @@ def test_session_limit_stops_the_fleet_at_once_and_lets_it_finish_after_the_rese
 
 @tried_again_after_a_hiccup(HICCUP)
 def test_outage_is_outlived_by_all() -> None:
-    means = Means("the built-in client", BuiltinFleet, gateway_before, speed=60.0)
-    result = event_loop.run(DrillRun(named("outage-one-lane"), means).run())
-    lines = list(telling.as_text(result))
+    means = DrillOptions("the built-in client", BuiltinFleet, gateway_before, speed=60.0)
+    result = event_loop.run(DrillRun(drill_named("outage-one-lane"), means).run())
+    lines = list(report.as_text(result))
     assert result.passed, "\n".join(lines)
     bare = result.parts[0].bare
     assert bare is not None
@@ -107,15 +112,17 @@ def drilled(name: str, *, both_sides: bool = False) -> dict[str, Any]:
         assert answer.code == 0, told(answer)
         ours: dict[str, Any] = document_of(answer)["jackline"]
     else:
-        (part,) = named(name).crews
+        (part,) = drill_named(name).crews
         missed: list[object] = []
         figures = None
         for _ in range(2):  # as in hurried_drill
-            means = Means("-", BuiltinFleet, gateway_before, speed=30.0)
+            means = DrillOptions("-", BuiltinFleet, gateway_before, speed=30.0)
             running = SideRun(part, Side.JACKLINE, means)
             event_loop.run(running.run())
             figures = running.figures()
-            missed = [one for one in judge(part, figures, figures, 30.0) if not one.held]
+            missed = [
+                one for one in check_requirements(part, figures, figures, 30.0) if not one.held
+            ]
             if not missed:
                 break
         assert missed == []
@@ -180,14 +187,14 @@ def test_a_gateway_that_knows_no_other_upstream_does_not_pass() -> None:
 
 @asynccontextmanager
 async def no_gateway(
-    upstreams: Sequence[UpstreamSettings], _pace: Pace, _watched: Lookout
-) -> AsyncIterator[Door]:
-    yield Door(upstreams[0].url)
+    upstreams: Sequence[UpstreamSettings], _pace: DrillClock, _watched: LiveView
+) -> AsyncIterator[WatchedEndpoint]:
+    yield WatchedEndpoint(upstreams[0].url)
 
 
 def without_gateway(name: str = "throttle-storm") -> DrillResult:
-    means = Means("the built-in client", BuiltinFleet, no_gateway, speed=100.0)
-    return event_loop.run(DrillRun(named(name), means).run())
+    means = DrillOptions("the built-in client", BuiltinFleet, no_gateway, speed=100.0)
+    return event_loop.run(DrillRun(drill_named(name), means).run())
 
 
 @tried_again_after_a_hiccup(HICCUP)
@@ -197,19 +204,19 @@ def test_a_gateway_that_does_nothing_does_not_pass() -> None:
     assert not result.passed
     missed = [one.demand.figure for one in result.parts[0].verdicts if not one.held]
     assert missed == ["left_behind", "errors_seen"]
-    lines = "\n".join(telling.as_text(result))
+    lines = "\n".join(report.as_text(result))
     assert "MISS  every agent finishes (6, at most 0)" in lines
     assert "bare: 6 died of: API Error: 429 Rate limited" in lines
-    whole = telling.all_as_json([result, result], passed=False)
+    whole = report.all_as_json([result, result], passed=False)
     assert (whole["drill"], whole["passed"]) == ("all", False)
     assert json.loads(json.dumps(whole))["drills"][1]["demands"][0]["held"] is False
 
 
 def test_a_drill_that_never_began_has_not_passed() -> None:
-    means = Means("the built-in client", BuiltinFleet, no_gateway, speed=100.0)
-    result = DrillRun(named("throttle-storm"), means).so_far()
+    means = DrillOptions("the built-in client", BuiltinFleet, no_gateway, speed=100.0)
+    result = DrillRun(drill_named("throttle-storm"), means).so_far()
     assert not result.passed
-    assert (result.parts[0].bare, telling.as_json(result)["jackline"]) == (None, {})
+    assert (result.parts[0].bare, report.as_json(result)["jackline"]) == (None, {})
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT for one process")

@@ -9,15 +9,13 @@ from typing import Any
 import pytest
 
 from jackline import event_loop
-from jackline.drills import telling
-from jackline.drills.catalogue import named
+from jackline.drills import report
+from jackline.drills.catalogue import drill_named
 from jackline.drills.drill import FlowFigures, FlowPart
-from jackline.drills.fleet import BuiltinFleet
-from jackline.drills.gateway_side import gateway_before
-from jackline.drills.judging import Verdict, judge
-from jackline.drills.power_cut import Answered, paid_again
-from jackline.drills.program_side import ProgramSide
-from jackline.drills.running import PROGRAMS, DrillRun, Means
+from jackline.drills.drill_run import PROGRAMS, BuiltinFleet, DrillOptions, DrillRun, ProgramSide
+from jackline.drills.environment import gateway_before
+from jackline.drills.evaluation import RequirementResult, check_requirements
+from jackline.drills.power_cut import PaidAnswer, paid_again
 from tests.cli.commands import jackline
 
 # One after the other: in scaled time a machine that is too busy counts as a slow provider.
@@ -27,7 +25,7 @@ FAST = 30.0
 
 
 def part_of(drill: str, name: str = "") -> FlowPart:
-    return next(part for part in named(drill).programs if name in ("", part.name))
+    return next(part for part in drill_named(drill).programs if name in ("", part.name))
 
 
 def played(part: FlowPart, side: str, speed: float = FAST) -> FlowFigures:
@@ -38,8 +36,10 @@ def played(part: FlowPart, side: str, speed: float = FAST) -> FlowFigures:
     return figures
 
 
-def missed(part: FlowPart, figures: FlowFigures) -> list[Verdict]:
-    return [one for one in judge(part, figures, figures, part.speed(FAST)) if not one.held]
+def missed(part: FlowPart, figures: FlowFigures) -> list[RequirementResult]:
+    return [
+        one for one in check_requirements(part, figures, figures, part.speed(FAST)) if not one.held
+    ]
 
 
 def kept(part: FlowPart) -> dict[str, Any]:
@@ -112,16 +112,16 @@ def test_a_program_without_flows_does_not_pass(
 
 
 def test_an_interrupted_drill_of_flows_has_not_passed() -> None:
-    means = Means("the built-in client", BuiltinFleet, gateway_before, FAST)
-    result = DrillRun(named("lost-subagent"), means).so_far()
+    means = DrillOptions("the built-in client", BuiltinFleet, gateway_before, FAST)
+    result = DrillRun(drill_named("lost-subagent"), means).so_far()
     assert not result.passed
     assert (result.client, result.speed) == (PROGRAMS, 120.0)
-    assert "was interrupted" in "\n".join(telling.as_text(result))
+    assert "was interrupted" in "\n".join(report.as_text(result))
 
 
-def answers(words: str) -> list[Answered]:
+def answers(words: str) -> list[PaidAnswer]:
     """`a1 b1 a2`: whose answer, to what, in the order of the requests."""
-    return [Answered(place, word[0], word) for place, word in enumerate(words.split())]
+    return [PaidAnswer(place, word[0], word) for place, word in enumerate(words.split())]
 
 
 @pytest.mark.parametrize(

@@ -9,17 +9,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jackline import event_loop
-from jackline.drills.builtin_client import AgentPlan, BuiltinClient
-from jackline.drills.habits import API_KEY, SUBSCRIBER, Habits, Move
-from jackline.drills.pace import Pace
-from jackline.drills.record import AgentRecord, End
+from jackline.drills.builtin_client import (
+    API_KEY_POLICY,
+    SUBSCRIBER_POLICY,
+    AgentEnd,
+    AgentPlan,
+    AgentRecord,
+    BuiltinClient,
+    ClientRetryPolicy,
+    RetryAction,
+)
+from jackline.drills.drill_clock import DrillClock
 from jackline.simulator.faults import Effect, Fault
-from jackline.simulator.ledger import Ledger
-from jackline.simulator.lots import from_seed
-from jackline.simulator.mind import HANGUP, Fail, Mind, Reply, Rule, Say
+from jackline.simulator.ledger import RequestLedger
+from jackline.simulator.provider import ProviderSettings
+from jackline.simulator.reply_script import HANGUP, Fail, Reply, ReplyScript, Rule, Say
 from jackline.simulator.server import SimulatorServer
-from jackline.simulator.service import AT_ONCE
-from jackline.simulator.settings import ProviderSettings
+from jackline.simulator.time_model import AT_ONCE, seeded_random
 from tests.hiccups import steadily
 
 QUICK = 1000.0
@@ -34,18 +40,18 @@ def meet(
     rules: Sequence[Rule],
     *,
     fault: Fault | None = None,
-    habits: Habits = API_KEY,
+    habits: ClientRetryPolicy = API_KEY_POLICY,
     speed: float = QUICK,
     agent: str = "",
-) -> tuple[AgentRecord, Ledger]:
+) -> tuple[AgentRecord, RequestLedger]:
     """What becomes of one agent that meets these answers, and the provider's truth."""
 
-    async def run() -> tuple[AgentRecord, Ledger]:
-        mind = Mind(tuple(rules), Say(DONE))
+    async def run() -> tuple[AgentRecord, RequestLedger]:
+        mind = ReplyScript(tuple(rules), Say(DONE))
         settings = ProviderSettings(service=AT_ONCE, faults=() if fault is None else (fault,))
         async with SimulatorServer(settings, mind, speed=1.0) as server:
             plan = AgentPlan("one", "TASK: look", DONE, agent=agent)
-            client = BuiltinClient(plan, server.url, Pace(speed), from_seed(1), habits)
+            client = BuiltinClient(plan, server.url, DrillClock(speed), seeded_random(1), habits)
             await client.run()
             return client.record, server.playing.provider.ledger
 
@@ -76,7 +82,7 @@ def test_a_lasting_refusal_is_met_as_often_as_the_real_client_tries(
     reply: Reply, posts: int
 ) -> None:
     record, ledger = meet([Rule(reply)])
-    assert (record.end, record.posts, len(ledger)) == (End.DIED, posts, posts)
+    assert (record.end, record.posts, len(ledger)) == (AgentEnd.DIED, posts, posts)
     assert len(record.errors) == posts
 
 
@@ -85,23 +91,23 @@ def test_a_lasting_refusal_is_met_as_often_as_the_real_client_tries(
 )
 def test_pages_of_an_edge(effect: Effect, posts: int) -> None:
     record, ledger = meet([], fault=Fault(effect))
-    assert (record.end, len(ledger)) == (End.DIED, posts)
+    assert (record.end, len(ledger)) == (AgentEnd.DIED, posts)
 
 
 def test_a_subscriber_never_retries_a_429() -> None:
-    record, ledger = meet([Rule(Fail(429, "rate_limit_error", "x"))], habits=SUBSCRIBER)
-    assert (record.end, len(ledger)) == (End.DIED, 1)
+    record, ledger = meet([Rule(Fail(429, "rate_limit_error", "x"))], habits=SUBSCRIBER_POLICY)
+    assert (record.end, len(ledger)) == (AgentEnd.DIED, 1)
 
 
 def test_a_subscriber_goes_on_through_overload_as_long_as_through_other_errors() -> None:
-    record, ledger = meet([Rule(OVERLOADED)], habits=SUBSCRIBER)
-    assert (record.end, len(ledger)) == (End.DIED, 11)
+    record, ledger = meet([Rule(OVERLOADED)], habits=SUBSCRIBER_POLICY)
+    assert (record.end, len(ledger)) == (AgentEnd.DIED, 11)
 
 
 def test_a_told_wait_is_kept() -> None:
     told = Fail(429, "rate_limit_error", "x", {"retry-after": "20"})
     record, ledger = meet([Rule(told, call=0)], speed=20.0)
-    assert (record.end, len(ledger)) == (End.FINISHED, 2)
+    assert (record.end, len(ledger)) == (AgentEnd.FINISHED, 2)
     first, second = ledger
     assert second.arrived - first.arrived >= 1.0
 
@@ -111,7 +117,7 @@ def test_a_stream_that_breaks_inside_a_block_is_asked_for_again_without_streamin
     effect: Effect,
 ) -> None:
     record, ledger = meet([Rule(Fault(effect, at_share=0.5), call=0)])
-    assert (record.end, len(ledger), ledger.useful) == (End.FINISHED, 2, 1)
+    assert (record.end, len(ledger), ledger.useful) == (AgentEnd.FINISHED, 2, 1)
     assert len(record.errors) == 1
 
 
@@ -119,22 +125,22 @@ def test_silence_inside_a_stream_is_borne_for_five_minutes_and_then_asked_for_in
     None
 ):
     record, ledger = meet([Rule(Fault(Effect.SILENCE, at_share=0.5), call=0)])
-    assert (record.end, len(ledger)) == (End.FINISHED, 2)
+    assert (record.end, len(ledger)) == (AgentEnd.FINISHED, 2)
     first, second = ledger
     assert second.arrived - first.arrived >= 300 / QUICK
 
 
 def test_no_headers_for_five_minutes_is_a_failure_that_is_retried() -> None:
     record, ledger = meet([Rule(Fault(Effect.HANG), call=0)])
-    assert (record.end, len(ledger)) == (End.FINISHED, 2)
+    assert (record.end, len(ledger)) == (AgentEnd.FINISHED, 2)
 
 
 def test_a_sub_agent_without_progress_for_ten_minutes_is_killed_and_the_main_thread_is_not() -> (
     None
 ):
     stuck = [Rule(Fault(Effect.HANG), call=call) for call in range(3)]
-    assert meet(stuck, agent="a1")[0].end is End.DIED
-    assert meet(stuck)[0].end is End.FINISHED
+    assert meet(stuck, agent="a1")[0].end is AgentEnd.DIED
+    assert meet(stuck)[0].end is AgentEnd.FINISHED
 
 
 def test_an_overload_told_as_the_first_event_is_met_three_times_and_then_asked_in_one_piece() -> (
@@ -143,24 +149,24 @@ def test_an_overload_told_as_the_first_event_is_met_three_times_and_then_asked_i
     # A share of nothing still brings message_start, so the event is cut to before it.
     first = Fault(Effect.ERROR_EVENT, at_byte=0)
     record, ledger = meet([Rule(first, call=call) for call in range(3)])
-    assert (record.end, len(ledger)) == (End.FINISHED, 4)
+    assert (record.end, len(ledger)) == (AgentEnd.FINISHED, 4)
 
 
 def test_a_clean_end_after_a_whole_block_is_taken_for_success() -> None:
     record, ledger = meet([Rule(Fault(Effect.CLEAN_END, at_share=1.0), call=0)])
-    assert (record.end, len(ledger)) == (End.MISLED, 1)
+    assert (record.end, len(ledger)) == (AgentEnd.MISLED, 1)
 
 
 @pytest.mark.parametrize("effect", [Effect.CUT, Effect.ERROR_EVENT])
 def test_a_break_after_a_whole_block_of_text_is_final(effect: Effect) -> None:
     record, ledger = meet([Rule(Fault(effect, at_share=1.0), call=0)])
-    assert (record.end, len(ledger)) == (End.DIED, 1)
+    assert (record.end, len(ledger)) == (AgentEnd.DIED, 1)
 
 
 def test_tools_run_and_their_results_go_back_until_the_model_has_no_more() -> None:
     rules = [Rule(Say("Looking.", (TOOL, TOOL)), turn=turn) for turn in range(3)]
     record, ledger = meet(rules)
-    assert (record.end, record.posts, ledger.useful) == (End.FINISHED, 4, 4)
+    assert (record.end, record.posts, ledger.useful) == (AgentEnd.FINISHED, 4, 4)
     assert record.errors == []
 
 
@@ -172,15 +178,15 @@ def test_tools_run_and_their_results_go_back_until_the_model_has_no_more() -> No
 def test_a_wait_is_never_shorter_than_told_nor_longer_than_a_minute(
     retry: int, told: float | None, draw: float
 ) -> None:
-    wait = API_KEY.delay(retry, told, draw)
+    wait = API_KEY_POLICY.delay(retry, told, draw)
     if wait is None:
         assert told is not None
-        assert told > API_KEY.longest_told_delay
+        assert told > API_KEY_POLICY.longest_told_delay
     else:
         assert 0.5 <= wait <= 60
         assert wait >= (told or 0)
 
 
 def test_what_a_subscriber_is_told_to_retry_is_not_retried() -> None:
-    assert SUBSCRIBER.move(429, {"x-should-retry": "true"}) is Move.GIVE_UP
-    assert API_KEY.move(429, {"x-should-retry": "true"}) is Move.RETRY
+    assert SUBSCRIBER_POLICY.move(429, {"x-should-retry": "true"}) is RetryAction.GIVE_UP
+    assert API_KEY_POLICY.move(429, {"x-should-retry": "true"}) is RetryAction.RETRY

@@ -8,37 +8,45 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.drills.catalogue import all_drills, named
-from jackline.drills.drill import Demand, Part
-from jackline.drills.judging import Evidence, Figures, figures, judge
-from jackline.drills.record import AgentRecord, End, SeenError
-from jackline.drills.trips import Book
+from jackline.drills.builtin_client import AgentEnd, AgentRecord, SeenError
+from jackline.drills.catalogue import all_drills, drill_named
+from jackline.drills.drill import CrewPart, Requirement
+from jackline.drills.evaluation import (
+    Figures,
+    ProviderLedger,
+    RunEvidence,
+    check_requirements,
+    figures,
+)
 from jackline.errors import BadArgumentError
-from jackline.simulator.exchange import SimRequest
-from jackline.simulator.ledger import Ledger, Outcome
-from jackline.simulator.refusals import QUOTA_MESSAGE
+from jackline.simulator.exchange import QUOTA_MESSAGE, SimRequest
+from jackline.simulator.ledger import RequestLedger, RequestOutcome
 
 RESET = 1_794_751_200.0  # 2026-11-15T14:00:00Z
-PART = named("session-limit").crews[0]
+PART = drill_named("session-limit").crews[0]
 HEARD = SeenError(429, f"API Error: 429 {QUOTA_MESSAGE}", 0.4, RESET)
 
 
-def ledger_of(*arrivals: tuple[float, float, bool], model: str = "m", agent: str = "a") -> Ledger:
+def ledger_of(
+    *arrivals: tuple[float, float, bool], model: str = "m", agent: str = "a"
+) -> RequestLedger:
     """A ledger of requests as (arrived, ended, met a wall)."""
-    ledger = Ledger()
+    ledger = RequestLedger()
     for number, (arrived, ended, wall) in enumerate(arrivals):
         entry = ledger.opened(number, arrived, SimRequest(model=model, agent=agent))
         if wall:
             ledger.met_wall(entry)
-        outcome = Outcome.REJECTED if wall else Outcome.COMPLETED
+        outcome = RequestOutcome.REJECTED if wall else RequestOutcome.COMPLETED
         ledger.ended(entry, ended, outcome, "429" if wall else "completed")
     return ledger
 
 
-def seen(*records: AgentRecord, ledger: Ledger | None = None, part: Part = PART) -> Figures:
-    evidence = Evidence(
+def seen(
+    *records: AgentRecord, ledger: RequestLedger | None = None, part: CrewPart = PART
+) -> Figures:
+    evidence = RunEvidence(
         part=part,
-        books=(Book("anthropic", ledger or Ledger()),),
+        books=(ProviderLedger("anthropic", ledger or RequestLedger()),),
         records=records,
         error_waits=(),
         speed=1.0,
@@ -49,7 +57,7 @@ def seen(*records: AgentRecord, ledger: Ledger | None = None, part: Part = PART)
 
 
 def dead(*errors: SeenError) -> AgentRecord:
-    return AgentRecord("x", "m", End.DIED, "x", errors=list(errors))
+    return AgentRecord("x", "m", AgentEnd.DIED, "x", errors=list(errors))
 
 
 def test_what_was_in_flight_when_the_wall_became_known_is_not_held_against_anyone() -> None:
@@ -72,7 +80,7 @@ def test_what_was_in_flight_when_the_wall_became_known_is_not_held_against_anyon
         (dead(SeenError(429, "You've hit your session limit · resets 2pm (UTC)", 0.0)), 0),
         (dead(SeenError(429, "You've hit your 5-hour limit · resets 1:59pm (UTC)", 0.0)), 0),
         (dead(SeenError(429, "You've hit your session limit · resets 3pm (UTC)", 0.0)), 1),
-        (AgentRecord("x", "m", End.FINISHED), 0),
+        (AgentRecord("x", "m", AgentEnd.FINISHED), 0),
     ],
 )
 def test_the_truth_is_the_vendors_error_with_its_reset_heard_once(
@@ -82,7 +90,7 @@ def test_the_truth_is_the_vendors_error_with_its_reset_heard_once(
 
 
 def test_everyone_who_did_not_finish_is_left_behind() -> None:
-    ends = (End.FINISHED, End.MISLED, End.DIED, End.WORKING)
+    ends = (AgentEnd.FINISHED, AgentEnd.MISLED, AgentEnd.DIED, AgentEnd.WORKING)
     part = replace(PART, crew=PART.crew[:5])
     counted = seen(*(AgentRecord("x", "m", end) for end in ends), part=part)
     assert (counted.finished, counted.misled, counted.died, counted.unfinished) == (1, 1, 1, 1)
@@ -90,7 +98,7 @@ def test_everyone_who_did_not_finish_is_left_behind() -> None:
 
 
 def test_siblings_are_timed_from_their_first_request_to_their_last_answer() -> None:
-    storm = named("throttle-storm").crews[0]
+    storm = drill_named("throttle-storm").crews[0]
     ledger = ledger_of((2.0, 8.0, False), (9.0, 15.5, False), model="claude-haiku-4-5")
     assert seen(ledger=ledger, part=storm).bystanders_took == 13.5
     assert seen(ledger=ledger_of((2.0, 8.0, False)), part=storm).bystanders_took == 0
@@ -109,10 +117,10 @@ def test_a_bound_is_held_if_and_only_if_the_figure_is_within_it(
     empty = seen()
     bare, ours = replace(empty, wasted=from_bare), replace(empty, wasted=measured)
     demands = (
-        Demand("at most", "wasted", most=most, machine_slack=slack),
-        Demand("beyond bare", "wasted", most=most, beyond_bare=True),
+        Requirement("at most", "wasted", most=most, machine_slack=slack),
+        Requirement("beyond bare", "wasted", most=most, beyond_bare=True),
     )
-    verdicts = judge(replace(PART, demands=demands), bare, ours, speed)
+    verdicts = check_requirements(replace(PART, demands=demands), bare, ours, speed)
     assert [verdict.held for verdict in verdicts] == [
         measured <= most + slack * speed,
         measured <= most + from_bare,
@@ -131,5 +139,5 @@ def test_every_demand_names_a_figure_and_every_crew_can_be_started(real_client: 
 
 def test_an_unknown_drill_is_told_with_those_that_there_are() -> None:
     with pytest.raises(BadArgumentError, match="no drill 'x'") as error:
-        named("x")
+        drill_named("x")
     assert "throttle-storm, session-limit, outage-one-lane" in error.value.next

@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jackline import event_loop
-from jackline.drills.http_exchange import posted
-from jackline.drills.pace import Pace
+from jackline.drills.conversation import posted
+from jackline.drills.drill_clock import DrillClock
 from jackline.errors import InternalError
 from jackline.simulator.faults import Effect, Fault
+from jackline.simulator.provider import ProviderSettings
 from jackline.simulator.server import SimulatorServer
-from jackline.simulator.service import AT_ONCE
-from jackline.simulator.settings import ProviderSettings
+from jackline.simulator.time_model import AT_ONCE
 
 # A loop counts in milliseconds, and may wake who sleeps by one too early.
 TICK = 0.002
@@ -27,11 +27,11 @@ BODY = b'{"model": "claude-sonnet-4-6", "messages": []}'
 
 @given(speed=st.floats(1, 1000), seconds=st.floats(0.001, 1e6))
 def test_real_seconds_are_fewer_by_the_speed(speed: float, seconds: float) -> None:
-    assert math.isclose(Pace(speed).real(seconds) * speed, seconds)
+    assert math.isclose(DrillClock(speed).real(seconds) * speed, seconds)
 
 
 def test_all_faces_of_the_clock_tell_the_same_time() -> None:
-    pace = Pace(1000.0)
+    pace = DrillClock(1000.0)
     start = pace.wall()
     event_loop.run(pace.sleep(20))
     slept = 20 - pace.speed * TICK
@@ -43,7 +43,7 @@ def test_all_faces_of_the_clock_tell_the_same_time() -> None:
 
 
 def test_eased_time_goes_on_from_where_it_is_as_fast_as_the_machines() -> None:
-    pace = Pace(1000.0)
+    pace = DrillClock(1000.0)
     event_loop.run(pace.sleep(20))
     before, wall = pace.monotonic(), pace.wall()
     pace.ease()
@@ -57,7 +57,7 @@ def test_eased_time_goes_on_from_where_it_is_as_fast_as_the_machines() -> None:
 
 JOINS = """
 import sys
-from jackline.drills.pace import Pace
+from jackline.drills.drill_clock import Pace
 pace = Pace.joined(sys.argv[1])
 print(pace.speed, pace.monotonic(), pace.wall())
 """
@@ -65,7 +65,7 @@ print(pace.speed, pace.monotonic(), pace.wall())
 
 @pytest.mark.parametrize("eased", [False, True])
 def test_another_process_lives_by_the_same_clock(eased: bool) -> None:
-    pace = Pace(1000.0)
+    pace = DrillClock(1000.0)
     if eased:
         pace.ease()
     before = pace.monotonic(), pace.wall()
@@ -78,9 +78,9 @@ def test_another_process_lives_by_the_same_clock(eased: bool) -> None:
 
 
 def test_a_clock_that_begins_in_the_future_is_refused() -> None:
-    speed, began, *rest = json.loads(Pace().told())
+    speed, began, *rest = json.loads(DrillClock().told())
     with pytest.raises(InternalError, match="do not count the same seconds"):
-        Pace.joined(json.dumps([speed, began + 1e6, *rest]))
+        DrillClock.joined(json.dumps([speed, began + 1e6, *rest]))
 
 
 @pytest.mark.parametrize(("hurry", "told"), [(True, 5000), (False, 100)])

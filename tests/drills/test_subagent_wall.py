@@ -9,29 +9,32 @@ from typing import Any
 
 import pytest
 
-from jackline.drills.catalogue import all_drills, named
-from jackline.drills.finding_clients import ClaudeCode
-from jackline.drills.judging import judge
-from jackline.drills.subagent_wall import SUBAGENT_WALL, SubagentFigures, figures_of, subagent_wall
-from jackline.drills.subagent_wall_mind import (
+from jackline.drills.catalogue import all_drills, drill_named
+from jackline.drills.claude_client import InstalledClaude
+from jackline.drills.evaluation import check_requirements
+from jackline.drills.subagent_wall import (
     LABELS,
     OURS,
     STEPS,
     STRUCK,
-    Script,
-    Wall,
+    SUBAGENT_WALL,
+    QuotaWall,
+    SubagentFigures,
+    SubagentScript,
+    figures_of,
     last_words,
     made,
     prompt,
+    subagent_wall,
 )
 from jackline.errors import NothingFoundError
-from jackline.simulator.conversation import Asked, read_asked
-from jackline.simulator.ledger import Entry, Outcome
-from jackline.simulator.mind import Say
+from jackline.simulator.client_request import ClientRequest, read_client_request
+from jackline.simulator.ledger import LedgerEntry, RequestOutcome
+from jackline.simulator.reply_script import Say
 
-CLAUDE = ClaudeCode(Path("claude"), "2.1.325")
+CLAUDE = InstalledClaude(Path("claude"), "2.1.325")
 RESET = datetime(2026, 11, 15, 16, 8, tzinfo=UTC).timestamp()
-WALL = Wall(RESET + 1, until=100.0)
+WALL = QuotaWall(RESET + 1, until=100.0)
 TOLD = (
     "Sub-agent {} did not finish: terminated_by quota (the weekly limit, resets 16:08 UTC). Before"
     ' that it had finished 1 turns with 1 tool calls. Call `agent` with continue_from_task_id="{}".'
@@ -42,9 +45,9 @@ TOLD_OF_OURS = (
 )
 
 
-def asked(messages: list[dict[str, Any]], *tools: str, agent: str = "") -> Asked:
+def asked(messages: list[dict[str, Any]], *tools: str, agent: str = "") -> ClientRequest:
     body = {"messages": messages, "tools": [{"name": name} for name in ("Bash", *tools)]}
-    found = read_asked("/", {"x-claude-code-agent-id": agent}, json.dumps(body).encode())
+    found = read_client_request("/", {"x-claude-code-agent-id": agent}, json.dumps(body).encode())
     assert found is not None
     return found
 
@@ -53,8 +56,8 @@ def user(text: str) -> dict[str, Any]:
     return {"role": "user", "content": text}
 
 
-def script(*, with_jackline: bool = True) -> Script:
-    return Script(lambda: WALL, with_jackline=with_jackline)
+def script(*, with_jackline: bool = True) -> SubagentScript:
+    return SubagentScript(lambda: WALL, with_jackline=with_jackline)
 
 
 def step_asked_for(messages: list[dict[str, Any]]) -> str:
@@ -122,7 +125,7 @@ def test_tools_that_are_not_offered_yet_are_waited_for_or_looked_up(offered: str
 # --- the figures -----------------------------------------------------------------------------
 
 
-def played(*, told: bool = True) -> tuple[Script, list[Entry], list[str]]:
+def played(*, told: bool = True) -> tuple[SubagentScript, list[LedgerEntry], list[str]]:
     """A side on which all went well."""
     playing = script()
     playing.wall = WALL
@@ -140,9 +143,9 @@ def played(*, told: bool = True) -> tuple[Script, list[Entry], list[str]]:
     return playing, entries, [made(label, step) for label in LABELS for step in range(STEPS)]
 
 
-def entry(body: str, arrived: float, *, wall: bool = False) -> Entry:
-    outcome = Outcome.REJECTED if wall else Outcome.COMPLETED
-    return Entry(
+def entry(body: str, arrived: float, *, wall: bool = False) -> LedgerEntry:
+    outcome = RequestOutcome.REJECTED if wall else RequestOutcome.COMPLETED
+    return LedgerEntry(
         *(1, "opus", "", "", body, arrived, 10),
         outcome=outcome,
         ended=arrived + 0.1,
@@ -152,7 +155,9 @@ def entry(body: str, arrived: float, *, wall: bool = False) -> Entry:
 
 def missed(figures: SubagentFigures) -> set[str]:
     (part,) = subagent_wall(CLAUDE).programs
-    return {one.demand.figure for one in judge(part, figures, figures, 1.0) if not one.held}
+    return {
+        one.demand.figure for one in check_requirements(part, figures, figures, 1.0) if not one.held
+    }
 
 
 def test_where_all_went_well_every_demand_is_held() -> None:
@@ -222,7 +227,7 @@ def test_an_error_that_nothing_marks_as_one_passes_for_a_result(
 
 def test_without_the_real_client_the_drill_says_what_it_needs_and_all_goes_on_without_it() -> None:
     with pytest.raises(NothingFoundError, match="the real Claude Code"):
-        named(SUBAGENT_WALL)
+        drill_named(SUBAGENT_WALL)
     assert SUBAGENT_WALL not in [drill.name for drill in all_drills(real_client=True)]
     with_it = all_drills(real_client=True, claude=CLAUDE)
-    assert with_it[-1].name == named(SUBAGENT_WALL, claude=CLAUDE).name == SUBAGENT_WALL
+    assert with_it[-1].name == drill_named(SUBAGENT_WALL, claude=CLAUDE).name == SUBAGENT_WALL

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.drills.trips import (
-    Book,
+from jackline.drills.evaluation import (
+    ProviderLedger,
     Trip,
     back_after,
     herd,
@@ -16,7 +16,7 @@ from jackline.drills.trips import (
     trips,
 )
 from jackline.simulator.exchange import SimRequest
-from jackline.simulator.ledger import Ledger, Outcome
+from jackline.simulator.ledger import RequestLedger, RequestOutcome
 
 
 def went(host: str, arrived: float, *, took: float = 1.0, well: bool = True) -> Trip:
@@ -26,11 +26,11 @@ def went(host: str, arrived: float, *, took: float = 1.0, well: bool = True) -> 
 def test_ledgers_are_read_by_one_clock_and_strangers_left_out() -> None:
     books = []
     for host, ahead in (("home", 0.0), ("away", -7.0)):
-        ledger = Ledger()
+        ledger = RequestLedger()
         for number, hash_ in enumerate(("known", "strange")):
             entry = ledger.opened(number, 5.0, SimRequest(model="m", body_hash=hash_))
-            ledger.ended(entry, 6.0, Outcome.COMPLETED, "completed")
-        books.append(Book(host, ledger, ahead))
+            ledger.ended(entry, 6.0, RequestOutcome.COMPLETED, "completed")
+        books.append(ProviderLedger(host, ledger, ahead))
     assert trips(books, {"known": "one"}) == [went("away", -2.0), went("home", 5.0)]
 
 

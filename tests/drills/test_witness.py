@@ -7,17 +7,20 @@ import asyncio
 import pytest
 
 from jackline import event_loop
-from jackline.drills.builtin_client import AgentPlan, BuiltinClient
-from jackline.drills.habits import Habits
-from jackline.drills.pace import Pace
-from jackline.drills.record import AgentRecord, End
-from jackline.drills.witness import Witness
+from jackline.drills.builtin_client import (
+    AgentEnd,
+    AgentPlan,
+    AgentRecord,
+    BuiltinClient,
+    ClientRetryPolicy,
+)
+from jackline.drills.claude_client import CountingProxy
+from jackline.drills.drill_clock import DrillClock
 from jackline.simulator.faults import Effect, Fault
-from jackline.simulator.lots import from_seed
-from jackline.simulator.mind import Mind, Rule, Say
+from jackline.simulator.provider import ProviderSettings
+from jackline.simulator.reply_script import ReplyScript, Rule, Say
 from jackline.simulator.server import SimulatorServer
-from jackline.simulator.service import AT_ONCE
-from jackline.simulator.settings import ProviderSettings
+from jackline.simulator.time_model import AT_ONCE, seeded_random
 from tests.hiccups import steadily
 
 DONE = "All is well."
@@ -30,11 +33,11 @@ def meet(*rules: Rule, retries: int = 10) -> tuple[AgentRecord, list[str]]:
     async def run() -> tuple[AgentRecord, list[str]]:
         settings = ProviderSettings(service=AT_ONCE)
         async with (
-            SimulatorServer(settings, Mind(rules, Say(DONE))) as server,
-            Witness(server.url) as witness,
+            SimulatorServer(settings, ReplyScript(rules, Say(DONE))) as server,
+            CountingProxy(server.url) as witness,
         ):
-            habits = Habits(retries=retries)
-            client = BuiltinClient(PLAN, witness.url, Pace(400), from_seed(1), habits)
+            habits = ClientRetryPolicy(retries=retries)
+            client = BuiltinClient(PLAN, witness.url, DrillClock(400), seeded_random(1), habits)
             await client.run()
             return client.record, [error.word for error in witness.errors]
 
@@ -44,7 +47,7 @@ def meet(*rules: Rule, retries: int = 10) -> tuple[AgentRecord, list[str]]:
 def test_a_healthy_conversation_shows_no_error() -> None:
     looking = Rule(Say("x" * 5000, (("Bash", {"command": "ls"}),)), turn=0)
     record, errors = meet(looking)
-    assert (record.end, record.posts, errors) == (End.FINISHED, 2, [])
+    assert (record.end, record.posts, errors) == (AgentEnd.FINISHED, 2, [])
 
 
 @pytest.mark.parametrize(
@@ -59,20 +62,22 @@ def test_a_healthy_conversation_shows_no_error() -> None:
 )
 def test_each_error_is_seen_once_and_the_client_sees_the_same(effect: Effect, word: str) -> None:
     record, errors = meet(Rule(Fault(effect, at_share=0.5), call=0))
-    assert (record.end, len(record.errors)) == (End.FINISHED, 1)
+    assert (record.end, len(record.errors)) == (AgentEnd.FINISHED, 1)
     assert errors == [word]
 
 
 def test_a_client_that_leaves_by_itself_has_seen_no_error() -> None:
     record, errors = meet(Rule(Fault(Effect.HANG)), retries=0)
-    assert (record.end, len(record.errors)) == (End.DIED, 1)
+    assert (record.end, len(record.errors)) == (AgentEnd.DIED, 1)
     assert errors == []
 
 
 def test_nobody_behind_it_is_a_refusal() -> None:
     async def run() -> list[str]:
-        async with Witness("http://127.0.0.1:1") as witness:
-            client = BuiltinClient(PLAN, witness.url, Pace(400), from_seed(1), Habits(retries=1))
+        async with CountingProxy("http://127.0.0.1:1") as witness:
+            client = BuiltinClient(
+                PLAN, witness.url, DrillClock(400), seeded_random(1), ClientRetryPolicy(retries=1)
+            )
             await client.run()
             return [error.word for error in witness.errors]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from jackline.simulator.mind import Mind
+from jackline.simulator.reply_script import ReplyScript
 from jackline.testing import SimulatedProvider
 from tests.cli.commands import Answer, jackline
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.xdist_group("examples")
 
 @pytest.fixture
 def provider() -> Iterator[SimulatedProvider]:
-    with SimulatedProvider(mind=Mind(obliging=True)) as there:
+    with SimulatedProvider(mind=ReplyScript(obliging=True)) as there:
         yield there
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from jackline.agents.outcome import Ending
 from jackline.cli.main import jackline as cli
-from jackline.simulator.mind import Mind
+from jackline.simulator.reply_script import ReplyScript
 from jackline.testing import SimulatedProvider
 
 PAGE = (Path(__file__).parents[2] / "docs" / "flows.md").read_text("utf-8")
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.xdist_group("examples")
 
 @pytest.fixture(scope="module")
 def environ(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    with SimulatedProvider(mind=Mind(obliging=True)) as provider:
+    with SimulatedProvider(mind=ReplyScript(obliging=True)) as provider:
         given = {
             **os.environ,
             "JACKLINE_STATE": str(tmp_path_factory.mktemp("state")),

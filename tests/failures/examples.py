@@ -1,6 +1,6 @@
 """Load the labelled failures that the tests are measured against.
 
-Laws: (1) rows are data with their sources, never edited to please the classifier.
+Rules: (1) rows are data with their sources, never edited to please the classifier.
 Not here: what counts as good enough (test_corpus.py).
 """
 

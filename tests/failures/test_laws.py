@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from jackline.errors import BadArgumentError
 from jackline.failures import Failure, Kind, Observation, Where, classify
-from jackline.failures.durations import LONGEST, read_epoch, read_moment, read_wait
-from jackline.failures.limit_headers import header_wait
-from jackline.failures.pasted import from_json
-from jackline.failures.reading import read
+from jackline.failures.evidence import read
+from jackline.failures.observation import from_json
+from jackline.failures.waits import LONGEST, header_wait, read_epoch, read_moment, read_wait
 from jackline.failures.wording import fold
 from tests.failures.examples import NOW, load
 

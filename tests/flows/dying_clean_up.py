@@ -15,9 +15,9 @@ from jackline import agent, ctx, flow, phase
 from jackline.agents.outcome import Outcome
 from jackline.event_loop import run as run_on_loop
 from jackline.flows.host import FlowHost
-from jackline.flows.local import LocalEngine
-from jackline.flows.orders import begin_run
-from jackline.testing.scripted_runner import ScriptedRunner
+from jackline.flows.lifecycle import begin_run
+from jackline.flows.store.sqlite import SqliteRunStore
+from jackline.testing.scripted_agents import ScriptedRunner
 
 LEDGER, DIES = "DYING_CLEAN_UP_LEDGER", "DYING_CLEAN_UP_DIES"
 
@@ -60,7 +60,7 @@ async def renting() -> str:
 
 
 async def carry(store: Path) -> None:
-    engine = LocalEngine(store)
+    engine = SqliteRunStore(store)
     try:
         host = FlowHost(engine, lambda _run_id: {"messages": ScriptedRunner()})
         await (await begin_run(host, renting, b"{}", run_id="r1")).carry()

@@ -11,13 +11,13 @@ from typing import Any
 from jackline import agent, ctx, flow
 from jackline.agents.outcome import Outcome
 from jackline.event_loop import run as run_on_loop
+from jackline.flows.flow_run import FlowRun
 from jackline.flows.host import FlowHost
-from jackline.flows.local import LocalEngine
-from jackline.flows.orders import begin_resume, begin_run
+from jackline.flows.lifecycle import begin_resume, begin_run
 from jackline.flows.records import HookRecord
-from jackline.flows.running import FlowRun
 from jackline.flows.settings import RunSettings
-from jackline.testing.scripted_runner import ScriptedRunner
+from jackline.flows.store.sqlite import SqliteRunStore
+from jackline.testing.scripted_agents import ScriptedRunner
 
 LEDGER = "DYING_HOOKS_LEDGER"
 COMMAND = f'echo "command {{}} $JACKLINE_IDEMPOTENCY_KEY" >> "${LEDGER}"'
@@ -43,7 +43,7 @@ async def hooked() -> str:
     return await agent("two", label="two", on_end=after_agent)
 
 
-class Dies(LocalEngine):
+class Dies(SqliteRunStore):
     """The store of a process that is killed when it would keep the end of a hook's first try."""
 
     async def end_hook(self, hook: HookRecord) -> None:

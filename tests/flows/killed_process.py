@@ -12,13 +12,13 @@ from pathlib import Path
 
 from jackline import agent, flow, parallel, step
 from jackline.agents.outcome import Outcome
-from jackline.agents.task import AgentTask
+from jackline.agents.runner import AgentTask
 from jackline.event_loop import run as run_on_loop
 from jackline.flows.host import FlowHost
-from jackline.flows.local import LocalEngine
-from jackline.flows.orders import begin_resume, begin_run
+from jackline.flows.lifecycle import begin_resume, begin_run
 from jackline.flows.settings import RunSettings
-from jackline.testing.scripted_runner import Play, ScriptedRunner
+from jackline.flows.store.sqlite import SqliteRunStore
+from jackline.testing.scripted_agents import Play, ScriptedRunner
 
 LEDGER = Path(os.environ.get("LEDGER", os.devnull))
 TURNS = 3
@@ -58,7 +58,7 @@ def script(task: AgentTask) -> Play:
 
 async def carry(store: Path, size: int) -> Outcome[str]:
     runner = ScriptedRunner(script)
-    engine = LocalEngine(store)
+    engine = SqliteRunStore(store)
     try:
         settings = RunSettings(lease=30.0, poll=0.1)
         host = FlowHost(engine, lambda _run_id: {"messages": runner}, settings=settings)

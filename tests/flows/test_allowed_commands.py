@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 
 from jackline.clock import SystemClock
-from jackline.flows.cleanup.allowed_commands import (
+from jackline.flows.actions import (
     AllowedCommand,
-    allowed_command,
-    allowed_words,
     denial,
+    parse_allowed_command,
+    render_allowed_command,
     shown_action,
 )
 from jackline.flows.cleanup.reaper import Reaped, reap
-from jackline.flows.engine import Claim
 from jackline.flows.records import ResourceRecord, ResourceState, RunRecord
-from jackline.testing.memory_engine import MemoryEngine
+from jackline.flows.store.run_store import Claim
+from jackline.testing.memory_run_store import MemoryRunStore
 
 
 def reaped(cwd: Path, releases: Sequence[str]) -> list[Reaped]:
@@ -27,7 +27,7 @@ def reaped(cwd: Path, releases: Sequence[str]) -> list[Reaped]:
 
     async def main() -> list[Reaped]:
         clock = SystemClock()
-        engine = MemoryEngine(wall=clock.wall)
+        engine = MemoryRunStore(wall=clock.wall)
         await engine.create(RunRecord("r1", "f", "", b"{}", cwd=str(cwd)), owner="o", lease=-1.0)
         for number, release in enumerate(releases):
             name, over = f"i-{number}", clock.wall() - 1
@@ -50,7 +50,7 @@ def test_the_next_process_runs_it_in_its_folder_without_secrets(
     for folder in (theirs, runs):
         folder.mkdir()
         (folder / "look.sh").write_text("env > seen")
-    [done] = reaped(runs, [allowed_words("sh look.sh", str(theirs), ("sh look.sh",))])
+    [done] = reaped(runs, [render_allowed_command("sh look.sh", str(theirs), ("sh look.sh",))])
     assert done.trouble == ""
     assert not (runs / "seen").exists()
     assert "of-the-process" not in (theirs / "seen").read_text()
@@ -77,11 +77,11 @@ def test_what_is_not_permitted_any_more_is_kept_and_says_why(tmp_path: Path) -> 
         for done in reaped(
             tmp_path,
             [
-                allowed_words("touch door/made", str(inside), ("touch *",)),
-                allowed_words("touch made", str(tmp_path / "linked"), ("touch *",)),
-                allowed_words("touch made", str(gone), ("touch *",)),
+                render_allowed_command("touch door/made", str(inside), ("touch *",)),
+                render_allowed_command("touch made", str(tmp_path / "linked"), ("touch *",)),
+                render_allowed_command("touch made", str(gone), ("touch *",)),
                 # Ordered by an earlier version, which did not keep what had permitted it.
-                allowed_words("touch made", str(inside), ()),
+                render_allowed_command("touch made", str(inside), ()),
             ],
         )
     ]
@@ -91,11 +91,11 @@ def test_what_is_not_permitted_any_more_is_kept_and_says_why(tmp_path: Path) -> 
 
 
 def test_a_programs_name_is_no_such_command() -> None:
-    assert allowed_command("allowed by nobody") is None
-    assert allowed_command('allowed {"command": 1}') is None
-    assert allowed_command("allowed {") is None
-    words = allowed_words("make down", "/a b", ("make *",))
-    assert allowed_command(words) == AllowedCommand("make down", "/a b", ("make *",))
+    assert parse_allowed_command("allowed by nobody") is None
+    assert parse_allowed_command('allowed {"command": 1}') is None
+    assert parse_allowed_command("allowed {") is None
+    words = render_allowed_command("make down", "/a b", ("make *",))
+    assert parse_allowed_command(words) == AllowedCommand("make down", "/a b", ("make *",))
     assert shown_action(words) == "make down   (in /a b)"
     assert shown_action("make down") == "make down"
 

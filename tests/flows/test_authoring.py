@@ -13,14 +13,20 @@ from pydantic import BaseModel
 
 from jackline import Budget, agent, ctx, flow, parallel, phase, step
 from jackline.agents.outcome import Ending, Evidence, Outcome
-from jackline.agents.task import AgentTask
+from jackline.agents.runner import AgentTask
 from jackline.errors import StepFailedError, UsageError
-from jackline.flows.calls import AgentFailedError
-from jackline.flows.doors import run
-from jackline.flows.parallel import Batch
-from jackline.flows.progress import AgentEnded, PhaseBegan, PhaseEnded, RunEnded, StepEnded, Warned
+from jackline.flows.api import run
+from jackline.flows.authoring.calls import AgentFailedError, Batch
 from jackline.flows.records import RunState
-from jackline.testing.scripted_runner import Play
+from jackline.flows.run_events import (
+    AgentEnded,
+    PhaseBegan,
+    PhaseEnded,
+    RunEnded,
+    StepEnded,
+    Warned,
+)
+from jackline.testing.scripted_agents import Play
 from tests.flows.world import played, world
 
 

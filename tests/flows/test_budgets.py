@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 
 from jackline import Budget, agent, ctx, flow, parallel
 from jackline.agents.outcome import Ending, Evidence, Outcome
-from jackline.agents.task import AgentTask
+from jackline.agents.runner import AgentTask
 from jackline.errors import UsageError
-from jackline.flows.definition import Flow
-from jackline.flows.guard import Guard
-from jackline.flows.orders import begin_retry
-from jackline.flows.progress import AgentEnded, AgentWaits, BudgetNear, GuardTripped
+from jackline.flows.authoring.flow_definition import Flow
+from jackline.flows.execution.execution import FailureGuard
+from jackline.flows.lifecycle import begin_retry
 from jackline.flows.records import RunState
+from jackline.flows.run_events import AgentEnded, AgentWaits, BudgetNear, GuardTripped
 from jackline.flows.settings import RunSettings
-from jackline.testing.scripted_runner import Play
+from jackline.testing.scripted_agents import Play
 from tests.flows.world import World, played, world
 
 
@@ -226,7 +226,7 @@ LIMITS = ["quota", "cancelled", "budget", "turns", "timeout", "deadline"]
 def test_the_guard_trips_at_the_third_equal_failure_without_a_success_between(
     ends: list[str],
 ) -> None:
-    guard = Guard(3)
+    guard = FailureGuard(3)
     row: list[str] = []
     for end in ends:
         if end == "ok":

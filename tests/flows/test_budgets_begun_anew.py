@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from jackline import Budget, agent, flow, parallel
 from jackline.agents.outcome import Ending, Outcome
-from jackline.agents.task import AgentTask
+from jackline.agents.runner import AgentTask
 from jackline.errors import BadArgumentError, LeaseLostError
-from jackline.flows.definition import Flow
-from jackline.flows.orders import begin_resume, begin_retry
+from jackline.flows.authoring.flow_definition import Flow
+from jackline.flows.flow_run import FlowRun
+from jackline.flows.lifecycle import begin_resume, begin_retry
 from jackline.flows.records import ENDED
-from jackline.flows.running import FlowRun
 from jackline.flows.settings import RunSettings
-from jackline.testing.scripted_runner import Play
+from jackline.testing.scripted_agents import Play
 from tests.flows.world import World, played, world
 
 TURNS = 3

@@ -12,21 +12,19 @@ import pytest
 
 from jackline import Budget, agent, flow, parallel
 from jackline.agents.messages import MessagesRunner
-from jackline.agents.outcome import Ending, Outcome, Usage
-from jackline.agents.ports import Leave, Notebook, StopAgentError
-from jackline.agents.task import AgentTask
+from jackline.agents.outcome import Ending, Outcome, TokenUsage
+from jackline.agents.runner import AgentLog, AgentTask, CallGate, StopAgentError
 from jackline.clock import Clock
 from jackline.errors import LeaseLostError
-from jackline.flows.definition import Flow
+from jackline.flows.authoring.flow_definition import Flow
+from jackline.flows.execution.call_gate import WAITS_FOR_BUDGET
+from jackline.flows.flow_run import FlowRun
 from jackline.flows.host import FlowHost
-from jackline.flows.leave import WAITS_FOR_BUDGET
-from jackline.flows.orders import begin_run
-from jackline.flows.progress import AgentEnded, AgentWaits, FlowEvent
-from jackline.flows.running import FlowRun
+from jackline.flows.lifecycle import begin_run
+from jackline.flows.run_events import AgentEnded, AgentWaits, FlowEvent
 from jackline.flows.settings import RunSettings
-from jackline.simulator.mind import Fail, Reply, Rule, Say
-from jackline.testing.scripted_model import ScriptedModel
-from jackline.testing.scripted_runner import Play, ScriptedRunner
+from jackline.simulator.reply_script import Fail, Reply, Rule, Say
+from jackline.testing.scripted_agents import Play, ScriptedModel, ScriptedRunner
 from tests.flows.world import World, played, world
 
 AGENTS = 50
@@ -296,16 +294,16 @@ class Program:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
-    async def carry(self, task: AgentTask, notebook: Notebook, leave: Leave) -> Outcome[object]:
+    async def carry(self, task: AgentTask, notebook: AgentLog, leave: CallGate) -> Outcome[object]:
         del task, notebook
         await leave.before_call()
         asking: asyncio.Task[None] | None = None
-        used = Usage()
+        used = TokenUsage()
         try:
             for _ in range(10):
                 await self._clock.sleep(60)
-                leave.spent("somebodys-model", Usage(output_tokens=self.turn))
-                used += Usage(output_tokens=self.turn)
+                leave.spent("somebodys-model", TokenUsage(output_tokens=self.turn))
+                used += TokenUsage(output_tokens=self.turn)
                 if asking is None or asking.done():
                     asking = asyncio.ensure_future(leave.before_call())
                 await asyncio.sleep(0)

@@ -19,17 +19,16 @@ from jackline import agent, ctx, flow, parallel, step
 from jackline.agents.outcome import Ending, Outcome
 from jackline.clock import SystemClock, VirtualClock
 from jackline.errors import LeaseLostError
-from jackline.flows.cleanup.commands import run_command
+from jackline.flows.authoring.flow_definition import Flow
+from jackline.flows.cleanup.action_runner import release_of_worktree, remove_if_clean, run_command
 from jackline.flows.cleanup.reaper import reap
-from jackline.flows.cleanup.worktree import release_of_worktree, remove_if_clean
-from jackline.flows.definition import Flow
-from jackline.flows.engine import Claim
-from jackline.flows.orders import cancel_run, claim_run
-from jackline.flows.progress import CleanupEnded
+from jackline.flows.lifecycle import cancel_run, claim_run
 from jackline.flows.records import ResourceRecord, ResourceState, RunRecord, RunState
+from jackline.flows.run_events import CleanupEnded
 from jackline.flows.settings import RunSettings
-from jackline.testing.memory_engine import MemoryEngine
-from jackline.testing.scripted_runner import Play, ScriptedRunner
+from jackline.flows.store.run_store import Claim
+from jackline.testing.memory_run_store import MemoryRunStore
+from jackline.testing.scripted_agents import Play, ScriptedRunner
 from tests.flows.test_replaying import MortalEngine, calm
 from tests.flows.world import EPOCH, World, played, world
 
@@ -170,7 +169,7 @@ def test_after_a_crash_the_next_process_runs_what_is_due_and_nothing_twice(write
 
     async def test() -> None:
         clock = VirtualClock(EPOCH)
-        store = MemoryEngine(wall=clock.wall)
+        store = MemoryRunStore(wall=clock.wall)
         runner = ScriptedRunner(clock=clock)
         w = World(clock, MortalEngine(store, writes), runner, settings=calm())
         try:
@@ -245,7 +244,7 @@ def test_a_flows_own_hook_runs_once_for_its_end_wherever_the_process_dies(writes
 
     async def test() -> None:
         clock = VirtualClock(EPOCH)
-        store = MemoryEngine(wall=clock.wall)
+        store = MemoryRunStore(wall=clock.wall)
         w = World(clock, MortalEngine(store, writes), ScriptedRunner(clock=clock), settings=calm())
         try:
             await w.run(working)
@@ -525,7 +524,7 @@ def test_of_two_that_clean_up_at_once_one_does_it() -> None:
 def test_the_reaper_leaves_live_runs_alone_and_takes_what_is_overdue() -> None:
     async def test() -> None:
         clock = VirtualClock(EPOCH)
-        engine = MemoryEngine(wall=clock.wall)
+        engine = MemoryRunStore(wall=clock.wall)
         now = clock.wall()
         for run_id, lease in (("live", 1e6), ("dead", 1.0)):
             run = RunRecord(run_id, "f", "", b"{}")

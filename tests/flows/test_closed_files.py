@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from jackline.batches.tool import ToolContext, ToolFailedError
-from jackline.flows.agent_spec import toolbox
-from jackline.flows.agent_tools import tools_for
+from jackline.flows.agent_spec import toolbox, tools_for
 
 
 def _call(folder: Path, name: str, **arguments: object) -> str:

@@ -16,7 +16,7 @@ PATIENCE = 60
 LOOK = """
 import hashlib, resource, sys
 from pathlib import Path
-from jackline.flows.executed_sources import first_changed
+from jackline.flows.flow_sources import first_changed
 resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
 flow, helper = sys.argv[1:]
 known = {flow: hashlib.sha256(Path(flow).read_bytes()).hexdigest(), helper: "0" * 64}
@@ -26,8 +26,8 @@ LOAD = """
 import resource, sys
 from pathlib import Path
 from jackline.errors import JacklineError
-from jackline.flows.executed_sources import SOURCES
-from jackline.flows.loading import load_module
+from jackline.flows.flow_sources import SOURCES
+from jackline.flows.authoring.flow_definition import load_module
 resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
 flow, helper = sys.argv[1:]
 SOURCES.only({flow: "0" * 64, helper: "0" * 64}, flow)

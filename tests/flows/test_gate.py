@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jackline.agents.outcome import Ending, Evidence
-from jackline.agents.ports import StopAgentError
+from jackline.agents.runner import StopAgentError
 from jackline.clock import VirtualClock
-from jackline.flows.gate import Gate, GateState, Ticket
+from jackline.flows.execution.gate import Gate, GateState, Ticket
 from tests.flows.world import EPOCH, played
 
 

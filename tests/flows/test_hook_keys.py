@@ -16,9 +16,9 @@ import pytest
 from jackline import agent, ctx, flow
 from jackline.agents.outcome import Ending, Outcome
 from jackline.errors import UsageError
-from jackline.flows.orders import begin_retry
-from jackline.flows.running import FlowRun
-from jackline.testing.scripted_runner import Play
+from jackline.flows.flow_run import FlowRun
+from jackline.flows.lifecycle import begin_retry
+from jackline.testing.scripted_agents import Play
 from tests.flows import dying_hooks
 from tests.flows.world import played, world
 
@@ -97,10 +97,10 @@ def test_the_promise_is_one_sentence_wherever_hooks_are_described() -> None:
         "docs/flows.md",
         "docs/cleanup.md",
         "src/jackline/flows/cleanup/__init__.py",
-        "src/jackline/flows/cleanup/hooks.py",
-        "src/jackline/flows/authoring.py",
-        "src/jackline/flows/definition.py",
-        "src/jackline/flows/context.py",
+        "src/jackline/flows/cleanup/ledger.py",
+        "src/jackline/flows/authoring/calls.py",
+        "src/jackline/flows/authoring/flow_definition.py",
+        "src/jackline/flows/authoring/context.py",
         "src/jackline/flows/records.py",
     )
     for place in places:

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from jackline.errors import UsageError
-from jackline.flows.keys import call_key, canonical, session_id_of, task_id_of
-from jackline.flows.records import CallKind
+from jackline.flows.records import CallKind, call_key, canonical_json, session_id_of, task_id_of
 
 plain = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
@@ -49,7 +48,7 @@ def test_equal_arguments_have_equal_keys_whatever_their_order(value: object) -> 
 
 @given(plain, plain)
 def test_different_arguments_have_different_keys(one: object, other: object) -> None:
-    same = canonical(one) == canonical(other)
+    same = canonical_json(one) == canonical_json(other)
     assert (call_key(CallKind.STEP, "", one) == call_key(CallKind.STEP, "", other)) is same
 
 
@@ -67,8 +66,10 @@ def test_rich_values_have_one_way_to_be_written_in_every_process() -> None:
     at = datetime(2026, 1, 1, tzinfo=UTC)
     value = Data(PurePosixPath("a/b"), [Model(tags={"x", "y", "z", "w"}, at=at)])
     written = b'{"models":[{"at":"2026-01-01T00:00:00Z","tags":["w","x","y","z"]}],"path":"a/b"}'
-    assert canonical(value) == written
-    program = "from jackline.flows.keys import canonical; print(canonical({'b','a','c'}).decode())"
+    assert canonical_json(value) == written
+    program = (
+        "from jackline.flows.records import canonical; print(canonical({'b','a','c'}).decode())"
+    )
     for seed in ("1", "2", "3"):
         told = subprocess.run(
             [sys.executable, "-c", program],
@@ -82,7 +83,7 @@ def test_rich_values_have_one_way_to_be_written_in_every_process() -> None:
 @pytest.mark.parametrize("value", [object(), float("nan"), {1: 2, "a": 3}, lambda: 1, open])
 def test_what_is_no_data_has_no_key(value: object) -> None:
     with pytest.raises(UsageError):
-        canonical([value])
+        canonical_json([value])
 
 
 def test_ids_follow_from_the_key_and_never_change() -> None:

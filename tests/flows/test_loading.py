@@ -11,9 +11,9 @@ import pytest
 from pydantic import BaseModel
 
 from jackline.errors import UsageError
-from jackline.flows.arguments import arguments_from_words, decode_arguments, encode_arguments
-from jackline.flows.doors import resume, run
-from jackline.flows.loading import load_flow, split_reference
+from jackline.flows.api import resume, run
+from jackline.flows.authoring.flow_definition import load_flow, split_reference
+from jackline.flows.values import decode_arguments, encode_arguments, parse_arguments
 from tests.flows.world import played, world
 
 HEAD = "from jackline import agent, flow, parallel, step\n"
@@ -121,7 +121,7 @@ def test_words_become_arguments_of_the_types_that_are_asked_for(tmp_path: Path) 
         "    return f'{q} {n} {tags}'\n"
     )
     function = load_flow(str(written(tmp_path, text))).function
-    data = arguments_from_words(function, {"q": "12", "n": "5", "tags": '["a"]'})
+    data = parse_arguments(function, {"q": "12", "n": "5", "tags": '["a"]'})
     assert json.loads(data) == {"q": "12", "n": 5, "tags": ["a"]}
     assert decode_arguments(function, b'{"q": "x", "n": "7"}')["n"] == 7
 
@@ -189,14 +189,14 @@ def test_a_fault_in_an_argument_names_it_what_it_takes_and_how_to_write_it(
     words: dict[str, str], says: str, do: str
 ) -> None:
     with pytest.raises(UsageError) as caught:
-        arguments_from_words(survey, words)
+        parse_arguments(survey, words)
     assert caught.value.message == says
     assert caught.value.next.startswith(do)
 
 
 def test_a_word_is_text_where_only_text_fits() -> None:
     words = {"topic": "null", "mode": "1", "anything": "[1]"}
-    assert json.loads(arguments_from_words(survey, words)) == {
+    assert json.loads(parse_arguments(survey, words)) == {
         "topic": "null",
         "mode": "1",
         "anything": [1],

@@ -13,18 +13,17 @@ from hypothesis import strategies as st
 
 from jackline import agent, flow, parallel, resume
 from jackline.agents.outcome import Ending, Outcome
-from jackline.agents.task import AgentTask
+from jackline.agents.runner import AgentTask
 from jackline.errors import BadArgumentError, JacklineError, LeaseLostError, UsageError
-from jackline.flows.agent_orders import was_ended_by_hand
-from jackline.flows.cancelling_agents import cancel_agents
-from jackline.flows.definition import Flow
-from jackline.flows.doors import cancel
-from jackline.flows.orders import begin_resume, begin_retry
-from jackline.flows.progress import AgentEnded
+from jackline.flows.api import cancel
+from jackline.flows.authoring.flow_definition import Flow
+from jackline.flows.execution.agent_cancellation import was_cancelled_by_person
+from jackline.flows.flow_run import FlowRun
+from jackline.flows.lifecycle import begin_resume, begin_retry, cancel_agents
 from jackline.flows.records import AgentOrder, CallState, RunState
-from jackline.flows.running import FlowRun
+from jackline.flows.run_events import AgentEnded
 from jackline.flows.settings import RunSettings
-from jackline.testing.scripted_runner import Play
+from jackline.testing.scripted_agents import Play
 from tests.flows.world import World, played, world
 
 HOUR = 3600.0
@@ -85,7 +84,7 @@ def test_one_that_works_ends_and_its_siblings_go_on() -> None:
         assert ended.says == "A person cancelled it: jackline cancel r1 --only b"
         assert ended.turns == w.runner.answered.count("b") < 10
         (call,) = [call for call in await w.engine.calls("r1") if call.label == "b"]
-        assert was_ended_by_hand(call)
+        assert was_cancelled_by_person(call)
         assert call.tokens == 100 * ended.turns
 
     played(test)
@@ -471,7 +470,7 @@ def test_whatever_is_ordered_and_cut_off_the_named_end_cancelled_and_the_others_
         assert {call.label for call in calls if call.state is CallState.DONE} == (
             set(labels) - cancelled
         )
-        assert {call.label for call in calls if was_ended_by_hand(call)} == cancelled
+        assert {call.label for call in calls if was_cancelled_by_person(call)} == cancelled
         assert all(w.runner.answered.count(each) == 4 for each in set(labels) - cancelled)
 
     played(test)

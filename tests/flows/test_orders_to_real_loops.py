@@ -10,14 +10,13 @@ from jackline import agent, flow, resume
 from jackline.agents.messages.runner import MessagesRunner
 from jackline.agents.outcome import Outcome
 from jackline.event_loop import run as run_on_loop
-from jackline.flows.cancelling_agents import cancel_agents
-from jackline.flows.definition import Flow
+from jackline.flows.authoring.flow_definition import Flow
 from jackline.flows.host import FlowHost
-from jackline.flows.orders import begin_run
+from jackline.flows.lifecycle import begin_run, cancel_agents
 from jackline.flows.settings import RunSettings
-from jackline.simulator.mind import Say
-from jackline.testing.memory_engine import MemoryEngine
-from jackline.testing.scripted_model import ScriptedModel
+from jackline.simulator.reply_script import Say
+from jackline.testing.memory_run_store import MemoryRunStore
+from jackline.testing.scripted_agents import ScriptedModel
 
 SCHEMA = {"type": "object", "properties": {"depth": {"type": "integer"}}, "required": ["depth"]}
 ANSWER = Say("", (("StructuredOutput", {"depth": 7}),))
@@ -26,7 +25,7 @@ ANSWER = Say("", (("StructuredOutput", {"depth": 7}),))
 def host_of(model: ScriptedModel) -> FlowHost:
     runner = MessagesRunner(model)
     settings = RunSettings(poll=0.05)
-    return FlowHost(MemoryEngine(), lambda _run_id: {"messages": runner}, settings=settings)
+    return FlowHost(MemoryRunStore(), lambda _run_id: {"messages": runner}, settings=settings)
 
 
 def measuring(measure: Callable[..., object]) -> Flow[[], str]:

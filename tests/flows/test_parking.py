@@ -13,15 +13,13 @@ from hypothesis import strategies as st
 
 from jackline import Budget, agent, ctx, flow, parallel, step
 from jackline.agents.outcome import Ending, Evidence, Outcome
-from jackline.agents.ports import Leave, Notebook
-from jackline.agents.task import AgentTask
-from jackline.flows.definition import Flow
-from jackline.flows.outcome_json import decode_outcome
-from jackline.flows.progress import AgentBegan, AgentWaits, RunEnded, RunParked, RunWoke
-from jackline.flows.records import RunState
-from jackline.flows.running import FlowRun
+from jackline.agents.runner import AgentLog, AgentTask, CallGate
+from jackline.flows.authoring.flow_definition import Flow
+from jackline.flows.flow_run import FlowRun
+from jackline.flows.records import RunState, decode_outcome
+from jackline.flows.run_events import AgentBegan, AgentWaits, RunEnded, RunParked, RunWoke
 from jackline.flows.settings import RunSettings, WakeSettings
-from jackline.testing.scripted_runner import Play, ScriptedRunner
+from jackline.testing.scripted_agents import Play, ScriptedRunner
 from tests.flows.world import EPOCH, World, played, world
 
 HOURS = 3600.0
@@ -165,7 +163,7 @@ def test_a_wall_without_a_time_is_asked_again_ever_more_rarely() -> None:
         name = "messages"
 
         async def carry(
-            self, _task: AgentTask, _notebook: Notebook, leave: Leave
+            self, _task: AgentTask, _notebook: AgentLog, leave: CallGate
         ) -> Outcome[object]:
             await leave.before_call()
             asked.append(w.clock.monotonic())
@@ -278,7 +276,9 @@ def test_stopping_while_parked_leaves_it_parked_and_a_resume_goes_on_with_one_pr
 
 def test_a_stop_in_the_moment_of_the_wall_leaves_it_parked() -> None:
     class Stopping(ScriptedRunner):
-        async def carry(self, task: AgentTask, notebook: Notebook, leave: Leave) -> Outcome[object]:
+        async def carry(
+            self, task: AgentTask, notebook: AgentLog, leave: CallGate
+        ) -> Outcome[object]:
             asyncio.get_running_loop().call_soon(runs[0].stop)
             return await super().carry(task, notebook, leave)
 

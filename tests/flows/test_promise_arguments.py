@@ -8,12 +8,12 @@ import pytest
 from pydantic import BaseModel
 
 from jackline import Budget, agent, flow
-from jackline.agents.task import AgentTask
+from jackline.agents.runner import AgentTask
 from jackline.errors import BadArgumentError
-from jackline.flows.calls import AgentCall
+from jackline.flows.authoring.calls import AgentCall
 from jackline.flows.host import FlowHost
-from jackline.flows.orders import begin_run
-from jackline.testing.scripted_runner import ScriptedRunner
+from jackline.flows.lifecycle import begin_run
+from jackline.testing.scripted_agents import ScriptedRunner
 from tests.flows.world import played, world
 
 

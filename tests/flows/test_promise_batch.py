@@ -7,7 +7,7 @@ import pytest
 from jackline import flow, parallel
 from jackline.agents.outcome import Ending, Outcome
 from jackline.errors import BadArgumentError, StepFailedError
-from jackline.flows.parallel import Batch
+from jackline.flows.authoring.calls import Batch
 from tests.flows.world import played, world
 
 OK: Outcome[int] = Outcome(Ending.COMPLETION, 1)

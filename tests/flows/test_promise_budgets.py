@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from jackline import Budget, agent, flow
-from jackline.flows.orders import begin_run
-from jackline.flows.progress import RunParked
+from jackline.flows.lifecycle import begin_run
+from jackline.flows.run_events import RunParked
 from jackline.flows.settings import RunSettings
-from jackline.testing.scripted_runner import Play
+from jackline.testing.scripted_agents import Play
 from tests.flows.world import played, world
 
 ONE_CALL_IS_MORE = [

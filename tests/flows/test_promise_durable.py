@@ -7,14 +7,14 @@ import asyncio
 import pytest
 
 from jackline import agent, ctx, flow, step
-from jackline.flows.engine import Claim
 from jackline.flows.records import CallRecord, EntryRecord, ResourceRecord
-from jackline.testing.memory_engine import MemoryEngine
-from jackline.testing.scripted_runner import Play
+from jackline.flows.store.run_store import Claim
+from jackline.testing.memory_run_store import MemoryRunStore
+from jackline.testing.scripted_agents import Play
 from tests.flows.world import World, played, world
 
 
-class SlowStore(MemoryEngine):
+class SlowStore(MemoryRunStore):
     """A store whose disk takes its time: what it is given is kept when `disk` is set."""
 
     def __init__(self, w: World, slow: str) -> None:

@@ -10,12 +10,12 @@ import pytest
 from jackline import agent, flow
 from jackline.agents.outcome import Outcome
 from jackline.errors import JournalError
-from jackline.flows.engine import Claim
-from jackline.flows.orders import cancel_run
-from jackline.flows.progress import CleanupEnded
+from jackline.flows.lifecycle import cancel_run
 from jackline.flows.records import CallRecord, HookRecord
+from jackline.flows.run_events import CleanupEnded
 from jackline.flows.settings import RunSettings
-from jackline.testing.memory_engine import MemoryEngine
+from jackline.flows.store.run_store import Claim
+from jackline.testing.memory_run_store import MemoryRunStore
 from tests.flows.world import World, played, world
 
 WORLDS: list[World] = []
@@ -95,7 +95,7 @@ def test_what_a_hook_gives_to_be_awaited_is_awaited() -> None:
     played(test)
 
 
-class DiesBeforeHooks(MemoryEngine):
+class DiesBeforeHooks(MemoryRunStore):
     """A store that the process loses at the moment at which its first hook would run."""
 
     dead = False
@@ -129,7 +129,7 @@ def test_after_a_crash_the_hook_runs_before_the_flow_hears_of_the_end() -> None:
     played(test)
 
 
-class DiesBeforeAgents(MemoryEngine):
+class DiesBeforeAgents(MemoryRunStore):
     """A store that the process loses when its first agent would begin, its hook promised."""
 
     dead = False

@@ -10,8 +10,8 @@ import pytest
 
 from jackline import agent, ctx, flow
 from jackline.agents.outcome import Outcome
-from jackline.flows.definition import Flow
-from jackline.testing.scripted_runner import Play
+from jackline.flows.authoring.flow_definition import Flow
+from jackline.testing.scripted_agents import Play
 from tests.flows.world import World, played, world
 
 _refusing: list[bool] = []

@@ -8,11 +8,11 @@ import pytest
 
 from jackline import agent, flow
 from jackline.errors import JournalError, LeaseLostError
-from jackline.flows.engine import Claim
-from jackline.flows.progress import RunStopping
+from jackline.flows.run_events import RunStopping
 from jackline.flows.settings import RunSettings
-from jackline.testing.memory_engine import MemoryEngine
-from jackline.testing.scripted_runner import Play
+from jackline.flows.store.run_store import Claim
+from jackline.testing.memory_run_store import MemoryRunStore
+from jackline.testing.scripted_agents import Play
 from tests.flows.world import played, world
 
 HOURS = 10 * 3600.0
@@ -41,7 +41,7 @@ def test_who_lost_the_run_in_the_middle_of_a_long_turn_stops_within_a_lease() ->
     played(test)
 
 
-class DeadDisk(MemoryEngine):
+class DeadDisk(MemoryRunStore):
     """A store that can be read, and in which no lease can be held any more."""
 
     async def renew(self, claim: Claim, *, lease: float) -> None:

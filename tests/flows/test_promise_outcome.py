@@ -6,7 +6,7 @@ import pytest
 
 from jackline import agent, flow
 from jackline.agents.outcome import Ending, Outcome
-from jackline.testing.scripted_runner import Play
+from jackline.testing.scripted_agents import Play
 from tests.flows.world import played, world
 
 

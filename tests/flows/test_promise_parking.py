@@ -10,11 +10,11 @@ from typing import TypeVar
 
 from jackline import agent, flow, parallel
 from jackline.agents.outcome import Outcome
-from jackline.agents.task import AgentTask
-from jackline.flows.orders import begin_run
-from jackline.flows.progress import RunParked, RunWoke
+from jackline.agents.runner import AgentTask
+from jackline.flows.lifecycle import begin_run
+from jackline.flows.run_events import RunParked, RunWoke
 from jackline.flows.settings import RunSettings
-from jackline.testing.scripted_runner import Play
+from jackline.testing.scripted_agents import Play
 from tests.flows.world import EPOCH, World, played, world
 
 T = TypeVar("T")

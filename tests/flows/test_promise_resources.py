@@ -6,7 +6,7 @@ import asyncio
 
 from jackline import agent, ctx, flow
 from jackline.agents.outcome import Outcome
-from jackline.testing.scripted_runner import Play
+from jackline.testing.scripted_agents import Play
 from tests.flows.world import EPOCH, played, world
 
 GIVEN_BACK: list[str] = []

@@ -6,8 +6,8 @@ import pytest
 
 from jackline import agent, flow
 from jackline.agents.outcome import Ending, Evidence, Outcome
-from jackline.agents.task import AgentTask
-from jackline.testing.scripted_runner import Play
+from jackline.agents.runner import AgentTask
+from jackline.testing.scripted_agents import Play
 from tests.flows.world import World, played, world
 
 BROKEN = Play(turns=0, ending=Ending.CRASH, evidence=Evidence(says="The program was killed."))

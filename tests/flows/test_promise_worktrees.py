@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from jackline.clock import VirtualClock
-from jackline.flows.cleanup.acting import Act, Actor
-from jackline.flows.cleanup.worktree import remove_if_clean
+from jackline.flows.cleanup.action_runner import ActionRunner, CleanupAction, remove_if_clean
 from tests.flows.test_cleanup import git
 from tests.flows.world import EPOCH, played
 
@@ -135,8 +134,8 @@ def test_a_worktree_is_looked_for_in_the_runs_own_folder(repository: Path) -> No
     add(tree)
 
     async def kept() -> str:
-        actor = Actor(VirtualClock(EPOCH), 60.0, str(repository), lambda: None)
-        return await actor.do(Act("r1", "", "worktree ../tree", b"", "tree"))
+        actor = ActionRunner(VirtualClock(EPOCH), 60.0, str(repository), lambda: None)
+        return await actor.do(CleanupAction("r1", "", "worktree ../tree", b"", "tree"))
 
     assert played(kept) == "kept: 1 changed or new files are not committed"
 
@@ -163,8 +162,8 @@ def test_git_that_never_answers_does_not_hold_up_cleaning(repository: Path) -> N
     os.mkfifo(repository / ".git" / "packed-refs")
 
     async def kept() -> str:
-        actor = Actor(VirtualClock(EPOCH), 0.5, str(repository), lambda: None)
+        actor = ActionRunner(VirtualClock(EPOCH), 0.5, str(repository), lambda: None)
         async with asyncio.timeout(15):
-            return await actor.do(Act("r1", "", f"worktree {tree}", b"", "tree"))
+            return await actor.do(CleanupAction("r1", "", f"worktree {tree}", b"", "tree"))
 
     assert played(kept) == "kept: git took longer than 0.5 seconds there"

@@ -17,21 +17,21 @@ from hypothesis import strategies as st
 
 from jackline import Budget, agent, flow, parallel, step
 from jackline.agents.outcome import Ending, Outcome
-from jackline.agents.task import AgentTask
+from jackline.agents.runner import AgentTask
 from jackline.clock import SystemClock, VirtualClock
 from jackline.errors import LeaseLostError
 from jackline.flows.agent_spec import AgentSpec
-from jackline.flows.calls import AgentFailedError
-from jackline.flows.definition import Flow
-from jackline.flows.engine import Claim
+from jackline.flows.authoring.calls import AgentFailedError
+from jackline.flows.authoring.flow_definition import Flow
 from jackline.flows.host import FlowHost
-from jackline.flows.orders import begin_run
-from jackline.flows.progress import AgentReplayed
+from jackline.flows.lifecycle import begin_run
 from jackline.flows.records import CallKind, CallRecord, CallState, RunRecord, RunState
+from jackline.flows.run_events import AgentReplayed
 from jackline.flows.settings import RunSettings
+from jackline.flows.store.run_store import Claim
 from jackline.flows.values import Shape
-from jackline.testing.memory_engine import MemoryEngine
-from jackline.testing.scripted_runner import Play, ScriptedRunner
+from jackline.testing.memory_run_store import MemoryRunStore
+from jackline.testing.scripted_agents import Play, ScriptedRunner
 from tests.flows.world import EPOCH, World, played, world
 
 T = TypeVar("T")
@@ -89,7 +89,7 @@ class Ledger:
 class MortalEngine:
     """An engine whose owner loses it after so many writes, as a killed process would."""
 
-    def __init__(self, engine: MemoryEngine, writes: int) -> None:
+    def __init__(self, engine: MemoryRunStore, writes: int) -> None:
         self._engine = engine
         self._left = writes
 
@@ -173,7 +173,7 @@ def test_a_run_killed_anywhere_and_resumed_gives_the_same_and_repeats_nothing_fi
     async def test() -> None:
         undisturbed = await _undisturbed(tree)
         clock = VirtualClock(EPOCH)
-        store = MemoryEngine(wall=clock.wall)
+        store = MemoryRunStore(wall=clock.wall)
         runner = ScriptedRunner(answer, clock=clock)
         drawn = flow_of(tree, clock)
         finished: dict[tuple[str, int], CallRecord] = {}
@@ -202,7 +202,7 @@ async def _undisturbed(tree: Leaf | Branch) -> Outcome[str]:
 
 
 async def _nothing_finished_was_touched(
-    store: MemoryEngine,
+    store: MemoryRunStore,
     finished: dict[tuple[str, int], CallRecord],
     runner: ScriptedRunner,
     before: Counter[str],
@@ -229,7 +229,7 @@ def test_an_agent_that_was_underway_goes_on_at_its_last_whole_turn() -> None:
 
     async def test() -> None:
         clock = VirtualClock(EPOCH)
-        store = MemoryEngine(wall=clock.wall)
+        store = MemoryRunStore(wall=clock.wall)
         runner = ScriptedRunner(lambda _task: Play(value="v", turns=10, seconds=1), clock=clock)
         # create, begin, session line, then a turn and what it cost, twice each
         w = World(clock, MortalEngine(store, 3 + 2 * 4 + 4), runner, settings=calm())
@@ -361,7 +361,7 @@ def test_asyncios_own_timeout_ends_an_agent_as_cancelled() -> None:
 
     async def test() -> None:
         clock = SystemClock()
-        store = MemoryEngine(wall=clock.wall)
+        store = MemoryRunStore(wall=clock.wall)
         runner = ScriptedRunner(lambda _task: Play(seconds=3600), clock=clock)
         host = FlowHost(store, lambda _run_id: {"messages": runner}, clock=clock)
         outcome = await (await begin_run(host, hasty, b"{}", run_id="r1")).carry()

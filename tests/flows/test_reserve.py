@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from jackline.agents.task import AgentTask
-from jackline.flows.authoring import agent
-from jackline.flows.definition import flow
-from jackline.flows.orders import begin_run
-from jackline.flows.parallel import parallel
-from jackline.flows.progress import AgentWaits
+from jackline.agents.runner import AgentTask
+from jackline.flows.authoring.calls import agent, parallel
+from jackline.flows.authoring.flow_definition import flow
+from jackline.flows.lifecycle import begin_run
+from jackline.flows.run_events import AgentWaits
 from jackline.flows.settings import Reserve, RunSettings
 from tests.flows.world import EPOCH, played, world
 

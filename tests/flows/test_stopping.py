@@ -10,17 +10,15 @@ import pytest
 
 from jackline import agent, flow, parallel, step
 from jackline.agents.outcome import Ending, Evidence, Outcome
-from jackline.agents.ports import Leave, Notebook
-from jackline.agents.task import AgentTask
+from jackline.agents.runner import AgentLog, AgentTask, CallGate
 from jackline.errors import InternalError, LeaseLostError, UsageError
-from jackline.flows.definition import Flow
-from jackline.flows.orders import begin_fork, begin_resume, begin_retry, cancel_run
-from jackline.flows.outcome_json import decode_outcome
-from jackline.flows.progress import AgentEnded, RunStopping
-from jackline.flows.records import CallState, RunState
-from jackline.flows.running import FlowRun
+from jackline.flows.authoring.flow_definition import Flow
+from jackline.flows.flow_run import FlowRun
+from jackline.flows.lifecycle import begin_fork, begin_resume, begin_retry, cancel_run
+from jackline.flows.records import CallState, RunState, decode_outcome
+from jackline.flows.run_events import AgentEnded, RunStopping
 from jackline.flows.settings import RunSettings
-from jackline.testing.scripted_runner import Play, ScriptedRunner
+from jackline.testing.scripted_agents import Play, ScriptedRunner
 from tests.flows.world import World, played, world
 
 
@@ -99,7 +97,9 @@ def test_an_agent_that_the_stop_itself_broke_has_not_ended() -> None:
     stopping = False
 
     class Interrupted(ScriptedRunner):
-        async def carry(self, task: AgentTask, notebook: Notebook, leave: Leave) -> Outcome[object]:
+        async def carry(
+            self, task: AgentTask, notebook: AgentLog, leave: CallGate
+        ) -> Outcome[object]:
             if stopping:
                 return await super().carry(task, notebook, leave)
             await leave.before_call()

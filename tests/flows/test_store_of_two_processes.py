@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 
 from jackline import event_loop
-from jackline.flows.local import LocalEngine
 from jackline.flows.records import RunRecord
+from jackline.flows.store.sqlite import SqliteRunStore
 
 LOOKING = (
     "import asyncio, pathlib, sys\n"
-    "from jackline.flows.local import LocalEngine\n"
+    "from jackline.flows.store.sqlite import LocalEngine\n"
     "async def main():\n"
     "    engine = LocalEngine(pathlib.Path(sys.argv[1]))\n"
     "    await engine.ask_to_stop('aaaaaaaaaa', 'stop')\n"
@@ -27,7 +27,7 @@ def test_what_the_other_wrote_is_seen_and_what_is_written_after_it_left_is_kept(
     store = tmp_path / "flows.db"
 
     async def main() -> None:
-        engine = LocalEngine(store)
+        engine = SqliteRunStore(store)
         run = RunRecord("aaaaaaaaaa", "flow", "", b"{}")
         claim = await engine.create(run, owner="me", lease=30)
         assert await engine.asked_to_stop("aaaaaaaaaa") == ""
@@ -39,7 +39,7 @@ def test_what_the_other_wrote_is_seen_and_what_is_written_after_it_left_is_kept(
             assert store.with_name("flows.db-wal").exists()
             await engine.note("aaaaaaaaaa", float(number), "mine", "", {})
         await engine.renew(claim, lease=30)
-        fresh = LocalEngine(store)
+        fresh = SqliteRunStore(store)
         assert [note.at for note in await fresh.notes("aaaaaaaaaa")] == [0.0, 1.0]
         await fresh.close()
         await engine.close()

@@ -11,21 +11,19 @@ from typing import TypeVar
 import pytest
 
 from jackline import Budget, agent, flow
-from jackline.agents.outcome import Ending, Outcome, Usage
-from jackline.agents.ports import Leave, Notebook, StopAgentError
-from jackline.agents.task import AgentTask
-from jackline.agents.time_limit import within
-from jackline.flows.definition import Flow
-from jackline.flows.orders import begin_run
-from jackline.flows.progress import AgentEnded
-from jackline.flows.running import FlowRun
+from jackline.agents.outcome import Ending, Outcome, TokenUsage
+from jackline.agents.runner import AgentLog, AgentTask, CallGate, StopAgentError, within
+from jackline.flows.authoring.flow_definition import Flow
+from jackline.flows.flow_run import FlowRun
+from jackline.flows.lifecycle import begin_run
+from jackline.flows.run_events import AgentEnded
 from jackline.flows.settings import RunSettings
-from jackline.testing.scripted_runner import Play
+from jackline.testing.scripted_agents import Play
 from tests.flows.test_time_limits import agents_of
 from tests.flows.world import EPOCH, World, played, world
 
 T = TypeVar("T")
-Carry = Callable[[AgentTask, Leave], Awaitable[None]]
+Carry = Callable[[AgentTask, CallGate], Awaitable[None]]
 
 
 class Doing:
@@ -36,7 +34,7 @@ class Doing:
     def __init__(self, carry: Carry) -> None:
         self._carry = carry
 
-    async def carry(self, task: AgentTask, notebook: Notebook, leave: Leave) -> Outcome[object]:
+    async def carry(self, task: AgentTask, notebook: AgentLog, leave: CallGate) -> Outcome[object]:
         del notebook
         try:
             await self._carry(task, leave)
@@ -110,13 +108,13 @@ def test_who_is_cancelled_as_room_is_granted_leaves_no_reservation(moments: int)
     w = world()
     waiting: list[asyncio.Future[Outcome[str]]] = []
 
-    async def carry(task: AgentTask, leave: Leave) -> None:
+    async def carry(task: AgentTask, leave: CallGate) -> None:
         await leave.before_call()
         if task.label == "second":
             await w.clock.sleep(60)
             return
         await w.clock.sleep(60)
-        leave.spent("a-model", Usage(output_tokens=100))
+        leave.spent("a-model", TokenUsage(output_tokens=100))
         for _ in range(moments):
             await asyncio.sleep(0)
         waiting[0].cancel()
@@ -140,9 +138,9 @@ def test_who_is_cancelled_as_room_is_granted_leaves_no_reservation(moments: int)
 def test_a_program_that_works_on_while_its_next_call_waits_for_room_is_timed() -> None:
     w = world()
 
-    async def program(leave: Leave) -> None:
+    async def program(leave: CallGate) -> None:
         await w.clock.sleep(60)
-        leave.spent("a-model", Usage(output_tokens=400))
+        leave.spent("a-model", TokenUsage(output_tokens=400))
         asking = asyncio.ensure_future(leave.before_call(works_meanwhile=True))
         try:
             await w.clock.sleep(500)
@@ -151,7 +149,7 @@ def test_a_program_that_works_on_while_its_next_call_waits_for_room_is_timed() -
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
 
-    async def carry(task: AgentTask, leave: Leave) -> None:
+    async def carry(task: AgentTask, leave: CallGate) -> None:
         await leave.before_call()
         if task.label == "program":
             await within(leave.time_limit, program(leave))

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from jackline import Budget, agent, flow, parallel
 from jackline.agents.outcome import Ending, Outcome
-from jackline.agents.task import AgentTask
-from jackline.budgets.durations import Duration
+from jackline.agents.runner import AgentTask
+from jackline.budgets.budget import Duration
 from jackline.clock import VirtualClock
-from jackline.flows.definition import Flow
+from jackline.flows.authoring.flow_definition import Flow
+from jackline.flows.budget.usage import WorkTime
 from jackline.flows.settings import RunSettings
-from jackline.flows.time_limits import WorkTime
-from jackline.testing.scripted_runner import Play, Script, ScriptedRunner
+from jackline.testing.scripted_agents import Play, Script, ScriptedRunner
 from tests.flows.world import EPOCH, World, played, world
 
 

@@ -9,16 +9,15 @@ from dataclasses import dataclass, field
 
 from jackline import agent, flow
 from jackline.agents.messages import MessagesRunner
-from jackline.agents.ports import Answer, Caller
-from jackline.agents.task import JsonObject
+from jackline.agents.runner import JsonObject, ModelCaller, WholeAnswer
 from jackline.clock import VirtualClock
 from jackline.errors import LeaseLostError
+from jackline.flows.flow_run import FlowRun
 from jackline.flows.host import FlowHost
-from jackline.flows.orders import begin_resume, begin_run
-from jackline.flows.running import FlowRun
-from jackline.simulator.mind import Say
-from jackline.testing.memory_engine import MemoryEngine
-from jackline.testing.scripted_model import ScriptedModel
+from jackline.flows.lifecycle import begin_resume, begin_run
+from jackline.simulator.reply_script import Say
+from jackline.testing.memory_run_store import MemoryRunStore
+from jackline.testing.scripted_agents import ScriptedModel
 from tests.flows.world import EPOCH, World, played, world
 
 
@@ -27,10 +26,10 @@ class Hanging:
     """A model that is asked and, in its first process, does not answer the second call."""
 
     behind: ScriptedModel
-    asked: list[tuple[Caller, JsonObject]] = field(default_factory=list)
+    asked: list[tuple[ModelCaller, JsonObject]] = field(default_factory=list)
     hangs: bool = True
 
-    async def ask(self, body: JsonObject, caller: Caller) -> Answer:
+    async def ask(self, body: JsonObject, caller: ModelCaller) -> WholeAnswer:
         self.asked.append((caller, json.loads(json.dumps(body))))
         if self.hangs and len(self.asked) == 2:
             await asyncio.Event().wait()
@@ -47,7 +46,9 @@ async def sounding() -> str:
     return await agent("How deep is it?", label="a", tools=[depth])
 
 
-async def killed(w: World, begun: FlowRun[str], asked: list[tuple[Caller, JsonObject]]) -> None:
+async def killed(
+    w: World, begun: FlowRun[str], asked: list[tuple[ModelCaller, JsonObject]]
+) -> None:
     """The process is gone while its second call is under way: another has taken the run."""
     task = asyncio.create_task(begun.carry())
     await w.until(lambda: len(asked) == 2, task)
@@ -65,7 +66,7 @@ def test_the_first_call_of_a_resumed_agent_is_the_one_that_was_in_hand() -> None
         clock = VirtualClock(EPOCH)
         model = Hanging(ScriptedModel.in_turn(Say("", (("depth", {"place": "A"}),)), Say("12 m.")))
         w = world()
-        w.clock, w.engine = clock, MemoryEngine(wall=clock.wall)
+        w.clock, w.engine = clock, MemoryRunStore(wall=clock.wall)
         runner = MessagesRunner(model, clock=clock)
         host = FlowHost(w.engine, lambda _run_id: {"messages": runner}, clock=clock)
         await killed(w, await begin_run(host, sounding, b"{}", run_id="r1"), model.asked)

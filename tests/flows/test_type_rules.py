@@ -8,9 +8,9 @@ from jackline import agent, flow
 from jackline.agents.messages import MessagesRunner
 from jackline.agents.outcome import Outcome
 from jackline.flows.host import FlowHost
-from jackline.flows.orders import begin_run
-from jackline.simulator.mind import structured
-from jackline.testing.scripted_model import ScriptedModel
+from jackline.flows.lifecycle import begin_run
+from jackline.simulator.reply_script import structured
+from jackline.testing.scripted_agents import ScriptedModel
 from tests.flows.world import played, world
 
 

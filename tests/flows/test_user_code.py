@@ -11,14 +11,15 @@ from typing import Any
 
 import pytest
 
-from jackline.flows.cancelling_agents import cancel_agents
-from jackline.flows.cleanup.functions import find_function
+from jackline.flows.actions import find_function
 from jackline.flows.cleanup.reaper import reap
+from jackline.flows.flow_sources import UserCodeError, no_user_code
 from jackline.flows.host import FlowHost
-from jackline.flows.orders import (
+from jackline.flows.lifecycle import (
     begin_fork,
     begin_resume,
     begin_retry,
+    cancel_agents,
     cancel_run,
     claim_run,
     module_of,
@@ -34,7 +35,6 @@ from jackline.flows.records import (
     RunState,
 )
 from jackline.flows.settings import RunSettings, encode_settings
-from jackline.flows.user_code import UserCodeError, no_user_code
 from tests.flows.world import World, played, world
 
 FLOW = """

@@ -13,15 +13,15 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from jackline import agent, flow
 from jackline.agents.outcome import Outcome
-from jackline.agents.task import AgentTask
+from jackline.agents.runner import AgentTask
 from jackline.clock import VirtualClock
 from jackline.failures import Failure
-from jackline.flows.definition import Flow
-from jackline.flows.progress import RunParked, RunWoke
+from jackline.flows.authoring.flow_definition import Flow
+from jackline.flows.execution.gate import FIRST_PAUSE, LONGEST_PAUSE, WakeUps
 from jackline.flows.records import RunState
+from jackline.flows.run_events import RunParked, RunWoke
 from jackline.flows.settings import RunSettings, WakeSettings
-from jackline.flows.wake_ups import FIRST_PAUSE, LONGEST_PAUSE, WakeUps
-from jackline.testing.scripted_runner import Play, ScriptedRunner
+from jackline.testing.scripted_agents import Play, ScriptedRunner
 from tests.flows.world import EPOCH, World, played, world
 
 
@@ -51,7 +51,7 @@ async def one() -> str:
 async def until_it_stops(w: World, what: Flow[[], str], *, resumed: bool = False) -> Outcome[str]:
     """Carry the run until it waits for a person, then leave it."""
     if resumed:
-        from jackline.flows.orders import begin_resume  # noqa: PLC0415
+        from jackline.flows.lifecycle import begin_resume  # noqa: PLC0415
 
         begun = await begin_resume(w.host, "r1", flow=what)
         assert not isinstance(begun, Outcome)
@@ -106,7 +106,7 @@ def test_other_processes_count_on() -> None:
 
     async def test() -> None:
         w = before_a_wall(3)
-        from jackline.flows.orders import begin_resume  # noqa: PLC0415
+        from jackline.flows.lifecycle import begin_resume  # noqa: PLC0415
 
         begun = await w.begin(one)
         waits = []

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from jackline.errors import UsageError
 from jackline.flows.records import RunRecord, RunState
-from jackline.flows.settings import WakeSettings
-from jackline.flows.waking import expected_cost, may_wake, read_hours
+from jackline.flows.settings import WakeSettings, expected_cost, may_wake, parse_hours
 
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 
@@ -80,7 +79,7 @@ def test_hours_never_wake_before_the_reset_nor_outside_themselves(
 @pytest.mark.parametrize("words", ["", "22-7", "25:00-07:00", "22:00-22:00", "22:00-07:00 Mars/X"])
 def test_hours_that_cannot_be_meant_are_refused(words: str) -> None:
     with pytest.raises(UsageError, match="no hours to wake in"):
-        read_hours(words)
+        parse_hours(words)
 
 
 def test_the_rest_is_expected_to_cost_as_the_done_did() -> None:

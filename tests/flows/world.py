@@ -11,15 +11,15 @@ from typing import Any, TypeVar
 from jackline.agents.outcome import Outcome
 from jackline.clock import VirtualClock
 from jackline.event_loop import run as run_on_loop
-from jackline.flows.definition import Flow
-from jackline.flows.engine import Engine
+from jackline.flows.authoring.flow_definition import Flow
+from jackline.flows.flow_run import FlowRun
 from jackline.flows.host import FlowHost
-from jackline.flows.orders import begin_resume, begin_run
-from jackline.flows.progress import FlowEvent
-from jackline.flows.running import FlowRun
+from jackline.flows.lifecycle import begin_resume, begin_run
+from jackline.flows.run_events import FlowEvent
 from jackline.flows.settings import RunSettings
-from jackline.testing.memory_engine import MemoryEngine
-from jackline.testing.scripted_runner import Script, ScriptedRunner
+from jackline.flows.store.run_store import RunStore
+from jackline.testing.memory_run_store import MemoryRunStore
+from jackline.testing.scripted_agents import Script, ScriptedRunner
 
 T = TypeVar("T")
 PATIENCE = 120.0  # real seconds; only a test that fails ever waits so long
@@ -31,7 +31,7 @@ class World:
     """Everything a run needs, and what was heard of it."""
 
     clock: VirtualClock
-    engine: Engine
+    engine: RunStore
     runner: ScriptedRunner
     settings: RunSettings = field(default_factory=lambda: RunSettings(poll=5.0))
     heard: list[FlowEvent] = field(default_factory=list)
@@ -96,7 +96,7 @@ class World:
 def world(script: Script | None = None, *, settings: RunSettings | None = None) -> World:
     clock = VirtualClock(EPOCH)
     runner = ScriptedRunner(clock=clock) if script is None else ScriptedRunner(script, clock=clock)
-    made = World(clock, MemoryEngine(wall=clock.wall), runner)
+    made = World(clock, MemoryRunStore(wall=clock.wall), runner)
     if settings is not None:
         made.settings = settings
     return made

@@ -8,14 +8,13 @@ import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from jackline.calls import Carrier, Dialect
+from jackline.calls import CallManager, Dialect
 from jackline.clock import VirtualClock
 from jackline.events import CallEnded, Event
-from jackline.gateway.desk import Desk
+from jackline.gateway.call_intake import CallIntake, look_after
 from jackline.gateway.exchange import Bytes, Exchange
-from jackline.gateway.holding import look_after
-from jackline.gateway.lane_book import LaneBook, shown
-from jackline.gateway.request_head import read_head
+from jackline.gateway.lane_registry import LaneRegistry, shown
+from jackline.gateway.request_reader import read_head
 from jackline.gateway.settings import GatewaySettings
 from jackline.lanes import LaneController
 from jackline.providers.settings import Credential, UpstreamSettings
@@ -138,7 +137,7 @@ class World:
         controller = LaneController([], draw, now=START.timestamp())
         given = settings or GatewaySettings()
         upstreams = given.upstreams
-        self.book = LaneBook(controller, upstreams, b"salt", given.cache.ttl)
+        self.book = LaneRegistry(controller, upstreams, b"salt", given.cache.ttl)
         for each in upstreams:
             # Its vendors know the client: what strangers may do is tests/attacks/'s.
             self.book.clients.accept(each.url, b"sk-ant-one")
@@ -154,8 +153,8 @@ class World:
         else:
             scripts = {f"{LANE}#{account}": script} if script else {}
         self.upstream = ScriptedUpstream(self.clock, scripts)
-        self.carrier = Carrier(controller, self.upstream, self.clock, self.events.append)
-        self.desk = Desk(
+        self.carrier = CallManager(controller, self.upstream, self.clock, self.events.append)
+        self.desk = CallIntake(
             settings or GatewaySettings(),
             self.carrier,
             self.book,

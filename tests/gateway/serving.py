@@ -1,6 +1,6 @@
 """A listener on a loopback port, and clients that speak raw bytes to it.
 
-Laws: (1) real sockets only; (2) both loops: uvloop where it is installed, and asyncio's own.
+Rules: (1) real sockets only; (2) both loops: uvloop where it is installed, and asyncio's own.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from jackline.event_loop import loop_factory
-from jackline.gateway.connection import Connection
+from jackline.gateway.connection import ClientConnection
 from jackline.gateway.exchange import Exchange
-from jackline.gateway.listening import Listener
+from jackline.gateway.listener import Listener
 from jackline.gateway.settings import GatewaySettings, LimitSettings, ListenSettings
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ async def listening(
         await listener.close(0.0)
 
 
-def receive(connection: Connection, data: bytes) -> None:
+def receive(connection: ClientConnection, data: bytes) -> None:
     """Give a connection bytes as a transport does: into its buffers, until all are taken."""
     while data:
         room = connection.get_buffer(-1)

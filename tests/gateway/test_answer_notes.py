@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.gateway.answer_notes import new_call_id, note_lines, noted, request_id
+from jackline.gateway.own_answers import new_call_id, note_lines, request_id, with_note_headers
 
 
 @given(st.text(max_size=40), st.booleans())
@@ -20,7 +20,7 @@ def test_no_name_of_a_lane_can_begin_a_line_of_its_own(lane: str, names_it: bool
 @given(st.integers(0, 99), st.floats(-1, 1e6), st.booleans())
 def test_the_lines_say_what_the_headers_say(attempts: int, waited: float, named: bool) -> None:
     given_headers = [(b"Request-Id", b"req_1")] if named else []
-    headers = noted(given_headers, "jl_1", "first/m", attempts, waited)
+    headers = with_note_headers(given_headers, "jl_1", "first/m", attempts, waited)
     lines = note_lines("jl_1", "first/m", attempts, waited, names_it=not named)
     assert request_id(headers) == ("req_1" if named else "jl_1")
     ours = headers[len(given_headers) :]

@@ -10,28 +10,25 @@ from pathlib import Path
 
 import pytest
 
-from jackline.agents.outcome import Usage
+from jackline.agents.outcome import TokenUsage
 from jackline.agents.prices import dollars
-from jackline.calls import Carrier
+from jackline.calls import CallManager
 from jackline.clock import VirtualClock
 from jackline.dialects.cache_marks import with_hour_marks
 from jackline.events import CallEnded
-from jackline.gateway.desk import Desk
+from jackline.gateway.call_intake import CallIntake, look_after
 from jackline.gateway.exchange import Exchange
-from jackline.gateway.holding import look_after
-from jackline.gateway.request_head import read_head
+from jackline.gateway.request_reader import read_head
 from jackline.gateway.settings import CacheSettings, GatewaySettings
 from jackline.lanes import CacheTtl
-from jackline.providers.making import provider_for
-from jackline.providers.provided_upstream import ProvidedUpstream
+from jackline.providers.provided_upstream import ProvidedUpstream, provider_for
 from jackline.providers.provider import Provider
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
-from jackline.simulator.conversation import read_asked
+from jackline.simulator.client_request import read_client_request, read_prompt
+from jackline.simulator.exchange import ProviderRefusal
 from jackline.simulator.prompt_cache import Hit, PromptCache
-from jackline.simulator.prompts import read_prompt
-from jackline.simulator.refusals import Refusal
 from jackline.simulator.vendor_facts import price_of
-from jackline.upstream.port import Attempt, Ear, Message
+from jackline.upstream.interface import ResponseHandler, UpstreamAttempt, UpstreamRequest
 from tests.gateway.desk_world import MODEL, ClientOnPaper, World
 
 AUTO, HOUR, CLIENT = CacheTtl.AUTO, CacheTtl.HOUR, CacheTtl.CLIENT
@@ -63,13 +60,18 @@ class CachingVendor(ProvidedUpstream):
         super().__init__({each.name: provider_for(each, {}) for each in upstreams})
         self.clock = clock
         self.cache = PromptCache()
-        self.sent: list[Message] = []
+        self.sent: list[UpstreamRequest] = []
         self.hits: list[Hit] = []
         self.down: set[str] = set()
 
     def _send(
-        self, provider: Provider, message: Message, lane: str, model: str, ear: Ear
-    ) -> Attempt:
+        self,
+        provider: Provider,
+        message: UpstreamRequest,
+        lane: str,
+        model: str,
+        ear: ResponseHandler,
+    ) -> UpstreamAttempt:
         rendered = provider.render(message, model)
         self.sent.append(rendered)
         status, body = 529, b'{"type":"error","error":{"type":"overloaded_error","message":"x"}}'
@@ -77,12 +79,12 @@ class CachingVendor(ProvidedUpstream):
             status, body = self._answer(rendered)
         return Spoken(status, body, ear)
 
-    def _answer(self, rendered: Message) -> tuple[int, bytes]:
+    def _answer(self, rendered: UpstreamRequest) -> tuple[int, bytes]:
         headers = {name.decode().lower(): value.decode() for name, value in rendered.headers}
-        asked = read_asked("/v1/messages", headers, bytes(rendered.body))
+        asked = read_client_request("/v1/messages", headers, bytes(rendered.body))
         assert asked is not None
         prompt = read_prompt(asked, "anthropic")
-        if isinstance(prompt, Refusal):
+        if isinstance(prompt, ProviderRefusal):
             return prompt.status, prompt.body.encode()
         now = self.clock.steady()
         hit = self.cache.look(replace(prompt, model=MODEL), now)
@@ -120,10 +122,10 @@ class CachingVendor(ProvidedUpstream):
 class Spoken:
     """An attempt that is answered at once."""
 
-    def __init__(self, status: int, body: bytes, ear: Ear) -> None:
+    def __init__(self, status: int, body: bytes, ear: ResponseHandler) -> None:
         asyncio.get_running_loop().call_soon(self._speak, status, body, ear)
 
-    def _speak(self, status: int, body: bytes, ear: Ear) -> None:
+    def _speak(self, status: int, body: bytes, ear: ResponseHandler) -> None:
         is_stream = body.startswith(b"event:")
         ear.began(status, ((b"content-type", b"text/event-stream"),) if is_stream else JSON)
         ear.heard(body)
@@ -146,9 +148,11 @@ class CachedWorld(World):
         super().__init__([], settings)
         controller = self.carrier.controller
         self.vendor = CachingVendor(settings.upstreams, self.clock)
-        self.carrier = Carrier(controller, self.vendor, self.clock, self.events.append)
+        self.carrier = CallManager(controller, self.vendor, self.clock, self.events.append)
         ticks = self.clock.monotonic
-        self.desk = Desk(settings, self.carrier, self.book, self.clock, self.events.append, ticks)
+        self.desk = CallIntake(
+            settings, self.carrier, self.book, self.clock, self.events.append, ticks
+        )
 
     async def call(
         self,
@@ -201,7 +205,7 @@ def kinds(world: CachedWorld) -> list[str]:
 
 
 def paid(event: CallEnded) -> float | None:
-    usage = Usage(
+    usage = TokenUsage(
         event.input_tokens,
         event.output_tokens,
         event.cache_read_tokens,

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from jackline.control import Picture
+from jackline.control import GatewayStatus
 from jackline.errors import BadArgumentError
-from jackline.gateway.choosing import Chooser, HandOrder
-from jackline.gateway.hand_orders import HandOrders
+from jackline.gateway.control_plane import OperatorOrders
 from jackline.gateway.identity import Client, Identity
+from jackline.gateway.routes import RouteChooser, RouteOverride
 from jackline.gateway.settings import GatewaySettings
-from jackline.gateway.telling import picture
+from jackline.gateway.status_picture import picture
 from jackline.journal import JournalHealth
 from jackline.providers.settings import CostClass, Credential, UpstreamKind, UpstreamSettings
 from jackline.testing import Step
@@ -53,12 +53,14 @@ def settings(*upstreams: UpstreamSettings, never: tuple[str, ...] = ()) -> Gatew
     return replace(GatewaySettings(), upstreams=upstreams, never_degrade=never)
 
 
-def ladder(chooser: Chooser, model: str = MODEL, who: Identity = ME) -> list[tuple[str, str, bool]]:
+def ladder(
+    chooser: RouteChooser, model: str = MODEL, who: Identity = ME
+) -> list[tuple[str, str, bool]]:
     return [(u.name, name, degrades) for u, name, degrades in chooser.ladder(model, who, 0.0)]
 
 
 def test_the_same_model_elsewhere_comes_before_another_model() -> None:
-    chooser = Chooser()
+    chooser = RouteChooser()
     chooser.use([CHEAPER, FIRST, GPT, SECOND])
     assert ladder(chooser) == [
         ("first", MODEL, False),
@@ -69,7 +71,7 @@ def test_the_same_model_elsewhere_comes_before_another_model() -> None:
 
 
 def test_a_foreign_family_is_asked_only_for_what_the_user_has_mapped() -> None:
-    chooser = Chooser()
+    chooser = RouteChooser()
     chooser.use([FIRST, replace(GPT, models={"claude-sonnet-*": "gpt-5.5"})])
     assert ladder(chooser) == [("first", MODEL, False)]
     chooser.use([replace(GPT, models={})])
@@ -80,7 +82,7 @@ def test_a_foreign_family_is_asked_only_for_what_the_user_has_mapped() -> None:
 
 @pytest.mark.parametrize("name", ["claude-opus-4.8", "anthropic/claude-opus-4.8"])
 def test_a_bridges_own_spelling_of_the_same_model_is_the_same_model(name: str) -> None:
-    chooser = Chooser()
+    chooser = RouteChooser()
     chooser.use([FIRST, replace(SECOND, models={"claude-opus-4-8": name})])
     assert ladder(chooser)[1] == ("second", name, False)
 
@@ -89,13 +91,13 @@ def test_a_clouds_own_name_of_the_same_model_is_the_same_model() -> None:
     bedrock = UpstreamSettings(
         "aws", kind=UpstreamKind.BEDROCK, models={"claude-opus-4-8": f"us.anthropic.{MODEL}-v1:0"}
     )
-    chooser = Chooser()
+    chooser = RouteChooser()
     chooser.use([FIRST, bedrock])
     assert ladder(chooser)[1] == ("aws", f"us.anthropic.{MODEL}-v1:0", False)
 
 
 def test_of_places_with_the_same_model_the_cheaper_comes_first_and_quality_before_cost() -> None:
-    chooser = Chooser()
+    chooser = RouteChooser()
     dear = replace(FIRST, cost_class=CostClass.HIGH)
     free = replace(GPT, cost_class=CostClass.FREE)
     chooser.use([dear, free, CHEAPER, SECOND])
@@ -103,7 +105,7 @@ def test_of_places_with_the_same_model_the_cheaper_comes_first_and_quality_befor
 
 
 def test_clients_of_openai_go_to_upstreams_of_their_dialect_by_the_same_rules() -> None:
-    chooser = Chooser()
+    chooser = RouteChooser()
     router = replace(GPT, name="router", models={"gpt-*": "openai/gpt-5.5"})
     local = replace(GPT, name="local", models={"gpt-*": "qwen3-coder"})
     cheap = replace(GPT, name="cheap", cost_class=CostClass.LOW)
@@ -117,7 +119,7 @@ def test_clients_of_openai_go_to_upstreams_of_their_dialect_by_the_same_rules() 
         ("router", "openai/gpt-5.5", False),
         ("local", "qwen3-coder", True),
     ]
-    chooser.orders = (HandOrder("router", session="s1"),)
+    chooser.orders = (RouteOverride("router", session="s1"),)
     assert chooser.ladder("gpt-5.5", ME, 0.0, "openai-chat")[0].upstream.name == "router"
     chooser.use([FIRST])
     assert chooser.ladder("gpt-5.5", ME, 0.0, "openai-chat") == ()
@@ -127,7 +129,7 @@ def test_clients_of_openai_go_to_upstreams_of_their_dialect_by_the_same_rules() 
     "mark", ["claude-opus-*", "tag:careful", "agent:review-*", "class:careful"]
 )
 def test_what_is_marked_is_never_degraded(mark: str) -> None:
-    chooser = Chooser()
+    chooser = RouteChooser()
     chooser.use([FIRST, SECOND, GPT], [mark])
     marked = replace(ME, tag="careful", agent="review-7", class_="careful")
     assert [name for name, _, _ in ladder(chooser, who=marked)] == ["first", "second"]
@@ -136,9 +138,9 @@ def test_what_is_marked_is_never_degraded(mark: str) -> None:
 
 
 def test_an_order_by_hand_comes_first_for_what_it_names_until_it_ends() -> None:
-    chooser = Chooser()
+    chooser = RouteChooser()
     chooser.use([FIRST, SECOND, GPT])
-    chooser.orders = (HandOrder("gpt", model="claude-opus-*", session="s1", until=10.0),)
+    chooser.orders = (RouteOverride("gpt", model="claude-opus-*", session="s1", until=10.0),)
     assert ladder(chooser)[0] == ("gpt", "gpt-5.5", False)
     assert ladder(chooser, model="claude-sonnet-4-6")[0][0] == "first"
     assert ladder(chooser, who=replace(ME, session="s2"))[0][0] == "first"
@@ -226,7 +228,7 @@ def test_an_order_moves_calls_that_wait_already_and_survives_a_restart() -> None
     kept: list[bytes] = []
 
     async def scene(world: World) -> None:
-        orders = HandOrders(world.desk, kept.append)
+        orders = OperatorOrders(world.desk, kept.append)
         client = world.ask()
         await world.pass_time(30)
         assert not client.over
@@ -234,7 +236,7 @@ def test_an_order_moves_calls_that_wait_already_and_survives_a_restart() -> None
         await world.until_over(client, longest=5)
         # It was held already: only the lane of its end tells where it came from.
         assert world.ended[0].lane.startswith("gpt/")
-        again = HandOrders(world.desk, kept.append)
+        again = OperatorOrders(world.desk, kept.append)
         orders.back({})
         assert not world.desk.chooser.orders
         again.recall(kept[0])
@@ -249,7 +251,7 @@ def test_an_order_moves_calls_that_wait_already_and_survives_a_restart() -> None
 
 def test_an_order_counts_in_the_middle_of_a_turn_too() -> None:
     async def scene(world: World) -> None:
-        orders = HandOrders(world.desk, lambda _: None)
+        orders = OperatorOrders(world.desk, lambda _: None)
         orders.use({"upstream": "second"})
         first = world.ask()
         await world.until_over(first)
@@ -269,7 +271,7 @@ def test_an_order_counts_in_the_middle_of_a_turn_too() -> None:
 
 def test_orders_that_make_no_sense_change_nothing() -> None:
     async def scene(world: World) -> None:
-        orders = HandOrders(world.desk, lambda _: None)
+        orders = OperatorOrders(world.desk, lambda _: None)
         for bad in ({"upstream": "none"}, {}, {"upstream": "gpt", "seconds": -1}):
             with pytest.raises(BadArgumentError):
                 orders.use(bad)
@@ -285,7 +287,7 @@ def test_orders_that_make_no_sense_change_nothing() -> None:
 
 def test_a_paused_lane_gets_nothing_until_it_is_resumed() -> None:
     async def scene(world: World) -> None:
-        orders = HandOrders(world.desk, lambda _: None)
+        orders = OperatorOrders(world.desk, lambda _: None)
         before = world.ask("one")
         await world.until_over(before)
         orders.pause({"lane": "first/*"})
@@ -310,10 +312,10 @@ def test_a_pause_survives_a_restart() -> None:
 
     async def before(world: World) -> None:
         await world.until_over(world.ask())
-        HandOrders(world.desk, kept.append).pause({"lane": "first/*"})
+        OperatorOrders(world.desk, kept.append).pause({"lane": "first/*"})
 
     async def after(world: World) -> None:
-        HandOrders(world.desk, kept.append).recall(kept[0])
+        OperatorOrders(world.desk, kept.append).recall(kept[0])
         client = world.ask()
         await world.until_over(client)
         assert client.headers["x-jackline-lane"] == f"second/{MODEL}"
@@ -328,7 +330,7 @@ def test_orders_and_stand_ins_are_told() -> None:
             client = world.ask(words)
             await world.until_over(client, longest=120)
             assert client.headers["x-jackline-lane"] == "gpt/gpt-5.5"
-        orders = HandOrders(world.desk, lambda _: None)
+        orders = OperatorOrders(world.desk, lambda _: None)
         orders.use({"upstream": "first", "model": "claude-haiku-*", "seconds": 1800})
         ordered, stood_in = told(world).notes
         assert ordered == "by hand, for 30 min: models claude-haiku-* to first"
@@ -341,7 +343,7 @@ def test_orders_and_stand_ins_are_told() -> None:
     play({"first": [BROKEN]}, scene, settings(FIRST, GPT))
 
 
-def told(world: World) -> Picture:
+def told(world: World) -> GatewayStatus:
     return picture(
         world.desk,
         JournalHealth(True, "", 0, 0, None),

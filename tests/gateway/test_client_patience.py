@@ -7,7 +7,7 @@ import math
 import pytest
 
 from jackline.gateway.settings import GatewaySettings
-from jackline.lanes import Call, Decision
+from jackline.lanes import Call, LaneDecision
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
 from jackline.testing import Step
 from tests.gateway.desk_world import WHOLE, ClientOnPaper, World, play, wall
@@ -29,7 +29,7 @@ def _submitted(world: World) -> list[Call]:
     calls: list[Call] = []
     submit = world.carrier.controller.submit
 
-    def noting(now: float, call: Call) -> Decision:
+    def noting(now: float, call: Call) -> LaneDecision:
         calls.append(call)
         return submit(now, call)
 

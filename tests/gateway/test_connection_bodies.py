@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.gateway.chunked_body import ChunkedBody
 from jackline.gateway.exchange import Exchange
-from jackline.gateway.refusal import Refusal
+from jackline.gateway.request_reader import ChunkedBody, RequestRefusal
 from jackline.gateway.settings import LimitSettings
 from tests.gateway.serving import HOST, LOOPS, client_of, echo, get, listening, post, run, until
 
@@ -173,7 +172,7 @@ def fed(data: bytes, cuts: list[int]) -> tuple[bytes, int] | str:
         for start, stop in pairwise(edges):
             if not body.ended:
                 used += body.feed(data[start:stop])
-    except Refusal as refusal:
+    except RequestRefusal as refusal:
         return refusal.message
     return (bytes(body.data) if body.ended else b"unfinished"), used
 
@@ -224,5 +223,5 @@ def test_nonsense_instead_of_chunks_is_judged_alike_however_it_is_cut(
     ],
 )
 def test_chunks_that_two_readers_could_read_apart_are_refused(wire: bytes) -> None:
-    with pytest.raises(Refusal):
+    with pytest.raises(RequestRefusal):
         ChunkedBody(limit=1000).feed(wire)

@@ -9,8 +9,8 @@ import socket
 import pytest
 
 from jackline.gateway.exchange import Exchange
-from jackline.gateway.listening import Listener
-from jackline.gateway.request_reading import Stage
+from jackline.gateway.listener import Listener
+from jackline.gateway.request_reader import RequestStage
 from jackline.gateway.settings import GatewaySettings, LimitSettings, ListenSettings
 from tests.gateway.serving import (
     HOST,
@@ -277,7 +277,9 @@ def test_headers_that_drip_in_do_not_buy_more_time_but_a_body_that_goes_on_does(
         async with listening(echo) as listener, client_of(listener) as client:
             wire = post(b"123456")
             await client.send(wire[:10])
-            await until(lambda: any(one._reader.stage is Stage.HEAD for one in listener._open))
+            await until(
+                lambda: any(one._reader.stage is RequestStage.HEAD for one in listener._open)
+            )
             (connection,) = listener._open
             first = connection.deadline
             for at in range(10, 20):
@@ -285,7 +287,7 @@ def test_headers_that_drip_in_do_not_buy_more_time_but_a_body_that_goes_on_does(
                 await asyncio.sleep(0.001)
             assert connection.deadline == first
             await client.send(wire[20:-6])
-            await until(lambda: connection._reader.stage is Stage.BODY)
+            await until(lambda: connection._reader.stage is RequestStage.BODY)
             for at in range(-6, -1):
                 before = connection.deadline
                 await asyncio.sleep(0.001)

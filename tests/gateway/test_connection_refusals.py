@@ -7,8 +7,7 @@ import asyncio
 import pytest
 
 from jackline.gateway.exchange import Exchange
-from jackline.gateway.refusal import Refusal
-from jackline.gateway.request_head import read_head
+from jackline.gateway.request_reader import RequestRefusal, read_head
 from jackline.gateway.settings import LimitSettings
 from tests.gateway.serving import HOST, LOOPS, client_of, echo, get, listening, post, run, until
 
@@ -227,10 +226,10 @@ def test_a_refused_client_that_goes_on_sending_is_cut_in_the_end(loop: str) -> N
 
 
 def test_a_refusal_speaks_the_shape_that_clients_read() -> None:
-    assert Refusal(503, "Wait.", retry_after=7).headers == [
+    assert RequestRefusal(503, "Wait.", retry_after=7).headers == [
         (b"Content-Type", b"application/json"),
         (b"Retry-After", b"7"),
     ]
-    assert Refusal(418, "Tea.").body == (
+    assert RequestRefusal(418, "Tea.").body == (
         b'{"type": "error", "error": {"type": "api_error", "message": "Tea."}}'
     )

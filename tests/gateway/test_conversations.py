@@ -8,9 +8,9 @@ import random
 
 import pytest
 
-from jackline.dialects.anthropic_turns import in_the_middle_of_a_turn
+from jackline.dialects.request_facts import continues_turn
 from jackline.events import LaneChanged
-from jackline.lanes.states import State
+from jackline.lanes.breaker import LaneState
 from jackline.testing import Step
 from tests.gateway.desk_world import CLAUDE_CODE, MODEL, ClientOnPaper, World, play
 from tests.gateway.test_choosing import BROKEN, FIRST, GPT, SECOND, settings
@@ -43,11 +43,11 @@ def say(world: World, content: object, agent: str = "") -> ClientOnPaper:
 def test_tool_results_at_the_end_mean_the_middle_of_a_turn(
     messages: list[object], middle: bool
 ) -> None:
-    assert in_the_middle_of_a_turn(json.dumps({"messages": messages}).encode()) is middle
+    assert continues_turn(json.dumps({"messages": messages}).encode()) is middle
 
 
 def test_a_body_that_cannot_be_read_is_in_the_middle_of_nothing() -> None:
-    assert not in_the_middle_of_a_turn(b"{")
+    assert not continues_turn(b"{")
 
 
 def test_it_stays_in_the_middle_of_a_turn_and_goes_home_with_the_next() -> None:
@@ -125,7 +125,7 @@ def test_whoever_stays_with_what_breaks_again_goes_to_the_same_model_and_no_othe
         lanes = world.carrier.controller.lanes
         home = next(lane for name, lane in lanes.items() if name.startswith("first/"))
         # As after an outage.
-        home.state = State.PROBING
+        home.state = LaneState.PROBING
         then = say(world, TOOL_RESULT)
         await world.until_over(then, longest=20)
         assert world.ended[-1].lane.startswith("second/")
@@ -142,7 +142,7 @@ def test_whoever_waits_too_long_where_its_conversation_is_may_go_elsewhere() -> 
         lanes = world.carrier.controller.lanes
         home = next(lane for name, lane in lanes.items() if name.startswith("first/"))
         # As after an outage, with a throttle that holds everybody up.
-        home.state = State.PROBING
+        home.state = LaneState.PROBING
         home.hold_until = world.clock.wall() + 300
         then = say(world, TOOL_RESULT)
         await world.pass_time(15)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from jackline.gateway.doors import foreign, reads_as_browser, token_missing
+from jackline.gateway.access import foreign, reads_as_browser, token_missing
 from jackline.gateway.settings import ListenSettings
 
 HERE = ListenSettings()

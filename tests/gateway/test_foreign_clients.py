@@ -9,10 +9,10 @@ import pytest
 
 from jackline.calls import Dialect
 from jackline.clock import VirtualClock
+from jackline.gateway.control_plane import OperatorOrders
 from jackline.gateway.exchange import Exchange
-from jackline.gateway.hand_orders import HandOrders
-from jackline.gateway.placing import upstream_for
-from jackline.gateway.request_head import read_head
+from jackline.gateway.placement import upstream_for
+from jackline.gateway.request_reader import read_head
 from jackline.gateway.settings import GatewaySettings, HoldSettings
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
 from jackline.testing import Step
@@ -131,7 +131,7 @@ def test_the_sessions_of_codex_are_told_apart() -> None:
 
 def test_orders_by_hand_move_clients_of_openai_too() -> None:
     async def scene(world: World) -> None:
-        orders = HandOrders(world.desk, lambda _: None)
+        orders = OperatorOrders(world.desk, lambda _: None)
         waits = world.send_foreign("/v1/responses", "openai-responses")
         await world.pass_time(5)
         orders.use({"upstream": "other"})

@@ -8,12 +8,12 @@ import sys
 
 import pytest
 
-from jackline.gateway.freed_memory import keep_freed_memory
+from jackline.gateway.listener import keep_freed_memory
 
 # A wave of prompts, as many at once as a fleet sends, comes and goes again and again.
 FAULTS_OF_LATER_WAVES = """
 import resource
-from jackline.gateway.freed_memory import keep_freed_memory
+from jackline.gateway.listener import keep_freed_memory
 if {keeps}:
     keep_freed_memory()
 def wave():

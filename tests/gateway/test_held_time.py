@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.gateway.held_time import MOST_TASKS, HeldTime
+from jackline.gateway.client_call import MOST_TASKS, HeldTime
 from jackline.testing import Step
 from tests.gateway.desk_world import World, play, wall
 

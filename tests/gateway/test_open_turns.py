@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from jackline.gateway import open_turns
+from jackline.gateway import client_retries
 from jackline.gateway.settings import GatewaySettings
 from jackline.testing import Step
 from jackline.testing.scripted_upstream import STREAMED
@@ -124,14 +124,14 @@ def test_bodies_that_differ_at_their_end_are_compared_and_hashed_a_few_times_eac
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     hashed = 0
-    digest = open_turns.digest
+    digest = client_retries.digest
 
     def counting(data: bytes | bytearray) -> bytes:
         nonlocal hashed
         hashed += 1
         return digest(data)
 
-    monkeypatch.setattr(open_turns, "digest", counting)
+    monkeypatch.setattr(client_retries, "digest", counting)
 
     async def scene(world: World) -> None:
         clients = await at_wall(world)
@@ -147,7 +147,7 @@ def test_bodies_that_differ_at_their_end_are_compared_and_hashed_a_few_times_eac
 def test_a_body_is_not_hashed_where_its_length_or_one_comparison_tells(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(open_turns, "digest", _never)
+    monkeypatch.setattr(client_retries, "digest", _never)
 
     async def scene(world: World) -> None:
         clients = await at_wall(world)
@@ -207,5 +207,5 @@ def test_a_call_that_is_over_is_joined_by_nobody() -> None:
 
 
 def test_equal_bodies_have_equal_digests_whatever_kind_of_bytes_they_are() -> None:
-    assert open_turns.digest(b"abc") == open_turns.digest(bytearray(b"abc"))
-    assert open_turns.digest(b"abc") != open_turns.digest(b"abd")
+    assert client_retries.digest(b"abc") == client_retries.digest(bytearray(b"abc"))
+    assert client_retries.digest(b"abc") != client_retries.digest(b"abd")

@@ -9,16 +9,15 @@ from datetime import UTC, datetime
 
 import pytest
 
-from jackline.calls import Request
+from jackline.calls import CallRequest
 from jackline.clock import VirtualClock
-from jackline.gateway.lane_book import LaneBook
+from jackline.gateway.lane_registry import LaneRegistry
 from jackline.gateway.outage_evidence import OutageEvidence
 from jackline.lanes import LaneController
 from jackline.lanes.lane import Lane
-from jackline.providers.making import provider_for
-from jackline.providers.provided_upstream import ProvidedUpstream
+from jackline.providers.provided_upstream import ProvidedUpstream, provider_for
 from jackline.providers.settings import UpstreamSettings
-from jackline.upstream.port import Message
+from jackline.upstream.interface import UpstreamRequest
 from tests.assembly.world import http, provider, run
 from tests.upstream.loopback import Server, Wire
 
@@ -34,7 +33,7 @@ class World:
         settings = UpstreamSettings(name="theirs", url=url)
         self.clock = VirtualClock(datetime(2026, 3, 1, tzinfo=UTC))
         self.controller = LaneController([], lambda: 0.5, now=self.clock.steady())
-        self.book = LaneBook(self.controller, (settings,), b"salt")
+        self.book = LaneRegistry(self.controller, (settings,), b"salt")
         self.upstream = ProvidedUpstream({"theirs": provider_for(settings, {})})
         self.changes = 0
         self.evidence = OutageEvidence(
@@ -54,7 +53,9 @@ class World:
 
     def fails(self, credential: bytes, times: int = 1, place: str = PLACE) -> None:
         headers = ((b"x-api-key", credential),)
-        request = Request("c", Message(b"POST", b"/v1/messages", headers), (f"{place}#mine",))
+        request = CallRequest(
+            "c", UpstreamRequest(b"POST", b"/v1/messages", headers), (f"{place}#mine",)
+        )
         for _ in range(times):
             self.evidence.failed(request, f"{place}#mine", self.clock.steady())
 

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jackline.clock import VirtualClock
+from jackline.gateway.compressed_body import Packed, PackedBodies, is_packed
 from jackline.gateway.exchange import Exchange
-from jackline.gateway.packed_body import Packed, PackedBodies, is_packed
-from jackline.gateway.request_head import read_head
-from jackline.upstream.unpacking import MOST_RATIO, SLICE_BYTES
+from jackline.gateway.request_reader import read_head
+from jackline.upstream.bounded_answers import MOST_RATIO, SLICE_BYTES
 from tests.gateway.desk_world import ClientOnPaper
 
 LARGEST = 64 * 1024 * 1024

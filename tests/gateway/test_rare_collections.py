@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-from jackline.gateway.rare_collections import YOUNG_OBJECTS, RareCollections
+from jackline.gateway.listener import YOUNG_OBJECTS, RareCollections
 
 
 def test_the_collector_is_as_it_was_once_the_last_has_let_go() -> None:

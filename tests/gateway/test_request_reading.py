@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.gateway.request_reading import Packet, RequestReader, Stage
+from jackline.gateway.request_reader import Packet, RequestReader, RequestStage
 from jackline.gateway.settings import LimitSettings
 
 LIMITS = LimitSettings(header_bytes=2000, body_bytes=1000)
@@ -54,7 +54,7 @@ def test_the_first_request_and_one_that_has_begun_are_read_in_full() -> None:
     assert RequestReader(LIMITS).at_once(wire(b"1")) is None
     begun = reader_after(wire(b"1"))
     begun.feed(wire(b"12345")[:-2])
-    assert begun.stage is Stage.BODY
+    assert begun.stage is RequestStage.BODY
     assert begun.at_once(wire(b"1")) is None
 
 

@@ -14,8 +14,15 @@ from hypothesis import strategies as st
 
 from jackline import event_loop
 from jackline.clock import VirtualClock
-from jackline.gateway.status_pages import PRESETS, StatusPages, vendor_of
-from jackline.gateway.status_reports import Page, family_and_version, read_page, told
+from jackline.gateway.status_pages import (
+    PRESETS,
+    StatusPage,
+    StatusPages,
+    family_and_version,
+    parse_status_page,
+    told,
+    vendor_of,
+)
 from tests.upstream.loopback import Server, Wire, until
 
 NOW = datetime(2026, 11, 15, 13, 0, tzinfo=UTC)
@@ -243,8 +250,8 @@ def test_without_pages_nothing_is_asked_or_told() -> None:
 # --- reading ------------------------------------------------------------------------------
 
 
-def page(*incidents: dict[str, Any]) -> Page:
-    found = read_page(summary(*incidents), NOW)
+def page(*incidents: dict[str, Any]) -> StatusPage:
+    found = parse_status_page(summary(*incidents), NOW)
     assert found is not None
     return found
 
@@ -350,11 +357,11 @@ JSON = st.recursive(
     JSON | st.fixed_dictionaries({"incidents": st.lists(JSON, max_size=3)}), st.text(max_size=20)
 )
 def test_no_page_and_no_model_raises(document: Any, model: str) -> None:
-    found = read_page(json.dumps(document).encode(), NOW)
+    found = parse_status_page(json.dumps(document).encode(), NOW)
     if found is not None:
         found.about(model)
 
 
 @given(st.binary(max_size=200))
 def test_no_bytes_raise(body: bytes) -> None:
-    read_page(body, NOW)
+    parse_status_page(body, NOW)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from jackline.control import Picture
-from jackline.gateway.telling import picture
+from jackline.control import GatewayStatus
+from jackline.gateway.status_picture import picture
 from jackline.journal import JournalHealth
 from jackline.testing import Step
 from tests.gateway.desk_world import MODEL, WHOLE, ClientOnPaper, World, play
@@ -29,7 +29,7 @@ def turn(world: World, session: str, *, begins: bool = False) -> ClientOnPaper:
     return world.send(json.dumps(body).encode(), headers)
 
 
-def drawn(world: World) -> Picture:
+def drawn(world: World) -> GatewayStatus:
     return picture(
         world.desk,
         JournalHealth(True, "", 0, 0, None),

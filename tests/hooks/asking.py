@@ -1,6 +1,7 @@
 """A face of hooks in virtual time, and requests to it that keep their answer.
 
-Laws: (1) nothing is faked but the socket: the face is the real one; (2) time passes only when told.
+Rules: (1) nothing is faked but the socket: the face is the real one; (2) time passes only when
+told.
 Not here: assertions.
 """
 
@@ -14,11 +15,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from jackline.clock import VirtualClock
-from jackline.control.face import Asked
+from jackline.control.face import ServiceRequest
 from jackline.events import AttemptFailed, CallEnded
+from jackline.hooks.agent_deaths import LatestCalls, StoppedSession
 from jackline.hooks.face import HooksFace
-from jackline.hooks.fates import CallFates
-from jackline.hooks.sessions import Stopped
 
 # Real seconds; only a test that fails ever waits so long.
 PATIENCE = 60.0
@@ -64,8 +64,8 @@ class World:
 
     def __init__(self) -> None:
         self.clock = VirtualClock(NOON)
-        self.fates = CallFates(self.clock)
-        self.stopped: list[Stopped] = []
+        self.fates = LatestCalls(self.clock)
+        self.stopped: list[StoppedSession] = []
         self.face = HooksFace(
             self.clock,
             _has_control_token,
@@ -107,7 +107,7 @@ class World:
         )
 
 
-def _has_control_token(asked: Asked) -> bool:
+def _has_control_token(asked: ServiceRequest) -> bool:
     return asked.header(b"x-jackline-control") == b"t"
 
 

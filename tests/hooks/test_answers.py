@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jackline.failures import Observation, Where, classify
-from jackline.hooks.answering import added, death_words, rewritten
-from jackline.hooks.asked import Ended, HookAsked, read_asked
-from jackline.hooks.deaths import Cause, Death, Deaths
+from jackline.hooks.agent_deaths import Death, DeathCause, Deaths
+from jackline.hooks.face import added, death_words, rewritten
+from jackline.hooks.hook_input import HookInput, ReportedEnd, parse_hook_input
 
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 WALL = "You've hit your session limit · resets 3pm (UTC)"
@@ -20,7 +20,7 @@ WALL = "You've hit your session limit · resets 3pm (UTC)"
 
 def death(agent: str = "a1", text: str = WALL) -> Death:
     failure = classify(Observation(Where.CLI_TEXT, text=text), now=NOON)
-    return Death("s1", agent, Cause.of(failure))
+    return Death("s1", agent, DeathCause.of(failure))
 
 
 def test_a_death_is_told_with_cause_reset_and_the_way_on() -> None:
@@ -35,7 +35,7 @@ def test_a_death_is_told_with_cause_reset_and_the_way_on() -> None:
 
 def test_a_rewritten_result_keeps_the_shape_of_the_tools_own() -> None:
     told = {"status": "completed", "agentId": "a1", "content": [{"type": "text", "text": "Error"}]}
-    asked = HookAsked("PostToolUse", "s1", tool_name="Agent", tool_response=told)
+    asked = HookInput("PostToolUse", "s1", tool_name="Agent", tool_response=told)
     answer = json.loads(json.dumps(rewritten(asked, "It died. More.")))
     new = answer["hookSpecificOutput"]["updatedToolOutput"]
     assert new == {**told, "content": [{"type": "text", "text": "It died. More."}]}
@@ -43,10 +43,10 @@ def test_a_rewritten_result_keeps_the_shape_of_the_tools_own() -> None:
 
 
 def test_only_events_that_reach_the_model_carry_words_and_only_for_the_main_thread() -> None:
-    assert added(HookAsked("UserPromptSubmit", "s1"), ["told"])
-    assert added(HookAsked("Stop", "s1"), ["told"]) == {}
-    assert added(HookAsked("UserPromptSubmit", "s1", agent_id="a1"), ["told"]) == {}
-    assert added(HookAsked("UserPromptSubmit", "s1"), []) == {}
+    assert added(HookInput("UserPromptSubmit", "s1"), ["told"])
+    assert added(HookInput("Stop", "s1"), ["told"]) == {}
+    assert added(HookInput("UserPromptSubmit", "s1", agent_id="a1"), ["told"]) == {}
+    assert added(HookInput("UserPromptSubmit", "s1"), []) == {}
 
 
 @given(
@@ -86,7 +86,7 @@ def test_each_death_is_told_once_by_whatever_ways_it_is_heard(
 
 @given(st.binary(max_size=60))
 def test_no_input_makes_a_hook_stumble(body: bytes) -> None:
-    asked = read_asked(body)
+    asked = parse_hook_input(body)
     assert asked is None or isinstance(asked.notified, list)
 
 
@@ -102,7 +102,7 @@ def test_no_input_makes_a_hook_stumble(body: bytes) -> None:
     )
 )
 def test_no_tools_answer_makes_a_hook_stumble(told: object) -> None:
-    asked = HookAsked("PostToolUse", "s1", tool_name="Agent", tool_response=told)
+    asked = HookInput("PostToolUse", "s1", tool_name="Agent", tool_response=told)
     assert asked.came_back is None or isinstance(asked.came_back.words, str)
 
 
@@ -118,28 +118,28 @@ def test_what_a_client_says_of_an_end_is_read_as_both_versions_write_it() -> Non
         "content": [{"type": "text", "text": words}],
         "usage": nothing,
     }
-    ended = HookAsked("PostToolUse", tool_response=old).came_back
-    assert ended == Ended("a1", failed=True, words=words)
+    ended = HookInput("PostToolUse", tool_response=old).came_back
+    assert ended == ReportedEnd("a1", failed=True, words=words)
     used = {**old, "usage": {**nothing, "output_tokens": 9}}
-    assert HookAsked("PostToolUse", tool_response=used).came_back == Ended("a1", False, words)
+    assert HookInput("PostToolUse", tool_response=used).came_back == ReportedEnd("a1", False, words)
     launched = {"status": "async_launched", "agentId": "a1"}
-    assert HookAsked("PostToolUse", tool_response=launched).came_back is None
+    assert HookInput("PostToolUse", tool_response=launched).came_back is None
     note = (
         "<task-notification>\n<task-id>a2</task-id>\n<status>{}</status>\n"
         '<summary>Agent "Part 1" {}</summary>\n<result>{}</result>\n</task-notification>'
     )
     done = note.format("completed", "finished", "All is well.")
     failed = note.format("failed", "failed: " + words, "Looking.")
-    told = HookAsked("UserPromptSubmit", prompt=f"{done}\n{failed}").notified
+    told = HookInput("UserPromptSubmit", prompt=f"{done}\n{failed}").notified
     assert [(each.failed, each.words) for each in told] == [
         (False, "All is well."),
         (True, f'Agent "Part 1" failed: {words}'),
     ]
-    assert HookAsked("UserPromptSubmit", prompt=f"What is {done}?").notified == []
+    assert HookInput("UserPromptSubmit", prompt=f"What is {done}?").notified == []
 
 
 def test_a_transcript_is_looked_for_below_the_sessions_own_folder_only() -> None:
-    asked = HookAsked("PostToolUse", "s1", transcript_path="/home/me/.claude/projects/p/s1.jsonl")
+    asked = HookInput("PostToolUse", "s1", transcript_path="/home/me/.claude/projects/p/s1.jsonl")
     assert asked.transcript_of("../../etc/passwd") is None
     assert asked.transcript_of("a1") == Path(
         "/home/me/.claude/projects/p/s1/subagents/agent-a1.jsonl"

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from jackline.events import CallEnded
 from jackline.failures import Kind
-from jackline.hooks.deaths import Cause
-from jackline.hooks.fates import CallFates
+from jackline.hooks.agent_deaths import DeathCause, LatestCalls
 from tests.assembly.world import run
 from tests.hooks.asking import NOON, World, ended
 
@@ -21,7 +20,7 @@ def test_an_error_that_was_handed_on_is_known_with_its_reset() -> None:
     world.call("refused")
     fate = world.fates.of("s1", "a1")
     assert fate is not None
-    assert fate.cause == Cause(Kind.ACCOUNT_QUOTA, "session", THREE)
+    assert fate.cause == DeathCause(Kind.ACCOUNT_QUOTA, "session", THREE)
     world.call("answered")
     answered = world.fates.of("s1", "a1")
     assert answered is not None
@@ -36,7 +35,7 @@ def test_who_was_never_sent_shares_the_wall_of_the_account() -> None:
     ours, theirs = world.fates.of("s1", "a1"), world.fates.of("s1", "a2")
     assert ours is not None
     assert theirs is not None
-    assert ours.cause == Cause(Kind.ACCOUNT_QUOTA, "session", THREE)
+    assert ours.cause == DeathCause(Kind.ACCOUNT_QUOTA, "session", THREE)
     assert theirs.cause is not None
     assert theirs.cause.resets_at is None, "another account's wall says nothing of this one"
 
@@ -59,7 +58,7 @@ def test_who_is_told_the_same_again_at_the_door_has_the_same_cause() -> None:
     world.call("refused", call="c2", lane="", attempts=0)
     fate = world.fates.of("s1", "a1")
     assert fate is not None
-    assert fate.cause == Cause(Kind.ACCOUNT_QUOTA, "session", THREE)
+    assert fate.cause == DeathCause(Kind.ACCOUNT_QUOTA, "session", THREE)
 
 
 def test_calls_on_the_side_and_clients_that_leave_say_nothing() -> None:
@@ -93,7 +92,7 @@ def test_walls_and_answers_of_main_threads_are_told() -> None:
 @given(st.lists(st.tuples(st.integers(0, 7000), st.booleans()), max_size=40))
 def test_it_never_grows_without_end(calls: list[tuple[int, bool]]) -> None:
     world = World()
-    fates = CallFates(world.clock)
+    fates = LatestCalls(world.clock)
     for number in range(5001):
         fates.heard(ended("answered", at=0.0, agent=f"filler-{number}"))
     for number, good in calls:

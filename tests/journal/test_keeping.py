@@ -23,8 +23,8 @@ from jackline.events import (
     TranscriptsRead,
 )
 from jackline.journal import Journal, JournalReader, JournalSettings
-from jackline.journal.records import TABLES
-from jackline.journal.waiting import Waiting
+from jackline.journal.journal import RecordQueue
+from jackline.journal.store import TABLES
 from tests.journal import made
 
 
@@ -162,7 +162,7 @@ def test_two_gateways_may_write_to_one_journal(tmp_path: Path) -> None:
 
 
 def test_a_full_queue_gives_up_its_oldest_and_counts_them_and_spares_other_kinds() -> None:
-    waiting = Waiting(bound=10)
+    waiting = RecordQueue(bound=10)
     waiting.put(made.change())
     for number in range(25):
         waiting.put(made.call(number))
@@ -177,7 +177,7 @@ def test_a_full_queue_gives_up_its_oldest_and_counts_them_and_spares_other_kinds
 
 
 def test_the_writer_is_woken_from_sleep_only_and_only_once() -> None:
-    waiting = Waiting(bound=10)
+    waiting = RecordQueue(bound=10)
     waiting.put(made.call())
     assert not waiting.sleep_until_rung(0)
     assert waiting.sleep_until_put(0)

@@ -10,7 +10,7 @@ import pytest
 
 from jackline.errors import JournalError
 from jackline.journal import Journal, JournalReader, Totals
-from jackline.journal.schema import FILE
+from jackline.journal.store import FILE
 from tests.journal import made
 
 

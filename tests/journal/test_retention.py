@@ -8,9 +8,7 @@ from pathlib import Path
 
 from jackline.events import LanesLearned, ServiceNoted
 from jackline.journal import Journal, JournalReader, JournalSettings
-from jackline.journal.records import CALLS
-from jackline.journal.retention import DAY
-from jackline.journal.store import Store
+from jackline.journal.store import CALLS, DAY, JournalStore
 from tests.journal import made
 
 BITES = replace(made.AT_ONCE, sweep_seconds=0.0, sweep_records=100)
@@ -54,7 +52,7 @@ def test_what_is_older_than_its_days_is_forgotten_in_every_table_and_no_younger_
 
 def test_one_bite_is_small_and_tells_whether_another_should_follow(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
-    with closing(Store(path, replace(BITES, keep_days=1))) as store:
+    with closing(JournalStore(path, replace(BITES, keep_days=1))) as store:
         store.write({CALLS: [made.call(n, at=made.NOON + n) for n in range(450)]})
         assert not store.sweep(made.NOON)
         for left, more in ((350, True), (250, True), (150, True), (50, True), (0, False)):

@@ -11,8 +11,7 @@ import pytest
 
 from jackline.errors import JournalError
 from jackline.journal import Journal, JournalReader, JournalSettings
-from jackline.journal.schema import FILE, MIGRATIONS
-from jackline.journal.store import Store
+from jackline.journal.store import FILE, MIGRATIONS, JournalStore
 from tests.journal import made
 
 NEXT = replace(
@@ -78,7 +77,7 @@ def test_a_step_that_fails_leaves_the_journal_as_it_was(tmp_path: Path) -> None:
 
 def test_the_file_runs_in_the_mode_that_its_promises_rest_on(tmp_path: Path) -> None:
     normal, incremental = 1, 2
-    with closing(Store(tmp_path / "journal.db", JournalSettings())) as store:
+    with closing(JournalStore(tmp_path / "journal.db", JournalSettings())) as store:
         run = store._connection.execute
         assert run("PRAGMA journal_mode").fetchone() == ("wal",)
         assert run("PRAGMA synchronous").fetchone() == (normal,)

@@ -17,10 +17,8 @@ import pytest
 
 from jackline.events import LanesLearned
 from jackline.journal import Journal, JournalReader, JournalSettings
-from jackline.journal.files import companions
-from jackline.journal.schema import FILE
-from jackline.journal.store import connect
-from jackline.journal.trouble import cause_of
+from jackline.journal.sqlite_file import cause_of, companions
+from jackline.journal.store import FILE, connect
 from tests.journal import made
 
 ROOT = Path(__file__).parents[2]

@@ -10,26 +10,26 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
-from jackline.lanes import Call, Decision, Usage
-from jackline.lanes.prompt_caches import SIBLINGS_WAIT, Standing
-from jackline.lanes.queue import AGED_AFTER, CLOSING_WITHIN, Entry, Rank
+from jackline.lanes import Call, CallUsage, LaneDecision
+from jackline.lanes.prompt_caches import SIBLINGS_WAIT, CacheState
+from jackline.lanes.queue import AGED_AFTER, CLOSING_WITHIN, QueueEntry, Rank
 from tests.lanes.test_laws import LANES, Lanes
 
 CONVERSATIONS = ("", "one", "two", "three", "four")
 
 
-def rank_of(entry: Entry, now: float, *, aged: bool, crowded: bool) -> tuple[int, float, int]:
+def rank_of(entry: QueueEntry, now: float, *, aged: bool, crowded: bool) -> tuple[int, float, int]:
     """The class of a waiting call and its place there, as the design page says it."""
     standing = entry.standing
-    if standing is Standing.WARM and entry.cached_until <= now:
-        standing = Standing.LAPSED
-    if aged and standing is not Standing.PLAIN and entry.since <= now - AGED_AFTER:
+    if standing is CacheState.WARM and entry.cached_until <= now:
+        standing = CacheState.LAPSED
+    if aged and standing is not CacheState.PLAIN and entry.since <= now - AGED_AFTER:
         return Rank.AGED, entry.since, entry.call.id
-    if standing is Standing.WARM and entry.cached_until - now < CLOSING_WITHIN:
+    if standing is CacheState.WARM and entry.cached_until - now < CLOSING_WITHIN:
         return Rank.CLOSING, entry.cached_until, entry.call.id
-    if standing is Standing.LAPSED:
+    if standing is CacheState.LAPSED:
         return Rank.LAPSED, entry.urgency, entry.call.id
-    if standing is Standing.NEW and crowded:
+    if standing is CacheState.NEW and crowded:
         return Rank.NEW, entry.urgency, entry.call.id
     return Rank.NORMAL, entry.urgency, entry.call.id
 
@@ -80,11 +80,11 @@ class CachedLanes(Lanes):
         self.closed.append(permit)
         self.alive.discard(call)
         self.ended.add(call)
-        usage = Usage(10, 10, read, written, written if hour else 0)
+        usage = CallUsage(10, 10, read, written, written if hour else 0)
         self.follow(self.controller.finished(self.now, permit, usage))
         assert self.controller.lanes[name].caches.in_use or not read + written
 
-    def follow(self, decision: Decision) -> None:
+    def follow(self, decision: LaneDecision) -> None:
         super().follow(decision)
         for send in decision.sends:
             attempt = self.controller.lanes[send.lane].attempts.get(send.permit)
@@ -124,7 +124,7 @@ class CachedLanes(Lanes):
             assert entry.sibling_until <= until, "it is held once more, for longer"
             assert until <= self.controller._now + SIBLINGS_WAIT or not self._is_held(entry)
 
-    def _is_held(self, entry: Entry) -> bool:
+    def _is_held(self, entry: QueueEntry) -> bool:
         return entry.rests_until is not None and entry.rests_until == entry.sibling_until
 
     @invariant()

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.lanes import CacheTtl, Call, LaneController, LaneSettings, Usage
-from jackline.lanes.cache_ttl import HourMarks, pays
-from jackline.lanes.prompt_caches import LONG_LIFE, SHORT_LIFE, Conversation
+from jackline.lanes import CacheTtl, Call, CallUsage, LaneController, LaneSettings
+from jackline.lanes.prompt_caches import LONG_LIFE, SHORT_LIFE, CachedConversation, HourCaches, pays
 
 LANE = "up/model#a"
 AUTO, HOUR, CLIENT = CacheTtl.AUTO, CacheTtl.HOUR, CacheTtl.CLIENT
@@ -17,8 +16,8 @@ TALK = Call(1, (LANE,), conversation="s/")
 
 def seen(
     sent_at: float, life: float = SHORT_LIFE, cached: int = 9, misses: int = 0
-) -> Conversation:
-    return Conversation(cached, sent_at + life, life, 10, 10, misses)
+) -> CachedConversation:
+    return CachedConversation(cached, sent_at + life, life, 10, 10, misses)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +42,7 @@ def test_nothing_cached_is_nothing_lost() -> None:
 
 
 def test_a_conversation_that_was_given_an_hour_keeps_it_while_it_is_warm_and_after() -> None:
-    marks = HourMarks(AUTO)
+    marks = HourCaches(AUTO)
     asked = [
         marks.asks_hour(TALK, known, waited=0.0, now=now)
         for now, known in [
@@ -59,13 +58,13 @@ def test_a_conversation_that_was_given_an_hour_keeps_it_while_it_is_warm_and_aft
 
 
 def test_where_predicted_hits_miss_nothing_more_is_paid_for_them() -> None:
-    marks = HourMarks(AUTO)
+    marks = HourCaches(AUTO)
     assert marks.asks_hour(TALK, seen(0.0), waited=0.0, now=400.0)
     assert not marks.asks_hour(TALK, seen(400.0, misses=2), waited=0.0, now=410.0)
 
 
 def test_one_call_that_waited_long_says_what_others_have_to_expect_for_an_hour() -> None:
-    marks = HourMarks(AUTO)
+    marks = HourCaches(AUTO)
     new = Call(2, (LANE,), conversation="new/")
     assert not marks.asks_hour(new, None, waited=SHORT_LIFE - 1, now=0.0)
     assert marks.asks_hour(new, None, waited=SHORT_LIFE, now=0.0)
@@ -91,17 +90,17 @@ def test_a_tag_or_class_comes_before_the_upstream_and_neither_before_the_vendor(
     lane: CacheTtl | None, own: CacheTtl | None, asks: bool
 ) -> None:
     call = Call(1, (LANE,), conversation="s/", cache_ttl=own)
-    assert HourMarks(lane).asks_hour(call, None, waited=0.0, now=0.0) is asks
+    assert HourCaches(lane).asks_hour(call, None, waited=0.0, now=0.0) is asks
 
 
 def test_a_subscriptions_login_is_touched_only_by_the_users_explicit_word() -> None:
     login = Call(1, (LANE,), conversation="s/", login=True)
-    assert not HourMarks(AUTO).asks_hour(login, seen(0.0), waited=900.0, now=900.0)
-    assert HourMarks(HOUR).asks_hour(login, None, waited=0.0, now=0.0)
+    assert not HourCaches(AUTO).asks_hour(login, seen(0.0), waited=900.0, now=900.0)
+    assert HourCaches(HOUR).asks_hour(login, None, waited=0.0, now=0.0)
 
 
 def test_what_has_no_conversation_asks_for_nothing() -> None:
-    assert not HourMarks(HOUR).asks_hour(Call(1, (LANE,)), None, waited=0.0, now=0.0)
+    assert not HourCaches(HOUR).asks_hour(Call(1, (LANE,)), None, waited=0.0, now=0.0)
 
 
 @given(
@@ -111,8 +110,8 @@ def test_no_cache_that_lives_is_lost_by_a_change_and_nobody_goes_back(
     steps: list[tuple[float, float, bool]],
 ) -> None:
     """Even where the vendor keeps entries of five minutes and of an hour apart."""
-    marks = HourMarks(AUTO)
-    known: Conversation | None = None
+    marks = HourCaches(AUTO)
+    known: CachedConversation | None = None
     now, asked_before = 0.0, False
     for pause, waited, is_kept_for_hour in steps:
         now += pause
@@ -131,7 +130,7 @@ def test_the_controller_tells_with_each_attempt_whether_its_marks_ask_for_an_hou
     for number, now in enumerate((0.0, 10.0, 400.0, 410.0)):
         (send,) = lanes.submit(now, Call(number, (LANE,), conversation="s/")).sends
         asked.append(send.hour_marks)
-        lanes.finished(now + 1, send.permit, Usage(10, 10, cache_written=5_000))
+        lanes.finished(now + 1, send.permit, CallUsage(10, 10, cache_written=5_000))
     assert asked == [False, False, True, True]
     lanes.limit_lane(420.0, LaneSettings(LANE, "a", cache_ttl=CLIENT))
     (send,) = lanes.submit(430.0, Call(9, (LANE,), conversation="s/")).sends

@@ -14,10 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jackline.failures import Failure
-from jackline.lanes import Call, Decision, LaneController, LaneSettings, Send, Usage
-from jackline.lanes.health import Health
-from jackline.lanes.settings import Settings
-from jackline.lanes.states import State
+from jackline.lanes import Call, CallUsage, LaneController, LaneDecision, LaneSettings, Send
+from jackline.lanes.breaker import LaneHealth, LaneState
+from jackline.lanes.settings import ControllerSettings
 from tests.lanes import failures_made as made
 
 # What becomes of an attempt: after so many seconds it is accepted, and so many later it ends with
@@ -42,7 +41,7 @@ class World:
         )
         self.names = lanes
         self._order = itertools.count()
-        self._events: list[tuple[float, int, Callable[[], Decision | None]]] = []
+        self._events: list[tuple[float, int, Callable[[], LaneDecision | None]]] = []
         self._wake_at: float | None = None
         self.sent: list[tuple[float, Send]] = []
         self.lost: dict[int, list[float]] = defaultdict(list)
@@ -75,7 +74,7 @@ class World:
             if decision is not None:
                 self._obey(decision)
 
-    def _obey(self, decision: Decision) -> None:
+    def _obey(self, decision: LaneDecision) -> None:
         assert not decision.refusals, "nobody is refused for what the upstream does"
         for send in decision.sends:
             self.sent.append((self.now, send))
@@ -86,19 +85,19 @@ class World:
         self.broken += [
             lane.waiting(Call(99, ("a",)), self.now).why
             for lane in self.controller.lanes.values()
-            if lane.state is State.BROKEN
+            if lane.state is LaneState.BROKEN
         ]
 
-    def _at(self, seconds: float, event: Callable[[], Decision | None]) -> None:
+    def _at(self, seconds: float, event: Callable[[], LaneDecision | None]) -> None:
         heapq.heappush(self._events, (self.now + seconds, next(self._order), event))
 
-    def _accept(self, send: Send) -> Decision:
+    def _accept(self, send: Send) -> LaneDecision:
         return self.controller.first_byte(self.now, send.permit)
 
-    def _end(self, send: Send, failure: Callable[[], Failure] | None) -> Decision:
+    def _end(self, send: Send, failure: Callable[[], Failure] | None) -> LaneDecision:
         if failure is None:
             self.answered[send.call] = self.now - made.START
-            return self.controller.finished(self.now, send.permit, Usage(1000, 100))
+            return self.controller.finished(self.now, send.permit, CallUsage(1000, 100))
         self.lost[send.call].append(self.now)
         self.lost_on[send.call].append(send.lane)
         return self.controller.failed(self.now, send.permit, failure(), tokens=1000)
@@ -201,7 +200,7 @@ def test_what_waits_after_losses_says_what_happened_and_what_it_has_cost() -> No
 
 
 def test_a_cut_answer_is_one_bad_result_and_its_beginning_does_not_count() -> None:
-    health = Health(Settings(), 0.0)
+    health = LaneHealth(ControllerSettings(), 0.0)
     for number in range(12):
         at = float(number)
         health.accepted(at)

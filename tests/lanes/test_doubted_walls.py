@@ -6,8 +6,8 @@ import pytest
 
 from jackline.failures import Failure
 from jackline.lanes import LaneController, LaneSettings
-from jackline.lanes.decision import Call, Usage
-from jackline.lanes.states import State
+from jackline.lanes.breaker import LaneState
+from jackline.lanes.call import Call, CallUsage
 from tests.lanes.failures_made import START, server_error, throttled, wall
 
 LANE = "anthropic/claude"
@@ -30,9 +30,9 @@ def test_one_waiting_call_goes_out_at_once_and_its_answer_opens_the_lane() -> No
     (send,) = controller.probe(START + 61, LANE).sends
     assert send.probe
     assert controller.tick(START + 70).sends == [], "one call, and no other, finds out"
-    controller.finished(START + 71, send.permit, Usage(1, 1))
+    controller.finished(START + 71, send.permit, CallUsage(1, 1))
     lane = controller.lanes[LANE]
-    assert (lane.state, lane.reset_at) == (State.PROBING, None)
+    assert (lane.state, lane.reset_at) == (LaneState.PROBING, None)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_a_probe_that_learns_nothing_new_leaves_the_announced_reset(failure: Fai
     (send,) = controller.probe(START + 61, LANE).sends
     controller.failed(START + 62, send.permit, failure)
     lane = controller.lanes[LANE]
-    assert (lane.state, lane.reset_at) == (State.PARKED, RESET)
+    assert (lane.state, lane.reset_at) == (LaneState.PARKED, RESET)
     assert controller.tick(START + 1800).sends == []
     assert len(controller.tick(RESET + 10).sends) == 1
 
@@ -58,7 +58,7 @@ def test_a_wall_that_names_another_reset_is_believed() -> None:
 def test_a_lane_that_takes_calls_is_left_as_it_is() -> None:
     controller = LaneController([LaneSettings(LANE)], lambda: 0.5, now=START)
     assert controller.probe(START, LANE).sends == []
-    assert controller.lanes[LANE].state is State.OPEN
+    assert controller.lanes[LANE].state is LaneState.OPEN
 
 
 def test_a_reset_in_doubt_is_told_as_such_and_not_as_unknown() -> None:

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jackline.lanes import Call, Decision, LaneController, LaneSettings, State
-from jackline.lanes.settings import KnownLimits, Settings, WindowSettings
+from jackline.lanes import Call, LaneController, LaneDecision, LaneSettings, LaneState
+from jackline.lanes.settings import ConcurrencyWindowSettings, ControllerSettings, KnownLimits
 from tests.lanes import failures_made as made
 from tests.lanes.test_slow import NOW, Delay, World
 
@@ -30,7 +30,7 @@ def _world(delay: Delay, parallel: int, *, local: bool = False) -> World:
         [LaneSettings("opus", "opus", limits, local=local)],
         random.Random(3).random,  # noqa: S311 -- a seeded draw, so that traces repeat
         now=NOW,
-        settings=Settings(window=WindowSettings(start=float(parallel))),
+        settings=ControllerSettings(window=ConcurrencyWindowSettings(start=float(parallel))),
     )
     world.speaks_for = 0.1
     return world
@@ -156,7 +156,7 @@ def test_places_are_lent_in_time_where_answers_were_slow_or_none_was_seen(slow: 
 
 
 def _sends_until(
-    controller: LaneController, decision: Decision, now: float, end: float
+    controller: LaneController, decision: LaneDecision, now: float, end: float
 ) -> list[float]:
     """When calls are sent from now on, though nothing is ever heard."""
     sent_at: list[float] = []
@@ -173,7 +173,7 @@ def test_silent_answers_do_not_fill_a_window_that_has_shrunk_below_their_number(
         [LaneSettings("opus", "opus")],
         lambda: 0.5,
         now=NOW,
-        settings=Settings(window=WindowSettings(start=15.0)),
+        settings=ControllerSettings(window=ConcurrencyWindowSettings(start=15.0)),
     )
     for number in range(14):
         controller.submit(NOW, Call(number, ("opus",), stream=False))
@@ -202,6 +202,6 @@ def test_a_probe_without_a_stream_that_never_answers_makes_way_for_another() -> 
         now += 0.5
         decision = controller.failed(now, permits.pop(), made.server_error())
         permits += [send.permit for send in (*decision.sends, *controller.tick(now).sends)]
-    assert controller.lanes["opus"].state is State.BROKEN
+    assert controller.lanes["opus"].state is LaneState.BROKEN
     first, second, *_ = _sends_until(controller, controller.tick(now), now, now + 600)
     assert second - first < LEAVES_AFTER

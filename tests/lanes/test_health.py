@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.lanes.health import Health
-from jackline.lanes.settings import Settings
+from jackline.lanes.breaker import LaneHealth
+from jackline.lanes.settings import ControllerSettings
 
-SETTINGS = Settings()
+SETTINGS = ControllerSettings()
 WINDOW = SETTINGS.breaker.share_window
 
 
@@ -18,7 +18,7 @@ WINDOW = SETTINGS.breaker.share_window
 def test_a_lane_is_down_when_most_of_its_calls_fail_whether_they_come_fast_or_slowly(
     apart: float, good: int, bad: int, down: bool
 ) -> None:
-    health, now = Health(SETTINGS, 0.0), 0.0
+    health, now = LaneHealth(SETTINGS, 0.0), 0.0
     for _ in range(good):
         now += apart
         health.accepted(now)
@@ -30,7 +30,7 @@ def test_a_lane_is_down_when_most_of_its_calls_fail_whether_they_come_fast_or_sl
 
 @given(st.lists(st.tuples(st.floats(0.05, 9.0), st.booleans()), max_size=60))
 def test_only_calls_within_the_window_count(notes: list[tuple[float, bool]]) -> None:
-    health, now = Health(SETTINGS, 0.0), 0.0
+    health, now = LaneHealth(SETTINGS, 0.0), 0.0
     told: list[tuple[float, bool]] = []
     for pause, good in notes:
         now += pause
@@ -46,7 +46,7 @@ def test_only_calls_within_the_window_count(notes: list[tuple[float, bool]]) -> 
 
 
 def test_a_storm_of_good_calls_is_remembered_in_little() -> None:
-    health = Health(SETTINGS, 0.0)
+    health = LaneHealth(SETTINGS, 0.0)
     for number in range(100_000):
         health.accepted(number * 0.0002)
     assert len(health._recent) <= WINDOW / 0.05 + 1

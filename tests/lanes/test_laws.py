@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from jackline.failures import Failure, Kind
-from jackline.lanes import Call, Decision, LaneController, LaneSettings, State, Usage
+from jackline.lanes import Call, CallUsage, LaneController, LaneDecision, LaneSettings, LaneState
+from jackline.lanes.breaker import FLOWING
 from jackline.lanes.lane import Lane
-from jackline.lanes.states import FLOWING
 from tests.lanes import failures_made as made
 
 LANES = ("opus", "opus-elsewhere", "haiku")
@@ -71,7 +71,7 @@ class Lanes(RuleBasedStateMachine):
         self.resets: dict[str, float] = {}
         self.decreases: dict[str, int] = {}
 
-    def follow(self, decision: Decision) -> None:
+    def follow(self, decision: LaneDecision) -> None:
         """Carry out a decision and hold it to the laws."""
         for abort in decision.aborts:
             assert self.flying.pop(abort.permit)[0] == abort.call
@@ -180,7 +180,7 @@ class Lanes(RuleBasedStateMachine):
         self.closed.append(permit)
         self.alive.discard(call)
         self.ended.add(call)
-        self.follow(self.controller.finished(self.now, permit, Usage(1000, output)))
+        self.follow(self.controller.finished(self.now, permit, CallUsage(1000, output)))
 
     @precondition(lambda self: self.flying)
     @rule(
@@ -224,7 +224,7 @@ class Lanes(RuleBasedStateMachine):
         self.controller.heard(self.now, permit)
         for decision in (
             self.controller.first_byte(self.now, permit),
-            self.controller.finished(self.now, permit, Usage()),
+            self.controller.finished(self.now, permit, CallUsage()),
             self.controller.failed(self.now, permit, FAILURES[name](self.now)),
         ):
             assert not decision.sends
@@ -265,7 +265,7 @@ class Lanes(RuleBasedStateMachine):
             assert lane.probe == (asking[0].permit if asking else None)
             assert lane._unconfirmed == len(unheard)
             assert lane.busy == len(counted)
-            if lane.state is State.PARKED and lane.reset_at is not None:
+            if lane.state is LaneState.PARKED and lane.reset_at is not None:
                 assert lane.probe_at >= lane.reset_at, "a probe is planned before the reset"
 
     @invariant()
@@ -288,7 +288,7 @@ class Lanes(RuleBasedStateMachine):
                 self.flying.pop(permit)
                 self.alive.discard(call)
                 self.ended.add(call)
-                self.follow(self.controller.finished(self.now, permit, Usage(10, 10)))
+                self.follow(self.controller.finished(self.now, permit, CallUsage(10, 10)))
             decision = self.controller.tick(self.now)
             self.follow(decision)
             if not self.flying and self.alive:

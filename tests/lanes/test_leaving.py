@@ -13,12 +13,12 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.lanes import Call, Decision, LaneController, LaneSettings, Usage
-from jackline.lanes.settings import KnownLimits, Settings, WindowSettings
+from jackline.lanes import Call, CallUsage, LaneController, LaneDecision, LaneSettings
+from jackline.lanes.settings import ConcurrencyWindowSettings, ControllerSettings, KnownLimits
 
 NOW = 1_800_000_000.0
 ANSWER_TAKES = 20.0
-AGEING = Settings().routing.ageing
+AGEING = ControllerSettings().routing.ageing
 
 
 def _controller(parallel: int) -> LaneController:
@@ -26,7 +26,7 @@ def _controller(parallel: int) -> LaneController:
         [LaneSettings("opus", "a", KnownLimits(parallel=parallel))],
         random.Random(3).random,  # noqa: S311 -- a seeded draw, so that traces repeat
         now=NOW,
-        settings=Settings(window=WindowSettings(start=float(parallel))),
+        settings=ControllerSettings(window=ConcurrencyWindowSettings(start=float(parallel))),
     )
 
 
@@ -70,7 +70,7 @@ class Clients:
             elif what == "leaves":
                 self.leave(client, number)
             else:
-                self.follow(self.controller.finished(self.now, number, Usage(10, 10)))
+                self.follow(self.controller.finished(self.now, number, CallUsage(10, 10)))
 
     def submit(self, client: int, leaves_at: float, hurries_at: float) -> None:
         self.next_id += 1
@@ -95,7 +95,7 @@ class Clients:
         else:
             self.later(1.0, "asks", client, number + 1)
 
-    def follow(self, decision: Decision) -> None:
+    def follow(self, decision: LaneDecision) -> None:
         for send in decision.sends:
             self.sent_at[self.ids[send.call]] = self.now - NOW
             self.later(ANSWER_TAKES, "answered", 0, send.permit)
@@ -116,7 +116,7 @@ def test_whoever_comes_back_stands_where_it_stood() -> None:
         controller.submit(NOW + number, Call(number, ("opus",)))
     controller.aborted(NOW + 10, 2)
     controller.submit(NOW + 11, Call(4, ("opus",), since=NOW + 2))
-    decision = controller.finished(NOW + 12, first[0].permit, Usage(1, 1))
+    decision = controller.finished(NOW + 12, first[0].permit, CallUsage(1, 1))
     assert [send.call for send in decision.sends] == [4]
 
 
@@ -145,7 +145,7 @@ def test_the_order_is_by_urgency_but_for_every_second_one_that_hurries(
     owes = False
     while waiting:
         now += answer_takes
-        (send,) = controller.finished(now, permit, Usage(1, 1)).sends
+        (send,) = controller.finished(now, permit, CallUsage(1, 1)).sends
         permit = send.permit
         hurry = [number for number in waiting if waiting[number][2] <= now]
         if hurry and not owes:
@@ -174,7 +174,7 @@ def test_all_deadlines_are_met_where_every_second_place_suffices(
     waiting = streams + len(due)
     while waiting:
         now += 1.0
-        (send,) = controller.finished(now, permit, Usage(1, 1)).sends
+        (send,) = controller.finished(now, permit, CallUsage(1, 1)).sends
         permit = send.permit
         waiting -= 1
         if send.call >= 1000:

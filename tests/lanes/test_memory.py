@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jackline.failures import Json
-from jackline.lanes import Call, LaneController, LaneSettings, State, Usage, export, restore
+from jackline.lanes import Call, CallUsage, LaneController, LaneSettings, LaneState, export, restore
 from tests.lanes import failures_made as made
 
 NOW = made.START
@@ -33,7 +33,7 @@ def test_a_parked_lane_stays_parked_until_its_reset() -> None:
 
     fresh = controller()
     assert restore(fresh, memory, NOW + 60) == ["opus"]
-    assert fresh.lanes["opus"].state is State.PARKED
+    assert fresh.lanes["opus"].state is LaneState.PARKED
     decision = fresh.submit(NOW + 61, Call(1, ("opus",)))
     assert decision.sends == []
     assert decision.wake_at is not None
@@ -45,14 +45,14 @@ def test_a_reset_that_has_passed_meanwhile_is_forgotten() -> None:
     memory: Json = {"version": 1, "at": NOW, "lanes": {"opus": {"parked_until": NOW + 10}}}
     fresh = controller()
     restore(fresh, memory, NOW + 20)
-    assert fresh.lanes["opus"].state is State.OPEN
+    assert fresh.lanes["opus"].state is LaneState.OPEN
 
 
 def test_limits_are_known_before_the_first_call() -> None:
     old = controller()
     (send,) = old.submit(NOW, Call(1, ("opus",))).sends
     old.first_byte(NOW + 1, send.permit, HEADERS)
-    old.finished(NOW + 2, send.permit, Usage(10, 10))
+    old.finished(NOW + 2, send.permit, CallUsage(10, 10))
     fresh = controller()
     restore(fresh, export(old, NOW + 2), NOW + 2)
     sends = [fresh.submit(NOW + 2, Call(n, ("opus",))).sends for n in range(1, 10)]

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jackline.failures import Kind
-from jackline.lanes import Call, LaneController, LaneSettings, State, Usage
-from jackline.lanes.bucket import Bucket
-from jackline.lanes.queue import Entry, Queue
+from jackline.lanes import Call, CallUsage, LaneController, LaneSettings, LaneState
+from jackline.lanes.breaker import FLOWING, TRANSITIONS, LaneEvent, after, diagram
+from jackline.lanes.queue import Queue, QueueEntry
+from jackline.lanes.rate_limits import LimitBucket
 from jackline.lanes.reactions import _BY_KIND
-from jackline.lanes.settings import WindowSettings
-from jackline.lanes.states import FLOWING, TRANSITIONS, Event, after, diagram
-from jackline.lanes.window import Window
+from jackline.lanes.settings import ConcurrencyWindowSettings
+from jackline.lanes.window import ConcurrencyWindow
 from tests.lanes import failures_made as made
 
 NOW = made.START
@@ -32,18 +32,18 @@ def controller(*names: str) -> LaneController:
 def test_every_state_can_be_reached_and_left() -> None:
     reached = set(TRANSITIONS.values())
     left = {old for (old, _), new in TRANSITIONS.items() if new is not old}
-    assert reached == left == set(State)
+    assert reached == left == set(LaneState)
 
 
 def test_only_what_is_heard_leads_out_of_parked_and_broken() -> None:
     for (old, event), new in TRANSITIONS.items():
         if old not in FLOWING and new in FLOWING:
-            assert event in (Event.PROBE_ACCEPTED, Event.HEARD_AGAIN)
+            assert event in (LaneEvent.PROBE_ACCEPTED, LaneEvent.HEARD_AGAIN)
 
 
 def test_a_transition_that_is_not_in_the_table_is_a_bug() -> None:
     with pytest.raises(ValueError, match="cannot be"):
-        after(State.OPEN, Event.PROBE_ACCEPTED)
+        after(LaneState.OPEN, LaneEvent.PROBE_ACCEPTED)
 
 
 def test_the_diagram_in_the_docs_is_drawn_from_the_table() -> None:
@@ -62,7 +62,7 @@ def test_every_kind_of_failure_has_a_reaction() -> None:
 def test_a_bucket_never_holds_more_than_its_cap(
     steps: list[tuple[float, float]], limit: float
 ) -> None:
-    bucket, now = Bucket.per_minute(limit, 0.0), 0.0
+    bucket, now = LimitBucket.per_minute(limit, 0.0), 0.0
     for pause, amount in steps:
         now += pause
         bucket.take(amount, now)
@@ -76,7 +76,7 @@ def test_a_bucket_never_holds_more_than_its_cap(
 def test_a_window_is_never_below_one_and_grows_only_when_used(
     steps: list[tuple[bool, int, float]],
 ) -> None:
-    window, now = Window(WindowSettings(), 0.0), 0.0
+    window, now = ConcurrencyWindow(ConcurrencyWindowSettings(), 0.0), 0.0
     for accepted, in_flight, pause in steps:
         now += pause
         before = window.size
@@ -96,7 +96,7 @@ def test_a_queue_gives_both_ends_in_order_whatever_leaves_in_between(
 ) -> None:
     queue, waiting = Queue(), []
     for number, (urgency, leaves) in enumerate(steps):
-        entry = Entry(Call(number, ("opus",)), ("opus",), urgency)
+        entry = QueueEntry(Call(number, ("opus",)), ("opus",), urgency)
         queue.push(entry)
         waiting.append(entry)
         if leaves:
@@ -148,12 +148,12 @@ def test_more_remaining_work_goes_first_and_waiting_long_overtakes() -> None:
     first = [world.submit(NOW, Call(n, ("opus",))).sends[0] for n in range(8)]
     world.submit(NOW, Call(100, ("opus",), remaining=10))
     world.submit(NOW, Call(101, ("opus",), remaining=500))
-    sent = world.finished(NOW + 1, first[0].permit, Usage()).sends
+    sent = world.finished(NOW + 1, first[0].permit, CallUsage()).sends
     assert [send.call for send in sent] == [101, 100], "one place came free, and the window grew"
     world.submit(NOW + 2, Call(103, ("opus",), remaining=10))
     late = NOW + 100_000
     world.submit(late, Call(102, ("opus",), remaining=400))
-    sent = world.finished(late, first[1].permit, Usage()).sends
+    sent = world.finished(late, first[1].permit, CallUsage()).sends
     assert sent[0].call == 103
 
 
@@ -186,7 +186,7 @@ def test_output_that_comes_in_while_answers_are_written_may_be_promised() -> Non
 
 def test_nothing_is_sent_while_the_output_bucket_holds_less_than_an_answer() -> None:
     world, permits = promising()
-    sent = world.finished(NOW + 1, permits[0], Usage(0, 600)).sends
+    sent = world.finished(NOW + 1, permits[0], CallUsage(0, 600)).sends
     assert not sent, "700 tokens and a second's refill, less 600"
     for second in range(2, 4):
         assert not world.tick(NOW + second).sends
@@ -201,7 +201,7 @@ def test_what_was_promised_is_what_is_in_flight(steps: list[tuple[int, int, floa
         now += pause
         if permit := next(iter(lane.attempts), 0):
             if what == 0:
-                world.finished(now, permit, Usage(0, output))
+                world.finished(now, permit, CallUsage(0, output))
             elif what == 1:
                 world.first_byte(now, permit, OUTPUT_HEADERS)
             elif what == 2:
@@ -223,7 +223,7 @@ def test_a_wall_of_the_account_parks_its_other_models_too() -> None:
     (send,) = world.submit(NOW, Call(1, ("opus",))).sends
     world.failed(NOW, send.permit, made.wall(NOW, 3600))
     states = {name: lane.state for name, lane in world.lanes.items()}
-    assert states == {"opus": State.PARKED, "haiku": State.PARKED, "other": State.OPEN}
+    assert states == {"opus": LaneState.PARKED, "haiku": LaneState.PARKED, "other": LaneState.OPEN}
     waiting = world.waiting(NOW, 1)
     assert waiting is not None
     assert waiting.until is not None

@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from jackline.lanes import Call, Decision, LaneController, LaneSettings, Send, Usage
-from jackline.lanes.prompt_caches import LONG_LIFE, SHORT_LIFE, PromptCaches, Standing
-from jackline.lanes.queue import AGED_AFTER, CLOSING_WITHIN, Entry
-from jackline.lanes.resting import Resting
+from jackline.lanes import Call, CallUsage, LaneController, LaneDecision, LaneSettings, Send
+from jackline.lanes.prompt_caches import LONG_LIFE, SHORT_LIFE, CacheState, PromptCaches
+from jackline.lanes.queue import AGED_AFTER, CLOSING_WITHIN, DelayedCalls, QueueEntry
 from jackline.lanes.settings import KnownLimits
 from tests.lanes import failures_made as made
 
@@ -45,7 +44,7 @@ class World:
         self.controller = LaneController([given], lambda: 0.5, now=self.now)
         self.lane = self.controller.lanes[LANE]
 
-    def follow(self, decision: Decision) -> list[Send]:
+    def follow(self, decision: LaneDecision) -> list[Send]:
         for send in decision.sends:
             self.sent.append(send.call)
             self.permits[send.call] = send.permit
@@ -60,7 +59,7 @@ class World:
     def begin(self, call: int) -> None:
         self.follow(self.controller.first_byte(self.now, self.permits[call]))
 
-    def answer(self, call: int, usage: Usage) -> None:
+    def answer(self, call: int, usage: CallUsage) -> None:
         self.follow(self.controller.finished(self.now, self.permits[call], usage))
 
     def wait(self, seconds: float) -> None:
@@ -70,7 +69,7 @@ class World:
     def learn(self, conversation: str, tokens: int) -> None:
         """Let the conversation be cached as of now, without anything being short for it."""
         self.lane.caches.answered(
-            turn(0, conversation, tokens), self.now, 0.0, Usage(0, 100, 0, tokens)
+            turn(0, conversation, tokens), self.now, 0.0, CallUsage(0, 100, 0, tokens)
         )
         self.controller._caches_seen = True
 
@@ -79,62 +78,62 @@ class World:
         self.lane.buckets["input"].correct(0.0, self.now)
 
 
-def caches_with(usage: Usage, tokens: int = 50_000) -> PromptCaches:
+def caches_with(usage: CallUsage, tokens: int = 50_000) -> PromptCaches:
     caches = PromptCaches()
     caches.answered(turn(1, "a", tokens), NOW, 0.0, usage)
     return caches
 
 
 def test_a_warm_call_costs_what_is_new_and_a_lapsed_one_everything() -> None:
-    caches = caches_with(Usage(0, 100, 0, 50_000))
+    caches = caches_with(CallUsage(0, 100, 0, 50_000))
     following = turn(2, "a", 53_000)
     assert caches.cost(following, NOW + 10) == 3_000
     assert caches.cost(following, NOW + SHORT_LIFE - 0.5) == 53_000
-    assert caches.standing(following, NOW + 10)[0] is Standing.WARM
-    assert caches.standing(following, NOW + SHORT_LIFE)[0] is Standing.LAPSED
-    assert caches.standing(turn(3, "b", 20_000), NOW)[0] is Standing.NEW
+    assert caches.standing(following, NOW + 10)[0] is CacheState.WARM
+    assert caches.standing(following, NOW + SHORT_LIFE)[0] is CacheState.LAPSED
+    assert caches.standing(turn(3, "b", 20_000), NOW)[0] is CacheState.NEW
 
 
 def test_an_estimate_is_measured_by_how_the_last_one_was_wrong() -> None:
     # The prompt was taken to have 40,000 tokens, and had 50,000.
-    caches = caches_with(Usage(0, 100, 0, 50_000), tokens=40_000)
+    caches = caches_with(CallUsage(0, 100, 0, 50_000), tokens=40_000)
     assert caches.cost(turn(2, "a", 44_000), NOW + 10) == pytest.approx(5_000)
 
 
 def test_what_a_client_does_not_let_cache_costs_each_time() -> None:
-    caches = caches_with(Usage(30_000, 100, 0, 20_000))
+    caches = caches_with(CallUsage(30_000, 100, 0, 20_000))
     assert caches.cost(turn(2, "a", 50_000), NOW + 10) == 30_000
 
 
 def test_the_life_of_a_cache_is_that_of_what_was_written_last() -> None:
-    hour = caches_with(Usage(0, 100, 0, 50_000, 50_000))
-    assert hour.standing(turn(2, "a", 1), NOW + LONG_LIFE - 5)[0] is Standing.WARM
+    hour = caches_with(CallUsage(0, 100, 0, 50_000, 50_000))
+    assert hour.standing(turn(2, "a", 1), NOW + LONG_LIFE - 5)[0] is CacheState.WARM
     # What is only read lives on as long as it was written for.
-    hour.answered(turn(2, "a", 50_000), NOW + 60, 50_000.0, Usage(0, 100, 50_000, 0))
+    hour.answered(turn(2, "a", 50_000), NOW + 60, 50_000.0, CallUsage(0, 100, 50_000, 0))
     assert hour.conversations["a"].until == NOW + 60 + LONG_LIFE
     # A part that lives for five minutes goes first.
-    hour.answered(turn(3, "a", 51_000), NOW + 90, 50_000.0, Usage(0, 100, 50_000, 1_000))
+    hour.answered(turn(3, "a", 51_000), NOW + 90, 50_000.0, CallUsage(0, 100, 50_000, 1_000))
     assert hour.conversations["a"].life == SHORT_LIFE
 
 
 def test_after_two_misses_a_conversation_counts_as_uncached_until_it_is_read_again() -> None:
-    caches = caches_with(Usage(0, 100, 0, 50_000))
+    caches = caches_with(CallUsage(0, 100, 0, 50_000))
     for attempt in (1, 2):
         assert caches.cost(turn(2, "a", 51_000), NOW + attempt) == 1_000
-        caches.answered(turn(2, "a", 50_000), NOW + attempt, 50_000.0, Usage(0, 9, 0, 50_000))
+        caches.answered(turn(2, "a", 50_000), NOW + attempt, 50_000.0, CallUsage(0, 9, 0, 50_000))
     assert caches.cost(turn(2, "a", 51_000), NOW + 3) == 51_000
-    assert caches.standing(turn(2, "a", 51_000), NOW + 3)[0] is Standing.UNCACHED
-    caches.answered(turn(2, "a", 50_000), NOW + 4, 0.0, Usage(0, 9, 50_000, 0))
+    assert caches.standing(turn(2, "a", 51_000), NOW + 3)[0] is CacheState.UNCACHED
+    caches.answered(turn(2, "a", 50_000), NOW + 4, 0.0, CallUsage(0, 9, 50_000, 0))
     assert caches.cost(turn(2, "a", 51_000), NOW + 5) == 1_000
 
 
 def test_where_reads_count_nothing_is_ranked_and_everything_costs() -> None:
     caches = PromptCaches(reads_count=True)
-    caches.answered(turn(1, "a", 50_000), NOW, 0.0, Usage(0, 100, 0, 50_000))
-    assert caches.standing(turn(2, "a", 51_000), NOW) == (Standing.PLAIN, 0.0)
+    caches.answered(turn(1, "a", 50_000), NOW, 0.0, CallUsage(0, 100, 0, 50_000))
+    assert caches.standing(turn(2, "a", 51_000), NOW) == (CacheState.PLAIN, 0.0)
     assert caches.cost(turn(2, "a", 51_000), NOW) == 51_000
-    assert caches.counted(Usage(1_000, 5, 50_000, 10)) == 51_010
-    assert PromptCaches().counted(Usage(1_000, 5, 50_000, 10)) == 1_010
+    assert caches.counted(CallUsage(1_000, 5, 50_000, 10)) == 51_010
+    assert PromptCaches().counted(CallUsage(1_000, 5, 50_000, 10)) == 1_010
 
 
 def test_a_header_and_a_usage_do_not_correct_the_same_attempt_twice() -> None:
@@ -148,7 +147,7 @@ def test_a_header_and_a_usage_do_not_correct_the_same_attempt_twice() -> None:
     level = world.lane.buckets["input"].level_at(world.now)
     assert level == 190_000
     # The estimate was far too high, which the header has told already.
-    world.answer(call, Usage(10_000, 10))
+    world.answer(call, CallUsage(10_000, 10))
     assert world.lane.buckets["input"].level_at(world.now) == level
 
 
@@ -156,7 +155,7 @@ def test_a_usage_corrects_where_no_header_did() -> None:
     world = World(per_minute=200_000.0)
     call = world.ask("a", 90_000)
     world.begin(call)
-    world.answer(call, Usage(10_000, 10))
+    world.answer(call, CallUsage(10_000, 10))
     assert world.lane.buckets["input"].level_at(world.now) == 190_000
 
 
@@ -225,10 +224,10 @@ def test_calls_that_wait_when_caches_are_first_seen_are_ranked_by_them() -> None
     world = World()
     first = world.ask("a", 50_000)
     waiting = world.ask("b", 20_000)
-    assert world.controller._entries[waiting].standing is Standing.PLAIN
+    assert world.controller._entries[waiting].standing is CacheState.PLAIN
     world.begin(first)
-    world.answer(first, Usage(0, 10, 0, 50_000))
-    assert world.controller._entries[waiting].standing is Standing.NEW
+    world.answer(first, CallUsage(0, 10, 0, 50_000))
+    assert world.controller._entries[waiting].standing is CacheState.NEW
 
 
 def test_siblings_wait_for_the_first_byte_of_the_one_that_writes_their_prefix() -> None:
@@ -289,7 +288,7 @@ def test_nobody_waits_for_a_prefix_that_its_vendor_does_not_cache() -> None:
     world = World(per_minute=None)
     first = world.ask("a", 12_000, prefix="tools")
     world.begin(first)
-    world.answer(first, Usage(12_000, 10))
+    world.answer(first, CallUsage(12_000, 10))
     world.wait(SHORT_LIFE)
     siblings = [world.ask(name, 12_000, prefix="tools") for name in "bc"]
     assert world.sent == [first, *siblings]
@@ -298,7 +297,7 @@ def test_nobody_waits_for_a_prefix_that_its_vendor_does_not_cache() -> None:
 def test_what_is_known_of_conversations_is_bounded() -> None:
     caches = PromptCaches()
     for number in range(5_500):
-        caches.answered(turn(number, f"c{number}", 100), NOW, 0.0, Usage(0, 1, 0, 100))
+        caches.answered(turn(number, f"c{number}", 100), NOW, 0.0, CallUsage(0, 1, 0, 100))
     assert len(caches.conversations) == 5_000
     assert "c5499" in caches.conversations
 
@@ -324,8 +323,8 @@ def test_a_refused_prompt_above_the_limit_closes_the_lane_for_a_minute_at_most()
 
 
 def test_a_sibling_that_is_held_on_another_lane_goes_when_that_prefix_is_written() -> None:
-    resting = Resting()
-    entry = Entry(turn(1, "a", 12_000, prefix="tools"), ("one", "two"), 0.0)
+    resting = DelayedCalls()
+    entry = QueueEntry(turn(1, "a", 12_000, prefix="tools"), ("one", "two"), 0.0)
     assert resting.hold_sibling(entry, "one", NOW, NOW + 20)
     assert resting.siblings("one", "tools") == [entry]
     # There the prefix has been under way for longer.

@@ -11,7 +11,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from jackline.lanes.remaining import ChainLengths, RemainingWork
+from jackline.lanes.remaining_work import ChainLengths, RemainingWork
 
 SESSIONS = ("docs", "tests")
 AGENTS = ("a", "b", "c")

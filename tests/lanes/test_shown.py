@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from jackline.failures import Failure, Observation, classify
-from jackline.lanes import Call, LaneSettings, Settings
+from jackline.lanes import Call, ControllerSettings, LaneSettings
 from jackline.lanes.lane import Lane
 from tests.lanes import failures_made as made
 
@@ -19,7 +19,7 @@ def classified(error: Exception) -> Failure:
 
 
 def lane() -> Lane:
-    return Lane(LaneSettings("lane"), Settings(), lambda: 0.5, 0.0)
+    return Lane(LaneSettings("lane"), ControllerSettings(), lambda: 0.5, 0.0)
 
 
 def test_a_lane_that_takes_calls_holds_nobody_up() -> None:

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jackline.lanes import Call, Decision, LaneController, LaneSettings, State, Usage
-from jackline.lanes.settings import Patience, Settings
+from jackline.lanes import Call, CallUsage, LaneController, LaneDecision, LaneSettings, LaneState
+from jackline.lanes.settings import ControllerSettings, PatienceSettings
 from tests.lanes import failures_made as made
 
 NOW = made.START
@@ -30,7 +30,7 @@ class World:
         self,
         lanes: tuple[str, ...],
         first_byte: Delay,
-        given: Settings | None = None,
+        given: ControllerSettings | None = None,
         *,
         local: bool = False,
     ) -> None:
@@ -61,7 +61,7 @@ class World:
         call = Call(number, self.lanes, max_tokens=1000, stream=stream)
         self.follow(self.controller.submit(self.now, call))
 
-    def follow(self, decision: Decision) -> None:
+    def follow(self, decision: LaneDecision) -> None:
         ended = [each.permit for each in decision.aborts]
         for permit in (*ended, *(each.permit for each in decision.hang_ups)):
             self._flying.pop(permit, None)
@@ -116,7 +116,7 @@ class World:
         else:
             call, _ = self._flying.pop(permit)
             self.completed.append((call, self.now - NOW))
-            self.follow(self.controller.finished(self.now, permit, Usage(10, 10)))
+            self.follow(self.controller.finished(self.now, permit, CallUsage(10, 10)))
 
     def _heard(self, permit: int) -> None:
         decision = self.controller.heard(self.now, permit)
@@ -172,7 +172,7 @@ def test_silence_of_one_call_on_the_only_lane_is_asked_beside_and_the_first_answ
     assert 10 in world.answered
     assert [beside for _, call, _, beside in world.sent if call == 10] == [False, True]
     assert not world.controller.calls_in_flight, "the lost attempt was hung up on"
-    assert world.controller.lanes["opus"].state is State.OPEN
+    assert world.controller.lanes["opus"].state is LaneState.OPEN
 
 
 def test_a_call_that_another_lane_can_take_is_asked_there_beside_its_own() -> None:
@@ -241,7 +241,7 @@ def test_a_lane_that_is_heard_is_alive_however_many_are_silent() -> None:
     for number in range(7 + 30):
         world.submit(number)
         world.run(5 if number >= 7 else 0)
-    assert world.controller.lanes["opus"].state is not State.BROKEN
+    assert world.controller.lanes["opus"].state is not LaneState.BROKEN
 
 
 def test_a_lane_on_which_everything_stops_in_mid_answer_is_left_alone_and_nobody_is_cut() -> None:
@@ -253,7 +253,7 @@ def test_a_lane_on_which_everything_stops_in_mid_answer_is_left_alone_and_nobody
     world.run(12)
     assert world.controller.lanes["opus"].is_silent
     world.run(30)
-    assert world.controller.lanes["opus"].state is State.OPEN, "it was slow, and not dead"
+    assert world.controller.lanes["opus"].state is LaneState.OPEN, "it was slow, and not dead"
     assert len(world.completed) == 8
     assert world.aborts == 0
 
@@ -312,7 +312,7 @@ def test_instant_errors_are_not_met_ten_times_in_a_moment() -> None:
 
 
 PATIENCE = st.builds(
-    Patience,
+    PatienceSettings,
     first_byte=st.floats(0.0, 600.0),
     first_byte_per_token=st.floats(0.0, 0.01),
     probe=st.floats(0.0, 60.0),
@@ -336,7 +336,7 @@ PATIENCE = st.builds(
 )
 def test_whoever_waits_ten_minutes_for_a_provider_that_answers_within_ten_is_answered(
     *,
-    patience: Patience,
+    patience: PatienceSettings,
     lanes: tuple[str, ...],
     delays: list[float],
     gap: float,
@@ -351,7 +351,7 @@ def test_whoever_waits_ten_minutes_for_a_provider_that_answers_within_ten_is_ans
         turns["next"] += 1
         return delays[turns["next"] % len(delays)]
 
-    world = World(lanes, delay, Settings(patience=patience))
+    world = World(lanes, delay, ControllerSettings(patience=patience))
     world.gap, world.thinks = gap, thinks
     for number in range(agents):
         world.submit(number, stream=streams)

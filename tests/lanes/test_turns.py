@@ -8,18 +8,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jackline.lanes import Call, KnownLimits, LaneController, LaneSettings, Usage
-from jackline.lanes.prompt_caches import Standing
-from jackline.lanes.queue import AGED_AFTER, Entry, Rank
-from jackline.lanes.turns import Turn, in_order
-from jackline.lanes.waiting_room import WaitingRoom
+from jackline.lanes import Call, CallUsage, KnownLimits, LaneController, LaneSettings
+from jackline.lanes.prompt_caches import CacheState
+from jackline.lanes.queue import AGED_AFTER, CallQueues, QueueEntry, Rank
+from jackline.lanes.queue_positions import QueuePosition, in_order
 
 NOW = 10_000.0
 SENT = {"old": 0.0, "closing": 740.0, "warm": 950.0}
 A = ("a",)
 _ENTRIES = st.lists(
     st.tuples(
-        st.sampled_from(Standing),
+        st.sampled_from(CacheState),
         st.floats(0, 1000),
         st.sampled_from([0.0, 300.0, AGED_AFTER, 900.0]),
         st.sampled_from([-30.0, 0.0, 40.0, 119.0, 121.0, 280.0]),
@@ -29,22 +28,25 @@ _ENTRIES = st.lists(
 )
 
 
-def entry(number: int, standing: Standing, urgency: float, waited: float, left: float) -> Entry:
-    until = NOW + left if standing is Standing.WARM else 0.0
+def entry(
+    number: int, standing: CacheState, urgency: float, waited: float, left: float
+) -> QueueEntry:
+    until = NOW + left if standing is CacheState.WARM else 0.0
     call = Call(number, ("a",))
     since = NOW - waited
-    return Entry(call, ("a",), urgency, since=since, standing=standing, cached_until=until)
+    return QueueEntry(call, ("a",), urgency, since=since, standing=standing, cached_until=until)
 
 
 @given(_ENTRIES, st.booleans())
 @example(
-    [(Standing.WARM, 9, 0, 40, A), (Standing.NEW, 1, 0, 0, A), (Standing.PLAIN, 2, 0, 0, A)], True
+    [(CacheState.WARM, 9, 0, 40, A), (CacheState.NEW, 1, 0, 0, A), (CacheState.PLAIN, 2, 0, 0, A)],
+    True,
 )
-@example([(Standing.WARM, 9, 900, 40, A), (Standing.NEW, 1, 900, 0, A)] * 2, True)
+@example([(CacheState.WARM, 9, 900, 40, A), (CacheState.NEW, 1, 900, 0, A)] * 2, True)
 def test_the_order_that_is_told_is_the_order_in_which_calls_go(
-    drawn: list[tuple[Standing, float, float, float, tuple[str, ...]]], may_age: bool
+    drawn: list[tuple[CacheState, float, float, float, tuple[str, ...]]], may_age: bool
 ) -> None:
-    room = WaitingRoom()
+    room = CallQueues()
     room.open_lane("a")
     room.open_lane("b")
     for number, (standing, urgency, waited, left, lanes) in enumerate(drawn):
@@ -61,7 +63,7 @@ def test_the_order_that_is_told_is_the_order_in_which_calls_go(
         gone.append(head.id)
         if len(gone) == 1:
             assert ranks[head.id] is head.rank
-        if head.rank is Rank.AGED and head.entry.standing is not Standing.WARM:
+        if head.rank is Rank.AGED and head.entry.standing is not CacheState.WARM:
             next_aged = math.inf
     assert [each.call.id for _, each in told] == gone
 
@@ -73,7 +75,7 @@ def full_lane() -> LaneController:
     for number, (name, sent_at) in enumerate(SENT.items(), 1):
         call = Call(number, ("a",), input_tokens=20_000, conversation=name)
         (send,) = made.submit(sent_at, call).sends
-        made.finished(sent_at + 1, send.permit, Usage(100, 10, 0, 20_000))
+        made.finished(sent_at + 1, send.permit, CallUsage(100, 10, 0, 20_000))
     made.lanes["a"].buckets["input"].correct(-60_000, 1000.0)
     return made
 
@@ -83,7 +85,7 @@ def waits(made: LaneController, number: int, conversation: str, now: float = 100
     assert not made.submit(now, call).sends
 
 
-def by_call(turns: list[Turn]) -> dict[int, Turn]:
+def by_call(turns: list[QueuePosition]) -> dict[int, QueuePosition]:
     return {turn.call: turn for turn in turns}
 
 

@@ -1,6 +1,6 @@
 """A simulated provider, a service before it, and clients that speak with its tools.
 
-Laws: (1) real sockets, a real store, the SDK's own client; (2) nothing is waited for by sleeping
+Rules: (1) real sockets, a real store, the SDK's own client; (2) nothing is waited for by sleeping
 for luck: tests wait for what was heard or is kept.
 """
 
@@ -22,17 +22,17 @@ from mcp.client.streamable_http import streamable_http_client
 from jackline.assembly import Service, StateDir
 from jackline.clock import Clock, SystemClock
 from jackline.gateway.settings import HoldSettings
-from jackline.mcp_server.settings import AgentSettings, BatchSettings, ToolSettings
-from jackline.simulator.conversation import Asked
-from jackline.simulator.ledger import Ledger
-from jackline.simulator.mind import Mind, Reply, Rule, Say
+from jackline.mcp_server.permissions import AgentSettings, BatchSettings, ToolSettings
+from jackline.simulator.client_request import ClientRequest
+from jackline.simulator.ledger import RequestLedger
+from jackline.simulator.provider import ProviderSettings
+from jackline.simulator.reply_script import Reply, ReplyScript, Rule, Say
 from jackline.simulator.server import SimulatorServer
-from jackline.simulator.service import AT_ONCE
-from jackline.simulator.settings import ProviderSettings
+from jackline.simulator.time_model import AT_ONCE
 from tests.assembly.world import config_for
 
 
-def agreeing(asked: Asked) -> Reply:
+def agreeing(asked: ClientRequest) -> Reply:
     """A model that repeats what it was asked."""
     return Say(f"done: {asked.prompt}")
 
@@ -42,7 +42,7 @@ class AgentsWorld:
     """Everything around the tools; `mind` answers, and `heard` is what it was asked."""
 
     folder: Path
-    mind: Callable[[Asked], Reply] = agreeing
+    mind: Callable[[ClientRequest], Reply] = agreeing
     allow: tuple[str, ...] = ()
     folders: tuple[Path, ...] = ()
     tools: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ class AgentsWorld:
     wait: float = 30.0
     long_wait: float = 1500.0
     clock: Clock | None = None
-    heard: list[Asked] = field(default_factory=list)
+    heard: list[ClientRequest] = field(default_factory=list)
     server: SimulatorServer | None = None
 
     @property
@@ -58,7 +58,7 @@ class AgentsWorld:
         return self.folder / "project"
 
     @property
-    def ledger(self) -> Ledger:
+    def ledger(self) -> RequestLedger:
         assert self.server is not None
         return self.server.playing.provider.ledger
 
@@ -66,7 +66,7 @@ class AgentsWorld:
         """What was asked so far, in order."""
         return [asked.prompt for asked in self.heard]
 
-    def _answer(self, asked: Asked) -> Reply:
+    def _answer(self, asked: ClientRequest) -> Reply:
         self.heard.append(asked)
         return self.mind(asked)
 
@@ -74,7 +74,7 @@ class AgentsWorld:
     async def provider(self) -> AsyncIterator[SimulatorServer]:
         self.project.mkdir(exist_ok=True)
         settings = ProviderSettings(service=AT_ONCE)
-        async with SimulatorServer(settings, Mind((Rule(self._answer),))) as self.server:
+        async with SimulatorServer(settings, ReplyScript((Rule(self._answer),))) as self.server:
             yield self.server
 
     @asynccontextmanager
@@ -169,7 +169,7 @@ class Working:
     def __init__(self) -> None:
         self.may_end = False
 
-    def __call__(self, asked: Asked) -> Reply:
+    def __call__(self, asked: ClientRequest) -> Reply:
         if self.may_end:
             return Say(f"done: {asked.prompt}")
         return Say("I read.", (("read", {"path": "notes.txt"}),), delay=0.05)

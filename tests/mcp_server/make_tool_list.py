@@ -2,7 +2,7 @@
 
     python -m tests.mcp_server.make_tool_list
 
-Laws: (1) it is what a running service lists, and a test compares the two.
+Rules: (1) it is what a running service lists, and a test compares the two.
 """
 
 from __future__ import annotations

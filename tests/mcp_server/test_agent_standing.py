@@ -9,11 +9,11 @@ from typing import Any
 
 from jackline.control.run_view import AgentView
 from jackline.flows.records import CallKind, CallRecord, CallState, RunRecord, RunState
-from jackline.mcp_server.agent_words import listed, told_run
+from jackline.mcp_server.agent_manager import RunSnapshot
+from jackline.mcp_server.agent_results import listed, run_reply
 from jackline.mcp_server.flow.started_agents import started_agents
-from jackline.mcp_server.run_look import Look
-from jackline.simulator.conversation import Asked
-from jackline.simulator.mind import Reply, Say
+from jackline.simulator.client_request import ClientRequest
+from jackline.simulator.reply_script import Reply, Say
 from tests.assembly.world import run
 from tests.mcp_server.agents_world import AgentsWorld, call, refused, until
 
@@ -23,7 +23,7 @@ OURS = started_agents.source
 ORDERS = b'{"orders": [{"label": "one"}, {"label": "two"}, {"label": "three"}]}'
 
 
-def group(state: RunState, **more: Any) -> Look:
+def group(state: RunState, **more: Any) -> RunSnapshot:
     record = RunRecord(
         "r1", "started_agents", OURS, ORDERS, state=state, created_at=AT - 60, cost=0.5, **more
     )
@@ -33,7 +33,7 @@ def group(state: RunState, **more: Any) -> Look:
     )
     waits = AgentView("one", "", AT - 30, "throttled by the server", AT + 90, turns=2, tokens=700)
     works = AgentView("two", "", AT - 30, turns=1, tokens=50)
-    return Look(record, calls, under_way={"t-one": waits, "t-two": works})
+    return RunSnapshot(record, calls, under_way={"t-one": waits, "t-two": works})
 
 
 def test_who_waits_says_for_what_and_until_when() -> None:
@@ -52,21 +52,21 @@ def test_who_waits_says_for_what_and_until_when() -> None:
 
 def test_agents_of_a_parked_run_wait_for_what_it_waits_for() -> None:
     look = group(RunState.PARKED, why="the 5-hour limit was reached", wake_at=AT + 3600)
-    for agent in _agents(told_run(look, NOW).data):
+    for agent in _agents(run_reply(look, NOW).data):
         assert agent["state"] == "parked"
         assert agent["waits"] == {
             "why": "the 5-hour limit was reached",
             "until": "2026-11-15T13:00:00+00:00",
         }
     for state in (RunState.RUNNING, RunState.STOPPED, RunState.PARKED):
-        told = told_run(group(state, why="w.", wake_at=AT + 60), NOW)
+        told = run_reply(group(state, why="w.", wake_at=AT + 60), NOW)
         # A model of Claude Code sees the data alone: it must say what to call next.
         assert str(told.data["says"]) in told.text
         assert "r1" in str(told.data["says"])
-        one = told_run(replace(group(state, why="w.", wake_at=AT + 60), label="one"), NOW)
+        one = run_reply(replace(group(state, why="w.", wake_at=AT + 60), label="one"), NOW)
         assert one.data["says"] == one.text
     person = group(RunState.PARKED, why="no credit is left", wake_at=None)
-    for agent in _agents(told_run(person, NOW).data):
+    for agent in _agents(run_reply(person, NOW).data):
         assert agent["waits"]["until"] is None
 
 
@@ -79,7 +79,7 @@ def _agents(data: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def test_a_list_names_each_agent_with_its_end_and_what_it_cost(tmp_path: Path) -> None:
-    def mind(asked: Asked) -> Reply:
+    def mind(asked: ClientRequest) -> Reply:
         if "slow" in asked.prompt and not world.allow_end:
             return Say("I read.", (("read", {"path": "notes.txt"}),), delay=0.05)
         return Say("Done.")

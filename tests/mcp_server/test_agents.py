@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from jackline.simulator.conversation import Asked
+from jackline.simulator.client_request import ClientRequest
 from jackline.simulator.faults import Effect, Fault
-from jackline.simulator.mind import Fail, Reply, Say, structured
+from jackline.simulator.reply_script import Fail, Reply, Say, structured
 from tests.assembly.world import run
 from tests.mcp_server.agents_world import AgentsWorld, Hurried, Working, call, refused, until
 
@@ -26,7 +26,7 @@ READS: dict[str, Any] = {"tools": ["read"]}
 
 
 def test_an_agent_gives_its_answer_with_the_ids_to_go_on_with(tmp_path: Path) -> None:
-    def mind(asked: Asked) -> Reply:
+    def mind(asked: ClientRequest) -> Reply:
         return structured({"points": 9}) if "points" in asked.prompt else Say("The answer.")
 
     async def main() -> None:
@@ -115,7 +115,7 @@ def test_a_definition_gives_the_agent_its_words_and_its_model(tmp_path: Path) ->
 def test_a_failed_agent_says_so_and_its_run_goes_on_by_its_task_id(tmp_path: Path) -> None:
     broken = True
 
-    def mind(asked: Asked) -> Reply:
+    def mind(asked: ClientRequest) -> Reply:
         if broken:
             return Fail(400, "invalid_request_error", "this cannot be answered")
         return Say(f"done: {asked.prompt}")
@@ -142,7 +142,7 @@ def test_a_failed_agent_says_so_and_its_run_goes_on_by_its_task_id(tmp_path: Pat
 def test_an_agent_that_was_cut_off_is_gone_on_with_and_repeats_no_turn(
     tmp_path: Path, by: str
 ) -> None:
-    def mind(asked: Asked) -> Reply:
+    def mind(asked: ClientRequest) -> Reply:
         if "go on" in asked.latest:
             return Say(f"done after {asked.turn} turns")
         return Say("I read.", (("read", {"path": "notes.txt"}),))
@@ -302,7 +302,7 @@ def test_whoever_waits_hears_again_and_again_how_it_goes(tmp_path: Path) -> None
 
 
 def test_an_agent_without_a_login_says_how_the_service_gets_one(tmp_path: Path) -> None:
-    def mind(_asked: Asked) -> Reply:
+    def mind(_asked: ClientRequest) -> Reply:
         return Fail(401, "authentication_error", "invalid x-api-key")
 
     async def main() -> None:
@@ -315,7 +315,7 @@ def test_an_agent_without_a_login_says_how_the_service_gets_one(tmp_path: Path) 
 
 
 def test_of_a_group_each_has_its_own_result_and_failures_are_counted(tmp_path: Path) -> None:
-    def mind(asked: Asked) -> Reply:
+    def mind(asked: ClientRequest) -> Reply:
         if "broken" in asked.prompt:
             return Fail(400, "invalid_request_error", "this cannot be answered")
         return Say(f"done: {asked.prompt}")
@@ -370,7 +370,7 @@ def test_at_a_wall_the_answer_says_until_when_and_the_agent_goes_on_by_itself(
 ) -> None:
     walls = [12.0]
 
-    def mind(asked: Asked) -> Reply:
+    def mind(asked: ClientRequest) -> Reply:
         if asked.turn == 0:
             return Say("I read.", (("read", {"path": "notes.txt"}),))
         if walls:
@@ -506,7 +506,7 @@ def test_a_release_is_judged_again_when_it_runs(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
 
-    def mind(_asked: Asked) -> Reply:
+    def mind(_asked: ClientRequest) -> Reply:
         (world.project / "door").rmdir()
         (world.project / "door").symlink_to(outside)
         return Say("done")
@@ -528,7 +528,7 @@ def test_a_release_is_not_run_in_a_folder_that_was_swapped(tmp_path: Path) -> No
     outside = tmp_path / "outside"
     outside.mkdir()
 
-    def mind(_asked: Asked) -> Reply:
+    def mind(_asked: ClientRequest) -> Reply:
         (world.project / "own").rename(world.project / "away")
         (world.project / "own").symlink_to(outside)
         return Say("done")

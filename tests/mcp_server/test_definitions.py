@@ -14,9 +14,9 @@ from jackline.mcp_server.agent_definitions import (
     AgentDefinition,
     definition_folders,
     definition_of,
+    definitions_of_plugins,
     read_definition,
 )
-from jackline.mcp_server.plugin_definitions import definitions_of_plugins
 
 WHOLE = """---
 name: reviewer

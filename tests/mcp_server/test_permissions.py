@@ -11,21 +11,26 @@ from hypothesis import given
 from hypothesis import settings as settings_
 from hypothesis import strategies as st
 
-from jackline.agents.claude_code import start as claude_code
+from jackline.agents.claude_code import runner as claude_code
 from jackline.agents.claude_code.tool_rules import is_offered_only, offered_only
-from jackline.agents.codex import start as codex
-from jackline.agents.process.program import Order
-from jackline.agents.task import AgentTask
+from jackline.agents.codex import runner as codex
+from jackline.agents.process.program import StartRequest
+from jackline.agents.runner import AgentTask
 from jackline.clock import SystemClock
 from jackline.errors import BadArgumentError, RefusedError
 from jackline.flows.agent_spec import toolbox
 from jackline.mcp_server.agent_definitions import AgentDefinition, read_definition
-from jackline.mcp_server.agent_desk import AgentDesk
-from jackline.mcp_server.agent_orders import OrderDesk
-from jackline.mcp_server.model_tool import Caller
-from jackline.mcp_server.offered_tools import offered, offered_to
-from jackline.mcp_server.places import working_folder
-from jackline.mcp_server.settings import USUAL_TOOLS, AgentSettings, ToolSettings
+from jackline.mcp_server.agent_manager import AgentManager
+from jackline.mcp_server.agent_orders import OrderIntake
+from jackline.mcp_server.model_tool import ToolCaller
+from jackline.mcp_server.permissions import (
+    USUAL_TOOLS,
+    AgentSettings,
+    ToolSettings,
+    offered,
+    offered_to,
+    working_folder,
+)
 from jackline.mcp_server.tools.agents import longest_wait
 
 NAMES = st.sampled_from(
@@ -57,8 +62,8 @@ def _taken(project: Path, settings: AgentSettings, **given: Any) -> dict[str, An
     """The order that a client in `project` gets for what it gave."""
     tools = ToolSettings(settings)
     environ = {"HOME": str(project.parent)}
-    desk = OrderDesk(cast("AgentDesk", _NoDesk()), lambda: tools, environ, SystemClock())
-    caller = Caller(folder=project)
+    desk = OrderIntake(cast("AgentManager", _NoDesk()), lambda: tools, environ, SystemClock())
+    caller = ToolCaller(folder=project)
     return cast("dict[str, Any]", asyncio.run(desk.take({"prompt": "x", **given}, caller)).order)
 
 
@@ -69,8 +74,8 @@ def _task(order: dict[str, Any]) -> AgentTask:
 
 def _claude_words(order: dict[str, Any]) -> list[str]:
     """The command line of Claude Code for an order."""
-    place = claude_code.Place("http://127.0.0.1:1", "claude", {})
-    with claude_code.start_for(place, _task(order), Order(None, None), "s") as begun:
+    place = claude_code.ClaudeCodeSetup("http://127.0.0.1:1", "claude", {})
+    with claude_code.start_for(place, _task(order), StartRequest(None, None), "s") as begun:
         return list(begun.command)
 
 
@@ -113,9 +118,9 @@ def test_a_model_that_names_no_usable_tool_is_refused_and_none_at_all_is_none(
     words = _claude_words(order)
     assert words[words.index("--tools") + 1] == ""
     settings = AgentSettings("codex")
-    place = codex.Place("http://127.0.0.1:1", "codex", {"HOME": str(tmp_path)})
+    place = codex.CodexSetup("http://127.0.0.1:1", "codex", {"HOME": str(tmp_path)})
     task = _task(_taken(project, settings, tools=[]))
-    with codex.start_for(place, task, Order(None, None)) as go:
+    with codex.start_for(place, task, StartRequest(None, None)) as go:
         assert 'sandbox_mode="read-only"' in go.command
 
 
@@ -222,9 +227,9 @@ def test_a_call_works_in_the_folder_of_its_client_or_below_or_in_a_configured_on
 
 def test_nobody_is_kept_waiting_beyond_the_clients_patience() -> None:
     settings = AgentSettings(wait=50.0, long_wait=1500.0)
-    assert longest_wait(Caller(), settings) == 50.0
-    assert longest_wait(Caller(client="claude-code"), settings) < 300.0
-    patient = Caller(client="claude-code", hears_progress=True)
+    assert longest_wait(ToolCaller(), settings) == 50.0
+    assert longest_wait(ToolCaller(client="claude-code"), settings) < 300.0
+    patient = ToolCaller(client="claude-code", hears_progress=True)
     assert longest_wait(patient, settings) == 1500.0
-    hasty = Caller(client="claude-code", hears_progress=True, patience=60.0)
+    hasty = ToolCaller(client="claude-code", hears_progress=True, patience=60.0)
     assert longest_wait(hasty, settings) < 60.0

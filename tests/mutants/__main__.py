@@ -4,7 +4,7 @@
     python -m tests.mutants parked hook     those whose promise has one of these words
     python -m tests.mutants --list hook     only say which these are
 
-Laws: (1) everything is broken in a temporary copy of the tree, never in the tree; (2) a mutant
+Rules: (1) everything is broken in a temporary copy of the tree, never in the tree; (2) a mutant
 counts as caught only by tests that pass without it; one that makes them hang is caught, too; (3) a
 text that is no longer in the code is told and counts as not caught: whoever changed the code
 changes the table. Exit 1 when a promise was broken unnoticed.

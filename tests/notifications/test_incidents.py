@@ -5,16 +5,16 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.notifications.incidents import CALM, MOST, WAIT, Condition, Incidents, Message
-from jackline.notifications.settings import About
+from jackline.notifications.incidents import CALM, MOST, WAIT, Condition, IncidentMessage, Incidents
+from jackline.notifications.settings import IncidentKind
 
 
 def parked(key: str = "a", text: str = "a is parked") -> Condition:
-    return Condition(About.PARKED, key, text)
+    return Condition(IncidentKind.PARKED, key, text)
 
 
 def finished(key: str = "r") -> Condition:
-    return Condition(About.RUN_FINISHED, key, f"{key} finished", happened=True)
+    return Condition(IncidentKind.RUN_FINISHED, key, f"{key} finished", happened=True)
 
 
 def told(incidents: Incidents, at: float, *holding: Condition, quiet: bool = False) -> list[str]:
@@ -55,7 +55,10 @@ def test_what_is_due_together_is_one_message_for_each_matter() -> None:
     many = [parked(str(number), f"agent {number}") for number in range(100)]
     incidents.look(0, many, quiet=False)
     messages = incidents.look(WAIT, [*many, finished()], quiet=False)
-    assert [message.about for message in messages] == [About.PARKED, About.RUN_FINISHED]
+    assert [message.about for message in messages] == [
+        IncidentKind.PARKED,
+        IncidentKind.RUN_FINISHED,
+    ]
     assert messages[0].text.splitlines()[-1] == "and 92 more"
 
 
@@ -119,4 +122,6 @@ def test_no_incident_is_told_twice_unless_it_was_gone_and_none_is_told_in_quiet_
 
 def test_a_message_says_what_it_is_about_and_when() -> None:
     message = Incidents().look(7.0, [finished()], quiet=False)[0]
-    assert message == Message(About.RUN_FINISHED, "Jackline: run finished", "r finished", 7.0)
+    assert message == IncidentMessage(
+        IncidentKind.RUN_FINISHED, "Jackline: run finished", "r finished", 7.0
+    )

@@ -12,13 +12,13 @@ from pathlib import Path
 from jackline.assembly import Service, StateDir
 from jackline.budgets.budget import Budget
 from jackline.config import Config
-from jackline.drills.pace import Pace
-from jackline.flows.local import LocalEngine
+from jackline.drills.drill_clock import DrillClock
 from jackline.flows.records import RunRecord, RunState
 from jackline.flows.settings import RunSettings, encode_settings
+from jackline.flows.store.sqlite import SqliteRunStore
 from jackline.gateway.settings import HoldSettings
+from jackline.notifications.delivery import HEADER, signature
 from jackline.notifications.settings import NotifySettings
-from jackline.notifications.signing import HEADER, signature
 from jackline.providers.settings import UpstreamSettings
 from jackline.testing import SimulatedProvider
 from tests.assembly.world import ask, config_for, question, request, run, until
@@ -59,14 +59,14 @@ def told() -> Iterator[Told]:
 
 def service(config: Config, told: Told) -> Service:
     notify = NotifySettings(webhook=told.kept.url, secret=SECRET)
-    return Service(replace(config, notify=notify), clock=Pace(SPEED))
+    return Service(replace(config, notify=notify), clock=DrillClock(SPEED))
 
 
 async def kept_run(config: Config, *records: RunRecord) -> None:
     """A run as its process left it, state after state."""
     folder = StateDir(config.state_dir)
     folder.make()
-    engine = LocalEngine(folder.flows)
+    engine = SqliteRunStore(folder.flows)
     try:
         first, *rest = records
         claim = await engine.create(first, owner="test", lease=3600.0)

@@ -11,8 +11,8 @@ import pytest
 
 from jackline.assembly import Service
 from jackline.errors import BadConfigError
-from jackline.notifications.settings import About, NotifySettings
-from jackline.notifications.signing import HEADER
+from jackline.notifications.delivery import HEADER
+from jackline.notifications.settings import IncidentKind, NotifySettings
 from tests.assembly.world import ask, config_for, http, provider, question, request, run, until
 from tests.cli.commands import jackline
 from tests.config.places import Machine
@@ -35,7 +35,7 @@ def test_a_refused_key_is_told_once_however_many_agents_meet_it(tmp_path: Path) 
                     who = (b"x-claude-code-session-id", b"s%d" % number)
                     await ask(service.url, request(b"POST", b"/v1/messages", question(), who))
                 first = await service._notifying.look()
-                assert [message.about for message in first] == [About.NEEDS_YOU]
+                assert [message.about for message in first] == [IncidentKind.NEEDS_YOU]
                 await ask(service.url, request(b"POST", b"/v1/messages", question()))
                 assert await service._notifying.look() == []
                 await until(lambda: bool(kept.got))
@@ -52,7 +52,7 @@ def test_a_refused_key_is_told_once_however_many_agents_meet_it(tmp_path: Path) 
 def test_what_is_not_asked_for_is_not_told(tmp_path: Path) -> None:
     async def main(hook: str) -> None:
         async with provider(REFUSED) as (_, url):
-            notify = NotifySettings(on=(About.PARKED,), webhook=hook)
+            notify = NotifySettings(on=(IncidentKind.PARKED,), webhook=hook)
             async with Service(replace(config_for(tmp_path, url), notify=notify)) as service:
                 await ask(service.url, request(b"POST", b"/v1/messages", question()))
                 assert await service._notifying.look() == []

@@ -11,15 +11,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.notifications.desktop import desktop_command
-from jackline.notifications.incidents import Message
-from jackline.notifications.settings import About, NotifySettings
-from jackline.notifications.signing import HEADER, body_of, is_signed, signature
-from jackline.notifications.ways import Sent, send
+from jackline.notifications.delivery import (
+    HEADER,
+    DeliveryResult,
+    desktop_command,
+    is_signed,
+    send,
+    signature,
+    webhook_body,
+)
+from jackline.notifications.incidents import IncidentMessage
+from jackline.notifications.settings import IncidentKind, NotifySettings
 from tests.notifications.webhooks import receiver
 
 SECRET = "a secret of the receiver"  # noqa: S105 -- a test's
-HELLO = Message(About.PARKED, "Jackline: parked", "a is parked; $(reboot) `x` \" '", 12.3456)
+HELLO = IncidentMessage(
+    IncidentKind.PARKED, "Jackline: parked", "a is parked; $(reboot) `x` \" '", 12.3456
+)
 
 
 def at_of(header: str) -> int:
@@ -28,7 +36,9 @@ def at_of(header: str) -> int:
 
 def test_a_webhook_gets_the_message_signed() -> None:
     with receiver() as kept:
-        assert send(HELLO, NotifySettings(webhook=kept.url, secret=SECRET)) == [Sent("webhook")]
+        assert send(HELLO, NotifySettings(webhook=kept.url, secret=SECRET)) == [
+            DeliveryResult("webhook")
+        ]
     headers, body = kept.got[0]
     assert json.loads(body) == {
         "schema": "jackline.notification/1",
@@ -53,13 +63,13 @@ def test_without_a_secret_nothing_is_signed() -> None:
 def test_a_way_that_fails_says_why_without_the_address_and_hinders_no_other() -> None:
     with receiver(500) as kept:
         sent = send(HELLO, NotifySettings(webhook=kept.url, apprise="json://127.0.0.1:1"))
-    assert sent[0] == Sent("webhook", "it was answered with HTTP status 500")
+    assert sent[0] == DeliveryResult("webhook", "it was answered with HTTP status 500")
     assert [each.way for each in sent] == ["webhook", "apprise"]
     gone = send(HELLO, NotifySettings(webhook="http://127.0.0.1:9/secret-path"))
     assert gone[0].trouble.startswith("it cannot be reached")
     assert "secret-path" not in gone[0].trouble
     strange = send(HELLO, NotifySettings(webhook="file:///etc/passwd"))
-    assert strange == [Sent("webhook", "its address is no http or https address")]
+    assert strange == [DeliveryResult("webhook", "its address is no http or https address")]
 
 
 @given(st.text(), st.binary(), st.integers(min_value=0, max_value=10**11))
@@ -106,7 +116,7 @@ def test_the_desktops_own_command_is_run(tmp_path: Path, monkeypatch: pytest.Mon
     tool.write_text(f'#!/bin/sh\nfor word in "$@"; do printf "%s\\n" "$word" >> {said}; done\n')
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    assert send(HELLO, NotifySettings(desktop=True)) == [Sent("desktop")]
+    assert send(HELLO, NotifySettings(desktop=True)) == [DeliveryResult("desktop")]
     if sys.platform != "darwin":
         assert said.read_text().splitlines()[-2:] == [HELLO.title, HELLO.text]
 
@@ -115,4 +125,4 @@ def test_no_secret_is_shown_by_the_settings() -> None:
     settings = NotifySettings(webhook="https://h/T0K3N", secret=SECRET, apprise="tgram://T0K3N")
     assert "T0K3N" not in repr(settings)
     assert SECRET not in repr(settings)
-    assert body_of(HELLO).decode().isprintable()
+    assert webhook_body(HELLO).decode().isprintable()

@@ -7,9 +7,8 @@ from datetime import UTC, datetime
 import msgspec
 
 from jackline.providers.provider import Provider
-from jackline.upstream import Message
-from jackline.upstream.bounded_answer import AnswerLimits, BoundedAnswer
-from jackline.upstream.unpacking import UnpackingTurns
+from jackline.upstream import UpstreamRequest
+from jackline.upstream.bounded_answers import AnswerLimits, BoundedAnswer, UnpackingTurns
 from tests.upstream.loopback import Asking, Recorder, Server, Wire
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -29,12 +28,12 @@ ASKED = (
 STREAMED = ASKED[:-1] + b',"stream":true}'
 
 
-def call(body: bytes = ASKED, target: bytes = b"/v1/messages?beta=true") -> Message:
+def call(body: bytes = ASKED, target: bytes = b"/v1/messages?beta=true") -> UpstreamRequest:
     """What a client asks."""
-    return Message(b"POST", target, CLIENT, body)
+    return UpstreamRequest(b"POST", target, CLIENT, body)
 
 
-def names(message: Message) -> dict[str, str]:
+def names(message: UpstreamRequest) -> dict[str, str]:
     """The headers by lower-case name; a header that comes twice fails the test."""
     found: dict[str, str] = {}
     for name, value in message.headers:
@@ -83,7 +82,9 @@ class Spoken:
         return {n.decode().lower(): v.decode() for n, v in self.ear.headers}
 
 
-async def spoken(provider: Provider, message: Message, model: str, got: list[bytes]) -> Spoken:
+async def spoken(
+    provider: Provider, message: UpstreamRequest, model: str, got: list[bytes]
+) -> Spoken:
     """Render, send, listen, as the gateway does."""
     if not provider.is_ready:
         await provider.prepare()

@@ -9,7 +9,7 @@ import zlib
 
 from jackline.dialects import AnthropicStreamReader, EventSplitter
 from jackline.dialects.sse import name_and_data
-from jackline.providers.aws_event_stream import HeaderValue
+from jackline.providers.bedrock import HeaderValue
 
 START = (
     b'{"type":"message_start","message":{"id":"msg_bdrk_1","type":"message","role":"assistant",'

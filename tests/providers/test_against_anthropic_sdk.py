@@ -10,9 +10,9 @@ from urllib.parse import unquote
 import pytest
 
 from jackline.event_loop import run
-from jackline.providers.making import provider_for
+from jackline.providers.provided_upstream import provider_for
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
-from jackline.upstream import Message
+from jackline.upstream import UpstreamRequest
 from tests.providers.asking import answer, decoded, saying
 from tests.real_clients.anthropic_sdk import sdk_folder
 
@@ -69,7 +69,7 @@ async def sent_by_sdk(kind: UpstreamKind, model: str, version: str) -> list[byte
     return got
 
 
-def rendered(kind: UpstreamKind, message: Message, model: str) -> Message:
+def rendered(kind: UpstreamKind, message: UpstreamRequest, model: str) -> UpstreamRequest:
     bedrock = kind is UpstreamKind.BEDROCK
     settings = UpstreamSettings(
         kind=kind,
@@ -105,12 +105,14 @@ def test_paths_bodies_and_credentials_are_the_sdks(
     theirs = run(sent_by_sdk(kind, model, version))
     headers = ((b"anthropic-beta", BETA.encode()),)
     asked = [
-        Message(b"POST", b"/v1/messages", headers, ASKED % (name.encode(), b"")),
-        Message(b"POST", b"/v1/messages", headers, ASKED % (name.encode(), b',"stream":true')),
+        UpstreamRequest(b"POST", b"/v1/messages", headers, ASKED % (name.encode(), b"")),
+        UpstreamRequest(
+            b"POST", b"/v1/messages", headers, ASKED % (name.encode(), b',"stream":true')
+        ),
     ]
     if kind is UpstreamKind.VERTEX:
         counted = b'{"model":"%b",%b}' % (name.encode(), MESSAGES)
-        asked.append(Message(b"POST", b"/v1/messages/count_tokens", (), counted))
+        asked.append(UpstreamRequest(b"POST", b"/v1/messages/count_tokens", (), counted))
     assert len(theirs) == len(asked)
     for message, sent in zip(asked, theirs, strict=True):
         ours = rendered(kind, message, name)

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from jackline.errors import UsageError
 from jackline.event_loop import run
-from jackline.providers.making import provider_for
-from jackline.providers.sent_body import with_model
+from jackline.providers.provided_upstream import provider_for
+from jackline.providers.sent_request import with_model
 from jackline.providers.settings import Credential, UpstreamSettings
-from jackline.upstream import Message
+from jackline.upstream import UpstreamRequest
 from tests.providers.asking import ASKED, CLIENT, answer, call, decoded, names, saying, spoken
 from tests.upstream.loopback import Recorder
 
@@ -84,7 +84,9 @@ def test_of_the_clients_credentials_nothing_goes_to_an_upstream_with_its_own(
 
 def test_a_beta_header_that_named_logins_alone_is_left_out() -> None:
     provider = provider_for(settings(), {})
-    message = Message(b"POST", b"/v1/messages", ((b"Anthropic-Beta", b"oauth-2025-04-20"),), ASKED)
+    message = UpstreamRequest(
+        b"POST", b"/v1/messages", ((b"Anthropic-Beta", b"oauth-2025-04-20"),), ASKED
+    )
     assert "anthropic-beta" not in names(provider.render(message, MODEL))
     message = message._replace(
         headers=((b"Anthropic-Beta", b"one,  two"), (b"x", b"oauth-2025-04-20"))
@@ -105,7 +107,7 @@ def test_a_packed_body_is_unpacked_only_for_another_model() -> None:
     provider = provider_for(settings(), {})
     headers = (*CLIENT, (b"Content-Encoding", b"gzip"))
     packed = gzip.compress(ASKED)
-    message = Message(b"POST", b"/v1/messages", headers, packed, plain=ASKED)
+    message = UpstreamRequest(b"POST", b"/v1/messages", headers, packed, plain=ASKED)
     same = provider.render(message, MODEL)
     assert (same.body, names(same)["content-encoding"]) == (message.body, "gzip")
     other = provider.render(message, "claude-sonnet-4-6")
@@ -116,7 +118,7 @@ def test_a_packed_body_is_unpacked_only_for_another_model() -> None:
 
 
 def test_a_message_without_a_body_only_changes_its_credential() -> None:
-    message = Message(b"GET", b"/v1/models", CLIENT)
+    message = UpstreamRequest(b"GET", b"/v1/models", CLIENT)
     rendered = provider_for(settings(), {}).render(message, "")
     assert (rendered.method, rendered.target, rendered.body) == (b"GET", b"/v1/models", b"")
     assert names(rendered)["x-api-key"] == KEY

@@ -13,10 +13,9 @@ import pytest
 
 from jackline.errors import UsageError
 from jackline.event_loop import run
-from jackline.providers.aws_credentials import AwsCredentials
-from jackline.providers.aws_signing import AwsKeys, ToSign, signed_headers
-from jackline.providers.making import provider_for
-from jackline.providers.provider import CannotCarryError, Provider
+from jackline.providers.bedrock import AwsCredentials, AwsKeys, UnsignedRequest, signed_headers
+from jackline.providers.provided_upstream import provider_for
+from jackline.providers.provider import Provider, UnsupportedRequestError
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
 from tests.providers.asking import answer, call, saying, spoken
 
@@ -77,7 +76,7 @@ def test_keys_of_the_environment_sign_what_is_sent(monkeypatch: pytest.MonkeyPat
         kept = ("Content-Type", "Accept", "X-Amzn-Bedrock-Trace")
         path = head[0].split(" ")[1]
         assert path == "/prefix/model/us.anthropic.claude-opus-4-8/invoke"
-        request = ToSign(
+        request = UnsignedRequest(
             "POST", sent["Host"], path, {name: sent[name] for name in kept}, told.request_body
         )
         again = signed_headers(request, keys, "us-east-1", "bedrock", stamp)
@@ -110,7 +109,7 @@ def test_before_the_keys_were_fetched_nothing_is_rendered(monkeypatch: pytest.Mo
 
     async def main() -> None:
         provider = signed("http://127.0.0.1:1")
-        with pytest.raises(CannotCarryError):
+        with pytest.raises(UnsupportedRequestError):
             provider.render(call(), MODEL)
         before = provider.is_ready
         await provider.prepare()

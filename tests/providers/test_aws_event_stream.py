@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.providers.aws_event_stream import EventStreamDecoder, Frame, HeaderValue
+from jackline.providers.bedrock import EventStreamDecoder, Frame, HeaderValue
 from tests.providers.frames import frame
 
 NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20).filter(

@@ -12,10 +12,10 @@ import pytest
 from jackline.errors import UsageError
 from jackline.event_loop import run
 from jackline.failures import Kind, Observation, classify
-from jackline.providers.making import provider_for
-from jackline.providers.provider import CannotCarryError
+from jackline.providers.provided_upstream import provider_for
+from jackline.providers.provider import UnsupportedRequestError
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
-from jackline.upstream.breaks import CutShortError, GarbledError
+from jackline.upstream.interface import CutShortError, GarbledError
 from tests.providers.asking import (
     ASKED,
     NOW,
@@ -98,14 +98,14 @@ def test_other_calls_than_messages_are_refused() -> None:
         (call(), ""),
         (call(b"no json"), MODEL),
     ):
-        with pytest.raises(CannotCarryError):
+        with pytest.raises(UnsupportedRequestError):
             provider.render(message, model)
 
 
 @pytest.mark.parametrize("model", [".", "..", "..."])
 def test_a_model_named_by_dots_alone_is_refused(model: str) -> None:
     """It would be another path, once whoever reads it resolves it."""
-    with pytest.raises(CannotCarryError, match="model"):
+    with pytest.raises(UnsupportedRequestError, match="model"):
         provider_for(settings(), {}).render(call(), model)
 
 

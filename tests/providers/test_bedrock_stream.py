@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jackline.dialects import EventSplitter
 from jackline.dialects.sse import name_and_data
 from jackline.failures import Kind, Observation, Scope, classify
-from jackline.providers.bedrock_stream import BedrockStream
+from jackline.providers.bedrock import BedrockStream
 from tests.providers.asking import NOW, decoded
 from tests.providers.frames import EVENTS, STREAM, check_whole, chunk, exception, frame
 

@@ -6,14 +6,14 @@ import time
 
 import pytest
 
-from jackline.providers.cloud_requests import (
+from jackline.providers.clouds import (
     BEDROCK_BETAS,
     VERTEX_BETAS,
     cloud_request,
     known_betas,
 )
-from jackline.providers.provider import CannotCarryError
-from jackline.upstream import Message
+from jackline.providers.provider import UnsupportedRequestError
+from jackline.upstream import UpstreamRequest
 from tests.providers.asking import call
 
 
@@ -81,12 +81,12 @@ def test_scopes_of_cache_marks_are_taken_out_and_nothing_else() -> None:
         call(b"[]"),
         call(b"{"),
         call(target=b"/v1/messages/batches"),
-        Message(b"GET", b"/v1/messages", (), b"{}"),
+        UpstreamRequest(b"GET", b"/v1/messages", (), b"{}"),
         call()._replace(headers=((b"content-encoding", b"br"),)),
     ],
 )
-def test_what_is_no_message_is_refused(message: Message) -> None:
-    with pytest.raises(CannotCarryError):
+def test_what_is_no_message_is_refused(message: UpstreamRequest) -> None:
+    with pytest.raises(UnsupportedRequestError):
         cloud_request(message, "v")
 
 

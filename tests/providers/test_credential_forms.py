@@ -15,7 +15,7 @@ from jackline.providers.credential_forms import (
     vendors_in,
     without_secrets,
 )
-from jackline.providers.sent_headers import allowed
+from jackline.providers.sent_request import allowed
 
 LONG = b"0123456789abcdef0123456789abcdef"
 

@@ -12,13 +12,12 @@ from jackline.dialects import AnthropicStreamReader, EventSplitter
 from jackline.dialects.sse import name_and_data
 from jackline.event_loop import run
 from jackline.failures import Kind, Observation, classify
-from jackline.providers.making import provider_for
-from jackline.providers.provided_upstream import ProvidedUpstream
+from jackline.providers.provided_upstream import ProvidedUpstream, provider_for
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
 from jackline.simulator.faults import Effect, Fault
-from jackline.simulator.mind import Rule, Say
+from jackline.simulator.reply_script import Rule, Say
 from jackline.testing import SimulatedProvider
-from jackline.upstream import Message
+from jackline.upstream import UpstreamRequest
 from tests.providers.asking import CLIENT, NOW
 from tests.upstream.loopback import Recorder
 
@@ -62,7 +61,9 @@ async def hear(kind: UpstreamKind, url: str, messages: list[Any], *, stream: boo
         "stream": stream,
     }
     upstream = ProvidedUpstream({"far": provider_for(settings, {})})
-    message = Message(b"POST", b"/v1/messages?beta=true", CLIENT, json.dumps(asked).encode())
+    message = UpstreamRequest(
+        b"POST", b"/v1/messages?beta=true", CLIENT, json.dumps(asked).encode()
+    )
     ear = Recorder()
     model = MODELS.get(kind, "claude-opus-4-8")
     upstream.start(message, f"far/{model}#account", ear)

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from jackline.event_loop import run
-from jackline.providers.fetching import Fetching
+from jackline.providers.clouds import SharedFetch
 from tests.upstream.loopback import until
 
 
@@ -21,7 +21,7 @@ def test_many_wait_for_one_fetch_and_the_next_one_is_new() -> None:
             calls.append(threading.current_thread().name)
             assert go.wait(120)
 
-        fetching = Fetching(fetch)
+        fetching = SharedFetch(fetch)
         waiting = [asyncio.ensure_future(fetching.once()) for _ in range(5)]
         await until(lambda: bool(calls))
         waiting[0].cancel()
@@ -42,7 +42,7 @@ def test_what_goes_wrong_is_told_to_all_who_wait() -> None:
         raise ConnectionError("no")
 
     async def main() -> None:
-        fetching = Fetching(fetch)
+        fetching = SharedFetch(fetch)
         told = await asyncio.gather(fetching.once(), fetching.once(), return_exceptions=True)
         assert [type(each) for each in told] == [ConnectionError] * 2
 
@@ -57,7 +57,7 @@ def test_nobody_waits_longer_than_allowed() -> None:
 
     async def main() -> None:
         with pytest.raises(OSError):  # noqa: PT011 -- that it is one is the rule
-            await Fetching(fetch, seconds=0.01).once()
+            await SharedFetch(fetch, seconds=0.01).once()
         go.set()
 
     run(main())

@@ -8,12 +8,12 @@ import random
 import pytest
 
 from jackline.dialects.cache_marks import with_hour_marks
-from jackline.gateway.lane_book import LaneBook
+from jackline.gateway.lane_registry import LaneRegistry
 from jackline.lanes import CacheTtl, LaneController
-from jackline.providers.hour_cache import cache_ttl_of
-from jackline.providers.sent_body import with_hours
+from jackline.providers.presets import cache_ttl_of
+from jackline.providers.sent_request import with_hours
 from jackline.providers.settings import UpstreamKind, UpstreamSettings
-from jackline.upstream import Message
+from jackline.upstream import UpstreamRequest
 
 HOUR, AUTO, CLIENT = CacheTtl.HOUR, CacheTtl.AUTO, CacheTtl.CLIENT
 ANTHROPIC, BEDROCK, VERTEX = UpstreamKind.ANTHROPIC, UpstreamKind.BEDROCK, UpstreamKind.VERTEX
@@ -74,13 +74,17 @@ def test_an_upstream_may_say_itself_whether_cached_tokens_count(
 ) -> None:
     draw = random.Random(1).random  # noqa: S311 -- seeded, so that tests repeat
     controller = LaneController([], draw)
-    book = LaneBook(controller, (upstream,), b"salt")
+    book = LaneRegistry(controller, (upstream,), b"salt")
     name = book.lane(upstream, "claude-opus-4-8", "a", 0.0)
     assert controller.lanes[name].caches.reads_count is counts
 
 
-def message(body: bytes, *headers: tuple[bytes, bytes], plain: bytes | None = None) -> Message:
-    return Message(b"POST", b"/v1/messages", headers, body, b"lines", plain, hour_marks=True)
+def message(
+    body: bytes, *headers: tuple[bytes, bytes], plain: bytes | None = None
+) -> UpstreamRequest:
+    return UpstreamRequest(
+        b"POST", b"/v1/messages", headers, body, b"lines", plain, hour_marks=True
+    )
 
 
 def test_a_plain_body_is_rewritten_and_its_headers_stay() -> None:

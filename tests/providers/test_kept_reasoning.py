@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from jackline.dialects.neutral.reasoning import Kept
-from jackline.dialects.openai_responses.foreign_thoughts import without_reasoning
-from jackline.providers.kept_reasoning import KeptReasoning
-from jackline.providers.making import provider_for
+from jackline.dialects.neutral.options import StoredThought
+from jackline.dialects.openai_responses.request import without_reasoning
+from jackline.providers.provided_upstream import provider_for
 from jackline.providers.provider import Provider
+from jackline.providers.reasoning import ReasoningStore
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
-from jackline.upstream import Message
+from jackline.upstream import UpstreamRequest
 from tests.providers.asking import CLIENT
 from tests.upstream.loopback import Recorder
 
@@ -48,9 +48,9 @@ def openai(model_host: str = "api.openai.com") -> Provider:
     return provider_for(settings, {})
 
 
-def asked(turns: list[dict[str, Any]], *, stream: bool) -> Message:
+def asked(turns: list[dict[str, Any]], *, stream: bool) -> UpstreamRequest:
     body = {"model": "claude-opus-4-8", "max_tokens": 99, "messages": turns, "stream": stream}
-    return Message(b"POST", b"/v1/messages", CLIENT, json.dumps(body).encode())
+    return UpstreamRequest(b"POST", b"/v1/messages", CLIENT, json.dumps(body).encode())
 
 
 USER: list[dict[str, Any]] = [{"role": "user", "content": "Look."}]
@@ -154,13 +154,15 @@ def test_a_thought_that_no_call_follows_is_not_kept() -> None:
 
 
 def test_what_is_kept_is_bounded() -> None:
-    kept = KeptReasoning(most=2, most_bytes=100)
-    small = Kept(msgspec.Raw(b'"x"'), before_words=False)
+    kept = ReasoningStore(most=2, most_bytes=100)
+    small = StoredThought(msgspec.Raw(b'"x"'), before_words=False)
     for name in "abc":
         kept.remember("me", name, [small])
     assert [bool(kept.recall("me", name)) for name in "abc"] == [False, True, True]
     assert not kept.recall("you", "c")
-    kept.remember("me", "d", [Kept(msgspec.Raw(b'"' + b"y" * 98 + b'"'), before_words=False)])
+    kept.remember(
+        "me", "d", [StoredThought(msgspec.Raw(b'"' + b"y" * 98 + b'"'), before_words=False)]
+    )
     assert [bool(kept.recall("me", name)) for name in "bcd"] == [False, False, True]
 
 

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from jackline.event_loop import run
-from jackline.providers.making import provider_for
-from jackline.providers.mending import RefusedSignatures
-from jackline.providers.provided_upstream import ProvidedUpstream
+from jackline.providers.provided_upstream import ProvidedUpstream, provider_for
+from jackline.providers.reasoning import RefusedSignatures
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
-from jackline.upstream import Message
+from jackline.upstream import UpstreamRequest
 from tests.providers.asking import CLIENT, answer
 from tests.upstream.loopback import Recorder, Server, Wire
 
@@ -33,14 +32,14 @@ def error(message: str) -> bytes:
 REFUSED = error("messages.1.content.0: Invalid `signature` in `thinking` block")
 
 
-def asked(*thoughts: dict[str, str]) -> Message:
+def asked(*thoughts: dict[str, str]) -> UpstreamRequest:
     turns = [
         {"role": "user", "content": "Hello."},
         {"role": "assistant", "content": [*thoughts, {"type": "text", "text": "Yes?"}]},
         {"role": "user", "content": "Go on."},
     ]
     body = {"model": "claude-opus-4-8", "max_tokens": 64, "messages": turns}
-    return Message(b"POST", b"/v1/messages", CLIENT, json.dumps(body).encode())
+    return UpstreamRequest(b"POST", b"/v1/messages", CLIENT, json.dumps(body).encode())
 
 
 class World:
@@ -54,7 +53,7 @@ class World:
         self.upstream = ProvidedUpstream(made, {"gpt"}, lambda *each: self.told.append(each))
         self.requests: list[dict[str, Any]] = []
 
-    async def ask(self, message: Message) -> Recorder:
+    async def ask(self, message: UpstreamRequest) -> Recorder:
         ear = Recorder()
         self.upstream.start(message, LANE, ear)
         await ear.last_word()
@@ -138,7 +137,7 @@ def test_a_second_refusal_is_told_as_it_came() -> None:
         (asked(THOUGHT), b""),
     ],
 )
-def test_what_cannot_be_mended_is_told_as_it_came(message: Message, body: bytes) -> None:
+def test_what_cannot_be_mended_is_told_as_it_came(message: UpstreamRequest, body: bytes) -> None:
     async def scene(world: World) -> None:
         ear = await world.ask(message)
         assert (ear.status, ear.body) == (400, body)
@@ -183,7 +182,7 @@ def test_thoughts_that_another_server_encrypted_are_left_out_once_they_are_refus
     async def scene(world: World) -> None:
         for _ in range(2):
             ear = Recorder()
-            message = Message(b"POST", b"/v1/responses", headers, body)
+            message = UpstreamRequest(b"POST", b"/v1/responses", headers, body)
             world.upstream.start(message, "gpt/gpt-5.5#account", ear)
             await ear.last_word()
             assert (ear.status, ear.body) == (200, GOOD)

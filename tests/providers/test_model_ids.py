@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jackline.providers.model_ids import bedrock_id, vertex_id
+from jackline.providers.clouds import bedrock_id, vertex_id
 
 
 @pytest.mark.parametrize(

@@ -13,12 +13,12 @@ from jackline.dialects import AnthropicStreamReader, EventSplitter, name_of, rea
 from jackline.errors import UsageError
 from jackline.event_loop import run
 from jackline.failures import Kind, Observation, classify
-from jackline.providers.making import provider_for
-from jackline.providers.provider import CannotCarryError, WrongVendorError
+from jackline.providers.provided_upstream import provider_for
+from jackline.providers.provider import UnsupportedRequestError, WrongVendorError
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
-from jackline.providers.translating import NOTES, as_stream
-from jackline.upstream import Message
-from jackline.upstream.breaks import BadPackingError, CutShortError, GarbledError
+from jackline.providers.translated_answer import NOTES, as_stream
+from jackline.upstream import UpstreamRequest
+from jackline.upstream.interface import CutShortError, DecompressionError, GarbledError
 from tests.providers.asking import (
     ASKED,
     CLIENT,
@@ -256,7 +256,7 @@ def test_an_error_inside_of_a_stream_becomes_an_error_event() -> None:
         (answer(b"not packed", b"content-encoding: gzip"), call()),
     ],
 )
-def test_an_answer_that_cannot_be_understood_breaks(said: bytes, message: Message) -> None:
+def test_an_answer_that_cannot_be_understood_breaks(said: bytes, message: UpstreamRequest) -> None:
     async def main() -> None:
         got: list[bytes] = []
         async with saying(said, got=got) as server:
@@ -264,7 +264,7 @@ def test_an_answer_that_cannot_be_understood_breaks(said: bytes, message: Messag
             told = await spoken(provider, message, "gpt-5", got)
         assert told.ear.words[-1] == "broke"
         assert told.ear.body == b""
-        assert isinstance(told.ear.error, GarbledError | BadPackingError)
+        assert isinstance(told.ear.error, GarbledError | DecompressionError)
 
     run(main())
 
@@ -311,14 +311,14 @@ def test_what_was_left_out_is_told_in_a_header() -> None:
 def test_what_the_dialect_cannot_say_is_refused_by_name() -> None:
     provider = provider_for(settings(), {})
     body = ASKED[:-1] + b',"something_new":1}'
-    with pytest.raises(CannotCarryError, match="something_new"):
+    with pytest.raises(UnsupportedRequestError, match="something_new"):
         provider.render(call(body), "gpt-5")
     for message, model in (
         (call(target=b"/v1/messages/count_tokens"), ""),
-        (Message(b"GET", b"/v1/models", CLIENT), ""),
+        (UpstreamRequest(b"GET", b"/v1/models", CLIENT), ""),
         (call(), ""),
     ):
-        with pytest.raises(CannotCarryError):
+        with pytest.raises(UnsupportedRequestError):
             provider.render(message, model)
 
 
@@ -339,7 +339,7 @@ def test_what_the_dialect_cannot_say_is_refused_by_name() -> None:
 def test_addresses_may_hold_the_version_or_not(url: str, target: bytes) -> None:
     provider = provider_for(settings(url=url), {})
     assert provider.render(call(), "gpt-5").target == target
-    native = Message(b"POST", b"/v1/chat/completions", (), b'{"model":"a"}')
+    native = UpstreamRequest(b"POST", b"/v1/chat/completions", (), b'{"model":"a"}')
     assert provider.render(native, "b").target == target
 
 
@@ -382,7 +382,7 @@ def test_what_anthropic_gave_a_client_does_not_pass_through(left_out: bytes) -> 
     provider = provider_for(settings(credential=Credential.PASS_THROUGH), {})
     headers = [pair for pair in call().headers if pair[0].lower() != left_out]
     for target in (b"/v1/messages", b"/v1/chat/completions", b"/v1/files"):
-        message = Message(b"POST", target, headers, call().body)
+        message = UpstreamRequest(b"POST", target, headers, call().body)
         with pytest.raises(WrongVendorError) as caught:
             provider.render(message, "gpt-5")
         assert "of-the-client" not in str(caught.value)
@@ -406,7 +406,7 @@ def test_the_limit_and_sampling_are_named_as_the_server_knows_them() -> None:
 
 def test_a_request_of_the_upstreams_own_dialect_passes() -> None:
     headers = ((b"Authorization", b"Bearer of-the-client"), (b"session_id", b"s1"))
-    message = Message(b"POST", b"/v1/responses", headers, b'{"model":"gpt-5","input":"hi"}')
+    message = UpstreamRequest(b"POST", b"/v1/responses", headers, b'{"model":"gpt-5","input":"hi"}')
     own = provider_for(settings(RESPONSES), {})
     rendered = own.render(message, "gpt-5-mini")
     assert rendered.body == b'{"model":"gpt-5-mini","input":"hi"}'

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jackline.dialects.neutral.options import Target
-from jackline.providers.openai_models import is_vendor, reasons, target_of
+from jackline.dialects.neutral.options import TargetOptions
+from jackline.providers.openai import is_vendor, reasons, target_of
 
 OPENAI, AZURE = "api.openai.com", "ours.openai.azure.com"
 SESSION = ((b"X-Claude-Code-Session-Id", b"s1"), (b"accept", b"*/*"))
@@ -54,7 +54,7 @@ def test_a_conversation_has_one_key_for_openais_cache_and_it_tells_nothing() -> 
 
 
 def test_servers_that_are_not_known_are_asked_carefully() -> None:
-    careful = Target(max_tokens_field="max_tokens", mid_system="user", efforts=())
+    careful = TargetOptions(max_tokens_field="max_tokens", mid_system="user", efforts=())
     assert target_of("gpt-5.5", "127.0.0.1", SESSION) == careful
     assert target_of("openai/gpt-5.5", "openrouter.ai", SESSION).efforts
     assert not is_vendor("api.openai.com.evil.example")

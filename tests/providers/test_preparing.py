@@ -13,7 +13,7 @@ from jackline.event_loop import run
 from jackline.providers.anthropic import AnthropicProvider
 from jackline.providers.provided_upstream import ProvidedUpstream
 from jackline.providers.settings import UpstreamSettings
-from jackline.upstream import Message, Origin
+from jackline.upstream import Origin, UpstreamRequest
 from tests.providers.asking import call
 from tests.upstream.loopback import Recorder
 
@@ -36,7 +36,7 @@ class SlowToPrepare(AnthropicProvider):
         if isinstance(error, OSError | JacklineError):
             raise error
 
-    def render(self, message: Message, model: str) -> Message:
+    def render(self, message: UpstreamRequest, model: str) -> UpstreamRequest:
         error = self._fails()
         if error is not None:
             raise error

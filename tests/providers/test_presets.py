@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jackline.providers.making import provider_for
 from jackline.providers.presets import PRESETS, Preset, cloud_url, own_hosts
+from jackline.providers.provided_upstream import provider_for
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
 from jackline.upstream.origin import Origin
 

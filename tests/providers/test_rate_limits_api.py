@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from jackline.lanes import KnownLimits
 from jackline.providers.rate_limits_api import (
     KINDS,
-    laid_over,
+    limit_paths,
     limits_of,
-    questions,
-    read_page,
+    merged_limits,
+    parse_limits_page,
     request,
 )
 from jackline.providers.settings import UpstreamKind, UpstreamSettings
@@ -47,7 +47,7 @@ def test_groups_of_models_share_their_limits() -> None:
     opus = limiters(
         requests_per_minute=50, input_tokens_per_minute=30_000, output_tokens_per_minute=8_000
     )
-    read = read_page(
+    read = parse_limits_page(
         ANTHROPIC,
         page(
             group(OPUS, opus, strange={"a": 1}),
@@ -70,7 +70,7 @@ def test_the_newer_form_of_a_group_is_read_as_well() -> None:
         "models": OPUS,
         "limits": limiters(input_tokens_per_minute_cache_aware=7, input_tokens_per_minute=9),
     }
-    read = read_page(ANTHROPIC, page(entry))
+    read = parse_limits_page(ANTHROPIC, page(entry))
     assert read is not None
     assert read.limits == dict.fromkeys(OPUS, KnownLimits(None, 7))
 
@@ -94,7 +94,7 @@ def test_one_model_at_a_time_as_openai_tells_it() -> None:
             "has_more": True,
         }
     ).encode()
-    read = read_page(OPENAI, body)
+    read = parse_limits_page(OPENAI, body)
     assert read is not None
     assert read.limits == {"gpt-5.5": KnownLimits(500, 200_000)}
     assert read.next_page == "rl-gpt"
@@ -117,12 +117,12 @@ def test_a_dated_snapshot_has_the_limits_of_its_model_and_no_other(model: str, f
 
 def test_a_workspaces_limits_go_over_the_organizations_one_by_one() -> None:
     below, above = KnownLimits(50, 30_000, 8_000), KnownLimits(None, 500)
-    assert laid_over(below, above) == KnownLimits(50, 500, 8_000)
+    assert merged_limits(below, above) == KnownLimits(50, 500, 8_000)
 
 
 def test_what_is_asked() -> None:
     plain = UpstreamSettings(url="https://api.anthropic.com")
-    (path,) = questions(plain)
+    (path,) = limit_paths(plain)
     asked = request(plain, path, None, KEY)
     assert asked.method == b"GET"
     assert asked.target == b"/v1/organizations/rate_limits?group_type=model_group"
@@ -131,7 +131,7 @@ def test_what_is_asked() -> None:
     following = request(plain, path, "a b&c", KEY)
     assert following.target.endswith(b"?group_type=model_group&page=a+b%26c")
     inside = UpstreamSettings(workspace="wrkspc_1/../../x")
-    assert questions(inside) == (
+    assert limit_paths(inside) == (
         "/v1/organizations/rate_limits",
         "/v1/organizations/workspaces/wrkspc_1%2F..%2F..%2Fx/rate_limits",
     )
@@ -146,7 +146,7 @@ def test_what_is_asked() -> None:
 )
 def test_what_openai_is_asked(url: str, path: str) -> None:
     settings = UpstreamSettings(url=url, kind=OPENAI, project="proj_1")
-    assert questions(settings) == (path,)
+    assert limit_paths(settings) == (path,)
     asked = request(settings, path, "rl-x", KEY)
     assert asked.target == f"{path}?limit=100&after=rl-x".encode()
     assert (b"Authorization", b"Bearer " + KEY.encode()) in asked.headers
@@ -154,7 +154,7 @@ def test_what_openai_is_asked(url: str, path: str) -> None:
 
 def test_the_key_is_not_shown() -> None:
     settings = UpstreamSettings()
-    assert KEY not in repr(request(settings, questions(settings)[0], None, KEY))
+    assert KEY not in repr(request(settings, limit_paths(settings)[0], None, KEY))
 
 
 @pytest.mark.parametrize(
@@ -162,18 +162,20 @@ def test_the_key_is_not_shown() -> None:
 )
 def test_a_number_that_is_no_limit_is_left_out(value: object) -> None:
     body = page(group(OPUS, limiters(requests_per_minute=value, output_tokens_per_minute=8)))
-    read = read_page(ANTHROPIC, body)
+    read = parse_limits_page(ANTHROPIC, body)
     # JSON has no infinity: such a page as a whole is none.
     assert read is None or read.limits == dict.fromkeys(OPUS, KnownLimits(None, None, 8))
 
 
 def test_sizes_are_bounded() -> None:
     many = [f"m{number}" for number in range(20_000)]
-    read = read_page(ANTHROPIC, page(group([*many, "x" * 300], limiters(requests_per_minute=1))))
+    read = parse_limits_page(
+        ANTHROPIC, page(group([*many, "x" * 300], limiters(requests_per_minute=1)))
+    )
     assert read is not None
     assert len(read.limits) <= 5_000
     entries = [group([name], limiters(requests_per_minute=1)) for name in many]
-    read = read_page(ANTHROPIC, page(*entries))
+    read = parse_limits_page(ANTHROPIC, page(*entries))
     assert read is not None
     assert len(read.limits) <= 1_000
 
@@ -198,17 +200,17 @@ _json = st.recursive(
 
 @given(_json, st.sampled_from(KINDS))
 def test_no_document_can_do_harm(document: object, kind: UpstreamKind) -> None:
-    _check(read_page(kind, json.dumps({"data": document, "next_page": document}).encode()))
-    _check(read_page(kind, json.dumps(document).encode()))
+    _check(parse_limits_page(kind, json.dumps({"data": document, "next_page": document}).encode()))
+    _check(parse_limits_page(kind, json.dumps(document).encode()))
 
 
 @given(st.binary(max_size=200), st.sampled_from(KINDS))
 def test_no_bytes_can_do_harm(body: bytes, kind: UpstreamKind) -> None:
-    _check(read_page(kind, body))
+    _check(parse_limits_page(kind, body))
 
 
 def test_deep_nesting_is_no_document() -> None:
-    assert read_page(ANTHROPIC, b'{"data":' + b"[" * 100_000) is None
+    assert parse_limits_page(ANTHROPIC, b'{"data":' + b"[" * 100_000) is None
 
 
 def _check(read: Any) -> None:

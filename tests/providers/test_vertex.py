@@ -16,10 +16,10 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from jackline.errors import UsageError
 from jackline.event_loop import run
 from jackline.failures import Kind, Observation, classify
-from jackline.providers.making import provider_for
-from jackline.providers.provider import CannotCarryError, Provider
+from jackline.providers.provided_upstream import provider_for
+from jackline.providers.provider import Provider, UnsupportedRequestError
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
-from jackline.upstream.breaks import CutShortError
+from jackline.upstream.interface import CutShortError
 from tests.providers.asking import (
     NOW,
     STREAM_HEAD,
@@ -89,13 +89,13 @@ def test_counting_tokens_keeps_the_model_in_the_body() -> None:
 def test_other_calls_are_refused() -> None:
     provider = provider_for(settings(), {})
     for message, model in ((call(), ""), (call(target=b"/v1/messages/batches"), MODEL)):
-        with pytest.raises(CannotCarryError):
+        with pytest.raises(UnsupportedRequestError):
             provider.render(message, model)
 
 
 @pytest.mark.parametrize("model", [".", "..", "..."])
 def test_a_model_named_by_dots_alone_is_refused(model: str) -> None:
-    with pytest.raises(CannotCarryError, match="model"):
+    with pytest.raises(UnsupportedRequestError, match="model"):
         provider_for(settings(), {}).render(call(), model)
 
 
@@ -221,7 +221,7 @@ def test_a_token_is_fetched_by_googles_own_flow_and_anew_before_it_expires(
             monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", account)
             provider = vendor()
             before = provider.is_ready
-            with pytest.raises(CannotCarryError):
+            with pytest.raises(UnsupportedRequestError):
                 provider.render(call(), MODEL)
             await provider.prepare()
             assert (before, provider.is_ready) == (False, fresh)

@@ -19,8 +19,8 @@ from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
-from jackline.assembly import Running, Service, StateDir
-from jackline.mcp_server.welcome import VERSIONS
+from jackline.assembly import RunningGateway, Service, StateDir
+from jackline.mcp_server.handshake import VERSIONS
 from jackline.private_files import installation_key
 from tests.assembly.world import gateway, run
 from tests.mcp_server.make_tool_list import LIST, listed
@@ -125,7 +125,7 @@ def test_a_client_is_welcomed_and_shown_the_tools_though_the_service_does_not_an
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        StateDir(tmp_path).tell_running(Running(1, url, "u", "v", 1.0, "secret"))
+        StateDir(tmp_path).tell_running(RunningGateway(1, url, "u", "v", 1.0, "secret"))
         with raw(tmp_path) as bridge:
             assert bridge.ask(opening())["result"]["serverInfo"]["name"] == "jackline"
             bridge.say({"jsonrpc": "2.0", "method": "notifications/initialized"})
@@ -294,9 +294,9 @@ class Fake:
         self._kept: list[socket.socket] = []
 
     @property
-    def word(self) -> Running:
+    def word(self) -> RunningGateway:
         url = f"http://127.0.0.1:{self._server.getsockname()[1]}"
-        return Running(1, url, "u", "v", 1.0, "secret")
+        return RunningGateway(1, url, "u", "v", 1.0, "secret")
 
     def __enter__(self) -> Self:
         installation_key()

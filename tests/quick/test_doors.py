@@ -17,16 +17,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.assembly import Running, StateDir
+from jackline.assembly import RunningGateway, StateDir
 from jackline.config import place_of_service
 from jackline.private_files import default_config_folder, default_state_folder, installation_key
-from jackline.quick.asking import ask
-from jackline.quick.finding import Word, state_folder, word_of_service
 from jackline.quick.hook import NOTICE
+from jackline.quick.service import ServiceInfo, ask, find_service, state_folder
 from jackline.quick.statusline import DOWN
 from tests.proving import prove_first
 
-NOBODY = Word("", "127.0.0.1", 9, "t")
+NOBODY = ServiceInfo("", "127.0.0.1", 9, "t")
 
 
 def jackline(
@@ -134,17 +133,17 @@ def test_a_file_that_makes_no_sense_says_nothing(
 
 
 def test_the_word_that_a_gateway_leaves_is_understood(tmp_path: Path) -> None:
-    StateDir(tmp_path).tell_running(Running(1, "http://[::1]:8766", "u", "v", 1.0, "secret"))
-    word = word_of_service(["--state", str(tmp_path)])
+    StateDir(tmp_path).tell_running(RunningGateway(1, "http://[::1]:8766", "u", "v", 1.0, "secret"))
+    word = find_service(["--state", str(tmp_path)])
     assert word is not None
     assert (word.host, word.port, word.token) == ("::1", 8766, "secret")
     (tmp_path / "gateway.json").write_text("{}")
-    assert word_of_service(["--state", str(tmp_path)]) is None
+    assert find_service(["--state", str(tmp_path)]) is None
 
 
 def test_who_never_answers_is_not_waited_for() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        word = Word("", "127.0.0.1", silent.getsockname()[1], "t")
+        word = ServiceInfo("", "127.0.0.1", silent.getsockname()[1], "t")
         assert ask(word, "/", seconds=0.05) is None
     assert ask(NOBODY, "/", seconds=5) is None
 
@@ -172,7 +171,7 @@ def test_only_a_whole_answer_counts(answer: bytes, heard: bytes | None) -> None:
         installation_key()
         thread = threading.Thread(target=serve)
         thread.start()
-        word = Word("", "127.0.0.1", server.getsockname()[1], "t")
+        word = ServiceInfo("", "127.0.0.1", server.getsockname()[1], "t")
         assert ask(word, "/x", b"{}", seconds=10) == heard
         thread.join()
 
@@ -190,7 +189,7 @@ def test_a_service_that_hangs_is_waited_for_once_and_then_hardly_at_all(tmp_path
     installation_key()  # without one nobody is asked anything
     with socket.create_server(("127.0.0.1", 0)) as hung:
         url = f"http://127.0.0.1:{hung.getsockname()[1]}"
-        StateDir(tmp_path).tell_running(Running(1, url, "u", "v", 1.0, "secret"))
+        StateDir(tmp_path).tell_running(RunningGateway(1, url, "u", "v", 1.0, "secret"))
 
         def seconds() -> float:
             began = time.monotonic()
@@ -209,7 +208,7 @@ def test_a_service_that_answers_again_is_waited_for_again_and_missed_again(tmp_p
     assert (tmp_path / NOTICE).exists()
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
-        StateDir(tmp_path).tell_running(Running(1, url, "u", "v", 1.0, "secret"))
+        StateDir(tmp_path).tell_running(RunningGateway(1, url, "u", "v", 1.0, "secret"))
 
         def serve() -> None:
             while (tmp_path / NOTICE).exists():
@@ -247,7 +246,7 @@ def test_a_quick_verb_loads_nothing_but_the_standard_library(verb: str, tmp_path
         check=True,
     )
     loaded = {line.rpartition(b"|")[2].strip().decode() for line in told.stderr.splitlines()}
-    assert "jackline.quick.asking" in loaded
+    assert "jackline.quick.service" in loaded
     heavy = {"click", "msgspec", "pydantic", "asyncio", "http.client", "pathlib", "subprocess"}
     heavy |= {"socket", "selectors", "json", "re"}
     # An editable install brings its own finder; what that loads is not ours.

@@ -1,6 +1,6 @@
 """Fetch the anthropic Python SDK, and run calls with it in a process of its own.
 
-Laws: (1) it comes from the package index by name and is kept in .cache, apart from the tests' own
+Rules: (1) it comes from the package index by name and is kept in .cache, apart from the tests' own
 packages; (2) it never retries by itself here, so that an error which reaches it is seen.
 Not here: what is asserted (test_anthropic_sdk.py).
 """

@@ -1,6 +1,6 @@
 """Fetch the real Claude Code, and run it against a simulated provider in an empty home.
 
-Laws: (1) the binary comes from the package index by name and is kept in .cache, so that a second
+Rules: (1) the binary comes from the package index by name and is kept in .cache, so that a second
 run is quick; (2) nothing of the developer's own home or environment reaches the client; (3) what
 cannot be had fails loudly: a skipped test proves nothing.
 Not here: what the provider answers (the simulator), what is asserted (the tests).
@@ -17,8 +17,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from jackline.simulator.ledger import Ledger
-from jackline.simulator.mind import Mind
+from jackline.simulator.ledger import RequestLedger
+from jackline.simulator.reply_script import ReplyScript
 from jackline.testing import Fault, Rule, SimulatedProvider
 from tests.own_home import key_folder
 
@@ -54,7 +54,7 @@ class Run:
     code: int
     log: Path
     home: Path
-    ledger: Ledger
+    ledger: RequestLedger
 
 
 def run_claude(
@@ -70,7 +70,7 @@ def run_claude(
     home, project = place / "home", place / "project"
     home.mkdir()
     project.mkdir()
-    with SimulatedProvider(mind=Mind(tuple(rules))) as provider:
+    with SimulatedProvider(mind=ReplyScript(tuple(rules))) as provider:
         if fault is not None:
             provider.strike(fault)
         done = subprocess.run(

@@ -1,6 +1,6 @@
 """Fetch the real Codex, and run the crew of a drill with it.
 
-Laws: (1) it comes from the npm registry by name and version and is kept in .cache; (2) nothing of
+Rules: (1) it comes from the npm registry by name and version and is kept in .cache; (2) nothing of
 the developer's own home or environment reaches it, and its credential is a dummy; (3) each agent is
 a session of its own, asked again by resuming it; (4) what cannot be had fails loudly.
 Not here: what is asserted (test_codex.py), how the npm is found (npm_packages.py).
@@ -17,12 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from jackline.drills.builtin_client import AgentPlan
-from jackline.drills.drill import Part
-from jackline.drills.pace import Pace
-from jackline.drills.record import AgentRecord, End, SeenError
-from jackline.drills.stopping import stop
-from jackline.drills.witness import Witness
+from jackline.drills.builtin_client import AgentEnd, AgentPlan, AgentRecord, SeenError
+from jackline.drills.claude_client import CountingProxy
+from jackline.drills.drill import CrewPart
+from jackline.drills.drill_clock import DrillClock
+from jackline.drills.processes import stop
 from tests.real_clients.npm_packages import platform_name, unpacked
 
 VERSION = "0.166.0"
@@ -123,10 +122,10 @@ def _events(written: bytes) -> Iterator[Mapping[str, Any]]:
 class CodexFleet:
     """One Codex per agent, each asked as often as its plan says; a fleet as drills know it."""
 
-    def __init__(self, part: Part, url: str, pace: Pace) -> None:
+    def __init__(self, part: CrewPart, url: str, pace: DrillClock) -> None:
         self._part = part
         self._pace = pace
-        self._witness = Witness(url)
+        self._witness = CountingProxy(url)
         self._records = {plan.label: AgentRecord(plan.label, plan.model) for plan in part.crew}
 
     @property
@@ -158,6 +157,8 @@ class CodexFleet:
             record.errors += [SeenError(0, words, 0.0) for words in told.errors]
             if told.code or told.last_words != plan.last_words:
                 words = " ".join(told.errors) or f"it said {told.last_words!r}"
-                record.finish(End.DIED if told.code else End.MISLED, self._pace.monotonic(), words)
+                record.finish(
+                    AgentEnd.DIED if told.code else AgentEnd.MISLED, self._pace.monotonic(), words
+                )
                 return
-        record.finish(End.FINISHED, self._pace.monotonic())
+        record.finish(AgentEnd.FINISHED, self._pace.monotonic())

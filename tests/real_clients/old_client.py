@@ -1,7 +1,7 @@
 """Fetch Claude Code 2.1.197, whose patience differs from that of newer ones.
 
-Laws: (1) it comes from the npm registry by name and is kept in .cache; (2) what cannot be had fails
-loudly.
+Rules: (1) it comes from the npm registry by name and is kept in .cache; (2) what cannot be had
+fails loudly.
 Not here: the newer client, which comes from the package index of Python (clients.py).
 """
 

@@ -1,6 +1,6 @@
 """A machine on which Claude Code runs with our bridge as its MCP server, and a provider behind.
 
-Laws: (1) the real client, the real service, real sockets; (2) nothing of the developer's own home
+Rules: (1) the real client, the real service, real sockets; (2) nothing of the developer's own home
 or environment reaches them.
 """
 
@@ -18,14 +18,14 @@ from pathlib import Path
 import pytest
 
 from jackline.assembly import StateDir
-from jackline.flows.local import LocalEngine
 from jackline.flows.records import RunRecord
-from jackline.simulator.conversation import Asked
-from jackline.simulator.ledger import Ledger
-from jackline.simulator.mind import Mind, Reply, Rule, Say
+from jackline.flows.store.sqlite import SqliteRunStore
+from jackline.simulator.client_request import ClientRequest
+from jackline.simulator.ledger import RequestLedger
+from jackline.simulator.provider import ProviderSettings
+from jackline.simulator.reply_script import Reply, ReplyScript, Rule, Say
 from jackline.simulator.server import SimulatorServer
-from jackline.simulator.service import AT_ONCE
-from jackline.simulator.settings import ProviderSettings
+from jackline.simulator.time_model import AT_ONCE
 from tests.own_home import key_folder
 from tests.real_clients.clients import claude_binary
 from tests.real_clients.old_client import old_claude_binary
@@ -58,10 +58,10 @@ class ParentWorld:
 
     folder: Path
     program: Path
-    mind: Callable[[Asked], Reply]
+    mind: Callable[[ClientRequest], Reply]
     config: str = ""
     """More lines for [agents]."""
-    heard: list[Asked] = field(default_factory=list)
+    heard: list[ClientRequest] = field(default_factory=list)
     server: SimulatorServer | None = None
     clients: list[asyncio.subprocess.Process] = field(default_factory=list)
 
@@ -70,7 +70,7 @@ class ParentWorld:
         return self.folder / "project"
 
     @property
-    def ledger(self) -> Ledger:
+    def ledger(self) -> RequestLedger:
         assert self.server is not None
         return self.server.playing.provider.ledger
 
@@ -99,7 +99,7 @@ class ParentWorld:
             "JACKLINE_CONFIG": str(self.folder / "jackline.toml"),
         }
 
-    def _answer(self, asked: Asked) -> Reply:
+    def _answer(self, asked: ClientRequest) -> Reply:
         self.heard.append(asked)
         return self.mind(asked)
 
@@ -110,7 +110,7 @@ class ParentWorld:
         (self.folder / "bin" / "claude").symlink_to(self.program)
         (self.folder / "jackline.toml").write_text(CONFIG + self.config)
         settings = ProviderSettings(service=AT_ONCE)
-        async with SimulatorServer(settings, Mind((Rule(self._answer),))) as self.server:
+        async with SimulatorServer(settings, ReplyScript((Rule(self._answer),))) as self.server:
             # With the client's login, which Claude Code keeps from the servers that it starts.
             await self.jackline("up", "-d")
             try:
@@ -181,7 +181,7 @@ class ParentWorld:
 
     async def runs(self) -> list[RunRecord]:
         """What is kept of all agents that were started, the newest first."""
-        engine = LocalEngine(self.state.flows)
+        engine = SqliteRunStore(self.state.flows)
         try:
             return list(await engine.runs())
         finally:

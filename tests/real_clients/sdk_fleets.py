@@ -1,7 +1,7 @@
 """Run the crew of a drill with a vendor's own Python SDK: one process, one task for each agent.
 
-Laws: (1) the SDK is used as its documentation shows, with its own retries; (2) a tool runs when the
-whole answer is there; (3) what an agent sees, also errors, is told at the end as JSON.
+Rules: (1) the SDK is used as its documentation shows, with its own retries; (2) a tool runs when
+the whole answer is there; (3) what an agent sees, also errors, is told at the end as JSON.
 Not here: fetching SDKs (vendor_sdks.py, anthropic_sdk.py), what is asserted (test_sdk_drills.py).
 """
 
@@ -14,11 +14,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from jackline.drills.drill import Part
-from jackline.drills.pace import Pace
-from jackline.drills.record import AgentRecord, End, SeenError
-from jackline.drills.stopping import stop
-from jackline.drills.witness import Witness
+from jackline.drills.builtin_client import AgentEnd, AgentRecord, SeenError
+from jackline.drills.claude_client import CountingProxy
+from jackline.drills.drill import CrewPart
+from jackline.drills.drill_clock import DrillClock
+from jackline.drills.processes import stop
 
 # What both programs share: an agent asks, runs its tools, and is asked again.
 _FRAME = """
@@ -114,12 +114,14 @@ asyncio.run(main())
 class SdkFleet:
     """A fleet as drills know it; `program` gets the base URL and the plans."""
 
-    def __init__(self, program: str, packages: Path, part: Part, url: str, pace: Pace) -> None:
+    def __init__(
+        self, program: str, packages: Path, part: CrewPart, url: str, pace: DrillClock
+    ) -> None:
         self._program = program
         self._packages = packages
         self._part = part
         self._pace = pace
-        self._witness = Witness(url)
+        self._witness = CountingProxy(url)
         self._records = {plan.label: AgentRecord(plan.label, plan.model) for plan in part.crew}
 
     @property
@@ -150,10 +152,10 @@ class SdkFleet:
             record = self._records[plan.label]
             if told["error"]:
                 record.errors.append(SeenError(0, told["error"], 0.0))
-                record.finish(End.DIED, now, told["error"])
+                record.finish(AgentEnd.DIED, now, told["error"])
             else:
                 whole = told["last"] == plan.last_words
-                record.finish(End.FINISHED if whole else End.MISLED, now)
+                record.finish(AgentEnd.FINISHED if whole else AgentEnd.MISLED, now)
 
     def _orders(self) -> bytes:
         plans = [
@@ -164,11 +166,11 @@ class SdkFleet:
         return json.dumps(given).encode()
 
 
-def anthropic_fleet(packages: Path, part: Part, url: str, pace: Pace) -> SdkFleet:
+def anthropic_fleet(packages: Path, part: CrewPart, url: str, pace: DrillClock) -> SdkFleet:
     """A crew on Anthropic's SDK."""
     return SdkFleet(_ANTHROPIC, packages, part, url, pace)
 
 
-def openai_fleet(packages: Path, part: Part, url: str, pace: Pace) -> SdkFleet:
+def openai_fleet(packages: Path, part: CrewPart, url: str, pace: DrillClock) -> SdkFleet:
     """A crew on OpenAI's SDK, by Chat Completions."""
     return SdkFleet(_OPENAI, packages, part, url, pace)

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from jackline.agents.outcome import Ending
-from jackline.mcp_server.offered_tools import offered
-from jackline.mcp_server.settings import AgentSettings
-from jackline.simulator.conversation import Asked
-from jackline.simulator.mind import Reply, Say
+from jackline.mcp_server.permissions import AgentSettings, offered
+from jackline.simulator.client_request import ClientRequest
+from jackline.simulator.reply_script import Reply, Say
 from tests.agents.process.doubles import FreeLeave, Pages
 from tests.agents.process.world import World
 from tests.assembly.world import run
@@ -48,7 +47,7 @@ def carried(
         ("Bash", {"command": f"cp own {outside}/copied", "description": "copy"}),
     ]
 
-    def mind(asked: Asked) -> Reply:
+    def mind(asked: ClientRequest) -> Reply:
         return Say("next", (calls[asked.turn],)) if asked.turn < len(calls) else Say("All tried.")
 
     world = World(folder, fetched(), mind)

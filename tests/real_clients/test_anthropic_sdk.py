@@ -7,15 +7,15 @@ from dataclasses import dataclass
 import pytest
 
 from jackline import event_loop
-from jackline.drills.gateway_side import gateway
-from jackline.drills.pace import Pace
-from jackline.simulator.conversation import Asked
+from jackline.drills.drill_clock import DrillClock
+from jackline.drills.environment import gateway
+from jackline.simulator.client_request import ClientRequest
 from jackline.simulator.faults import Effect, Fault
-from jackline.simulator.ledger import Ledger
-from jackline.simulator.mind import Mind, Reply, Rule, long_answer
+from jackline.simulator.ledger import RequestLedger
+from jackline.simulator.provider import ProviderSettings
+from jackline.simulator.reply_script import Reply, ReplyScript, Rule, long_answer
 from jackline.simulator.server import SimulatorServer
-from jackline.simulator.service import ServiceSettings
-from jackline.simulator.settings import ProviderSettings
+from jackline.simulator.time_model import ServiceSettings
 from tests.real_clients.anthropic_sdk import Called, call_with_sdk, sdk_folder
 
 pytestmark = [pytest.mark.real_client, pytest.mark.xdist_group("real_client")]
@@ -30,7 +30,7 @@ STEADY = ServiceSettings(first_byte=1.0, first_byte_spread=0.0, tokens_per_secon
 @dataclass(frozen=True)
 class Run:
     calls: list[Called]
-    ledger: Ledger
+    ledger: RequestLedger
 
 
 def run(fault: Fault | None = None, *, bare: bool = False) -> Run:
@@ -38,19 +38,19 @@ def run(fault: Fault | None = None, *, bare: bool = False) -> Run:
     sdk_folder()
 
     async def main() -> Run:
-        def hear(_asked: Asked) -> Reply:
+        def hear(_asked: ClientRequest) -> Reply:
             if faults:
                 server.playing.add_fault(faults.pop())
             return ANSWER
 
         faults = [] if fault is None else [fault]
-        mind = Mind((Rule(hear),))
+        mind = ReplyScript((Rule(hear),))
         settings = ProviderSettings(service=STEADY)
         async with SimulatorServer(settings, mind, speed=SPEED, clients_hurry=True) as server:
             if bare:
                 calls = await call_with_sdk(server.url, COUNT)
             else:
-                async with gateway(server.url, Pace(SPEED)) as url:
+                async with gateway(server.url, DrillClock(SPEED)) as url:
                     calls = await call_with_sdk(url, COUNT)
             return Run(calls, server.playing.provider.ledger)
 

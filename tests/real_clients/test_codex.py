@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from jackline import event_loop
-from jackline.drills.drill import Part
-from jackline.drills.gateway_side import gateway_before
-from jackline.drills.pace import Pace
+from jackline.drills.drill import CrewPart
+from jackline.drills.drill_clock import DrillClock
+from jackline.drills.environment import gateway_before
 from jackline.providers.settings import UpstreamKind, UpstreamSettings
-from jackline.simulator.conversation import Asked
+from jackline.simulator.client_request import ClientRequest
 from jackline.simulator.faults import Effect, Fault
-from jackline.simulator.ledger import Ledger
-from jackline.simulator.mind import Mind, Reply, Rule, Say
+from jackline.simulator.ledger import RequestLedger
+from jackline.simulator.provider import ProviderSettings
+from jackline.simulator.reply_script import Reply, ReplyScript, Rule, Say
 from jackline.simulator.server import SimulatorServer
-from jackline.simulator.service import ServiceSettings
-from jackline.simulator.settings import ProviderSettings
+from jackline.simulator.time_model import ServiceSettings
 from tests.real_clients.codex import CodexFleet, Told, ask_codex, codex_binary
 from tests.real_clients.foreign_parts import drilled, part_of
 
@@ -33,7 +33,7 @@ STEADY = ServiceSettings(first_byte=1.0, first_byte_spread=0.0, tokens_per_secon
 @dataclass(frozen=True)
 class Run:
     told: Told
-    ledger: Ledger
+    ledger: RequestLedger
 
 
 def run(place: Path, fault: Fault | None = None, *, bare: bool = False) -> Run:
@@ -41,7 +41,7 @@ def run(place: Path, fault: Fault | None = None, *, bare: bool = False) -> Run:
     codex_binary()
 
     async def main() -> Run:
-        def hear(asked: Asked) -> Reply:
+        def hear(asked: ClientRequest) -> Reply:
             if asked.turn == 0:
                 commands = ("echo looked-left", "echo looked-right")
                 return Say("I look.", tuple(("exec_command", {"cmd": one}) for one in commands))
@@ -49,20 +49,20 @@ def run(place: Path, fault: Fault | None = None, *, bare: bool = False) -> Run:
 
         faults = [] if fault is None else [fault]
 
-        def struck(asked: Asked) -> Reply:
+        def struck(asked: ClientRequest) -> Reply:
             reply = hear(asked)
             if faults and asked.turn == 0:
                 server.playing.add_fault(faults.pop())
             return reply
 
-        mind = Mind((Rule(struck),))
+        mind = ReplyScript((Rule(struck),))
         settings = ProviderSettings(service=STEADY)
         async with SimulatorServer(settings, mind, speed=SPEED, clients_hurry=True) as server:
             if bare:
                 told = await ask_codex(server.url, place / "home", "Look twice.")
             else:
                 upstream = UpstreamSettings("openai", f"{server.url}/v1", KIND)
-                async with gateway_before([upstream], Pace(SPEED)) as door:
+                async with gateway_before([upstream], DrillClock(SPEED)) as door:
                     told = await ask_codex(door.url, place / "home", "Look twice.")
             return Run(told, server.playing.provider.ledger)
 
@@ -99,7 +99,7 @@ def test_bare_a_429_without_a_wait_is_the_end(tmp_path: Path) -> None:
 # --- drills -----------------------------------------------------------------------------------
 
 
-def codex_part(name: str, agents: int, rounds: int, models: tuple[str, ...] = (MODEL,)) -> Part:
+def codex_part(name: str, agents: int, rounds: int, models: tuple[str, ...] = (MODEL,)) -> CrewPart:
     codex_binary()
     return part_of(name, KIND, agents=agents, rounds=rounds, models=models)
 

@@ -8,14 +8,11 @@ from pathlib import Path
 import pytest
 
 from jackline import event_loop
-from jackline.drills.claude_fleet import ClaudeFleet
-from jackline.drills.crews import MAIN
-from jackline.drills.drill import Part
-from jackline.drills.finding_clients import ClaudeCode, claude_at
-from jackline.drills.gateway_side import gateway_before
-from jackline.drills.judging import Figures, judge
-from jackline.drills.running import FIRST, Means, Side, SideRun
-from jackline.drills.trips import trips
+from jackline.drills.claude_client import ClaudeFleet, InstalledClaude, claude_at
+from jackline.drills.drill import MAIN, CrewPart
+from jackline.drills.drill_run import FIRST, DrillOptions, Side, SideRun
+from jackline.drills.environment import gateway_before
+from jackline.drills.evaluation import Figures, check_requirements, trips
 from jackline.errors import UnreadableError
 from tests.real_clients.clients import claude_binary
 from tests.real_clients.foreign_parts import drilled, part_named
@@ -29,15 +26,15 @@ UNHURRIED = 10.0
 NEW = "2.1.325"
 
 
-def client(version: str) -> ClaudeCode:
+def client(version: str) -> InstalledClaude:
     found = claude_at(old_claude_binary() if version == VERSION else claude_binary())
     assert found.version == version
     return found
 
 
-def run(version: str, part: Part, side: Side = Side.JACKLINE) -> Figures:
+def run(version: str, part: CrewPart, side: Side = Side.JACKLINE) -> Figures:
     """What becomes of a part's crew as sub-agents of this client."""
-    means = Means(version, partial(ClaudeFleet, client(version)), gateway_before, SPEED)
+    means = DrillOptions(version, partial(ClaudeFleet, client(version)), gateway_before, SPEED)
     running = SideRun(part, side, means)
     event_loop.run(running.run())
     return running.figures()
@@ -88,11 +85,11 @@ def test_what_is_no_claude_code_is_told(tmp_path: Path) -> None:
 def there_and_back(name: str, away: str) -> Figures:
     """Jackline's side of a drill whose session moved away in one turn and came back in another."""
     part = part_named(name, real_client=True)
-    means = Means(NEW, partial(ClaudeFleet, client(NEW)), gateway_before, UNHURRIED)
+    means = DrillOptions(NEW, partial(ClaudeFleet, client(NEW)), gateway_before, UNHURRIED)
     running = SideRun(part, Side.JACKLINE, means)
     event_loop.run(running.run())
     ours = running.figures()
-    missed = [one for one in judge(part, ours, ours, UNHURRIED) if not one.held]
+    missed = [one for one in check_requirements(part, ours, ours, UNHURRIED) if not one.held]
     assert missed == []
     made = trips(running.books, running.agents)
     hosts = [trip.host for trip in made if trip.agent == MAIN and trip.came_back]

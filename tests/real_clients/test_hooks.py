@@ -19,10 +19,10 @@ from pathlib import Path
 import pytest
 
 from jackline.assembly import StateDir
-from jackline.clients.plugin_files import HttpHook, marketplace_files
+from jackline.clients.plugin import HttpHook, marketplace_files
 from jackline.hooks.http_token import HEADER, PATH, hook_token
-from jackline.simulator.conversation import Asked
-from jackline.simulator.mind import Fail, Mind, Reply, Rule, Say, fan_out
+from jackline.simulator.client_request import ClientRequest
+from jackline.simulator.reply_script import Fail, Reply, ReplyScript, Rule, Say, fan_out
 from jackline.testing import SimulatedProvider
 from tests.real_clients.clients import PATIENCE, claude_binary, environment
 from tests.real_clients.old_client import old_claude_binary
@@ -119,7 +119,7 @@ def service(
         own = dict(environment(folder / "home", "http://127.0.0.1:1", subscription=True))
         own["PATH"] = f"{folder / 'bin'}{os.pathsep}{own['PATH']}"
     (folder / "jackline.toml").write_text(f'[hold]\nquota = "0.1s"\n{config}')
-    with SimulatedProvider(mind=Mind(tuple(rules))) as provider:
+    with SimulatedProvider(mind=ReplyScript(tuple(rules))) as provider:
         start = {
             **os.environ,
             **own,
@@ -143,7 +143,7 @@ class Listener:
     def __init__(self) -> None:
         self.heard: list[str] = []
 
-    def __call__(self, asked: Asked) -> Reply:
+    def __call__(self, asked: ClientRequest) -> Reply:
         self.heard.append(json.dumps(asked.body.get("messages"), ensure_ascii=False))
         return Say("All parts are back.")
 
@@ -214,7 +214,7 @@ def test_a_session_that_a_wall_ended_is_planned_though_its_client_shut_down(
         if through_gateway:
             done = place.claude(binary(), "TASK: go", plugin)
         else:
-            with SimulatedProvider(mind=Mind((Rule(wall()),))) as vendor:
+            with SimulatedProvider(mind=ReplyScript((Rule(wall()),))) as vendor:
                 done = place.claude(binary(), "TASK: go", plugin, url=vendor.url)
         assert done.returncode == 1, done.stdout
         session = json.loads(done.stdout.splitlines()[-1])["session_id"]
@@ -232,7 +232,7 @@ def test_a_session_that_a_wall_ended_goes_on_by_itself_once_at_the_reset(
     heard: list[str] = []
     first = wall(resets_in=15)
 
-    def model(asked: Asked) -> Reply:
+    def model(asked: ClientRequest) -> Reply:
         heard.append(json.dumps(asked.body.get("messages"), ensure_ascii=False))
         return first if len(heard) == 1 else Say("The task is done.")
 
@@ -272,7 +272,10 @@ def test_a_service_that_is_down_costs_one_notice_and_no_errors(
 ) -> None:
     listener = Listener()
     rules = one_of_two_dies(wall(), listener)
-    with service(tmp_path, rules) as place, SimulatedProvider(mind=Mind(tuple(rules))) as vendor:
+    with (
+        service(tmp_path, rules) as place,
+        SimulatedProvider(mind=ReplyScript(tuple(rules))) as vendor,
+    ):
         http = HttpHook(place.url + PATH, HEADER, hook_token(StateDir(place.state).salt()))
         plugin = written_plugin(tmp_path / "market", http)
         (plugin / ".mcp.json").unlink()  # its first tool would start the service

@@ -20,17 +20,16 @@ import pytest
 
 from jackline import event_loop
 from jackline.assembly import StateDir
-from jackline.clients.plugin_files import plugin_files
-from jackline.drills.power_cut import Answered, paid_again
-from jackline.flows.local import LocalEngine
+from jackline.clients.plugin import plugin_files
+from jackline.drills.power_cut import PaidAnswer, paid_again
 from jackline.flows.records import CallState, RunState
-from jackline.simulator.conversation import Asked
-from jackline.simulator.ledger import Outcome
-from jackline.simulator.lots import from_seed
-from jackline.simulator.mind import Mind, Reply, Rule, Say
+from jackline.flows.store.sqlite import SqliteRunStore
+from jackline.simulator.client_request import ClientRequest
+from jackline.simulator.ledger import RequestOutcome
+from jackline.simulator.provider import ProviderSettings
+from jackline.simulator.reply_script import Reply, ReplyScript, Rule, Say
 from jackline.simulator.server import SimulatorServer
-from jackline.simulator.service import ServiceSettings
-from jackline.simulator.settings import ProviderSettings
+from jackline.simulator.time_model import ServiceSettings, seeded_random
 from tests.agents.process.world import lines_of, until
 from tests.own_home import key_folder
 from tests.ports import free_port
@@ -64,7 +63,7 @@ def made(label: str, step: int) -> str:
     return f"{label}/step-{step}"
 
 
-def told_since_spoken(asked: Asked) -> str:
+def told_since_spoken(asked: ClientRequest) -> str:
     """What the model was told since it spoke last, results of tools included."""
     fresh: list[Any] = []
     for entry in reversed(asked.body["messages"]):
@@ -125,7 +124,7 @@ class KillWorld:
 
     # --- what the model says --------------------------------------------------------------------
 
-    def reply(self, asked: Asked) -> Reply:
+    def reply(self, asked: ClientRequest) -> Reply:
         found = LABEL.search(asked.prompt)
         if found is None or not asked.tools:
             return Say("-")
@@ -133,7 +132,7 @@ class KillWorld:
         self.asked.append((label, asked.body_hash))
         return self._ours(label, asked) if "OURS" in label else self._session(label, asked)
 
-    def _ours(self, label: str, asked: Asked) -> Reply:
+    def _ours(self, label: str, asked: ClientRequest) -> Reply:
         if "may or may not have run" in told_since_spoken(asked):
             return Say("I look.", (("shell", {"command": "cat steps"}),))
         results = [m["content"] for m in asked.body["messages"] if m["role"] == "user"]
@@ -144,7 +143,7 @@ class KillWorld:
         command = f"printf '%s/%s\\n' {label} step-{step} | tee -a steps"
         return Say("I go on.", (("shell", {"command": command}),))
 
-    def _session(self, label: str, asked: Asked) -> Reply:
+    def _session(self, label: str, asked: ClientRequest) -> Reply:
         if f"{TOOL}agent" not in asked.tools and "WaitForMcpServers" in asked.tools:
             return Say("I wait.", (("WaitForMcpServers", {}),))
         told = self.told.setdefault(label, [])
@@ -208,7 +207,7 @@ class KillWorld:
 
     async def runs_of(self, label: str) -> list[tuple[str, RunState, list[CallState]]]:
         """All runs that were ever begun for this agent: there must never be two."""
-        engine = LocalEngine(self.state.flows)
+        engine = SqliteRunStore(self.state.flows)
         try:
             return [
                 (run.run_id, run.state, [call.state for call in await engine.calls(run.run_id)])
@@ -225,12 +224,12 @@ class KillWorld:
             while [run[1:] for run in await self.runs_of(label)] != good:  # noqa: ASYNC110 -- another process's store
                 await asyncio.sleep(0.2)
 
-    def answers(self) -> list[Answered]:
+    def answers(self) -> list[PaidAnswer]:
         whose = {body: label for label, body in self.asked}
         return [
-            Answered(place, whose.get(entry.body_hash, ""), entry.body_hash)
+            PaidAnswer(place, whose.get(entry.body_hash, ""), entry.body_hash)
             for place, entry in enumerate(self.server.playing.provider.ledger)
-            if entry.outcome is Outcome.COMPLETED
+            if entry.outcome is RequestOutcome.COMPLETED
         ]
 
 
@@ -245,11 +244,11 @@ async def kill_world(folder: Path) -> AsyncIterator[KillWorld]:
         file.write_text(text)
     port = free_port()
 
-    def hear(asked: Asked) -> Reply:
+    def hear(asked: ClientRequest) -> Reply:
         return world.reply(asked)
 
     settings = ProviderSettings(service=SERVICE)
-    async with SimulatorServer(settings, Mind((Rule(hear),))) as server:
+    async with SimulatorServer(settings, ReplyScript((Rule(hear),))) as server:
         world = KillWorld(folder, claude_binary(), server, port)
         await world.jackline("up", "-d")
         try:
@@ -306,7 +305,7 @@ async def cut(
 def test_after_a_kill_everything_goes_on_and_nothing_finished_runs_twice(
     victims: str, tmp_path: Path
 ) -> None:
-    draw = from_seed(SEED + len(victims))
+    draw = seeded_random(SEED + len(victims))
 
     async def main() -> None:
         async with kill_world(tmp_path) as world:

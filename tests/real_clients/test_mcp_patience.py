@@ -14,8 +14,8 @@ import pytest
 
 from jackline import event_loop
 from jackline.flows.records import RunState
-from jackline.simulator.conversation import Asked
-from jackline.simulator.mind import Reply, Say
+from jackline.simulator.client_request import ClientRequest
+from jackline.simulator.reply_script import Reply, Say
 from tests.agents.process.world import lines_of, until
 from tests.real_clients.clients import claude_binary
 from tests.real_clients.parent_world import CLAUDES, PATIENCE, ParentWorld, shell, tool
@@ -28,7 +28,7 @@ pytestmark = [
 ENDLESS = "touch begun; while true; do echo again >> beats; sleep 0.1; done"
 
 
-def ready(asked: Asked) -> Reply | None:
+def ready(asked: ClientRequest) -> Reply | None:
     """The newer client connects its servers while the model speaks."""
     if "mcp__jackline__agent" not in asked.tools and "WaitForMcpServers" in asked.tools:
         return Say("I wait.", (("WaitForMcpServers", {}),))
@@ -39,7 +39,7 @@ def ready(asked: Asked) -> Reply | None:
 def test_a_call_that_the_client_interrupts_ends_its_agent_and_all_that_it_runs(
     fetched: Callable[[], Path], tmp_path: Path
 ) -> None:
-    def mind(asked: Asked) -> Reply:
+    def mind(asked: ClientRequest) -> Reply:
         if "PARENT" in asked.prompt:
             return ready(asked) or tool("agent", prompt="OURS: work without an end.")
         return shell(ENDLESS)
@@ -71,7 +71,7 @@ def test_before_a_clients_time_out_an_id_comes_back_and_the_result_is_waited_for
 ) -> None:
     told: list[str] = []
 
-    def parent(asked: Asked) -> Reply:
+    def parent(asked: ClientRequest) -> Reply:
         if waits := ready(asked):
             return waits
         told.append(asked.results)
@@ -83,7 +83,7 @@ def test_before_a_clients_time_out_an_id_comes_back_and_the_result_is_waited_for
             return tool("agent_wait", ids=known[:1])
         return tool("agent", prompt="OURS: work.") if len(told) == 1 else Say("no id was told")
 
-    def mind(asked: Asked) -> Reply:
+    def mind(asked: ClientRequest) -> Reply:
         if "PARENT" in asked.prompt:
             return parent(asked)
         if asked.turn == 0:
@@ -112,7 +112,7 @@ def test_agents_in_the_background_work_side_by_side_and_their_ends_are_announced
 ) -> None:
     told: list[str] = []
 
-    def parent(asked: Asked) -> Reply:
+    def parent(asked: ClientRequest) -> Reply:
         if waits := ready(asked):
             return waits
         told.append(asked.results)
@@ -123,7 +123,7 @@ def test_agents_in_the_background_work_side_by_side_and_their_ends_are_announced
         announced = any("finished_meanwhile" in each for each in told)
         return Say("PARENT-DONE") if announced else tool("status")
 
-    def mind(asked: Asked) -> Reply:
+    def mind(asked: ClientRequest) -> Reply:
         if "PARENT" in asked.prompt:
             return parent(asked)
         mine = "a" if "OURS-A" in asked.prompt else "b"
@@ -146,7 +146,7 @@ def test_agents_in_the_background_work_side_by_side_and_their_ends_are_announced
 def test_an_agent_may_start_agents_only_so_deep(tmp_path: Path) -> None:
     told: dict[str, str] = {}
 
-    def nested(asked: Asked, name: str, below: str) -> Reply:
+    def nested(asked: ClientRequest, name: str, below: str) -> Reply:
         if waits := ready(asked):
             return waits
         if "mcp__jackline__agent" not in json.dumps(asked.body["messages"]):
@@ -154,7 +154,7 @@ def test_an_agent_may_start_agents_only_so_deep(tmp_path: Path) -> None:
         told[name] = asked.results
         return Say(f"{name} is done.")
 
-    def mind(asked: Asked) -> Reply:
+    def mind(asked: ClientRequest) -> Reply:
         if "PARENT" in asked.prompt:
             if "FIRST is done." in asked.results:
                 return Say("PARENT-DONE")
@@ -186,7 +186,7 @@ def test_an_agent_of_a_plugin_is_started_by_the_clients_own_name_for_it(
 ) -> None:
     names: list[str] = []
 
-    def mind(asked: Asked) -> Reply:
+    def mind(asked: ClientRequest) -> Reply:
         text = json.dumps(asked.body)
         if "PARENT" in asked.prompt:
             names.extend(re.findall(r"- (tidying:[a-z:]+): ", text))

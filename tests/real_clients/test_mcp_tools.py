@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from jackline import event_loop
-from jackline.simulator.conversation import Asked
+from jackline.simulator.client_request import ClientRequest
 from jackline.simulator.faults import Effect, Fault
-from jackline.simulator.mind import Reply, Say
+from jackline.simulator.reply_script import Reply, Say
 from tests.agents.process.world import lines_of, until
 from tests.real_clients.clients import claude_binary
 from tests.real_clients.parent_world import CLAUDES, ParentWorld, shell, tool
@@ -38,7 +38,7 @@ def test_agents_that_were_cut_off_are_gone_on_with_by_task_and_by_session(
 ) -> None:
     told: list[str] = []
 
-    def parent(asked: Asked) -> Reply:
+    def parent(asked: ClientRequest) -> Reply:
         if "still connecting" in asked.results:
             return Say("I wait.", (("WaitForMcpServers", {}),))
         if asked.turn == 0 or "WaitForMcpServers" not in str(asked.body["messages"][-2:]):
@@ -53,7 +53,7 @@ def test_agents_that_were_cut_off_are_gone_on_with_by_task_and_by_session(
             Say("PARENT-DONE"),
         )[len(told) - 1]
 
-    def mind(asked: Asked) -> Reply:
+    def mind(asked: ClientRequest) -> Reply:
         if "PARENT" in asked.prompt:
             return parent(asked)
         if "OURS" in asked.prompt:
@@ -88,7 +88,7 @@ def test_agents_that_were_cut_off_are_gone_on_with_by_task_and_by_session(
 def test_when_client_and_service_are_killed_the_agent_goes_on_and_the_next_client_hears_of_it(
     tmp_path: Path,
 ) -> None:
-    def parent(asked: Asked) -> Reply:
+    def parent(asked: ClientRequest) -> Reply:
         known = re.findall(r"[0-9a-f]{10}", asked.results)
         if "still connecting" in asked.results:
             return Say("I wait.", (("WaitForMcpServers", {}),))
@@ -96,7 +96,7 @@ def test_when_client_and_service_are_killed_the_agent_goes_on_and_the_next_clien
             return Say("NEXT-DONE")
         return tool("agent_wait", ids=known[:1]) if known else tool("agent_status")
 
-    def mind(asked: Asked) -> Reply:
+    def mind(asked: ClientRequest) -> Reply:
         if "NEXT" in asked.prompt:
             return parent(asked)
         if "PARENT" in asked.prompt:

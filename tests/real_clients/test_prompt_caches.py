@@ -13,16 +13,16 @@ from pathlib import Path
 import pytest
 
 from jackline import event_loop
-from jackline.drills.gateway_side import gateway
-from jackline.drills.pace import Pace
-from jackline.gateway.cached_parts import conversation_of, prefix_of
-from jackline.simulator.conversation import Asked
-from jackline.simulator.ledger import Ledger, Outcome
+from jackline.drills.drill_clock import DrillClock
+from jackline.drills.environment import gateway
+from jackline.gateway.identity import conversation_of, prefix_of
+from jackline.simulator.client_request import ClientRequest
+from jackline.simulator.ledger import RequestLedger, RequestOutcome
 from jackline.simulator.limits import BucketSettings, Counts
-from jackline.simulator.mind import Mind, Reply, Rule, Say, fan_out
+from jackline.simulator.provider import ProviderSettings
+from jackline.simulator.reply_script import Reply, ReplyScript, Rule, Say, fan_out
 from jackline.simulator.server import SimulatorServer
-from jackline.simulator.service import ServiceSettings
-from jackline.simulator.settings import ProviderSettings
+from jackline.simulator.time_model import ServiceSettings
 from tests.real_clients.clients import claude_binary, environment
 
 pytestmark = [pytest.mark.real_client, pytest.mark.xdist_group("real_client")]
@@ -44,7 +44,7 @@ HOOK = {"type": "prompt", "prompt": "Is this fine? $ARGUMENTS"}
 HOOKS = {"hooks": {"PostToolUse": [{"matcher": "Bash", "hooks": [HOOK]}]}}
 
 
-def reply(asked: Asked) -> Reply:
+def reply(asked: ClientRequest) -> Reply:
     if not asked.tools:
         return Say(json.dumps({"ok": True, "reason": "It is fine."}))  # the hook's prompt
     if asked.agent:
@@ -89,13 +89,13 @@ class Played:
     """What became of a fleet: its sessions' last words, the provider's ledger, and its requests."""
 
     said: Sequence[str]
-    ledger: Ledger
-    asked: Sequence[Asked]
+    ledger: RequestLedger
+    asked: Sequence[ClientRequest]
 
     @cached_property
-    def conversations(self) -> list[list[Asked]]:
+    def conversations(self) -> list[list[ClientRequest]]:
         """The requests of each agent to its model, side calls left out."""
-        found: dict[tuple[str, str], list[Asked]] = {}
+        found: dict[tuple[str, str], list[ClientRequest]] = {}
         for asked in self.asked:
             if asked.tools:
                 found.setdefault((asked.session, asked.agent), []).append(asked)
@@ -107,10 +107,10 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     folder = tmp_path_factory.mktemp("sessions")
     limit = BucketSettings(Counts.INPUT_TOKENS, per_minute=PER_MINUTE, burst_seconds=60.0)
     settings = ProviderSettings((limit,), service=SERVICE)
-    server = SimulatorServer(settings, Mind((Rule(reply),)), speed=SPEED, clients_hurry=True)
+    server = SimulatorServer(settings, ReplyScript((Rule(reply),)), speed=SPEED, clients_hurry=True)
 
     async def play() -> Played:
-        async with server, gateway(server.url, Pace(SPEED)) as url:
+        async with server, gateway(server.url, DrillClock(SPEED)) as url:
             said = await fleet(folder, url)
             asked = [heard.asked for heard in server.playing.heard]
             return Played(said, server.playing.provider.ledger, asked)
@@ -120,7 +120,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
 
 def test_every_session_finishes_with_its_sub_agents_cached(played: Played) -> None:
     assert played.said == [DONE] * SESSIONS
-    answers = {e.body_hash: e for e in played.ledger if e.outcome is Outcome.COMPLETED}
+    answers = {e.body_hash: e for e in played.ledger if e.outcome is RequestOutcome.COMPLETED}
     later = hits = 0
     for conversation in played.conversations:
         entries = [
@@ -134,7 +134,7 @@ def test_every_session_finishes_with_its_sub_agents_cached(played: Played) -> No
 
 
 def test_the_limit_makes_them_wait_several_times_as_long_as_they_would_take(played: Played) -> None:
-    answered = [e for e in played.ledger if e.outcome is Outcome.COMPLETED]
+    answered = [e for e in played.ledger if e.outcome is RequestOutcome.COMPLETED]
     assert answered[-1].arrived - answered[0].arrived > 3 * UNLIMITED
 
 
@@ -153,10 +153,10 @@ def test_sub_agents_of_one_kind_share_their_prefix_across_sessions(played: Playe
     assert [bool(prefix.name) for prefix in prefixes] == [True]
 
 
-def conversation_name(asked: Asked) -> str:
+def conversation_name(asked: ClientRequest) -> str:
     return conversation_of((asked.session, asked.agent or None), body_of(asked))
 
 
-def body_of(asked: Asked) -> bytes:
+def body_of(asked: ClientRequest) -> bytes:
     """The body as the client writes it."""
     return json.dumps(asked.body, ensure_ascii=False, separators=(",", ":")).encode()

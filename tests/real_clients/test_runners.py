@@ -16,11 +16,11 @@ import pytest
 
 from jackline import event_loop
 from jackline.agents.outcome import Ending
-from jackline.agents.process.marks import Mark, is_alive
+from jackline.agents.process.child import ProcessMark, is_alive
 from jackline.gateway.settings import HoldSettings
-from jackline.simulator.conversation import Asked
+from jackline.simulator.client_request import ClientRequest
 from jackline.simulator.faults import Effect, Fault
-from jackline.simulator.mind import Reply, Say, structured
+from jackline.simulator.reply_script import Reply, Say, structured
 from tests.agents.process.doubles import FilePages, FreeLeave, Pages
 from tests.agents.process.world import World, lines_of, until
 from tests.real_clients.clients import claude_binary
@@ -60,7 +60,9 @@ def as_codex(reply: Reply) -> Reply:
     return Say(reply.text, (call,))
 
 
-def world_of(fetched: FETCHED, folder: Path, mind: Callable[[Asked], Reply], **more: Any) -> World:
+def world_of(
+    fetched: FETCHED, folder: Path, mind: Callable[[ClientRequest], Reply], **more: Any
+) -> World:
     codex = fetched is codex_binary
     answering = (lambda asked: as_codex(mind(asked))) if codex else mind
     return World(folder, fetched(), answering, codex, **more)
@@ -74,7 +76,7 @@ def run(main: Coroutine[Any, Any, None]) -> None:
 def test_an_answer_by_a_schema_is_the_value_and_every_token_is_counted(
     fetched: FETCHED, tmp_path: Path
 ) -> None:
-    def mind(asked: Asked) -> Reply:
+    def mind(asked: ClientRequest) -> Reply:
         return shell("echo one >> steps") if asked.turn == 0 else structured({"points": 9})
 
     async def main() -> None:
@@ -106,7 +108,7 @@ def test_at_a_wall_it_waits_and_goes_on_in_the_same_session_with_nothing_done_tw
     lasts = 3.0
     walls = [Fault(Effect.QUOTA_WALL, until=lasts)]
 
-    def mind(asked: Asked) -> Reply:
+    def mind(asked: ClientRequest) -> Reply:
         if asked.turn == 0:
             return shell("echo one >> steps")
         if walls:
@@ -144,7 +146,7 @@ def test_at_a_wall_it_waits_and_goes_on_in_the_same_session_with_nothing_done_tw
 def test_a_client_that_is_killed_in_the_middle_of_a_tool_is_a_crash_and_then_goes_on(
     fetched: FETCHED, tmp_path: Path
 ) -> None:
-    def mind(asked: Asked) -> Reply:
+    def mind(asked: ClientRequest) -> Reply:
         if "may or may not have run" in asked.latest:
             return Say("I looked, and it is done.")
         if asked.turn == 0:
@@ -174,7 +176,7 @@ def test_a_client_that_is_killed_in_the_middle_of_a_tool_is_a_crash_and_then_goe
 
 
 def test_when_the_whole_runner_is_killed_the_next_one_goes_on_where_it_was(tmp_path: Path) -> None:
-    def mind(asked: Asked) -> Reply:
+    def mind(asked: ClientRequest) -> Reply:
         if "may or may not have run" in asked.latest:
             return structured({"points": 3})
         if asked.turn == 0:
@@ -196,7 +198,7 @@ def test_when_the_whole_runner_is_killed_the_next_one_goes_on_where_it_was(tmp_p
             started = pages.of("process")[-1]
             outcome = await world.carry(pages, FreeLeave(), schema=SCHEMA)
             assert (outcome.terminated_by, outcome.value) == (Ending.COMPLETION, {"points": 3})
-            assert not is_alive(Mark(int(str(started["pid"])), str(started["began"])))
+            assert not is_alive(ProcessMark(int(str(started["pid"])), str(started["began"])))
             assert lines_of(world.project / "steps") == ["one"]
             told = world.heard[-1].latest
             assert "LOST-CALL" in told
@@ -208,7 +210,7 @@ def test_when_the_whole_runner_is_killed_the_next_one_goes_on_where_it_was(tmp_p
 
 @pytest.mark.parametrize("fetched", [CLAUDES[1], CLIENTS[2]])
 def test_a_cancelled_agent_leaves_no_process_behind(fetched: FETCHED, tmp_path: Path) -> None:
-    def mind(_asked: Asked) -> Reply:
+    def mind(_asked: ClientRequest) -> Reply:
         return shell("echo $$ > begun; while true; do sleep 0.2; done")
 
     async def main() -> None:

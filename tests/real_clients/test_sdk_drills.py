@@ -6,8 +6,8 @@ from functools import partial
 
 import pytest
 
-from jackline.drills.crews import HAIKU, OPUS, SONNET
-from jackline.drills.judging import Figures
+from jackline.drills.drill import HAIKU, OPUS, SONNET
+from jackline.drills.evaluation import Figures
 from jackline.providers.settings import UpstreamKind
 from tests.real_clients.anthropic_sdk import sdk_folder
 from tests.real_clients.foreign_parts import drilled, part_of

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jackline.simulator.mind import fan_out, long_answer
+from jackline.simulator.reply_script import fan_out, long_answer
 from jackline.testing import Effect, Fault, Rule, Say
 from tests.real_clients.clients import Run, run_claude
 

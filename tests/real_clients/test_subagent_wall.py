@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from jackline import event_loop
-from jackline.drills.drill import FlowPart, Scene
-from jackline.drills.finding_clients import claude_at
-from jackline.drills.judging import judge
+from jackline.drills.claude_client import claude_at
+from jackline.drills.drill import FlowPart, SideContext
+from jackline.drills.evaluation import check_requirements
 from jackline.drills.subagent_wall import SubagentFigures, subagent_wall
 from tests.real_clients.clients import claude_binary
 from tests.real_clients.old_client import VERSION, old_claude_binary
@@ -30,7 +30,7 @@ def played(side: str, folder: Path) -> dict[str, SubagentFigures]:
     async def one(version: str, part: FlowPart) -> SubagentFigures:
         own = folder / version
         await asyncio.to_thread(own.mkdir)
-        figures = await getattr(part, side)(Scene(own, 1.0, thorough=True))
+        figures = await getattr(part, side)(SideContext(own, 1.0, thorough=True))
         assert isinstance(figures, SubagentFigures)
         return figures
 
@@ -49,7 +49,9 @@ def test_three_of_eight_sub_agents_are_cut_off_and_gone_on_with_and_nothing_runs
     assert set(figures) == {VERSION, NEW}
     for version, part in parts().items():
         ours = figures[version]
-        missed = {one.demand.figure for one in judge(part, ours, ours, 1.0) if not one.held}
+        missed = {
+            one.demand.figure for one in check_requirements(part, ours, ours, 1.0) if not one.held
+        }
         assert missed == set(), ours
         assert (ours.finished, ours.agents) == (8, 8)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jackline.simulator.mind import Mind, Rule, Say, fan_out
+from jackline.simulator.reply_script import ReplyScript, Rule, Say, fan_out
 from jackline.testing import SimulatedProvider
 from tests.cli.gateways import Place, until
 from tests.notifications.webhooks import Receiver, receiver
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.real_client, pytest.mark.xdist_group("real_client")]
 PLANTED = "PL4NTED"
 GOOD = ("Bash", {"command": f"echo {PLANTED}", "description": "look"})
 BAD = ("Bash", {"command": f"cat /nowhere/{PLANTED}", "description": "fail"})
-MIND = Mind(
+MIND = ReplyScript(
     (
         Rule(fan_out(["PART-0", "PART-1"], background=False), sub_agent=False, turn=0),
         Rule(Say("Looking.", (GOOD, BAD)), sub_agent=True, turn=0),
@@ -122,7 +122,7 @@ async def looks() -> str:
 
 
 def test_tools_of_a_flows_agent_stand_in_the_trace_of_its_run(tmp_path: Path) -> None:
-    mind = Mind((Rule(Say("Looking.", (GOOD,)), turn=0), Rule(Say("It is fine."))))
+    mind = ReplyScript((Rule(Say("Looking.", (GOOD,)), turn=0), Rule(Say("It is fine."))))
     with receiver() as kept, SimulatedProvider(mind=mind) as provider:
         here = place(tmp_path, provider.url, kept.url.removesuffix("/hook"))
         (tmp_path / "looks.py").write_text(FLOW)

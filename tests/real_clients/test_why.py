@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from jackline.simulator.mind import Reply, structured, workflow
+from jackline.simulator.reply_script import Reply, structured, workflow
 from jackline.testing import Fail, Rule, Say, Vanish
 from tests.cli.commands import jackline
 from tests.real_clients.clients import Run, run_claude

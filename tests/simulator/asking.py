@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from jackline.simulator.exchange import ProviderEvent, SimRequest
-from jackline.simulator.provider import Provider
+from jackline.simulator.provider import ProviderModel
 
 PATIENCE = 60.0  # only a test that fails ever waits so long
 
@@ -76,7 +76,7 @@ def send(
 
 
 def play(
-    provider: Provider, arrivals: Iterable[tuple[float, SimRequest]], until: float = 1e7
+    provider: ProviderModel, arrivals: Iterable[tuple[float, SimRequest]], until: float = 1e7
 ) -> list[ProviderEvent]:
     """Everything that comes out when these requests arrive, in virtual time."""
     events: list[ProviderEvent] = []

@@ -13,12 +13,10 @@ from jackline.agents import prices as clients_prices
 from jackline.simulator.exchange import Accepted, Rejected, SimRequest
 from jackline.simulator.faults import Effect, Fault
 from jackline.simulator.limits import BucketSettings, Counts
-from jackline.simulator.lots import from_seed
-from jackline.simulator.mind import Say
-from jackline.simulator.prompt_cache import FIVE_MINUTES, ONE_HOUR, Block, Prompt
-from jackline.simulator.provider import Provider
-from jackline.simulator.service import AT_ONCE
-from jackline.simulator.settings import ProviderSettings
+from jackline.simulator.prompt_cache import FIVE_MINUTES, ONE_HOUR, Prompt, PromptBlock
+from jackline.simulator.provider import ProviderModel, ProviderSettings
+from jackline.simulator.reply_script import Say
+from jackline.simulator.time_model import AT_ONCE, seeded_random
 from jackline.simulator.vendor_facts import listed_models, price_of
 from jackline.testing import SimulatedProvider
 from tests.simulator.asking import ask, play, send
@@ -31,17 +29,17 @@ PER_MINUTE = BucketSettings(Counts.INPUT_TOKENS, 60_000)
 def request_of(
     cached: int = 50_000, plain: int = 1_000, model: str = SONNET, dialect: str = "anthropic"
 ) -> SimRequest:
-    blocks = (Block(b"system", cached, FIVE_MINUTES), Block(b"question", plain))
+    blocks = (PromptBlock(b"system", cached, FIVE_MINUTES), PromptBlock(b"question", plain))
     prompt = Prompt(model, blocks, automatic=dialect.startswith("openai"))
     return SimRequest(model=model, output_tokens=100, prompt=prompt, dialect=dialect)
 
 
-def provider_of(*buckets: BucketSettings, **more: Any) -> Provider:
+def provider_of(*buckets: BucketSettings, **more: Any) -> ProviderModel:
     settings = ProviderSettings(buckets=buckets, service=replace(AT_ONCE, **more))
-    return Provider(settings, from_seed(1))
+    return ProviderModel(settings, seeded_random(1))
 
 
-def remaining(provider: Provider, requests: list[tuple[float, SimRequest]]) -> list[int]:
+def remaining(provider: ProviderModel, requests: list[tuple[float, SimRequest]]) -> list[int]:
     name = "anthropic-ratelimit-input-tokens-remaining"
     events = play(provider, requests)
     return [int(event.headers[name]) for event in events if isinstance(event, Accepted)]
@@ -140,7 +138,7 @@ def test_what_is_read_from_a_cache_need_not_be_processed_before_the_first_byte()
 
 def test_the_bill_charges_each_kind_of_token_at_its_price() -> None:
     provider = provider_of()
-    hour = Prompt(SONNET, (Block(b"other", 100_000, ONE_HOUR),))
+    hour = Prompt(SONNET, (PromptBlock(b"other", 100_000, ONE_HOUR),))
     written_for_an_hour = SimRequest(model=SONNET, output_tokens=100, prompt=hour)
     play(provider, [(0.0, request_of()), (1.0, request_of()), (2.0, written_for_an_hour)])
     bill = provider.ledger.bill()

@@ -10,7 +10,7 @@ import pytest
 
 from jackline.simulator.faults import Effect, Fault
 from jackline.simulator.limits import BucketSettings, Counts
-from jackline.simulator.mind import Rule, Say
+from jackline.simulator.reply_script import Rule, Say
 from jackline.testing import SimulatedProvider
 from tests.simulator.vendor_sdks import CLOUDS, run_with
 

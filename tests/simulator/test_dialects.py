@@ -16,17 +16,14 @@ from hypothesis import strategies as st
 
 from jackline.failures import Kind, classify
 from jackline.failures.observation import Observation
-from jackline.simulator.aws_event_stream import frame
-from jackline.simulator.conversation import Asked, read_asked
+from jackline.simulator.anthropic_wire import PendingReply, frame
+from jackline.simulator.client_request import ClientRequest, read_client_request
 from jackline.simulator.faults import Effect, Fault
-from jackline.simulator.ledger import Outcome
+from jackline.simulator.ledger import RequestOutcome
 from jackline.simulator.limits import BucketSettings, Counts
-from jackline.simulator.mind import Fail, Rule, Say, long_answer, structured
-from jackline.simulator.openai_chat import OpenAIChat
-from jackline.simulator.openai_refusals import go_duration
-from jackline.simulator.openai_responses import OpenAIResponses
+from jackline.simulator.openai_wire import OpenAIChat, OpenAIResponses, go_duration
+from jackline.simulator.reply_script import Fail, Rule, Say, long_answer, structured
 from jackline.simulator.scenario import parse
-from jackline.simulator.wire import Message
 from jackline.testing import SimulatedProvider
 from tests.simulator.asking import Got, document, send
 from tests.simulator.test_mind import CALLS, TEXTS
@@ -86,7 +83,7 @@ def test_healthy_answers_close_properly_and_stand_in_the_ledger(
     assert CLOSERS[dialect] in ask(provider, dialect).body
     assert ask(provider, dialect, stream=False).status == 200
     for entry in provider.ledger:
-        assert (entry.dialect, entry.outcome) == (dialect, Outcome.COMPLETED)
+        assert (entry.dialect, entry.outcome) == (dialect, RequestOutcome.COMPLETED)
         assert entry.output_tokens == 400
         assert MODEL in entry.model
 
@@ -231,8 +228,8 @@ def test_a_body_that_cannot_be_read_is_refused_in_the_dialects_words(
 # --- reading requests --------------------------------------------------------------------
 
 
-def asked(body: dict[str, Any]) -> Asked:
-    found = read_asked("/", {}, json.dumps(body).encode())
+def asked(body: dict[str, Any]) -> ClientRequest:
+    found = read_client_request("/", {}, json.dumps(body).encode())
     assert found is not None
     return found
 
@@ -309,7 +306,7 @@ def data_of(pieces: list[bytes]) -> list[dict[str, Any]]:
 @given(TEXTS, CALLS)
 def test_a_chat_stream_says_the_same_as_the_whole_completion(text: str, calls: Any) -> None:
     body = {**CHAT, "stream_options": {"include_usage": True}}
-    message = Message(7, asked(body), Say(text, calls))
+    message = PendingReply(7, asked(body), Say(text, calls))
     whole = json.loads(OpenAIChat().whole(message).pieces[0])
     chunks = data_of(list(OpenAIChat().stream(message).pieces))
     deltas = [chunk["choices"][0]["delta"] for chunk in chunks[:-1]]
@@ -327,7 +324,7 @@ def test_a_chat_stream_says_the_same_as_the_whole_completion(text: str, calls: A
 
 @given(TEXTS, CALLS)
 def test_a_responses_stream_says_the_same_as_the_whole_response(text: str, calls: Any) -> None:
-    message = Message(7, asked(RESPONSES), Say(text, calls))
+    message = PendingReply(7, asked(RESPONSES), Say(text, calls))
     whole = json.loads(OpenAIResponses().whole(message).pieces[0])
     events = data_of(list(OpenAIResponses().stream(message).pieces))
     assert events[-1]["response"] == whole

@@ -8,20 +8,17 @@ from datetime import datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.simulator.calendar import Calendar
 from jackline.simulator.exchange import Accepted, Completed, Rejected, SimRequest
 from jackline.simulator.limits import (
-    Bucket,
     BucketSettings,
     ConcurrencySettings,
     Counts,
     HiddenCapacity,
     HiddenCapacitySettings,
+    RateBucket,
 )
-from jackline.simulator.lots import from_seed
-from jackline.simulator.provider import Provider
-from jackline.simulator.service import AT_ONCE
-from jackline.simulator.settings import ProviderSettings
+from jackline.simulator.provider import ProviderModel, ProviderSettings
+from jackline.simulator.time_model import AT_ONCE, Calendar, seeded_random
 from tests.simulator.asking import play
 
 CALENDAR = Calendar()
@@ -39,7 +36,7 @@ def test_a_bucket_never_holds_more_than_its_cap_and_input_never_less_than_nothin
     steps: list[tuple[float, int, int]], counts: Counts, rejects_consume: bool, burst: float
 ) -> None:
     settings = BucketSettings(counts, 6000, burst, rejects_consume=rejects_consume)
-    bucket = Bucket(settings, CALENDAR, 0.0)
+    bucket = RateBucket(settings, CALENDAR, 0.0)
     now = 0.0
     for gap, tokens, output in steps:
         now += gap
@@ -58,7 +55,7 @@ def test_a_bucket_never_holds_more_than_its_cap_and_input_never_less_than_nothin
 def test_in_any_minute_a_bucket_lets_in_no_more_than_its_cap_and_one_minute_of_its_rate(
     steps: list[tuple[float, int, int]],
 ) -> None:
-    bucket = Bucket(BucketSettings(Counts.INPUT_TOKENS, 6000, 30), CALENDAR, 0.0)
+    bucket = RateBucket(BucketSettings(Counts.INPUT_TOKENS, 6000, 30), CALENDAR, 0.0)
     let_in: list[tuple[float, int]] = []
     now = 0.0
     for gap, tokens, _ in steps:
@@ -75,7 +72,7 @@ def test_in_any_minute_a_bucket_lets_in_no_more_than_its_cap_and_one_minute_of_i
 def test_what_headers_say_remains_is_what_a_client_may_still_send(
     steps: list[tuple[float, int, int]], counts: Counts
 ) -> None:
-    bucket = Bucket(BucketSettings(counts, 6000), CALENDAR, 0.0)
+    bucket = RateBucket(BucketSettings(counts, 6000), CALENDAR, 0.0)
     now = 0.0
     for gap, tokens, _ in steps:
         now += gap
@@ -96,7 +93,7 @@ def test_what_headers_say_remains_is_what_a_client_may_still_send(
 
 @given(st.integers(1, 6000), st.integers(1, 6000))
 def test_after_the_announced_wait_the_refused_request_fits(first: int, second: int) -> None:
-    bucket = Bucket(BucketSettings(Counts.INPUT_TOKENS, 6000), CALENDAR, 0.0)
+    bucket = RateBucket(BucketSettings(Counts.INPUT_TOKENS, 6000), CALENDAR, 0.0)
     bucket.take(0.0, SimRequest(input_tokens=first))
     refusal = bucket.check(0.0, SimRequest(input_tokens=second), 0)
     if refusal is None:
@@ -113,7 +110,7 @@ def test_a_blind_bucket_tells_nothing_and_rejects_that_consume_keep_it_empty() -
         Counts.REQUESTS, 60, 1, headers=False, retry_after=False, labelled=False,
         rejects_consume=True,
     )  # fmt: skip
-    provider = Provider(settings_of(blind), from_seed(1))
+    provider = ProviderModel(settings_of(blind), seeded_random(1))
     events = play(provider, [(0.0, SimRequest()), *((1.0 + i / 2, SimRequest()) for i in range(9))])
     refused = [event for event in events if isinstance(event, Rejected)]
     assert len(refused) == 8, "asking twice a second, one a second never becomes free again"
@@ -123,7 +120,7 @@ def test_a_blind_bucket_tells_nothing_and_rejects_that_consume_keep_it_empty() -
 
 def test_output_is_debited_when_it_is_known_and_refuses_whoever_comes_next() -> None:
     bucket = BucketSettings(Counts.OUTPUT_TOKENS, 600, 60)
-    provider = Provider(settings_of(bucket), from_seed(1))
+    provider = ProviderModel(settings_of(bucket), seeded_random(1))
     request = SimRequest(output_tokens=2000, stream=False)
     events = play(provider, [(0.0, request), (1.0, request), (200.0, request)])
     assert [type(event) for event in events if not isinstance(event, Accepted)] == [
@@ -134,14 +131,16 @@ def test_output_is_debited_when_it_is_known_and_refuses_whoever_comes_next() -> 
 
 
 def test_a_request_larger_than_the_bucket_is_never_let_in() -> None:
-    provider = Provider(settings_of(BucketSettings(Counts.INPUT_TOKENS, 1000)), from_seed(1))
+    provider = ProviderModel(
+        settings_of(BucketSettings(Counts.INPUT_TOKENS, 1000)), seeded_random(1)
+    )
     events = play(provider, [(t, SimRequest(input_tokens=1001)) for t in (0.0, 100.0, 1000.0)])
     assert [type(event) for event in events] == [Rejected] * 3
 
 
 def test_one_stream_too_many_is_refused_and_a_finished_one_makes_room() -> None:
     settings = ProviderSettings(concurrency=ConcurrencySettings(2))
-    provider = Provider(settings, from_seed(1))
+    provider = ProviderModel(settings, seeded_random(1))
     arrivals = [(0.0, SimRequest(service=10.0)), (0.0, SimRequest(service=20.0))]
     arrivals += [(5.0, SimRequest(service=1.0)), (11.0, SimRequest(service=1.0))]
     play(provider, arrivals)
@@ -157,8 +156,8 @@ def test_one_stream_too_many_is_refused_and_a_finished_one_makes_room() -> None:
 @given(st.integers(0, 2**32), st.lists(st.floats(0, 5000), max_size=30))
 def test_hidden_capacity_moves_by_its_own_lots_whoever_looks(seed: int, times: list[float]) -> None:
     settings = HiddenCapacitySettings(40, low=0.35, high=1.0, every=120)
-    seldom = HiddenCapacity(settings, from_seed(seed), 0.0)
-    often = HiddenCapacity(settings, from_seed(seed), 0.0)
+    seldom = HiddenCapacity(settings, seeded_random(seed), 0.0)
+    often = HiddenCapacity(settings, seeded_random(seed), 0.0)
     for time in sorted(times):
         often.check(time, SimRequest(), 100)
         assert 14 <= often.capacity(time) <= 40
@@ -167,7 +166,7 @@ def test_hidden_capacity_moves_by_its_own_lots_whoever_looks(seed: int, times: l
 
 def test_hidden_capacity_follows_a_schedule_and_refuses_without_a_hint() -> None:
     settings = HiddenCapacitySettings(10, schedule=(1.0, 0.2), every=60)
-    hidden = HiddenCapacity(settings, from_seed(1), 0.0)
+    hidden = HiddenCapacity(settings, seeded_random(1), 0.0)
     assert [hidden.capacity(t) for t in (0, 59, 60, 10_000)] == [10, 10, 2, 2]
     refusals = [hidden.check(70, SimRequest(), 2) for _ in range(50)]
     assert {one.status for one in refusals if one} == {429, 529}
@@ -176,7 +175,7 @@ def test_hidden_capacity_follows_a_schedule_and_refuses_without_a_hint() -> None
 
 def test_a_bucket_for_one_model_neither_counts_nor_tells_the_others() -> None:
     bucket = BucketSettings(Counts.REQUESTS, 1, model="opus")
-    provider = Provider(settings_of(bucket), from_seed(1))
+    provider = ProviderModel(settings_of(bucket), seeded_random(1))
     models = ["opus", "haiku", "opus", "haiku"]
     events = play(provider, [(0.0, SimRequest(model=model, stream=False)) for model in models])
     fates = [entry.why for entry in provider.ledger]

@@ -10,11 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.simulator.clouds import BedrockAnthropic, VertexAnthropic
-from jackline.simulator.conversation import Asked, read_asked
-from jackline.simulator.mind import (
+from jackline.simulator.anthropic_wire import (
+    AnthropicMessages,
+    BedrockAnthropic,
+    Dialect,
+    PendingReply,
+    VertexAnthropic,
+    with_request_id,
+)
+from jackline.simulator.client_request import ClientRequest, read_client_request
+from jackline.simulator.openai_wire import OpenAIChat, OpenAIResponses
+from jackline.simulator.reply_script import (
     Fail,
-    Mind,
+    ReplyScript,
     Rule,
     Say,
     fan_out,
@@ -23,9 +31,6 @@ from jackline.simulator.mind import (
     structured,
     workflow,
 )
-from jackline.simulator.openai_chat import OpenAIChat
-from jackline.simulator.openai_responses import OpenAIResponses
-from jackline.simulator.wire import AnthropicMessages, Dialect, Message, with_request_id
 from tests.simulator.asking import document
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=300)
@@ -35,11 +40,11 @@ CALLS = st.lists(
 ).map(tuple)
 
 
-def asked(body: dict[str, Any], agent: str = "", call: int = 0) -> Asked:
+def asked(body: dict[str, Any], agent: str = "", call: int = 0) -> ClientRequest:
     headers = {"x-claude-code-session-id": "s1"}
     if agent:
         headers["x-claude-code-agent-id"] = agent
-    found = read_asked("/v1/messages", headers, json.dumps(body).encode(), call)
+    found = read_client_request("/v1/messages", headers, json.dumps(body).encode(), call)
     assert found is not None
     return found
 
@@ -71,7 +76,7 @@ def test_a_request_knows_its_prompt_its_turn_and_its_results() -> None:
 
 @pytest.mark.parametrize("raw", [b"", b"[]", b"{", b'"x"'])
 def test_a_body_that_is_no_object_is_no_request(raw: bytes) -> None:
-    assert read_asked("/", {}, raw) is None
+    assert read_client_request("/", {}, raw) is None
 
 
 @given(
@@ -110,7 +115,9 @@ def test_each_condition_of_a_rule_counts(rule: Rule, fits: bool) -> None:
 
 
 def test_the_first_fitting_rule_answers_and_else_the_fallback() -> None:
-    mind = Mind((Rule(Say("one"), turn=1), Rule(lambda a: Say(a.prompt), prompt="PART")), Say("no"))
+    mind = ReplyScript(
+        (Rule(Say("one"), turn=1), Rule(lambda a: Say(a.prompt), prompt="PART")), Say("no")
+    )
     assert mind.reply(asked(TOOL_TURN)) == Say("one")
     assert mind.reply(asked(document("PART-9"))) == Say("PART-9")
     assert mind.reply(asked(document("other"))) == Say("no")
@@ -138,7 +145,7 @@ def sse_events(pieces: list[bytes]) -> list[dict[str, Any]]:
 
 @given(TEXTS, CALLS)
 def test_a_stream_says_the_same_as_the_whole_message(text: str, calls: Any) -> None:
-    message = Message(7, asked(TOOL_TURN), Say(text, calls))
+    message = PendingReply(7, asked(TOOL_TURN), Say(text, calls))
     whole = json.loads(AnthropicMessages().whole(message).pieces[0])
     events = sse_events(list(AnthropicMessages().stream(message).pieces))
     assert [events[0]["type"], events[-2]["type"], events[-1]["type"]] == [
@@ -178,7 +185,7 @@ def test_every_dialect_can_break_and_show_life(dialect: Dialect) -> None:
     body = '{"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}'
     assert re.search(rb"(?i)overloaded|unable to process", dialect.error_event(body))
     assert dialect.ping()
-    message = Message(1, asked(document()), Say("hi", (("Bash", {}),)))
+    message = PendingReply(1, asked(document()), Say("hi", (("Bash", {}),)))
     assert b'"hi"' in dialect.whole(message).pieces[0]
     answer = dialect.stream(message)
     assert 0 < answer.closing < len(answer.pieces)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from jackline.simulator.obliging import filled
+from jackline.simulator.reply_script import filled
 
 
 class Leaf(BaseModel):

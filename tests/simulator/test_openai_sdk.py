@@ -10,7 +10,7 @@ import pytest
 
 from jackline.simulator.faults import Effect, Fault
 from jackline.simulator.limits import BucketSettings, Counts
-from jackline.simulator.mind import Rule, Say, refusal, structured
+from jackline.simulator.reply_script import Rule, Say, refusal, structured
 from jackline.testing import SimulatedProvider
 from tests.simulator.vendor_sdks import OPENAI, run_with
 

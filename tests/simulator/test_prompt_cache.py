@@ -13,25 +13,25 @@ from jackline.simulator.prompt_cache import (
     ONE_DAY,
     ONE_HOUR,
     STEP,
-    Block,
     Hit,
     Prompt,
+    PromptBlock,
     PromptCache,
 )
 
 SONNET = "claude-sonnet-4-6"
 
 
-def prompt(*blocks: Block, model: str = SONNET, account: str = "") -> Prompt:
+def prompt(*blocks: PromptBlock, model: str = SONNET, account: str = "") -> Prompt:
     return Prompt(model, blocks, account)
 
 
-def marked(name: str, tokens: int, ttl: float = FIVE_MINUTES) -> Block:
-    return Block(name.encode(), tokens, ttl)
+def marked(name: str, tokens: int, ttl: float = FIVE_MINUTES) -> PromptBlock:
+    return PromptBlock(name.encode(), tokens, ttl)
 
 
-def plain(name: str, tokens: int) -> Block:
-    return Block(name.encode(), tokens)
+def plain(name: str, tokens: int) -> PromptBlock:
+    return PromptBlock(name.encode(), tokens)
 
 
 def tokens(hit: Hit) -> tuple[int, int, int, int]:
@@ -246,7 +246,7 @@ def test_more_than_fifteen_a_minute_spill_to_a_machine_that_knows_nothing() -> N
 NAMES = st.sampled_from("abc")
 BLOCKS = st.lists(
     st.builds(
-        lambda name, size, ttl: Block(name.encode(), size, ttl),
+        lambda name, size, ttl: PromptBlock(name.encode(), size, ttl),
         NAMES,
         st.sampled_from([0, 100, 700, 1500]),
         st.sampled_from([None, FIVE_MINUTES, FIVE_MINUTES, ONE_HOUR]),
@@ -267,7 +267,7 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_tokens_add_up_and_nothing_is_read_before_its_first_byte_or_after_its_life(
-    steps: list[tuple[list[Block], bool, float, float | None]],
+    steps: list[tuple[list[PromptBlock], bool, float, float | None]],
 ) -> None:
     cache = PromptCache()
     now = 0.0
@@ -314,9 +314,9 @@ def _longest(prompts: list[Prompt]) -> float:
 
 @given(STEPS, BLOCKS, BLOCKS, st.booleans())
 def test_a_longer_prompt_with_the_same_beginning_never_reads_less(
-    steps: list[tuple[list[Block], bool, float, float | None]],
-    blocks: list[Block],
-    more: list[Block],
+    steps: list[tuple[list[PromptBlock], bool, float, float | None]],
+    blocks: list[PromptBlock],
+    more: list[PromptBlock],
     automatic: bool,
 ) -> None:
     cache = PromptCache()
@@ -335,7 +335,7 @@ def test_a_longer_prompt_with_the_same_beginning_never_reads_less(
 
 @given(STEPS)
 def test_automatic_reads_are_whole_steps_of_at_least_1024_tokens(
-    steps: list[tuple[list[Block], bool, float, float | None]],
+    steps: list[tuple[list[PromptBlock], bool, float, float | None]],
 ) -> None:
     cache = PromptCache()
     now = 0.0

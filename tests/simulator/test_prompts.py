@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.simulator.conversation import Asked, read_asked
+from jackline.simulator.client_request import ClientRequest, read_client_request, read_prompt
+from jackline.simulator.exchange import ProviderRefusal
 from jackline.simulator.prompt_cache import FIVE_MINUTES, ONE_DAY, ONE_HOUR, Prompt, PromptCache
-from jackline.simulator.prompts import read_prompt
-from jackline.simulator.refusals import Refusal
 
 MARK = {"cache_control": {"type": "ephemeral"}}
 HOUR = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
@@ -33,8 +32,8 @@ def body_of(**changes: Any) -> dict[str, Any]:
     }
 
 
-def asked_of(body: dict[str, Any], headers: dict[str, str] | None = None) -> Asked:
-    asked = read_asked("/v1/messages", headers or {}, json.dumps(body).encode())
+def asked_of(body: dict[str, Any], headers: dict[str, str] | None = None) -> ClientRequest:
+    asked = read_client_request("/v1/messages", headers or {}, json.dumps(body).encode())
     assert asked is not None
     return asked
 
@@ -49,7 +48,7 @@ def read(
 
 def words_of(body: dict[str, Any]) -> str:
     refusal = read_prompt(asked_of(body), "anthropic")
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, ProviderRefusal)
     assert refusal.status == 400
     message: str = json.loads(refusal.body)["error"]["message"]
     return message

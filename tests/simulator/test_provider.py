@@ -12,27 +12,24 @@ from hypothesis import strategies as st
 
 from jackline.simulator.exchange import (
     Accepted,
-    Broken,
     Bytes,
     Completed,
+    ConnectionBroken,
     How,
     ProviderEvent,
     Rejected,
     SimRequest,
 )
-from jackline.simulator.faults import Effect, Fault
-from jackline.simulator.ledger import Outcome
+from jackline.simulator.faults import Effect, Fault, RecoverySettings
+from jackline.simulator.ledger import RequestOutcome
 from jackline.simulator.limits import (
     BucketSettings,
     ConcurrencySettings,
     Counts,
     HiddenCapacitySettings,
 )
-from jackline.simulator.lots import from_seed
-from jackline.simulator.provider import Provider
-from jackline.simulator.recovery import RecoverySettings
-from jackline.simulator.service import ServiceSettings
-from jackline.simulator.settings import ProviderSettings
+from jackline.simulator.provider import ProviderModel, ProviderSettings
+from jackline.simulator.time_model import ServiceSettings, seeded_random
 from tests.simulator.asking import kinds, play
 
 SHARES = st.floats(0, 1)
@@ -81,7 +78,7 @@ ARRIVALS = st.lists(
 Arrivals = list[tuple[float, SimRequest, float | None]]
 
 
-def run(provider: Provider, arrivals: Arrivals) -> list[ProviderEvent]:
+def run(provider: ProviderModel, arrivals: Arrivals) -> list[ProviderEvent]:
     """Play arrivals; some clients hang up a while after they came."""
     events: list[ProviderEvent] = []
     leaving: list[tuple[float, int]] = []
@@ -114,18 +111,20 @@ def run(provider: Provider, arrivals: Arrivals) -> list[ProviderEvent]:
 def test_same_seed_same_trace_and_the_books_add_up(
     made_of: ProviderSettings, arrivals: Arrivals, seed: int
 ) -> None:
-    provider = Provider(made_of, from_seed(seed))
+    provider = ProviderModel(made_of, seeded_random(seed))
     events = run(provider, arrivals)
-    again = Provider(made_of, from_seed(seed))
+    again = ProviderModel(made_of, seeded_random(seed))
     assert run(again, arrivals) == events
     ledger = provider.ledger
     assert ledger.to_json() == again.ledger.to_json()
 
     assert ledger.useful + ledger.wasted + ledger.open == len(ledger) == len(arrivals)
     assert ledger.after_wall <= sum(entry.wall for entry in ledger) <= len(ledger)
-    ends = Counter(e.id for e in events if isinstance(e, Completed | Rejected | Broken))
+    ends = Counter(e.id for e in events if isinstance(e, Completed | Rejected | ConnectionBroken))
     assert all(count == 1 for count in ends.values())
-    ended = {e.id for e in ledger if e.outcome not in (Outcome.OPEN, Outcome.CANCELLED)}
+    ended = {
+        e.id for e in ledger if e.outcome not in (RequestOutcome.OPEN, RequestOutcome.CANCELLED)
+    }
     assert set(ends) == ended
     assert [event.at for event in events] == sorted(event.at for event in events)
     assert provider.in_flight <= ledger.open
@@ -136,20 +135,20 @@ def test_same_seed_same_trace_and_the_books_add_up(
 def test_an_exchange_begins_before_it_lives_and_lives_before_it_ends(
     arrivals: Arrivals, seed: int
 ) -> None:
-    provider = Provider(ProviderSettings(), from_seed(seed))
+    provider = ProviderModel(ProviderSettings(), seeded_random(seed))
     events = run(provider, arrivals)
     for entry in provider.ledger:
         mine = [event for event in events if event.id == entry.id]
-        if entry.outcome is Outcome.COMPLETED:
+        if entry.outcome is RequestOutcome.COMPLETED:
             assert isinstance(mine[0], Accepted)
             assert isinstance(mine[-1], Completed)
             shares = [event.share for event in mine if isinstance(event, Bytes)]
             assert shares == sorted(shares)
 
 
-def striking(effect: Effect, **more: object) -> Provider:
+def striking(effect: Effect, **more: object) -> ProviderModel:
     fault = Fault(effect, **more)  # type: ignore[arg-type]
-    return Provider(ProviderSettings(faults=(fault,)), from_seed(1))
+    return ProviderModel(ProviderSettings(faults=(fault,)), seeded_random(1))
 
 
 REQUEST = SimRequest(output_tokens=600)
@@ -187,7 +186,7 @@ def test_refusing_faults_answer_with_their_status(effect: Effect, status: int) -
 def test_a_stream_breaks_where_the_fault_says(effect: Effect, how: How) -> None:
     events = play(striking(effect, at_share=0.25), [(0.0, REQUEST)])
     broken = events[-1]
-    assert isinstance(broken, Broken)
+    assert isinstance(broken, ConnectionBroken)
     assert (broken.how, round(broken.share, 6)) == (how, 0.25)
     assert isinstance(events[0], Accepted)
 
@@ -195,7 +194,7 @@ def test_a_stream_breaks_where_the_fault_says(effect: Effect, how: How) -> None:
 def test_connections_break_before_a_byte() -> None:
     for effect, how in ((Effect.RESET, How.RESET), (Effect.REFUSED, How.REFUSED)):
         (event,) = play(striking(effect), [(0.0, REQUEST)])
-        assert isinstance(event, Broken)
+        assert isinstance(event, ConnectionBroken)
         assert event.how is how
 
 
@@ -204,7 +203,7 @@ def test_a_hang_gives_no_event_and_ends_when_the_client_does() -> None:
     assert play(provider, [(0.0, REQUEST)]) == []
     assert provider.ledger.open == 1
     provider.cancel(30.0, 0)
-    assert provider.ledger.entries[0].outcome is Outcome.CANCELLED
+    assert provider.ledger.entries[0].outcome is RequestOutcome.CANCELLED
 
 
 def test_silence_begins_a_stream_and_then_holds_its_place() -> None:
@@ -245,7 +244,7 @@ def test_late_answers_are_healthy_and_a_brown_out_doubles_their_delay() -> None:
 
 def test_all_wait_for_a_cold_model_once() -> None:
     service = ServiceSettings(first_byte=2.0, first_byte_spread=0.0, cold_start=90.0)
-    provider = Provider(ProviderSettings(service=service), from_seed(1))
+    provider = ProviderModel(ProviderSettings(service=service), seeded_random(1))
     requests = [(0.0, REQUEST), (30.0, REQUEST), (200.0, REQUEST)]
     begun = [event.at for event in play(provider, requests) if isinstance(event, Accepted)]
     assert begun == [92.0, 92.0, 202.0]
@@ -253,10 +252,10 @@ def test_all_wait_for_a_cold_model_once() -> None:
 
 def test_an_outage_kills_its_share_of_open_streams_and_only_of_its_model() -> None:
     fault = Fault(Effect.SERVER_ERROR, start=10.0, until=60.0, model="opus", kills_in_flight=0.7)
-    provider = Provider(ProviderSettings(faults=(fault,)), from_seed(1))
+    provider = ProviderModel(ProviderSettings(faults=(fault,)), seeded_random(1))
     models = ["claude-opus-4-8", "claude-sonnet-4-6"] * 200
     events = play(provider, [(0.0, SimRequest(model=model, service=30.0)) for model in models])
-    killed = [event for event in events if isinstance(event, Broken)]
+    killed = [event for event in events if isinstance(event, ConnectionBroken)]
     assert {event.at for event in killed} == {10.0}
     assert {models[event.id] for event in killed} == {"claude-opus-4-8"}
     assert 120 <= len(killed) <= 160
@@ -264,7 +263,7 @@ def test_an_outage_kills_its_share_of_open_streams_and_only_of_its_model() -> No
 
 def test_a_freeze_stops_every_open_stream_without_a_word() -> None:
     fault = Fault(Effect.HANG, start=10.0, until=60.0, freezes_in_flight=True)
-    provider = Provider(ProviderSettings(faults=(fault,)), from_seed(1))
+    provider = ProviderModel(ProviderSettings(faults=(fault,)), seeded_random(1))
     events = play(provider, [(0.0, SimRequest(service=30.0)) for _ in range(5)])
     assert max(event.at for event in events) <= 10.0
     assert provider.ledger.open == 5
@@ -280,7 +279,7 @@ def test_a_share_of_requests_is_struck_and_the_window_is_half_open() -> None:
 
 
 def test_faults_can_be_added_and_cleared_while_running() -> None:
-    provider = Provider(ProviderSettings(), from_seed(1))
+    provider = ProviderModel(ProviderSettings(), seeded_random(1))
     handle = provider.add_fault(5.0, Fault(Effect.THROTTLED))
     provider.add_fault(5.0, Fault(Effect.OVERLOADED, start=50.0))
     provider.arrive(6.0, REQUEST)
@@ -295,7 +294,7 @@ def test_faults_can_be_added_and_cleared_while_running() -> None:
 
 def test_a_scheduled_fault_that_is_cleared_before_it_begins_kills_nothing() -> None:
     fault = Fault(Effect.SERVER_ERROR, start=10.0, kills_in_flight=1.0)
-    provider = Provider(ProviderSettings(faults=(fault,)), from_seed(1))
+    provider = ProviderModel(ProviderSettings(faults=(fault,)), seeded_random(1))
     provider.arrive(0.0, SimRequest(service=30.0))
     provider.clear_faults(5.0)
     assert kinds(provider.advance(100.0))[-1] == "Completed"
@@ -303,7 +302,7 @@ def test_a_scheduled_fault_that_is_cleared_before_it_begins_kills_nothing() -> N
 
 def test_requests_into_a_wall_count_as_such_once_it_has_been_told() -> None:
     fault = Fault(Effect.QUOTA_WALL, start=10.0, until=7210.0)
-    provider = Provider(ProviderSettings(faults=(fault,)), from_seed(1))
+    provider = ProviderModel(ProviderSettings(faults=(fault,)), seeded_random(1))
     in_flight_together = [(10.0, REQUEST), (10.1, REQUEST)]
     later = [(60.0, REQUEST), (7210.0, REQUEST)]
     play(provider, [*in_flight_together, *later])
@@ -313,7 +312,7 @@ def test_requests_into_a_wall_count_as_such_once_it_has_been_told() -> None:
 
 
 def test_what_a_script_orders_strikes_this_request_alone() -> None:
-    provider = Provider(ProviderSettings(), from_seed(1))
+    provider = ProviderModel(ProviderSettings(), seeded_random(1))
     provider.arrive(0.0, REQUEST, Fault(Effect.OVERLOADED))
     provider.arrive(0.0, REQUEST)
     provider.advance(100.0)
@@ -321,7 +320,7 @@ def test_what_a_script_orders_strikes_this_request_alone() -> None:
 
 
 def test_an_event_that_came_before_the_cancel_is_still_told() -> None:
-    provider = Provider(ProviderSettings(), from_seed(1))
+    provider = ProviderModel(ProviderSettings(), seeded_random(1))
     provider.arrive(0.0, SimRequest(service=3.0))
     provider.cancel(4.0, 0)
     assert provider.next_at() == 4.0
@@ -330,7 +329,7 @@ def test_an_event_that_came_before_the_cancel_is_still_told() -> None:
 
 
 def test_a_healthy_service_looks_like_the_design_says() -> None:
-    provider = Provider(ProviderSettings(), from_seed(7))
+    provider = ProviderModel(ProviderSettings(), seeded_random(7))
     events = play(provider, [(0.0, SimRequest()) for _ in range(4000)])
     ends = sorted(event.at for event in events if isinstance(event, Completed))
     firsts = sorted(event.at for event in events if isinstance(event, Accepted))
@@ -341,7 +340,7 @@ def test_a_healthy_service_looks_like_the_design_says() -> None:
 
 @given(st.lists(st.floats(0, 200), max_size=30))
 def test_a_clock_that_jumps_back_does_not_turn_time_around(times: list[float]) -> None:
-    provider = Provider(ProviderSettings(), from_seed(1))
+    provider = ProviderModel(ProviderSettings(), seeded_random(1))
     events: list[ProviderEvent] = []
     for time in times:
         provider.arrive(time, REQUEST)

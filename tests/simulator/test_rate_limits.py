@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from jackline.providers.rate_limits_api import read_page
+from jackline.providers.rate_limits_api import parse_limits_page
 from jackline.providers.settings import UpstreamKind
+from jackline.simulator.endpoints import answer
 from jackline.simulator.limits import BucketSettings, Counts
-from jackline.simulator.rate_limits import answer
+from jackline.simulator.provider import ProviderSettings
 from jackline.simulator.scenario import parse
-from jackline.simulator.settings import ProviderSettings
 
 KEY = "sk-ant-admin-simulated"
 ORGANIZATION = "/v1/organizations/rate_limits?group_type=model_group"
@@ -60,7 +60,7 @@ def test_no_workspace_has_limits_of_its_own() -> None:
 def test_what_is_told_can_be_read() -> None:
     given = answer(SETTINGS, f"/prefix{PROJECT}", {"authorization": f"Bearer {KEY}"})
     assert given is not None
-    read = read_page(UpstreamKind.OPENAI_RESPONSES, given[1])
+    read = parse_limits_page(UpstreamKind.OPENAI_RESPONSES, given[1])
     assert read is not None
     assert read.limits["claude-opus-4-8"].requests_per_minute == 20
     assert read.limits["claude-opus-4-8"].input_tokens_per_minute == 30_000

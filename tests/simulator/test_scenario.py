@@ -8,7 +8,7 @@ import pytest
 
 from jackline.errors import BadArgumentError, UnreadableError
 from jackline.simulator.faults import Effect, Fault
-from jackline.simulator.mind import Say
+from jackline.simulator.reply_script import Say
 from jackline.simulator.scenario import load, packaged_names, parse
 from tests.simulator.asking import document
 from tests.simulator.test_mind import asked

@@ -9,7 +9,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from jackline.simulator.mind import Say
+from jackline.simulator.reply_script import Say
 from jackline.testing import SimulatedProvider
 
 

@@ -15,18 +15,25 @@ from typing import Any
 
 import pytest
 
-from jackline.simulator.conversation import Asked
+from jackline.simulator.client_request import ClientRequest
 from jackline.simulator.faults import Effect, Fault
-from jackline.simulator.in_thread import ServerThread
-from jackline.simulator.ledger import Outcome
-from jackline.simulator.mind import HANGUP, Fail, Mind, Rule, Say, Vanish, long_answer
-from jackline.simulator.server import SimulatorServer
-from jackline.simulator.service import AT_ONCE, ServiceSettings
-from jackline.simulator.settings import ProviderSettings
+from jackline.simulator.ledger import RequestOutcome
+from jackline.simulator.provider import ProviderSettings
+from jackline.simulator.reply_script import (
+    HANGUP,
+    Fail,
+    ReplyScript,
+    Rule,
+    Say,
+    Vanish,
+    long_answer,
+)
+from jackline.simulator.server import ServerThread, SimulatorServer
+from jackline.simulator.time_model import AT_ONCE, ServiceSettings
 from jackline.testing import SimulatedProvider
 from tests.simulator.asking import PATIENCE, Got, ask, document, send
 
-LONG = Mind((), long_answer(400))
+LONG = ReplyScript((), long_answer(400))
 AT_ONCE_SETTINGS = ProviderSettings(service=AT_ONCE)
 STEADY = ServiceSettings(first_byte=0.5, first_byte_spread=0.0, tokens_per_second=100)
 
@@ -213,7 +220,7 @@ def test_silence_holds_the_client_until_it_hangs_up(
             answer.read()
     until(lambda: provider.ledger.open == 0)
     (entry,) = provider.ledger
-    assert entry.outcome is Outcome.CANCELLED
+    assert entry.outcome is RequestOutcome.CANCELLED
     assert (entry.first_byte is None) is (fault == "hang")
 
 
@@ -254,7 +261,7 @@ def test_pieces_arrive_while_the_answer_is_made() -> None:
 
 def test_an_outage_breaks_streams_that_are_open() -> None:
     settings = ProviderSettings(service=STEADY)
-    with SimulatedProvider(settings, Mind((), long_answer(20_000)), speed=5) as provider:
+    with SimulatedProvider(settings, ReplyScript((), long_answer(20_000)), speed=5) as provider:
         broken: list[bool] = []
         asking = threading.Thread(
             target=lambda: broken.append(raw_exchange(provider, stream=True)[1])
@@ -275,7 +282,7 @@ def test_a_script_gives_words_errors_hangups_and_the_end_of_the_server() -> None
         Rule(Fail(529), call=5),
         Rule(Say("sub"), sub_agent=True),
     )
-    with ServerThread(AT_ONCE_SETTINGS, Mind(rules)) as server:
+    with ServerThread(AT_ONCE_SETTINGS, ReplyScript(rules)) as server:
         refused = ask(server, "key")
         assert (refused.status, refused.headers["x-should-retry"]) == (401, "false")
         assert refused.json["request_id"] == refused.headers["request-id"]
@@ -293,7 +300,7 @@ def test_a_script_gives_words_errors_hangups_and_the_end_of_the_server() -> None
 
 def test_calls_count_retries_and_turns_do_not() -> None:
     rules = (Rule(Fail(529, "overloaded_error", "Overloaded"), call=0), Rule(Say("second"), turn=0))
-    with ServerThread(AT_ONCE_SETTINGS, Mind(rules)) as server:
+    with ServerThread(AT_ONCE_SETTINGS, ReplyScript(rules)) as server:
         assert [ask(server).status for _ in range(2)] == [529, 200]
 
 
@@ -389,11 +396,11 @@ def test_it_runs_in_the_running_loop_and_leaves_no_task() -> None:
     async def run() -> tuple[int, int]:
         arrived = asyncio.Event()
 
-        def hang(_asked: Asked) -> Fault:
+        def hang(_asked: ClientRequest) -> Fault:
             arrived.set()
             return Fault(Effect.HANG)
 
-        mind = Mind((Rule(hang, prompt="in vain"),))
+        mind = ReplyScript((Rule(hang, prompt="in vain"),))
         async with SimulatorServer(AT_ONCE_SETTINGS, mind) as server:
             got = await asyncio.to_thread(ask, server)
             hung = asyncio.create_task(asyncio.to_thread(_ask_in_vain, server))

@@ -9,13 +9,11 @@ from hypothesis import strategies as st
 
 from jackline.simulator.exchange import SimRequest
 from jackline.simulator.faults import Effect, Fault
-from jackline.simulator.in_thread import ServerThread
-from jackline.simulator.ledger import Ledger
+from jackline.simulator.ledger import RequestLedger
 from jackline.simulator.limits import BucketSettings, Counts
-from jackline.simulator.lots import from_seed
-from jackline.simulator.provider import Provider
-from jackline.simulator.service import AT_ONCE
-from jackline.simulator.settings import ProviderSettings
+from jackline.simulator.provider import ProviderModel, ProviderSettings
+from jackline.simulator.server import ServerThread
+from jackline.simulator.time_model import AT_ONCE, seeded_random
 from tests.simulator.asking import ask
 
 MODELS = ["claude-opus-4-8", "claude-sonnet-4-6"]
@@ -36,12 +34,12 @@ BUCKETS = st.builds(
 )
 
 
-def fates(ledger: Ledger) -> list[tuple[str, str, str]]:
+def fates(ledger: RequestLedger) -> list[tuple[str, str, str]]:
     return [(entry.model, entry.outcome, entry.why) for entry in ledger]
 
 
-def in_memory(made_of: ProviderSettings, seed: int, models: list[str]) -> Ledger:
-    provider = Provider(made_of, from_seed(seed))
+def in_memory(made_of: ProviderSettings, seed: int, models: list[str]) -> RequestLedger:
+    provider = ProviderModel(made_of, seeded_random(seed))
     for number, model in enumerate(models):
         provider.arrive(float(number), SimRequest(model=model, output_tokens=50))
         provider.advance(number + 0.9)
@@ -51,7 +49,7 @@ def in_memory(made_of: ProviderSettings, seed: int, models: list[str]) -> Ledger
     return provider.ledger
 
 
-def on_a_socket(made_of: ProviderSettings, seed: int, models: list[str]) -> Ledger:
+def on_a_socket(made_of: ProviderSettings, seed: int, models: list[str]) -> RequestLedger:
     with ServerThread(made_of, seed=seed) as server:
         for model in models:
             try:

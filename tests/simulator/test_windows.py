@@ -9,21 +9,18 @@ import pytest
 
 from jackline.failures import Kind, classify
 from jackline.failures.observation import Observation
-from jackline.simulator.calendar import Calendar
 from jackline.simulator.exchange import Accepted, Rejected, SimRequest
-from jackline.simulator.lots import from_seed
-from jackline.simulator.provider import Provider
-from jackline.simulator.service import AT_ONCE
-from jackline.simulator.settings import ProviderSettings
-from jackline.simulator.windows import Claim, WindowSettings, wall_text
+from jackline.simulator.limits import QuotaWindowSettings, WindowClaim, wall_text
+from jackline.simulator.provider import ProviderModel, ProviderSettings
+from jackline.simulator.time_model import AT_ONCE, Calendar, seeded_random
 from tests.simulator.asking import play
 
 HOUR = 3600.0
 UNIFIED = "anthropic-ratelimit-unified"
 
 
-def subscription(*windows: WindowSettings) -> Provider:
-    return Provider(ProviderSettings(windows=windows, service=AT_ONCE), from_seed(1))
+def subscription(*windows: QuotaWindowSettings) -> ProviderModel:
+    return ProviderModel(ProviderSettings(windows=windows, service=AT_ONCE), seeded_random(1))
 
 
 def tokens(count: int, model: str = "claude-opus-4-8") -> SimRequest:
@@ -31,7 +28,7 @@ def tokens(count: int, model: str = "claude-opus-4-8") -> SimRequest:
 
 
 def test_a_used_up_window_refuses_until_its_reset_and_says_when_that_is() -> None:
-    provider = subscription(WindowSettings(Claim.FIVE_HOUR, 1000))
+    provider = subscription(QuotaWindowSettings(WindowClaim.FIVE_HOUR, 1000))
     arrivals = [(0.0, tokens(1000)), (HOUR, tokens(10)), (5 * HOUR + 1, tokens(10))]
     events = [event for event in play(provider, arrivals) if not isinstance(event, Accepted)]
     refused = events[1]
@@ -45,7 +42,8 @@ def test_a_used_up_window_refuses_until_its_reset_and_says_when_that_is() -> Non
 
 def test_the_fullest_window_speaks_and_warns_before_it_is_used_up() -> None:
     provider = subscription(
-        WindowSettings(Claim.FIVE_HOUR, 1000), WindowSettings(Claim.SEVEN_DAY, 10_000, used=4000)
+        QuotaWindowSettings(WindowClaim.FIVE_HOUR, 1000),
+        QuotaWindowSettings(WindowClaim.SEVEN_DAY, 10_000, used=4000),
     )
     events = play(provider, [(0.0, tokens(100)), (1.0, tokens(830))])
     first, second = (event for event in events if isinstance(event, Accepted))
@@ -57,16 +55,16 @@ def test_the_fullest_window_speaks_and_warns_before_it_is_used_up() -> None:
 
 
 def test_a_window_for_one_model_leaves_the_others_alone() -> None:
-    provider = subscription(WindowSettings(Claim.SEVEN_DAY_OPUS, 100, used=100))
+    provider = subscription(QuotaWindowSettings(WindowClaim.SEVEN_DAY_OPUS, 100, used=100))
     play(provider, [(0.0, tokens(1)), (1.0, tokens(1, "claude-sonnet-4-6"))])
     assert [entry.why for entry in provider.ledger] == ["429", "completed"]
     assert provider.ledger.entries[0].wall
 
 
-@pytest.mark.parametrize("claim", list(Claim))
-def test_the_words_of_a_wall_mean_a_quota_with_this_reset(claim: Claim) -> None:
+@pytest.mark.parametrize("claim", list(WindowClaim))
+def test_the_words_of_a_wall_mean_a_quota_with_this_reset(claim: WindowClaim) -> None:
     calendar = Calendar()
-    resets_at = 3 * HOUR if claim is Claim.FIVE_HOUR else 75 * HOUR
+    resets_at = 3 * HOUR if claim is WindowClaim.FIVE_HOUR else 75 * HOUR
     now = datetime.fromtimestamp(calendar.epoch, UTC)
     for zone in (UTC, ZoneInfo("Europe/Berlin")):
         text = wall_text(claim, calendar, resets_at, zone)

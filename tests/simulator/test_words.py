@@ -8,21 +8,24 @@ import pytest
 
 from jackline.failures import Kind, classify
 from jackline.failures.observation import Observation
-from jackline.simulator.calendar import DEFAULT_EPOCH, Calendar
-from jackline.simulator.exchange import Broken, Rejected, SimRequest
+from jackline.simulator.anthropic_wire import AnthropicMessages
+from jackline.simulator.exchange import (
+    TOO_MANY_CONNECTIONS,
+    ConnectionBroken,
+    ProviderRefusal,
+    Rejected,
+    SimRequest,
+)
 from jackline.simulator.faults import Effect, Fault
-from jackline.simulator.limits import Bucket, BucketSettings, Counts
-from jackline.simulator.lots import from_seed
-from jackline.simulator.provider import Provider
-from jackline.simulator.refusals import TOO_MANY_CONNECTIONS, Refusal
-from jackline.simulator.settings import ProviderSettings
-from jackline.simulator.wire import AnthropicMessages
+from jackline.simulator.limits import BucketSettings, Counts, RateBucket
+from jackline.simulator.provider import ProviderModel, ProviderSettings
+from jackline.simulator.time_model import DEFAULT_EPOCH, Calendar, seeded_random
 from tests.simulator.asking import play
 
 NOW = datetime.fromtimestamp(DEFAULT_EPOCH, UTC)
 
 
-def meaning(refusal: Refusal | Rejected) -> tuple[Kind, str | None]:
+def meaning(refusal: ProviderRefusal | Rejected) -> tuple[Kind, str | None]:
     seen = Observation.of_response(
         refusal.status, refusal.headers, refusal.body.encode(), provider="anthropic"
     )
@@ -44,7 +47,7 @@ def meaning(refusal: Refusal | Rejected) -> tuple[Kind, str | None]:
     ],
 )
 def test_a_refusing_fault_is_recognised(effect: Effect, kind: Kind) -> None:
-    provider = Provider(ProviderSettings(faults=(Fault(effect),)), from_seed(1))
+    provider = ProviderModel(ProviderSettings(faults=(Fault(effect),)), seeded_random(1))
     (event,) = play(provider, [(0.0, SimRequest())])
     assert isinstance(event, Rejected)
     assert meaning(event)[0] is kind
@@ -55,7 +58,7 @@ def test_a_refusing_fault_is_recognised(effect: Effect, kind: Kind) -> None:
     [(Counts.REQUESTS, "rpm"), (Counts.INPUT_TOKENS, "itpm"), (Counts.OUTPUT_TOKENS, "otpm")],
 )
 def test_a_bucket_that_names_itself_is_recognised(counts: Counts, sub: str) -> None:
-    bucket = Bucket(BucketSettings(counts, 50), Calendar(), 0.0)
+    bucket = RateBucket(BucketSettings(counts, 50), Calendar(), 0.0)
     request = SimRequest(input_tokens=1)
     for _ in range(50):
         bucket.take(0.0, request)
@@ -72,7 +75,7 @@ def test_a_concurrency_cap_is_recognised() -> None:
 @pytest.mark.parametrize("told", ["headers", "text"])
 def test_a_wall_that_tells_its_reset_is_understood_to_the_minute(told: str) -> None:
     fault = Fault(Effect.QUOTA_WALL, until=7200.0, reset_told=told)  # type: ignore[arg-type]
-    provider = Provider(ProviderSettings(faults=(fault,)), from_seed(1))
+    provider = ProviderModel(ProviderSettings(faults=(fault,)), seeded_random(1))
     (event,) = play(provider, [(0.0, SimRequest())])
     assert isinstance(event, Rejected)
     seen = Observation.of_response(event.status, event.headers, event.body, provider="anthropic")
@@ -81,8 +84,10 @@ def test_a_wall_that_tells_its_reset_is_understood_to_the_minute(told: str) -> N
 
 
 def test_an_error_inside_a_stream_is_recognised() -> None:
-    provider = Provider(ProviderSettings(faults=(Fault(Effect.ERROR_EVENT),)), from_seed(1))
+    provider = ProviderModel(
+        ProviderSettings(faults=(Fault(Effect.ERROR_EVENT),)), seeded_random(1)
+    )
     broken = play(provider, [(0.0, SimRequest())])[-1]
-    assert isinstance(broken, Broken)
+    assert isinstance(broken, ConnectionBroken)
     stream = AnthropicMessages().error_event(broken.body)
     assert classify(Observation.of_stream(stream), now=NOW).kind is Kind.OVERLOADED

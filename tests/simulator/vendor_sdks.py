@@ -1,6 +1,6 @@
 """Fetch vendors' own Python SDKs, and run small programs with them in processes of their own.
 
-Laws: (1) they come from the package index by name and version and are kept in .cache, apart from
+Rules: (1) they come from the package index by name and version and are kept in .cache, apart from
 the tests' own packages; (2) what cannot be had fails loudly.
 Not here: what is asserted (test_openai_sdk.py, test_cloud_sdks.py).
 """

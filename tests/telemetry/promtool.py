@@ -1,6 +1,6 @@
 """Prometheus' own tool, found or installed, so that no check is silently left out.
 
-Laws: (1) where it cannot be had the test is skipped on a developer's machine and fails in CI.
+Rules: (1) where it cannot be had the test is skipped on a developer's machine and fails in CI.
 """
 
 from __future__ import annotations

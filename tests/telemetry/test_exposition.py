@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.telemetry.exposition import Family, Histogram, Kind, Mean, Metric, number, render
+from jackline.telemetry.metrics import Family, Histogram, Mean, Metric, MetricKind, number, render
 from tests.telemetry.promtool import promtool
 
-GAUGE = Metric("jackline_things", Kind.GAUGE, "Things there are.", ("name",))
+GAUGE = Metric("jackline_things", MetricKind.GAUGE, "Things there are.", ("name",))
 LINE = re.compile(r'jackline_things\{name="((?:[^"\\\n]|\\["\\n])*)"\} 1')
 BOUNDS = (0.1, 1.0, 10.0)
 
@@ -55,8 +55,8 @@ def test_a_number_is_read_back_as_it_was(value: float) -> None:
 def test_promtool_reads_every_kind() -> None:
     histogram = Histogram(BOUNDS)
     histogram.observe(0.5)
-    took = Metric("jackline_took_seconds", Kind.HISTOGRAM, "How long.", ("name",))
-    mean = Metric("jackline_cost_seconds", Kind.SUMMARY, "How much.")
+    took = Metric("jackline_took_seconds", MetricKind.HISTOGRAM, "How long.", ("name",))
+    mean = Metric("jackline_cost_seconds", MetricKind.SUMMARY, "How much.")
     page = render(
         [
             Family(GAUGE, {('a "b" \\ \n c',): 1.5}),

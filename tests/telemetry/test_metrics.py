@@ -6,7 +6,7 @@ import asyncio
 import re
 from pathlib import Path
 
-from jackline.telemetry.catalogue import METRICS
+from jackline.telemetry.metrics import METRICS
 from tests.assembly.world import answered, ask, gateway, http, provider, question, request, run
 from tests.planted import KEY
 from tests.telemetry.promtool import promtool

@@ -16,9 +16,15 @@ from hypothesis import strategies as st
 from jackline.assembly import Service
 from jackline.dialects.json_bounds import MOST_VALUES
 from jackline.outside_names import LONGEST_NAME
-from jackline.telemetry.client_book import MOST_AGENTS, ClientBook
-from jackline.telemetry.client_variables import telemetry_variables
-from jackline.telemetry.client_words import ClientEvent, decoded, events_of, fit_to_pass_on
+from jackline.telemetry.client_telemetry import (
+    MOST_AGENTS,
+    ClientEvent,
+    ClientReports,
+    decoded,
+    parse_client_events,
+    redact_export,
+    telemetry_variables,
+)
 from jackline.telemetry.settings import OtlpSettings
 from tests.assembly.world import Got, answered, ask, config_for, provider, question, request, run
 from tests.notifications.webhooks import Receiver, receiver
@@ -198,11 +204,11 @@ def test_whatever_is_sent_is_read_or_passed_over(items: object, resource: object
         for group, (scope, name) in groups.items()
     }
     body = json.dumps(told).encode()
-    book = ClientBook()
-    for event in events_of(decoded(body)):
+    book = ClientReports()
+    for event in parse_client_events(decoded(body)):
         book.heard(event)
     json.dumps([each.to_json() for each in book.of_session("").values()])
-    json.dumps(fit_to_pass_on(decoded(body), lambda _session, _agent: ("t", "s")))
+    json.dumps(redact_export(decoded(body), lambda _session, _agent: ("t", "s")))
 
 
 @given(st.text(max_size=30))
@@ -224,7 +230,7 @@ def test_words_under_names_that_are_not_known_do_not_pass(name: str) -> None:
         "resourceSpans": [{"scopeSpans": [{"spans": [span]}]}],
         "resourceMetrics": [{"scopeMetrics": [{"metrics": [metric]}]}],
     }
-    assert SECRET not in json.dumps(fit_to_pass_on(told, lambda _s, _a: ("", "")))
+    assert SECRET not in json.dumps(redact_export(told, lambda _s, _a: ("", "")))
 
 
 @pytest.mark.parametrize("figure", ["Infinity", "NaN", "-1e400", "1e400", "many", None])
@@ -232,8 +238,8 @@ def test_figures_that_are_none_count_as_nothing(figure: object) -> None:
     record = tool_result(**{"event.name": "api_request"})
     record["attributes"].append({"key": "input_tokens", "value": {"doubleValue": figure}})
     record["attributes"].append({"key": "output_tokens", "value": {"intValue": "7"}})
-    book = ClientBook()
-    for event in events_of(decoded(logs(record))):
+    book = ClientReports()
+    for event in parse_client_events(decoded(logs(record))):
         book.heard(event)
     told = book.of_agent("s1", "a1")
     assert told is not None
@@ -241,7 +247,7 @@ def test_figures_that_are_none_count_as_nothing(figure: object) -> None:
 
 
 def test_what_is_kept_of_clients_is_bounded() -> None:
-    book = ClientBook()
+    book = ClientReports()
     for number in range(MOST_AGENTS + 5):
         book.heard(ClientEvent(0.0, "api_request", f"s{number}", "", {}, traced=False))
     for number in range(200):
@@ -345,7 +351,7 @@ def with_attributes(about: list[object]) -> dict[str, Any]:
 
 
 def passed_on(told: dict[str, Any]) -> str:
-    return json.dumps(fit_to_pass_on(decoded(json.dumps(told).encode()), lambda _s, _a: ("", "")))
+    return json.dumps(redact_export(decoded(json.dumps(told).encode()), lambda _s, _a: ("", "")))
 
 
 @pytest.mark.parametrize("value", WORDS, ids=lambda value: json.dumps(value)[:50])
@@ -476,8 +482,8 @@ def test_what_stands_beside_a_number_is_not_kept(key: str, kind: str) -> None:
     record = tool_result()
     odd = {"key": key, "value": {kind: KINDS_OF_NUMBERS[kind], "stringValue": LONG}}
     record["attributes"].append(odd)
-    book = ClientBook()
-    for event in events_of(decoded(logs(record))):
+    book = ClientReports()
+    for event in parse_client_events(decoded(logs(record))):
         book.heard(event)
     kept = [[*key, each.to_json()] for key, each in book.of_session("").items()]
     assert SECRET not in json.dumps(kept)
@@ -485,7 +491,7 @@ def test_what_stands_beside_a_number_is_not_kept(key: str, kind: str) -> None:
 
 def test_names_are_cut_before_they_are_kept() -> None:
     """The book is bounded by the number of names: each must have a bound of its own."""
-    book = ClientBook()
+    book = ClientReports()
     long = "n" * 100_000
     about: dict[str, str | float | bool] = {"agent.name": long, "tool_name": long + "\x1b"}
     for _ in range(2):

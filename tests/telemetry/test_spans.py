@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from jackline.events import AttemptFailed, CallEnded
 from jackline.telemetry import span_names as names
-from jackline.telemetry.otlp_json import encoded
-from jackline.telemetry.spans import SILENT, Kind, Span, Tracer, parent_of
+from jackline.telemetry.otlp_export import encode_spans
+from jackline.telemetry.spans import SILENT, Span, SpanKind, Tracer, parent_of
 from tests.telemetry.test_tally import ended
 
 THEIRS = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -40,7 +40,7 @@ def test_flow_agent_call_and_attempts_hang_together() -> None:
     chat = spans["chat m"]
     assert (flow.parent, agent.parent, chat.parent) == ("", flow.span, agent.span)
     assert {span.trace for span in spans.values()} == {flow.trace}
-    assert chat.kind is Kind.SERVER
+    assert chat.kind is SpanKind.SERVER
     assert (chat.begins, chat.ends) == (98.0, 100.0)
 
 
@@ -118,8 +118,10 @@ def test_ever_new_calls_do_not_grow_the_memory() -> None:
 
 def test_the_json_is_otlps_own_mapping() -> None:
     about: dict[str, str | int | float | bool] = {"text": "a", "count": 3, "share": 0.5, "is": True}
-    span = Span("ab" * 16, "cd" * 8, "", "x", Kind.CLIENT, 1794744000.25, 1794744001.5, about, "no")
-    told = json.loads(encoded([span], "1.2.3"))
+    span = Span(
+        "ab" * 16, "cd" * 8, "", "x", SpanKind.CLIENT, 1794744000.25, 1794744001.5, about, "no"
+    )
+    told = json.loads(encode_spans([span], "1.2.3"))
     (resource,) = told["resourceSpans"]
     (scope,) = resource["scopeSpans"]
     assert {"key": "service.name", "value": {"stringValue": "jackline"}} in resource["resource"][

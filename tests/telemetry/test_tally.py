@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jackline.events import AttemptFailed, CallEnded
-from jackline.telemetry.tally import MOST_LANES, NOT_TAKEN_IN, OTHERS, Tally
+from jackline.telemetry.scrape import MOST_LANES, NO_LANE, OTHERS, CallCounters
 
 OUTCOMES = ("answered", "shortened", "refused", "broken", "come_back", "left")
 
@@ -49,24 +49,24 @@ def failed(status: int | None, lane: str = "a/m#1") -> AttemptFailed:
 def test_every_call_is_counted_once_under_the_name_that_people_know(
     calls: list[tuple[str, str]],
 ) -> None:
-    tally = Tally()
+    tally = CallCounters()
     for lane, outcome in calls:
         tally.call_ended(ended(lane, outcome))
-    names = Counter((lane.partition("#")[0] or NOT_TAKEN_IN, outcome) for lane, outcome in calls)
+    names = Counter((lane.partition("#")[0] or NO_LANE, outcome) for lane, outcome in calls)
     told = {(n, how): x for n, lane in tally.lanes.items() for how, x in lane.outcomes.items()}
     assert told == dict(names)
     assert sum(lane.held.count for lane in tally.lanes.values()) == len(calls)
 
 
 def test_tokens_are_added_by_kind() -> None:
-    tally = Tally()
+    tally = CallCounters()
     tally.call_ended(ended())
     tally.call_ended(ended())
     assert tally.lanes["a/m"].tokens == [20, 10, 6, 4, 14, 2]
 
 
 def test_ever_new_lanes_share_one_place() -> None:
-    tally = Tally()
+    tally = CallCounters()
     for number in range(5000):
         tally.call_ended(ended(f"a/model-{number}#{number}"))
     assert len(tally.lanes) == MOST_LANES + 1
@@ -75,7 +75,7 @@ def test_ever_new_lanes_share_one_place() -> None:
 
 
 def test_only_answers_that_had_begun_count_as_cut() -> None:
-    tally = Tally()
+    tally = CallCounters()
     for status in (None, 529, 200):
         tally.attempt_failed(failed(status))
     assert tally.lanes["a/m"].cuts == 1

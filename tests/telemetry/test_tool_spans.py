@@ -15,9 +15,9 @@ from mcp.client.streamable_http import streamable_http_client
 
 from jackline.agents.gateway_model import GatewayModel
 from jackline.agents.messages import MessagesRunner
-from jackline.agents.tools_ran import RanTool, ToolsRan, tools_in
+from jackline.agents.runner import ToolRun, ToolRuns, parse_tool_runs
 from jackline.assembly import Service, StateDir
-from jackline.simulator.mind import Rule, Say
+from jackline.simulator.reply_script import Rule, Say
 from jackline.telemetry.settings import OtlpSettings
 from jackline.telemetry.spans import ToolRan, Tracer
 from jackline.testing import SimulatedProvider
@@ -117,14 +117,14 @@ def test_a_tool_is_placed_with_the_calls_of_its_agent_and_else_with_its_session(
     assert unknown.trace != agent.trace
 
 
-@given(st.lists(st.builds(RanTool, st.text(), st.floats(0, 2e9), st.floats(0, 1e6), st.booleans())))
-def test_what_is_told_in_the_header_is_read_again(ran: list[RanTool]) -> None:
-    kept = ToolsRan()
+@given(st.lists(st.builds(ToolRun, st.text(), st.floats(0, 2e9), st.floats(0, 1e6), st.booleans())))
+def test_what_is_told_in_the_header_is_read_again(ran: list[ToolRun]) -> None:
+    kept = ToolRuns()
     for tool in ran:
         kept.add(tool)
     value = kept.taken()
     assert kept.taken() == "", "told once"
-    read = tools_in(value.encode("latin-1"))
+    read = parse_tool_runs(value.encode("latin-1"))
     assert [(tool.name, tool.ok) for tool in read] == [
         (tool.name[:64], tool.ok) for tool in ran[-32:]
     ]
@@ -132,5 +132,5 @@ def test_what_is_told_in_the_header_is_read_again(ran: list[RanTool]) -> None:
 
 @given(st.binary() | st.recursive(st.none() | st.text(), st.lists).map(json.dumps).map(str.encode))
 def test_whatever_else_the_header_holds_is_no_tool_and_no_error(value: bytes) -> None:
-    for tool in tools_in(value):
+    for tool in parse_tool_runs(value):
         assert isinstance(tool.name, str)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from jackline.assembly import Service
-from jackline.assembly.tracing import TracedDesk
+from jackline.assembly.traces import TracedDesk
 from jackline.telemetry.settings import OtlpSettings
 from tests.assembly.world import (
     answered,

@@ -1,7 +1,7 @@
 """A raw server on loopback whose every byte a test decides, and an ear that writes all down.
 
-Laws: (1) leaving the `async with` leaves no socket and no task; (2) what a handler raises fails the
-test.
+Rules: (1) leaving the `async with` leaves no socket and no task; (2) what a handler raises fails
+the test.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self, TypeAlias
 
-from jackline.upstream import Headers, HttpUpstream, Message, Origin
+from jackline.upstream import Headers, HttpUpstream, Origin, UpstreamRequest
 
 PATIENCE = 30.0  # only a test that hangs ever waits so long
 
@@ -152,15 +152,15 @@ class Recorder:
         return self.words[-1]
 
 
-def post(body: bytes | bytearray = b"{}", *headers: tuple[bytes, bytes]) -> Message:
-    return Message(b"POST", b"/v1/messages", headers, body)
+def post(body: bytes | bytearray = b"{}", *headers: tuple[bytes, bytes]) -> UpstreamRequest:
+    return UpstreamRequest(b"POST", b"/v1/messages", headers, body)
 
 
-def get(method: bytes = b"GET") -> Message:
-    return Message(method, b"/v1/models", ())
+def get(method: bytes = b"GET") -> UpstreamRequest:
+    return UpstreamRequest(method, b"/v1/models", ())
 
 
-async def ask(upstream: HttpUpstream, message: Message | None = None) -> Recorder:
+async def ask(upstream: HttpUpstream, message: UpstreamRequest | None = None) -> Recorder:
     """Send the message on lane `a/model` and wait for the last word."""
     ear = Recorder()
     upstream.start(message or post(), "a/model", ear)

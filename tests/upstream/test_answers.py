@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.upstream.answer import FRAMING_BYTES
-from jackline.upstream.attempt import HttpAttempt
-from jackline.upstream.breaks import CutShortError, GarbledError, NotHttpError
-from jackline.upstream.connection import Connection
+from jackline.upstream.connection import Connection, HttpAttempt
+from jackline.upstream.http_messages import FRAMING_BYTES
+from jackline.upstream.interface import CutShortError, GarbledError, NotHttpError
 from tests.upstream.loopback import Recorder
 
 OK = b"HTTP/1.1 200 OK\r\n"

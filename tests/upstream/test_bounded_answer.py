@@ -9,16 +9,22 @@ from collections.abc import Callable
 
 import pytest
 
-from jackline.upstream.bounded_answer import LARGEST_ERROR, AnswerLimits, BoundedAnswer
-from jackline.upstream.breaks import (
+from jackline.upstream.bounded_answers import (
+    FIRST_BYTES,
+    LARGEST_ERROR,
+    SLICE_BYTES,
+    AnswerLimits,
+    BoundedAnswer,
+    UnpackingTurns,
+)
+from jackline.upstream.interface import (
     AnswerTooLargeError,
     AnswerTooLongError,
-    BadPackingError,
     CutShortError,
+    DecompressionError,
     GarbledError,
+    Headers,
 )
-from jackline.upstream.port import Headers
-from jackline.upstream.unpacking import FIRST_BYTES, SLICE_BYTES, UnpackingTurns
 from tests.planted import KEY
 from tests.upstream.loopback import Recorder
 
@@ -109,7 +115,7 @@ def test_damage_breaks_an_answer_and_ends_an_error(packed: bytes) -> None:
         ear, line = heard(tell)
         assert ear.words[-1] == last
         assert line.is_dropped
-        assert status == 529 or isinstance(ear.error, BadPackingError)
+        assert status == 529 or isinstance(ear.error, DecompressionError)
 
 
 @pytest.mark.parametrize("is_packed", [False, True])

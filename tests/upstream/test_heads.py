@@ -7,9 +7,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from jackline.errors import BadArgumentError
-from jackline.upstream import Message, Origin, end_to_end
-from jackline.upstream.head import HeadWriter
-from jackline.upstream.hop_by_hop import HOP_BY_HOP, Sieve
+from jackline.upstream import Origin, UpstreamRequest, end_to_end
+from jackline.upstream.http_messages import HOP_BY_HOP, HeaderFilter, HeadWriter
 
 TOKEN = b"!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 names = st.lists(st.sampled_from(TOKEN), min_size=1, max_size=12).map(bytes)
@@ -17,7 +16,7 @@ values = st.binary(max_size=20).filter(lambda v: not set(v) & set(b"\r\n\0"))
 header_lists = st.lists(st.tuples(names, values), max_size=12)
 
 
-def head(message: Message, url: str = "https://provider.test") -> bytes:
+def head(message: UpstreamRequest, url: str = "https://provider.test") -> bytes:
     return HeadWriter(Origin(url)).head(message)
 
 
@@ -60,14 +59,14 @@ def test_all_other_headers_are_kept_in_order_and_spelling(
 
 
 def test_what_is_remembered_of_names_is_bounded() -> None:
-    sieve = Sieve(HOP_BY_HOP)
+    sieve = HeaderFilter(HOP_BY_HOP)
     headers = [(b"x-%d" % number, b"") for number in range(5000)]
     assert sieve.keep(headers) == headers
     assert len(sieve) <= 1024
 
 
 def test_host_length_and_expect_are_ours() -> None:
-    message = Message(
+    message = UpstreamRequest(
         b"POST",
         b"/v1/messages?beta=true",
         [
@@ -100,7 +99,7 @@ def test_host_length_and_expect_are_ours() -> None:
 def test_a_length_is_told_where_a_body_is_or_is_usual(
     method: bytes, body: bytes, has_length: bool
 ) -> None:
-    assert (b"Content-Length" in head(Message(method, b"/", (), body))) is has_length
+    assert (b"Content-Length" in head(UpstreamRequest(method, b"/", (), body))) is has_length
 
 
 @given(
@@ -116,7 +115,7 @@ def test_a_line_end_or_nul_in_any_header_is_refused(
     headers.insert(at % (len(headers) + 1), (name, value))
     assume((name, value) in end_to_end(headers))
     with pytest.raises(ValueError, match="line end"):
-        head(Message(b"POST", b"/", headers, b""))
+        head(UpstreamRequest(b"POST", b"/", headers, b""))
 
 
 @pytest.mark.parametrize(
@@ -134,14 +133,14 @@ def test_a_target_or_method_that_could_mean_another_place_is_refused(
     method: bytes, target: bytes
 ) -> None:
     with pytest.raises(ValueError, match="line end"):
-        head(Message(method, target, (), b""))
+        head(UpstreamRequest(method, target, (), b""))
 
 
 @given(headers=header_lists, body=st.binary(max_size=50))
 def test_a_head_is_read_back_as_it_was_given(
     headers: list[tuple[bytes, bytes]], body: bytes
 ) -> None:
-    written = head(Message(b"POST", b"/t", headers, body))
+    written = head(UpstreamRequest(b"POST", b"/t", headers, body))
     first, *lines = written.removesuffix(b"\r\n\r\n").split(b"\r\n")
     assert first == b"POST /t HTTP/1.1"
     read = [tuple(line.split(b": ", 1)) for line in lines]

@@ -8,8 +8,8 @@ import gc
 import pytest
 
 from jackline.errors import InternalError
-from jackline.upstream import Attempt, Headers, HttpUpstream, Message, Origin
-from jackline.upstream.breaks import ClosedHereError, CutShortError, NoAnswerError
+from jackline.upstream import Headers, HttpUpstream, Origin, UpstreamAttempt, UpstreamRequest
+from jackline.upstream.interface import ClosedHereError, CutShortError, NoAnswerError
 from tests.upstream.conftest import Run
 from tests.upstream.loopback import (
     Asking,
@@ -371,7 +371,7 @@ def test_an_attempt_that_is_paused_at_its_end_ends_and_leaves_a_reading_connecti
 ) -> None:
     async def main() -> None:
         async with Server(answering(OK)) as server, Asking(server.url) as upstream:
-            attempts: list[Attempt] = []
+            attempts: list[UpstreamAttempt] = []
 
             class Pausing(Recorder):
                 def heard(self, data: bytes) -> None:
@@ -495,7 +495,7 @@ def test_each_lane_goes_to_the_origin_that_its_name_begins_with(run: Run) -> Non
 def test_what_would_break_the_head_is_refused_before_anything_is_sent(run: Run) -> None:
     async def main() -> None:
         async with Server(answering(OK)) as server, Asking(server.url) as upstream:
-            bad = Message(b"POST", b"/v1/messages", [(b"x", b"y\r\nhost: elsewhere")], b"")
+            bad = UpstreamRequest(b"POST", b"/v1/messages", [(b"x", b"y\r\nhost: elsewhere")], b"")
             with pytest.raises(ValueError, match="line end"):
                 upstream.start(bad, "a/model", Recorder())
             await asyncio.sleep(0.01)

@@ -9,18 +9,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.upstream.racing import Place, connected_transport, first_connected, taking_turns
+from jackline.upstream.dialler import (
+    SocketAddress,
+    connected_transport,
+    first_connected,
+    interleave_families,
+)
 from tests.ports import free_port
 from tests.upstream.conftest import Run
 
 # TEST-NET-1: nothing there ever answers, or the machine says at once that it has no way there.
-SILENT: Place = (socket.AF_INET, "192.0.2.1", 9)
+SILENT: SocketAddress = (socket.AF_INET, "192.0.2.1", 9)
 
 
 @given(families=st.lists(st.sampled_from([socket.AF_INET, socket.AF_INET6]), max_size=8))
 def test_families_take_turns_beginning_with_the_first(families: list[int]) -> None:
-    places: list[Place] = [(family, f"h{n}", n) for n, family in enumerate(families)]
-    turns = taking_turns(places)
+    places: list[SocketAddress] = [(family, f"h{n}", n) for n, family in enumerate(families)]
+    turns = interleave_families(places)
     assert sorted(turns) == sorted(places)
     for family in set(families):
         ours = [place for place in turns if place[0] == family]
@@ -37,8 +42,8 @@ def test_an_address_that_refuses_or_is_silent_does_not_keep_from_the_next(
 ) -> None:
     async def main() -> None:
         with socket.create_server(("127.0.0.1", 0)) as listening:
-            good: Place = (socket.AF_INET, "127.0.0.1", listening.getsockname()[1])
-            dead: Place = (socket.AF_INET, "127.0.0.1", free_port())
+            good: SocketAddress = (socket.AF_INET, "127.0.0.1", listening.getsockname()[1])
+            dead: SocketAddress = (socket.AF_INET, "127.0.0.1", free_port())
             for bad in (dead, SILENT):
                 transport = await first_connected([*[bad] * before, good, bad])
                 assert transport.get_extra_info("peername") == good[1:]
@@ -50,8 +55,8 @@ def test_an_address_that_refuses_or_is_silent_does_not_keep_from_the_next(
 
 def test_when_all_fail_the_first_error_is_told(run: Run) -> None:
     async def main() -> None:
-        refused: Place = (socket.AF_INET, "127.0.0.1", free_port())
-        unknown: Place = (socket.AF_INET6, "127.0.0.1", free_port())
+        refused: SocketAddress = (socket.AF_INET, "127.0.0.1", free_port())
+        unknown: SocketAddress = (socket.AF_INET6, "127.0.0.1", free_port())
         with pytest.raises(ConnectionRefusedError):
             await first_connected([refused, unknown])
         with pytest.raises(socket.gaierror):

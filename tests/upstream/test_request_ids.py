@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jackline.upstream.port import Headers
-from jackline.upstream.request_ids import is_request_id
+from jackline.upstream.bounded_answers import is_request_id
+from jackline.upstream.interface import Headers
 from tests.planted import KEY
 
 SENT: Headers = (

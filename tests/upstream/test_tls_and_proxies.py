@@ -8,7 +8,7 @@ import ssl
 import pytest
 
 from jackline.upstream import Origin
-from jackline.upstream.breaks import ProxyRefusedError
+from jackline.upstream.interface import ProxyRefusedError
 from tests.upstream.conftest import Certified, Run
 from tests.upstream.loopback import (
     Asking,

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jackline.failures import Kind, Observation, classify
-from jackline.upstream.breaks import BadPackingError
-from jackline.upstream.unpacking import SLICE_BYTES, Unpacking, unpacking_for
+from jackline.upstream.bounded_answers import SLICE_BYTES, Decompressor, decompressor_for
+from jackline.upstream.interface import DecompressionError
 
 NOW = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
 
@@ -22,7 +22,7 @@ PACKED = {"gzip": gzip.compress(WORDS), "x-gzip": gzip.compress(WORDS)}
 PACKED |= {"deflate": zlib.compress(WORDS), "GZIP ": gzip.compress(WORDS)}
 
 
-def fed(unpacking: Unpacking, data: bytes) -> bytes:
+def fed(unpacking: Decompressor, data: bytes) -> bytes:
     """All that is unpacked after these bytes."""
     unpacking.feed(data)
     return b"".join(iter(unpacking.next_slice, b""))
@@ -32,7 +32,7 @@ def fed(unpacking: Unpacking, data: bytes) -> bytes:
 def test_how_the_bytes_are_cut_changes_nothing(coding: str, cuts: list[int]) -> None:
     packed = PACKED[coding]
     edges = [0, *sorted(cut % len(packed) for cut in cuts), len(packed)]
-    unpacking = unpacking_for(coding)
+    unpacking = decompressor_for(coding)
     assert unpacking is not None
     plain = b"".join(fed(unpacking, packed[start:stop]) for start, stop in pairwise(edges))
     unpacking.end()
@@ -40,7 +40,7 @@ def test_how_the_bytes_are_cut_changes_nothing(coding: str, cuts: list[int]) -> 
 
 
 def test_an_answer_of_several_members_is_unpacked_whole() -> None:
-    unpacking = unpacking_for("gzip")
+    unpacking = decompressor_for("gzip")
     assert unpacking is not None
     assert fed(unpacking, gzip.compress(b"one ") + gzip.compress(b"two")) == b"one two"
     unpacking.end()
@@ -48,14 +48,14 @@ def test_an_answer_of_several_members_is_unpacked_whole() -> None:
 
 @pytest.mark.parametrize("coding", [None, "identity", "br"])
 def test_what_is_not_packed_or_cannot_be_read_here_stays_as_it_is(coding: str | None) -> None:
-    assert unpacking_for(coding) is None
+    assert decompressor_for(coding) is None
 
 
 @given(st.binary(min_size=1, max_size=60))
 def test_damage_is_told_as_a_broken_answer_of_the_upstream(junk: bytes) -> None:
-    unpacking = unpacking_for("gzip")
+    unpacking = decompressor_for("gzip")
     assert unpacking is not None
-    with pytest.raises(BadPackingError) as caught:
+    with pytest.raises(DecompressionError) as caught:
         fed(unpacking, b"\0" + junk)
     failure = classify(Observation.of_exception(caught.value), now=NOW)
     assert (failure.kind, failure.sub) == (Kind.TRUNCATED_STREAM, "decode")
@@ -63,17 +63,17 @@ def test_damage_is_told_as_a_broken_answer_of_the_upstream(junk: bytes) -> None:
 
 
 def test_one_that_ends_before_its_packing_does_is_broken() -> None:
-    unpacking = unpacking_for("gzip")
+    unpacking = decompressor_for("gzip")
     assert unpacking is not None
     fed(unpacking, PACKED["gzip"][:-1])
-    with pytest.raises(BadPackingError):
+    with pytest.raises(DecompressionError):
         unpacking.end()
 
 
 @given(st.integers(0, 5 * SLICE_BYTES), st.sampled_from([b"a", b"abc"]))
 def test_no_slice_is_larger_than_a_slice_and_none_is_lost(size: int, pattern: bytes) -> None:
     plain = (pattern * size)[:size]
-    unpacking = unpacking_for("gzip")
+    unpacking = decompressor_for("gzip")
     assert unpacking is not None
     unpacking.feed(gzip.compress(plain, 1))
     slices = list(iter(unpacking.next_slice, b""))
@@ -83,7 +83,7 @@ def test_no_slice_is_larger_than_a_slice_and_none_is_lost(size: int, pattern: by
 
 
 def test_thousands_of_empty_members_are_no_body() -> None:
-    unpacking = unpacking_for("gzip")
+    unpacking = decompressor_for("gzip")
     assert unpacking is not None
-    with pytest.raises(BadPackingError):
+    with pytest.raises(DecompressionError):
         fed(unpacking, gzip.compress(b"") * 5000)

@@ -1,11 +1,11 @@
-"""Ask a model through a gateway, and give back its whole answer.
+"""Call a model through a gateway, and return its whole answer.
 
-Laws: (1) a call ends in exactly one of three ways: a whole answer, one classified
+Rules: (1) a call ends in exactly one of three ways: a whole answer, one classified
 `ModelFailedError`, or its cancellation, which frees the connection at once; (2) waits, retries and
-other upstreams are the gateway's; asked again here is only what the gateway itself left open: it
+other upstreams are the gateway's; a call is repeated here only where the gateway left it open: it
 was not there, it said to come back, or it cut a stream that it had begun; (3) no credential is
-shown or kept but in the headers that are sent.
-Not here: reading the events (answer_reading.py), what to do about a failure (messages/).
+shown or stored except in the headers that are sent.
+Not here: parsing the events (answer_stream.py), the reaction to a failure (messages/).
 """
 
 from __future__ import annotations
@@ -22,15 +22,19 @@ from typing import Self
 import msgspec
 
 from jackline import __version__
-from jackline.agents.answer_reading import AnswerReader, whole_answer
-from jackline.agents.ports import Answer, Caller, ModelFailedError
-from jackline.agents.task import JsonObject
-from jackline.agents.tools_ran import HEADER as TOOLS_HEADER
+from jackline.agents.answer_stream import AnswerStreamReader, answer_from_body
+from jackline.agents.runner import (
+    TOOLS_HEADER,
+    JsonObject,
+    ModelCaller,
+    ModelFailedError,
+    WholeAnswer,
+)
 from jackline.clock import Clock, SystemClock
 from jackline.failures import Failure, Kind, Observation, classify
 from jackline.failures.sentences import name_of
 from jackline.failures.wording import redact
-from jackline.upstream import Headers, HttpUpstream, Message, Origin
+from jackline.upstream import Headers, HttpUpstream, Origin, UpstreamRequest
 
 _LANE = "gateway"
 _PATH = "/v1/messages"
@@ -96,7 +100,7 @@ class GatewayModel:
         """Break off whatever goes on; returns when no connection is left."""
         await self._upstream.close()
 
-    async def ask(self, body: JsonObject, caller: Caller) -> Answer:
+    async def ask(self, body: JsonObject, caller: ModelCaller) -> WholeAnswer:
         """The whole answer; ModelFailedError when there is none."""
         message = self._message(body, caller)
         patience = _Patience(self._patience)
@@ -118,7 +122,7 @@ class GatewayModel:
             if waited:
                 caller.waits("", None)
 
-    async def _try(self, message: Message) -> _Told:
+    async def _try(self, message: UpstreamRequest) -> _Told:
         future: asyncio.Future[_Told] = asyncio.get_running_loop().create_future()
         attempt = self._upstream.start(message, _LANE, _Listener(future))
         answered = False
@@ -131,7 +135,7 @@ class GatewayModel:
                 attempt.hang_up()
         return told
 
-    def _message(self, body: JsonObject, caller: Caller) -> Message:
+    def _message(self, body: JsonObject, caller: ModelCaller) -> UpstreamRequest:
         tag = f"/t/{_NOT_IN_TAGS.sub('-', caller.tag)[:_LONGEST_TAG]}" if caller.tag else ""
         pairs = [
             ("content-type", "application/json"),
@@ -146,7 +150,7 @@ class GatewayModel:
             *self._headers,
             *caller.headers,
         ]
-        return Message(
+        return UpstreamRequest(
             b"POST",
             f"{tag}{_PATH}".encode("ascii"),
             [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in pairs],
@@ -172,7 +176,7 @@ class GatewayModel:
 class _Told:
     """What came of one request to the gateway."""
 
-    answer: Answer | None = None
+    answer: WholeAnswer | None = None
     seen: Observation = field(default_factory=lambda: Observation.of_text(""))
     status: int | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -244,7 +248,7 @@ class _Listener:
         self._future = future
         self._status: int | None = None
         self._headers: dict[str, str] = {}
-        self._reader: AnswerReader | None = None
+        self._reader: AnswerStreamReader | None = None
         self._body = bytearray()
 
     def began(self, status: int, headers: Headers) -> None:
@@ -252,7 +256,7 @@ class _Listener:
         self._status = status
         self._headers = {n.decode("latin-1").lower(): v.decode("latin-1") for n, v in headers}
         if self._headers.get("content-type", "").startswith("text/event-stream"):
-            self._reader = AnswerReader()
+            self._reader = AnswerStreamReader()
 
     def heard(self, data: bytes) -> None:
         """Bytes of the answer."""
@@ -270,7 +274,7 @@ class _Listener:
             self._end_stream(self._reader)
             return
         status, body = self._status or 0, bytes(self._body)
-        answer = whole_answer(body, request_id=self._request_id, lane=self._lane)
+        answer = answer_from_body(body, request_id=self._request_id, lane=self._lane)
         seen = Observation.of_response(status, self._headers, body)
         self._tell(_Told(answer, seen, status, self._headers))
 
@@ -278,7 +282,7 @@ class _Listener:
         """The connection failed."""
         self._unfinished(Observation.of_exception(error))
 
-    def _end_stream(self, reader: AnswerReader) -> None:
+    def _end_stream(self, reader: AnswerStreamReader) -> None:
         error = reader.error_event
         if reader.whole:
             answer = reader.answer(request_id=self._request_id, lane=self._lane)

@@ -1,9 +1,9 @@
-"""Say how an agent, or a whole run, ended, in one value that cannot lie.
+"""The outcome of an agent or a run: how it ended, its result, its cost.
 
-Laws: (1) `terminated_by` is `completion` exactly when the answer is there and whole; (2) an ending
-that is not one carries the evidence: what was seen, how often, and until when; (3) what was said
-before the end is kept in `text`, and counts as no answer.
-Not here: which failure means which ending (endings.py).
+Rules: (1) `terminated_by` is `completion` exactly when the answer is there and whole; (2) any other
+ending has its evidence: what was seen, how often, and until when; (3) text from before the end is
+in `text`, and counts as no answer.
+Not here: which failure means which ending (runner.py).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Ending(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class TokenUsage:
     """Tokens as the vendor counts them; cached ones apart, since they cost otherwise.
 
     `cache_write_1h_tokens` are the part of those written that is kept for an hour.
@@ -49,8 +49,8 @@ class Usage:
     cache_write_tokens: int = 0
     cache_write_1h_tokens: int = 0
 
-    def __add__(self, other: Usage) -> Usage:
-        return Usage(
+    def __add__(self, other: TokenUsage) -> TokenUsage:
+        return TokenUsage(
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
             self.cache_read_tokens + other.cache_read_tokens,
@@ -126,7 +126,7 @@ class Outcome(Generic[T_co]):
     session_id: str = ""
     task_id: str = ""
     label: str = ""
-    usage: Usage = field(default_factory=Usage)
+    usage: TokenUsage = field(default_factory=TokenUsage)
     cost: float | None = None
     """In dollars; None where the model's price is not known."""
     turns: int = 0

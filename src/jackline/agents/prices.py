@@ -1,8 +1,9 @@
-"""Tell what a model call cost in dollars.
+"""The cost of a model call in dollars.
 
-Laws: (1) an unknown price is None and never zero: nobody may take it for free; (2) what the user
-has configured comes before what is listed; (3) a model's name is recognised as vendors, clouds and
-routers write it, but never by its beginning alone: a new model is not priced as its elder.
+Rules: (1) an unknown price is None and never zero, so that nobody takes it for free; (2) the user's
+configured prices go before the listed ones; (3) a model's name is recognised as vendors, clouds and
+routers write it, but never by its beginning alone: a new model does not get its predecessor's
+price.
 Not here: budgets (flows/).
 """
 
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
-from jackline.agents.outcome import Usage
+from jackline.agents.outcome import TokenUsage
 
 LOOKED_UP = "2026-11-15"
 """When the list below was last compared with the vendor's."""
@@ -82,7 +83,7 @@ def cache_prices(model: str) -> tuple[float, float] | None:
     return None if price is None else (price.cache_write, price.cache_read)
 
 
-def dollars(model: str, usage: Usage, own: Mapping[str, Price] = _NONE) -> float | None:
+def dollars(model: str, usage: TokenUsage, own: Mapping[str, Price] = _NONE) -> float | None:
     """What these tokens cost; None where the model's price is not known."""
     price = price_of(model, own)
     if price is None:

@@ -1,8 +1,8 @@
-"""Wire one running process; the only place that constructs the rooms.
+"""Construct and connect the parts of one running process; nothing else happens here.
 
-Laws: (1) what is opened is closed again, in reverse order, however the process ends in good order;
-(2) commands that only look for a gateway do not load one.
-Not here: what the parts do (the rooms below), the command line (cli/).
+Rules: (1) what is opened is closed again, in reverse order, however the process stops; (2)
+commands that only look for a gateway do not load one.
+Not here: what the parts do (the packages below), the command line (cli/).
 """
 
 from __future__ import annotations
@@ -10,13 +10,12 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from jackline.assembly.addresses import local_url
-from jackline.assembly.state_dir import Running, StateDir
+from jackline.state_dir import RunningGateway, StateDir, local_url
 
 if TYPE_CHECKING:
     from jackline.assembly.service import CannotListenError, Service
 
-__all__ = ["CannotListenError", "Running", "Service", "StateDir", "local_url"]
+__all__ = ["CannotListenError", "RunningGateway", "Service", "StateDir", "local_url"]
 
 
 def __getattr__(name: str) -> object:

@@ -1,10 +1,10 @@
 """Open what flows need on this machine: the store, the runners, and a gateway to call through.
 
-Laws: (1) every call goes through a gateway, so that all processes share one window: the one that
-runs, else one in the background (commands), else one of our own that ends with us (Python code);
-(2) a gateway that we share with others and that was killed is started again at its address, whoever
-carries the run; one that was ended in good order is not; (3) what was opened is closed in reverse
-order; (4) credentials come from the environment, and go nowhere but into the calls.
+Rules: (1) every call goes through a gateway, so that all processes share one window: the running
+one, else one in the background (commands), else one of our own that ends with us (Python code);
+(2) a shared gateway that was killed is started again at its address; one that was stopped is not;
+(3) what was opened is closed in reverse order; (4) credentials come from the environment, and go
+nowhere but into the calls.
 Not here: what flows do (flows/), the gateway itself (service.py).
 """
 
@@ -20,18 +20,18 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
 
-from jackline.assembly.hosting import host_through, open_store
-from jackline.assembly.running_gateway import find_lasting, start_in_background, was_killed
+from jackline.assembly.agent_host import host_through, open_run_store
+from jackline.assembly.gateway_process import find_lasting, start_in_background, was_killed
 from jackline.assembly.service import Service
-from jackline.assembly.state_dir import StateDir
 from jackline.clock import Clock, SystemClock
 from jackline.config import Config, load
 from jackline.errors import JacklineError
 from jackline.flows.host import FlowHost
-from jackline.flows.local import LocalEngine
-from jackline.flows.local.opening import RUN_PATIENCE
-from jackline.flows.progress import Listener, nobody
+from jackline.flows.run_events import Listener, ignore_event
+from jackline.flows.store.sqlite import SqliteRunStore
+from jackline.flows.store.sqlite.store_file import RUN_PATIENCE
 from jackline.gateway.settings import ListenSettings
+from jackline.state_dir import StateDir
 
 _log = logging.getLogger("jackline")
 _LOOK_EVERY = 3.0
@@ -41,10 +41,10 @@ _LOOK_EVERY = 3.0
 async def open_flow_host(
     config: Config | None = None,
     *,
-    listener: Listener = nobody,
+    listener: Listener = ignore_event,
     clock: Clock | None = None,
     in_background: bool = False,
-    first: Callable[[LocalEngine], Awaitable[None]] | None = None,
+    first: Callable[[SqliteRunStore], Awaitable[None]] | None = None,
 ) -> AsyncIterator[FlowHost]:
     """The host of this machine's flows; `in_background` starts a gateway that outlives us.
 
@@ -53,7 +53,7 @@ async def open_flow_host(
     config = config or load(environ=os.environ, cwd=Path.cwd())
     clock = clock or SystemClock()
     async with AsyncExitStack() as stack:
-        engine = open_store(config, patience=RUN_PATIENCE)
+        engine = open_run_store(config, patience=RUN_PATIENCE)
         stack.push_async_callback(engine.close)
         if first is not None:
             await first(engine)
@@ -64,7 +64,7 @@ async def open_flow_host(
 @asynccontextmanager
 async def open_quiet_host(config: Config) -> AsyncIterator[FlowHost]:
     """A host for orders that start no agent (cancel, clean up): it needs no gateway."""
-    engine = open_store(config)
+    engine = open_run_store(config)
     try:
         yield FlowHost(engine, lambda _run_id: {}, settings=config.runs)
     finally:

@@ -1,11 +1,11 @@
-"""Run one gateway: open its parts, keep them together, close them again.
+"""Run one gateway: open its parts, connect them, close them again.
 
-Laws: (1) nothing is open before all is well: a taken port leaves no journal behind; (2) while it
-stops, running calls finish and new ones are told to come back, then what was learned is kept; (3) a
-changed configuration is taken up without dropping a call; (4) a state folder that cannot be written
-to is told, and stops no traffic; (5) no request is looked at before what was known is known again;
-(6) while it lives, no code of a user's flow is loaded in its process, unless it lives in a flow's.
-Not here: signals, the background process (cli/up.py).
+Rules: (1) nothing is open before all is well: a taken port leaves no journal behind; (2) while it
+stops, running calls finish and new ones are refused with a time to retry, then what was learned
+is saved; (3) a changed configuration is applied without dropping a call; (4) a state folder that
+cannot be written to is reported, and stops no traffic; (5) no request is read before what was
+known is restored.
+Not here: signals, the background process (cli/gateway_service.py).
 """
 
 from __future__ import annotations
@@ -22,69 +22,63 @@ from types import TracebackType
 from typing import Self
 
 from jackline import __version__
-from jackline.assembly.addresses import local_url
-from jackline.assembly.background_agents import BackgroundAgents
-from jackline.assembly.client_telemetry import ClientTelemetry
-from jackline.assembly.draining import Draining
-from jackline.assembly.faces import Standing, Watched, Working, make_faces
-from jackline.assembly.hearing_ends import EndsHeard
-from jackline.assembly.live_calls import LiveCalls
-from jackline.assembly.measuring import Measuring
-from jackline.assembly.notifying import Notifying
-from jackline.assembly.observing import Observatory
-from jackline.assembly.recalling import recall_past
-from jackline.assembly.reconfiguring import (
-    Changeable,
-    Reconfiguring,
+from jackline.assembly.agent_ends import AgentEndTracker
+from jackline.assembly.agent_host import BackgroundAgents
+from jackline.assembly.config_reload import (
+    ConfigReloader,
+    ReloadableParts,
     answer_limits,
     foreign_upstreams,
     limit_lanes,
     status_pages,
 )
-from jackline.assembly.remembering import LaneMemory
-from jackline.assembly.run_orders import RunOrders
-from jackline.assembly.self_report import SelfReport, Sources, in_trouble
-from jackline.assembly.session_continuing import SessionContinuing
-from jackline.assembly.state_dir import Running, StateDir
-from jackline.assembly.state_keeping import StateKeeping
-from jackline.assembly.tracing import TracedDesk, Tracing
-from jackline.assembly.waking import Waker
-from jackline.assembly.watching import Watching
-from jackline.calls import Carrier
+from jackline.assembly.faces import (
+    ModelWork,
+    Notifier,
+    PageSources,
+    ServiceMetrics,
+    StatusSources,
+    make_faces,
+)
+from jackline.assembly.session_resume import SessionResumer
+from jackline.assembly.status_report import PageFacts, ReportSources, StatusReport, in_trouble
+from jackline.assembly.traces import ClientTelemetry, TracedDesk, Tracing
+from jackline.calls import CallManager
 from jackline.clock import Clock, SystemClock
 from jackline.config import Config
 from jackline.config.references import resolve
 from jackline.control.face import Face
-from jackline.control.whole_seconds import whole_second
-from jackline.dashboard.flow_book import FlowBook
+from jackline.control.text import whole_second
+from jackline.dashboard.runs import StoredRuns
 from jackline.events import (
     AttemptFailed,
     ClockMoved,
     Event,
     LaneChanged,
     ServiceNoted,
-    WindowsTold,
+    WindowsReported,
 )
 from jackline.failures.sentences import duration_in_words, moment_in_words
-from jackline.flows.user_code import no_user_code
-from jackline.gateway.control_paths import ControlPaths
-from jackline.gateway.desk import Desk
+from jackline.flows.flow_sources import no_user_code
+from jackline.flows.run_processes import RunOrders, Waker
+from jackline.gateway.call_intake import CallIntake, look_after
+from jackline.gateway.control_plane import ControlPaths, OperatorOrders
 from jackline.gateway.exchange import Exchange
-from jackline.gateway.hand_orders import HandOrders
-from jackline.gateway.holding import look_after
-from jackline.gateway.lane_book import LaneBook, shown
-from jackline.gateway.listening import Listener
+from jackline.gateway.lane_memory import LaneMemory
+from jackline.gateway.lane_registry import LaneRegistry, shown
+from jackline.gateway.listener import Listener
+from jackline.gateway.live_calls import LaneDrain, LiveCalls
 from jackline.gateway.outage_evidence import OutageEvidence
-from jackline.gateway.routing import Router
+from jackline.gateway.router import Router
 from jackline.gateway.status_pages import StatusPages
 from jackline.gateway.vendor_limits import VendorLimits
-from jackline.hooks.fates import CallFates
+from jackline.hooks.agent_deaths import LatestCalls, StoppedSession
 from jackline.hooks.http_token import hook_token
-from jackline.hooks.sessions import Stopped
 from jackline.journal import Journal
 from jackline.lanes import LaneController
-from jackline.providers.making import provider_for
-from jackline.providers.provided_upstream import ProvidedUpstream
+from jackline.providers.provided_upstream import ProvidedUpstream, provider_for
+from jackline.state_dir import RunningGateway, StateDir, StateKeeper, local_url
+from jackline.telemetry.observatory import Observatory, recall_past
 
 _log = logging.getLogger("jackline")
 # How often a gateway that stops looks whether its calls have ended.
@@ -122,7 +116,7 @@ class Service:
         self._notes: dict[str, str] = {}
         self._patient = True
         self.observatory = Observatory(self._clock, lambda: self.config.prices)
-        self._fates = CallFates(self._clock)
+        self._fates = LatestCalls(self._clock)
         self._tracing: Tracing | None = None
         # Requests that came before all was well.
         self._early: list[Exchange] = []
@@ -184,7 +178,7 @@ class Service:
 
     def _build(self) -> None:
         draw = random.Random().random  # noqa: S311 -- jitter, not secrets
-        self._keeping = StateKeeping(self._state, self._notes)
+        self._keeping = StateKeeper(self._state, self._notes)
         salt = self._keeping.salt()
         self._keeping.look_at_key()
         self._build_gateway(salt, draw)
@@ -209,13 +203,13 @@ class Service:
             self._note_repair,
             answer_limits(settings.limits),
         )
-        self.carrier = Carrier(controller, self._upstream, self._clock, self._announce)
-        self._book = LaneBook(controller, settings.upstreams, salt, settings.cache.ttl)
+        self.carrier = CallManager(controller, self._upstream, self._clock, self._announce)
+        self._book = LaneRegistry(controller, settings.upstreams, salt, settings.cache.ttl)
         self._outages = self.carrier.outages = OutageEvidence(
             controller.lanes, self._book, self._upstream, self._clock, self.carrier.review
         )
         ticks = asyncio.get_running_loop().time
-        make_desk = Desk if self.config.otlp.endpoint is None else TracedDesk
+        make_desk = CallIntake if self.config.otlp.endpoint is None else TracedDesk
         self.desk = make_desk(
             settings,
             self.carrier,
@@ -254,9 +248,9 @@ class Service:
 
     def _build_report(self) -> None:
         """What the service says of itself."""
-        self._flow_book = FlowBook(self._state.flows, self._clock)
+        self._flow_book = StoredRuns(self._state.flows, self._clock)
         self._live = LiveCalls(self.desk)
-        sources = Sources(
+        sources = ReportSources(
             self.desk,
             self._live,
             self._journal,
@@ -266,7 +260,7 @@ class Service:
             self._flow_book,
             self._notes,
         )
-        self._report = SelfReport(sources, lambda: self.url, self._clock)
+        self._report = StatusReport(sources, lambda: self.url, self._clock)
 
     def _build_control(self) -> ControlPaths:
         """The paths that are about the service itself."""
@@ -278,13 +272,13 @@ class Service:
             b"/_jackline/status": self._report.status,
             b"/_jackline/held": self._held,
         }
-        self._hand_orders = HandOrders(self.desk, self._keeping.keep_orders)
+        self._hand_orders = OperatorOrders(self.desk, self._keeping.keep_orders)
         orders = {
             b"/_jackline/stop": self._stop,
             b"/_jackline/use": self._hand_orders.use,
             b"/_jackline/back": self._hand_orders.back,
             b"/_jackline/pause": self._hand_orders.pause,
-            b"/_jackline/drain": Draining(self.desk, self._hand_orders).drain,
+            b"/_jackline/drain": LaneDrain(self.desk, self._hand_orders).drain,
             b"/_jackline/resume": self._hand_orders.resume,
             b"/_jackline/probe": self._hand_orders.probe,
         }
@@ -298,11 +292,11 @@ class Service:
     ) -> tuple[Face, ...]:
         """Who else answers on the port, and what works beside the calls."""
         report = self._report
-        ends = EndsHeard(lambda: self.observatory.fleet, self._clock)
-        standing = Standing(
+        ends = AgentEndTracker(lambda: self.observatory.fleet, self._clock)
+        standing = StatusSources(
             report.status, report.line, self._session_stopped, self._fates, for_hooks, ends
         )
-        watching = Watching(
+        watching = PageFacts(
             self.desk, self._live, self.observatory, report.status, self._pages.note, self._clock
         )
         self._clients = clients = ClientTelemetry(
@@ -312,7 +306,7 @@ class Service:
             self._clock,
             ends.agent_ended,
         )
-        watched = Watched(
+        watched = PageSources(
             watching.facts,
             self._flow_book,
             self._state.journal,
@@ -324,13 +318,13 @@ class Service:
         self._agents = BackgroundAgents(
             lambda: self.config, lambda: self.url, self._state.flows, self._clock
         )
-        self._continuing = SessionContinuing(
+        self._continuing = SessionResumer(
             lambda: self.config.continue_sessions, self._agents.host, self._clock, draw
         )
         self._fates.on_answer = self._continuing.answered
-        working = Working(self._agents.desk, lambda: self.config.tools, clients.batch_ran)
+        working = ModelWork(self._agents.desk, lambda: self.config.tools, clients.batch_ran)
         self._faces = make_faces(standing, watched, working, control.trusts, self._clock)
-        self._measuring = Measuring(
+        self._measuring = ServiceMetrics(
             watching.facts,
             self.observatory,
             self._journal,
@@ -338,7 +332,7 @@ class Service:
             self._flow_book,
             self._clock,
         )
-        self._notifying = Notifying(
+        self._notifying = Notifier(
             lambda: self.config.notify,
             watching.facts,
             self.observatory,
@@ -409,7 +403,7 @@ class Service:
 
     def _tell_running(self) -> None:
         upstream = self.config.gateway.upstream.url
-        word = Running(
+        word = RunningGateway(
             os.getpid(), self.url, upstream, __version__, self._report.started, self._token
         )
         self._keeping.tell_running(word)
@@ -422,7 +416,7 @@ class Service:
         if isinstance(event, ClockMoved):
             self._tell_clock(event)
             return
-        if isinstance(event, WindowsTold):
+        if isinstance(event, WindowsReported):
             return  # news of the moment, with every answer: not for the records
         self._journal.announce(event)
         self._fates.heard(event)
@@ -444,8 +438,8 @@ class Service:
             words = f"the clock was set {where} by {_long(abs(event.set_by))}: resets follow it"
             self._announce(ServiceNoted(event.at, "clock set", words))
 
-    def _reconfiguring(self, reload: Callable[[], Config]) -> Reconfiguring:
-        parts = Changeable(
+    def _reconfiguring(self, reload: Callable[[], Config]) -> ConfigReloader:
+        parts = ReloadableParts(
             self.desk,
             self._listener,
             self._upstream,
@@ -454,7 +448,7 @@ class Service:
             self._limits,
             self.carrier,
         )
-        return Reconfiguring(
+        return ConfigReloader(
             self.config, reload, parts, self._adopt, self._notes, self._announce, self._clock
         )
 
@@ -465,7 +459,7 @@ class Service:
         _log.info("%s: %s", shown(lane), words)
         self._announce(ServiceNoted(self._clock.wall(), "repaired", f"{shown(lane)}: {words}"))
 
-    def _session_stopped(self, stopped: Stopped) -> None:
+    def _session_stopped(self, stopped: StoppedSession) -> None:
         words = f"session {stopped.session.id} stopped: {stopped.cause.name}"
         self._announce(ServiceNoted(self._clock.wall(), "session stopped", words))
         _log.info("%s", words)

@@ -1,6 +1,6 @@
-"""Find root causes in transcripts: read what agents left behind, judge it, tell it.
+"""Find root causes in transcripts: group the failures, judge the agents, render the report.
 
-Laws: (1) reading ends in `AgentStory` values, judging starts from them; (2) judging is pure; (3) no
-message text is matched here, only `failures` does that; (4) content stays hidden unless asked for.
-Not here: the command line (cli/why.py).
+Rules: (1) judging starts from `AgentStory` values and is pure; (2) no message text is matched here,
+only `failures` does that; (3) content stays hidden unless the user wants it.
+Not here: reading the files (transcripts/), the command line (cli/why.py).
 """

@@ -1,23 +1,30 @@
-"""Group what stopped agents into causes: the same wall is one cause, however it was printed.
+"""Group what stopped agents into causes, and measure each: how often, at what cost, how missed.
 
-Laws: (1) pure, and independent of the order of the stories; (2) every failed agent is in exactly
-one cause, or among the unexplained; (3) an agent's own transcript outweighs what others were told
-about it, so the words "no structured output" never hide an API failure.
-Not here: what a text means (failures/), counting and spending (report.py), sentences (faces).
+Rules: (1) pure, and independent of the order of the stories; (2) every failed agent is in exactly
+one cause, or among the unexplained; (3) an agent's own transcript outweighs reports about it, so
+that "no structured output" never hides an API failure; "unknown" is a valid reason for a missing
+output; (4) meetings without a time are counted but not measured; waiting means a pause of half a
+minute, or as long as the limit required; (5) only a failure that no repetition cures, and that
+reaches beyond its request, has a point after which success was impossible; spending counts as late
+only until the reset.
+Not here: what a text means (failures/), sentences (sentences.py).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from jackline.autopsy.hearsay import error_words, failure_told
-from jackline.autopsy.story import AgentStory, Ending, Role, Sighting
-from jackline.failures import Failure, Kind
+from jackline.autopsy.agent_reports import error_words, reported_failure
+from jackline.failures import Failure, Kind, Scope
+from jackline.transcripts.story import AgentStory, Role, SeenFailure, TranscriptEnd
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
 
 # A text says the minute, a header the second, and clients round either way.
 SAME_RESET = timedelta(seconds=90)
@@ -25,11 +32,11 @@ LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Met:
+class Meeting:
     """One meeting of one agent with a failure."""
 
     story: AgentStory
-    sighting: Sighting
+    sighting: SeenFailure
     ended: bool
 
     @property
@@ -47,9 +54,9 @@ class Cause:
     first_at: datetime | None = None
     last_at: datetime | None = None
     agents: list[AgentStory] = field(default_factory=list)
-    meetings: list[Met] = field(default_factory=list)
+    meetings: list[Meeting] = field(default_factory=list)
 
-    def meet(self, met: Met) -> None:
+    def meet(self, met: Meeting) -> None:
         """Add one meeting; what it knows more, the cause knows from now on."""
         self.meetings.append(met)
         if met.ended:
@@ -78,14 +85,14 @@ class Judgement:
 def judge(stories: Iterable[AgentStory], *, now: datetime) -> Judgement:
     """The causes behind all stopped agents, the one that stopped most of them first."""
     judgement = Judgement()
-    meetings: list[Met] = []
+    meetings: list[Meeting] = []
     for story in sorted(stories, key=lambda s: (s.session_id, s.agent_id, str(s.path))):
         fatal = what_ended(story, now=now)
-        if fatal is None and story.ending is Ending.FAILED:
+        if fatal is None and story.ending is TranscriptEnd.FAILED:
             judgement.unexplained.append(story)
-        meetings += [Met(story, s, ended=s is fatal) for s in story.sightings if _counts(s)]
+        meetings += [Meeting(story, s, ended=s is fatal) for s in story.sightings if _counts(s)]
         if fatal is not None and all(s is not fatal for s in story.sightings):
-            meetings.append(Met(story, fatal, ended=True))
+            meetings.append(Meeting(story, fatal, ended=True))
     for cause in _walls(meetings):
         (judgement.causes if cause.agents else judgement.survived).append(cause)
     for ranking in (judgement.causes, judgement.survived):
@@ -93,47 +100,47 @@ def judge(stories: Iterable[AgentStory], *, now: datetime) -> Judgement:
     return judgement
 
 
-def what_ended(story: AgentStory, *, now: datetime) -> Sighting | None:
+def what_ended(story: AgentStory, *, now: datetime) -> SeenFailure | None:
     """The failure that ended this agent, or None when nothing did or nobody says what."""
     own = [s for s in story.sightings if _counts(s)]
     fatal = [s for s in own if s.fatal]
     api = [s for s in fatal if s.failure.kind is not Kind.MISSING_STRUCTURED_OUTPUT]
-    if story.ending is Ending.FAILED and (api or fatal or own):
+    if story.ending is TranscriptEnd.FAILED and (api or fatal or own):
         return (api or fatal or own)[-1]
-    if story.ending is Ending.CUT and fatal and _at_the_end(story, fatal[-1]):
+    if story.ending is TranscriptEnd.CUT and fatal and _at_the_end(story, fatal[-1]):
         return (api or fatal)[-1]
-    if story.ending is Ending.FAILED or story.role is not Role.MAIN:
+    if story.ending is TranscriptEnd.FAILED or story.role is not Role.MAIN:
         return _learnt_from_others(story, now=now)
     return None
 
 
-def _learnt_from_others(story: AgentStory, *, now: datetime) -> Sighting | None:
+def _learnt_from_others(story: AgentStory, *, now: datetime) -> SeenFailure | None:
     """What others were told, where the agent's own transcript is silent.
 
     A transcript that ends well is believed over hearsay, save for one claim it cannot answer: that
     the structured output, which others waited for, never came.
     """
     for told in reversed(story.told):
-        failure = failure_told(told, now=now)
+        failure = reported_failure(told, now=now)
         if failure is None:
             continue
-        if story.ending is Ending.FAILED or failure.kind is Kind.MISSING_STRUCTURED_OUTPUT:
+        if story.ending is TranscriptEnd.FAILED or failure.kind is Kind.MISSING_STRUCTURED_OUTPUT:
             words = error_words(told, [story.label or ""])
-            return Sighting(told.at or story.ended_at, failure, words)
+            return SeenFailure(told.at or story.ended_at, failure, words)
     return None
 
 
-def _counts(sighting: Sighting) -> bool:
+def _counts(sighting: SeenFailure) -> bool:
     return sighting.failure.kind is not Kind.NOT_A_FAILURE
 
 
-def _at_the_end(story: AgentStory, sighting: Sighting) -> bool:
+def _at_the_end(story: AgentStory, sighting: SeenFailure) -> bool:
     if sighting.at is None or story.ended_at is None:
         return True
     return sighting.at >= story.ended_at - timedelta(seconds=1)
 
 
-def _walls(meetings: Sequence[Met]) -> list[Cause]:
+def _walls(meetings: Sequence[Meeting]) -> list[Cause]:
     """Each meeting goes to the wall it agrees with, the best described meetings founding them."""
     walls: list[Cause] = []
     for met in sorted(meetings, key=_best_described_first):
@@ -150,7 +157,7 @@ def _walls(meetings: Sequence[Met]) -> list[Cause]:
     return walls
 
 
-def _best_described_first(met: Met) -> tuple[object, ...]:
+def _best_described_first(met: Meeting) -> tuple[object, ...]:
     failure = met.sighting.failure
     return (
         failure.sub is None,
@@ -193,3 +200,124 @@ def _rank(cause: Cause) -> tuple[object, ...]:
         failure.scope,
         cause.resets_at or LONG_AGO,
     )
+
+
+class Miss(StrEnum):
+    """In which way the structured output did not come."""
+
+    PROSE = "the model ended in prose and never called the tool"
+    INVALID = "the model called the tool, but never with valid output"
+    TURN_LIMIT = "the turn limit came first"
+    NOT_OFFERED = "the tool was not offered to the model"
+    UNKNOWN = "the transcript does not show why"
+
+
+_BY_SUB = {
+    "max_turns": Miss.TURN_LIMIT,
+    "retries_exhausted": Miss.INVALID,
+    "invalid": Miss.INVALID,
+    "not_offered": Miss.NOT_OFFERED,
+}
+
+
+def how_missed(story: AgentStory, failure: Failure) -> Miss:
+    """The way this agent missed its structured output."""
+    known = _BY_SUB.get(failure.sub or "")
+    if known is not None:
+        return known
+    ended_in_words = story.ending is TranscriptEnd.FINISHED or bool(story.last_words)
+    return Miss.PROSE if ended_in_words else Miss.UNKNOWN
+
+
+A_REAL_PAUSE = timedelta(seconds=30)
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPattern:
+    """How a wall was run into: `count` meetings from `first` to `last`."""
+
+    count: int
+    first: datetime | None
+    last: datetime | None
+    median_interval: timedelta | None
+    longest_pause: timedelta | None
+    waited: bool
+
+    @property
+    def span(self) -> timedelta | None:
+        """From the first meeting to the last."""
+        if self.first is None or self.last is None:
+            return None
+        return self.last - self.first
+
+
+def retry_pattern_of(cause: Cause) -> RetryPattern:
+    """The rhythm of all meetings with one wall, over all agents."""
+    timed = [(m.at, m) for m in cause.meetings if m.at is not None]
+    moments = [at for at, _ in timed]
+    pauses = [later - earlier for earlier, later in pairwise(moments)]
+    asked = [m.sighting.failure.wait_from(at) for at, m in timed]
+    return RetryPattern(
+        count=len(cause.meetings),
+        first=moments[0] if moments else None,
+        last=moments[-1] if moments else None,
+        median_interval=_middle(pauses),
+        longest_pause=max(pauses, default=None),
+        waited=any(
+            pause >= A_REAL_PAUSE or timedelta(0) < wait <= pause
+            for pause, wait in zip(pauses, asked, strict=False)
+        ),
+    )
+
+
+def _middle(pauses: list[timedelta]) -> timedelta | None:
+    if not pauses:
+        return None
+    ordered, half = sorted(pauses), len(pauses) // 2
+    return ordered[half] if len(pauses) % 2 else (ordered[half - 1] + ordered[half]) / 2
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """Tokens around the point of no return, and agents started in vain after it."""
+
+    point: datetime
+    before: int
+    after: int
+    started_after: int
+
+
+def point_of_no_return(cause: Cause) -> datetime | None:
+    """The first refusal, where repeating could not help anyone behind the same wall."""
+    failure = cause.failure
+    if failure.retry_same or failure.scope in {Scope.REQUEST, Scope.CLIENT}:
+        return None
+    return cause.first_at
+
+
+def spenders(stories: Sequence[AgentStory]) -> list[AgentStory]:
+    """Those whose spending is told: the agents under a main session, or it alone without any."""
+    agents = [story for story in stories if story.role is not Role.MAIN]
+    return agents or list(stories)
+
+
+def spending_around(cause: Cause, stories: Sequence[AgentStory]) -> Spending | None:
+    """What the agents of its sessions spent before and after success was impossible, if it was."""
+    point = point_of_no_return(cause)
+    if point is None:
+        return None
+    start = point.timestamp()
+    until = float("inf") if cause.resets_at is None else cause.resets_at.timestamp()
+    before = after = started = 0
+    # Other sessions may run on other accounts: only those that met the wall are known to face it.
+    facing = {met.story.session_id for met in cause.meetings}
+    for story in spenders([story for story in stories if story.session_id in facing]):
+        for second, tokens in story.spent.items():
+            # Within the second of the point nobody can tell; "after" stays a lower bound.
+            if second <= start:
+                before += tokens
+            elif second < until:
+                after += tokens
+        begun = story.started_at
+        started += begun is not None and start < begun.timestamp() < until
+    return Spending(point, before, after, started)

@@ -1,33 +1,157 @@
 """Write a synthetic replica of the incident that this project began with, for demos and tests.
 
-Laws: (1) deterministic: two replicas are equal byte for byte; (2) figures as in the real incident:
-98 transcripts, 37 meetings with HTTP 429 in 34.5 s, 15 lines that blame the structured output,
-2,077,133 tokens over 97 agents; (3) every name and every text of an agent is invented.
-Not here: the shape of a line (replica_lines.py).
+Rules: (1) deterministic: two replicas are equal byte for byte, ids come from names; (2) figures as
+in the real incident: 98 transcripts, 37 meetings with HTTP 429 in 34.5 s, 15 lines that blame the
+structured output, 2,077,133 tokens over 97 agents; (3) every name and every text of an agent is
+invented; (4) lines have the form that Claude Code 2.1.197 writes: each block of an answer is its
+own line and repeats the answer's id and usage.
+Not here: reading such lines (transcripts/).
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
-
-from jackline.autopsy.replica_lines import (
-    MODEL,
-    Line,
-    Transcript,
-    named_agent_id,
-    named_uuid,
-    stamp,
-    text_block,
-    tool_block,
-)
+from typing import TYPE_CHECKING, TypeAlias
+from uuid import UUID
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
+
+
+Line: TypeAlias = dict[str, object]
+
+VERSION = "2.1.197"
+CWD = "/home/user/project"
+MODEL = "claude-sonnet-5"
+
+
+def named_uuid(name: str) -> str:
+    """A UUID that is always the same for the same name."""
+    return str(UUID(bytes=_digest(name)[:16], version=4))
+
+
+def named_agent_id(name: str) -> str:
+    """An agent id as Claude Code makes them: `a` and sixteen hexadecimal digits."""
+    return "a" + _digest(name).hex()[:16]
+
+
+def _digest(name: str) -> bytes:
+    return hashlib.sha256(f"jackline replica {name}".encode()).digest()
+
+
+def stamp(moment: datetime) -> str:
+    """`2026-06-18T17:41:02.310Z`."""
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
+
+
+@dataclass(slots=True)
+class Transcript:
+    """The lines of one conversation, each hanging on the one before it."""
+
+    name: str
+    session_id: str
+    agent_id: str | None = None
+    lines: list[Line] = field(default_factory=list)
+
+    def says(self, at: datetime, text: str, **extra: object) -> None:
+        """A line of the user, or of the harness in the user's name."""
+        self._add(at, {"type": "user", "message": {"role": "user", "content": text}, **extra})
+
+    def answers(self, at: datetime, blocks: list[Line], tokens: tuple[int, int], stop: str) -> None:
+        """One answer of the model: a line per block, with (input, output) tokens."""
+        message: Line = {
+            "id": f"msg_{self._mark()}",
+            "type": "message",
+            "role": "assistant",
+            "model": MODEL,
+            "stop_reason": stop,
+            "stop_sequence": None,
+            "usage": _usage(*tokens),
+        }
+        request_id = f"req_{self._mark()}"
+        for block in blocks:
+            line: Line = {"message": {**message, "content": [block]}, "requestId": request_id}
+            self._add(at, {**line, "type": "assistant"})
+
+    def returns(
+        self, at: datetime, tool_use_id: str, text: str, result: Line | None = None
+    ) -> None:
+        """The result of a tool."""
+        block = {
+            "tool_use_id": tool_use_id,
+            "type": "tool_result",
+            "content": text,
+            "is_error": False,
+        }
+        line: Line = {"type": "user", "message": {"role": "user", "content": [block]}}
+        if result is not None:
+            line["toolUseResult"] = result
+        self._add(at, line)
+
+    def dies(self, at: datetime, text: str, *, status: int, error: str) -> None:
+        """The line that Claude Code writes when the API has refused for good."""
+        message: Line = {
+            "id": named_uuid(f"{self.name} death"),
+            "container": None,
+            "model": "<synthetic>",
+            "role": "assistant",
+            "stop_reason": "stop_sequence",
+            "stop_sequence": "",
+            "type": "message",
+            "usage": _usage(0, 0),
+            "content": [{"type": "text", "text": text}],
+            "context_management": None,
+        }
+        line: Line = {"type": "assistant", "message": message, "requestId": f"req_{self._mark()}"}
+        self._add(at, {**line, "error": error, "isApiErrorMessage": True, "apiErrorStatus": status})
+
+    def _mark(self) -> str:
+        return _digest(f"{self.name} {len(self.lines)}").hex()[:20]
+
+    def _add(self, at: datetime, line: Line) -> None:
+        head: Line = {
+            "parentUuid": self.lines[-1]["uuid"] if self.lines else None,
+            "isSidechain": self.agent_id is not None,
+        }
+        if self.agent_id is not None:
+            head["agentId"] = self.agent_id
+        tail: Line = {
+            "uuid": named_uuid(f"{self.name} {len(self.lines)}"),
+            "timestamp": stamp(at),
+            "userType": "external",
+            "entrypoint": "cli",
+            "cwd": CWD,
+            "sessionId": self.session_id,
+            "version": VERSION,
+            "gitBranch": "main",
+        }
+        self.lines.append({**head, **line, **tail})
+
+
+def _usage(given: int, written: int) -> Line:
+    return {
+        "input_tokens": min(given, 3),
+        "cache_creation_input_tokens": max(given - 3, 0),
+        "cache_read_input_tokens": 0,
+        "output_tokens": written,
+        "service_tier": "standard",
+    }
+
+
+def text_block(text: str) -> Line:
+    """A block of prose."""
+    return {"type": "text", "text": text}
+
+
+def tool_block(tool_use_id: str, name: str, arguments: Line) -> Line:
+    """A block that calls a tool."""
+    return {"type": "tool_use", "id": tool_use_id, "name": name, "input": arguments}
+
 
 SESSION_ID = named_uuid("session")
 RUN_ID = "wf_5e5510n1-429"
@@ -53,7 +177,7 @@ LATE_ANSWERS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ReplicaAgent:
     """One agent's part in the plot; `met` counts the meetings with the wall from 0."""
 
     index: int
@@ -105,10 +229,10 @@ def _write_lines(path: Path, lines: Iterable[Line]) -> None:
     os.utime(path, (TOLD_AT.timestamp(), TOLD_AT.timestamp()))
 
 
-def _plot() -> list[Part]:
+def _plot() -> list[ReplicaAgent]:
     """Sixty agents finish, sixteen are at work when the wall comes, twenty-one start after it."""
     finishing = AGENTS - STOPPED
-    return [Part(i, None if i < finishing else i - finishing) for i in range(AGENTS)]
+    return [ReplicaAgent(i, None if i < finishing else i - finishing) for i in range(AGENTS)]
 
 
 def meeting_times() -> list[datetime]:
@@ -119,7 +243,7 @@ def meeting_times() -> list[datetime]:
     return moments
 
 
-def _final_answers(parts: list[Part]) -> dict[int, tuple[int, int]]:
+def _final_answers(parts: list[ReplicaAgent]) -> dict[int, tuple[int, int]]:
     """What the finished agents' last answers cost, so that the whole comes out to the token."""
     spent = sum(FIRST_ANSWER) * (AGENTS - STOPPED + IN_FLIGHT) + sum(LATE_ANSWER) * LATE_ANSWERS
     finished = [part.index for part in parts if part.met is None]
@@ -128,7 +252,7 @@ def _final_answers(parts: list[Part]) -> dict[int, tuple[int, int]]:
     return {index: (cost - 1_180, 1_180) for index, cost in costs.items()}
 
 
-def _opening(part: Part, at: datetime) -> Transcript:
+def _opening(part: ReplicaAgent, at: datetime) -> Transcript:
     transcript = Transcript(part.name, SESSION_ID, part.agent_id)
     transcript.says(at, f"Audit module {part.index + 1} of the invented project for defects.")
     return transcript
@@ -141,7 +265,7 @@ def _works(transcript: Transcript, at: datetime, tokens: tuple[int, int], step: 
     transcript.returns(at + timedelta(seconds=0.4), tool_use_id, "module.py  tests.py")
 
 
-def _finished(part: Part, final: tuple[int, int]) -> Transcript:
+def _finished(part: ReplicaAgent, final: tuple[int, int]) -> Transcript:
     start = BEGAN + timedelta(seconds=part.index * 23.5)
     transcript = _opening(part, start)
     _works(transcript, start + timedelta(seconds=9.2), FIRST_ANSWER, 0)
@@ -155,7 +279,7 @@ def _finished(part: Part, final: tuple[int, int]) -> Transcript:
     return transcript
 
 
-def _stopped(part: Part) -> Transcript:
+def _stopped(part: ReplicaAgent) -> Transcript:
     met = part.met or 0
     wall = meeting_times()[met]
     at_work = met < IN_FLIGHT
@@ -174,12 +298,12 @@ def _slot_freed(wall: datetime) -> datetime:
     return wall - timedelta(seconds=0.88)
 
 
-def _verdict(part: Part) -> Line:
+def _verdict(part: ReplicaAgent) -> Line:
     return {"verdict": "fine", "score": 5 + part.index % 5}
 
 
-def _journal(parts: list[Part]) -> list[Line]:
-    def entry(kind: str, part: Part) -> Line:
+def _journal(parts: list[ReplicaAgent]) -> list[Line]:
+    def entry(kind: str, part: ReplicaAgent) -> Line:
         key = f"v2:{named_uuid(part.name).replace('-', '')}"
         return {"type": kind, "key": key, "agentId": part.agent_id}
 
@@ -187,11 +311,11 @@ def _journal(parts: list[Part]) -> list[Line]:
     return [*(entry("started", part) for part in parts), *results]
 
 
-def _failures(parts: list[Part]) -> list[str]:
+def _failures(parts: list[ReplicaAgent]) -> list[str]:
     return [f"parallel[{part.index}] failed: {BLAME}" for part in parts if part.blamed]
 
 
-def _progress(part: Part, position: int) -> Line:
+def _progress(part: ReplicaAgent, position: int) -> Line:
     shown: Line = {
         "type": "workflow_agent",
         "index": position,
@@ -206,7 +330,7 @@ def _progress(part: Part, position: int) -> Line:
     return shown
 
 
-def _run_state(parts: list[Part]) -> Line:
+def _run_state(parts: list[ReplicaAgent]) -> Line:
     results = [_verdict(part) if part.met is None else None for part in parts]
     return {
         "runId": RUN_ID,

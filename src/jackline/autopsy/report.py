@@ -1,8 +1,9 @@
-"""Put the whole answer of `jackline why` into one value that every face shows in its own way.
+"""The whole answer of `jackline why` in one value, from which every rendering is made.
 
-Laws: (1) pure: stories and the time come in; (2) what people wrote and agents answered is left out
-unless asked for, so no face can show it by mistake; (3) counts add up: every agent has one fate.
-Not here: reading (the reading half), layout (text_face.py, json_face.py, html_face.py).
+Rules: (1) pure: stories and the time are arguments; (2) prompts and answers are left out unless the
+user wants them, so that no rendering can show them by mistake; (3) counts add up: every agent has
+one fate.
+Not here: reading (transcripts/), layout (text_report.py, json_report.py, html_report.py).
 """
 
 from __future__ import annotations
@@ -13,17 +14,24 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from jackline.autopsy.advice import what_to_do
-from jackline.autopsy.causes import Cause, Judgement, judge
-from jackline.autopsy.lapsed_waits import LapsedWait
-from jackline.autopsy.misses import Miss, how_missed
-from jackline.autopsy.resume import Way, ways_back
-from jackline.autopsy.retries import Rhythm, rhythm_of
+from jackline.autopsy.agent_reports import ReportRow, report_rows
+from jackline.autopsy.causes import (
+    Cause,
+    Judgement,
+    Miss,
+    RetryPattern,
+    Spending,
+    how_missed,
+    judge,
+    retry_pattern_of,
+    spenders,
+    spending_around,
+)
+from jackline.autopsy.lapsed_caches import LapsedWait
+from jackline.autopsy.next_steps import ResumeOption, resume_options, what_to_do
 from jackline.autopsy.sentences import cause_name, quiet_sentence, stopped_sentence
-from jackline.autopsy.spending import Spending, spenders, spending_around
-from jackline.autopsy.story import AgentStory, Ending, Evidence, Role, Trouble
-from jackline.autopsy.told import ToldRow, told_rows
 from jackline.failures import Kind
+from jackline.transcripts.story import AgentStory, ReadProblem, Role, TranscriptEnd, TranscriptSet
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,15 +69,15 @@ class CauseReport:
     cause: Cause
     name: str
     texts: tuple[tuple[str, int], ...]
-    rhythm: Rhythm
+    rhythm: RetryPattern
     spending: Spending | None
-    told: tuple[ToldRow, ...]
+    told: tuple[ReportRow, ...]
     misses: tuple[tuple[Miss, int], ...]
     advice: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class WhyReport:
     """The answer: a verdict, its causes, everyone's fate, and what could not be read."""
 
     verdict: str
@@ -77,9 +85,9 @@ class Report:
     causes: tuple[CauseReport, ...]
     survived: tuple[CauseReport, ...]
     agents: tuple[AgentFate, ...]
-    told_to_user: tuple[ToldRow, ...]
-    ways: tuple[Way, ...]
-    troubles: tuple[Trouble, ...]
+    told_to_user: tuple[ReportRow, ...]
+    ways: tuple[ResumeOption, ...]
+    troubles: tuple[ReadProblem, ...]
     files_read: int
     bytes_read: int
     synthetic: bool = False
@@ -102,13 +110,13 @@ class Report:
 
 
 def build(
-    evidence: Evidence,
+    evidence: TranscriptSet,
     *,
     now: datetime,
     show_content: bool = False,
     synthetic: bool = False,
     waits: Sequence[LapsedWait] = (),
-) -> Report:
+) -> WhyReport:
     """The report on everything that was read; `waits` is what a gateway's journal adds to it."""
     stories = sorted(evidence.stories, key=_seating)
     judgement = judge(stories, now=now)
@@ -116,19 +124,19 @@ def build(
     walled = [(story, cause.resets_at) for cause in judgement.causes for story in cause.agents]
     struck = {story.session_id for story, _ in walled}
     others = [(a.story, None) for a in agents if a.fate in {Fate.CUT, Fate.UNEXPLAINED}]
-    return Report(
+    return WhyReport(
         verdict=_verdict(judgement, stories, agents),
         now=now,
         causes=_described(judgement.causes, stories, now=now),
         survived=_described(judgement.survived, stories, now=now),
         agents=agents,
-        told_to_user=told_rows(
+        told_to_user=report_rows(
             [a.story for a in agents if _was_told_of_others(a) and a.story.session_id in struck],
             None,
             now=now,
             hide=[s.label for s in stories if s.label],
         ),
-        ways=ways_back([*walled, *others], now=now),
+        ways=resume_options([*walled, *others], now=now),
         troubles=tuple(evidence.troubles),
         files_read=evidence.files_read,
         bytes_read=evidence.bytes_read,
@@ -177,9 +185,9 @@ def _fates(
 
 
 def _unstopped(story: AgentStory, *, now: datetime) -> Fate:
-    if story.ending is Ending.FINISHED:
+    if story.ending is TranscriptEnd.FINISHED:
         return Fate.FINISHED
-    if story.ending is Ending.FAILED:
+    if story.ending is TranscriptEnd.FAILED:
         return Fate.UNEXPLAINED
     warm = story.ended_at is not None and timedelta(0) <= now - story.ended_at < STILL_WARM
     return Fate.RUNNING if warm else Fate.CUT
@@ -194,9 +202,9 @@ def _described(
             cause=cause,
             name=cause_name(cause),
             texts=_texts(cause),
-            rhythm=rhythm_of(cause),
+            rhythm=retry_pattern_of(cause),
             spending=spending_around(cause, stories),
-            told=told_rows(cause.agents, cause.failure.kind, now=now),
+            told=report_rows(cause.agents, cause.failure.kind, now=now),
             misses=_misses(cause),
             advice=what_to_do(cause, now=now),
         )

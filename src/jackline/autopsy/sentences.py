@@ -1,26 +1,24 @@
-"""Put the verdict and its parts into sentences that every face shares.
+"""Put the verdict and its parts into sentences that all renderings share.
 
-Laws: (1) pure; (2) the first sentence alone tells what stopped how many, and until when; (3) token
-counts are always "at least".
-Not here: what a failure is called (failures/sentences.py), layout (faces).
+Rules: (1) pure; (2) the first sentence alone says what stopped how many agents, and until when; (3)
+token counts are always "at least".
+Not here: the names of failures (failures/sentences.py), layout (text_report.py, html_report.py).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from jackline.autopsy.agent_reports import ReportedOutcome
 from jackline.autopsy.figures import clock, counted, duration, times
-from jackline.autopsy.hearsay import Heard
-from jackline.autopsy.story import AgentStory, Role
 from jackline.failures.sentences import name_of
+from jackline.transcripts.story import AgentStory, Role
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from jackline.autopsy.causes import Cause
-    from jackline.autopsy.retries import Rhythm
-    from jackline.autopsy.spending import Spending
-    from jackline.autopsy.told import ToldRow
+    from jackline.autopsy.agent_reports import ReportRow
+    from jackline.autopsy.causes import Cause, RetryPattern, Spending
 
 
 # Status words by which clients call a failed run, too.
@@ -88,7 +86,7 @@ def quiet_sentence(finished: int, unexplained: int, silent: int) -> str:
     return f"No cause was found: {', '.join(parts)}."
 
 
-def rhythm_sentence(rhythm: Rhythm) -> str:
+def retry_sentence(rhythm: RetryPattern) -> str:
     """`It was met 37 times in 34.5 s, every 0.96 s; nothing waited (longest pause 1.1 s).`"""
     met = f"It was met {times(rhythm.count)}"
     if rhythm.span is None or rhythm.median_interval is None or rhythm.longest_pause is None:
@@ -130,9 +128,9 @@ def tokens_phrase(agents: int, main: int) -> str:
     return f"at least {agents:,} tokens{beside}"
 
 
-def told_phrase(row: ToldRow) -> str:
+def reported_phrase(row: ReportRow) -> str:
     """What somebody was told, in words: the claim, and the error's text where there is one."""
-    if row.heard is Heard.NOTHING:
+    if row.heard is ReportedOutcome.NOTHING:
         return "nothing"
     claim = f"“{row.claim}”" if row.claim else "an answer"
     if row.is_error and row.claim in FAIR_WORDS:
@@ -141,13 +139,13 @@ def told_phrase(row: ToldRow) -> str:
     return f"{claim}{by}" + (f": “{row.text}”" if row.text else "")
 
 
-def happened_phrase(row: ToldRow, name: str) -> str:
+def happened_phrase(row: ReportRow, name: str) -> str:
     """What had really happened, and how far the report was from it."""
     verdicts = {
-        Heard.THE_CAUSE: "as told",
-        Heard.ANOTHER_CAUSE: f"not that: {name}",
-        Heard.AN_ERROR: name,
-        Heard.SUCCESS: f"stopped by {name}",
-        Heard.NOTHING: f"stopped by {name}",
+        ReportedOutcome.THE_CAUSE: "as told",
+        ReportedOutcome.ANOTHER_CAUSE: f"not that: {name}",
+        ReportedOutcome.AN_ERROR: name,
+        ReportedOutcome.SUCCESS: f"stopped by {name}",
+        ReportedOutcome.NOTHING: f"stopped by {name}",
     }
     return verdicts[row.heard]

@@ -1,7 +1,7 @@
-"""Sum many sessions up in one table: how many agents died, of what, and who was told what.
+"""Sum up many sessions in one table: how many agents died, of what, and what was reported.
 
-Laws: (1) pure; (2) one row per name of a failure, however many walls bear it; (3) each
-stopped agent counts once in agents, and once among told an error, told a success, told nothing.
+Rules: (1) pure; (2) one row per name of a failure, however many limits have it; (3) each stopped
+agent counts once among agents, and once among: reported as error, as success, not at all.
 Not here: one incident in detail (report.py).
 """
 
@@ -12,13 +12,13 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from jackline.autopsy.agent_reports import ReportedOutcome, reported_outcome
 from jackline.autopsy.causes import Cause, judge
 from jackline.autopsy.figures import counted
-from jackline.autopsy.hearsay import Heard, heard_about
-from jackline.autopsy.json_face import SCHEMA, Document, iso, trouble_facts
+from jackline.autopsy.json_report import SCHEMA, Document, iso, trouble_facts
 from jackline.autopsy.sentences import cause_name
-from jackline.autopsy.story import AgentStory, Ending, Evidence, Trouble
 from jackline.failures.sentences import name_of
+from jackline.transcripts.story import AgentStory, ReadProblem, TranscriptEnd, TranscriptSet
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class FailureRow:
     """One kind of failure over the whole time."""
 
     name: str
@@ -51,16 +51,16 @@ class Week:
     since: datetime
     now: datetime
     verdict: str
-    rows: tuple[Row, ...]
+    rows: tuple[FailureRow, ...]
     agents: int
     sessions: int
     silent: int
-    troubles: tuple[Trouble, ...]
+    troubles: tuple[ReadProblem, ...]
     files_read: int
     bytes_read: int
 
 
-def sum_up(evidence: Evidence, *, since: datetime, now: datetime) -> Week:
+def sum_up(evidence: TranscriptSet, *, since: datetime, now: datetime) -> Week:
     """The table over every agent that was still alive after `since`."""
     stories = [s for s in evidence.stories if s.ended_at is None or s.ended_at >= since]
     judgement = judge(stories, now=now)
@@ -69,7 +69,7 @@ def sum_up(evidence: Evidence, *, since: datetime, now: datetime) -> Week:
         alike.setdefault((cause.failure.kind, name_of(cause.failure)), []).append(cause)
     rows = sorted((_row(causes, now=now) for causes in alike.values()), key=lambda r: -r.agents)
     stopped = sum(row.agents for row in rows)
-    cut = [s for s in stories if s.ending is Ending.CUT]
+    cut = [s for s in stories if s.ending is TranscriptEnd.CUT]
     return Week(
         since=since,
         now=now,
@@ -84,7 +84,7 @@ def sum_up(evidence: Evidence, *, since: datetime, now: datetime) -> Week:
     )
 
 
-def _verdict(stopped: int, rows: Sequence[Row], stories: Sequence[AgentStory]) -> str:
+def _verdict(stopped: int, rows: Sequence[FailureRow], stories: Sequence[AgentStory]) -> str:
     sessions = counted(len({story.session_id for story in stories}), "session")
     if not rows:
         return f"No agent was stopped by a failure: {counted(len(stories), 'agent')}, {sessions}."
@@ -96,11 +96,11 @@ def _verdict(stopped: int, rows: Sequence[Row], stories: Sequence[AgentStory]) -
     )
 
 
-def _row(causes: Sequence[Cause], *, now: datetime) -> Row:
+def _row(causes: Sequence[Cause], *, now: datetime) -> FailureRow:
     agents = [story for cause in causes for story in cause.agents]
     failure = causes[0].failure
-    heard = Counter(heard_about(story, failure.kind, now=now) for story in agents)
-    return Row(
+    heard = Counter(reported_outcome(story, failure.kind, now=now) for story in agents)
+    return FailureRow(
         name=cause_name(causes[0]),
         kind=failure.kind.value,
         sub=failure.sub,
@@ -109,9 +109,9 @@ def _row(causes: Sequence[Cause], *, now: datetime) -> Row:
         first=min((c.first_at for c in causes if c.first_at is not None), default=None),
         last=max((c.last_at for c in causes if c.last_at is not None), default=None),
         tokens=sum(story.tokens for story in agents),
-        told_error=heard.total() - heard[Heard.SUCCESS] - heard[Heard.NOTHING],
-        told_success=heard[Heard.SUCCESS],
-        told_nothing=heard[Heard.NOTHING],
+        told_error=heard.total() - heard[ReportedOutcome.SUCCESS] - heard[ReportedOutcome.NOTHING],
+        told_success=heard[ReportedOutcome.SUCCESS],
+        told_nothing=heard[ReportedOutcome.NOTHING],
     )
 
 
@@ -155,7 +155,7 @@ def _list(week: Week) -> list[str]:
     return lines
 
 
-def _cells(row: Row, now: datetime) -> tuple[str, ...]:
+def _cells(row: FailureRow, now: datetime) -> tuple[str, ...]:
     def day(moment: datetime | None) -> str:
         return "" if moment is None else f"{moment.astimezone(now.tzinfo):%m-%d %H:%M}"
 
@@ -186,7 +186,7 @@ def as_document(week: Week) -> Document:
     }
 
 
-def _row_facts(row: Row) -> Document:
+def _row_facts(row: FailureRow) -> Document:
     return {
         "name": row.name,
         "kind": row.kind,

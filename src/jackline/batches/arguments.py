@@ -1,12 +1,14 @@
-"""Check what a model sent against what a tool takes, and say clearly what does not fit.
+"""Check a model's arguments against what a tool accepts, and its paths against the working folder.
 
-Laws: (1) an error names the field and what was expected, never what was sent; (2) a schema holds
-only what a model needs to read.
-Not here: what the arguments do (shell.py, files.py, functions.py).
+Rules: (1) an error names the field and the expected value, never the value that was sent; (2) a
+schema holds only what a model needs; (3) symbolic links are followed before a path is judged, so
+that none leads out; a refusal says where one may go and nothing about what is outside.
+Not here: what the arguments do (shell.py, files.py, function_tool.py).
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -70,3 +72,28 @@ def _by_name(named: object) -> object:
     if not isinstance(named, dict):
         return named
     return {name: _without_titles(value) for name, value in named.items()}
+
+
+def inside(folder: Path, given: str) -> Path:
+    """The path that was meant, resolved; ToolFailedError when it lies outside `folder`."""
+    if "\0" in given:
+        raise ToolFailedError("a path cannot hold a NUL character", ended_by="bad path")
+    root = folder.resolve()
+    try:
+        meant = (root / given).resolve()
+    except (OSError, RuntimeError):  # a circle of links, or a name that the system does not take
+        raise ToolFailedError(
+            f"{given!r} cannot be followed; check the path", ended_by="bad path"
+        ) from None
+    # A shell would have gone home; a folder named `~` is never what was meant.
+    if given.startswith("~") or not meant.is_relative_to(root):
+        raise ToolFailedError(
+            f"{given!r} is outside the working folder; give a path inside it, such as '.'",
+            ended_by="outside the folder",
+        )
+    return meant
+
+
+def shown(folder: Path, path: Path) -> str:
+    """A path inside the folder as a person or model names it."""
+    return path.relative_to(folder.resolve()).as_posix()

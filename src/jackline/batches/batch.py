@@ -1,40 +1,142 @@
-"""Run many tool calls side by side, so that each gets its own result, whatever the others do.
+"""Run many tool calls side by side, each with its own result, whatever the others do.
 
-Laws: (1) one result per call, bound to its id, in the order of the calls; (2) a failure, timeout,
-crash or cancellation of one call ends nothing of another; (3) a call runs only after all that it
-needs succeeded, and is skipped with that reason otherwise; (4) a batch that is cancelled ends
-everything that it started before it lets go; (5) `began` is awaited before a call runs and `ended`
-before anybody learns of its result; what they raise ends the batch, for what cannot be recorded
-must not go on.
-Not here: what the tools do (shell.py, files.py, …), the words of a report (results.py).
+Rules: (1) one result per call, with its id, in the order of the calls; (2) a failure, timeout,
+crash or cancellation of one call ends no other; (3) calls whose needs cannot be met are found
+before anything runs; a call runs only after all that it needs succeeded, and is skipped with that
+reason otherwise; (4) a cancelled batch ends everything that it started; (5) `began` is awaited
+before a call runs and `ended` before anybody learns of its result; what they raise ends the batch,
+because what cannot be recorded must not continue; (6) a call that printed earlier in this session
+and now prints nothing is noticed; arguments are remembered as digests, up to a bounded number.
+Not here: what the tools do (shell.py, files.py), the text of a report (tool.py).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+import json
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
 
-from jackline.batches.kept_output import KeptOutput
-from jackline.batches.leaving import LeavingError, failing_at_most
-from jackline.batches.needs import faults_of
-from jackline.batches.printing import AGAIN_EMPTY, AT_FIRST_EMPTY, NOT_REPEATED, Printing
-from jackline.batches.results import BatchCall, BatchReport, CallResult
+from jackline.batches.threads import LeavingError, contain_exits
 from jackline.batches.tool import (
-    CallWords,
+    BatchCall,
+    BatchReport,
+    CallLabel,
+    CallResult,
+    ClippedOutput,
     JsonObject,
     Tool,
     ToolContext,
     ToolFailedError,
     ToolOutput,
+    label_for,
 )
-from jackline.batches.wording import words_for
 from jackline.clock import Clock, SystemClock
 from jackline.failures.wording import redact
 
+
+def faults_of(calls: Sequence[BatchCall]) -> dict[int, str]:
+    """By position in `calls`: why that call cannot run."""
+    given = Counter(call.id for call in calls)
+    needs = {call.id: call.needs for call in calls}
+    circular = _in_cycles(needs)
+    faults = {}
+    for position, call in enumerate(calls):
+        if fault := _fault(call, given, circular):
+            faults[position] = fault
+    return faults
+
+
+def _fault(call: BatchCall, given: Counter[str], circular: set[str]) -> str | None:
+    if given[call.id] > 1:
+        return f"the id {call.id!r} is given to {given[call.id]} calls; give each its own"
+    unknown = [need for need in call.needs if need not in given]
+    if unknown:
+        known = ", ".join(repr(name) for name in list(given)[:10])
+        named = ", ".join(repr(name) for name in unknown)
+        return f"it needs {named}, which is no call of this batch; the calls are {known}"
+    if call.id in call.needs:
+        return "it needs itself; leave its own id out of `needs`"
+    if call.id in circular:
+        return "it waits, through its needs, for itself; remove one of the needs on that circle"
+    return None
+
+
+def _in_cycles(needs: Mapping[str, Sequence[str]]) -> set[str]:
+    """The ids that reach themselves; found without recursion, since a chain may be long."""
+    known = {call: {need for need in wanted if need in needs} for call, wanted in needs.items()}
+    rest = _without_the_free(known)
+    return {call for call in rest if _reaches_itself(call, rest)}
+
+
+def _without_the_free(edges: Mapping[str, set[str]]) -> dict[str, set[str]]:
+    """What is left when every call whose needs can be met in some order is taken away."""
+    left = {call: set(wanted) for call, wanted in edges.items()}
+    wanted_by: dict[str, list[str]] = {call: [] for call in left}
+    for call, wanted in left.items():
+        for need in wanted:
+            wanted_by[need].append(call)
+    free = [call for call, wanted in left.items() if not wanted]
+    while free:
+        done = free.pop()
+        del left[done]
+        for call in wanted_by[done]:
+            left[call].discard(done)
+            if not left[call]:
+                free.append(call)
+    return left
+
+
+def _reaches_itself(start: str, edges: Mapping[str, set[str]]) -> bool:
+    seen: set[str] = set()
+    ahead = list(edges[start])
+    while ahead:
+        call = ahead.pop()
+        if call == start:
+            return True
+        if call not in seen:
+            seen.add(call)
+            ahead.extend(edges[call])
+    return False
+
+
+AGAIN_EMPTY = "came back empty twice, where such a call usually prints something"
+AT_FIRST_EMPTY = "was empty at first; this is the second run"
+NOT_REPEATED = (
+    "came back empty, where such a call usually prints something; "
+    "not run again, since it may change things"
+)
+
+_KEPT = 10_000
+
+
+class OutputHistory:
+    """What has printed before in this session."""
+
+    def __init__(self) -> None:
+        self._printed: dict[bytes, None] = {}
+
+    def note(self, tool: str, arguments: JsonObject) -> None:
+        """This call gave some output."""
+        self._printed[_digest(tool, arguments)] = None
+        if len(self._printed) > _KEPT:
+            del self._printed[next(iter(self._printed))]
+
+    def has_printed(self, tool: str, arguments: JsonObject) -> bool:
+        """Whether the very same call gave some output before."""
+        return _digest(tool, arguments) in self._printed
+
+
+def _digest(tool: str, arguments: JsonObject) -> bytes:
+    told = json.dumps([tool, arguments], sort_keys=True, default=repr)
+    return sha256(told.encode("utf-8", "surrogatepass")).digest()
+
+
 __all__ = ["BatchCall", "BatchReport", "CallResult", "run_batch"]
 
-USUAL_LIMIT = 16
+CALLS_AT_ONCE = 16
 _PATIENCE_S = 10.0
 """How long a tool may take to end what it started; the shell needs a few seconds at most."""
 _LONGEST_ERROR = 2_000
@@ -51,11 +153,11 @@ async def run_batch(
     calls: Sequence[BatchCall],
     *,
     context: ToolContext,
-    limit: int = USUAL_LIMIT,
+    limit: int = CALLS_AT_ONCE,
     began: Began | None = None,
     ended: Ended | None = None,
     heard: Heard | None = None,
-    printing: Printing | None = None,
+    printing: OutputHistory | None = None,
     clock: Clock | None = None,
 ) -> BatchReport:
     """The results of all calls, at most `limit` running at once.
@@ -63,7 +165,7 @@ async def run_batch(
     `heard` is told (call id, text) as output comes, on the loop's thread, and must not raise. A
     `printing` that is kept from batch to batch learns which calls usually print.
     """
-    batch = _Batch(calls, context, limit, printing or Printing(), clock or SystemClock())
+    batch = _Batch(calls, context, limit, printing or OutputHistory(), clock or SystemClock())
     batch.began, batch.ended, batch.heard = began, ended, heard
     tasks = [asyncio.ensure_future(batch.carry(position)) for position in range(len(calls))]
     try:
@@ -113,7 +215,7 @@ class _Batch:
         calls: Sequence[BatchCall],
         context: ToolContext,
         limit: int,
-        printing: Printing,
+        printing: OutputHistory,
         clock: Clock,
     ) -> None:
         loop = asyncio.get_running_loop()
@@ -145,7 +247,7 @@ class _Batch:
         return result
 
     async def _result(self, call: BatchCall, fault: str | None) -> CallResult:
-        words = words_for(call)
+        words = label_for(call)
         if fault is not None:
             refused = f"refused: {fault}"
             result = CallResult(call.id, words.what, ok=False, error=refused, name=words.name)
@@ -176,7 +278,7 @@ class _Batch:
                 return f"skipped: it needs {need!r}, which failed{why}"
         return None
 
-    async def _run(self, call: BatchCall, words: CallWords) -> CallResult:
+    async def _run(self, call: BatchCall, words: CallLabel) -> CallResult:
         started = self._clock.monotonic()
         attempt = await self._attempt(call)
         noticed, again = "", False
@@ -203,14 +305,14 @@ class _Batch:
             ended_by=attempt.ended_by,
         )
 
-    def _is_strange(self, call: BatchCall, words: CallWords) -> bool:
+    def _is_strange(self, call: BatchCall, words: CallLabel) -> bool:
         if words.usually_prints:
             return True
         return self._printing.has_printed(call.tool.name, call.arguments)
 
     async def _attempt(self, call: BatchCall) -> _Attempt:
         """One run of the tool, within the call's time."""
-        kept = KeptOutput()
+        kept = ClippedOutput()
         listening = True
 
         def hear(text: str) -> None:
@@ -271,7 +373,7 @@ class _Batch:
 async def _guarded(tool: Tool, arguments: JsonObject, context: ToolContext) -> _Attempt:
     """What came of running the tool; every trouble of its own becomes a result."""
     try:
-        with failing_at_most():
+        with contain_exits():
             output = await tool.run(arguments, context)
     except ToolFailedError as failed:
         code = failed.exit_code

@@ -1,10 +1,9 @@
-"""Read a simple command line: programs with plain words, joined by pipes and sequences.
+"""Parse a simple command line: programs with plain words, joined by pipes and sequences.
 
-Rules: (1) pure, and linear in the length of the line, which has a limit; (2) what a shell might
-read otherwise than we do is refused, never guessed: substitutions, variables, groups, background,
-output into files; (3) a line that is read means exactly these words to every POSIX shell; (4) a
-command for somebody who was not asked is one program with words that need no shell at all.
-Not here: what the programs do (usual_commands.py), what is allowed (policy.py).
+Rules: (1) pure; (2) what a shell might read in another way is refused, never guessed:
+substitutions, variables, groups, background, output into files; (3) a line that is parsed means
+exactly these words to every POSIX shell.
+Not here: what the programs do (known_commands.py), what is allowed (permission.py).
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class NotSimpleError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class CommandWord:
     """One word as the program gets it, if nothing in it is expanded."""
 
     text: str
@@ -63,11 +62,11 @@ class Word:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class CommandStage:
     """One program with its words; `joint` is what stands before it: "", "|", "&&", "||", ";"."""
 
     joint: str
-    words: tuple[Word, ...]
+    words: tuple[CommandWord, ...]
     silenced: bool = False
     """Its output goes to /dev/null."""
     redirected: bool = False
@@ -78,7 +77,7 @@ class Stage:
         return tuple(word.text for word in self.words)
 
 
-def read_command(line: str, *, windows: bool = False) -> tuple[Stage, ...]:
+def read_command(line: str, *, windows: bool = False) -> tuple[CommandStage, ...]:
     """The stages of a command line; NotSimpleError when it is not a simple one."""
     if len(line) > LONGEST_LINE:
         raise NotSimpleError(f"more than {LONGEST_LINE:,} characters, which is too long")
@@ -113,11 +112,11 @@ def read_pattern(pattern: str, *, windows: bool = False) -> tuple[tuple[str, ...
     return tuple(word.pieces for word in stages[0].words)
 
 
-def _read_on_windows(line: str) -> tuple[Stage, ...]:
+def _read_on_windows(line: str) -> tuple[CommandStage, ...]:
     # cmd.exe has its own quoting, and programs split their words themselves: plain words only.
     if not line.strip() or not PLAIN_ON_WINDOWS.fullmatch(line):
         raise NotSimpleError("characters that Windows may read in its own way")
-    return (Stage("", tuple(Word(text) for text in line.split())),)
+    return (CommandStage("", tuple(CommandWord(text) for text in line.split())),)
 
 
 class _Reading:
@@ -128,12 +127,12 @@ class _Reading:
         if _STAR in self._line:
             raise NotSimpleError("a NUL character")
         self._at = 0
-        self._stages: list[Stage] = []
-        self._words: list[Word] = []
+        self._stages: list[CommandStage] = []
+        self._words: list[CommandWord] = []
         self._joint = ""
         self._silenced = self._redirected = False
 
-    def stages(self) -> tuple[Stage, ...]:
+    def stages(self) -> tuple[CommandStage, ...]:
         while self._at < len(self._line):
             rest = self._line[self._at]
             if rest in " \t":
@@ -162,12 +161,12 @@ class _Reading:
             raise NotSimpleError("a place where a command is missing")
         if "=" in self._words[0].text.partition("/")[0] or self._words[0].globbed:
             raise NotSimpleError("a variable set before the command, or no plain program name")
-        stage = Stage(self._joint, tuple(self._words), self._silenced, self._redirected)
+        stage = CommandStage(self._joint, tuple(self._words), self._silenced, self._redirected)
         self._stages.append(stage)
         self._words, self._joint = [], joint
         self._silenced = self._redirected = False
 
-    def _word(self) -> Word:
+    def _word(self) -> CommandWord:
         start = self._at
         parts: list[str] = []
         globbed = False
@@ -188,7 +187,7 @@ class _Reading:
         text = shape.replace(_STAR, "*")
         # A lone bracket is the name of a program.
         globbed = globbed and text != "["
-        return Word(text, globbed, self._line[start] == "~", tuple(shape.split(_STAR)))
+        return CommandWord(text, globbed, self._line[start] == "~", tuple(shape.split(_STAR)))
 
     def _plain(self, *, at_start: bool) -> str:
         """Characters that stand for themselves."""

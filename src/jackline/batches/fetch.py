@@ -1,10 +1,10 @@
-"""The tool that gets a page from the web, from places that were allowed.
+"""The tool `fetch`: get a page from an allowed address as text.
 
-Laws: (1) nothing is fetched unless its address fits what was allowed, and no redirect leads out of
-that; (2) addresses of this machine and its network are reached only when allowed by name; it is
-the connection itself that is judged, not what a name once resolved to; behind a proxy, which
-connects by itself, it is what the name resolves to here; (3) no credentials are
-sent; (4) size and time are bounded.
+Rules: (1) nothing is fetched unless its address fits an allowed pattern, and no redirect leads out
+of that; (2) addresses of this machine and its network are reached only when allowed by name; the
+connection itself is judged, not an earlier name lookup; behind a proxy, which connects by itself,
+it is what the name resolves to here; (3) no credentials are sent; (4) size and time are bounded;
+(5) every page gives a text and no error; scripts and styles are left out, lines stay lines.
 Not here: models (agents/gateway_model.py).
 """
 
@@ -19,19 +19,84 @@ import urllib.request
 from collections.abc import Callable, Iterable
 from email.message import Message
 from fnmatch import fnmatchcase
+from html.parser import HTMLParser
 from typing import IO, Any, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
 from pydantic import Field
 
-from jackline.batches.addresses import has_dot_segments
 from jackline.batches.arguments import Arguments, checked, schema_of
-from jackline.batches.kept_output import USUAL_LIMIT, KeptOutput
-from jackline.batches.page_text import page_text
+from jackline.batches.policy import has_dot_segments
 from jackline.batches.threads import in_own_thread
-from jackline.batches.tool import JsonObject, ToolContext, ToolFailedError, ToolOutput
+from jackline.batches.tool import (
+    OUTPUT_CHARACTERS,
+    ClippedOutput,
+    JsonObject,
+    ToolContext,
+    ToolFailedError,
+    ToolOutput,
+)
 from jackline.clock import SystemClock
 from jackline.failures.wording import is_html
+
+_UNSEEN = frozenset({"script", "style", "noscript", "template", "svg"})
+_IN_LINE = frozenset(
+    {
+        "a",
+        "abbr",
+        "b",
+        "cite",
+        "code",
+        "em",
+        "i",
+        "kbd",
+        "mark",
+        "q",
+        "s",
+        "small",
+        "span",
+        "strong",
+        "sub",
+        "sup",
+        "u",
+        "var",
+    }
+)
+
+
+def page_text(page: str) -> str:
+    """The page as plain lines."""
+    reading = _Reading()
+    reading.feed(page)
+    reading.close()
+    lines = (" ".join(line.split()) for line in "".join(reading.parts).split("\n"))
+    return "\n".join(line for line in lines if line)
+
+
+class _Reading(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.parts: list[str] = []
+        self._unseen = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:  # noqa: ARG002
+        """Blocks begin on a new line."""
+        self._unseen += tag in _UNSEEN
+        if tag not in _IN_LINE:
+            self.parts.append("\n")
+
+    def handle_endtag(self, tag: str) -> None:
+        """Blocks end with their line."""
+        self._unseen = max(0, self._unseen - (tag in _UNSEEN))
+        if tag not in _IN_LINE:
+            self.parts.append("\n")
+
+    def handle_data(self, data: str) -> None:
+        """Words, if they are seen."""
+        if not self._unseen:
+            # A line break in the source is a space on the page.
+            self.parts.append(" ".join(data.split("\n")))
+
 
 _LARGEST = 5_000_000
 _SECONDS = 30.0
@@ -65,7 +130,7 @@ class FetchTool:
     name = "fetch"
     input_schema = schema_of(FetchArguments)
 
-    def __init__(self, allow: Iterable[str] = (), *, limit: int = USUAL_LIMIT) -> None:
+    def __init__(self, allow: Iterable[str] = (), *, limit: int = OUTPUT_CHARACTERS) -> None:
         self._allow = tuple(allow)
         self._limit = limit
 
@@ -121,7 +186,7 @@ class FetchTool:
             text = content.decode("utf-8", "replace")
         if is_html(text):
             text = page_text(text)
-        kept = KeptOutput(self._limit)
+        kept = ClippedOutput(self._limit)
         kept.add(text)
         return kept.text
 

@@ -1,23 +1,50 @@
-"""End the commands that were running when this process was killed.
+"""End commands that would outlive us, and processes of an ended command that left its group.
 
-A tiny shell process holds the list of our process groups and reads from a pipe. When we die,
-however we die, the pipe ends, and it ends what is on the list, and on Linux also whatever carries
-our mark: children that left their group, and a command that was started in our last millisecond.
+A tiny shell process holds the list of our process groups and reads from a pipe. When this process
+dies, the pipe ends, and the shell kills the listed groups and, on Linux, every process that has our
+mark: children that left their group, and a command that was started in the last millisecond.
 
-Laws: (1) one guard per process, there before the first command; (2) only groups that we started and
-that have not ended are on the list; (3) without a POSIX shell there is no guard, and nothing fails.
-Not here: ending a command in good order (processes.py).
+Rules: (1) one guard per process, started before the first command; (2) only groups that we started
+and that have not ended are on the list; (3) without a POSIX shell, or where the system hides
+environments, nothing is done and nothing fails; (4) a process is ours only if its environment has
+the mark of this command.
+Not here: ending a command in the normal way (processes.py).
 """
 
 from __future__ import annotations
 
 import atexit
 import os
+import signal
 import subprocess
+from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from uuid import uuid4
 
-from jackline.batches.strays import MARK
+MARK = "JACKLINE_CALL"
+"""The variable that a command and all its children carry."""
+
+_PROCESSES = Path("/proc")
+
+
+def end_strays(mark: str) -> None:
+    """End every process that carries the mark."""
+    for process in _marked(f"{MARK}={mark}".encode()):
+        with suppress(ProcessLookupError, PermissionError):  # it ended by itself meanwhile
+            os.kill(process, getattr(signal, "SIGKILL", signal.SIGTERM))
+
+
+def _marked(line: bytes) -> Iterator[int]:
+    if not (_PROCESSES / "self" / "environ").exists():
+        return
+    for entry in _PROCESSES.iterdir():
+        if entry.name.isdigit():
+            # Strangers' processes cannot be read, and any may end while we look.
+            with suppress(OSError):
+                if line in (entry / "environ").read_bytes().split(b"\0"):
+                    yield int(entry.name)
+
 
 _SCRIPT = """
 groups=' '

@@ -1,20 +1,18 @@
-"""Decide which calls may run for somebody who was not asked.
+"""Decide by their words which calls may run without asking a person.
 
     Policy(folder, allow=("pytest *", "git log *", "write:docs/*", "fetch:https://docs.python.org/*"))
 
 A pattern for a command is a program and its words. A `*` as its last word stands for any number of
 operands and known options, a `*` elsewhere for one operand; a quoted one is itself. What no `*`
-stands for has to be written out, in a pattern or as the whole command (docs/decisions/069).
+stands for must be written out, in a pattern or as the whole command (docs/decisions/069).
 
-Rules: (1) pure, linear and bounded: nothing is touched to judge; (2) what is not allowed is denied,
-and told how it could be; by default only reading and searching inside the folder; (3) the words
-that are judged are those that the program gets: no shell reads them, so what needs one is refused;
-(4) a word that a `*` stands for is a plain operand, which names no place outside and nothing in
-`.git`, or an option that is listed as harmless, spelled exactly so; an option that is written out
-gives itself and nothing else; (5) nothing is written into `.git`, where settings are that make git
-run anything, unless a pattern names it.
-Not here: following links and reading a repository's settings (permission.py does, when a tool
-runs), asking a person.
+Rules: (1) pure, linear and bounded; (2) what is not allowed is denied, with the way to allow it; by
+default only reading and searching inside the folder run; (3) the words that are judged are those
+that the program gets: no shell reads them, so what needs one is refused; (4) a word that a `*`
+stands for is a plain operand, which names no place outside and nothing in `.git`, or an option that
+is listed as harmless, spelled exactly so; (5) nothing is written into `.git`, where settings make
+git run programs, unless a pattern names it.
+Not here: following links and reading a repository's settings (permission.py), prompting a person.
 """
 
 from __future__ import annotations
@@ -28,8 +26,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import TypeAlias
+from urllib.parse import unquote_to_bytes, urlsplit
 
-from jackline.batches.addresses import has_dot_segments
 from jackline.batches.commands import (
     LONGEST_LINE,
     MOST_WORDS,
@@ -38,23 +36,44 @@ from jackline.batches.commands import (
     read_pattern,
     read_words,
 )
-from jackline.batches.git_commands import (
+from jackline.batches.known_commands import (
     OTHER_WRAPPERS,
     PLAIN_WRAPPERS,
     git_at,
     is_git,
-    only_looks,
-    program_name,
-)
-from jackline.batches.results import BatchCall
-from jackline.batches.tool import JsonObject
-from jackline.batches.usual_commands import (
     is_harmless,
     is_known,
     is_known_option,
+    only_looks,
+    program_name,
     takes_operand,
 )
-from jackline.foreign_repositories import Guard
+from jackline.batches.tool import BatchCall, JsonObject
+from jackline.foreign_repositories import GitGuard
+
+_MOST_LAYERS = 5
+_LEFT_OUT = re.compile(r"[\t\r\n]")
+"""Readers of addresses drop these."""
+
+
+def has_dot_segments(url: str) -> bool:
+    """Whether its path holds `.` or `..` as a segment, or a backslash, however they are written."""
+    try:
+        path = urlsplit(_LEFT_OUT.sub("", url)).path.encode("utf-8", "surrogatepass")
+    except ValueError:
+        return True  # no address at all
+    for _ in range(_MOST_LAYERS):
+        if b"\\" in path or any(_is_dots(each) for each in path.split(b"/")):
+            return True
+        path, before = unquote_to_bytes(path), path
+        if path == before:
+            return False
+    return True
+
+
+def _is_dots(segment: bytes) -> bool:
+    return segment.replace(b"\xc0\xae", b".").partition(b";")[0].strip() in (b".", b"..")
+
 
 _FREE = frozenset({"read", "search"})
 
@@ -63,7 +82,7 @@ _FREE = frozenset({"read", "search"})
 class Allowed:
     """The call may run; a command as these words and no others, and under the guard, if any."""
 
-    guard: Guard | None = None
+    guard: GitGuard | None = None
     argv: tuple[str, ...] = ()
     inner: int = 0
     """The place of the program among the words, behind `nice`, `timeout 5` and such."""
@@ -79,7 +98,7 @@ class Denied:
     next: str
 
 
-Judgement: TypeAlias = Allowed | Denied
+CallPermission: TypeAlias = Allowed | Denied
 _Pattern: TypeAlias = tuple[tuple[str, ...], ...]
 """Each word as the texts between its wildcards; one text where it has none."""
 
@@ -94,7 +113,7 @@ class Policy:
     trusted: tuple[Path, ...] = ()
     """The folders that the user chose, where a model may have chosen `folder`; else it is that."""
 
-    def judge(self, call: BatchCall) -> Judgement:
+    def judge(self, call: BatchCall) -> CallPermission:
         """Whether the call may run."""
         tool, arguments = call.tool.name, call.arguments
         if tool == "shell":
@@ -111,7 +130,7 @@ class Policy:
             return into_git(path)
         return self._judge_named(tool, _normal(path))
 
-    def _judge_named(self, tool: str, what: str) -> Judgement:
+    def _judge_named(self, tool: str, what: str) -> CallPermission:
         patterns = [
             item.removeprefix(f"{tool}:") for item in self.allow if item.startswith(f"{tool}:")
         ]
@@ -124,7 +143,7 @@ class Policy:
             f"the user may add '{tool}:{what or '*'}' to what is allowed",
         )
 
-    def _judge_command(self, arguments: JsonObject) -> Judgement:
+    def _judge_command(self, arguments: JsonObject) -> CallPermission:
         place = _text(arguments, "cwd") or "."
         if self._leaves(place):
             return outside(place)
@@ -148,7 +167,7 @@ class Policy:
             return Denied("it names no program", "begin with the name of one")
         return self._judge_words(words)
 
-    def _judge_words(self, words: tuple[str, ...]) -> Judgement:
+    def _judge_words(self, words: tuple[str, ...]) -> CallPermission:
         denials, unusable = [], []
         for item in self.allow:
             if _OF_OTHER_TOOLS.match(item):
@@ -170,7 +189,7 @@ class Policy:
             f"{self._advice(words)}{hint}",
         )
 
-    def _judge_by(self, item: str, words: tuple[str, ...]) -> Judgement | None:
+    def _judge_by(self, item: str, words: tuple[str, ...]) -> CallPermission | None:
         """What one pattern says to these words; None where it does not speak of them."""
         pattern = _usable(item, windows=self.windows)
         free = _free_words(pattern, words)

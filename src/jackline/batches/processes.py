@@ -1,30 +1,280 @@
-"""Run one command in its own process group, and leave nothing of it behind.
+"""Run one command in its own process group, without our secrets, and leave nothing of it behind.
 
-Laws: (1) when the call is over, by its end, its time or a cancellation, the whole group is ended:
-first asked, then made to; (2) output is read to its end, whatever its size, and memory stays
-bounded; (3) whatever the bytes are, the text is valid; (4) no command reads from our terminal.
-Not here: which command may run (shell.py, policy.py), who ends it when we are killed
-(orphan_guard.py), children that left the group (strays.py), starting (started.py).
+Rules: (1) when the call is over, by its end, its timeout or a cancellation, the whole group is
+ended: first terminated, then killed; (2) output is read to its end, memory stays bounded, the text
+is always valid, and binary output is described instead; (3) the command inherits only its three
+files and never reads from our terminal; (4) variables whose name or value looks like a secret are
+dropped, unless the caller names them; there is no pager, no password prompt, no colour; (5) its end
+is noticed when the process itself ends, whoever still holds its output; on POSIX systems its number
+stays reserved until `finish`, so that no other process can be hit.
+Not here: which command may run (shell.py, permission.py), commands that outlive us
+(orphan_guard.py).
 """
 
 from __future__ import annotations
 
 import asyncio
+import codecs
 import os
+import re
 import signal
 import subprocess
-from collections.abc import Callable
+import tempfile
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Literal
+from pathlib import Path
+from typing import IO, Literal
 
-from jackline.batches.listening import Listener
-from jackline.batches.orphan_guard import guard
-from jackline.batches.started import Command, Started, start
-from jackline.batches.strays import MARK, end_strays
+from jackline.batches.orphan_guard import MARK, end_strays, guard
+from jackline.batches.tool import OUTPUT_CHARACTERS, ClippedOutput
 from jackline.programs import system_program
 
-__all__ = ["Command", "Finished", "run_process", "told_exit"]
+_SOUNDS_SECRET = re.compile(
+    r"(?:^|_)(?:API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|KEY|KEYS|TOKEN|TOKENS|SECRET|SECRETS|PASSWORD"
+    r"|PASSWD|PASSPHRASE|PASS|PWD|PAT|CREDENTIAL|CREDENTIALS|CREDS|COOKIE|AUTH|BEARER|DSN|SIGNATURE"
+    r"|KEY_ID|SALT|JWT|CUSTOM_HEADERS)(?:_\w*)?$",
+    re.IGNORECASE,
+)
+_HOLDS_SECRET_WORD = re.compile(r"SECRET|PASSWORD|CREDENTIAL|APIKEY|AUTHTOKEN", re.IGNORECASE)
+_HOLDS_LOGIN = re.compile(r"://[^/\s@]+:[^/\s@]+@")
+_LOOKS_LIKE_KEY = re.compile(r"\b(?:sk-|ghp_|gho_|github_pat_|xox[abp]-|AKIA|ASIA|ya29\.|eyJ)\w{8}")
+
+# Names that sound like a secret and hold none, and without which ordinary tools fail.
+_HARMLESS = frozenset({"PWD", "OLDPWD", "SSH_AUTH_SOCK", "XAUTHORITY", "GPG_TTY", "KEYBOARD"})
+
+_QUIET = {
+    "GIT_PAGER": "cat",
+    "GIT_TERMINAL_PROMPT": "0",
+    "NO_COLOR": "1",
+    "PAGER": "cat",
+    "TERM": "dumb",
+}
+
+
+def is_secret(name: str, value: str) -> bool:
+    """Whether a variable is to be kept from commands."""
+    if name.upper() in _HARMLESS:
+        return False
+    if name == "GIT_CONFIG_COUNT":  # the names that it counts sound secret: git fails without them
+        return True
+    if _SOUNDS_SECRET.search(name) or _HOLDS_SECRET_WORD.search(name):
+        return True
+    return bool(_HOLDS_LOGIN.search(value) or _LOOKS_LIKE_KEY.search(value))
+
+
+def without_secrets(environ: Mapping[str, str], keep: Iterable[str] = ()) -> dict[str, str]:
+    """The environment for a command; `keep` names what passes although it sounds secret."""
+    kept = frozenset(keep)
+    passed = {
+        name: value for name, value in environ.items() if name in kept or not is_secret(name, value)
+    }
+    return {**passed, **_QUIET}
+
+
+_TOLD_AS_IT_COMES = 262_144
+"""Characters; a command that prints without end must not fill the record of its own call."""
+_BINARY = "\0"
+
+
+class OutputListener:
+    """Hears one command out."""
+
+    def __init__(self, limit: int, heard: Callable[[str], None]) -> None:
+        self.size = 0
+        """Bytes so far."""
+        self._kept = ClippedOutput(limit)
+        self._heard = heard
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._told = 0
+        self._is_binary = False
+
+    def take(self, piece: bytes) -> None:
+        """The next bytes."""
+        self.size += len(piece)
+        self._add(self._decoder.decode(piece))
+
+    def close(self) -> None:
+        """There are no more; half a character at the end is told as what it is."""
+        self._add(self._decoder.decode(b"", final=True))
+
+    def _add(self, text: str) -> None:
+        if not text:
+            return
+        self._is_binary = self._is_binary or _BINARY in text
+        self._kept.add(text)
+        if self._told < _TOLD_AS_IT_COMES:
+            self._told += len(text)
+            self._heard(text.replace(_BINARY, "\N{REPLACEMENT CHARACTER}"))
+
+    @property
+    def text(self) -> str:
+        """What is kept of it; binary output is described instead."""
+        if self._is_binary:
+            return f"(binary output, {self.size:,} bytes, not shown)"
+        return self._kept.text
+
+
+_CLOSES_S = 5.0
+"""How long pipes may take to close; longer only when the loop is stuck."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessCommand:
+    """What to start, where, and for how long at most."""
+
+    argv: tuple[str, ...]
+    cwd: Path
+    environ: Mapping[str, str]
+    seconds: float | None = None
+    limit: int = OUTPUT_CHARACTERS
+    stdin: bytes | None = None
+    line: str | None = None
+    """Used instead of `argv` on Windows, where quoted words do not survive the way to the shell."""
+
+
+class StartedCommand(ABC):
+    """A command that was started; also what its pipe and its process are told to."""
+
+    def __init__(self, listener: OutputListener) -> None:
+        loop = asyncio.get_running_loop()
+        self.pid = 0
+        self.exited: asyncio.Future[None] = loop.create_future()
+        self.silent: asyncio.Future[None] = loop.create_future()
+        """Done when nobody holds the writing end of its output any more."""
+        self.listener = listener
+
+    @abstractmethod
+    async def finish(self) -> int | None:
+        """Let go of pipe and process; the exit code, or None when even the system cannot end it."""
+
+
+async def start(command: ProcessCommand, listener: OutputListener) -> StartedCommand:
+    """The running command; OSError when it cannot be started."""
+    with _input(command.stdin) as stdin:
+        if os.name == "nt":
+            return await _OnWindows.start(command, listener, stdin)
+        return await _OnPosix.start(command, listener, stdin)
+
+
+def _input(content: bytes | None) -> IO[bytes]:
+    """A file to read from: unlike a pipe, it takes any size at once and never breaks."""
+    if content is None:
+        return Path(os.devnull).open("rb")
+    file = tempfile.TemporaryFile()  # noqa: SIM115 -- closed by whoever asked for it
+    file.write(content)
+    file.seek(0)
+    return file
+
+
+def _settle(waited: asyncio.Future[None]) -> None:
+    if not waited.done():
+        waited.set_result(None)
+
+
+def _popen(command: ProcessCommand, stdin: IO[bytes]) -> subprocess.Popen[bytes]:
+    # Starting blocks the loop for about a millisecond, as every way of starting does.
+    return subprocess.Popen(  # noqa: S603 -- running commands is what it is for
+        command.argv,
+        cwd=command.cwd,
+        env=dict(command.environ),
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+
+
+class _OnPosix(StartedCommand, asyncio.Protocol):
+    """Not the loop's own subprocess: uvloop's lets children inherit more than their three files."""
+
+    _process: subprocess.Popen[bytes]
+    _pipe: asyncio.BaseTransport
+
+    @classmethod
+    async def start(
+        cls, command: ProcessCommand, listener: OutputListener, stdin: IO[bytes]
+    ) -> _OnPosix:
+        self = cls(listener)
+        self._process = _popen(command, stdin)
+        self.pid = self._process.pid
+        loop = asyncio.get_running_loop()
+        self._pipe, _ = await loop.connect_read_pipe(lambda: self, self._process.stdout)
+        waiting = threading.Thread(target=self._wait, args=(loop,), daemon=True)
+        waiting.name = f"jackline-wait-{self.pid}"
+        waiting.start()
+        return self
+
+    def _wait(self, loop: asyncio.AbstractEventLoop) -> None:
+        with suppress(ChildProcessError):  # somebody ignores SIGCHLD: there is nothing to wait for
+            if hasattr(os, "waitid"):
+                os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+            else:  # macOS before Python 3.13
+                self._process.wait()
+        with suppress(RuntimeError):  # the loop is gone, and with it whoever waited
+            loop.call_soon_threadsafe(_settle, self.exited)
+
+    def data_received(self, data: bytes) -> None:
+        """The next bytes of its output."""
+        self.listener.take(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 -- asyncio's words
+        """Nobody holds the writing end any more, or we let go of ours."""
+        _settle(self.silent)
+
+    async def finish(self) -> int | None:
+        """Let go of pipe and process."""
+        self._pipe.close()
+        await asyncio.wait([self.silent], timeout=_CLOSES_S)
+        return self._process.poll()
+
+
+class _OnWindows(StartedCommand, asyncio.SubprocessProtocol):
+    _transport: asyncio.SubprocessTransport
+
+    @classmethod
+    async def start(
+        cls, command: ProcessCommand, listener: OutputListener, stdin: IO[bytes]
+    ) -> _OnWindows:
+        self = cls(listener)
+        loop = asyncio.get_running_loop()
+        by_shell = command.line is not None
+        starting = loop.subprocess_shell if by_shell else loop.subprocess_exec
+        self._transport, _ = await starting(
+            lambda: self,
+            *((command.line or "",) if by_shell else command.argv),
+            cwd=command.cwd,
+            env=dict(command.environ),
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
+        )
+        self.pid = self._transport.get_pid()
+        return self
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:  # noqa: ARG002 -- asyncio's words
+        """The next bytes of its output."""
+        self.listener.take(data)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002
+        """Nobody holds the writing end any more."""
+        _settle(self.silent)
+
+    def process_exited(self) -> None:
+        """The process itself has ended; its children may live."""
+        _settle(self.exited)
+
+    async def finish(self) -> int | None:
+        """Let go of pipe and process."""
+        self._transport.close()
+        await asyncio.wait([self.silent], timeout=_CLOSES_S)
+        return self._transport.get_returncode()
+
+
+__all__ = ["FinishedCommand", "ProcessCommand", "exit_text", "run_process"]
 
 ASKED_S = 2.0
 """How long a process group may take to end by itself once asked to."""
@@ -35,7 +285,7 @@ _MADE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class FinishedCommand:
     """How a command ended; a negative `exit_code` is the signal that ended it."""
 
     exit_code: int
@@ -45,14 +295,14 @@ class Finished:
     """Something that it had left in the background, still printing, was ended."""
 
 
-async def run_process(command: Command, heard: Callable[[str], None]) -> Finished:
+async def run_process(command: ProcessCommand, heard: Callable[[str], None]) -> FinishedCommand:
     """How the command ended; OSError when it cannot be started.
 
     Being cancelled ends the whole process group before the cancellation goes on.
     """
     stop = asyncio.Event()
     # A task of its own, told by an event: so no cancellation falls between start and ending.
-    life = asyncio.ensure_future(_live(command, Listener(command.limit, heard), stop))
+    life = asyncio.ensure_future(_live(command, OutputListener(command.limit, heard), stop))
     cancelled = False
     while not life.done():
         try:
@@ -66,7 +316,9 @@ async def run_process(command: Command, heard: Callable[[str], None]) -> Finishe
     return life.result()
 
 
-async def _live(command: Command, listener: Listener, stop: asyncio.Event) -> Finished:
+async def _live(
+    command: ProcessCommand, listener: OutputListener, stop: asyncio.Event
+) -> FinishedCommand:
     mark = guard.mark()
     marked = replace(command, environ={**command.environ, MARK: mark})
     started = await start(marked, listener)
@@ -88,7 +340,7 @@ async def _live(command: Command, listener: Listener, stop: asyncio.Event) -> Fi
     await asyncio.wait([started.exited], timeout=_MADE_S)
     code = await started.finish()
     listener.close()
-    return Finished(
+    return FinishedCommand(
         exit_code=-int(signal.SIGTERM) if code is None else code,
         output=listener.text,
         timed_out=not in_time,
@@ -109,7 +361,7 @@ async def _first_of(
     return exited.done()
 
 
-async def _fell_silent(started: Started, stop: asyncio.Event) -> bool:
+async def _fell_silent(started: StartedCommand, stop: asyncio.Event) -> bool:
     """Whether its output came to an end; False when somebody in the background still holds it."""
     before = -1
     while not stop.is_set() and before != started.listener.size:
@@ -137,7 +389,7 @@ def _end_tree_on_windows(root: int) -> None:
     )
 
 
-def told_exit(code: int) -> str:
+def exit_text(code: int) -> str:
     """An exit code in words: a signal by its name."""
     if code >= 0:
         return f"exit {code}"

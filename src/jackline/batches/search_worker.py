@@ -1,11 +1,10 @@
 """Search files for a pattern, in a process of its own: `python search_worker.py < question`.
 
-Laws: (1) nothing but the standard library is imported: it runs isolated and starts in a few
-milliseconds; (2) links are not followed and only ordinary files are opened, so it never leaves its
-folder; (3) hits are printed as they are found, so that whoever ends it keeps them; (4) the last
-line says what was skipped, or why the pattern is none; (5) it runs when nobody else needs the
-machine, and compiling has a time of its own: a short pattern can take minutes.
-Not here: asking (search.py).
+Rules: (1) only the standard library is imported: it runs isolated and starts in a few milliseconds;
+(2) links are not followed and only ordinary files are opened, so that it never leaves its folder;
+(3) hits are printed as they are found, so that they survive when the search is stopped; (4) the
+last line says what was skipped.
+Not here: starting it (files.py).
 """
 
 from __future__ import annotations

@@ -1,13 +1,11 @@
-"""The tool that runs a command, confined in place and time, and leaves nothing of it behind.
+"""The tool `shell`: run a command, limited in place and time, and leave nothing of it behind.
 
 Rules: (1) it starts inside the working folder, without our secrets and our terminal, and with the
-guard's variables where there is one; a command that was permitted to somebody who was not asked
-runs as the words that were judged, without a shell; (2) it ends within its time, with everything
-that it started; (3) an exit code other than 0 is a failure that
-keeps the output; (4) it is no sandbox: what a command may do once it runs is for the system, or
-for a policy before it.
-Not here: processes (processes.py), which commands change nothing (usual_commands.py), permission
-(policy.py).
+guard's variables where there is one; (2) it ends within its time, with everything that it started;
+(3) an exit code other than 0 is a failure, with the output; (4) it is no sandbox: what a command
+may do once it runs is up to the system, or to a policy before it.
+Not here: processes (processes.py), which commands change nothing (known_commands.py), permission
+(permission.py).
 """
 
 from __future__ import annotations
@@ -19,13 +17,23 @@ from math import inf
 
 from pydantic import Field, model_validator
 
-from jackline.batches.arguments import Arguments, checked, schema_of
-from jackline.batches.environment import without_secrets
-from jackline.batches.kept_output import USUAL_LIMIT
-from jackline.batches.paths import inside
-from jackline.batches.processes import Command, Finished, run_process, told_exit
-from jackline.batches.tool import CallWords, JsonObject, ToolContext, ToolFailedError, ToolOutput
-from jackline.batches.usual_commands import changes_nothing, program, usually_prints
+from jackline.batches.arguments import Arguments, checked, inside, schema_of
+from jackline.batches.known_commands import changes_nothing, program, usually_prints
+from jackline.batches.processes import (
+    FinishedCommand,
+    ProcessCommand,
+    exit_text,
+    run_process,
+    without_secrets,
+)
+from jackline.batches.tool import (
+    OUTPUT_CHARACTERS,
+    CallLabel,
+    JsonObject,
+    ToolContext,
+    ToolFailedError,
+    ToolOutput,
+)
 from jackline.programs import find_program
 
 _ON_WINDOWS = os.name == "nt"
@@ -70,7 +78,7 @@ class ShellTool:
         keep: Iterable[str] = (),
         seconds: float = 120.0,
         longest: float = 3_600.0,
-        limit: int = USUAL_LIMIT,
+        limit: int = OUTPUT_CHARACTERS,
     ) -> None:
         """`keep` names variables that pass although they sound secret; `seconds` is the usual time
         limit and `longest` the most that a call may ask for; `limit` is in characters of output.
@@ -96,12 +104,12 @@ class ShellTool:
         line = _line(arguments)
         return line is not None and changes_nothing(line, windows=_ON_WINDOWS)
 
-    def words(self, arguments: JsonObject) -> CallWords:
+    def words(self, arguments: JsonObject) -> CallLabel:
         """The program's name, and the command."""
         line = _line(arguments)
         if line is None:
-            return CallWords(self.name, self.name)
-        return CallWords(
+            return CallLabel(self.name, self.name)
+        return CallLabel(
             program(line),
             f"{self.name}: {line}",
             usually_prints=usually_prints(line, windows=_ON_WINDOWS),
@@ -119,7 +127,7 @@ class ShellTool:
         if context.guard is not None:
             environ = context.guard.environment(environ)
         argv = context.argv or (tuple(asked.argv) if asked.argv is not None else _shell(asked.line))
-        command = Command(
+        command = ProcessCommand(
             argv=argv,
             line=None if context.argv else asked.command,
             cwd=cwd,
@@ -137,7 +145,7 @@ class ShellTool:
         return _judged(finished, seconds)
 
 
-def _judged(finished: Finished, seconds: float) -> ToolOutput:
+def _judged(finished: FinishedCommand, seconds: float) -> ToolOutput:
     output = finished.output + (_LEFT_BEHIND if finished.left_behind else "")
     code = finished.exit_code
     if finished.timed_out:
@@ -148,7 +156,7 @@ def _judged(finished: Finished, seconds: float) -> ToolOutput:
             ended_by="timed out",
         )
     if code != 0:
-        told = told_exit(code)
+        told = exit_text(code)
         raise ToolFailedError(f"failed: {told}", output=output, exit_code=code, ended_by=told)
     return ToolOutput(output, exit_code=0)
 

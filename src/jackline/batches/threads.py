@@ -1,21 +1,48 @@
-"""Run a blocking function in a thread of its own.
+"""Call a function of the user, blocking or not, without blocking anybody and without ending us.
 
-Laws: (1) a function that never returns holds up nobody: no pool is filled, and the program can
-end, but not by what the function raises; (2) what it tells is told on the loop's thread; (3) a
-cancelled call lets go of its thread, whose result is then lost.
-Not here: functions as tools (functions.py).
+Rules: (1) a blocking function, also a generator's body, runs in a thread of its own; one that never
+returns fills no pool and does not stop the program from ending; (2) output reaches the loop's
+thread; (3) a cancelled call leaves its thread, whose result is lost; (4) generators are collected:
+the caller gets values; (5) a cancellation, and Ctrl-C on the main thread, pass; everything else
+that would end the program (`sys.exit()`, a panic of a Rust library) becomes a failure of this call.
+Not here: functions as tools (function_tool.py), the effect of a failed call (batch.py, flows/).
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
-from jackline.batches.leaving import failing_at_most
+_LONGEST = 200
+
+
+class LeavingError(Exception):
+    """A call raised what is meant to end the program."""
+
+
+@contextmanager
+def contain_exits() -> Iterator[None]:
+    """Within this, nothing is raised but ordinary exceptions and what really ends the program."""
+    try:
+        yield
+    except (Exception, asyncio.CancelledError, GeneratorExit):
+        raise
+    except SystemExit as left:
+        raise LeavingError(f"it tried to end the whole program ({left})") from left
+    except KeyboardInterrupt as error:
+        # Ctrl-C is told to the main thread alone: in another, somebody has raised it by hand.
+        if threading.current_thread() is threading.main_thread():
+            raise
+        raise LeavingError("it raised KeyboardInterrupt") from error
+    except BaseException as error:
+        said = f"{type(error).__name__}: {error}".removesuffix(": ")
+        raise LeavingError(f"it raised {said[:_LONGEST]}") from error
+
 
 T = TypeVar("T")
 
@@ -33,7 +60,7 @@ async def in_own_thread(work: Callable[[], T], name: str) -> T:
 
     def live() -> None:
         try:
-            with failing_at_most():
+            with contain_exits():
                 value = context.run(work)
         except StopIteration:
             settle(lambda: done.set_exception(RuntimeError("it raised StopIteration")))
@@ -48,7 +75,7 @@ async def in_own_thread(work: Callable[[], T], name: str) -> T:
     return await done
 
 
-def told_on_loop(heard: Callable[[str], None]) -> Callable[[str], None]:
+def on_loop_thread(heard: Callable[[str], None]) -> Callable[[str], None]:
     """A listener that may be told from any thread."""
     loop = asyncio.get_running_loop()
 
@@ -57,3 +84,29 @@ def told_on_loop(heard: Callable[[str], None]) -> Callable[[str], None]:
             loop.call_soon_threadsafe(heard, text)
 
     return tell
+
+
+async def call_function(work: Callable[[], object], function: Callable[..., object]) -> object:
+    """What `work`, a call of `function`, gave: awaited, or run in a thread of its own."""
+
+    def gathered() -> object:
+        given = work()
+        return list(given) if inspect.isgenerator(given) else given
+
+    if inspect.iscoroutinefunction(plain_function(function)):
+        returned = work()
+    else:
+        name = getattr(function, "__name__", "function")
+        returned = await in_own_thread(gathered, f"jackline-{name}")
+    if inspect.isasyncgen(returned):
+        return [each async for each in returned]
+    # A plain function may also give an awaitable: a lambda around a coroutine, say.
+    return await returned if inspect.isawaitable(returned) else returned
+
+
+def plain_function(function: Callable[..., object]) -> Callable[..., object]:
+    """The function that holds annotations and kind: of a callable object, its `__call__`."""
+    plain: Callable[..., object] = getattr(function, "func", function)
+    if inspect.isroutine(plain):
+        return plain
+    return plain.__init__ if inspect.isclass(plain) else type(plain).__call__

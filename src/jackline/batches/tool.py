@@ -1,19 +1,72 @@
-"""Say what a tool is: a name, a schema, and something to run.
+"""Define a tool, its calls and their results, with the text that a model reads of each.
 
-Laws: (1) a tool raises `ToolFailedError` for a failure it can explain; anything else it raises is
-told with its type only as far as it holds no secret; (2) `read_only` is a promise: running it twice
-does no harm; (3) a tool that is cancelled ends what it started before it lets go.
-Not here: running many at once (batch.py), the ready-made ones (shell.py, files.py, …).
+Rules: (1) a tool raises `ToolFailedError` for a failure that it can explain; of anything else only
+the type and redacted words are shown; (2) `read_only` is a promise: running it twice does no harm;
+(3) a cancelled tool ends what it started; (4) results are in the order of the calls, a call that
+did not run says why, and every text for a model begins with the call that it answers; (5) the label
+of a call is one bounded line and never fails; (6) of a long output the beginning and the end are
+stored, with the number of characters left out between them.
+Not here: running many calls (batch.py), the built-in tools (shell.py, files.py, fetch.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import json
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, TypeAlias, runtime_checkable
 
-from jackline.foreign_repositories import Guard
+from jackline.foreign_repositories import GitGuard
+
+OUTPUT_CHARACTERS = 30_000
+"""Characters; about ten pages, which a model reads without losing the thread."""
+
+
+class ClippedOutput:
+    """The first half and the last half of what fits into `limit` characters."""
+
+    def __init__(self, limit: int = OUTPUT_CHARACTERS) -> None:
+        self._head_room = limit // 2
+        self._tail_room = limit - limit // 2
+        self._head: list[str] = []
+        self._tail: deque[str] = deque()
+        self._in_tail = 0
+        self.left_out = 0
+
+    def add(self, text: str) -> None:
+        """Take what came next."""
+        if self._head_room:
+            first, text = text[: self._head_room], text[self._head_room :]
+            self._head.append(first)
+            self._head_room -= len(first)
+        if text:
+            # A single huge piece would otherwise be held whole, only to be cut when asked for.
+            self._tail.append(text[-self._tail_room :])
+            self.left_out += len(text) - len(self._tail[-1])
+            self._in_tail += len(self._tail[-1])
+            self._trim()
+
+    def _trim(self) -> None:
+        while self._in_tail - len(self._tail[0]) >= self._tail_room:
+            gone = len(self._tail.popleft())
+            self._in_tail -= gone
+            self.left_out += gone
+        if self._in_tail > self._tail_room:
+            over = self._in_tail - self._tail_room
+            self._tail[0] = self._tail[0][over:]
+            self._in_tail -= over
+            self.left_out += over
+
+    @property
+    def text(self) -> str:
+        """What is kept, with a note where something is missing."""
+        head, tail = "".join(self._head), "".join(self._tail)
+        if not self.left_out:
+            return head + tail
+        return f"{head}\n… ({self.left_out:,} characters left out) …\n{tail}"
+
 
 JsonObject: TypeAlias = dict[str, object]
 
@@ -52,7 +105,7 @@ class ToolContext:
     cwd: Path
     call_id: str = ""
     heard: Callable[[str], None] = field(default=lambda _text: None)
-    guard: Guard | None = None
+    guard: GitGuard | None = None
     """With which variables a command runs that starts git in a repository that is not trusted."""
     argv: tuple[str, ...] = ()
     """The words of a command that were permitted: they run, whatever its arguments say."""
@@ -86,7 +139,7 @@ class Tool(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class CallWords:
+class CallLabel:
     """How a report speaks of one call: `name` in a count of failures, `what` where it is echoed.
 
     `usually_prints` says that success without a word would be strange for such a call.
@@ -98,9 +151,183 @@ class CallWords:
 
 
 @runtime_checkable
-class SpeaksOfCalls(Protocol):
+class LabelsCalls(Protocol):
     """A tool with better words for a call than its own name and its arguments as JSON."""
 
-    def words(self, arguments: JsonObject) -> CallWords:
+    def words(self, arguments: JsonObject) -> CallLabel:
         """The words for this call; must not fail, whatever the arguments are."""
         ...
+
+
+_NAMED = 5
+"""So many failures are named in a summary; the results themselves tell all."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchCall:
+    """One call of a batch.
+
+    `needs` are ids of calls that must have succeeded first; `timeout` is in seconds; `what` is the
+    caller's own word for it, where the tool's would not do.
+    """
+
+    id: str
+    tool: Tool
+    arguments: JsonObject
+    needs: tuple[str, ...] = ()
+    timeout: float | None = None
+    what: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CallResult:
+    """What came of one call; `text` holds what it printed, also when it failed half-way."""
+
+    id: str
+    what: str
+    ok: bool
+    text: str = ""
+    blocks: tuple[JsonObject, ...] = ()
+    error: str | None = None
+    """Why it is not ok, in a sentence; None when it is."""
+    exit_code: int | None = None
+    skipped_because: str | None = None
+    """Set when the call never ran; `error` holds the same words."""
+    empty_noticed: str = ""
+    ran_again: bool = False
+    seconds: float = 0.0
+    name: str = ""
+    """What a count of failures calls it: `grep`, where `what` is the whole command."""
+    value: object = None
+    """What a Python function returned; None for other tools."""
+    ended_by: str = ""
+    """For a count of failures: `exit 3`, `timed out`, `crashed`, `cancelled`, `refused`; or ""."""
+
+    @property
+    def for_model(self) -> str:
+        """The result as a model should read it: what it answers, how it went, what it printed."""
+        return "\n".join(part for part in (self._headline, self.text.rstrip("\n")) if part)
+
+    @property
+    def _headline(self) -> str:
+        notes = [self.error or "ok"]
+        if self.ok and self.empty_noticed:
+            notes.append(self.empty_noticed)
+        elif self.ok and not self.text.strip() and not self.blocks:
+            notes.append("it printed nothing")
+        return f"[{self.what}] {'; '.join(notes)}"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReport:
+    """The results of a batch, in the order of its calls."""
+
+    results: tuple[CallResult, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every call did what it was asked to."""
+        return all(result.ok for result in self.results)
+
+    @property
+    def failed(self) -> tuple[CallResult, ...]:
+        """The calls that ran and failed, or were refused; not those that were skipped for them."""
+        return tuple(r for r in self.results if not r.ok and r.skipped_because is None)
+
+    @property
+    def skipped(self) -> tuple[CallResult, ...]:
+        """The calls that never ran because something they need did not succeed."""
+        return tuple(result for result in self.results if result.skipped_because is not None)
+
+    @property
+    def summary(self) -> str:
+        """All counts: "13 of 14 ok, 1 failed: grep (exit 3)"."""
+        good = sum(result.ok for result in self.results)
+        return ", ".join((f"{good} of {len(self.results)} ok", *self._troubles()))
+
+    @property
+    def headline(self) -> str:
+        """The trouble alone: "1 of 14 failed: grep (exit 3)"; "all 14 ok" without any."""
+        if self.ok:
+            return f"all {len(self.results)} ok"
+        first, *rest = self._troubles()
+        count, told, names = first.partition(" ")
+        return ", ".join((f"{count} of {len(self.results)}{told}{names}", *rest))
+
+    def _troubles(self) -> list[str]:
+        troubles = []
+        if self.failed:
+            troubles.append(f"{len(self.failed)} failed: {_names(self.failed)}")
+        if self.skipped:
+            troubles.append(f"{len(self.skipped)} skipped: {_names(self.skipped)}")
+        return troubles
+
+    def __getitem__(self, call_id: str) -> CallResult:
+        for result in self.results:
+            if result.id == call_id:
+                return result
+        raise KeyError(call_id)
+
+    def __iter__(self) -> Iterator[CallResult]:
+        return iter(self.results)
+
+    def __len__(self) -> int:
+        return len(self.results)
+
+
+def _names(results: tuple[CallResult, ...]) -> str:
+    named = [
+        f"{result.name or result.id} ({result.ended_by})"
+        if result.ended_by
+        else result.name or result.id
+        for result in results[:_NAMED]
+    ]
+    more = len(results) - _NAMED
+    return ", ".join(named) + (f" and {more} more" if more > 0 else "")
+
+
+_LONGEST = 100
+
+
+def label_for(call: BatchCall) -> CallLabel:
+    """The words for a call."""
+    if isinstance(call.tool, LabelsCalls):
+        words = call.tool.words(call.arguments)
+    else:
+        words = CallLabel(
+            call.tool.name, f"{call.tool.name}: {_shown(call.arguments)}".rstrip(": ")
+        )
+    return replace(words, what=_cut(call.what or words.what))
+
+
+def _shown(arguments: JsonObject) -> str:
+    if len(arguments) == 1 and isinstance(only := next(iter(arguments.values())), str):
+        return only
+    return json.dumps(arguments, ensure_ascii=False, default=repr) if arguments else ""
+
+
+def _cut(what: str) -> str:
+    line = " ".join(what.split())
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
+
+
+class MissingTool:
+    """Answers a call to a tool that nobody offered."""
+
+    description = "Does not exist."
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        self.name = name
+        self.input_schema: JsonObject = {"type": "object"}
+        self._known = tuple(known)
+
+    def read_only(self, arguments: JsonObject) -> bool:  # noqa: ARG002 -- for any arguments
+        """It does nothing at all."""
+        return True
+
+    async def run(self, arguments: JsonObject, context: ToolContext) -> ToolOutput:  # noqa: ARG002
+        """Never: there is nothing to run."""
+        known = ", ".join(self._known) or "none"
+        raise ToolFailedError(
+            f"there is no tool {self.name!r}; the tools are: {known}", ended_by="no such tool"
+        )

@@ -23,12 +23,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 
-from jackline.budgets.accounts import Account, Limit
-from jackline.budgets.budget import Amount, Unit
+from jackline.budgets.budget import Account, Amount, BudgetLimit, Unit
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class CallDemand:
     """What a call will use."""
 
     expected: Callable[[], Amount] = dict
@@ -39,7 +38,7 @@ class Demand:
     """What is used by sending it, whatever comes of it."""
 
 
-class Reason(StrEnum):
+class RefusalReason(StrEnum):
     """Why a request was refused."""
 
     USED_UP = "used_up"
@@ -50,15 +49,15 @@ class Reason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class BudgetRefusal:
     """The limit that refused a request, and how much was asked of it."""
 
-    limit: Limit
-    reason: Reason
+    limit: BudgetLimit
+    reason: RefusalReason
     need: float = 0.0
 
 
-class State(Enum):
+class ReservationState(Enum):
     """Where a request stands."""
 
     WAITING = "waiting"
@@ -67,44 +66,44 @@ class State(Enum):
     CLOSED = "closed"
 
 
-class Request:
+class Reservation:
     """One call that asked; only the ledger changes it."""
 
     __slots__ = ("accounts", "blocked_by", "demand", "holds", "limits", "refusal", "state")
 
-    def __init__(self, accounts: tuple[Account, ...], demand: Demand) -> None:
+    def __init__(self, accounts: tuple[Account, ...], demand: CallDemand) -> None:
         self.accounts = accounts
         # Agents are counted where they begin.
         self.limits = [
             limit for each in accounts for limit in each.limits if limit.unit is not Unit.AGENTS
         ]
         self.demand = demand
-        self.state = State.WAITING
-        self.refusal: Refusal | None = None
-        self.blocked_by: tuple[Limit, ...] = ()
-        self.holds: list[tuple[Limit, float]] = []
+        self.state = ReservationState.WAITING
+        self.refusal: BudgetRefusal | None = None
+        self.blocked_by: tuple[BudgetLimit, ...] = ()
+        self.holds: list[tuple[BudgetLimit, float]] = []
 
 
-class Ledger:
+class BudgetLedger:
     """The reservations of one process, and the line of those who wait for room."""
 
     def __init__(self) -> None:
-        self._waiting: dict[Request, None] = {}
+        self._waiting: dict[Reservation, None] = {}
         # How many of those who wait are held up at each limit.
-        self._contended: Counter[Limit] = Counter()
+        self._contended: Counter[BudgetLimit] = Counter()
 
-    def ask(self, accounts: Iterable[Account], demand: Demand) -> Request:
+    def ask(self, accounts: Iterable[Account], demand: CallDemand) -> Reservation:
         """A request that is granted, refused, or waits behind those who came before."""
-        request = Request(tuple(accounts), demand)
+        request = Reservation(tuple(accounts), demand)
         self._decide(request, self._contended)
-        if request.state is State.WAITING:
+        if request.state is ReservationState.WAITING:
             self._waiting[request] = None
             self._contended.update(request.blocked_by)
         return request
 
     def settle(
-        self, request: Request, actual: Amount, accounts: Iterable[Account] | None = None
-    ) -> list[Request]:
+        self, request: Reservation, actual: Amount, accounts: Iterable[Account] | None = None
+    ) -> list[Reservation]:
         """The call was answered: charge what it used; those who were thereby decided.
 
         `accounts` pay instead of those that were asked, if others have come up since.
@@ -112,39 +111,39 @@ class Ledger:
         self._let_go(request)
         return self.charge(request.accounts if accounts is None else accounts, actual)
 
-    def release(self, request: Request) -> list[Request]:
+    def release(self, request: Reservation) -> list[Reservation]:
         """The call was sent and came to no answer; those who were thereby decided."""
         self._let_go(request)
         return self.review()
 
-    def withdraw(self, request: Request) -> list[Request]:
+    def withdraw(self, request: Reservation) -> list[Reservation]:
         """The call was not sent, and nobody waits for it; those who were thereby decided."""
-        if request.state is State.GRANTED:
+        if request.state is ReservationState.GRANTED:
             self._let_go(request)
             for account in request.accounts:
                 account.add({unit: -count for unit, count in request.demand.at_once.items()})
-        elif request.state is State.WAITING:
+        elif request.state is ReservationState.WAITING:
             self._leave_line(request)
-            request.state = State.CLOSED
+            request.state = ReservationState.CLOSED
         return self.review()
 
-    def charge(self, accounts: Iterable[Account], amount: Amount) -> list[Request]:
+    def charge(self, accounts: Iterable[Account], amount: Amount) -> list[Reservation]:
         """Count what was used without a reservation; those who were thereby decided."""
         for account in accounts:
             account.add(amount)
         return self.review()
 
-    def review(self) -> list[Request]:
+    def review(self) -> list[Reservation]:
         """Decide again about those who wait, in their order; those who wait no more."""
         if not self._waiting:
             return []
         decided = []
-        ahead: Counter[Limit] = Counter()
+        ahead: Counter[BudgetLimit] = Counter()
         for request in list(self._waiting):
             if not any(limit in ahead for limit in request.blocked_by):
                 before = request.blocked_by
                 self._decide(request, ahead)
-                if request.state is not State.WAITING:
+                if request.state is not ReservationState.WAITING:
                     self._contended.subtract(before)
                     del self._waiting[request]
                     decided.append(request)
@@ -162,7 +161,7 @@ class Ledger:
 
     # --- one request --------------------------------------------------------------------------
 
-    def _decide(self, request: Request, ahead: Counter[Limit]) -> None:
+    def _decide(self, request: Reservation, ahead: Counter[BudgetLimit]) -> None:
         """Grant, refuse, or name the limits that hold it up; `ahead`: where others wait before."""
         blocked = []
         holds = []
@@ -170,7 +169,7 @@ class Ledger:
         for limit in request.limits:
             refusal = _refusal(limit, most)
             if refusal is not None:
-                request.state = State.REFUSED
+                request.state = ReservationState.REFUSED
                 request.refusal = refusal
                 return
             need = (most if limit.strict else expected).get(limit.unit)
@@ -183,35 +182,35 @@ class Ledger:
         request.blocked_by = tuple(blocked)
         if blocked:
             return
-        request.state = State.GRANTED
+        request.state = ReservationState.GRANTED
         request.holds = holds
         for limit, amount in holds:
             limit.hold(amount)
         for account in request.accounts:
             account.add(request.demand.at_once)
 
-    def _let_go(self, request: Request) -> None:
-        if request.state is not State.GRANTED:
+    def _let_go(self, request: Reservation) -> None:
+        if request.state is not ReservationState.GRANTED:
             raise ValueError(f"a request that is {request.state.value} holds nothing")
-        request.state = State.CLOSED
+        request.state = ReservationState.CLOSED
         for limit, amount in request.holds:
             limit.let_go(amount)
 
-    def _leave_line(self, request: Request) -> None:
+    def _leave_line(self, request: Reservation) -> None:
         del self._waiting[request]
         self._contended.subtract(request.blocked_by)
         self._contended += Counter()
 
 
-def _refusal(limit: Limit, most: Amount) -> Refusal | None:
+def _refusal(limit: BudgetLimit, most: Amount) -> BudgetRefusal | None:
     """Why a call may not be sent even if nothing else is in flight."""
     if limit.is_used_up:
-        return Refusal(limit, Reason.USED_UP)
+        return BudgetRefusal(limit, RefusalReason.USED_UP)
     if not limit.strict:
         return None
     need = most.get(limit.unit)
     if need is None:
-        return Refusal(limit, Reason.NO_BOUND)
+        return BudgetRefusal(limit, RefusalReason.NO_BOUND)
     if limit.used + need > limit.amount:
-        return Refusal(limit, Reason.TOO_LARGE, need)
+        return BudgetRefusal(limit, RefusalReason.TOO_LARGE, need)
     return None

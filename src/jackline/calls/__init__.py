@@ -1,42 +1,43 @@
 """Carry one logical model call to its final answer, across attempts, lanes and broken streams.
 
-Laws: (1) the controller decides, this room only waits, sends and reports; (2) every attempt is
+Rules: (1) the controller decides, this room only waits, sends and reports; (2) every attempt is
 classified once; (3) nothing leaks: a call that ends, however it ends, leaves no task and no permit.
 Not here: deciding (lanes/), talking HTTP (upstream/), what went wrong (failures/).
 """
 
-from jackline.calls.carried import Carried
-from jackline.calls.carrier import Carrier
-from jackline.calls.collecting import carry, gave_up
+from jackline.calls.call_manager import CallManager
 from jackline.calls.continuation import takes_prefill
+from jackline.calls.pending_call import PendingCall
 from jackline.calls.request import (
+    CallAnswer,
+    CallCompletion,
+    CallRefusal,
+    CallRequest,
     Cap,
     Dialect,
-    Ending,
+    FailedAttempt,
     HoldLimits,
     Receiver,
-    Refusal,
-    Rejection,
-    Request,
+    VendorRejection,
 )
-from jackline.calls.stitching import Mode
-from jackline.calls.story import Answer, AttemptTold
+from jackline.calls.stitch import Mode
+from jackline.calls.whole_answer import complete_call, gave_up
 
 __all__ = [
-    "Answer",
-    "AttemptTold",
+    "CallAnswer",
+    "CallCompletion",
+    "CallManager",
+    "CallRefusal",
+    "CallRequest",
     "Cap",
-    "Carried",
-    "Carrier",
     "Dialect",
-    "Ending",
+    "FailedAttempt",
     "HoldLimits",
     "Mode",
+    "PendingCall",
     "Receiver",
-    "Refusal",
-    "Rejection",
-    "Request",
-    "carry",
+    "VendorRejection",
+    "complete_call",
     "gave_up",
     "takes_prefill",
 ]

@@ -1,18 +1,253 @@
-"""Write the request that asks a model to go on where a broken answer stopped.
+"""Continue a broken answer: what the client has of it, the request for the rest, and the joint.
 
-Laws: (1) only models and requests that are known to take an assistant's words as a beginning are
-asked to; (2) all other members of the body stay as they are written.
-Not here: joining the two halves (renumbering.py).
+Rules: (1) only events that were delivered are recorded; (2) a turn is closed only if the vendor
+would accept each of its blocks in the next request; (3) text is decoded only while it may be
+needed; (4) only models and requests that are known to accept a prefill get one, and all other
+members of the body stay as they are; (5) the client sees one message: one start, block indexes
+without a gap; only the index of an event changes; (6) white space that was cut off the prefill is
+not sent twice.
+Not here: when to continue (stitch.py).
 """
 
 from __future__ import annotations
 
+import io
 import re
 from functools import lru_cache
+from typing import NamedTuple
 
 import msgspec
 
+from jackline.dialects.answer_facts import block_stop, closing_events
+from jackline.dialects.anthropic_stream import (
+    BLOCK_DELTA,
+    BLOCK_START,
+    BLOCK_STOP,
+    MESSAGE_DELTA,
+    MESSAGE_START,
+)
 from jackline.dialects.json_bounds import last_items
+from jackline.dialects.sse import EventSplitter, data_of, event_of
+
+LONGEST_PREFILL = 1024 * 1024
+
+
+class _Piece(msgspec.Struct):
+    text: str = ""
+
+
+class _Said(msgspec.Struct):
+    delta: _Piece = msgspec.field(default_factory=_Piece)
+    content_block: _Piece = msgspec.field(default_factory=_Piece)
+
+
+UNREADABLE = (msgspec.DecodeError, ValueError, RecursionError)
+_said = msgspec.json.Decoder(_Said)
+
+
+def words_in(event: bytes) -> str:
+    """The text that an event of a text block carries; raises one of UNREADABLE."""
+    said = _said.decode(data_of(event))
+    return said.delta.text + said.content_block.text
+
+
+class ClientView:
+    """The answer as the client has it. `listening` says that deltas must be told one by one."""
+
+    __slots__ = (
+        "_only_text",
+        "_server_tool_waits",
+        "_text",
+        "_words",
+        "blocks",
+        "listening",
+        "open_type",
+        "started",
+        "tool_started",
+    )
+
+    def __init__(self, *, keeps_text: bool) -> None:
+        self.started = False
+        self.blocks = 0
+        self.open_type: str | None = None
+        # A client starts a tool as soon as its block is complete: from then on it has happened.
+        self.tool_started = False
+        self.listening = False
+        self._only_text = True
+        self._server_tool_waits = False
+        self._words = False
+        self._text = io.StringIO() if keeps_text else None
+
+    def saw(self, name: bytes, event: bytes, block_type: str) -> None:
+        """Take note of an event that goes out, or of deltas that go out together."""
+        if name == BLOCK_DELTA:
+            if self.listening:
+                self._heard_all(event)
+        elif name == BLOCK_START:
+            self.blocks += 1
+            self.open_type = block_type
+            self._words = False
+            self._only_text = self._only_text and block_type == "text"
+            self.listening = block_type == "text"
+            if self.listening and self._text is not None:
+                self._heard(event)
+        elif name == BLOCK_STOP:
+            self._block_ended()
+        elif name == MESSAGE_START:
+            self.started = True
+
+    def _heard_all(self, deltas: bytes) -> None:
+        if deltas.count(b"\n") == 3:
+            self._heard(deltas)
+            return
+        splitter = EventSplitter()
+        for event in [*splitter.feed(deltas), splitter.rest]:
+            if event and self.listening:
+                self._heard(event)
+
+    def _heard(self, event: bytes) -> None:
+        """Keep the words of a text block as long as they may be needed."""
+        try:
+            words = words_in(event)
+        except UNREADABLE:
+            # The client may read it in its own way: what it has is not known word by word any more.
+            words, self._text = "", None
+        self._words = self._words or bool(words.strip())
+        if self._text is not None and self._only_text:
+            self._text.write(words)
+            if self._text.tell() > LONGEST_PREFILL:
+                self._text = None
+        else:
+            self.listening = not self._words
+
+    def _block_ended(self) -> None:
+        kind = self.open_type or ""
+        self.open_type = None
+        self.listening = False
+        if kind == "tool_use":
+            self.tool_started = True
+            self._server_tool_waits = False
+        elif kind.endswith("tool_use"):
+            self._server_tool_waits = True
+        elif kind.endswith("tool_result"):
+            self._server_tool_waits = False
+
+    @property
+    def text(self) -> str | None:
+        """All words given so far, when nothing but text was given and some of it can be seen."""
+        if self._text is None or not self._only_text:
+            return None
+        text = self._text.getvalue()
+        return text if text.strip() else None
+
+    def closing(self, output_tokens: int) -> bytes | None:
+        """What makes a valid, shorter turn of it; None when nothing honest does.
+
+        An open text block may end where it is: its words are true so far, unless there are none yet
+        (the vendor takes no empty text back). An open tool call is cut JSON, an open thinking block
+        lacks its signature, and a server's tool without its result is half an exchange: the next
+        request would be refused for any of them.
+        """
+        if not self.tool_started or self._server_tool_waits:
+            return None
+        end = closing_events("tool_use", output_tokens)
+        if self.open_type is None:
+            return end
+        if self.open_type == "text" and self._words:
+            return block_stop(self.blocks - 1) + end
+        return None
+
+
+_event_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+class StreamItem(NamedTuple):
+    """An event on its way to the client, with the type of the block that it belongs to."""
+
+    name: bytes
+    event: bytes
+    block_type: str
+
+
+class Renumbering:
+    """Changes the events of one attempt; `given` blocks are there, the last perhaps still open."""
+
+    __slots__ = ("_open", "_shift", "_tail", "_tail_at")
+
+    def __init__(self, given: int, *, text_open: bool, tail: str) -> None:
+        self._open: int | None = given - 1 if text_open else None
+        self._shift = given
+        # White space that the client has and the model may say again, and how much it has said.
+        self._tail = tail
+        self._tail_at = 0
+
+    def translate(self, item: StreamItem) -> list[StreamItem]:
+        """What goes on in its place; raises one of UNREADABLE when it cannot be read."""
+        name, event, block_type = item
+        if name == MESSAGE_START:
+            return []
+        if name == BLOCK_START:
+            if self._open is not None and block_type == "text":
+                return self._join(event)
+            return [*self._close(), StreamItem(name, self._numbered(name, event), block_type)]
+        if name == BLOCK_DELTA:
+            return self._delta(item)
+        if name == BLOCK_STOP:
+            return [StreamItem(name, self._numbered(name, event), block_type)]
+        if name == MESSAGE_DELTA:
+            return [*self._close(), item]
+        return [item]
+
+    def _join(self, event: bytes) -> list[StreamItem]:
+        """The first text goes on in the open block, so that its start is left out."""
+        index, self._open = self._open, None
+        self._shift -= 1
+        words = self._untold(words_in(event))
+        return [StreamItem(BLOCK_DELTA, _text_delta(index or 0, words), "text")] if words else []
+
+    def _close(self) -> list[StreamItem]:
+        """Anything but text ends the block that was left open."""
+        if self._open is None:
+            return []
+        index, self._open = self._open, None
+        self._tail = ""
+        return [StreamItem(BLOCK_STOP, block_stop(index), "text")]
+
+    def _delta(self, item: StreamItem) -> list[StreamItem]:
+        numbered = self._numbered(item.name, item.event)
+        words = words_in(item.event) if self._tail else ""
+        if words:
+            untold = self._untold(words)
+            if not untold:
+                return []
+            if untold != words:
+                index = int(bytes(_event_fields.decode(data_of(numbered))["index"]))
+                numbered = _text_delta(index, untold)
+        return [StreamItem(item.name, numbered, item.block_type)]
+
+    def _untold(self, words: str) -> str:
+        """The words without the white space that the client has already."""
+        tail, at, same = self._tail, self._tail_at, 0
+        most = min(len(words), len(tail) - at)
+        while same < most and words[same] == tail[at + same]:
+            same += 1
+        self._tail_at = at + same
+        if same < len(words) or self._tail_at == len(tail):
+            self._tail, self._tail_at = "", 0
+        return words[same:]
+
+    def _numbered(self, name: bytes, event: bytes) -> bytes:
+        fields = _event_fields.decode(data_of(event))
+        index = int(bytes(fields.get("index", b"")))
+        fields["index"] = msgspec.Raw(str(index + self._shift).encode())
+        return event_of(name, b" ".join(msgspec.json.encode(fields).splitlines()))
+
+
+def _text_delta(index: int, words: str) -> bytes:
+    delta = {"type": "text_delta", "text": words}
+    data = {"type": "content_block_delta", "index": index, "delta": delta}
+    return event_of(BLOCK_DELTA, msgspec.json.encode(data))
+
 
 # Opus 4.6, Sonnet 4.6 and everything after them refuse a prefill; so may models not yet known.
 _TAKES_PREFILL = re.compile(r"claude-(?:3[-.].+|[a-z]+-4(?:-[015])?(?:-\d{8}|-latest)?)")

@@ -1,8 +1,10 @@
-"""What a caller hands to the carrier, and what it is told.
+"""What a caller submits to the call manager, what it receives, and the ports in between.
 
-Laws: (1) a receiver hears `answer_began` at most once, and exactly one ending: `answer_ended`,
-`refused` or `broken_off`; (2) a refusal carries the vendor's own words where there are any.
-Not here: carrying (carrier.py), reading answers (hearing.py).
+Rules: (1) a receiver gets `answer_began` at most once, and exactly one end: `answer_ended`,
+`refused` or `broken_off`; (2) a refusal carries the vendor's own words where there are any; (3) the
+history of attempts has times and kinds of failure, never prompts or answers, and can be rendered
+for people; (4) without evidence, no upstream counts as down.
+Not here: managing calls (call_manager.py), evidence of outages (gateway/outage_evidence.py).
 """
 
 from __future__ import annotations
@@ -10,16 +12,46 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
-from jackline.calls.stitching import Mode
-from jackline.calls.story import AttemptTold
+from jackline.calls.stitch import Mode
 from jackline.dialects import TokensUsed
 from jackline.failures import Failure
+from jackline.failures.sentences import duration_in_words, name_of
 from jackline.lanes import CacheTtl
-from jackline.upstream.port import Headers, Message
+from jackline.upstream.interface import Headers, UpstreamRequest
+
+
+@dataclass(frozen=True, slots=True)
+class FailedAttempt:
+    """One attempt that did not succeed: where, when, how long, and what came of it."""
+
+    lane: str
+    began: float
+    ended: float
+    failure: Failure | None
+    why: str = ""
+
+    def in_words(self, number: int) -> str:
+        """One line of the story."""
+        ending = name_of(self.failure) if self.failure is not None else self.why
+        took = duration_in_words(timedelta(seconds=max(0.0, self.ended - self.began)))
+        return f"attempt {number} on {self.lane}: {ending}, after {took}"
+
+
+@dataclass(frozen=True, slots=True)
+class CallAnswer:
+    """What the caller gets: the bytes, what they cost, and how they were come by."""
+
+    body: bytes
+    headers: Headers
+    usage: TokensUsed
+    lane: str
+    attempts: tuple[FailedAttempt, ...] = ()
+
 
 Dialect: TypeAlias = Literal["anthropic", "openai-chat", "openai-responses"]
 Cap: TypeAlias = tuple[tuple[str, str], int]
@@ -33,7 +65,7 @@ class HoldLimits:
     other: float = math.inf
 
 
-class Request(msgspec.Struct):
+class CallRequest(msgspec.Struct):
     """One logical call.
 
     `lanes` are the names of the lanes it may take, the preferred first; `last_resorts` those
@@ -49,7 +81,7 @@ class Request(msgspec.Struct):
     """
 
     id: str
-    message: Message
+    message: UpstreamRequest
     lanes: tuple[str, ...]
     last_resorts: tuple[str, ...] = ()
     stream: bool = True
@@ -75,7 +107,7 @@ class Request(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class Rejection:
+class VendorRejection:
     """What a vendor answered instead of an answer, as it came."""
 
     status: int
@@ -85,17 +117,17 @@ class Rejection:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class CallRefusal:
     """Waiting is hopeless: why, what the vendor said last, and when it may be otherwise."""
 
     why: str
     failure: Failure | None
-    rejection: Rejection | None
+    rejection: VendorRejection | None
     retry_at: float | None
-    attempts: Sequence[AttemptTold]
+    attempts: Sequence[FailedAttempt]
 
 
-class Ending(NamedTuple):
+class CallCompletion(NamedTuple):
     """An answer has been delivered whole, or closed early as a valid shorter one.
 
     `attempts` are those that failed, of the `tries` that were made: one that broke may have
@@ -105,7 +137,7 @@ class Ending(NamedTuple):
     lane: str
     usage: TokensUsed
     shortened: bool
-    attempts: Sequence[AttemptTold]
+    attempts: Sequence[FailedAttempt]
     tries: int
 
 
@@ -120,14 +152,37 @@ class Receiver(Protocol):
         """Bytes of the answer, to be passed on as they are."""
         ...
 
-    def answer_ended(self, ending: Ending) -> None:
+    def answer_ended(self, ending: CallCompletion) -> None:
         """That was all of it."""
         ...
 
-    def refused(self, refusal: Refusal) -> None:
+    def refused(self, refusal: CallRefusal) -> None:
         """There will be no answer; none of it has been delivered."""
         ...
 
-    def broken_off(self, refusal: Refusal) -> None:
+    def broken_off(self, refusal: CallRefusal) -> None:
         """A part was delivered, and the rest will not come."""
         ...
+
+
+class Outages(Protocol):
+    """Knows which upstreams are down, whatever an unknown client meets there."""
+
+    def failed(self, request: CallRequest, lane: str, now: float) -> None:
+        """A call has failed on a lane as if its upstream were down."""
+        ...
+
+    def is_down(self, lane: str, now: float) -> bool:
+        """Whether the lane's upstream is down, also for others than whoever asks."""
+        ...
+
+
+class NoEvidence:
+    """Knows nothing: for carriers without a gateway around them."""
+
+    def failed(self, request: CallRequest, lane: str, now: float) -> None:
+        """Nothing is learned."""
+
+    def is_down(self, lane: str, now: float) -> bool:  # noqa: ARG002 -- the protocol
+        """Never, as far as is known."""
+        return False

@@ -1,6 +1,6 @@
 """`jackline config`: show, check and locate the configuration.
 
-Laws: (1) only reading; (2) secrets are shown as their references; (3) `show` prints a file that
+Rules: (1) only reading; (2) secrets are shown as their references; (3) `show` prints a file that
 could be used as it is.
 Not here: what a configuration is (config/).
 """
@@ -49,27 +49,27 @@ def show(file: str | None, origin: bool, as_json: bool) -> None:
 
     Exit codes: 0 shown, 2 the configuration has faults.
     """
-    from jackline.config import showing  # noqa: PLC0415 -- loads the validator
+    from jackline.config import toml_writer  # noqa: PLC0415 -- loads the validator
 
     found = _load(file, with_secrets=False)
     if as_json:
         document = {
             "schema": "jackline.config/1",
             "files": [str(path) for path in found.files],
-            "settings": showing.as_json(found),
+            "settings": toml_writer.as_json(found),
             "origins": dict(found.origins),
             "warnings": list(found.warnings),
         }
         click.echo(json.dumps(document, indent=2))
         return
-    click.echo(showing.as_toml(found, origins=origin), nl=False)
+    click.echo(toml_writer.as_toml(found, origins=origin), nl=False)
     _warn(found)
 
 
 @config.command()
 def schema() -> None:
     """Print the JSON Schema of jackline.toml, for editors that check and complete it."""
-    from jackline.config.schema import json_schema  # noqa: PLC0415 -- loads the validator
+    from jackline.config.toml_writer import json_schema  # noqa: PLC0415 -- loads the validator
 
     click.echo(json.dumps(json_schema(), ensure_ascii=False, indent=2))
 
@@ -79,7 +79,7 @@ def schema() -> None:
 def path(as_json: bool) -> None:
     """Print the files that are read, the strongest first; or where yours would be."""
     from jackline.config import HomeFolders  # noqa: PLC0415 -- `--help` needs none of it
-    from jackline.config.places import FILE_NAME  # noqa: PLC0415
+    from jackline.config.files import FILE_NAME  # noqa: PLC0415
 
     found = _load(with_secrets=False)
     users = HomeFolders.of_this_user().config / FILE_NAME

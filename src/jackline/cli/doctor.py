@@ -1,9 +1,9 @@
 """`jackline doctor`: check everything between clients and upstreams, and say what to fix.
 
-Laws: (1) one line each: glyph, word, what was checked, what was found, and below it the fix; (2)
-nothing is changed, no paid call is made, no credential is shown; (3) what cannot be checked because
-of another fault is left out, not guessed.
-Not here: looking (assembly/probing.py), judging (control/doctor.py, control/host_findings.py).
+Rules: (1) one line per check: glyph, word, what was checked, what was found, and below it the fix;
+(2) nothing is changed, no paid call is made, no credential is shown; (3) what cannot be checked
+because of another fault is left out, not guessed.
+Not here: looking (control/probes.py), judging (control/doctor.py).
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ import click
 from jackline import __version__, event_loop
 from jackline.agents.claude_code.environment import CLIENT_VARIABLES
 from jackline.assembly import StateDir, local_url
-from jackline.assembly.probing import credential_problem, is_port_taken, look_at_state, reach
-from jackline.assembly.running_gateway import find
+from jackline.assembly.gateway_process import find
 from jackline.cli.gateway_flags import configured, gateway_flags
 from jackline.cli.port_holder import port_holder
 from jackline.clients.claude_code import settings_file
@@ -32,23 +31,22 @@ from jackline.config import Config
 from jackline.config.references import resolve
 from jackline.control.doctor import (
     Finding,
-    Mark,
+    FindingLevel,
+    GatewaySeen,
     Reached,
+    client_findings,
     clock_finding,
+    gateway_finding,
     limits_finding,
     no_status_page,
     nothing_fails,
-    status_page_finding,
-    upstream_findings,
-)
-from jackline.control.host_findings import (
-    GatewaySeen,
-    client_findings,
-    gateway_finding,
     plugin_finding,
     proxy_finding,
     state_findings,
+    status_page_finding,
+    upstream_findings,
 )
+from jackline.control.probes import credential_problem, is_port_taken, look_at_state, reach
 from jackline.errors import BadConfigError, UnsafeFileError, UntrustedGatewayError, UsageError
 from jackline.foreign_files import object_in
 from jackline.gateway.status_pages import PRESETS as WELL_KNOWN
@@ -57,8 +55,8 @@ from jackline.gateway.vendor_limits import UnreadLimitsError, VendorLimits
 from jackline.private_files import NotPrivateError, installation_key
 from jackline.providers.settings import Credential, UpstreamSettings
 
-_GLYPHS = {Mark.OK: "✓", Mark.WARN: "!", Mark.FAIL: "✗"}
-_PLAIN_GLYPHS = {Mark.OK: "+", Mark.WARN: "!", Mark.FAIL: "x"}
+_GLYPHS = {FindingLevel.OK: "✓", FindingLevel.WARN: "!", FindingLevel.FAIL: "✗"}
+_PLAIN_GLYPHS = {FindingLevel.OK: "+", FindingLevel.WARN: "!", FindingLevel.FAIL: "x"}
 _HELD = {
     Credential.PASS_THROUGH: "each client brings its own",
     Credential.NONE: "none is needed",
@@ -104,10 +102,10 @@ def _configuration(flags: Mapping[str, object]) -> tuple[list[Finding], Config |
     try:
         settings = configured(flags)
     except BadConfigError as error:
-        fault = Finding("configuration", Mark.FAIL, error.message, error.next)
+        fault = Finding("configuration", FindingLevel.FAIL, error.message, error.next)
     else:
         files = ", ".join(str(file) for file in settings.files) or "no file, defaults"
-        return [Finding("configuration", Mark.OK, files)], settings
+        return [Finding("configuration", FindingLevel.OK, files)], settings
     try:
         return [fault], configured(flags, with_secrets=False)
     except BadConfigError:
@@ -180,19 +178,19 @@ async def _one_upstream(
         reached = await reach(settings, os.environ, clock)
     except UsageError as error:
         # It cannot even be spoken to; the same words stand in the line before.
-        fault = Finding(f"upstream {settings.name}", Mark.FAIL, error.message, error.next)
-        return [fault] if credential.mark is not Mark.FAIL else [credential], None
+        fault = Finding(f"upstream {settings.name}", FindingLevel.FAIL, error.message, error.next)
+        return [fault] if credential.mark is not FindingLevel.FAIL else [credential], None
     return [credential, *upstream_findings(reached, clock.now())], reached
 
 
 def _credential(settings: UpstreamSettings, problem: UsageError | OSError | None) -> Finding:
     check = f"credential {settings.name}"
     if isinstance(problem, UsageError):
-        return Finding(check, Mark.FAIL, problem.message, problem.next)
+        return Finding(check, FindingLevel.FAIL, problem.message, problem.next)
     if problem is not None:
         fix = "log in with the vendor's own tool (aws, gcloud), or name a key"
-        return Finding(check, Mark.FAIL, f"cannot be had: {problem}", fix)
-    return Finding(check, Mark.OK, _HELD.get(settings.credential, "there, and not shown"))
+        return Finding(check, FindingLevel.FAIL, f"cannot be had: {problem}", fix)
+    return Finding(check, FindingLevel.OK, _HELD.get(settings.credential, "there, and not shown"))
 
 
 def _host(config: Config, clock: Clock) -> list[Finding]:
@@ -202,7 +200,7 @@ def _host(config: Config, clock: Clock) -> list[Finding]:
         running = find(StateDir(config.state_dir), listen)
     except (UntrustedGatewayError, UnsafeFileError) as error:
         running = None
-        unproven = [Finding("trust", Mark.FAIL, error.message, error.next)]
+        unproven = [Finding("trust", FindingLevel.FAIL, error.message, error.next)]
     url = local_url(listen.host, listen.port) if running is None else running.url
     taken = running is None and is_port_taken(listen.host, listen.port)
     gateway = GatewaySeen(
@@ -235,7 +233,7 @@ def _key_findings() -> list[Finding]:
     except OSError as error:
         fix = error.fix if isinstance(error, NotPrivateError) else "make it readable for you"
         says = f"{error.filename} {error.strerror}, so that no gateway can prove to be yours"
-        return [Finding("installation key", Mark.FAIL, says, fix)]
+        return [Finding("installation key", FindingLevel.FAIL, says, fix)]
     return []
 
 

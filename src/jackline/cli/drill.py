@@ -1,8 +1,8 @@
-"""`jackline drill`: rehearse a storm, a wall or an outage, bare and through Jackline.
+"""`jackline drill`: rehearse a storm, a wall or an outage, without Jackline and through it.
 
-Laws: (1) stdout holds the result, stderr the progress; (2) exit 0 only when every demand is held;
-(3) Ctrl-C ends all that was started and tells what had happened by then.
-Not here: the drills (drills/catalogue.py), running them (drills/running.py).
+Rules: (1) stdout holds the result, stderr the progress; (2) exit 0 only when every demand is met;
+(3) Ctrl-C ends all that was started and prints what had happened by then.
+Not here: the drills (drills/catalogue.py), running them (drills/drill_run.py).
 """
 
 from __future__ import annotations
@@ -15,15 +15,13 @@ from pathlib import Path
 import click
 
 from jackline import event_loop
-from jackline.cli.completing import drill_names
-from jackline.drills import telling
-from jackline.drills.catalogue import all_drills, named
-from jackline.drills.claude_fleet import ClaudeFleet
-from jackline.drills.finding_clients import ClaudeCode, claude_at, claude_on_path
-from jackline.drills.fleet import BuiltinFleet
-from jackline.drills.gateway_side import gateway_before
-from jackline.drills.lookout import NOBODY, lookout_at
-from jackline.drills.running import DrillResult, DrillRun, Means
+from jackline.cli.arguments import drill_names
+from jackline.drills import report
+from jackline.drills.catalogue import all_drills, drill_named
+from jackline.drills.claude_client import ClaudeFleet, InstalledClaude, claude_at, claude_on_path
+from jackline.drills.drill_run import BuiltinFleet, DrillOptions, DrillResult, DrillRun
+from jackline.drills.environment import gateway_before
+from jackline.drills.live_view import NOT_WATCHED, live_view_at
 from jackline.errors import NothingFoundError
 
 EXIT_FAILED = 1
@@ -80,8 +78,8 @@ def drill(
     claude = _client(client, program)
     real = claude is not None
     drills = partial(all_drills, real_client=real, claude=claude)
-    chosen = drills() if name == "all" else (named(name, real_client=real, claude=claude),)
-    watched = lookout_at(port, _tell) if watch or port else NOBODY
+    chosen = drills() if name == "all" else (drill_named(name, real_client=real, claude=claude),)
+    watched = live_view_at(port, _tell) if watch or port else NOT_WATCHED
     means = replace(_means(claude, fast=fast), watched=watched)
     results: list[DrillResult] = []
     for one in chosen:
@@ -98,8 +96,8 @@ def drill(
     complete = len(results) == len(chosen) and results[-1].complete
     passed = complete and all(result.passed for result in results)
     if as_json:
-        whole = telling.all_as_json(results, passed=passed)
-        click.echo(json.dumps(whole if name == "all" else telling.as_json(results[0]), indent=2))
+        whole = report.all_as_json(results, passed=passed)
+        click.echo(json.dumps(whole if name == "all" else report.as_json(results[0]), indent=2))
     elif not complete:
         _print(results[-1])
     if not complete:
@@ -107,7 +105,7 @@ def drill(
     return 0 if passed else EXIT_FAILED
 
 
-def _client(client: str, program: Path | None) -> ClaudeCode | None:
+def _client(client: str, program: Path | None) -> InstalledClaude | None:
     """The real client to take, or None for the built-in one."""
     if client == "builtin":
         return None
@@ -122,13 +120,13 @@ def _client(client: str, program: Path | None) -> ClaudeCode | None:
     return found
 
 
-def _means(claude: ClaudeCode | None, *, fast: bool) -> Means:
+def _means(claude: InstalledClaude | None, *, fast: bool) -> DrillOptions:
     if claude is None:
         speed = FAST_BUILTIN if fast else 1.0
-        return Means("the built-in client", BuiltinFleet, gateway_before, speed, _tell)
+        return DrillOptions("the built-in client", BuiltinFleet, gateway_before, speed, _tell)
     speed = FAST_CLAUDE if fast else 1.0
     words = f"Claude Code {claude.version}"
-    return Means(words, partial(ClaudeFleet, claude), gateway_before, speed, _tell)
+    return DrillOptions(words, partial(ClaudeFleet, claude), gateway_before, speed, _tell)
 
 
 def _tell(line: str) -> None:
@@ -136,6 +134,6 @@ def _tell(line: str) -> None:
 
 
 def _print(result: DrillResult) -> None:
-    for line in telling.as_text(result):
+    for line in report.as_text(result):
         click.echo(line)
     click.echo()

@@ -1,7 +1,7 @@
-"""`jackline env`: the lines that point a shell's clients to the gateway.
+"""`jackline env`: print the lines that point a shell's clients to the gateway.
 
-Laws: (1) the output can be run as it is by the shell it is made for, whatever the values hold;
-(2) nothing is started and nothing is changed.
+Rules: (1) the shell it is made for can run the output as it is, whatever the values hold; (2)
+nothing is started and nothing is changed.
 Not here: which variables, and why (agents/claude_code/environment.py).
 """
 
@@ -16,12 +16,12 @@ from pathlib import Path, PurePath, PureWindowsPath
 import click
 
 from jackline.agents.claude_code.environment import CUSTOM_HEADERS, TOKEN_HEADER, client_environment
-from jackline.assembly.running_gateway import find, hello
-from jackline.assembly.state_dir import StateDir
+from jackline.assembly.gateway_process import find, hello
 from jackline.config import Config, load
 from jackline.errors import BadArgumentError, UnreachableError
 from jackline.gateway.settings import ListenSettings
 from jackline.gateway_proof import UnprovenError
+from jackline.state_dir import StateDir
 
 SHELLS = ("bash", "zsh", "fish", "powershell")
 _HOW = {

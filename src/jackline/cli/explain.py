@@ -1,6 +1,6 @@
 """`jackline explain`: what one error means, whose fault it is, and what helps.
 
-Laws: (1) any text gets an answer; (2) `--jsonl` answers line by line, in order, and never stops at
+Rules: (1) any text gets an answer; (2) `--jsonl` answers line by line, in order, and never stops at
 a bad line; (3) of a bare 429 no side is blamed: it does not say whose limit it is.
 Not here: judging (failures/classify.py), wording (failures/sentences.py).
 """
@@ -14,11 +14,11 @@ from typing import BinaryIO
 
 import click
 
-from jackline.cli.given_time import moment_given
+from jackline.cli.arguments import parse_now_option
 from jackline.clock import SystemClock
 from jackline.errors import BadArgumentError, JacklineError
 from jackline.failures import Failure, Kind, classify
-from jackline.failures.pasted import from_line, from_paste
+from jackline.failures.observation import from_line, from_paste
 from jackline.failures.sentences import explain as explain_in_words
 
 EXIT_SOME_BAD = 3
@@ -62,7 +62,7 @@ def explain(
 
     Exit codes: 0 explained, 1 not recognised, 2 usage, 3 bad lines in --jsonl.
     """
-    moment = moment_given(now, SystemClock())
+    moment = parse_now_option(now, SystemClock())
     if jsonl:
         if text or as_json or status is not None or header:
             raise BadArgumentError(

@@ -1,34 +1,110 @@
-"""Run the gateway in this process until it is told to stop.
+"""Run the gateway in this process, with its log on stderr, until it is stopped.
 
-Laws: (1) the first Ctrl-C lets running calls finish, the second does not; (2) an address that
-cannot be had is told with whoever holds it.
-Not here: the gateway (assembly/), the flags (up.py).
+Rules: (1) the first Ctrl-C lets running calls finish, the second does not; (2) an address that is
+in use is reported with the program that holds it; (3) the log is text on a terminal and JSON lines
+elsewhere, one line per fact, without prompts, answers or credentials; of an unexpected error only
+its type and the places in the code are logged; (4) the limit of open files is raised as far as the
+hard limit.
+Not here: the gateway (assembly/), the flags (gateway_service.py). It loads the whole service.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
+import json
 import logging
 import os
 import shlex
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import TextIO
 
 import click
 
 from jackline import event_loop
 from jackline.assembly import CannotListenError, Service, local_url
-from jackline.assembly.running_gateway import hello
-from jackline.cli.log_lines import log_to
-from jackline.cli.next_steps import tell_next
-from jackline.cli.open_files import raise_limit
+from jackline.assembly.gateway_process import hello
+from jackline.cli.gateway_hints import print_next_steps
 from jackline.cli.port_holder import port_holder
 from jackline.config import Config
 from jackline.errors import PortTakenError
 from jackline.gateway.settings import ListenSettings
 from jackline.gateway_proof import UnprovenError
+
+# Two sockets for each of the connections that the gateway takes at most, and some for files.
+WANTED = 65_536
+
+
+def raise_file_limit() -> None:
+    """Raise the number of files that may be open, as far as that goes."""
+    if sys.platform == "win32":
+        return
+    import resource  # noqa: PLC0415 -- there is none on Windows
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = WANTED if hard == resource.RLIM_INFINITY else min(WANTED, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+class _TextLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        moment = datetime.fromtimestamp(record.created, UTC).astimezone()
+        word = "" if record.levelno <= logging.INFO else f"{record.levelname.lower()}: "
+        line = f"{moment:%H:%M:%S} {word}{_message(record)}"
+        trace = _trace(record)
+        return f"{line}\n{trace}" if trace else line
+
+
+class _JsonLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        moment = datetime.fromtimestamp(record.created, UTC)
+        told = {
+            "at": moment.isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "message": _message(record),
+        }
+        trace = _trace(record)
+        if trace:
+            told["trace"] = trace
+        return json.dumps(told, ensure_ascii=False)
+
+
+def log_to(stream: TextIO, level: str) -> None:
+    """Send the log of this process to a stream."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(_TextLines() if stream.isatty() else _JsonLines())
+    root = logging.getLogger("jackline")
+    root.handlers = [handler]
+    root.propagate = False
+    root.setLevel(level.upper())
+    # The event loop logs what its callbacks raise.
+    loop = logging.getLogger("asyncio")
+    loop.handlers = [handler]
+    loop.propagate = False
+
+
+def _message(record: logging.LogRecord) -> str:
+    if record.name.startswith("jackline"):
+        return record.getMessage()
+    # Others put objects of ours into theirs, with the data that they hold.
+    return record.getMessage().partition("\n")[0]
+
+
+def _trace(record: logging.LogRecord) -> str:
+    """Where an error came from, through all that caused it, without any of their messages."""
+    error = record.exc_info[1] if record.exc_info else None
+    parts: list[str] = []
+    while error is not None and len(parts) < 10:
+        frames = "".join(traceback.format_tb(error.__traceback__))
+        parts.append(f"{frames}{type(error).__name__}")
+        error = error.__cause__ or error.__context__
+    return "\ncaused by:\n".join(parts)
+
 
 _log = logging.getLogger("jackline")
 # Whoever holds the port may be a gateway that is just starting, or any program, and silent.
@@ -38,7 +114,7 @@ _KNOCK_SECONDS = 2.0
 def serve(config: Config, reload: Callable[[], Config]) -> int:
     """The exit code of a gateway that ran here."""
     log_to(sys.stderr, config.log_level)
-    raise_limit()
+    raise_file_limit()
     for warning in config.warnings:
         _log.warning("%s", warning)
     try:
@@ -63,7 +139,7 @@ async def _run(config: Config, reload: Callable[[], Config]) -> int:
     async with service:
         ladder = ", then ".join(each.url for each in config.gateway.upstreams)
         click.echo(f"{service.url}  sends to {ladder}", err=True)
-        tell_next(service.url)
+        print_next_steps(service.url)
         await service.stop_asked.wait()
         left = len(service.desk.calls)
         if left:

@@ -1,6 +1,6 @@
 """The flags that every verb about the gateway takes, and the configuration they lead to.
 
-Laws: (1) the same flag means the same on every verb; (2) what is not given is left to the
+Rules: (1) the same flag means the same on every verb; (2) a flag that is not set is left to the
 environment and the files.
 Not here: reading those (config/).
 """

@@ -1,8 +1,9 @@
 """Dispatch `jackline VERB …`, and turn every error into a sentence, a next step and an exit code.
 
-Laws: (1) a verb's module is loaded only when it is called, so that `--help` stays quick; (2) no
-traceback reaches a user, unless JACKLINE_DEBUG is set.
-Not here: what the verbs do (the other files of this folder).
+Rules: (1) the module of a verb is loaded only when the verb is called, so that `--help` stays
+quick; (2) no traceback reaches a user, unless JACKLINE_DEBUG is set; (3) of hook, statusline and
+mcp only the help is here: quick/entry.py runs these verbs before the command line is loaded.
+Not here: what the verbs do (the other files of this folder, quick/).
 """
 
 from __future__ import annotations
@@ -24,37 +25,40 @@ _INTERRUPTED = 130
 # Verb: the module that defines it, and its line in --help.
 _VERBS = {
     "cancel": ("jackline.cli.runs", "End a run for good, with its clean-up."),
-    "fork": ("jackline.cli.going_on", "Begin a new run with a part of another's results."),
+    "fork": ("jackline.cli.resume", "Begin a new run with a part of another's results."),
     "logs": ("jackline.cli.runs", "Print a run's log, or without an ID what the service did."),
     "ls": ("jackline.cli.runs", "List runs; --parked tells what would wake, and when."),
-    "plugin": ("jackline.cli.plugin", "Set up the plugin for Claude Code."),
-    "purge": ("jackline.cli.removing", "Delete all runs that ended long ago, for good."),
+    "plugin": ("jackline.cli.client_setup", "Set up the plugin for Claude Code."),
+    "purge": ("jackline.cli.removal", "Delete all runs that ended long ago, for good."),
     "resources": ("jackline.cli.runs", "List what runs have rented and still hold."),
-    "resume": ("jackline.cli.going_on", "Go on with a run that was stopped, parked or cut off."),
-    "retry": ("jackline.cli.going_on", "Run the failed calls of a run again, nothing else."),
-    "rm": ("jackline.cli.removing", "Delete runs with all that was kept of them, for good."),
+    "resume": ("jackline.cli.resume", "Go on with a run that was stopped, parked or cut off."),
+    "retry": ("jackline.cli.resume", "Run the failed calls of a run again, nothing else."),
+    "rm": ("jackline.cli.removal", "Delete runs with all that was kept of them, for good."),
     "run": ("jackline.cli.run", "Run a flow of agents to its end, whatever happens."),
     "show": ("jackline.cli.runs", "Show one run and the end of each of its agents."),
-    "claude": ("jackline.cli.claude", "Run Claude Code through the gateway."),
+    "claude": ("jackline.cli.client_run", "Run Claude Code through the gateway."),
     "config": ("jackline.cli.config", "Show, check and locate the configuration."),
-    "connect": ("jackline.cli.connect", "Point a client at the gateway in its own settings."),
-    "disconnect": ("jackline.cli.connect", "Give a client its own settings back."),
+    "connect": ("jackline.cli.client_setup", "Point a client at the gateway in its own settings."),
+    "disconnect": ("jackline.cli.client_setup", "Give a client its own settings back."),
     "doctor": ("jackline.cli.doctor", "Check the way to the upstreams, and say what to fix."),
-    "down": ("jackline.cli.down", "End the gateway in good order."),
+    "down": ("jackline.cli.gateway_service", "End the gateway in good order."),
     "drill": ("jackline.cli.drill", "Rehearse storms, walls and outages, bare and with Jackline."),
     "env": ("jackline.cli.env", "Print the lines that point a shell to the gateway."),
-    "exec": ("jackline.cli.exec", "Run any client through the gateway."),
-    "hook": ("jackline.cli.quick_verbs", "Answer a hook of Claude Code; the plugin calls it."),
+    "exec": ("jackline.cli.client_run", "Run any client through the gateway."),
+    "hook": ("jackline.cli.main", "Answer a hook of Claude Code; the plugin calls it."),
     "explain": ("jackline.cli.explain", "Say what one error means and what helps."),
     "notify": ("jackline.cli.notify", "Messages to you; `notify test` sends one."),
     "open": ("jackline.cli.open", "Show the fleet in the browser."),
-    "mcp": ("jackline.cli.quick_verbs", "Connect a client's MCP over stdio with the service."),
-    "statusline": ("jackline.cli.quick_verbs", "Print one line for Claude Code's status line."),
+    "mcp": ("jackline.cli.main", "Connect a client's MCP over stdio with the service."),
+    "statusline": ("jackline.cli.main", "Print one line for Claude Code's status line."),
     "simulate": ("jackline.cli.simulate", "Play a provider with limits and faults locally."),
     "status": ("jackline.cli.status", "Tell how the gateway stands, and who waits for what."),
-    "top": ("jackline.cli.top", "Watch the fleet live: lanes, agents, burn, runs, forecast."),
+    "top": ("jackline.cli.status", "Watch the fleet live: lanes, agents, burn, runs, forecast."),
     "trust": ("jackline.cli.trust", "Agree to the upstreams that a project's file lists."),
-    "up": ("jackline.cli.up", "Run the gateway that clients reach through ANTHROPIC_BASE_URL."),
+    "up": (
+        "jackline.cli.gateway_service",
+        "Run the gateway that clients reach through ANTHROPIC_BASE_URL.",
+    ),
     "upstream": ("jackline.cli.upstream", "Say where calls go: add, test and choose upstreams."),
     "why": ("jackline.cli.why", "Find why agents died, from their transcripts."),
 }
@@ -81,9 +85,9 @@ class _LazyVerbs(click.Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            from jackline.cli.closed_output import forget_output  # noqa: PLC0415 -- rarely needed
+            from jackline.cli.shutdown import discard_output  # noqa: PLC0415 -- rarely needed
 
-            forget_output()
+            discard_output()
             return 0
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -113,9 +117,9 @@ def main() -> NoReturn:
     # All is done and told: a Ctrl-C that comes while Python clears up only hurries it.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if code == _INTERRUPTED:
-        from jackline.cli.leaving import leave_interrupted  # noqa: PLC0415 -- rarely needed
+        from jackline.cli.shutdown import exit_interrupted  # noqa: PLC0415 -- rarely needed
 
-        leave_interrupted()
+        exit_interrupted()
     sys.exit(code)
 
 
@@ -161,3 +165,45 @@ def _tell(error: JacklineError) -> int:
     if error.next:
         click.echo(printable(f"next:  {error.next}", keep="\n\t"), err=True)
     return error.exit_code
+
+
+_state = click.option("--state", type=click.Path(), help="The folder for journal and state.")
+
+
+@click.command()
+@_state
+def hook(state: str | None) -> int:
+    """Pass what Claude Code tells its hooks on to the service, and its answer back.
+
+    Reads the hook's JSON from stdin. Always succeeds: without a service it says so once, then is
+    silent. The plugin calls this; there is little use in calling it by hand.
+    """
+    raise _not_here(state)
+
+
+@click.command()
+@_state
+def statusline(state: str | None) -> int:
+    """Print how lanes and quota stand, in one line, for Claude Code's status line.
+
+    Reads the client's JSON from stdin; `jackline plugin install` sets it up.
+    """
+    raise _not_here(state)
+
+
+@click.command()
+@_state
+def mcp(state: str | None) -> int:
+    """Speak MCP over stdio, for clients that start their servers themselves.
+
+    Starts the service if none runs.
+
+    \b
+    Example:
+      claude mcp add jackline -- jackline mcp
+    """
+    raise _not_here(state)
+
+
+def _not_here(_state: str | None) -> InternalError:
+    return InternalError("a quick verb came to the command line instead of the program's entry")

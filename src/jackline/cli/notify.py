@@ -1,7 +1,7 @@
-"""`jackline notify test`: send one message by every way that is set, and say what came of it.
+"""`jackline notify test`: send one message by every configured channel, and report each result.
 
-Laws: (1) no gateway is needed; (2) what fails says why, without the address.
-Not here: when messages are sent (assembly/notifying.py).
+Rules: (1) no gateway is needed; (2) a failure is reported with its reason, without the address.
+Not here: when messages are sent (assembly/faces.py).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import click
 from jackline.cli.gateway_flags import configured
 from jackline.clock import SystemClock
 from jackline.errors import BadArgumentError
-from jackline.notifications.incidents import Message
-from jackline.notifications.settings import About
-from jackline.notifications.ways import send
+from jackline.notifications.delivery import send
+from jackline.notifications.incidents import IncidentMessage
+from jackline.notifications.settings import IncidentKind
 
 
 @click.group()
@@ -44,7 +44,9 @@ def test(config: str | None, as_json: bool) -> int:
             next="put desktop = true, or webhook = …, under [notify]: jackline config path",
         )
     words = "This is how Jackline tells you. Nothing is wrong."
-    message = Message(About.NEEDS_YOU, "Jackline: a test", words, SystemClock().wall())
+    message = IncidentMessage(
+        IncidentKind.NEEDS_YOU, "Jackline: a test", words, SystemClock().wall()
+    )
     sent = send(message, settings)
     if as_json:
         told = [

@@ -1,7 +1,6 @@
 """Name the program that holds a port, so that its user knows what to stop.
 
-Laws: (1) best effort: what cannot be found out is not guessed; (2) never raises.
-Not here: choosing another port.
+Rules: (1) best effort: what cannot be found out is not guessed; (2) never raises.
 """
 
 from __future__ import annotations

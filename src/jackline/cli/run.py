@@ -1,30 +1,335 @@
-"""`jackline run`: run a flow of agents, with live progress.
+"""`jackline run`: run a flow in the foreground, with live progress, and exit with its result.
 
-Laws: (1) the flow's own arguments are a JSON object or `--key value`; (2) those of carrying_run.py.
-Not here: carrying it (carrying_run.py).
+Rules: (1) the arguments of the flow are a JSON object or `--key value`; (2) the first Ctrl-C lets
+agents end their turns and saves, the second ends now: neither loses what is finished; (3) stdout
+holds the outcome alone, progress goes to stderr: a live picture on a terminal, else a line for each
+event, without prompts and answers; (4) exit codes: 0 ok, 1 failed, 3 some agents failed, 75 parked,
+130 interrupted.
+Not here: the run (flows/), resuming one (resume.py), the wake timer (wake_timer.py).
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import itertools
 import json
-from collections.abc import Sequence
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
+from jackline import event_loop
+from jackline.agents.outcome import Outcome
+from jackline.assembly.flow_host import open_flow_host
 from jackline.budgets.budget import Budget
-from jackline.cli.carrying_run import carry_in_foreground
 from jackline.cli.gateway_flags import configured, show_warnings
-from jackline.cli.wake_timer import WakeBy
-from jackline.errors import BadArgumentError
-from jackline.flows.arguments import arguments_from_words, decode_arguments
-from jackline.flows.definition import Flow
+from jackline.cli.shutdown import discard_output
+from jackline.cli.wake_timer import RunTimer, WakeBy, paying_variables, save_paying_variables
+from jackline.clock import SystemClock
+from jackline.config import Config
+from jackline.control.run_view import AgentView, RunView, event_line, until_words
+from jackline.errors import BadArgumentError, StoreLockedError
+from jackline.failures.sentences import duration_in_words
+from jackline.flows.authoring.flow_definition import Flow, load_flow
+from jackline.flows.flow_run import LOCKED, FlowRun
 from jackline.flows.host import FlowHost
-from jackline.flows.loading import load_flow
-from jackline.flows.orders import begin_run
-from jackline.flows.progress import Listener
-from jackline.flows.running import FlowRun
+from jackline.flows.lifecycle import begin_run, is_dead, known_run
+from jackline.flows.records import ENDED, RunRecord, RunState
+from jackline.flows.run_events import AgentWaits, FlowEvent, Listener, RunEnded, RunParked, RunWoke
+from jackline.flows.store.sqlite import SqliteRunStore
+from jackline.flows.values import decode_arguments, parse_arguments
+from jackline.outside_names import printable
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+
+_FRAMES = 4
+_MOST_AGENTS = 12
+
+
+@contextmanager
+def shown_progress(*, quiet: bool) -> Iterator[Listener]:
+    """Something that hears a run's events and shows them until the block ends."""
+    if quiet:
+        yield lambda _event: None
+    elif sys.stderr.isatty():
+        with _live() as listener:
+            yield listener
+    else:
+        yield _Lines().heard
+
+
+class _Lines:
+    """A line for each event; what many agents, and the run, wait for alike is told once."""
+
+    def __init__(self) -> None:
+        self._clock = SystemClock()
+        self._reasons: set[str] = set()
+
+    def heard(self, event: FlowEvent) -> None:
+        """Tell it."""
+        if isinstance(event, AgentWaits):
+            if event.why in self._reasons:
+                return
+            self._reasons.add(event.why)
+        elif isinstance(event, RunParked | RunEnded) and event.why:
+            if event.why in self._reasons:
+                event = replace(event, why="")
+            self._reasons.add(event.why)
+        elif isinstance(event, RunWoke):
+            self._reasons.clear()
+        now = self._clock.now()
+        if line := event_line(event, now):
+            click.echo(f"{now:%H:%M:%S} {line}", err=True)
+
+
+@contextmanager
+def _live() -> Iterator[Listener]:
+    from rich.console import Console  # noqa: PLC0415 -- only on a terminal
+    from rich.live import Live  # noqa: PLC0415
+
+    clock = SystemClock()
+    view = RunView()
+    console = Console(stderr=True, highlight=False)
+    with Live(
+        get_renderable=lambda: drawn(view, clock.now()),
+        console=console,
+        refresh_per_second=_FRAMES,
+        transient=False,
+        redirect_stdout=False,
+    ):
+        yield view.heard
+
+
+def drawn(view: RunView, now: datetime) -> Group:
+    """The picture."""
+    from rich.console import Group  # noqa: PLC0415 -- only on a terminal
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    sums = f"{view.tokens:,} tokens, ${view.cost:,.2f}"
+    head = Text.assemble((view.flow or "…", "bold"), f"  {view.run_id}   {sums}")
+    lines: list[Text | Table] = [head, Text(view.sentence(now), style=_STYLES.get(view.state, ""))]
+    if len(view.phases) > 1 or "" not in view.phases:
+        phases = Text("  ")
+        for phase in view.phases.values():
+            if phase.name:
+                failed = f", {phase.failed} failed" if phase.failed else ""
+                total = phase.done + phase.failed + phase.running
+                phases.append(f"{phase.name} {phase.done}/{total}{failed}   ")
+        lines.append(phases)
+    # Who waits first: that is what people look for.
+    agents = sorted(view.agents.values(), key=lambda each: (not each.why, each.since))
+    table = Table.grid(padding=(0, 2))
+    for agent in agents[:_MOST_AGENTS]:
+        table.add_row("  " + agent.label, *_standing(agent, now))
+    if agents:
+        lines.append(table)
+    if len(agents) > _MOST_AGENTS:
+        lines.append(Text(f"  and {len(agents) - _MOST_AGENTS} more", style="dim"))
+    lines += [Text(f"  ! {words}", style="yellow") for words in view.warnings]
+    return Group(*lines)
+
+
+_STYLES = {"parked": "magenta", "failed": "red", "stopping": "yellow", "finished": "green"}
+
+
+def _standing(agent: AgentView, now: datetime) -> tuple[str, str]:
+    since = duration_in_words(now - datetime.fromtimestamp(agent.since, now.tzinfo))
+    if agent.why:
+        return "waits", f"{agent.why}{until_words(agent.until, now)}"
+    return f"turn {agent.turns + 1}", f"{agent.tokens:,} tokens, for {since}"
+
+
+SCHEMA = "jackline.run/1"
+EXIT_INTERRUPTED = 130
+Begin: TypeAlias = Callable[[FlowHost, Listener], Awaitable[FlowRun[Any] | Outcome[Any]]]
+First: TypeAlias = Callable[[SqliteRunStore], Awaitable[None]]
+
+
+def run_in_foreground(
+    config: Config,
+    begin: Begin,
+    *,
+    as_json: bool,
+    quiet: bool,
+    wake: WakeBy = "none",
+    first: First | None = None,
+    unattended: bool = False,
+) -> int:
+    """The exit code of a run that `begin` starts or goes on with.
+
+    `first` is done with the store before a gateway is looked for or started. `unattended`: what is
+    printed goes into a log, so that it holds neither answers nor what an exception said.
+    """
+    references = configured({}, with_secrets=False).gateway.upstreams
+    paying = paying_variables(references, os.environ)
+    timer = RunTimer(wake, config, lambda words: click.echo(printable(words), err=True), paying)
+    if unattended:
+        with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):
+            return event_loop.run(
+                _carry(config, begin, timer, first, tell=_tell_plainly, quiet=True)
+            )
+    tell = partial(_tell, as_json=as_json)
+    return event_loop.run(_carry(config, begin, timer, first, tell=tell, quiet=quiet))
+
+
+async def _carry(
+    config: Config,
+    begin: Begin,
+    timer: RunTimer,
+    first: First | None,
+    *,
+    tell: Callable[[Outcome[Any], RunRecord], None],
+    quiet: bool,
+) -> int:
+    forget_locks: list[Callable[[], None]] = []
+
+    async def taken(engine: SqliteRunStore) -> None:
+        # Until the run itself tells of it.
+        forget_locks.append(engine.tell_of_locks(lambda: click.echo(LOCKED, err=True)))
+        if first is not None:
+            await first(engine)
+
+    async with open_flow_host(config, in_background=True, first=taken) as host:
+        with shown_progress(quiet=quiet) as shown:
+
+            def listener(event: FlowEvent) -> None:
+                timer.heard(event)
+                shown(event)
+
+            begun = await begin(host, listener)
+            for forget in forget_locks:
+                forget()
+            if isinstance(begun, Outcome):
+                outcome, run_id = begun, begun.task_id
+            else:
+                run_id = begun.run_id
+                outcome = await _carried(begun, host, timer)
+        record = await known_run(host, run_id)
+        await timer.align(host.engine, run_id)
+    try:
+        tell(outcome, record)
+    except BrokenPipeError:
+        discard_output()
+    return EXIT_INTERRUPTED if record.state is RunState.STOPPED else outcome.exit_code
+
+
+async def _carried(run: FlowRun[Any], host: FlowHost, timer: RunTimer) -> Outcome[Any]:
+    undo = _on_signals(run, host.engine.hurry)
+    minding = asyncio.create_task(timer.watch(host.engine, run.run_id))
+    try:
+        await save_paying_variables(host.engine, run.run_id, timer.paying, host.clock)
+        return await run.carry()
+    except StoreLockedError as error:
+        raise StoreLockedError(
+            f"run {run.run_id} is paused as it was last kept: {error.message}",
+            next=f"end the program that holds that file, then: jackline resume {run.run_id}",
+        ) from error
+    finally:
+        undo()
+        timer.leave()
+        await minding
+
+
+def _on_signals(run: FlowRun[Any], hurry: Callable[[], None]) -> Callable[[], None]:
+    """Let Ctrl-C stop the run; gives what undoes that."""
+    hurry_at_second = itertools.chain((lambda: None,), itertools.repeat(hurry))
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        if run.is_cleaning_up:
+            click.echo("cleaning up. Ctrl-C again leaves it to the next process", err=True)
+        elif not run.is_parked:
+            click.echo("stopping: agents end their turns. Ctrl-C again stops now", err=True)
+        next(hurry_at_second)()
+        run.stop("Ctrl-C.")
+
+    def from_handler(_number: int, _frame: object) -> None:
+        loop.call_soon_threadsafe(stop)
+
+    before = {}
+    for name in ("SIGINT", "SIGTERM", "SIGBREAK"):
+        number = getattr(signal, name, None)
+        if number is not None:
+            before[number] = signal.signal(number, from_handler)
+
+    def undo() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    return undo
+
+
+def _tell(outcome: Outcome[Any], record: RunRecord, *, as_json: bool) -> None:
+    # As it was kept: the value there is plain JSON, whatever the flow's own types are.
+    kept = {} if record.outcome is None else json.loads(record.outcome)
+    if as_json:
+        head = {
+            "schema": SCHEMA,
+            "run": record.run_id,
+            "state": record.state.value,
+            "retry_at": record.wake_at,
+            "exit_code": outcome.exit_code,
+        }
+        click.echo(json.dumps({**head, **kept}, indent=2, ensure_ascii=False))
+        return
+    value = kept.get("value")
+    if outcome.ok and value is not None:
+        whole = isinstance(value, str)
+        click.echo(value if whole else json.dumps(value, indent=2, ensure_ascii=False))
+    click.echo(printable(summary(outcome, record), keep="\n"), err=True)
+
+
+def _tell_plainly(outcome: Outcome[Any], record: RunRecord) -> None:
+    click.echo(printable(summary(outcome, record, plain=True), keep="\n"), err=True)
+
+
+def summary(outcome: Outcome[Any], record: RunRecord, *, plain: bool = False) -> str:
+    """What became of a run, for a person, with the next step.
+
+    `plain` leaves out what an exception of the flow said: it may hold an answer.
+    """
+    run_id, state = record.run_id, record.state
+    tally = outcome.tally
+    counts = tally.in_words("parked" if state is RunState.PARKED else "not finished")
+    cost = "" if outcome.cost is None else f", ${outcome.cost:,.2f}"
+    figures = f"{counts}; {outcome.usage.total:,} tokens{cost}"
+    says = f": {outcome.evidence.says}" if outcome.evidence.says else ""
+    if plain and state in ENDED:
+        says = ""
+    now = SystemClock().now()
+    if state is RunState.PARKED:
+        first = f"run {run_id} is parked{until_words(record.wake_at, now)}{says}"
+        step = f"jackline resume {run_id}"
+        by_itself = f"`jackline up` wakes it then; at once: {step} --now"
+        step = by_itself if record.wake_at else f"it waits for you: {step}"
+        return "\n".join([first, figures, f"next:  {step}"])
+    if state is RunState.STOPPED:
+        first = f"run {run_id} is stopped; everything that is finished is kept"
+        return "\n".join([first, figures, f"next:  jackline resume {run_id}"])
+    if state is RunState.RUNNING:
+        gone = record.lease_until < now.timestamp() or is_dead(record.owner)
+        step = f"jackline resume {run_id}" if gone else f"jackline logs {run_id} -f"
+        return f"{figures}\nnext:  {step}"
+    words = "finished" if outcome.ok else f"ended by {outcome.terminated_by.value}"
+    lines = [f"run {run_id} {words}{says}", figures]
+    if not outcome.ok and state is not RunState.CANCELLED:
+        lines.append(f"next:  jackline resume {run_id}   (what is finished is not run again)")
+    elif tally.failed:
+        lines.append(f"next:  jackline retry {run_id}   (runs the failed ones again, nothing else)")
+    return "\n".join(lines)
+
 
 WAKE = click.option(
     "--wake",
@@ -94,7 +399,7 @@ def run(
     async def begin(host: FlowHost, listener: Listener) -> FlowRun[Any]:
         return await begin_run(host, loaded, given, settings=settings, listener=listener)
 
-    return carry_in_foreground(config, begin, as_json=as_json, quiet=quiet, wake=wake)
+    return run_in_foreground(config, begin, as_json=as_json, quiet=quiet, wake=wake)
 
 
 def _given(flow: Flow[..., Any], words: Sequence[str]) -> bytes:
@@ -121,7 +426,7 @@ def _given(flow: Flow[..., Any], words: Sequence[str]) -> bytes:
                 raise BadArgumentError(f"--{name} needs a value", next=f"write --{name} VALUE")
             value = rest.pop(0)
         given[name.replace("-", "_")] = value
-    return arguments_from_words(flow.function, given)
+    return parse_arguments(flow.function, given)
 
 
 def read_budget(words: str) -> Budget:

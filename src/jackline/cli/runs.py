@@ -1,14 +1,17 @@
-"""`jackline ls`, `show`, `logs`, `cancel` and `resources`: what runs there are, and orders to them.
+"""`jackline ls`, `show`, `logs`, `cancel` and `resources`: list runs, and give them orders.
 
-Laws: (1) the first line says it all; --json is one document with its schema's name, streams are a
-document a line; (2) prompts and answers are shown only when asked for; (3) reading makes nothing:
-without a store there are no runs, and a list without entries is no error.
-Not here: going on with a run (going_on.py).
+Rules: (1) the first line is the summary; --json is one document with the name of its schema, a
+stream is one document per line; (2) prompts and answers are shown only on request; (3) reading
+creates nothing: without a store there are no runs, and an empty list is no error; (4) a run that
+this installation did not write is accepted only after all code and commands it leads to were shown,
+by a person at a terminal or with `--yes`, and exactly as shown.
+Not here: the lines (run_text.py), resuming (resume.py), deleting (removal.py).
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from functools import partial
@@ -19,35 +22,63 @@ import click
 from jackline import event_loop
 from jackline.assembly import StateDir
 from jackline.assembly.flow_host import open_quiet_host
-from jackline.cli.accepting_run import accept
-from jackline.cli.carrying_run import summary
-from jackline.cli.completing import run_ids
+from jackline.cli.arguments import run_ids
 from jackline.cli.gateway_flags import configured, service_place, warn_of_faults
-from jackline.cli.paying_variables import last_refusal
-from jackline.cli.run import AS_JSON, STATE
-from jackline.cli.runs_telling import (
-    Waking,
+from jackline.cli.run import AS_JSON, STATE, summary
+from jackline.cli.run_text import (
+    WakePlan,
     call_lines,
     cancelled_json,
     cancelled_lines,
+    code_of_run_lines,
     note_line,
     resource_line,
     run_line,
-    waking_line,
-    waking_of,
+    wake_plan,
+    wake_plan_line,
 )
+from jackline.cli.wake_timer import last_wake_refusal
 from jackline.clock import SystemClock
-from jackline.control.whole_seconds import whole_second
-from jackline.errors import BadArgumentError, NothingFoundError
-from jackline.flows.cancelling_agents import cancel_agents
+from jackline.control.text import whole_second
+from jackline.errors import BadArgumentError, NothingFoundError, UsageError
 from jackline.flows.cleanup.reaper import reap
 from jackline.flows.host import FlowHost
-from jackline.flows.kept_sources import to_look_at, why_not_woken
-from jackline.flows.orders import cancel_run, claim_run, known_run, module_of
-from jackline.flows.outcome_json import decode_outcome
-from jackline.flows.records import ENDED, CallRecord, RunRecord, RunState
-from jackline.flows.trusting import how_to_accept
+from jackline.flows.lifecycle import cancel_agents, cancel_run, claim_run, known_run, module_of
+from jackline.flows.records import ENDED, CallRecord, RunRecord, RunState, decode_outcome
+from jackline.flows.saved_sources import to_look_at, why_not_woken
+from jackline.flows.store.pending_calls import pending_calls
+from jackline.flows.store.run_store import RunStore, how_to_accept
 from jackline.outside_names import printable
+
+
+async def accept(engine: RunStore, run: RunRecord, *, yes: bool, as_json: bool) -> int:
+    """Show the run, ask, and count it as ours."""
+    digest = await engine.digest(run.run_id)
+    again = await engine.run(run.run_id) or run  # what the digest covers, not what was read before
+    resources = [row for row in await engine.resources() if row.run_id == run.run_id]
+    hooks = [row for row in await engine.hooks(run.run_id) if row.state != "done"]
+    calls = await engine.calls(run.run_id)
+    kept = await pending_calls(engine, run.run_id)
+    for line in code_of_run_lines(again, resources, hooks, calls, kept):
+        click.echo(line, err=as_json)
+    if not yes:
+        if as_json or not sys.stdin.isatty():
+            raise UsageError(
+                f"nobody was asked whether run {run.run_id} is to be trusted",
+                next=f"look at the lines above, then: jackline show {run.run_id} --trust --yes",
+            )
+        if not click.confirm("Is this yours, and may it run?", default=False, err=True):
+            click.echo("nothing was accepted", err=True)
+            return 1
+    await engine.accept(run.run_id, digest)
+    if as_json:
+        told = {"schema": "jackline.run-accepted/1", "run": run.run_id, "trusted": True}
+        click.echo(json.dumps(told))
+    else:
+        words = f"run {run.run_id} is trusted from now on: jackline resume {run.run_id}"
+        click.echo(printable(words))
+    return 0
+
 
 T = TypeVar("T")
 _FOLLOW_SECONDS = 0.5
@@ -71,14 +102,14 @@ def ls(parked: bool, limit: int, as_json: bool, state: str | None) -> int:
         if as_json:
             listed = [_as_json(run) for run in runs]
             if parked:
-                more = [_waking_json(waking_of(run, *await _known(host, run, now))) for run in runs]
+                more = [_waking_json(wake_plan(run, *await _known(host, run, now))) for run in runs]
                 listed = [{**told, **waking} for told, waking in zip(listed, more, strict=True)]
             click.echo(json.dumps({"schema": "jackline.runs/1", "runs": listed}, indent=2))
             return 0
         for run in runs:
             click.echo(run_line(run, now))
             if parked:
-                click.echo("    " + waking_line(run, *await _known(host, run, now)))
+                click.echo("    " + wake_plan_line(run, *await _known(host, run, now)))
         if not runs:
             click.echo("No run is parked." if parked else _NO_RUNS, err=True)
         return 0
@@ -129,7 +160,7 @@ def show(run_id: str, trust: bool, yes: bool, as_json: bool, state: str | None) 
         now = SystemClock().now()
         click.echo(run_line(run, now))
         if run.state is RunState.PARKED:
-            click.echo("    " + waking_line(run, *await _known(host, run, now)))
+            click.echo("    " + wake_plan_line(run, *await _known(host, run, now)))
         if run.outcome is not None:
             for line in summary(decode_outcome(run.outcome), run).splitlines():
                 click.echo(printable(line))
@@ -164,7 +195,7 @@ def logs(run_id: str | None, follow: bool, limit: int, as_json: bool, state: str
       jackline logs --json -n 5000 > events.ndjson
     """
     if run_id is None:
-        from jackline.cli.service_log import print_log  # noqa: PLC0415 -- not for runs
+        from jackline.cli.journal_views import print_log  # noqa: PLC0415 -- not for runs
 
         place = service_place({"state": state})
         journal = StateDir(place.state_dir).journal
@@ -349,13 +380,13 @@ async def _known(
     host: FlowHost, run: RunRecord, now: datetime
 ) -> tuple[Sequence[CallRecord], datetime, str]:
     """What is known of a parked run's waking."""
-    refused = last_refusal(await host.engine.notes(run.run_id))
+    refused = last_wake_refusal(await host.engine.notes(run.run_id))
     if not refused and run.trusted and (why := await why_not_woken(host.engine, run)):
         refused = to_look_at(why, run)
     return await host.engine.calls(run.run_id), now, refused
 
 
-def _waking_json(waking: Waking) -> dict[str, Any]:
+def _waking_json(waking: WakePlan) -> dict[str, Any]:
     return {
         "wakes_now": waking.now,
         "wakes_at": None if waking.at is None else _iso(whole_second(waking.at.timestamp())),

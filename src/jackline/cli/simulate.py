@@ -1,7 +1,7 @@
 """`jackline simulate`: play a provider with limits and faults on a loopback port.
 
-Laws: (1) only loopback is listened on; (2) the first line tells the address, and leaving with
-Ctrl-C tells what the ledger holds.
+Rules: (1) it listens on loopback only; (2) the first line is the address, and Ctrl-C ends it with
+the counts of the ledger.
 Not here: the provider (simulator/), scenario files (simulator/scenario.py).
 """
 
@@ -15,8 +15,7 @@ import click
 from jackline import event_loop
 from jackline.agents.prices import in_dollars
 from jackline.errors import BadArgumentError
-from jackline.simulator.bill import Bill
-from jackline.simulator.ledger import Ledger
+from jackline.simulator.ledger import Bill, RequestLedger
 from jackline.simulator.scenario import Scenario, load
 from jackline.simulator.server import SimulatorServer
 
@@ -79,7 +78,7 @@ def _tell_start(url: str, scenario: Scenario, *, as_json: bool) -> None:
     click.echo(f"       faults and ledger: {url}/_control/   end with Ctrl-C")
 
 
-def _tell_end(ledger: Ledger, *, as_json: bool) -> None:
+def _tell_end(ledger: RequestLedger, *, as_json: bool) -> None:
     summary = ledger.summary()
     if as_json:
         click.echo(json.dumps({"schema": "jackline.simulate/1", "ledger": summary}))

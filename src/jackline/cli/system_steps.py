@@ -1,8 +1,9 @@
-"""Steps that change this user's system (files to write, commands to run), shown before done.
+"""Steps that change this user's system (write a file, run a command), shown before they are done.
 
-Laws: (1) a step says what it does, whole, before it is done; a dry run only says it; (2) only this
-user's own files and services are touched; (3) a step that only undoes may find nothing to undo.
-Not here: which steps (login_service.py, wake_timer.py).
+Rules: (1) a step prints what it does, whole, before it is done; a dry run only prints it; (2) only
+this user's own files and services are touched; (3) a step that only undoes may find nothing to
+undo.
+Not here: which steps (gateway_service.py, wake_timer.py, client_setup.py).
 """
 
 from __future__ import annotations
@@ -63,7 +64,9 @@ class Run:
 Step: TypeAlias = Write | Remove | Run
 
 
-def carry_out(steps: Sequence[Step], tell: Callable[[str], None], *, dry_run: bool = False) -> None:
+def apply_steps(
+    steps: Sequence[Step], tell: Callable[[str], None], *, dry_run: bool = False
+) -> None:
     """Tell each step, then do it; a dry run only tells."""
     for step in steps:
         tell(str(step))

@@ -2,10 +2,10 @@
 
 Rules: (1) what is shown and agreed to is one reading of the file: a file that changes meanwhile is
 not agreed to; (2) nothing is agreed to without a person's yes or --yes; (3) texts of the file are
-shown in plain ASCII, and where calls, credentials and proxies go stands once more at the end, so
-that none can hide another; (4) no secret is looked up; (5) every setting of an upstream is shown,
-and that a key of the user's own, set by a variable, would go to the project's host.
-What an agreement allows is in config/project.py, how it is kept in config/consent.py.
+shown in plain ASCII, and where calls, credentials and proxies go is repeated at the end, so that
+none can hide another; (4) no secret is looked up; (5) every setting of an upstream is shown, and
+that a key of the user's own, set by a variable, would go to the project's host.
+Not here: what an agreement allows, and how it is recorded (config/project.py).
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from jackline.private_files import NotPrivateError, quoted
 
 if TYPE_CHECKING:
     from jackline.config import HomeFolders
-    from jackline.config.loading import Preview
-    from jackline.config.places import FileText
+    from jackline.config.files import FileText
+    from jackline.config.loader import Preview
     from jackline.lanes import KnownLimits
     from jackline.providers.settings import UpstreamSettings
 
@@ -72,7 +72,7 @@ def trust(
     agreed to, or nobody can be asked.
     """
     from jackline.config import HomeFolders  # noqa: PLC0415 -- `--help` needs none of it
-    from jackline.config.loading import preview  # noqa: PLC0415 -- loads the validator
+    from jackline.config.loader import preview  # noqa: PLC0415 -- loads the validator
 
     folders = HomeFolders.of_this_user()
     if listing:
@@ -128,7 +128,7 @@ def _asked(file: FileText) -> bool:
 
 
 def _agree(file: FileText, folders: HomeFolders) -> None:
-    from jackline.config.consent import agree  # noqa: PLC0415 -- see above
+    from jackline.config.project import agree  # noqa: PLC0415 -- see above
 
     try:
         agree(file, folders.state, time.time())
@@ -137,8 +137,8 @@ def _agree(file: FileText, folders: HomeFolders) -> None:
 
 
 def _revoke(path: Path | None, folders: HomeFolders) -> int:
-    from jackline.config.consent import revoke  # noqa: PLC0415 -- see above
-    from jackline.config.places import FILE_NAME, PROJECT_FILE  # noqa: PLC0415
+    from jackline.config.files import FILE_NAME, PROJECT_FILE  # noqa: PLC0415
+    from jackline.config.project import revoke  # noqa: PLC0415 -- see above
 
     given = Path.cwd() if path is None else path
     # The file may be gone, and its agreement with it to be forgotten.
@@ -165,8 +165,8 @@ def _not_kept(error: OSError) -> JacklineError:
 
 
 def _list(folders: HomeFolders, *, as_json: bool) -> None:
-    from jackline.config.consent import consents, standing_of  # noqa: PLC0415 -- see above
-    from jackline.config.places import UnusableFileError, read_named  # noqa: PLC0415
+    from jackline.config.files import UnusableFileError, read_named  # noqa: PLC0415
+    from jackline.config.project import consent_status, consents  # noqa: PLC0415 -- see above
 
     entries: list[dict[str, object]] = []
     for each in consents(folders.state):
@@ -174,7 +174,7 @@ def _list(folders: HomeFolders, *, as_json: bool) -> None:
             file = read_named(Path(each.path), of_project=True)
         except UnusableFileError:
             file = None
-        now = "gone" if file is None else standing_of(file, folders.state).value
+        now = "gone" if file is None else consent_status(file, folders.state).value
         at = datetime.fromtimestamp(each.at, UTC).isoformat(timespec="seconds")
         entries.append({"path": each.path, "sha256": each.sha256, "at": at, "now": now})
     if as_json:
@@ -187,7 +187,7 @@ def _list(folders: HomeFolders, *, as_json: bool) -> None:
 
 
 def _found(path: Path | None, folders: HomeFolders) -> FileText:
-    from jackline.config.places import (  # noqa: PLC0415 -- see above
+    from jackline.config.files import (  # noqa: PLC0415 -- see above
         FILE_NAME,
         PROJECT_FILE,
         UnusableFileError,
@@ -394,7 +394,7 @@ def _sent_now(folders: HomeFolders) -> str:
 
 
 def _document(file: FileText, shown: Preview, *, agreed: bool) -> dict[str, object]:
-    from jackline.config.consent import digest  # noqa: PLC0415 -- see above
+    from jackline.config.project import digest  # noqa: PLC0415 -- see above
 
     return {
         "schema": "jackline.trust/1",

@@ -1,8 +1,9 @@
 """`jackline upstream`: where calls go, in the files and while the gateway runs.
 
-Laws: (1) a file is changed only by `add` and `rm`, in the open; (2) `use`, `back`, `pause`,
+Rules: (1) only `add` and `rm` change a file, and they show the change; (2) `use`, `back`, `pause`,
 `drain`, `resume` and `probe` change nothing but the running gateway; (3) no credential is printed.
-Not here: edits (config/editing.py), the trial call (upstream_trying.py).
+Not here: the file (upstream_file.py), the trial call (upstream_trial.py), the words
+(upstream_report.py); all three are loaded only when a command needs them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jackline.cli.completing import upstream_names
+from jackline.cli.arguments import upstream_names
 from jackline.errors import (
     BadArgumentError,
     BadConfigError,
@@ -23,9 +24,9 @@ from jackline.errors import (
 )
 
 if TYPE_CHECKING:
-    from jackline.assembly import Running
-    from jackline.cli.upstream_file import Edited
-    from jackline.cli.upstream_trying import Tried
+    from jackline.assembly import RunningGateway
+    from jackline.cli.upstream_file import EditedConfigFile
+    from jackline.cli.upstream_trial import TrialResult
     from jackline.config import Config
     from jackline.providers import UpstreamSettings
 
@@ -78,14 +79,14 @@ def add(
 
     Exit codes: 0 added, 2 it cannot work as described, and nothing is changed.
     """
-    from jackline.cli.upstream_file import change, to_edit  # noqa: PLC0415 -- loads the validator
-    from jackline.config.editing import with_upstream  # noqa: PLC0415
+    from jackline.cli.upstream_file import change, file_to_edit  # noqa: PLC0415 -- loads the validator
+    from jackline.config.toml_writer import with_upstream  # noqa: PLC0415
 
     values: dict[str, Any] = {"name": name}
     values |= {key: value for key, value in given.items() if value is not None}
     if models:
         values["models"] = dict(_pair(text) for text in models)
-    file = to_edit(named, users=users)
+    file = file_to_edit(named, users=users)
     text = file.text
     if not file.has_upstreams:
         text = with_upstream(text, {"preset": "anthropic"}, under=file.under)
@@ -111,10 +112,10 @@ def rm(name: str, named: str | None, users: bool, dry_run: bool) -> None:
 
     Exit codes: 0 taken out, 1 there is none of this name, 2 usage.
     """
-    from jackline.cli.upstream_file import change, to_edit  # noqa: PLC0415 -- loads the validator
-    from jackline.config.editing import without_upstream  # noqa: PLC0415
+    from jackline.cli.upstream_file import change, file_to_edit  # noqa: PLC0415 -- loads the validator
+    from jackline.config.toml_writer import without_upstream  # noqa: PLC0415
 
-    file = to_edit(named, users=users)
+    file = file_to_edit(named, users=users)
     known = file.config(file.text).gateway.upstreams if file.has_upstreams else ()
     names = [each.name for each in known]
     if name not in names:
@@ -138,9 +139,9 @@ def ls(as_json: bool) -> None:
     Exit codes: 0 listed, 2 the configuration has faults.
     """
     from jackline.assembly import StateDir  # noqa: PLC0415 -- `--help` needs none of it
-    from jackline.assembly.running_gateway import find, status_of  # noqa: PLC0415
+    from jackline.assembly.gateway_process import find, status_of  # noqa: PLC0415
     from jackline.cli.gateway_flags import configured  # noqa: PLC0415
-    from jackline.cli.upstream_telling import as_document, as_lines  # noqa: PLC0415
+    from jackline.cli.upstream_report import as_document, as_lines  # noqa: PLC0415
 
     config = configured({}, with_secrets=False)
     why = "no gateway runs"
@@ -177,7 +178,7 @@ def test(name: str, model: str | None, as_json: bool) -> int:
     """
     from jackline import event_loop  # noqa: PLC0415 -- `--help` needs none of it
     from jackline.cli.gateway_flags import configured  # noqa: PLC0415
-    from jackline.cli.upstream_trying import model_to_try, try_out  # noqa: PLC0415
+    from jackline.cli.upstream_trial import make_trial_call, model_to_try  # noqa: PLC0415
     from jackline.clock import SystemClock  # noqa: PLC0415
     from jackline.config.upstreams import with_secrets  # noqa: PLC0415
 
@@ -189,7 +190,7 @@ def test(name: str, model: str | None, as_json: bool) -> int:
     now = SystemClock().now()
     known = upstreams[name]
     asked = model_to_try(known, model)
-    tried = event_loop.run(try_out(with_secrets(known, os.environ), asked, os.environ, now))
+    tried = event_loop.run(make_trial_call(with_secrets(known, os.environ), asked, os.environ, now))
     _tell(known, tried, as_json=as_json)
     return tried.exit_code
 
@@ -269,7 +270,7 @@ def drain(lane: str, as_json: bool) -> None:
 
     Exit codes: 0 drained, 2 there is no such lane, 5 no gateway runs.
     """
-    from jackline.cli.upstream_draining import drain_lanes  # noqa: PLC0415 -- `--help` needs none of it
+    from jackline.cli.upstream_report import drain_lanes  # noqa: PLC0415 -- `--help` needs none of it
 
     told = drain_lanes(_gateway(), lane)
     if as_json:
@@ -307,8 +308,8 @@ def probe(lane: str, as_json: bool) -> None:
 
     Exit codes: 0 ordered, 2 there is no such lane, 5 no gateway runs.
     """
-    from jackline.assembly.running_gateway import order  # noqa: PLC0415 -- `--help` needs none of it
-    from jackline.cli.upstream_telling import probe_words  # noqa: PLC0415
+    from jackline.assembly.gateway_process import order  # noqa: PLC0415 -- `--help` needs none of it
+    from jackline.cli.upstream_report import probe_words  # noqa: PLC0415
 
     probed = order(_gateway(), "probe", {"lane": lane}).get("probed")
     lanes = [each for each in probed if isinstance(each, dict)] if isinstance(probed, list) else []
@@ -318,7 +319,7 @@ def probe(lane: str, as_json: bool) -> None:
     click.echo(probe_words(lanes, lane))
 
 
-def _checked(file: Edited, text: str) -> Config:
+def _checked(file: EditedConfigFile, text: str) -> Config:
     try:
         return file.config(text)
     except BadConfigError as error:
@@ -340,7 +341,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _seconds(duration: str | None) -> float | None:
-    from jackline.config.quantities import read_duration  # noqa: PLC0415 -- `--help` needs none
+    from jackline.config.field_types import read_duration  # noqa: PLC0415 -- `--help` needs none
 
     if duration is None:
         return None
@@ -351,8 +352,8 @@ def _seconds(duration: str | None) -> float | None:
 
 
 def _order(name: str, told: Mapping[str, object], *, as_json: bool) -> None:
-    from jackline.assembly.running_gateway import order  # noqa: PLC0415 -- `--help` needs none of it
-    from jackline.cli.upstream_telling import order_words  # noqa: PLC0415
+    from jackline.assembly.gateway_process import order  # noqa: PLC0415 -- `--help` needs none of it
+    from jackline.cli.upstream_report import order_words  # noqa: PLC0415
 
     answer = order(_gateway(), name, told)
     if as_json:
@@ -370,9 +371,9 @@ def _order(name: str, told: Mapping[str, object], *, as_json: bool) -> None:
             click.echo("calls go by the configuration")
 
 
-def _gateway() -> Running:
+def _gateway() -> RunningGateway:
     from jackline.assembly import StateDir  # noqa: PLC0415 -- `--help` needs none of it
-    from jackline.assembly.running_gateway import find, not_running  # noqa: PLC0415
+    from jackline.assembly.gateway_process import find, not_running  # noqa: PLC0415
     from jackline.cli.gateway_flags import configured  # noqa: PLC0415
 
     config = configured({}, with_secrets=False)
@@ -383,8 +384,8 @@ def _gateway() -> Running:
     return running
 
 
-def _tell(known: UpstreamSettings, tried: Tried, *, as_json: bool) -> None:
-    from jackline.cli.upstream_telling import trial_document, trial_lines  # noqa: PLC0415 -- late
+def _tell(known: UpstreamSettings, tried: TrialResult, *, as_json: bool) -> None:
+    from jackline.cli.upstream_report import trial_document, trial_lines  # noqa: PLC0415 -- late
 
     if as_json:
         click.echo(json.dumps(trial_document(known, tried), ensure_ascii=False, indent=2))

@@ -1,10 +1,10 @@
-"""Find the configuration file in which upstreams are listed, and change it in the open.
+"""Find the configuration file that lists upstreams, and change it where the user can see it.
 
-Laws: (1) the user's own file is edited, or the one that JACKLINE_CONFIG names; a project's file
-only where it was named, since it counts only after `jackline trust`; (2) a change is checked whole
-before anything is written, and shown as it is; (3) a file is replaced in one step, so that nobody
-reads half of it.
-Not here: the edits themselves (config/editing.py).
+Rules: (1) the user's own file is edited, or the one that JACKLINE_CONFIG names; a project's file
+only when it is named, since it counts only after `jackline trust`; (2) a change is checked whole
+before anything is written, and shown; (3) a file is replaced in one step, so that nobody reads half
+of it.
+Not here: the edits themselves (config/toml_writer.py).
 """
 
 from __future__ import annotations
@@ -19,9 +19,7 @@ from pathlib import Path
 import click
 
 from jackline.config import Config, HomeFolders
-from jackline.config.keys import FILE_VARIABLE, SHORT_VARIABLES
-from jackline.config.loading import load_alone, preview
-from jackline.config.places import (
+from jackline.config.files import (
     FILE_NAME,
     IN_PROJECT_FILE,
     PROJECT_FILE,
@@ -30,12 +28,14 @@ from jackline.config.places import (
     is_file,
     read_named,
 )
+from jackline.config.keys import FILE_VARIABLE, SHORT_VARIABLES
+from jackline.config.loader import load_alone, preview
 from jackline.errors import UnreadableError, UsageError
 from jackline.private_files import quoted
 
 
 @dataclass(frozen=True, slots=True)
-class Edited:
+class EditedConfigFile:
     """A configuration file that may not be there yet, and the tables around ours in it."""
 
     path: Path
@@ -66,7 +66,7 @@ class Edited:
         return FileText(self.path, text, table, self.under, self.of_project)
 
 
-def to_edit(named: str | None, *, users: bool) -> Edited:
+def file_to_edit(named: str | None, *, users: bool) -> EditedConfigFile:
     """The file to edit: the named one, else that of JACKLINE_CONFIG, else the user's own."""
     own = HomeFolders.of_this_user().config / FILE_NAME
     variable = os.environ.get(FILE_VARIABLE)
@@ -83,7 +83,7 @@ def to_edit(named: str | None, *, users: bool) -> Edited:
         ) from error
 
 
-def change(file: Edited, text: str, *, dry_run: bool) -> None:
+def change(file: EditedConfigFile, text: str, *, dry_run: bool) -> None:
     """Show what changes, and write it unless it is only to be shown."""
     for line in difflib.unified_diff(
         file.text.splitlines(), text.splitlines(), str(file.path), str(file.path), lineterm="", n=2
@@ -107,13 +107,13 @@ def change(file: Edited, text: str, *, dry_run: bool) -> None:
             click.echo(f"note:  {name} is set here, and wins over every file", err=True)
 
 
-def _at(path: Path) -> Edited:
+def _at(path: Path) -> EditedConfigFile:
     under = IN_PROJECT_FILE if path.name == PROJECT_FILE else ()
     if not is_file(path):
-        return Edited(path, "", under)
+        return EditedConfigFile(path, "", under)
     read_named(path)
     with path.open(encoding="utf-8", newline="") as file:
-        return Edited(path, file.read(), under)
+        return EditedConfigFile(path, file.read(), under)
 
 
 def _write(path: Path, text: str) -> None:

@@ -1,29 +1,41 @@
-"""Let the operating system wake a parked run when no Jackline lives to do it.
+"""Have the operating system wake a parked run when no Jackline process lives to do it.
 
-Laws: (1) decided by pure functions and shown before it is done; (2) a timer fires at or after its
-time, never before: a run woken early would meet the wall again; (3) it survives a reboot where the
-system can do that, and removing it undoes all; (4) waking twice does no harm: a run has one owner;
-(5) what it starts has no shell around it: paths are whole, and what the run needs of the variables
-of this shell goes with it, except secrets, which are written nowhere (`at` keeps them by itself).
-Not here: whether a run may wake (flows/), when timers are set (run_timer.py), the service that
-wakes runs while it lives (assembly/).
+Rules: (1) the timer is set as soon as the run parks, for when the brakes let it wake, and removed
+when it goes on; (2) what is set is decided by pure functions and shown before it is done; (3) a
+timer fires at its time or later, survives a reboot where the system can do that, and waking twice
+does no harm; (4) a timer that cannot be set is reported, and costs the run nothing; (5) the process
+it starts has whole paths and this shell's variables except secrets; (6) a run is not woken where
+the variables that it pays with are missing; only their names are saved.
+Not here: whether a run may wake (flows/settings.py), the service that wakes runs (assembly/).
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import plistlib
 import shlex
 import subprocess
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal, TypeAlias
 from xml.sax.saxutils import escape
 
-from jackline.cli.system_steps import Remove, Run, Step, Write, unit_word
-from jackline.programs import own_command
+from jackline.cli.system_steps import Remove, Run, Step, Write, apply_steps, unit_word
+from jackline.clock import Clock, SystemClock
+from jackline.config import Config
+from jackline.errors import JacklineError, UsageError
+from jackline.failures.sentences import moment_in_words
+from jackline.flows.records import NoteRecord, RunRecord, RunState
+from jackline.flows.run_events import FlowEvent, RunParked, RunWoke
+from jackline.flows.settings import NOT_WOKEN, decode_settings, may_wake
+from jackline.flows.store.run_store import RunStore
+from jackline.programs import find_program, own_command
+from jackline.providers.settings import Credential, UpstreamSettings
+from jackline.state_dir import StateDir
 
 WakeBy: TypeAlias = Literal["systemd", "launchd", "at", "schtasks", "none"]
 
@@ -35,7 +47,7 @@ _ASIDE = _IN_FOLDER + '"$@" >>"$0" 2>&1 </dev/null &'
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
+class TimerCommand:
     """What a timer starts: a command, where, with which variables, and where its words go."""
 
     command: tuple[str, ...]
@@ -62,7 +74,7 @@ def wake_timer(
     kind: WakeBy,
     run_id: str,
     at: datetime,
-    errand: Errand,
+    errand: TimerCommand,
     *,
     home: Path | None = None,
     environ: Mapping[str, str] | None = None,
@@ -84,11 +96,11 @@ def wake_timer(
     return WakeTimer("none", (), ())
 
 
-def _in_shell(errand: Errand, script: str) -> tuple[str, ...]:
+def _in_shell(errand: TimerCommand, script: str) -> tuple[str, ...]:
     return ("/bin/sh", "-c", script, str(errand.log), errand.folder or "/", *errand.command)
 
 
-def _systemd(name: str, at: datetime, errand: Errand, config_folder: Path) -> WakeTimer:
+def _systemd(name: str, at: datetime, errand: TimerCommand, config_folder: Path) -> WakeTimer:
     folder = config_folder / "systemd" / "user"
     service, timer = folder / f"{name}.service", folder / f"{name}.timer"
     words = " ".join(unit_word(word) for word in _in_shell(errand, _THERE))
@@ -134,7 +146,7 @@ def _assigned(name: str, value: str) -> str:
     return '"' + word.replace("\n", "\\n").replace("\t", "\\t") + '"'
 
 
-def _launchd(name: str, at: datetime, errand: Errand, home: Path, user_id: int) -> WakeTimer:
+def _launchd(name: str, at: datetime, errand: TimerCommand, home: Path, user_id: int) -> WakeTimer:
     path = home / "Library" / "LaunchAgents" / f"{name}.plist"
     local = _whole(at, timedelta(minutes=1))
     leave = Run(("launchctl", "bootout", f"gui/{user_id}/{name}"), may_fail=True)
@@ -168,7 +180,7 @@ def _launchd(name: str, at: datetime, errand: Errand, home: Path, user_id: int) 
     )
 
 
-def _at(at: datetime, errand: Errand) -> WakeTimer:
+def _at(at: datetime, errand: TimerCommand) -> WakeTimer:
     when = _whole(at, timedelta(minutes=1)).strftime("%Y%m%d%H%M")
     # The number that `at` gives its job is told on stderr only, so that it cannot be removed by
     # name; a run that was woken by hand meanwhile is left alone by the job (law 4). `at` keeps the
@@ -177,7 +189,7 @@ def _at(at: datetime, errand: Errand) -> WakeTimer:
     return WakeTimer("at", (Run(("at", "-t", when), told=f"{command}\n", folder="/"),), ())
 
 
-def _schtasks(name: str, at: datetime, errand: Errand, local_folder: Path) -> WakeTimer:
+def _schtasks(name: str, at: datetime, errand: TimerCommand, local_folder: Path) -> WakeTimer:
     path = local_folder / "jackline" / f"{name}.xml"
     arguments = subprocess.list2cmdline(list(errand.command[1:]))
     when = _whole(at, timedelta(seconds=1)).isoformat(timespec="seconds")
@@ -224,3 +236,214 @@ def _whole(at: datetime, unit: timedelta) -> datetime:
     second = local.second if unit > timedelta(seconds=1) else 0
     beyond = timedelta(seconds=second, microseconds=local.microsecond)
     return local if not beyond else local - beyond + unit
+
+
+_CLIENTS_OWN = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
+_PAYS = "pays with"
+
+
+def paying_variables(
+    upstreams: Sequence[UpstreamSettings], environ: Mapping[str, str]
+) -> tuple[str, ...]:
+    """The variables that are set here and that calls are paid with; secrets are references."""
+    names: dict[str, None] = {}
+    for each in upstreams:
+        if each.credential is Credential.PASS_THROUGH:
+            names.update(dict.fromkeys(_CLIENTS_OWN))
+        elif each.secret is not None and each.secret.startswith("env:"):
+            names[each.secret.removeprefix("env:")] = None
+    return tuple(name for name in names if environ.get(name))
+
+
+async def save_paying_variables(
+    engine: RunStore, run_id: str, names: Sequence[str], clock: Clock
+) -> None:
+    """Keep with the run what it pays with, unless that is nothing and never was anything."""
+    if names or await missing_paying_variables(engine, run_id, {}):
+        await engine.note(run_id, clock.wall(), _PAYS, "", {"variables": list(names)})
+
+
+async def missing_paying_variables(
+    engine: RunStore, run_id: str, environ: Mapping[str, str]
+) -> list[str]:
+    """The variables that the run paid with when it was last begun, and that are not set here."""
+    kept = [each for each in await engine.notes(run_id) if each.what == _PAYS]
+    names = kept[-1].detail.get("variables") if kept else None
+    return [str(n) for n in names if not environ.get(str(n))] if isinstance(names, list) else []
+
+
+async def save_wake_refusal(engine: RunStore, run_id: str, why: str, clock: Clock) -> None:
+    """Keep with the run why it was left parked."""
+    await engine.note(run_id, clock.wall(), NOT_WOKEN, "", {"why": why})
+
+
+def last_wake_refusal(notes: Sequence[NoteRecord]) -> str:
+    """Why the run was left parked when it was last to be woken; empty if nothing spoke against."""
+    for note in reversed(notes):
+        if note.what == NOT_WOKEN:
+            return str(note.detail.get("why", ""))
+        if note.what in ("started", "parked", "woke"):
+            break
+    return ""
+
+
+_TOOLS = {"systemd": "systemctl", "launchd": "launchctl", "at": "at", "schtasks": "schtasks"}
+_OWN_TIMERS: dict[str, WakeBy] = {"darwin": "launchd", "win32": "schtasks"}
+# What programs that agents start need of a shell, and what our own configuration is read from.
+_CARRIED = (
+    *("PATH", "LANG", "LC_ALL", "PYTHONPATH", "XDG_CONFIG_HOME", "XDG_STATE_HOME"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
+    *("http_proxy", "https_proxy", "all_proxy", "no_proxy"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"),
+    *("CLAUDE_CONFIG_DIR", "CODEX_HOME"),
+)
+_OURS = "JACKLINE_"
+_SECRET_NAMES = ("TOKEN", "KEY", "SECRET", "PASSWORD", "CREDENTIAL", "HEADERS", "NOTIFY")
+# A timer whose time has passed when it is set would never fire.
+_SOONEST = timedelta(seconds=5)
+
+
+class RunTimer:
+    """The timer of the run that this process carries."""
+
+    def __init__(
+        self,
+        kind: WakeBy,
+        config: Config,
+        tell: Callable[[str], None],
+        paying: Sequence[str] = (),
+    ) -> None:
+        """`paying` are the variables of this shell that calls are paid with."""
+        tool = _TOOLS.get(kind)
+        if tool is not None and find_program(tool) is None:
+            raise UsageError(
+                f"--wake {kind} needs {tool}, which is not on this machine",
+                next="use another --wake, or keep `jackline up` running: it wakes runs, too",
+            )
+        self._kind = kind
+        self._config = config
+        self._tell = tell
+        self.paying = paying
+        self._set_for: datetime | None = None
+        self._stale = asyncio.Event()
+        self._left = False
+
+    def heard(self, event: FlowEvent) -> None:
+        """The run has parked, or woke."""
+        if isinstance(event, RunParked | RunWoke):
+            self._stale.set()
+
+    def leave(self) -> None:
+        """The run is not carried any more: `watch` returns when it has done what is under way."""
+        self._left = True
+        self._stale.set()
+
+    async def watch(self, engine: RunStore, run_id: str) -> None:
+        """Follow the run for as long as it is carried."""
+        while not self._left:
+            await self._stale.wait()
+            self._stale.clear()
+            await self.align(engine, run_id)
+
+    async def align(
+        self, engine: RunStore, run_id: str, *, not_before: datetime | None = None
+    ) -> None:
+        """See to it that the timer says what the run's standing asks for."""
+        if self._kind == "none":
+            return
+        try:
+            record = await engine.run(run_id)
+            if record is not None:
+                due = self._due(record)
+                later = not_before is not None and due is not None and not_before > due
+                await self._align(record, not_before if later else due)
+        except JacklineError as error:
+            self._tell(f"warning: the timer is not in order: {error.message}")
+
+    async def _align(self, record: RunRecord, at: datetime | None) -> None:
+        if at is None and self._set_for is not None:
+            timer = _timer(self._kind, record, self._set_for, self._config)
+            await asyncio.to_thread(apply_steps, timer.remove, self._tell)
+        elif at is not None and (
+            self._set_for is None or abs(at - self._set_for) > timedelta(seconds=1)
+        ):
+            await asyncio.to_thread(self._set, record, at)
+        self._set_for = at
+
+    def _due(self, record: RunRecord) -> datetime | None:
+        if record.state is not RunState.PARKED:
+            return None
+        now = SystemClock().now()
+        decision = may_wake(now, record, decode_settings(record.settings).wake)
+        if decision.at is None:
+            self._tell(f"no timer is set: {decision.why}")
+            return None
+        # One that has been set for this already is let fire.
+        return max(decision.at, self._set_for or now + _SOONEST)
+
+    def _set(self, record: RunRecord, at: datetime) -> None:
+        apply_steps(_timer(self._kind, record, at, self._config).set, self._tell)
+        when = moment_in_words(at.replace(microsecond=0), SystemClock().now())
+        self._tell(f"the timer is set: {self._kind} wakes run {record.run_id} at {when}")
+        if self._set_for is None:
+            note = shell_only_note(self._kind, os.environ, self.paying)
+            if note:
+                self._tell(note)
+
+
+def remove_own_timer(run_id: str, tell: Callable[[str], None]) -> None:
+    """Take back the timer that woke us: it has done its work, and would stay for ever."""
+    kind: WakeBy = _OWN_TIMERS.get(sys.platform, "systemd")
+    any_errand = TimerCommand(("jackline",), "", Path())  # only its name counts
+    timer = wake_timer(kind, run_id, SystemClock().now(), any_errand)
+    if any(step.path.exists() for step in timer.set if isinstance(step, Write)):
+        apply_steps(timer.remove, tell)
+
+
+def timer_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """What a timer's process gets of this shell: nothing that may be a secret."""
+    return {
+        name: value
+        for name, value in sorted(environ.items())
+        if (name in _CARRIED or (name.startswith(_OURS) and not _may_be_secret(name)))
+        # An address may hold a password.
+        and value
+        and not ("://" in value and "@" in value)
+    }
+
+
+def shell_only_note(kind: WakeBy, environ: Mapping[str, str], paying: Sequence[str]) -> str:
+    """What the timer's process will lack, for a person; empty when it lacks nothing."""
+    if kind in ("at", "none"):
+        return ""  # `at` keeps the whole environment, for this user's eyes only
+    carried = timer_variables(environ)
+    ours = [n for n in environ if n.startswith(_OURS) and environ[n] and n not in carried]
+    names = [*paying, *sorted(ours)]
+    if not names:
+        return ""
+    where = {
+        "systemd": "in ~/.config/environment.d, or by `systemctl --user import-environment`",
+        "launchd": "by `launchctl setenv`",
+        "schtasks": "among your variables in Windows' settings",
+    }[kind]
+    return (
+        f"note:  {', '.join(names)} may be known to this shell alone; the timer's process has"
+        f" only what your system gives to every process.\n"
+        f"       Set it there ({where}), else the run stays parked and waits for you."
+    )
+
+
+def _may_be_secret(name: str) -> bool:
+    return any(word in name for word in _SECRET_NAMES)
+
+
+def _timer(kind: WakeBy, record: RunRecord, at: datetime, config: Config) -> WakeTimer:
+    state = StateDir(config.state_dir.absolute())
+    arguments = ["--wake", kind, "--state", str(state.folder)]
+    errand = TimerCommand(
+        resume_command(record.run_id, arguments),
+        record.cwd,
+        state.folder / "woken-runs.log",
+        {} if kind == "at" else timer_variables(os.environ),
+    )
+    return wake_timer(kind, record.run_id, at, errand)

@@ -1,7 +1,7 @@
-"""`jackline why`: find out from transcripts what stopped agents, and what to do about it.
+"""`jackline why`: find in transcripts what stopped agents, and what to do about it.
 
-Laws: (1) stdout holds the answer, stderr the talk; (2) exit 0 with a cause found, 1 without, 2 for
-usage; (3) colour and progress only where a person looks.
+Rules: (1) stdout holds the answer, stderr the progress; (2) exit 0 with a cause found, 1 without, 2
+for usage; (3) colour and progress only where a person looks.
 Not here: finding and reading files, judging, wording (autopsy/).
 """
 
@@ -17,20 +17,21 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from jackline.autopsy import json_face, reading, report, sources, text_face
+from jackline.autopsy import json_report, report, text_report
 from jackline.autopsy.figures import size
-from jackline.autopsy.stores import Stores
-from jackline.autopsy.text_face import Tone
-from jackline.cli.given_time import moment_given
+from jackline.autopsy.text_report import Tone
+from jackline.cli.arguments import parse_now_option
 from jackline.clock import Clock, SystemClock
 from jackline.errors import BadArgumentError
 from jackline.events import Event, TranscriptsRead
+from jackline.transcripts import reader, sources
+from jackline.transcripts.sources import ClientFolders
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jackline.autopsy.lapsed_waits import LapsedWait
-    from jackline.autopsy.story import Evidence
+    from jackline.autopsy.lapsed_caches import LapsedWait
+    from jackline.transcripts.story import TranscriptSet
 
 WIDEST = 100
 PATIENCE_S = 0.7
@@ -85,7 +86,7 @@ def why(
     Exit codes: 0 a cause was found, 1 none was found, 2 usage, 130 interrupted.
     """
     clock = SystemClock()
-    moment = moment_given(now, clock)
+    moment = parse_now_option(now, clock)
     if demo:
         if targets or since is not None:
             raise BadArgumentError("--demo brings its own transcripts", next="jackline why --demo")
@@ -103,31 +104,31 @@ def why(
     return 0 if found.causes else 1
 
 
-def _read(targets: tuple[str, ...], since: datetime | None, clock: Clock) -> Evidence:
-    stores = Stores.of(Path.home(), os.environ)
+def _read(targets: tuple[str, ...], since: datetime | None, clock: Clock) -> TranscriptSet:
+    stores = ClientFolders.of(Path.home(), os.environ)
     found = sources.find(targets, stores=stores, since=since)
     progress = _Progress(clock)
     try:
-        return reading.read(found, announce=progress.heard)
+        return reader.read(found, announce=progress.heard)
     finally:
         progress.clear()
 
 
-def _waits(evidence: Evidence, now: datetime) -> list[LapsedWait]:
-    from jackline.cli.held_calls import waits_of  # noqa: PLC0415 -- not for --demo and --since
+def _waits(evidence: TranscriptSet, now: datetime) -> list[LapsedWait]:
+    from jackline.cli.journal_views import read_lapsed_waits  # noqa: PLC0415 -- not for --demo and --since
 
-    return waits_of(evidence, now)
+    return read_lapsed_waits(evidence, now)
 
 
-def _replica() -> tuple[Evidence, datetime]:
+def _replica() -> tuple[TranscriptSet, datetime]:
     import tempfile  # noqa: PLC0415 -- only for --demo
 
     from jackline.autopsy.replica import READ_AT, write_replica  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory(prefix="jackline-demo-") as folder:
         write_replica(Path(folder))
-        found = sources.find([folder], stores=Stores.of(Path(folder), {}))
-        evidence = reading.read(found)
+        found = sources.find([folder], stores=ClientFolders.of(Path(folder), {}))
+        evidence = reader.read(found)
     # The folder is gone by now; paths below it are told as they would lie below a home.
     for story in evidence.stories:
         story.path = Path("~") / story.path.relative_to(folder)
@@ -136,20 +137,20 @@ def _replica() -> tuple[Evidence, datetime]:
     return evidence, READ_AT
 
 
-def _show(found: report.Report, *, as_json: bool, html_file: str | None) -> None:
+def _show(found: report.WhyReport, *, as_json: bool, html_file: str | None) -> None:
     if html_file is not None:
-        from jackline.autopsy import html_face  # noqa: PLC0415 -- only for --html
+        from jackline.autopsy import html_report  # noqa: PLC0415 -- only for --html
 
-        _write_page(html_file, html_face.page(found))
+        _write_page(html_file, html_report.page(found))
     if as_json:
-        _print_json(json_face.document(found))
+        _print_json(json_report.document(found))
     elif html_file is not None:
         click.echo(found.verdict)
     else:
-        click.echo(text_face.render(found, width=_width(), paint=_painter()), nl=False)
+        click.echo(text_report.render(found, width=_width(), paint=_painter()), nl=False)
 
 
-def _show_week(evidence: Evidence, since: datetime, now: datetime, *, as_json: bool) -> int:
+def _show_week(evidence: TranscriptSet, since: datetime, now: datetime, *, as_json: bool) -> int:
     from jackline.autopsy import week  # noqa: PLC0415 -- only for --since
 
     summed = week.sum_up(evidence, since=since, now=now)
@@ -158,11 +159,11 @@ def _show_week(evidence: Evidence, since: datetime, now: datetime, *, as_json: b
     else:
         click.echo(week.as_text(summed, width=_width()), nl=False)
         looked = f"looked at {summed.files_read:,} files ({size(summed.bytes_read)})"
-        click.echo("\n".join([looked, *text_face.trouble_lines(summed.troubles)]), err=True)
+        click.echo("\n".join([looked, *text_report.trouble_lines(summed.troubles)]), err=True)
     return 0 if summed.rows else 1
 
 
-def _print_json(document: json_face.Document) -> None:
+def _print_json(document: json_report.Document) -> None:
     click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2))
 
 
@@ -194,7 +195,7 @@ def _width() -> int:
 
 def _painter() -> Callable[[str, Tone], str]:
     if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
-        return text_face.unpainted
+        return text_report.unpainted
     return lambda text, tone: click.style(text, **_STYLES[tone])  # type: ignore[arg-type]
 
 

@@ -1,9 +1,12 @@
-"""The settings of Claude Code: which variables its processes get, and its status line.
+"""The settings of Claude Code: variables, status line, and the signed record of our changes.
 
-Laws: (1) pure: text in, text out; (2) what was written is remembered with what stood there before;
-(3) a settings file that is no JSON object, or whose `env` is none, is not touched; (4) order and
-indentation stay; (5) where we write, null and an empty `env` count as nothing.
-Not here: writing files (changing.py).
+Rules: (1) the new content is pure: text in, text out; order and indentation stay; (2) a file that
+is no JSON object, or whose `env` is none, is not touched; where we write, null and an empty `env`
+count as nothing; (3) the record holds what we wrote and the value before it, is private to this
+user, and is signed with the installation's key over the client, the settings file and all values;
+(4) a record that makes no sense or that this installation has not signed is ignored: nothing is
+restored by guess.
+Not here: writing settings files (settings_change.py).
 """
 
 from __future__ import annotations
@@ -16,7 +19,16 @@ from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
-from jackline.errors import UnreadableError
+from jackline.errors import UnreadableError, UnsafeFileError, UsageError
+from jackline.private_files import (
+    NotPrivateError,
+    installation_key,
+    is_signature,
+    make_private_folder,
+    read_private,
+    signature,
+    write_private,
+)
 
 Json: TypeAlias = dict[str, object]
 Written: TypeAlias = dict[str, list[object]]
@@ -154,3 +166,102 @@ def _printed(settings: Json, text: str | None) -> str:
     indent: str | int = found[1] if found else 2
     end = "" if text and not text.endswith("\n") else "\n"
     return json.dumps(settings, indent=indent, ensure_ascii=False) + end
+
+
+FILE = "connected.json"
+_PURPOSE = "what stood in a client's settings before connect"
+_CLIENT = b"claude-code"
+_LARGEST = 8 << 20
+
+
+class ConnectionRecords:
+    """What was written, by the settings file it was written into."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / FILE
+
+    def of(self, settings: Path) -> Written:
+        """What was written into this file; empty if nothing, or nothing known."""
+        found = self._all().get(str(settings))
+        return _signed(settings, found) or {}
+
+    def ignored(self, settings: Path) -> str:
+        """A sentence when there is a record of this file that is not used, else empty."""
+        found = self._all().get(str(settings))
+        if found is None or _signed(settings, found) is not None:
+            return ""
+        return (
+            f"the record of {settings} in {self._path} is ignored: this installation has not signed"
+            " it (an older version wrote it, or somebody else); nothing is restored from it, and"
+            " only values that Jackline itself writes are removed"
+        )
+
+    def keep(self, settings: Path, written: Written) -> None:
+        """Remember it; what was there before the first time stays what was there before."""
+        earlier = self.of(settings)
+        for key, (before, ours) in written.items():
+            first = earlier[key][0] if key in earlier else before
+            earlier[key] = [first, ours]
+        record = {"written": earlier, "signature": _signature(settings, earlier)}
+        self._write({**self._all(), str(settings): record})
+
+    def forget(self, settings: Path) -> None:
+        """It was taken back."""
+        self._write({path: pairs for path, pairs in self._all().items() if path != str(settings)})
+
+    def _all(self) -> dict[str, object]:
+        try:
+            found = json.loads(read_private(self._path, _LARGEST))
+        except FileNotFoundError:
+            return {}
+        except NotPrivateError as error:
+            raise UnsafeFileError(f"{self._path} {error.problem}", next=error.fix) from error
+        except OSError as error:
+            raise UnreadableError(
+                f"{self._path} cannot be read: {error.strerror or type(error).__name__}",
+                next="mend or move the file, then run it again",
+            ) from error
+        except (ValueError, RecursionError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def _write(self, records: dict[str, object]) -> None:
+        try:
+            make_private_folder(self._path.parent)
+            write_private(self._path, f"{json.dumps(records, indent=2)}\n".encode())
+        except NotPrivateError as error:
+            raise UnsafeFileError(f"{error.filename} {error.problem}", next=error.fix) from error
+        except OSError as error:
+            raise UsageError(
+                f"{self._path} cannot be changed: {error.strerror or type(error).__name__}",
+                next="check who may write there, then run it again",
+            ) from error
+
+
+def _signed(settings: Path, record: object) -> Written | None:
+    """What the record holds, if this installation has signed it."""
+    if not isinstance(record, dict):
+        return None
+    written, given = record.get("written"), record.get("signature")
+    if not isinstance(written, dict) or not isinstance(given, str):
+        return None
+    try:
+        key = installation_key(make=False)
+    except FileNotFoundError:
+        return None
+    except NotPrivateError as error:
+        raise UnsafeFileError(f"{error.filename} {error.problem}", next=error.fix) from error
+    return written if is_signature(key, given, _PURPOSE, *_parts(settings, written)) else None
+
+
+def _signature(settings: Path, written: Written) -> str:
+    try:
+        key = installation_key()
+    except NotPrivateError as error:
+        raise UnsafeFileError(f"{error.filename} {error.problem}", next=error.fix) from error
+    return signature(key, _PURPOSE, *_parts(settings, written))
+
+
+def _parts(settings: Path, written: Written) -> tuple[bytes, ...]:
+    values = json.dumps(written, sort_keys=True, separators=(",", ":"))
+    return _CLIENT, str(settings).encode("utf-8", "surrogateescape"), values.encode()

@@ -1,9 +1,9 @@
-"""The settings of Codex: one more provider, and that it is the one to use.
+"""The settings of Codex: one more provider, and the choice of it.
 
-Laws: (1) pure: text in, text out; (2) our lines stand between two marks and nowhere else, so that
-removing them gives back the text of before, with a newline at its end; (3) what comes out is read
-again and must say exactly what was meant, or nothing is changed.
-Not here: writing files (changing.py), Codex run as an agent (agents/codex/).
+Rules: (1) pure: text in, text out; (2) our lines are between two marks and nowhere else, so that
+removing them restores the earlier text, with a newline at its end; (3) the result is parsed again
+and must say exactly what was intended, or nothing is changed.
+Not here: writing files (settings_change.py), Codex as an agent (agents/codex/).
 """
 
 from __future__ import annotations

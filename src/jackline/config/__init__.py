@@ -1,6 +1,6 @@
 """Files, environment and flags become frozen settings.
 
-Laws: (1) importing this room is quick: the validator is loaded by the first `load`; (2) nothing
+Rules: (1) importing this room is quick: the validator is loaded by the first `load`; (2) nothing
 else in the house reads a configuration file or a JACKLINE_* variable.
 Not here: what the settings do (the rooms below).
 """
@@ -31,7 +31,7 @@ def load(
     but not followed, and stand in their places: enough to show settings, not to run by them.
     `in_dollars` says that a limit in dollars is given beyond the configuration.
     """
-    from jackline.config.loading import load_document  # noqa: PLC0415 -- loads pydantic
+    from jackline.config.loader import load_document  # noqa: PLC0415 -- loads pydantic
 
     return load_document(
         flags=flags or {},
@@ -55,7 +55,7 @@ def place_of_service(
     For whoever wants to end it or to get round it: a running service keeps its old configuration,
     and a slip in the new one must not stand between it and its user.
     """
-    from jackline.config.loading import load_place  # noqa: PLC0415 -- loads pydantic
+    from jackline.config.loader import load_place  # noqa: PLC0415 -- loads pydantic
 
     found = folders or HomeFolders.of_this_user()
     return load_place(flags=flags or {}, environ=environ, cwd=cwd, folders=found)

@@ -1,8 +1,10 @@
-"""Read one source of settings (a file, the environment, the flags) into checked values by key.
+"""Read each source of settings (file, environment, flags) into a layer, and merge the layers.
 
-Laws: (1) every source is checked whole by the same document, and its faults are gathered; (2) paths
-are absolute afterwards, seen from where they were written.
-Not here: which source wins (loading.py), what counts of a project's file (project.py).
+Rules: (1) every source is checked whole by the same document, and faults are collected, never
+raised; (2) paths are absolute afterwards, relative to where they were written; (3) a stronger
+source wins key by key, except for upstreams: one that lists upstreams, or names the address of one,
+replaces them all, since limits, proxy and credentials of one must not stick to another.
+Not here: the order of the sources (loader.py), what counts of a project's file (project.py).
 """
 
 from __future__ import annotations
@@ -16,11 +18,17 @@ from typing import Any, get_origin
 from pydantic import ValidationError
 
 from jackline.config import keys
-from jackline.config.document import Document, defaults, field_of, written
-from jackline.config.faults import Fault, from_validation, unknown
-from jackline.config.keys import Key, dotted, plain
-from jackline.config.lines import KeyLines, Place
-from jackline.config.places import FileText
+from jackline.config.document import (
+    ConfigFault,
+    Document,
+    defaults,
+    field_of,
+    from_validation,
+    unknown,
+    written,
+)
+from jackline.config.files import FileText
+from jackline.config.keys import Key, KeyLines, Place, dotted, plain
 from jackline.config.references import anchored, path_from
 
 _SECRETS = (
@@ -49,7 +57,7 @@ class Layer:
 
     values: dict[Key, Any] = field(default_factory=dict)
     origins: dict[Key, str] = field(default_factory=dict)
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[ConfigFault, ...] = ()
     # Where each upstream stands, and which of them have faults already.
     upstreams: list[str] = field(default_factory=list)
     wrong_upstreams: set[int] = field(default_factory=set)
@@ -68,7 +76,7 @@ def is_looked_up_later(key: Key) -> bool:
     return plain(key) == _ADMIN_KEY
 
 
-def of_file(file: FileText) -> Layer:
+def layer_from_file(file: FileText) -> Layer:
     """What a file says."""
     lines = KeyLines(file.text)
 
@@ -82,7 +90,7 @@ def of_file(file: FileText) -> Layer:
     return layer
 
 
-def of_environment(environ: Mapping[str, str], cwd: Path, warnings: list[str]) -> Layer:
+def layer_from_environment(environ: Mapping[str, str], cwd: Path, warnings: list[str]) -> Layer:
     """What JACKLINE_* variables say; an empty one counts as not set."""
     names = known_variables()
     document: dict[str, Any] = {}
@@ -96,7 +104,7 @@ def of_environment(environ: Mapping[str, str], cwd: Path, warnings: list[str]) -
             origins[key] = name
             _put(document, key, _typed(text, key))
         elif name.startswith(_SECTIONS):
-            faults.append(Fault(name, "", unknown(name, names)))
+            faults.append(ConfigFault(name, "", unknown(name, names)))
         else:
             warnings.append(f"{name} is not a variable that Jackline knows")
     layer = _checked(document, lambda place: origins.get(plain(place), "environment"), cwd)
@@ -105,7 +113,7 @@ def of_environment(environ: Mapping[str, str], cwd: Path, warnings: list[str]) -
     return layer
 
 
-def of_flags(flags: Mapping[str, object], cwd: Path) -> Layer:
+def layer_from_flags(flags: Mapping[str, object], cwd: Path) -> Layer:
     """What flags say: by their short names, or by dotted keys; None counts as not given."""
     document: dict[str, Any] = {}
     origins: dict[tuple[str, ...], str] = {}
@@ -182,10 +190,10 @@ def _make_absolute(layer: Layer, folder: Path) -> None:
             elif may_be_secret(key):
                 layer.values[key] = anchored(value, folder)
         except ValueError as error:
-            layer.faults += (Fault(layer.origins[key], dotted(key), str(error)),)
+            layer.faults += (ConfigFault(layer.origins[key], dotted(key), str(error)),)
 
 
-def _line_number(fault: Fault) -> int:
+def _line_number(fault: ConfigFault) -> int:
     number = fault.where.rpartition(":")[2]
     return int(number) if number.isdecimal() else 0
 
@@ -214,3 +222,58 @@ def _typed(text: str, key: Key) -> object:
         except ValueError:
             return text  # the document says what is wrong with it
     return text
+
+
+@dataclass(slots=True)
+class MergedLayers:
+    """What holds so far, and where each value stands."""
+
+    values: dict[Key, Any] = field(default_factory=dict)
+    origins: dict[Key, str] = field(default_factory=dict)
+    faults: list[ConfigFault] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    # Where each upstream stands, and which of them have faults already.
+    upstreams: list[str] = field(default_factory=list)
+    wrong_upstreams: set[int] = field(default_factory=set)
+
+    def take(self, layer: Layer) -> None:
+        """Let a stronger source have its way."""
+        self.faults += layer.faults
+        if layer.replaces_upstreams:
+            for key in [key for key in self.values if key[0] == "upstream"]:
+                del self.values[key], self.origins[key]
+            self.upstreams = []
+            self.wrong_upstreams = set()
+        self.upstreams += layer.upstreams[len(self.upstreams) :]
+        self.wrong_upstreams |= layer.wrong_upstreams
+        self.values |= layer.values
+        self.origins |= layer.origins
+
+    def fill(self, key: Key, value: object, origin: str = "default") -> None:
+        """Say what holds where no source has said anything."""
+        if key not in self.values:
+            self.values[key] = value
+            self.origins[key] = origin
+
+    def fault(self, key: Key, what: str) -> None:
+        """Note what is wrong with this key, at the place where it or its upstream stands."""
+        self.faults.append(ConfigFault(self.place(key), dotted(key), what))
+
+    def place(self, key: Key) -> str:
+        """Where this key stands, or else the upstream that lacks it."""
+        if self.is_filled_in(key) and key[0] == "upstream" and isinstance(key[1], int):
+            return self.upstreams[key[1]]
+        return self.origins.get(key, "default")
+
+    def is_filled_in(self, key: Key) -> bool:
+        """Whether no source has said anything of this key."""
+        origin = self.origins.get(key, "default")
+        return origin == "default" or origin.startswith("preset ")
+
+    def table(self, *under: str | int) -> dict[str, Any]:
+        """The set values directly in this table, None left out."""
+        return {
+            str(key[-1]): value
+            for key, value in self.values.items()
+            if key[:-1] == under and value is not None
+        }

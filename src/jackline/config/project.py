@@ -1,32 +1,138 @@
-"""Decide which settings of a project's file count: a cloned repository's file is a stranger's.
+"""Decide what a project's file may set, and remember which files the user has agreed to.
 
 Rules: (1) what a project's file may do with a setting is declared by the setting (`InProject`);
 nothing declared is nothing allowed; (2) limits can only be lowered and lists only extended,
-compared with what holds without the file, and a model that a limit in dollars could not count is no
-way around it; (3) the list of upstreams counts whole or not at all: without its credential or
-proxy, an upstream would be another one than was agreed to; (4) nothing that stands in a project's
-file stops the work: what does not count is ignored, and one line says so; it quotes no text of the
-file. Whether the user agreed is in consent.py.
+compared with the settings without the file, and a model that a limit in dollars could not count is
+no way around it; (3) the list of upstreams counts whole or not at all; (4) nothing in a project's
+file stops the work: what does not count is ignored, and one line says so without quoting the file;
+(5) an agreement names a file by its real folder and its name, and its content by a SHA-256; any
+other content is not agreed to; (6) the record is in the user's own state folder, private, and every
+entry is signed with the installation's key; a record that cannot be trusted counts as none.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from jackline.agents.prices import price_of
-from jackline.config.consent import Standing
-from jackline.config.document import Document, defaults, table_class
-from jackline.config.faults import Fault
+from jackline.config.document import ConfigFault, Document, defaults, table_class
+from jackline.config.field_types import ConfigTable, InProject
+from jackline.config.files import FileText
 from jackline.config.keys import Key, dotted, plain
 from jackline.config.layers import Layer, may_be_secret
-from jackline.config.places import FileText
 from jackline.config.references import file_of
-from jackline.config.table import InProject, Table
-from jackline.private_files import quoted
+from jackline.private_files import (
+    check_private_folder,
+    installation_key,
+    is_signature,
+    make_private_folder,
+    quoted,
+    read_private,
+    signature,
+    write_private,
+)
+
+CONSENT_FILE = "trusted-projects.json"
+_SCHEMA = "jackline.trusted-projects/1"
+_PURPOSE = "jackline trust/1"
+
+
+class ConsentStatus(Enum):
+    """Whether the user agreed to what a project's file says now."""
+
+    AGREED = "agreed"
+    CHANGED = "changed"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Consent:
+    """One file that the user agreed to."""
+
+    path: str
+    sha256: str
+    # When, as seconds since 1970.
+    at: float
+
+
+def consent_status(file: FileText, folder: Path) -> ConsentStatus:
+    """Whether the user agreed to this content of this file; `folder` is that of the record."""
+    if not (folder / CONSENT_FILE).exists():
+        return ConsentStatus.UNKNOWN  # without looking for the key: most users have no such record
+    path = real_path(file.path)
+    mine = [each for each in consents(folder) if each.path == path]
+    if not mine:
+        return ConsentStatus.UNKNOWN
+    return ConsentStatus.AGREED if mine[-1].sha256 == digest(file) else ConsentStatus.CHANGED
+
+
+def consents(folder: Path) -> list[Consent]:
+    """All agreements that this installation has recorded."""
+    try:
+        check_private_folder(folder)
+        document = json.loads(read_private(folder / CONSENT_FILE))
+        key = installation_key()
+        entries = document["projects"]
+        return [
+            Consent(entry["path"], entry["sha256"], float(entry["at"]))
+            for entry in entries
+            if is_signature(key, entry["signature"], _PURPOSE, *_signed(entry))
+        ]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return []
+
+
+def agree(file: FileText, folder: Path, at: float) -> Consent:
+    """Record that the user agrees to this content; OSError when it cannot be kept privately."""
+    given = Consent(real_path(file.path), digest(file), at)
+    _write([*_others(given.path, folder), given], folder)
+    return given
+
+
+def revoke(path: Path, folder: Path) -> bool:
+    """Forget the agreement to this file; whether there was one."""
+    others = _others(real_path(path), folder)
+    if len(others) == len(consents(folder)):
+        return False
+    _write(others, folder)
+    return True
+
+
+def digest(file: FileText) -> str:
+    """What stands for the file's content."""
+    return hashlib.sha256(file.content).hexdigest()
+
+
+def real_path(path: Path) -> str:
+    """The file's name in its real folder: `file:` references in it are looked up in that folder."""
+    return str(path.parent.resolve() / path.name)
+
+
+def _others(path: str, folder: Path) -> list[Consent]:
+    return [each for each in consents(folder) if each.path != path]
+
+
+def _write(given: list[Consent], folder: Path) -> None:
+    make_private_folder(folder)
+    key = installation_key()
+    entries = []
+    for each in given:
+        entry: dict[str, object] = {"path": each.path, "sha256": each.sha256, "at": each.at}
+        entries.append({**entry, "signature": signature(key, _PURPOSE, *_signed(entry))})
+    document = {"schema": _SCHEMA, "projects": entries}
+    write_private(folder / CONSENT_FILE, json.dumps(document, indent=2).encode() + b"\n")
+
+
+def _signed(entry: dict[str, object]) -> tuple[bytes, bytes]:
+    return str(entry["path"]).encode("utf-8", "surrogateescape"), str(entry["sha256"]).encode()
+
 
 _UPSTREAM = "upstream"
 # So many can be looked at before they are agreed to.
@@ -35,7 +141,7 @@ _IN_DOLLARS = (("budget", "dollars"), ("budget", "rolling", "dollars"), ("resume
 
 
 @dataclass(frozen=True, slots=True)
-class Ignored:
+class IgnoredSettings:
     """What of a project's file does not count, by reason; names are those of settings."""
 
     # Only the user may set them.
@@ -46,14 +152,14 @@ class Ignored:
     unpriced: tuple[str, ...] = ()
     # Why its upstreams would be refused even if the user agreed to them.
     refused: tuple[str, ...] = ()
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[ConfigFault, ...] = ()
     # Whether it lists upstreams that the user has not agreed to, in this content.
-    asks: Standing | None = None
+    asks: ConsentStatus | None = None
 
 
 def rule_of(key: Key) -> InProject:
     """What a project's file may do with this setting."""
-    table: type[Table] = Document
+    table: type[ConfigTable] = Document
     for name in plain(key):
         inner = table_class(table, name)
         if inner is None:
@@ -73,10 +179,10 @@ def restrict(
     layer: Layer,
     file: FileText,
     holds: Mapping[Key, Any],
-    standing: Standing,
+    standing: ConsentStatus,
     *,
     in_dollars: bool,
-) -> tuple[Layer, Ignored]:
+) -> tuple[Layer, IgnoredSettings]:
     """What counts of a project's file, and what does not; `holds` is what counts without it.
 
     `in_dollars` is whether any limit in dollars holds without it.
@@ -108,11 +214,11 @@ def restrict(
     asks = None
     if layer.replaces_upstreams or any(fault.key.startswith(_UPSTREAM) for fault in layer.faults):
         is_whole = not refused and not layer.faults
-        if standing is Standing.AGREED and is_whole:
+        if standing is ConsentStatus.AGREED and is_whole:
             _take_upstreams(taken, layer)
         else:
             asks = standing
-    return taken, Ignored(
+    return taken, IgnoredSettings(
         closed=tuple(sorted(set(closed))),
         looser=tuple(sorted(set(looser))),
         unpriced=tuple(sorted(unpriced)),
@@ -122,7 +228,7 @@ def restrict(
     )
 
 
-def warning(path: Path, ignored: Ignored, own_file: Path) -> str | None:
+def warning(path: Path, ignored: IgnoredSettings, own_file: Path) -> str | None:
     """One line about all that does not count; None if all does."""
     trust = f"jackline trust {quoted(str(path))}"
     parts = []
@@ -140,7 +246,7 @@ def warning(path: Path, ignored: Ignored, own_file: Path) -> str | None:
     if ignored.asks is not None:
         if ignored.refused:
             why = f"refused; {trust} says why"
-        elif ignored.asks is Standing.CHANGED:
+        elif ignored.asks is ConsentStatus.CHANGED:
             why = f"changed since you agreed to it; look again: {trust}"
         else:
             why = f"you have not agreed to it; look and agree: {trust}"
@@ -203,7 +309,7 @@ def _take_upstreams(taken: Layer, layer: Layer) -> None:
 
 def _name(key: Key) -> str:
     """The setting's name; of a table of free names, the table's, since the rest is the file's."""
-    table: type[Table] = Document
+    table: type[ConfigTable] = Document
     path: list[str] = []
     for name in plain(key):
         path.append(name)

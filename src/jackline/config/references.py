@@ -1,10 +1,10 @@
 """Look up secrets where their references point: `env:NAME`, `file:PATH`, `cmd:COMMAND`.
 
-Laws: (1) a configuration never holds a secret itself, only where it is; (2) no message holds the
-secret, what a command printed, or a value that was taken for a reference and is none; (3) a command
-does not depend on the working folder: its program is found by the absolute folders of the PATH or
-has its whole path, and it runs in the home folder.
-Not here: which settings are secrets (document.py).
+Rules: (1) a configuration never holds a secret itself, only where it is; (2) no message holds the
+secret, the output of a command, or a value that was taken for a reference and is none; (3) a
+command does not depend on the working folder: its program is found by the absolute folders of the
+PATH or has its whole path, and it runs in the home folder.
+Not here: which settings are secrets (layers.py).
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """What a configuration comes to: one frozen value, and where each part of it came from.
 
-Laws: (1) frozen: a changed file gives a new value; (2) `shown` holds secrets as the references that
-were written, so it may be printed; `gateway` holds what they stand for, and hides it in `repr`.
-Not here: how it is found and checked (loading.py).
+Rules: (1) frozen: a changed file gives a new value; (2) `shown` holds secrets as the references
+that were written, so it may be printed; `gateway` holds the secrets themselves, and hides them in
+`repr`; (3) it loads no validator.
+Not here: how it is found and checked (loader.py).
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from jackline.config.keys import Key
 from jackline.errors import BadConfigError
 from jackline.flows.settings import RunSettings
 from jackline.gateway.settings import GatewaySettings, ListenSettings
-from jackline.journal.settings import JournalSettings
-from jackline.mcp_server.settings import ToolSettings
+from jackline.journal.store import JournalSettings
+from jackline.mcp_server.permissions import ToolSettings
 from jackline.notifications.settings import NotifySettings
 from jackline.telemetry.settings import OtlpSettings
 

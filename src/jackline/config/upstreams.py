@@ -1,30 +1,99 @@
-"""Complete and judge the upstreams of a configuration, and turn them into settings.
+"""Complete and check the upstreams of a configuration, and turn them into settings.
 
-Laws: (1) what is written wins over the preset, the preset over the kind's defaults; (2) by default,
-clients' own credentials go only to the first upstream of Anthropic's dialect, and a warning says so
-where that is not Anthropic; (3) what can be sent nowhere, or nothing, is told.
-Not here: the types of single values (document.py), how each kind is spoken to (providers/).
+Rules: (1) what is written wins over the preset, the preset over the kind's defaults; (2) by
+default, clients' own credentials go only to the first upstream of Anthropic's dialect; (3) an
+upstream that cannot work is a fault; (4) a warning says where calls and credentials go if their
+owner may not expect it: what is sent, where to, and which line says so, never a secret; what the
+user wrote on purpose is not warned of, except in a project's file.
+Not here: the types of single values (tables.py), the protocol of each kind (providers/).
 """
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from jackline.config.document import defaults
-from jackline.config.faults import Fault, rejection
+from jackline.config.document import ConfigFault, config_error, defaults
+from jackline.config.files import is_file
 from jackline.config.keys import dotted
-from jackline.config.merging import Merged
-from jackline.config.places import is_file
+from jackline.config.layers import MergedLayers
 from jackline.config.references import is_reference, resolve
-from jackline.config.strangers import credential_warning, is_loopback
 from jackline.lanes import CacheTtl, KnownLimits
-from jackline.providers.presets import ANTHROPIC_HOST, PRESETS, Preset, cloud_url
+from jackline.providers.presets import ANTHROPIC_HOST, PRESETS, Preset, cloud_url, own_hosts
 from jackline.providers.rate_limits_api import KINDS
 from jackline.providers.settings import CostClass, Credential, UpstreamKind, UpstreamSettings
+
+# Names that any pattern fits which is meant for Claude.
+_CLAUDES = ("claude-opus-4-8", "claude-sonnet-4-6", "claude-haiku-4-5")
+
+
+def credential_warning(  # noqa: PLR0913 -- all that a warning is made of
+    name: str,
+    credential: Credential,
+    *,
+    kind: UpstreamKind,
+    url: str | None,
+    reference: str | None,
+    patterns: tuple[str, ...],
+    is_meant: bool,
+    where: str,
+    of_project: bool,
+) -> str | None:
+    """The sentence for one upstream, or None where nothing can surprise."""
+    target = urlsplit(url or "")
+    host = target.hostname or ""
+    if not url or is_loopback(host):
+        return None
+    passes_through = credential is Credential.PASS_THROUGH
+    is_expected = passes_through and host in own_hosts(kind) and not _takes_claude(kind, patterns)
+    if of_project and not is_expected:
+        return f"{_what_goes(credential, reference)} to {url}, as {where} says"
+    if target.scheme == "http" and credential is not Credential.NONE:
+        return f"upstream {name}: credentials go to {host} unencrypted, as {where} says; use https"
+    if passes_through and not is_expected and not is_meant:
+        return (
+            f"upstream {name}: whatever key or login a client sends is passed through to {host},"
+            f' as {where} says; if that is meant, write credential = "pass-through"'
+        )
+    if passes_through and not is_expected and kind is not UpstreamKind.ANTHROPIC:
+        return (
+            f"upstream {name}: keys and logins for Anthropic, too, are passed through to {host},"
+            " since its models stand in for Claude; give it a credential of its own"
+        )
+    return None
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a listener on this host."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _takes_claude(kind: UpstreamKind, patterns: tuple[str, ...]) -> bool:
+    if kind is UpstreamKind.ANTHROPIC:
+        return False
+    return any(
+        pattern.startswith("claude") or any(fnmatchcase(name, pattern) for name in _CLAUDES)
+        for pattern in patterns
+    )
+
+
+def _what_goes(credential: Credential, reference: str | None) -> str:
+    if credential is Credential.PASS_THROUGH:
+        return "calls and credentials go"
+    if credential in (Credential.API_KEY, Credential.BEARER):
+        return f"calls and what {reference} holds go"
+    return "calls go"
+
 
 _CLOUDS = (UpstreamKind.BEDROCK, UpstreamKind.VERTEX)
 _OPENAI = (UpstreamKind.OPENAI_CHAT, UpstreamKind.OPENAI_RESPONSES)
@@ -32,7 +101,7 @@ _EXAMPLE_REGIONS = {UpstreamKind.BEDROCK: "us-east-1", UpstreamKind.VERTEX: "glo
 _PLAIN = {key[1:]: value for key, value in defaults().items() if key[0] == "upstream"}
 
 
-def complete(merged: Merged) -> None:
+def complete(merged: MergedLayers) -> None:
     """Fill in what presets, kinds and the order of upstreams say."""
     if not merged.upstreams:
         merged.upstreams = ["default"]
@@ -54,7 +123,7 @@ def complete(merged: Merged) -> None:
             merged.fill(one.key(*key), None if key in (("url",), ("credential",)) else value)
 
 
-def check(merged: Merged, port: int) -> None:
+def check(merged: MergedLayers, port: int) -> None:
     """Note what no single value can be blamed for; `port` is the gateway's own."""
     names: set[str] = set()
     for one in _each(merged):
@@ -71,7 +140,7 @@ def check(merged: Merged, port: int) -> None:
             _check_caches(one)
 
 
-def warn(merged: Merged, project: Path | None) -> None:
+def warn(merged: MergedLayers, project: Path | None) -> None:
     """Say which credentials go where, where that could surprise; `project` is the file of one."""
     for one in _each(merged):
         where = merged.place(one.key("url"))
@@ -97,7 +166,7 @@ def warn(merged: Merged, project: Path | None) -> None:
             )
 
 
-def withhold_admin_keys(merged: Merged, project: Path | None) -> None:
+def withhold_admin_keys(merged: MergedLayers, project: Path | None) -> None:
     """Send no admin key to an upstream of a project's file, whoever has set one beside it."""
     for one in _each(merged):
         where = merged.place(one.key("url"))
@@ -110,14 +179,14 @@ def withhold_admin_keys(merged: Merged, project: Path | None) -> None:
         merged.values[one.key("admin_key")] = merged.values[one.key("workspace")] = None
 
 
-def settings(merged: Merged) -> tuple[UpstreamSettings, ...]:
+def settings(merged: MergedLayers) -> tuple[UpstreamSettings, ...]:
     """All upstreams, once nothing is wrong with them."""
     return tuple(_settings(one) for one in _each(merged))
 
 
 def with_secrets(upstream: UpstreamSettings, environ: Mapping[str, str]) -> UpstreamSettings:
     """An upstream that was loaded without secrets, with its own looked up."""
-    faults: list[Fault] = []
+    faults: list[ConfigFault] = []
 
     def looked_up(name: str, value: str | None) -> str | None:
         if value is None or not is_reference(value):
@@ -125,7 +194,7 @@ def with_secrets(upstream: UpstreamSettings, environ: Mapping[str, str]) -> Upst
         try:
             return resolve(value, environ)
         except ValueError as error:
-            faults.append(Fault(f"upstream {upstream.name}", name, str(error)))
+            faults.append(ConfigFault(f"upstream {upstream.name}", name, str(error)))
             return None
 
     found = replace(
@@ -138,14 +207,14 @@ def with_secrets(upstream: UpstreamSettings, environ: Mapping[str, str]) -> Upst
         },
     )
     if faults:
-        raise rejection(faults)
+        raise config_error(faults)
     return found
 
 
 class _One:
     """One upstream of a configuration."""
 
-    def __init__(self, merged: Merged, place: int) -> None:
+    def __init__(self, merged: MergedLayers, place: int) -> None:
         self.merged = merged
         self.place = place
 
@@ -178,7 +247,7 @@ class _One:
         return Credential(self.get("auth") or self.get("credential") or Credential.NONE)
 
 
-def _each(merged: Merged) -> Iterator[_One]:
+def _each(merged: MergedLayers) -> Iterator[_One]:
     return (_One(merged, place) for place in range(len(merged.upstreams)))
 
 

@@ -1,11 +1,17 @@
 """What one may ask about a running gateway, in the same words on every face.
 
-Laws: (1) plain values in, plain values and sentences out; (2) the same sentence in `status`, on the
-dashboard and in notifications.
-Not here: gathering the values (gateway/telling.py), showing them (cli/).
+Rules: (1) plain values in, plain values and sentences out; (2) the same sentence in `status`, on
+the dashboard and in notifications.
+Not here: gathering the values (gateway/status_picture.py), showing them (cli/).
 """
 
-from jackline.control.picture import CallShown, LaneShown, LimitShown, Picture, TurnShown
-from jackline.control.verdict import verdict
+from jackline.control.status import (
+    CallStatus,
+    GatewayStatus,
+    LaneStatus,
+    LimitStatus,
+    TurnStatus,
+    verdict,
+)
 
-__all__ = ["CallShown", "LaneShown", "LimitShown", "Picture", "TurnShown", "verdict"]
+__all__ = ["CallStatus", "GatewayStatus", "LaneStatus", "LimitStatus", "TurnStatus", "verdict"]

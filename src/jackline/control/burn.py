@@ -1,6 +1,6 @@
-"""Count what calls take: tokens and dollars by minute, lane and run.
+"""Count what calls use: tokens and dollars by minute, lane and run.
 
-Laws: (1) pure: facts and `now` come in; (2) bounded: a day of minutes, and the most recent runs;
+Rules: (1) pure: facts and `now` come in; (2) bounded: a day of minutes, and the most recent runs;
 (3) a model whose price is not known costs "unknown", never nothing.
 Not here: prices (agents/prices.py), drawing (dashboard/), limits (budgets/).
 """
@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from jackline.agents.outcome import Usage
+from jackline.agents.outcome import TokenUsage
 from jackline.events import CallEnded
 
-PriceOf: TypeAlias = Callable[[str, Usage], float | None]
+PriceOf: TypeAlias = Callable[[str, TokenUsage], float | None]
 
 _MINUTES = 24 * 60
 _MOST_TAGS = 500
@@ -87,10 +87,10 @@ class Burn:
             )
         for (minute, lane, model, tag), (*tokens, calls) in alike.items():
             if calls:
-                self._took(minute, lane, tag, Usage(*tokens), model, calls)
+                self._took(minute, lane, tag, TokenUsage(*tokens), model, calls)
 
     def _took(
-        self, minute: int, lane: str, tag: str | None, usage: Usage, model: str, calls: int
+        self, minute: int, lane: str, tag: str | None, usage: TokenUsage, model: str, calls: int
     ) -> None:
         dollars = self._price_of(model, usage)
         tokens = usage.total

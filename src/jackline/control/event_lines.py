@@ -1,8 +1,8 @@
-"""The service's events as lines: words for people, JSON that can be read back for programs.
+"""The service's events as lines: words for people, JSON that can be parsed again for programs.
 
-Laws: (1) pure; (2) a line of JSON names its schema and holds every field, so that reading it back
-gives the same event; (3) no prompt, answer, key or token, since no event holds one.
-Not here: where events are kept (journal/), which are printed (cli/service_log.py).
+Rules: (1) pure; (2) a line of JSON names its schema and holds every field, so that parsing it gives
+the same event; (3) no prompt, answer, key or token, since no event holds one.
+Not here: where events are saved (journal/), which are printed (cli/journal_views.py).
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
-from jackline.control.board_parts import lane_shown
-from jackline.control.whole_seconds import whole_second
+from jackline.control.board import lane_label
+from jackline.control.text import whole_second
 from jackline.events import AttemptFailed, CallEnded, LaneChanged, ServiceNoted
 from jackline.failures.sentences import duration_in_words, moment_in_words
 
-Logged: TypeAlias = CallEnded | AttemptFailed | LaneChanged | ServiceNoted
+LoggedEvent: TypeAlias = CallEnded | AttemptFailed | LaneChanged | ServiceNoted
 
 SCHEMA = "jackline.event/1"
-_KINDS: Mapping[str, type[Logged]] = {
+_KINDS: Mapping[str, type[LoggedEvent]] = {
     "call_ended": CallEnded,
     "attempt_failed": AttemptFailed,
     "lane_changed": LaneChanged,
@@ -30,13 +30,13 @@ _NAMES = {kind: name for name, kind in _KINDS.items()}
 _WORTH_TELLING = 1.0
 
 
-def event_json(event: Logged) -> dict[str, Any]:
+def event_json(event: LoggedEvent) -> dict[str, Any]:
     """The event with its schema's name and all its fields."""
     fields = event._asdict() if isinstance(event, CallEnded) else asdict(event)
     return {"schema": SCHEMA, "event": _NAMES[type(event)], **fields}
 
 
-def event_from(told: Mapping[str, Any]) -> Logged:
+def event_from(told: Mapping[str, Any]) -> LoggedEvent:
     """The event that a line tells of; ValueError if it is none."""
     kind = _KINDS.get(str(told.get("event")))
     if told.get("schema") != SCHEMA or kind is None:
@@ -48,22 +48,22 @@ def event_from(told: Mapping[str, Any]) -> Logged:
         raise ValueError(f"not a line of {SCHEMA}: other fields than it has") from error
 
 
-def event_words(event: Logged, now: datetime) -> str:
+def event_words(event: LoggedEvent, now: datetime) -> str:
     """The event for a person, with the hour it happened at."""
     at = datetime.fromtimestamp(event.at, now.tzinfo)
     hour = f"{at:%H:%M:%S}" if at.date() == now.date() else f"{at:%Y-%m-%d %H:%M:%S}"
     return f"{hour} {_words(event, now)}"
 
 
-def _words(event: Logged, now: datetime) -> str:
+def _words(event: LoggedEvent, now: datetime) -> str:
     match event:
         case CallEnded():
             return _call(event)
         case AttemptFailed():
             resets = _until(event.resets_at, now)
-            return f"{lane_shown(event.lane)}: attempt failed, {event.why}{resets} ({event.call})"
+            return f"{lane_label(event.lane)}: attempt failed, {event.why}{resets} ({event.call})"
         case LaneChanged():
-            name = lane_shown(event.lane)
+            name = lane_label(event.lane)
             why = event.why.replace(event.lane, name)
             return f"{name} is {event.state}{_until(event.until, now)}{f'. {why}' if why else ''}"
         case ServiceNoted():
@@ -80,7 +80,7 @@ def _call(event: CallEnded) -> str:
         parts.append(f"{event.input_tokens:,} in, {event.output_tokens:,} out")
     who = f", session {event.session[:8]}" if event.session else ""
     who += f", agent {event.agent}" if event.agent else ""
-    lane = lane_shown(event.lane) or event.model or "no lane"
+    lane = lane_label(event.lane) or event.model or "no lane"
     return f"{lane}: call {event.outcome.replace('_', ' ')}, {', '.join(parts)}{who} ({event.call})"
 
 

@@ -1,9 +1,9 @@
 """A face of the running service: something that answers some paths of its port.
 
-Laws: (1) a face never sees a request that the door refused (Host, Origin, token); (2) it answers
-every request it says it knows, and an answer that streams ends when the client leaves; (3) faces
-know nothing of each other, and nothing of the gateway's sockets.
-Not here: the faces themselves (dashboard/, mcp_server/, …), the door (gateway/doors.py).
+Rules: (1) a face never sees a request that was refused (Host, Origin, token); (2) it answers every
+request that it knows, and an answer that streams ends when the client leaves; (3) faces know
+nothing of each other, and nothing of the gateway's sockets.
+Not here: the faces themselves (dashboard/, mcp_server/, …), who may ask (gateway/access.py).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Protocol, TypeAlias
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 
 
-class Asked(Protocol):
+class ServiceRequest(Protocol):
     """One request and the means to answer it; the gateway's exchanges are such."""
 
     method: bytes
@@ -61,10 +61,10 @@ class Asked(Protocol):
 class Face(Protocol):
     """What answers some of the paths."""
 
-    def knows(self, asked: Asked) -> bool:
+    def knows(self, asked: ServiceRequest) -> bool:
         """Whether this request is this face's to answer."""
         ...
 
-    def answer(self, asked: Asked) -> None:
+    def answer(self, asked: ServiceRequest) -> None:
         """Answer it, now or later."""
         ...

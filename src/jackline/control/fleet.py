@@ -1,11 +1,10 @@
-"""Remember what each agent was doing when: the fleet's timeline, past and future.
+"""Remember what each agent was doing when: the timeline of the fleet.
 
-Laws: (1) pure: facts and `now` come in; (2) bounded: the longest silent agents and the oldest
-stretches go first; (3) a stretch has one state, and the words are those of every other face; (4)
-nothing is guessed: between two calls an agent is "between calls", whatever it does there, for two
-minutes, then "quiet", and "finished" at once where somebody who knows has told its end; (5) who
-looks again and again need look only at the agents that have changed.
-Not here: flows' own agents (flows/), drawing (dashboard/, cli/top.py).
+Rules: (1) pure: facts and `now` come in; (2) bounded: the longest silent agents and the oldest
+stretches go first; (3) a stretch has one state, in the words of every other face; (4) nothing is
+guessed: between two calls an agent is "between calls" for two minutes, then "quiet", and "finished"
+at once where its end was reported; (5) who looks again and again need look only at changed agents.
+Not here: flows' own agents (flows/), drawing (dashboard/, cli/top_screen.py).
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ QUIET_AFTER = 120.0
 _SILENT = 900.0
 
 
-class Doing(StrEnum):
+class AgentState(StrEnum):
     """What an agent does, or waits for."""
 
     ANSWERING = "answering"
@@ -48,25 +47,25 @@ class Doing(StrEnum):
 
 # The kind of the last failed attempt says what a wait was for.
 _WAITED_FOR = {
-    "server_throttle": Doing.THROTTLED,
-    "rate_limit": Doing.THROTTLED,
-    "overloaded": Doing.THROTTLED,
-    "account_quota": Doing.PARKED,
-    "billing": Doing.PARKED,
+    "server_throttle": AgentState.THROTTLED,
+    "rate_limit": AgentState.THROTTLED,
+    "overloaded": AgentState.THROTTLED,
+    "account_quota": AgentState.PARKED,
+    "billing": AgentState.PARKED,
 }
 _LOST = ("refused", "broken")
 # What a call waits for that was never sent, because its lane was known to be shut.
-_SHUT = {"parked": Doing.PARKED, "broken": Doing.DOWN, "limited": Doing.THROTTLED}
+_SHUT = {"parked": AgentState.PARKED, "broken": AgentState.DOWN, "limited": AgentState.THROTTLED}
 # What a lane is shut for holds for every call on it, whatever its own last attempt met.
-_FOR_ALL = (Doing.PARKED, Doing.DOWN)
+_FOR_ALL = (AgentState.PARKED, AgentState.DOWN)
 
 Key: TypeAlias = tuple[str, str]
 """An agent's session, and its own id there; empty for the session's main thread."""
 
 
-def waited_for(kind: str) -> Doing:
+def waited_for(kind: str) -> AgentState:
     """What a call waits for whose last attempt failed with a failure of this kind."""
-    return _WAITED_FOR.get(kind, Doing.DOWN)
+    return _WAITED_FOR.get(kind, AgentState.DOWN)
 
 
 @dataclass(slots=True)
@@ -75,7 +74,7 @@ class Stretch:
 
     begins: float
     ends: float
-    doing: Doing
+    doing: AgentState
 
 
 @dataclass(slots=True)
@@ -99,7 +98,7 @@ class Member:
     waited: float = 0.0
     why: str = ""
 
-    def add(self, begins: float, ends: float, doing: Doing) -> None:
+    def add(self, begins: float, ends: float, doing: AgentState) -> None:
         """Remember a stretch, joined with the one before where it only goes on."""
         if ends - begins < _WORTH_KEEPING:
             return
@@ -116,7 +115,7 @@ class Member:
         return first, list(islice(self.stretches, first - self.kept + len(self.stretches), None))
 
 
-class Live(NamedTuple):
+class LiveCall(NamedTuple):
     """A call that is under way, as the desk tells it."""
 
     session: str
@@ -125,15 +124,15 @@ class Live(NamedTuple):
     model: str
     lane: str
     since: float
-    doing: Doing
+    doing: AgentState
     why: str
     until: float | None
-    waited: tuple[float, Doing] | None = None
+    waited: tuple[float, AgentState] | None = None
     """Since when it waited before, and for what, if it did."""
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class AgentRow:
     """One agent as a face shows it now; `until` is when its wait will end, if that is known."""
 
     session: str
@@ -141,7 +140,7 @@ class Shown:
     tag: str
     model: str
     lane: str
-    doing: Doing
+    doing: AgentState
     why: str
     since: float
     until: float | None
@@ -160,7 +159,7 @@ class Fleet:
         self._failures: OrderedDict[str, AttemptFailed] = OrderedDict()
         self._changed: dict[Key, None] = {}
         # The last time each lane was shut: for what, since when, until when.
-        self._shut: dict[str, tuple[Doing, float, float]] = {}
+        self._shut: dict[str, tuple[AgentState, float, float]] = {}
 
     def __len__(self) -> int:
         return len(self._members)
@@ -191,14 +190,18 @@ class Fleet:
         begins = event.at - event.took
         if member.last_end and begins > member.last_end:
             gap = begins - member.last_end
-            member.add(member.last_end, begins, Doing.BETWEEN if gap < _SILENT else Doing.FINISHED)
+            member.add(
+                member.last_end,
+                begins,
+                AgentState.BETWEEN if gap < _SILENT else AgentState.FINISHED,
+            )
         sent = min(event.at, begins + event.waited)
         cause = self._shut_between(event.lane, begins, sent)
         if failure is not None and cause not in _FOR_ALL:
             cause = waited_for(failure.kind)
         member.add(begins, sent, cause)
         lost = event.outcome in _LOST
-        member.add(sent, event.at, Doing.FAILED if lost else Doing.ANSWERING)
+        member.add(sent, event.at, AgentState.FAILED if lost else AgentState.ANSWERING)
         member.last_end = max(member.last_end, event.at)
         member.model, member.lane = event.model, event.lane
         member.calls += 1
@@ -247,12 +250,12 @@ class Fleet:
         """What is known of one agent."""
         return self._members.get(key)
 
-    def meet(self, call: Live) -> Member:
+    def meet(self, call: LiveCall) -> Member:
         """The agent of a call that is under way, though none of its calls may have ended yet."""
         key = (call.session, call.agent)
         return self._members.get(key) or self._member(call.session, call.agent, call.tag)
 
-    def shown(self, now: float, live: Iterable[Live], *, since: float) -> list[Shown]:
+    def shown(self, now: float, live: Iterable[LiveCall], *, since: float) -> list[AgentRow]:
         """Every agent with its stretches from `since` on, those of one session together."""
         live = list(live)
         for call in live:
@@ -263,17 +266,19 @@ class Fleet:
             self._row(key, member, calls.get(key), now, since)
             for key, member in self._members.items()
         ]
-        rows = [row for row in rows if row.stretches or row.doing is not Doing.FINISHED]
+        rows = [row for row in rows if row.stretches or row.doing is not AgentState.FINISHED]
         first = {row.session: n for n, row in reversed(list(enumerate(rows)))}
         return sorted(rows, key=lambda row: (first[row.session], row.agent != "", row.agent))
 
-    def _shut_between(self, lane: str, begins: float, ends: float) -> Doing:
+    def _shut_between(self, lane: str, begins: float, ends: float) -> AgentState:
         if not self._shut:
-            return Doing.QUEUED
-        doing, since, until = self._shut.get(lane, (Doing.QUEUED, 0.0, 0.0))
-        return doing if since < ends and begins < until else Doing.QUEUED
+            return AgentState.QUEUED
+        doing, since, until = self._shut.get(lane, (AgentState.QUEUED, 0.0, 0.0))
+        return doing if since < ends and begins < until else AgentState.QUEUED
 
-    def _row(self, key: Key, member: Member, call: Live | None, now: float, since: float) -> Shown:
+    def _row(
+        self, key: Key, member: Member, call: LiveCall | None, now: float, since: float
+    ) -> AgentRow:
         stretches = [
             (max(each.begins, since), each.ends, each.doing.value)
             for each in member.stretches
@@ -285,10 +290,10 @@ class Fleet:
             doing, why, at, until = call.doing, call.why, call.since, call.until
         else:
             doing, at, until = resting(member, now), member.last_end, None
-            why = member.why if doing is Doing.FAILED else ""
-            if doing in (Doing.BETWEEN, Doing.QUIET):
+            why = member.why if doing is AgentState.FAILED else ""
+            if doing in (AgentState.BETWEEN, AgentState.QUIET):
                 stretches.append((max(at, since), now, doing.value))
-        return Shown(
+        return AgentRow(
             key[0],
             key[1],
             member.tag,
@@ -320,17 +325,17 @@ class Fleet:
         return member
 
 
-def resting(member: Member, now: float) -> Doing:
+def resting(member: Member, now: float) -> AgentState:
     """What an agent does that has no call under way."""
-    if member.stretches and member.stretches[-1].doing is Doing.FAILED:
-        return Doing.FAILED
+    if member.stretches and member.stretches[-1].doing is AgentState.FAILED:
+        return AgentState.FAILED
     silent = now - member.last_end
     if silent >= _SILENT or 0 < member.last_end <= member.gone_at:
-        return Doing.FINISHED
-    return Doing.BETWEEN if silent < QUIET_AFTER else Doing.QUIET
+        return AgentState.FINISHED
+    return AgentState.BETWEEN if silent < QUIET_AFTER else AgentState.QUIET
 
 
 def turns_at(member: Member, now: float) -> float | None:
     """When silence alone will make something else of what it does; None if it will not."""
-    after = {Doing.BETWEEN: QUIET_AFTER, Doing.QUIET: _SILENT}.get(resting(member, now))
+    after = {AgentState.BETWEEN: QUIET_AFTER, AgentState.QUIET: _SILENT}.get(resting(member, now))
     return None if after is None else member.last_end + after

@@ -1,8 +1,8 @@
-"""What a running flow looks like: phases, agents, waits, sums; folded from its events.
+"""The view of a running flow: phases, agents, waits and sums, folded from its events.
 
-Laws: (1) pure: events in, a picture out; (2) everything that waits says why and until when; (3) the
-words for states are those of every other face.
-Not here: drawing it (cli/run_progress.py, dashboard/).
+Rules: (1) pure: events in, a view out; (2) everything that waits has its reason and its time; (3)
+the words for states are those of every other face.
+Not here: drawing it (cli/run.py, dashboard/).
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from jackline.agents.outcome import Ending
-from jackline.control.counted import counted
-from jackline.control.whole_seconds import whole_second
+from jackline.control.text import counted, whole_second
 from jackline.failures.sentences import moment_in_words
-from jackline.flows.progress import (
+from jackline.flows.records import RunState
+from jackline.flows.run_events import (
     AT_WALL,
     AgentAnswered,
     AgentBegan,
@@ -35,7 +35,6 @@ from jackline.flows.progress import (
     StepEnded,
     Warned,
 )
-from jackline.flows.records import RunState
 
 _MOST_WARNINGS = 5
 

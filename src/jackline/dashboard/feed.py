@@ -1,10 +1,10 @@
-"""Tell every open page what has changed, about once a second, over one event stream each.
+"""Send every open page what has changed, about once a second, over one event stream each.
 
-Laws: (1) a stream begins with all there is, then come changes; (2) while nobody watches nothing is
+Rules: (1) a stream begins with everything, then come changes; (2) while nobody watches nothing is
 gathered; the work of a second is done once, however many watch; (3) a watcher that is behind misses
-changes, and gets all there is when it has caught up; (4) the number of watchers is bounded; (5) no
-open page keeps a service from stopping.
-Not here: what is told (control/board.py), the request's door (gateway/).
+changes, and gets everything again when it has caught up; (4) the number of watchers is bounded; (5)
+no open page prevents a service from stopping.
+Not here: the document (control/board.py), who may ask (gateway/).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from jackline.clock import Clock
-from jackline.control.board import Board, Facts, Flows
-from jackline.control.face import Asked
-from jackline.dashboard.flow_book import FlowBook
+from jackline.control.board import Board, Facts, FlowFacts
+from jackline.control.face import ServiceRequest
+from jackline.dashboard.runs import StoredRuns
 
 MOST_WATCHERS = 64
 _EVERY = 1.0
@@ -38,7 +38,7 @@ _AGAIN_AFTER = b"retry: 1000\n\n"
 class _Watcher:
     """One open page; `pieces` is what it has still to be told before it may hear of changes."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: ServiceRequest) -> None:
         self.asked = asked
         self.pieces: Iterator[dict[str, object]] | None = None
         self.new = True
@@ -49,8 +49,8 @@ class Feed:
 
     def __init__(
         self,
-        facts: Callable[[Flows], Facts],
-        flows: FlowBook,
+        facts: Callable[[FlowFacts], Facts],
+        flows: StoredRuns,
         clock: Clock,
         stopping: Callable[[], bool],
     ) -> None:
@@ -73,7 +73,7 @@ class Feed:
         """How many pages are open."""
         return len(self._watchers)
 
-    def open(self, asked: Asked) -> None:
+    def open(self, asked: ServiceRequest) -> None:
         """One more page."""
         if asked.method == b"HEAD":
             asked.respond(200, _HEAD)

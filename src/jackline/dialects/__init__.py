@@ -1,11 +1,11 @@
 """Read and write wire formats: pure functions and readers over bytes.
 
-Laws: (1) no I/O, no clock; (2) bytes that are passed on are never parsed and rebuilt; (3) nothing
+Rules: (1) no I/O, no clock; (2) bytes that are passed on are never parsed and rebuilt; (3) nothing
 that a peer sends makes a reader raise, except where it says so.
 Not here: deciding what reaches a client (calls/), sockets (upstream/, gateway/).
 """
 
-from jackline.dialects.anthropic_answer import (
+from jackline.dialects.answer_facts import (
     HOLD_ID,
     PING,
     AnswerFacts,
@@ -15,13 +15,13 @@ from jackline.dialects.anthropic_answer import (
     placeholder_start,
     read_answer,
 )
-from jackline.dialects.anthropic_request import (
+from jackline.dialects.anthropic_stream import AnthropicStreamReader, StreamBlock
+from jackline.dialects.request_facts import (
     RequestFacts,
     account_of,
-    asked_messages,
     read_request,
+    request_messages,
 )
-from jackline.dialects.anthropic_stream import AnthropicStreamReader, Block
 from jackline.dialects.sse import EventSplitter, data_of, event_of, name_of
 from jackline.dialects.tokens_used import TokensUsed
 
@@ -30,12 +30,11 @@ __all__ = [
     "PING",
     "AnswerFacts",
     "AnthropicStreamReader",
-    "Block",
     "EventSplitter",
     "RequestFacts",
+    "StreamBlock",
     "TokensUsed",
     "account_of",
-    "asked_messages",
     "block_stop",
     "closing_events",
     "data_of",
@@ -45,4 +44,5 @@ __all__ = [
     "placeholder_start",
     "read_answer",
     "read_request",
+    "request_messages",
 ]

@@ -1,23 +1,25 @@
 """Follow one Anthropic answer stream: what has begun, what is whole, what it cost.
 
-Laws: (1) nothing fed here raises: a stream that cannot be followed is broken, and stays so; (2) an
-answer is whole only when message_start, gapless and closed blocks, a stop reason and message_stop
-have come in this order; (3) of the deltas of a block one is decoded, and those that begin with the
-same bytes need not be fed; pings are never decoded; (4) unknown events change nothing; (5) what is
-kept is bounded: a stream of more blocks than an answer has is broken.
-Not here: cutting bytes into events (sse.py), what reaches a client (calls/stitching.py).
+Rules: (1) nothing fed here raises: a stream that cannot be followed is broken, and stays so; (2)
+an answer is whole only when message_start, gapless and closed blocks, a stop reason and
+message_stop have come in this order; (3) of the deltas of a block one is decoded, and those that
+begin with the same bytes need not be fed; pings are never decoded; (4) unknown events change
+nothing; (5) a stream that came in one piece is read in one go; what that accepts is what the
+reader would call whole, and whatever is written in an unusual way is left to the reader: None,
+never a guess.
+Not here: splitting bytes into events (sse.py), what reaches a client (calls/).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from jackline.dialects.sse import name_and_data
-from jackline.dialects.tokens_used import TokensUsed, updated
+from jackline.dialects.tokens_used import TokensUsed, UsageFields, updated, updated_by
 
 MESSAGE_START = b"message_start"
 BLOCK_START = b"content_block_start"
@@ -34,7 +36,7 @@ _NOTHING = msgspec.Raw(b"null")
 _NOTHING_USED = TokensUsed()
 
 
-class Block(msgspec.Struct):
+class StreamBlock(msgspec.Struct):
     """One content block; its index is its place in the list."""
 
     type: str
@@ -116,8 +118,8 @@ class AnthropicStreamReader:
 
     def __init__(self) -> None:
         self.started = False
-        self.blocks: list[Block] = []
-        self.open_block: Block | None = None
+        self.blocks: list[StreamBlock] = []
+        self.open_block: StreamBlock | None = None
         # Whatever event of two lines begins with this is a delta of the open block.
         self.delta_head: bytes | None = None
         self.usage = _NOTHING_USED
@@ -157,7 +159,7 @@ class AnthropicStreamReader:
         _demand(self.started and self.open_block is None and self.stop_reason is None)
         told = _block_start.decode(data)
         _demand(told.index == len(self.blocks) < _MOST_BLOCKS)
-        self.open_block = Block(told.content_block.type[:_LONGEST_TYPE])
+        self.open_block = StreamBlock(told.content_block.type[:_LONGEST_TYPE])
         self.blocks.append(self.open_block)
 
     def _take_block_delta(self, data: bytes) -> None:
@@ -202,3 +204,166 @@ class AnthropicStreamReader:
 def _demand(in_order: bool) -> None:
     if not in_order:
         raise _OutOfOrderError
+
+
+END = b"\n\n"
+_LONGEST = 256 * 1024
+_PING = b"ping"
+# At the beginning of a line, so that with three line ends for each event nothing stands between;
+# and named in its data as in its first line.
+_EVENT = re.compile(rb'(?<![^\n])event: (\w+)\ndata: (\{"type": ?"\1"[^\n]*)\n\n')
+
+
+# The usual answer, of one block, in one go. What decides is written out here or decoded below; of
+# the deltas the first is decoded, as those that begin with the same bytes need not be read.
+_ONE_BLOCK = re.compile(
+    (
+        rb'event: message_start\ndata: (\{"type": ?"message_start"[^\n]*+)\n\n'
+        rb"(?:PING)*+"
+        rb'event: content_block_start\ndata: (\{"type": ?"content_block_start"[^\n]*+)\n\n'
+        rb"(?:PING)*+"
+        rb"event: content_block_delta\ndata: "
+        rb'((\{"type": ?"content_block_delta", ?"index": ?0,)[^\n]*+)\n\n'
+        rb"(?:event: content_block_delta\ndata: \4[^\n]*+\n\n|PING)*+"
+        rb'event: content_block_stop\ndata: \{"type": ?"content_block_stop", ?"index": ?0 ?\}\n\n'
+        rb"(?:PING)*+"
+        rb'event: message_delta\ndata: (\{"type": ?"message_delta"[^\n]*+)\n\n'
+        rb'event: message_stop\ndata: \{"type": ?"message_stop" ?\}\n\n'
+    ).replace(b"PING", rb'event: ping\ndata: \{"type": ?"ping" ?\}\n\n')
+)
+
+
+class WholeStream(NamedTuple):
+    """What a whole answer cost."""
+
+    usage: TokensUsed
+
+
+# The same demands as those of `AnthropicStreamReader`, but all kinds in one decoder. A bill that
+# cannot be read makes the whole stream unread here: only there it is forgiven.
+
+
+class _WholeMessage(msgspec.Struct):
+    usage: UsageFields | None = None
+
+
+class _WholeMessageStart(msgspec.Struct, tag_field="type", tag="message_start"):
+    message: _WholeMessage
+
+
+class _WholeContentBlock(msgspec.Struct):
+    type: str
+
+
+class _WholeBlockStart(msgspec.Struct, tag_field="type", tag="content_block_start"):
+    index: int
+    content_block: _WholeContentBlock
+
+
+class _WholeBlockDelta(msgspec.Struct, tag_field="type", tag="content_block_delta"):
+    index: int
+
+
+class _WholeBlockStop(msgspec.Struct, tag_field="type", tag="content_block_stop"):
+    index: int
+
+
+class _Stop(msgspec.Struct):
+    stop_reason: str | None = None
+
+
+class _WholeMessageDelta(msgspec.Struct, tag_field="type", tag="message_delta"):
+    delta: _Stop
+    usage: UsageFields | None = None
+
+
+class _WholeMessageStop(msgspec.Struct, tag_field="type", tag="message_stop"):
+    pass
+
+
+_Event: TypeAlias = (
+    _WholeMessageStart
+    | _WholeBlockStart
+    | _WholeBlockDelta
+    | _WholeBlockStop
+    | _WholeMessageDelta
+    | _WholeMessageStop
+)
+_event = msgspec.json.Decoder(_Event)
+_NO_TOKENS = TokensUsed()
+
+
+def read_whole_stream(data: bytes) -> WholeStream | None:
+    """The facts of a stream that `data` is all of; None if it is not, or not plainly so."""
+    if not data.endswith(END) or len(data) > _LONGEST or b"\r" in data:
+        return None
+    usual = _ONE_BLOCK.fullmatch(data)
+    if usual is not None:
+        return _read_one_block(usual)
+    events = _EVENT.findall(data)
+    if len(events) < 3 or data.count(b"\n") != 3 * len(events):
+        return None
+    if events[-1][0] != MESSAGE_STOP or events[0][0] != MESSAGE_START:
+        return None
+    decode = _event.decode
+    try:
+        # What is named otherwise is refused by the decoder.
+        usage = _cost([decode(told) for name, told in events if name != _PING])
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return None
+    return None if usage is None else WholeStream(usage)
+
+
+def _read_one_block(found: re.Match[bytes]) -> WholeStream | None:
+    start, block, delta, _, end = found.groups()
+    decode = _event.decode
+    try:
+        began, opened, first, ended = decode(start), decode(block), decode(delta), decode(end)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return None
+    if not isinstance(began, _WholeMessageStart) or not isinstance(ended, _WholeMessageDelta):
+        return None
+    if not isinstance(opened, _WholeBlockStart) or not isinstance(first, _WholeBlockDelta):
+        return None
+    if opened.index or first.index or not ended.delta.stop_reason:
+        return None
+    usage = _NO_TOKENS
+    for told in (began.message.usage, ended.usage):
+        if told is not None:
+            usage = updated_by(usage, told)
+    return WholeStream(usage)
+
+
+def _cost(events: list[_Event]) -> TokensUsed | None:
+    """What the answer cost that these are all events of; None when they are out of order."""
+    usage = _NO_TOKENS
+    started = is_open = is_whole = False
+    blocks = 0
+    stop_reason: str | None = None
+    # A chain of `isinstance`: patterns of classes would cost twice as much.
+    for event in events:
+        if isinstance(event, _WholeBlockDelta):
+            in_order = is_open and event.index == blocks - 1
+        elif isinstance(event, _WholeBlockStart):
+            in_order = started and not is_open and not stop_reason and event.index == blocks
+            is_open = True
+            blocks += 1
+        elif isinstance(event, _WholeBlockStop):
+            in_order = is_open and event.index == blocks - 1
+            is_open = False
+        elif isinstance(event, _WholeMessageDelta):
+            in_order = started and not is_open and not is_whole
+            stop_reason = event.delta.stop_reason or stop_reason
+            if event.usage is not None:
+                usage = updated_by(usage, event.usage)
+        elif isinstance(event, _WholeMessageStart):
+            in_order = not started
+            started = True
+            if event.message.usage is not None:
+                usage = updated_by(usage, event.message.usage)
+        else:
+            in_order = stop_reason is not None and not is_open and not is_whole
+            is_whole = True
+        if not in_order:
+            return None
+    return usage if is_whole else None

@@ -1,11 +1,11 @@
-"""Ask for an hour instead of five minutes in the cache marks of an Anthropic request.
+"""Request an hour instead of five minutes in the cache marks of an Anthropic request.
 
 Rules: (1) nothing but the `ttl` of marks changes: every other byte stays as the client wrote it;
 (2) all marks of a request or none, since the vendor refuses one of an hour behind one of five
-minutes; (3) no mark is added or taken away; (4) a `cache_control` in a text, or in what a tool
-takes or was given, is no mark; (5) whatever is not understood leaves the whole request alone: what
-is wrong with it is for the vendor to say.
-When an hour pays is in lanes/cache_ttl.py.
+minutes; (3) no mark is added or removed; (4) a `cache_control` in a text, or in the input or
+result of a tool, is no mark; (5) whatever is not understood leaves the whole request unchanged:
+the vendor says what is wrong with it.
+Not here: when an hour pays (lanes/).
 """
 
 from __future__ import annotations

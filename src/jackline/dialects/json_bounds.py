@@ -1,9 +1,8 @@
-"""Bound the work that a caller's JSON can make: how many values it may have, and its last items.
+"""Bound the work that a caller's JSON can cause: its number of values, and its last items.
 
 Rules: (1) nothing here builds an object for each value of a document; (2) the number of values is
-judged by the commas, strings included, and where each value becomes an object by the opening
-brackets, too: lists within lists have no commas; (3) the last items of an array are found from its
-end, within a number of steps, however many stand before them.
+estimated by the commas, of which there are at least as many, strings included; (3) the last items
+of an array are found from its end, within a number of steps, however many are before them.
 """
 
 from __future__ import annotations

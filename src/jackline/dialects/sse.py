@@ -1,10 +1,9 @@
-"""Cut a stream of server-sent events into its events, byte for byte.
+"""Split a stream of server-sent events into its events, byte for byte.
 
-Laws: (1) the events and the rest, joined, are what was fed; (2) how the bytes were cut into chunks
-changes nothing about the events; (3) an event ends with the blank line that dispatches it, after
-any of the three line ends; (4) what is kept is bounded; (5) a stream of thousands of events that
-have a few bytes each, but in as many packets, is refused: each costs as much as a large one.
-Not here: what an event means (anthropic_stream.py).
+Rules: (1) the events and the rest, joined, are what was fed; (2) how the bytes were cut into
+chunks changes nothing about the events; (3) an event ends with the blank line that dispatches it,
+after any of the three line ends; (4) the buffer is bounded.
+Not here: what an event means (anthropic_stream.py, openai_chat/, openai_responses/).
 """
 
 from __future__ import annotations

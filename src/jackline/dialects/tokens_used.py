@@ -1,8 +1,8 @@
-"""Count what an answer cost, in the four kinds of tokens that Anthropic tells apart.
+"""Count what an answer cost, in the four kinds of tokens that Anthropic distinguishes.
 
-Laws: (1) a value that was not told, or not understood, is not a zero: the last one told stands;
+Rules: (1) a value that is missing, or not understood, is not a zero: the last known one remains;
 (2) JSON numbers have any size, counts do not: each is brought between 0 and `MOST_TOKENS`.
-Not here: prices, and what a lane makes of the counts (lanes/).
+Not here: prices, and what a lane does with the counts (lanes/).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class TokensUsed(msgspec.Struct, frozen=True):
         )
 
 
-class UsageTold(msgspec.Struct):
+class UsageFields(msgspec.Struct):
     """A `usage` object as it is written."""
 
     input_tokens: int | None = None
@@ -58,7 +58,7 @@ class _Lives(msgspec.Struct):
 
 
 _lives = msgspec.json.Decoder(_Lives)
-_told = msgspec.json.Decoder(UsageTold)
+_told = msgspec.json.Decoder(UsageFields)
 
 
 def updated(known: TokensUsed, usage: msgspec.Raw) -> TokensUsed:
@@ -71,7 +71,7 @@ def updated(known: TokensUsed, usage: msgspec.Raw) -> TokensUsed:
     return updated_by(known, told)
 
 
-def updated_by(known: TokensUsed, told: UsageTold) -> TokensUsed:
+def updated_by(known: TokensUsed, told: UsageFields) -> TokensUsed:
     """What is known after this was told."""
     return TokensUsed(
         _latest(known.input, told.input_tokens),
@@ -82,7 +82,7 @@ def updated_by(known: TokensUsed, told: UsageTold) -> TokensUsed:
     )
 
 
-def _written_1h(known: TokensUsed, told: UsageTold) -> int:
+def _written_1h(known: TokensUsed, told: UsageFields) -> int:
     try:
         return _latest(
             known.cache_creation_1h, _lives.decode(told.cache_creation).ephemeral_1h_input_tokens

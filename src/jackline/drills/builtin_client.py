@@ -1,8 +1,11 @@
 """Behave on the wire as Claude Code 2.1.197 does, as far as drills need it: one agent with tools.
 
-Laws: (1) headers, retries, fallbacks and limits of patience are the real client's; (2) a tool runs
-when its block has ended, whatever comes after; (3) all waiting is in the drill's seconds.
-Not here: the numbers (habits.py), what the model says (simulator/), many agents (fleet.py).
+Rules: (1) headers, retries, fallbacks and time limits are those of the real client; every number
+was observed on it, with a custom base URL and in `-p` mode; (2) a tool runs when its block has
+ended, whatever comes after; (3) all waits are in drill seconds; (4) an agent's record ends at
+most once, unless its user resumes the agent; (5) the retry policy is pure: the random draw is an
+argument.
+Not here: what the model says (simulator/), many agents at once (drill_run.py).
 """
 
 from __future__ import annotations
@@ -11,15 +14,130 @@ import asyncio
 import json
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import Enum, StrEnum
 from typing import TypedDict
 
-from jackline.drills.answer import Answer, Block, ErrorEventError, events, from_document
-from jackline.drills.binding import ECHO
-from jackline.drills.habits import API_KEY, Habits, Move
-from jackline.drills.http_exchange import Response, posted
-from jackline.drills.pace import Pace
-from jackline.drills.record import AgentRecord, End, SeenError
+from jackline.drills.conversation import (
+    ECHO,
+    Block,
+    ErrorEventError,
+    ModelAnswer,
+    Response,
+    events,
+    from_document,
+    posted,
+)
+from jackline.drills.drill_clock import DrillClock
+
+_LASTING_REFUSALS = (400, 402, 403, 413)
+
+
+class RetryAction(Enum):
+    """What the client does after a refused request."""
+
+    RETRY = "retry"
+    ASK_WHOLE = "ask again without streaming"
+    GIVE_UP = "give up"
+
+
+@dataclass(frozen=True, slots=True)
+class ClientRetryPolicy:
+    """The client's numbers, in seconds; a `subscriber` signed in instead of using a key."""
+
+    subscriber: bool = False
+    retries: int = 10
+    first_delay: float = 0.5
+    longest_delay: float = 32.0
+    jitter: float = 0.25
+    # A server that asks for more than this is not waited for at all.
+    longest_told_delay: float = 60.0
+    # Subscribers are observed to go on through overload; with a key it is given up.
+    overloads_in_a_row: int = 3
+    no_headers: float = 298.0
+    # Pings are not counted as events by this version.
+    no_event: float = 300.0
+    whole_answer: float = 300.0
+    sub_agent_stall: float = 600.0
+
+    def move(self, status: int, headers: Mapping[str, str]) -> RetryAction:
+        """The reaction to an HTTP error, numbers of tries left aside."""
+        if status == 429 and self.subscriber:
+            return RetryAction.GIVE_UP
+        should_retry = headers.get("x-should-retry")
+        if should_retry == "false":
+            return RetryAction.GIVE_UP
+        if should_retry == "true" and not self.subscriber:
+            return RetryAction.RETRY
+        if status == 404:
+            return RetryAction.ASK_WHOLE
+        return RetryAction.GIVE_UP if status in _LASTING_REFUSALS else RetryAction.RETRY
+
+    def gives_up_overload(self, in_a_row: int) -> bool:
+        """Whether so many 529 one after the other are enough."""
+        return not self.subscriber and in_a_row >= self.overloads_in_a_row
+
+    def delay(self, retry: int, told: float | None, draw: float) -> float | None:
+        """The wait before the first, second, … retry; None when it is longer than the client bears.
+
+        `told` is the server's Retry-After, `draw` a number from 0 to 1.
+        """
+        own = min(self.longest_delay, self.first_delay * 2.0 ** (retry - 1))
+        own *= 1.0 + self.jitter * draw
+        wait = own if told is None else max(told, own)
+        return None if wait > self.longest_told_delay else wait
+
+
+API_KEY_POLICY = ClientRetryPolicy()
+SUBSCRIBER_POLICY = ClientRetryPolicy(subscriber=True)
+
+
+class AgentEnd(StrEnum):
+    """What became of an agent."""
+
+    WORKING = "working"
+    FINISHED = "finished"
+    MISLED = "misled"
+    """It took a broken answer for a whole one and went on."""
+    DIED = "died"
+
+
+@dataclass(frozen=True, slots=True)
+class SeenError:
+    """An error that reached the client; a `status` of 0 is one without an HTTP answer."""
+
+    status: int
+    text: str
+    waited: float
+    """Seconds from the request to the error."""
+    resets_at: float | None = None
+    """The moment, as Unix time, that the answer gave for the reset."""
+
+
+@dataclass(slots=True)
+class AgentRecord:
+    """One agent's way through the drill."""
+
+    label: str
+    model: str
+    end: AgentEnd = AgentEnd.WORKING
+    died_of: str = ""
+    posts: int = 0
+    errors: list[SeenError] = field(default_factory=list)
+    began: float = 0.0
+    ended: float | None = None
+    deaths: int = 0
+    """How often its client gave up; its user may let it go on."""
+
+    def finish(self, end: AgentEnd, at: float, died_of: str = "") -> None:
+        """Write down the end."""
+        self.end, self.ended, self.died_of = end, at, died_of
+        self.deaths += end is AgentEnd.DIED
+
+    def resumed(self) -> None:
+        """Its user lets it go on: what it died of counts as a death, not as its end."""
+        self.end, self.ended, self.died_of = AgentEnd.WORKING, None, ""
+
 
 PATH = "/v1/messages?beta=true"
 RESET = "anthropic-ratelimit-unified-reset"
@@ -77,9 +195,9 @@ class BuiltinClient:
         self,
         plan: AgentPlan,
         url: str,
-        pace: Pace,
+        pace: DrillClock,
         draw: random.Random,
-        habits: Habits = API_KEY,
+        habits: ClientRetryPolicy = API_KEY_POLICY,
     ) -> None:
         self.plan = plan
         self.record = AgentRecord(plan.label, plan.model)
@@ -106,15 +224,17 @@ class BuiltinClient:
                 died_of = STALLED
             else:
                 whole = last.text == self.plan.last_words
-                self.record.finish(End.FINISHED if whole else End.MISLED, self._pace.monotonic())
+                self.record.finish(
+                    AgentEnd.FINISHED if whole else AgentEnd.MISLED, self._pace.monotonic()
+                )
                 return
-            self.record.finish(End.DIED, self._pace.monotonic(), died_of)
+            self.record.finish(AgentEnd.DIED, self._pace.monotonic(), died_of)
             if self.plan.resumed_after is None:
                 return
             await self._pace.sleep(self.plan.resumed_after)
             self.record.resumed()
 
-    async def _converse(self) -> Answer:
+    async def _converse(self) -> ModelAnswer:
         """Go on where the conversation stands, at first at its beginning."""
         while True:
             if not self._messages or self._messages[-1]["role"] == "assistant":
@@ -124,7 +244,7 @@ class BuiltinClient:
             if not self._rounds_left or answer.text != self.plan.last_words:
                 return answer
 
-    async def _turn(self) -> Answer:
+    async def _turn(self) -> ModelAnswer:
         """Let the model speak and use its tools until it has no more to do."""
         while True:
             answer = await self._ask()
@@ -141,20 +261,20 @@ class BuiltinClient:
 
     # --- one call, with its retries ---------------------------------------------------
 
-    async def _ask(self) -> Answer:
+    async def _ask(self) -> ModelAnswer:
         body = self._body()
         try:
             return await self._with_retries(body | {"stream": True})
         except _AskWholeError:
             return await self._with_retries(body)
 
-    async def _with_retries(self, body: dict[str, object]) -> Answer:
+    async def _with_retries(self, body: dict[str, object]) -> ModelAnswer:
         raw = json.dumps(body).encode()
         stream = bool(body.get("stream"))
         overloads = 0
         for retry in range(1, self._habits.retries + 2):
             outcome = await self._attempt(raw, stream=stream)
-            if isinstance(outcome, Answer):
+            if isinstance(outcome, ModelAnswer):
                 return outcome
             overloads = overloads + 1 if outcome.status == 529 else 0
             if self._habits.gives_up_overload(overloads):
@@ -162,14 +282,18 @@ class BuiltinClient:
                     raise _AskWholeError
                 raise _GaveUpError(OVERLOADED_AGAIN)
             wait = self._habits.delay(retry, outcome.told, self._draw.random())
-            if outcome.move is Move.ASK_WHOLE and stream:
+            if outcome.move is RetryAction.ASK_WHOLE and stream:
                 raise _AskWholeError
-            if outcome.move is not Move.RETRY or wait is None or retry > self._habits.retries:
+            if (
+                outcome.move is not RetryAction.RETRY
+                or wait is None
+                or retry > self._habits.retries
+            ):
                 raise _GaveUpError(outcome.text)
             await self._pace.sleep(wait)
         raise AssertionError("the last round returns or raises")
 
-    async def _attempt(self, raw: bytes, *, stream: bool) -> Answer | _Failed:
+    async def _attempt(self, raw: bytes, *, stream: bool) -> ModelAnswer | _Failed:
         """One request: the answer, or how it failed."""
         self.record.posts += 1
         sent_at = self._pace.monotonic()
@@ -189,21 +313,21 @@ class BuiltinClient:
                     if answer is not None:
                         self._progress()
                         return answer
-                    failed = _Failed(200, MALFORMED, Move.GIVE_UP)
+                    failed = _Failed(200, MALFORMED, RetryAction.GIVE_UP)
         except (TimeoutError, ConnectionError) as error:
             words = str(error) or "Request timed out"
-            failed = _Failed(0, f"API Error: Unable to connect to API ({words})", Move.RETRY)
+            failed = _Failed(0, f"API Error: Unable to connect to API ({words})", RetryAction.RETRY)
         self._note(failed, sent_at)
         return failed
 
     # --- what comes back --------------------------------------------------------------
 
-    async def _streamed(self, response: Response, sent_at: float) -> Answer | _Failed:
+    async def _streamed(self, response: Response, sent_at: float) -> ModelAnswer | _Failed:
         """The streamed answer, or what the client makes of its ruins."""
         if "event-stream" not in response.headers.get("content-type", ""):
-            self._note(_Failed(200, MALFORMED, Move.ASK_WHOLE), sent_at)
+            self._note(_Failed(200, MALFORMED, RetryAction.ASK_WHOLE), sent_at)
             raise _AskWholeError
-        answer, broken = Answer(), ""
+        answer, broken = ModelAnswer(), ""
         try:
             async with self._pace.timeout(self._habits.no_event) as silence:
                 async for event in events(response.pieces()):
@@ -213,13 +337,15 @@ class BuiltinClient:
         except ErrorEventError as error:
             broken = f"API Error: {error}"
             if not answer.begun and error.kind == "overloaded_error":
-                failed = _Failed(529, broken, Move.RETRY, in_stream=True)
+                failed = _Failed(529, broken, RetryAction.RETRY, in_stream=True)
                 self._note(failed, sent_at)
                 return failed
         except (TimeoutError, ConnectionError):
             broken = CUT_SHORT
         if answer.stop_reason is None:
-            self._note(_Failed(0, broken or "the stream ended early", Move.ASK_WHOLE), sent_at)
+            self._note(
+                _Failed(0, broken or "the stream ended early", RetryAction.ASK_WHOLE), sent_at
+            )
             _insist_on_use(answer, broken)
         return answer
 
@@ -290,13 +416,13 @@ class _Failed:
 
     status: int
     text: str
-    move: Move
+    move: RetryAction
     told: float | None = None
     resets_at: float | None = None
     in_stream: bool = False
 
 
-def _insist_on_use(answer: Answer, broken: str) -> None:
+def _insist_on_use(answer: ModelAnswer, broken: str) -> None:
     """Return if the client goes on with this much of a stream; raise what it does if not."""
     if not answer.blocks:
         raise _AskWholeError

@@ -1,10 +1,12 @@
-"""A fleet of growing conversations at four times the input limit: prompt caches lost, or kept warm.
+"""The drill of a fleet at four times the input limit: prompt caches are lost, or stay warm.
 
-Rules: (1) what was read from a cache, and what was paid, is read in the provider's ledger; (2) both
-sides have the same client with the same retries, and a user who lets a dead agent go on; (3) cache
-life, limits, tools and the gateway's own clock all run by the drill's clock, at one speed: nothing
-of the gateway is set otherwise than its users get it (docs/decisions/068-time-of-cache-drills.md).
-The order that keeps caches warm is in lanes/queue.py, the caches are in simulator/prompt_cache.py.
+Rules: (1) what was read from a cache, and what was paid, is read in the provider's ledger; (2)
+both sides have the same client with the same retries, and a user who resumes a dead agent; (3)
+cache life, limits, tools and the gateway's own clock all run by the drill clock at one speed: no
+setting of the gateway differs from what its users get
+(docs/decisions/068-time-of-cache-drills.md).
+Not here: the order that preserves caches (lanes/queue.py), the caches
+(simulator/prompt_cache.py).
 """
 
 from __future__ import annotations
@@ -16,21 +18,31 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 
-from jackline.drills.builtin_client import AgentPlan, BuiltinClient
-from jackline.drills.crews import LOOK, MINUTE, OPUS, label_of
-from jackline.drills.drill import Demand, Drill, FlowFigures, FlowPart, Scene
-from jackline.drills.flow_side import Provider, provider_for
-from jackline.drills.gateway_side import gateway
-from jackline.drills.habits import API_KEY
-from jackline.drills.pace import Pace
-from jackline.drills.record import AgentRecord, End
-from jackline.simulator.bill import Bill
-from jackline.simulator.conversation import Asked
-from jackline.simulator.ledger import Entry, Ledger
+from jackline.drills.builtin_client import (
+    API_KEY_POLICY,
+    AgentEnd,
+    AgentPlan,
+    AgentRecord,
+    BuiltinClient,
+)
+from jackline.drills.drill import (
+    LOOK,
+    MINUTE,
+    OPUS,
+    Drill,
+    FlowFigures,
+    FlowPart,
+    Requirement,
+    SideContext,
+    label_of,
+)
+from jackline.drills.drill_clock import DrillClock
+from jackline.drills.environment import DrillProvider, gateway, provider_for
+from jackline.simulator.client_request import ClientRequest
+from jackline.simulator.ledger import Bill, LedgerEntry, RequestLedger
 from jackline.simulator.limits import BucketSettings, Counts
-from jackline.simulator.lots import from_seed
-from jackline.simulator.mind import Reply, Say, long_answer
-from jackline.simulator.service import ServiceSettings
+from jackline.simulator.reply_script import Reply, Say, long_answer
+from jackline.simulator.time_model import ServiceSettings, seeded_random
 
 CACHE_SPIRAL = "cache-spiral"
 # Five minutes of cache pass in seven and a half seconds, and both sides in three minutes.
@@ -91,11 +103,13 @@ def cache_spiral(load: Load = LOAD) -> Drill:
         bare=partial(_bare, load),
         jackline=partial(_through_jackline, load),
         demands=(
-            Demand("every agent finishes", "left_behind", most=0),
-            Demand("and nobody has to be brought back", "deaths", most=0),
-            Demand("nine of ten calls find their conversation cached", "misses_percent", most=10),
-            Demand("the bill is that of warm caches", "extra_percent", most=10),
-            Demand("it takes as long as the limit demands", "slower_percent", most=25),
+            Requirement("every agent finishes", "left_behind", most=0),
+            Requirement("and nobody has to be brought back", "deaths", most=0),
+            Requirement(
+                "nine of ten calls find their conversation cached", "misses_percent", most=10
+            ),
+            Requirement("the bill is that of warm caches", "extra_percent", most=10),
+            Requirement("it takes as long as the limit demands", "slower_percent", most=25),
         ),
         rows=(
             ("clients that gave up", "deaths"),
@@ -115,29 +129,29 @@ def cache_spiral(load: Load = LOAD) -> Drill:
 # --- the two sides -------------------------------------------------------------------------
 
 
-async def _bare(load: Load, scene: Scene) -> FlowFigures:
+async def _bare(load: Load, scene: SideContext) -> FlowFigures:
     async with _provider(load, scene.speed) as provider:
-        pace = Pace(scene.speed)
+        pace = DrillClock(scene.speed)
         return await _work(load, provider, provider.url, pace)
 
 
-async def _through_jackline(load: Load, scene: Scene) -> FlowFigures:
+async def _through_jackline(load: Load, scene: SideContext) -> FlowFigures:
     async with _provider(load, scene.speed) as provider:
-        pace = Pace(scene.speed)
+        pace = DrillClock(scene.speed)
         async with gateway(provider.url, pace, scene.watched) as url:
             figures = await _work(load, provider, url, pace)
             await scene.watched.linger(CACHE_SPIRAL, pace)
             return figures
 
 
-def _provider(load: Load, speed: float) -> AbstractAsyncContextManager[Provider]:
+def _provider(load: Load, speed: float) -> AbstractAsyncContextManager[DrillProvider]:
     limit = BucketSettings(Counts.INPUT_TOKENS, per_minute=load.per_minute, burst_seconds=_BURST)
     return provider_for(partial(_reply, load), _SERVICE, speed, buckets=(limit,))
 
 
-async def _work(load: Load, provider: Provider, url: str, pace: Pace) -> SpiralFigures:
+async def _work(load: Load, provider: DrillProvider, url: str, pace: DrillClock) -> SpiralFigures:
     clients = [
-        BuiltinClient(plan, url, pace, from_seed(number), API_KEY)
+        BuiltinClient(plan, url, pace, seeded_random(number), API_KEY_POLICY)
         for number, plan in enumerate(_fleet(load))
     ]
     try:
@@ -171,7 +185,7 @@ def _fleet(load: Load) -> Iterable[AgentPlan]:
         )
 
 
-def _reply(load: Load, asked: Asked) -> Reply:
+def _reply(load: Load, asked: ClientRequest) -> Reply:
     label = label_of(asked)
     fewest, most = load.calls
     calls = fewest + int(label.rpartition("-")[2]) * 5 % (most - fewest + 1)
@@ -204,17 +218,17 @@ class _Warm:
 
 
 def figures_of(
-    load: Load, ledger: Ledger, records: list[AgentRecord], seconds: float
+    load: Load, ledger: RequestLedger, records: list[AgentRecord], seconds: float
 ) -> SpiralFigures:
     """What a side came to."""
     warm = _Warm()
-    conversations: dict[str, list[Entry]] = {}
+    conversations: dict[str, list[LedgerEntry]] = {}
     for entry in ledger:
         if entry.first_byte is not None:
             conversations.setdefault(entry.session, []).append(entry)
     for answered in conversations.values():
         _add(warm, load, answered)
-    finished = sum(record.end is End.FINISHED for record in records)
+    finished = sum(record.end is AgentEnd.FINISHED for record in records)
     hits = 100.0 * warm.hits / warm.later if warm.later else 0.0
     least = max(1.0, 60.0 * warm.tokens / load.per_minute - _BURST)
     paid = ledger.bill().dollars
@@ -234,7 +248,7 @@ def figures_of(
     )
 
 
-def _add(warm: _Warm, load: Load, answered: list[Entry]) -> None:
+def _add(warm: _Warm, load: Load, answered: list[LedgerEntry]) -> None:
     """Count one conversation as it would have been: each token is written once, then read."""
     first = answered[0]
     fresh = first.input_tokens - load.shared

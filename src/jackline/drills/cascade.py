@@ -1,8 +1,8 @@
-"""Fourteen calls in one turn, of which one fails: what of the others reaches the model.
+"""The drill of fourteen calls in one turn, of which one fails: which results reach the model.
 
-Laws: (1) the commands are real processes on both sides; (2) the witness is the model: what it is
-told in its next turn.
-Not here: running calls side by side (batches/).
+Rules: (1) the commands are real processes on both sides; (2) the evidence is what the model
+receives in its next turn.
+Not here: running calls in parallel (batches/).
 """
 
 from __future__ import annotations
@@ -14,18 +14,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jackline.agents.outcome import Ending
-from jackline.drills.answer import Block
-from jackline.drills.drill import Demand, Drill, FlowFigures, FlowPart, Scene
-from jackline.drills.flow_side import flow_host, provider_for
-from jackline.drills.pace import Pace
+from jackline.drills.conversation import Block
+from jackline.drills.drill import Drill, FlowFigures, FlowPart, Requirement, SideContext
+from jackline.drills.drill_clock import DrillClock
+from jackline.drills.environment import flow_host, provider_for
 from jackline.drills.plain_program import PlainAgent, result, tool
-from jackline.flows.authoring import agent
-from jackline.flows.definition import flow
-from jackline.flows.doors import run
-from jackline.simulator.conversation import Asked
-from jackline.simulator.lots import from_seed
-from jackline.simulator.mind import Reply, Say
-from jackline.simulator.service import ServiceSettings
+from jackline.flows.api import run
+from jackline.flows.authoring.calls import agent
+from jackline.flows.authoring.flow_definition import flow
+from jackline.simulator.client_request import ClientRequest
+from jackline.simulator.reply_script import Reply, Say
+from jackline.simulator.time_model import ServiceSettings, seeded_random
 
 CALLS = 14
 FAILS = 9
@@ -48,13 +47,13 @@ class CascadeFigures(FlowFigures):
 
 
 @dataclass(slots=True)
-class Told:
+class ReceivedResults:
     """What the model was told, by its own account."""
 
     results: list[Block] = field(default_factory=list)
     words: str = ""
 
-    def reply(self, asked: Asked) -> Reply:
+    def reply(self, asked: ClientRequest) -> Reply:
         """Call all fourteen, hear the results, end."""
         if not asked.turn:
             return Say("Looking.", tuple(_call(place) for place in range(1, CALLS + 1)))
@@ -85,8 +84,10 @@ def cascade() -> Drill:
         bare=_bare,
         jackline=_as_a_flow,
         demands=(
-            Demand("every other call's output reaches the model, under its id", "lost", most=0),
-            Demand(f'the model is told "1 of {CALLS} failed"', "untold", most=0),
+            Requirement(
+                "every other call's output reaches the model, under its id", "lost", most=0
+            ),
+            Requirement(f'the model is told "1 of {CALLS} failed"', "untold", most=0),
         ),
         rows=(("calls of the turn that came whole", "whole"), ("lost with the one", "lost")),
         in_real_time=True,
@@ -95,11 +96,11 @@ def cascade() -> Drill:
     return Drill("cascade", about, (part,))
 
 
-async def _bare(_scene: Scene) -> FlowFigures:
+async def _bare(_scene: SideContext) -> FlowFigures:
     """The turn as a TaskGroup runs it: the first that fails cancels the others."""
-    told, pace = Told(), Pace()
+    told, pace = ReceivedResults(), DrillClock()
     async with provider_for(told.reply, _QUICK) as provider:
-        plain = PlainAgent(provider.url, pace, from_seed(0))
+        plain = PlainAgent(provider.url, pace, seeded_random(0))
         said = await plain.work(PROMPT, [tool("shell", command="string")], _in_a_group)
         return told.figures(finished=said == LAST_WORDS, requests=len(provider.ledger))
 
@@ -139,8 +140,8 @@ async def _printed(process: asyncio.subprocess.Process) -> str:
     return out.decode()
 
 
-async def _as_a_flow(scene: Scene) -> FlowFigures:
-    told, pace = Told(), Pace()
+async def _as_a_flow(scene: SideContext) -> FlowFigures:
+    told, pace = ReceivedResults(), DrillClock()
 
     @flow
     async def look_everywhere() -> str:

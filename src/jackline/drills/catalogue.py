@@ -1,23 +1,35 @@
-"""Hold the drills that come with Jackline.
+"""List the drills that come with Jackline.
 
-Laws: (1) what is demanded is what the README promises; (2) answers take the same time in every run,
-so that two runs differ by what struck them and by nothing else.
-Not here: how they are run (running.py) and judged (judging.py).
+Rules: (1) the requirements are what the README promises; (2) answers take the same time in every
+run, so that two runs differ only by the faults.
+Not here: drills with another upstream (failover_drills.py), running (drill_run.py), figures
+(evaluation.py).
 """
 
 from __future__ import annotations
 
-from jackline.drills import other_upstreams
+from jackline.drills import failover_drills
 from jackline.drills.cache_spiral import cache_spiral
 from jackline.drills.cascade import cascade
-from jackline.drills.crews import HAIKU, MINUTE, SONNET, STEADY, crew, mind_for
-from jackline.drills.drill import Demand, Drill, Part
-from jackline.drills.finding_clients import ClaudeCode
+from jackline.drills.claude_client import InstalledClaude
+from jackline.drills.drill import (
+    ALL_FINISH,
+    HAIKU,
+    MINUTE,
+    NO_ERROR_SEEN,
+    NOBODY_MISLED,
+    SONNET,
+    STEADY,
+    CrewPart,
+    Drill,
+    Requirement,
+    crew,
+    script_for,
+)
 from jackline.drills.lost_subagent import lost_subagent
 from jackline.drills.power_cut import power_cut
 from jackline.drills.session_limit_flow import as_a_flow
 from jackline.drills.subagent_wall import SUBAGENT_WALL, subagent_wall
-from jackline.drills.usual_demands import ALL_FINISH, NO_ERROR_SEEN, NOBODY_MISLED
 from jackline.errors import BadArgumentError, NothingFoundError
 from jackline.simulator.faults import Effect, Fault
 
@@ -27,7 +39,9 @@ HOUR = 3600.0
 MOST_SUB_AGENTS = 16
 
 
-def all_drills(*, real_client: bool = False, claude: ClaudeCode | None = None) -> tuple[Drill, ...]:
+def all_drills(
+    *, real_client: bool = False, claude: InstalledClaude | None = None
+) -> tuple[Drill, ...]:
     """Every drill, in the order in which `all` runs them, with crews that the client can start.
 
     What only the real client can play is left out where there is no `claude`.
@@ -37,7 +51,7 @@ def all_drills(*, real_client: bool = False, claude: ClaudeCode | None = None) -
         throttle_storm(),
         session_limit(many),
         outage_one_lane(),
-        *other_upstreams.all_drills(real_client=real_client),
+        *failover_drills.all_drills(real_client=real_client),
         cache_spiral(),
         cascade(),
         lost_subagent(),
@@ -46,7 +60,9 @@ def all_drills(*, real_client: bool = False, claude: ClaudeCode | None = None) -
     )
 
 
-def named(name: str, *, real_client: bool = False, claude: ClaudeCode | None = None) -> Drill:
+def drill_named(
+    name: str, *, real_client: bool = False, claude: InstalledClaude | None = None
+) -> Drill:
     """The drill of this name."""
     if name == SUBAGENT_WALL and claude is None:
         raise NothingFoundError(
@@ -67,10 +83,10 @@ def named(name: str, *, real_client: bool = False, claude: ClaudeCode | None = N
 def throttle_storm() -> Drill:
     """429 "not your usage limit" for one of two models."""
     agents = crew(8, (SONNET, SONNET, HAIKU, SONNET))
-    storm = Part(
+    storm = CrewPart(
         name="storm",
         crew=agents,
-        mind=mind_for(agents, turns=4, tokens=300),
+        mind=script_for(agents, turns=4, tokens=300),
         service=STEADY,
         faults=(Fault(Effect.THROTTLED, until=90.0, model="sonnet"),),
         strike_after=12,
@@ -78,7 +94,7 @@ def throttle_storm() -> Drill:
         demands=(
             *ALL_FINISH,
             NO_ERROR_SEEN,
-            Demand(
+            Requirement(
                 "siblings that are not throttled lose no time",
                 "bystanders_took",
                 most=5.0,
@@ -94,13 +110,13 @@ def throttle_storm() -> Drill:
 def session_limit(count: int) -> Drill:
     """A quota wall in the middle of a run: near enough to wait for, and too far."""
     agents = crew(count)
-    mind = mind_for(agents, turns=3, tokens=900)
-    no_more = Demand(
+    mind = script_for(agents, turns=3, tokens=900)
+    no_more = Requirement(
         "after the first refusal nothing is sent but what was in flight, and one probe",
         "sent_into_the_wall",
         most=1,
     )
-    near = Part(
+    near = CrewPart(
         name="reset_in_two_minutes",
         crew=agents,
         mind=mind,
@@ -109,7 +125,7 @@ def session_limit(count: int) -> Drill:
         strike_after=count + count // 8,
         demands=(*ALL_FINISH, no_more),
     )
-    far = Part(
+    far = CrewPart(
         name="reset_in_five_hours",
         crew=agents,
         mind=mind,
@@ -117,14 +133,14 @@ def session_limit(count: int) -> Drill:
         faults=(Fault(Effect.QUOTA_WALL, until=5 * HOUR),),
         strike_after=count + count // 8,
         demands=(
-            Demand("nobody is left waiting", "unfinished", most=0),
+            Requirement("nobody is left waiting", "unfinished", most=0),
             NOBODY_MISLED,
-            Demand(
+            Requirement(
                 "whoever is stopped got the vendor's own error with its reset, once",
                 "stopped_otherwise",
                 most=0,
             ),
-            Demand("and got it at once", "slowest_error", most=5.0, machine_slack=1.5),
+            Requirement("and got it at once", "slowest_error", most=5.0, machine_slack=1.5),
             no_more,
         ),
     )
@@ -143,10 +159,10 @@ def outage_one_lane() -> Drill:
         Fault(Effect.ERROR_EVENT, 4 * MINUTE, 5 * MINUTE, share=0.5),
         Fault(Effect.CLEAN_END, 5 * MINUTE, 5.5 * MINUTE, share=0.7),
     )
-    outage = Part(
+    outage = CrewPart(
         name="outage",
         crew=agents,
-        mind=mind_for(agents, turns=6, tokens=500),
+        mind=script_for(agents, turns=6, tokens=500),
         service=STEADY,
         faults=bad_minutes,
         strike_after=16,

@@ -1,13 +1,14 @@
-"""Carry a run in a process of its own, by the drill's clock; a program to start.
+"""Run a flow in a process of its own, by the drill clock; a program to start.
 
     python -m jackline.drills.flow_process CLOCK GATEWAY STORE run FLOW.py ARGUMENTS
     python -m jackline.drills.flow_process CLOCK GATEWAY STORE resume RUN
 
-Laws: (1) as `jackline run` and `jackline resume`, it knows the flow's file and the store, and
-nothing that another process has in its memory; (2) who begins a run goes home when it is parked,
-and leaves like one whose terminal was closed: what was not kept by then is lost; (3) the last line
-on stdout is the outcome as JSON, the exit code is the outcome's.
-Not here: starting it (killing.py), the clock (pace.py), the flows (lost_subagent_flow.py).
+Rules: (1) as `jackline run` and `jackline resume`, it knows the flow's file and the store, and
+nothing from another process's memory; (2) a process that began a run exits when the run is
+parked, as if its terminal was closed: what was not saved by then is lost; (3) the last line on
+stdout is the outcome as JSON, the exit code is the outcome's.
+Not here: starting it (processes.py), the clock (drill_clock.py), the flows
+(lost_subagent_flow.py).
 """
 
 from __future__ import annotations
@@ -19,20 +20,20 @@ from typing import Any
 
 from jackline import event_loop
 from jackline.agents.outcome import Outcome
-from jackline.drills.flow_side import flow_host_through
-from jackline.drills.pace import Pace
-from jackline.flows.doors import resume
+from jackline.drills.drill_clock import DrillClock
+from jackline.drills.environment import flow_host_through
+from jackline.flows.api import resume
+from jackline.flows.authoring.flow_definition import load_flow
+from jackline.flows.flow_run import FlowRun
 from jackline.flows.host import FlowHost
-from jackline.flows.loading import load_flow
-from jackline.flows.orders import begin_run
-from jackline.flows.outcome_json import encode_outcome
-from jackline.flows.progress import FlowEvent, RunParked
-from jackline.flows.running import FlowRun
+from jackline.flows.lifecycle import begin_run
+from jackline.flows.records import encode_outcome
+from jackline.flows.run_events import FlowEvent, RunParked
 
 
 async def main(clock: str, url: str, store: str, verb: str, *rest: str) -> int:
     """Begin a run or go on with one; the exit code."""
-    async with flow_host_through(url, Path(store), Pace.joined(clock)) as host:
+    async with flow_host_through(url, Path(store), DrillClock.joined(clock)) as host:
         if verb == "run":
             outcome = await _begun(host, *rest)
             _print(outcome)

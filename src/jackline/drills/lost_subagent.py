@@ -1,11 +1,11 @@
-"""An agent on a rented machine meets a wall after forty minutes: what of its hour is kept.
+"""The drill of an agent on a rented machine that meets a wall after forty minutes of work.
 
-Laws: (1) set-up, rent and release leave lines in files, which are the witnesses; (2) the process
-that was parked ends, and another one, which knows only the store, goes on; (3) the wall comes with
-a turn, not at an hour, so that a slow machine meets it, too; (4) the plain program is started again
-once the wall is gone, as its user would have to.
-Not here: the wall for a whole fleet (session_limit_flow.py), the flow (lost_subagent_flow.py), its
-processes (flow_process.py).
+Rules: (1) set-up, rent and release write lines to files, which are the evidence; (2) the process
+of the parked run ends, and another one, which knows only the store, resumes the run; (3) the wall
+comes with a turn, not at a time, so that a slow machine meets it too; (4) the plain program is
+started again once the wall is gone, as its user would have to do.
+Not here: the wall for a whole fleet (session_limit_flow.py), the flow (lost_subagent_flow.py),
+its processes (flow_process.py).
 """
 
 from __future__ import annotations
@@ -18,15 +18,20 @@ from pathlib import Path
 from typing import Any
 
 from jackline.agents.outcome import Ending, Outcome
-from jackline.drills.answer import Block
-from jackline.drills.crews import MINUTE, STEADY
-from jackline.drills.drill import Demand, Drill, FlowFigures, FlowPart, Scene
-from jackline.drills.flow_side import Provider, gateway_for_runs, provider_for
-from jackline.drills.killing import Ended, programs_of
-from jackline.drills.lost_subagent_flow import PROMPT
-from jackline.drills.pace import Pace
-from jackline.drills.plain_program import GaveUpError, PlainAgent, each, tool
-from jackline.drills.rented_machine import (
+from jackline.drills.conversation import Block
+from jackline.drills.drill import (
+    MINUTE,
+    STEADY,
+    Drill,
+    FlowFigures,
+    FlowPart,
+    Requirement,
+    SideContext,
+)
+from jackline.drills.drill_clock import DrillClock
+from jackline.drills.environment import DrillProvider, gateway_for_runs, provider_for
+from jackline.drills.lost_subagent_flow import (
+    PROMPT,
     RELEASED,
     RENTED,
     SET_UP,
@@ -34,14 +39,15 @@ from jackline.drills.rented_machine import (
     WORKED,
     Machine,
 )
+from jackline.drills.plain_program import GaveUpError, PlainAgent, each, tool
+from jackline.drills.processes import EndedProcess, programs_of
 from jackline.errors import InternalError
-from jackline.flows.local import LocalEngine
-from jackline.flows.outcome_json import decode_outcome
-from jackline.flows.records import RunRecord, RunState
-from jackline.simulator.conversation import Asked
+from jackline.flows.records import RunRecord, RunState, decode_outcome
+from jackline.flows.store.sqlite import SqliteRunStore
+from jackline.simulator.client_request import ClientRequest
 from jackline.simulator.faults import Effect, Fault
-from jackline.simulator.lots import from_seed
-from jackline.simulator.mind import Reply, Say
+from jackline.simulator.reply_script import Reply, Say
+from jackline.simulator.time_model import seeded_random
 
 TURNS = 12
 WALL_AFTER = 40 * MINUTE
@@ -77,13 +83,13 @@ def lost_subagent() -> Drill:
         bare=_bare,
         jackline=_as_a_flow,
         demands=(
-            Demand("the work completes", "left_behind", most=0),
-            Demand("the set-up ran once", "set_ups", most=1),
-            Demand("on one machine, from beginning to end", "machines", most=1),
-            Demand("which was given back", "leaked", most=0),
-            Demand("once", "released_twice", most=0),
-            Demand("no piece of work was done twice", "hours_repeated", most=0),
-            Demand("parked and finished are told as what they are", "misreported", most=0),
+            Requirement("the work completes", "left_behind", most=0),
+            Requirement("the set-up ran once", "set_ups", most=1),
+            Requirement("on one machine, from beginning to end", "machines", most=1),
+            Requirement("which was given back", "leaked", most=0),
+            Requirement("once", "released_twice", most=0),
+            Requirement("no piece of work was done twice", "hours_repeated", most=0),
+            Requirement("parked and finished are told as what they are", "misreported", most=0),
         ),
         rows=(
             ("set-ups", "set_ups"),
@@ -98,13 +104,13 @@ def lost_subagent() -> Drill:
 
 
 @dataclass(slots=True)
-class Wall:
+class ModelWithWall:
     """The model, and the wall that it meets once."""
 
-    provider: Provider | None = None
+    provider: DrillProvider | None = None
     came: bool = False
 
-    def reply(self, asked: Asked) -> Reply:
+    def reply(self, asked: ClientRequest) -> Reply:
         """What the model says: a piece of work in each turn, then the end."""
         if asked.turn * TURN_TAKES >= WALL_AFTER and not self.came and self.provider is not None:
             self.came = True
@@ -116,8 +122,8 @@ class Wall:
 
 
 @asynccontextmanager
-async def _provider(speed: float) -> AsyncIterator[Provider]:
-    wall = Wall()
+async def _provider(speed: float) -> AsyncIterator[DrillProvider]:
+    wall = ModelWithWall()
     async with provider_for(wall.reply, STEADY, speed) as provider:
         wall.provider = provider
         yield provider
@@ -126,8 +132,8 @@ async def _provider(speed: float) -> AsyncIterator[Provider]:
 # --- the plain program ---------------------------------------------------------------------
 
 
-async def _bare(scene: Scene) -> FlowFigures:
-    pace, machine = Pace(scene.speed), Machine(scene.folder)
+async def _bare(scene: SideContext) -> FlowFigures:
+    pace, machine = DrillClock(scene.speed), Machine(scene.folder)
     async with _provider(scene.speed) as provider:
         said, started = "", 0
         while not said:
@@ -138,10 +144,10 @@ async def _bare(scene: Scene) -> FlowFigures:
         return _figures(machine, provider, said, misreported=0, started_by_hand=started - 1)
 
 
-async def _plain_training(url: str, machine: Machine, pace: Pace) -> str:
+async def _plain_training(url: str, machine: Machine, pace: DrillClock) -> str:
     machine.set_up()
     name = machine.rent()
-    plain = PlainAgent(url, pace, from_seed(0))
+    plain = PlainAgent(url, pace, seeded_random(0))
 
     async def worked(call: Block) -> str:
         return await machine.work(call["input"]["hour"], pace)
@@ -159,7 +165,7 @@ async def _plain_training(url: str, machine: Machine, pace: Pace) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class StoredRun:
     """What a process has left in the store."""
 
     run: RunRecord
@@ -169,8 +175,8 @@ class Left:
     """The machines that are on the ledger."""
 
 
-async def _as_a_flow(scene: Scene) -> FlowFigures:
-    pace, machine, store = Pace(scene.speed), Machine(scene.folder), scene.folder / "flows.db"
+async def _as_a_flow(scene: SideContext) -> FlowFigures:
+    pace, machine, store = DrillClock(scene.speed), Machine(scene.folder), scene.folder / "flows.db"
     given = json.dumps({"folder": str(scene.folder), "clock": pace.told()})
     async with _provider(scene.speed) as provider:
         programs = programs_of(scene.folder, provider.url)
@@ -184,8 +190,8 @@ async def _as_a_flow(scene: Scene) -> FlowFigures:
     return _figures(machine, provider, ended.value or "", wrong, started_by_hand=1)
 
 
-async def _left_in(store: Path) -> Left:
-    engine = LocalEngine(store)
+async def _left_in(store: Path) -> StoredRun:
+    engine = SqliteRunStore(store)
     try:
         (run,) = await engine.runs()
         notes = await engine.notes(run.run_id)
@@ -194,16 +200,18 @@ async def _left_in(store: Path) -> Left:
         await engine.close()
     # Its last line says what it was left as; the other one says until when.
     walls = [note for note in notes if note.what == "parked" and note.detail.get("wake_at")]
-    return Left(run, len(walls), tuple(row.name for row in held))
+    return StoredRun(run, len(walls), tuple(row.name for row in held))
 
 
-def _outcome(process: Ended) -> Outcome[Any]:
+def _outcome(process: EndedProcess) -> Outcome[Any]:
     if not process.printed:
         raise InternalError(f"a process of the drill ended with {process.code}: {process.said}")
     return decode_outcome(process.printed.encode())
 
 
-def _wrong_of_parked(outcome: Outcome[Any], exit_code: int, left: Left, machine: Machine) -> int:
+def _wrong_of_parked(
+    outcome: Outcome[Any], exit_code: int, left: StoredRun, machine: Machine
+) -> int:
     """How many of the things that a parked run must say, or leave, are not said or left."""
     told = [
         outcome.parked,
@@ -226,7 +234,7 @@ def _wrong_of_ended(outcome: Outcome[Any]) -> int:
 
 
 def _figures(
-    machine: Machine, provider: Provider, said: str, misreported: int, *, started_by_hand: int
+    machine: Machine, provider: DrillProvider, said: str, misreported: int, *, started_by_hand: int
 ) -> LostFigures:
     rented, released = machine.lines(RENTED), machine.lines(RELEASED)
     worked = machine.lines(WORKED)

@@ -1,7 +1,7 @@
-"""Play the program that people write without a harness: asyncio, and a vendor's SDK.
+"""The program that people write without Jackline: asyncio and a vendor's SDK.
 
-Laws: (1) retries, waits and limits of patience are those of Anthropic's SDK for Python; (2) what an
-agent has done is known to its process alone.
+Rules: (1) retries, waits and time limits are those of Anthropic's SDK for Python; (2) only its
+own process knows what an agent has done.
 Not here: what the agents do (the parts of the drills).
 """
 
@@ -13,9 +13,8 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
-from jackline.drills.answer import Answer, Block, from_document
-from jackline.drills.http_exchange import posted
-from jackline.drills.pace import Pace
+from jackline.drills.conversation import Block, ModelAnswer, from_document, posted
+from jackline.drills.drill_clock import DrillClock
 
 PATH = "/v1/messages"
 MODEL = "claude-sonnet-4-6"
@@ -35,7 +34,7 @@ class GaveUpError(Exception):
 class PlainAgent:
     """One agent of such a program."""
 
-    def __init__(self, url: str, pace: Pace, draw: random.Random) -> None:
+    def __init__(self, url: str, pace: DrillClock, draw: random.Random) -> None:
         self._url = url
         self._pace = pace
         self._draw = draw
@@ -50,7 +49,7 @@ class PlainAgent:
                 return answer.text
             messages.append({"role": "user", "content": await use(answer.calls)})
 
-    async def _ask(self, messages: Sequence[Block], tools: Sequence[Block]) -> Answer:
+    async def _ask(self, messages: Sequence[Block], tools: Sequence[Block]) -> ModelAnswer:
         body = {"model": MODEL, "max_tokens": 8192, "messages": messages, "tools": tools}
         raw = json.dumps(body).encode()
         for retry in range(RETRIES + 1):

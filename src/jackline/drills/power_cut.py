@@ -1,9 +1,9 @@
-"""Kill the process of a run again and again: what is finished stays, and nothing is paid for twice.
+"""The drill that kills the process of a run many times: nothing finished is lost or paid twice.
 
-Laws: (1) what was answered again is read in the provider's ledger, what ran again in files; (2)
-whatever was finished in the store when the process died must not be asked for again, without any
-grace; (3) an undisturbed run of the same flow says what the result should be.
-Not here: the work (power_cut_flow.py, power_cut_plain.py), the processes (killing.py).
+Rules: (1) what was answered again is read in the provider's ledger, what ran again in files; (2)
+what the store had as finished when the process died must not be requested again, without any
+exception; (3) an undisturbed run of the same flow gives the expected result.
+Not here: the work (power_cut_flow.py, power_cut_plain.py), the processes (processes.py).
 """
 
 from __future__ import annotations
@@ -18,15 +18,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from jackline.drills.drill import Demand, Drill, FlowFigures, FlowPart, Scene
-from jackline.drills.flow_side import Provider, provider_for
-from jackline.drills.killing import Counter, Programs, kept_in, killed, programs_of
+from jackline.drills.drill import Drill, FlowFigures, FlowPart, Requirement, SideContext
+from jackline.drills.environment import DrillProvider, provider_for
 from jackline.drills.power_cut_flow import SET_UP, USED, is_second
-from jackline.simulator.conversation import Asked
-from jackline.simulator.ledger import Outcome
-from jackline.simulator.lots import from_seed
-from jackline.simulator.mind import Reply, Say
-from jackline.simulator.service import ServiceSettings
+from jackline.drills.processes import Counter, Programs, killed, programs_of, saved_run_in
+from jackline.simulator.client_request import ClientRequest
+from jackline.simulator.ledger import RequestOutcome
+from jackline.simulator.reply_script import Reply, Say
+from jackline.simulator.time_model import ServiceSettings, seeded_random
 
 LOOKS = 3
 AT_ONCE = 6
@@ -65,15 +64,15 @@ class Cut:
 
 
 @dataclass(slots=True)
-class Stage:
+class PowerCutSide:
     """One side at work."""
 
     folder: Path
-    provider: Provider
+    provider: DrillProvider
     counter: Counter
     programs: Programs
     cuts: list[Cut] = field(default_factory=list)
-    draw: random.Random = field(default_factory=lambda: from_seed(SEED))
+    draw: random.Random = field(default_factory=lambda: seeded_random(SEED))
 
     def lines(self, name: str) -> list[str]:
         """What was written to one of the files."""
@@ -88,11 +87,11 @@ def power_cut() -> Drill:
         bare=_bare,
         jackline=_as_a_flow,
         demands=(
-            Demand("the run finishes", "left_behind", most=0),
-            Demand("with the result of an undisturbed one", "wrong", most=0),
-            Demand("no finished agent is asked for again", "finished_ran_again", most=0),
-            Demand("no answer is paid for twice but a turn in hand", "paid_twice", most=0),
-            Demand("no use of a tool runs twice", "used_twice", most=0),
+            Requirement("the run finishes", "left_behind", most=0),
+            Requirement("with the result of an undisturbed one", "wrong", most=0),
+            Requirement("no finished agent is asked for again", "finished_ran_again", most=0),
+            Requirement("no answer is paid for twice but a turn in hand", "paid_twice", most=0),
+            Requirement("no use of a tool runs twice", "used_twice", most=0),
         ),
         rows=(
             ("times killed", "cuts"),
@@ -106,7 +105,7 @@ def power_cut() -> Drill:
     return Drill("power-cut", about, (part,))
 
 
-def reply(asked: Asked) -> Reply:
+def reply(asked: ClientRequest) -> Reply:
     """What the model says."""
     label, _, rest = asked.prompt.partition(":")
     if label == "PART-0":
@@ -122,7 +121,7 @@ def reply(asked: Asked) -> Reply:
 # --- both sides ----------------------------------------------------------------------------
 
 
-async def _bare(scene: Scene) -> FlowFigures:
+async def _bare(scene: SideContext) -> FlowFigures:
     count = _count(scene)
     async with _stage(scene.folder) as stage:
         words = ["-m", "jackline.drills.power_cut_plain", stage.provider.url, str(stage.folder)]
@@ -134,14 +133,14 @@ async def _bare(scene: Scene) -> FlowFigures:
         return _figures(stage, count, await stage.programs.output(*words), should_be)
 
 
-async def _undisturbed_plain(scene: Scene, words: Sequence[str]) -> str:
+async def _undisturbed_plain(scene: SideContext, words: Sequence[str]) -> str:
     async with _stage(scene.folder / "undisturbed") as stage:
         *head, _url, _folder, parts, at_once = words
         own = (stage.provider.url, str(stage.folder), parts, at_once)
         return await stage.programs.output(*head, *own)
 
 
-async def _as_a_flow(scene: Scene) -> FlowFigures:
+async def _as_a_flow(scene: SideContext) -> FlowFigures:
     count = _count(scene)
     async with _stage(scene.folder / "undisturbed") as stage:
         should_be = await _value(stage, _begin(stage, count))
@@ -151,43 +150,43 @@ async def _as_a_flow(scene: Scene) -> FlowFigures:
             start = partial(stage.programs.start, "-m", "jackline", *words, "--quiet")
             await killed(start, stage.counter, stage.draw)
             requests = len(stage.provider.ledger)
-            run_id, finished = await kept_in(stage.folder)
+            run_id, finished = await saved_run_in(stage.folder)
             stage.cuts.append(Cut(requests, finished))
             words = ("resume", run_id) if run_id else words
         return _figures(stage, count, await _value(stage, words), should_be)
 
 
-def _begin(stage: Stage, count: int) -> tuple[str, ...]:
+def _begin(stage: PowerCutSide, count: int) -> tuple[str, ...]:
     given = {"folder": str(stage.folder), "parts": PARTS_PER_CUT * count, "at_once": AT_ONCE}
     return ("run", _SCRIPT, json.dumps(given))
 
 
-async def _value(stage: Stage, words: Sequence[str]) -> str:
+async def _value(stage: PowerCutSide, words: Sequence[str]) -> str:
     out = await stage.programs.output("-m", "jackline", *words, "--quiet", "--json")
     return str(json.loads(out).get("value"))
 
 
 @asynccontextmanager
-async def _stage(folder: Path) -> AsyncIterator[Stage]:
+async def _stage(folder: Path) -> AsyncIterator[PowerCutSide]:
     await asyncio.to_thread(folder.mkdir, exist_ok=True)
     counter = Counter(reply)
     async with provider_for(counter.hear, _QUICK) as provider:
         programs = programs_of(folder, provider.url)
         try:
-            yield Stage(folder, provider, counter, programs)
+            yield PowerCutSide(folder, provider, counter, programs)
         finally:
             # `jackline run` has left a gateway running, as it does for its users.
             await programs.output("-m", "jackline", "down")
 
 
-def _count(scene: Scene) -> int:
+def _count(scene: SideContext) -> int:
     return CUTS if scene.thorough else CUTS_IN_A_HURRY
 
 
 # --- what was repeated ---------------------------------------------------------------------
 
 
-def _figures(stage: Stage, count: int, value: str, should_be: str) -> CutFigures:
+def _figures(stage: PowerCutSide, count: int, value: str, should_be: str) -> CutFigures:
     # One who reviews each part, one who takes the second look, and one who sums up.
     agents = 2 * PARTS_PER_CUT * count + 1
     whole = value == should_be
@@ -208,7 +207,7 @@ def _figures(stage: Stage, count: int, value: str, should_be: str) -> CutFigures
     )
 
 
-def _ran_again(stage: Stage) -> int:
+def _ran_again(stage: PowerCutSide) -> int:
     asked = [stage.provider.label(entry) for entry in stage.provider.ledger]
     found = {
         place
@@ -220,7 +219,7 @@ def _ran_again(stage: Stage) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class PaidAnswer:
     """A whole answer: the place of its request among all, whose it was, and what was asked."""
 
     place: int
@@ -228,25 +227,25 @@ class Answered:
     body_hash: str
 
 
-def _answers(provider: Provider) -> list[Answered]:
+def _answers(provider: DrillProvider) -> list[PaidAnswer]:
     return [
-        Answered(place, provider.label(entry), entry.body_hash)
+        PaidAnswer(place, provider.label(entry), entry.body_hash)
         for place, entry in enumerate(provider.ledger)
-        if entry.outcome is Outcome.COMPLETED
+        if entry.outcome is RequestOutcome.COMPLETED
     ]
 
 
-def paid_again(answers: Iterable[Answered], cuts: Sequence[int]) -> tuple[int, int]:
+def paid_again(answers: Iterable[PaidAnswer], cuts: Sequence[int]) -> tuple[int, int]:
     """How many answers were paid for again: without excuse, and because they were in hand at a cut.
 
     An answer was in hand when it is the last that its agent got before a cut.
     """
-    by_agent: dict[str, list[Answered]] = {}
+    by_agent: dict[str, list[PaidAnswer]] = {}
     for answer in answers:
         by_agent.setdefault(answer.label, []).append(answer)
     counts: Counts[bool] = Counts()
     for got in by_agent.values():
-        latest: dict[str, Answered] = {}
+        latest: dict[str, PaidAnswer] = {}
         for answer in got:
             before = latest.get(answer.body_hash)
             if before is not None:
@@ -256,7 +255,7 @@ def paid_again(answers: Iterable[Answered], cuts: Sequence[int]) -> tuple[int, i
 
 
 def _was_in_hand(
-    before: Answered, again: Answered, got: Sequence[Answered], cuts: Sequence[int]
+    before: PaidAnswer, again: PaidAnswer, got: Sequence[PaidAnswer], cuts: Sequence[int]
 ) -> bool:
     between = [cut for cut in cuts if before.place < cut <= again.place]
     return any(

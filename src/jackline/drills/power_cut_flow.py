@@ -1,9 +1,9 @@
-"""The flow that power cuts strike: set-up, a fan of agents with a tool, second looks, a last one.
+"""The flow for power cuts: set-up, many agents with a tool, second reviews, and a summary.
 
-Laws: (1) it is run as a user's file, by `jackline run`; (2) each set-up and each use of the tool
-leaves a line in a file, so that what ran twice is seen; (3) second looks are called for as reviews
-come in, in another order each time, so that a result that is given to the wrong call is seen.
-Not here: the cuts (power_cut.py), the same without flows (power_cut_plain.py).
+Rules: (1) it is run as a user's file, by `jackline run`; (2) each set-up and each use of the tool
+writes a line to a file, so that what ran twice is found; (3) second reviews start as reviews come
+in, in another order each time, so that a result that goes to the wrong call is found.
+Not here: the cuts (power_cut.py), the same work without flows (power_cut_plain.py).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""The same work as in power_cut_flow.py, as people write it without a harness; a program to start.
+"""The work of power_cut_flow.py as a plain asyncio program; a program to start.
 
-Laws: (1) the last line on stdout is the result; (2) what it knows dies with its process.
+Rules: (1) the last line on stdout is the result; (2) what it knows is lost with its process; (3)
+it imports little, because it is killed while it starts.
 Not here: the cuts (power_cut.py).
 """
 
@@ -10,18 +11,18 @@ import asyncio
 import sys
 
 from jackline import event_loop
-from jackline.drills.answer import Block
-from jackline.drills.pace import Pace
+from jackline.drills.conversation import Block
+from jackline.drills.drill_clock import DrillClock
 from jackline.drills.plain_program import PlainAgent, each, tool
 from jackline.drills.power_cut_flow import look, prompt, second_look, set_up, summing_up
-from jackline.simulator.lots import from_seed
+from jackline.simulator.time_model import seeded_random
 
 _LOOK = tool("look", folder="string", part="string", turn="integer")
 
 
 async def review(url: str, folder: str, parts: int, at_once: int) -> str:
     """Review all parts and sum up."""
-    slots, pace, draw = asyncio.Semaphore(at_once), Pace(), from_seed(0)
+    slots, pace, draw = asyncio.Semaphore(at_once), DrillClock(), seeded_random(0)
 
     async def looked(call: Block) -> str:
         return look(**call["input"])

@@ -1,9 +1,9 @@
-"""A quota wall in the middle of a flow of 97 agents: nothing starts into it, and it wakes again.
+"""A quota wall in the middle of a flow of 97 agents: nothing starts into it, and it resumes.
 
-Laws: (1) what was sent when is read in the provider's ledger, what was started also in the run's
-own events; (2) an undisturbed run of the same flow says what it should have cost; (3) the plain
-program is started again once the wall is gone, as its user would have to.
-Not here: the same wall for clients that are no flows (catalogue.py).
+Rules: (1) what was sent when is read in the provider's ledger, what was started also in the run's
+own events; (2) an undisturbed run of the same flow shows what it should have cost; (3) the plain
+program is started again once the wall is gone, as its user would have to do.
+Not here: the same wall for clients without flows (catalogue.py).
 """
 
 from __future__ import annotations
@@ -12,24 +12,22 @@ import asyncio
 import math
 from dataclasses import dataclass, field, replace
 
-from jackline.drills.answer import Block
-from jackline.drills.crews import MINUTE, STEADY
-from jackline.drills.drill import Demand, FlowFigures, FlowPart, Scene
-from jackline.drills.flow_side import Provider, flow_host, paid_tokens, provider_for
-from jackline.drills.judging import IN_FLIGHT_S
-from jackline.drills.lookout import NOBODY
-from jackline.drills.pace import Pace
+from jackline.drills.conversation import Block
+from jackline.drills.drill import MINUTE, STEADY, FlowFigures, FlowPart, Requirement, SideContext
+from jackline.drills.drill_clock import DrillClock
+from jackline.drills.environment import DrillProvider, flow_host, paid_tokens, provider_for
+from jackline.drills.evaluation import IN_FLIGHT_S
+from jackline.drills.live_view import NOT_WATCHED
 from jackline.drills.plain_program import GaveUpError, PlainAgent, each, tool
-from jackline.flows.authoring import agent
-from jackline.flows.definition import flow
-from jackline.flows.doors import run
-from jackline.flows.parallel import parallel
-from jackline.flows.progress import AgentBegan, FlowEvent, RunParked, RunWoke
-from jackline.simulator.conversation import Asked
+from jackline.flows.api import run
+from jackline.flows.authoring.calls import agent, parallel
+from jackline.flows.authoring.flow_definition import flow
+from jackline.flows.run_events import AgentBegan, FlowEvent, RunParked, RunWoke
+from jackline.simulator.client_request import ClientRequest
 from jackline.simulator.faults import Effect, Fault
-from jackline.simulator.ledger import Entry, Outcome
-from jackline.simulator.lots import from_seed
-from jackline.simulator.mind import Reply, Say, long_answer
+from jackline.simulator.ledger import LedgerEntry, RequestOutcome
+from jackline.simulator.reply_script import Reply, Say, long_answer
+from jackline.simulator.time_model import seeded_random
 
 AGENTS = 97
 AT_ONCE = 24
@@ -67,13 +65,13 @@ class Watch:
 
     strike_after: int = STRIKE_AFTER
     asked: int = 0
-    provider: Provider | None = None
+    provider: DrillProvider | None = None
     resets_at: float = 0.0
     began: list[float] = field(default_factory=list)
     """When agents began, by the drill's clock, from the first parking to the waking."""
     parked: bool = False
 
-    def reply(self, asked: Asked) -> Reply:
+    def reply(self, asked: ClientRequest) -> Reply:
         """What the model says; enough requests are the cue for the wall."""
         self.asked += 1
         if self.asked == self.strike_after and self.provider is not None:
@@ -102,15 +100,15 @@ def as_a_flow() -> FlowPart:
         bare=_bare,
         jackline=_flow,
         demands=(
-            Demand("every agent of the flow finishes", "left_behind", most=0),
-            Demand("after the first refusal no agent starts", "started_into_the_wall", most=0),
-            Demand("and nothing is sent but what was in flight", "sent_into_the_wall", most=0),
-            Demand("at the reset one goes first, as a probe", "probes", most=1),
-            Demand(
+            Requirement("every agent of the flow finishes", "left_behind", most=0),
+            Requirement("after the first refusal no agent starts", "started_into_the_wall", most=0),
+            Requirement("and nothing is sent but what was in flight", "sent_into_the_wall", most=0),
+            Requirement("at the reset one goes first, as a probe", "probes", most=1),
+            Requirement(
                 "it wakes by itself within two minutes", "woke_after", most=120, machine_slack=2.0
             ),
-            Demand("nobody has to start it again", "started_by_hand", most=0),
-            Demand("it costs at most 2 % more than undisturbed", "extra_percent", most=2.0),
+            Requirement("nobody has to start it again", "started_by_hand", most=0),
+            Requirement("it costs at most 2 % more than undisturbed", "extra_percent", most=2.0),
         ),
         rows=(
             ("agents started into the wall", "started_into_the_wall"),
@@ -136,8 +134,8 @@ async def review(agents: int, at_once: int) -> list[str]:
     return list(reviewed.values)
 
 
-async def _flow(scene: Scene) -> FlowFigures:
-    before = replace(scene, folder=scene.folder / "undisturbed", watched=NOBODY)
+async def _flow(scene: SideContext) -> FlowFigures:
+    before = replace(scene, folder=scene.folder / "undisturbed", watched=NOT_WATCHED)
     _, undisturbed = await played(before, Watch(strike_after=0))
     watch = Watch()
     said, provider = await played(scene, watch)
@@ -147,10 +145,10 @@ async def _flow(scene: Scene) -> FlowFigures:
 
 
 async def played(
-    scene: Scene, watch: Watch, agents: int = AGENTS, at_once: int = AT_ONCE
-) -> tuple[list[str], Provider]:
+    scene: SideContext, watch: Watch, agents: int = AGENTS, at_once: int = AT_ONCE
+) -> tuple[list[str], DrillProvider]:
     """Have the flow run through once: what its agents said, and who answered them."""
-    pace = Pace(scene.speed)
+    pace = DrillClock(scene.speed)
     async with provider_for(watch.reply, STEADY, scene.speed) as provider:
         watch.provider = provider
         scene.folder.mkdir(exist_ok=True)
@@ -162,8 +160,8 @@ async def played(
     return outcome.value or [], provider
 
 
-async def _bare(scene: Scene) -> FlowFigures:
-    watch, pace = Watch(), Pace(scene.speed)
+async def _bare(scene: SideContext) -> FlowFigures:
+    watch, pace = Watch(), DrillClock(scene.speed)
     async with provider_for(watch.reply, STEADY, scene.speed) as provider:
         watch.provider = provider
         await _plain_review(provider.url, pace)
@@ -175,8 +173,8 @@ async def _bare(scene: Scene) -> FlowFigures:
     return _figures(watch, provider, scene.speed, said, should_cost=should_cost, by_hand=1)
 
 
-async def _plain_review(url: str, pace: Pace) -> list[str]:
-    slots, draw = asyncio.Semaphore(AT_ONCE), from_seed(0)
+async def _plain_review(url: str, pace: DrillClock) -> list[str]:
+    slots, draw = asyncio.Semaphore(AT_ONCE), seeded_random(0)
 
     async def looked(call: Block) -> str:
         return look(call["input"]["part"])
@@ -206,7 +204,7 @@ def last_words(label: str) -> str:
 
 def _figures(
     watch: Watch,
-    provider: Provider,
+    provider: DrillProvider,
     speed: float,
     said: list[str],
     *,
@@ -235,7 +233,7 @@ def _figures(
     )
 
 
-def _first_seen(provider: Provider, since: float, until: float) -> int:
+def _first_seen(provider: DrillProvider, since: float, until: float) -> int:
     """How many agents made their first request in this time."""
     first: dict[str, float] = {}
     for entry in provider.ledger:
@@ -243,16 +241,16 @@ def _first_seen(provider: Provider, since: float, until: float) -> int:
     return sum(since < at < until for at in first.values())
 
 
-def _answered_after(entries: list[Entry], reset: float) -> list[Entry]:
-    return [e for e in entries if e.arrived >= reset and e.outcome is Outcome.COMPLETED]
+def _answered_after(entries: list[LedgerEntry], reset: float) -> list[LedgerEntry]:
+    return [e for e in entries if e.arrived >= reset and e.outcome is RequestOutcome.COMPLETED]
 
 
-def _probes(entries: list[Entry], reset: float) -> int:
+def _probes(entries: list[LedgerEntry], reset: float) -> int:
     answered = _answered_after(entries, reset)
     first = min((e.first_byte or e.arrived for e in answered), default=reset)
     return sum(reset <= e.arrived < first for e in entries)
 
 
-def _woke_after(entries: list[Entry], reset: float) -> float:
+def _woke_after(entries: list[LedgerEntry], reset: float) -> float:
     answered = _answered_after(entries, reset)
     return min((e.arrived for e in answered), default=reset) - reset

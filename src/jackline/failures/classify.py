@@ -1,19 +1,29 @@
 """Turn one observation into one `Failure`: weigh the signals in their order, strongest first.
 
-Laws: (1) total: any input gives an answer, in time linear in its size; (2) pure: the same
-observation and the same `now` give the same answer; (3) quota and billing never come out as
-`retry_same`; (4) a wait of more than two minutes on a rate limit is a window, not a burst.
-Not here: how each family of failures reads (rules/), times in texts (resets.py).
+Rules: (1) total: any input gives a result, in time linear in its size; (2) pure: the same
+observation and the same `now` give the same result; (3) quota and billing never come out as
+`retry_same`; (4) a wait of more than two minutes on a rate limit is a window, not a burst; (5) of
+a status page the incidents count, not its traffic light, which lags; a page only confirms, it
+never makes a failure of calls that succeed, and only an incident's name or text names the model.
+Not here: how each family of failures reads (rules/), times in texts (resets.py), fetching a
+status page.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from jackline.failures.durations import span, within_reach
+from jackline.failures.evidence import FailureSignals, read
 from jackline.failures.failure import Failure, Kind, Scope
-from jackline.failures.limit_headers import (
+from jackline.failures.observation import Json, Observation, Where
+from jackline.failures.resets import find_primary_reset, find_reset, find_wait
+from jackline.failures.rules import agents, hints, limits, outages, refusals
+from jackline.failures.rules import limits as money
+from jackline.failures.rules import refusals as credentials
+from jackline.failures.rules.rule import KIND_DEFAULTS, FailureRule, Verdict
+from jackline.failures.waits import (
     SPEND_CAP_REASONS,
     UNIFIED,
     announced_window,
@@ -22,34 +32,79 @@ from jackline.failures.limit_headers import (
     codex_window,
     header_wait,
     is_long,
+    span,
     spent_window,
+    within_reach,
 )
-from jackline.failures.observation import Observation, Where
-from jackline.failures.reading import Reading, read
-from jackline.failures.resets import find_primary_reset, find_reset, find_wait
-from jackline.failures.rules import (
-    agents,
-    capacity,
-    credentials,
-    hints,
-    limits,
-    money,
-    network,
-    refusals,
+
+_TROUBLE = re.compile(
+    r"elevated|error|outage|degraded|unavailable|failing|failures?|latency|slow|disruption|down\b|timeouts?"
+    r"|increased|interruption"
 )
-from jackline.failures.rules.rule import KIND_DEFAULTS, Rule, Verdict
-from jackline.failures.statuspage import judge_page
+_OVER = re.compile(
+    r"^(?:this incident has been )?resolved|has been resolved|all systems operational|completed"
+)
+_MODEL = re.compile(
+    r"\b(?:opus|sonnet|haiku|fable|mythos|gpt|gemini|o\d)\b|\b(?:many|multiple|all) models"
+)
+_LOGIN = re.compile(
+    r"authentication errors|auth(?:entication)? (?:issue|fail|outage)|(?:logging|signing) in"
+)
+_BROKEN_COMPONENT = frozenset({"partial_outage", "major_outage", "degraded_performance"})
+_CLOSED = frozenset({"resolved", "postmortem", "completed"})
+
+
+def judge_page(observation: Observation, reading: FailureSignals) -> Verdict:
+    """What the page says about calls made now."""
+    body = observation.body
+    if isinstance(body, dict) and ("incidents" in body or "components" in body):
+        return _judge_summary(body)
+    if _OVER.search(reading.text) or not _TROUBLE.search(reading.text):
+        return Verdict(Kind.NOT_A_FAILURE, "incident")
+    return _incident(reading.text)
+
+
+def _judge_summary(page: dict[str, Json]) -> Verdict:
+    open_incidents = [
+        i for i in _dicts(page.get("incidents")) if str(i.get("status")) not in _CLOSED
+    ]
+    broken = [
+        c for c in _dicts(page.get("components")) if str(c.get("status")) in _BROKEN_COMPONENT
+    ]
+    texts = [_told(incident) for incident in open_incidents]
+    failing = [text for text in texts if _TROUBLE.search(text)]
+    if not failing and not broken:
+        return Verdict(Kind.NOT_A_FAILURE, "incident")
+    return _incident(" · ".join(failing))
+
+
+def _incident(text: str) -> Verdict:
+    if _LOGIN.search(text):
+        return Verdict(Kind.AUTH, "outage", Scope.UPSTREAM, retry_same=True)
+    scope = Scope.MODEL if _MODEL.search(text) else Scope.UPSTREAM
+    return Verdict(Kind.UPSTREAM_5XX, "incident", scope)
+
+
+def _told(incident: dict[str, Json]) -> str:
+    updates = _dicts(incident.get("incident_updates"))
+    newest = str(updates[0].get("body", "")) if updates else ""
+    return f"{incident.get('name', '')} {newest}".lower()
+
+
+def _dicts(value: Json) -> list[dict[str, Json]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
 
 # The order is the meaning. Hopeless before hopeful; the API's own word before the client's text;
 # what names its cause before what only names its status.
-_TABLES: tuple[tuple[Rule, ...], ...] = (
+_TABLES: tuple[tuple[FailureRule, ...], ...] = (
     money.BILLING,
     limits.QUOTA,
     limits.PROJECT_QUOTA,
-    network.BORDER,
+    outages.BORDER,
     refusals.POLICY,
     limits.SHARED_CAPACITY,
-    capacity.OVERLOAD,
+    outages.OVERLOAD,
     limits.RATE,
     credentials.HEALING_AUTH,
     refusals.MODEL,
@@ -57,14 +112,14 @@ _TABLES: tuple[tuple[Rule, ...], ...] = (
     credentials.AUTH,
     refusals.OTHERWISE_INVALID,
     agents.STRUCTURED_OUTPUT,
-    capacity.LATE,
-    capacity.STREAM,
-    capacity.BROKEN,
-    network.PATH,
-    capacity.TIMEOUT,
-    network.UNREACHABLE,
+    outages.LATE,
+    outages.STREAM,
+    outages.BROKEN,
+    outages.PATH,
+    outages.TIMEOUT,
+    outages.UNREACHABLE,
 )
-_FIRST: tuple[tuple[Rule, ...], ...] = (agents.CANCELS, agents.TOOLS)
+_FIRST: tuple[tuple[FailureRule, ...], ...] = (agents.CANCELS, agents.TOOLS)
 _PARKS = frozenset({Kind.ACCOUNT_QUOTA, Kind.BILLING})
 # Clients print a reset to the minute or to ten minutes.
 _ROUNDED = timedelta(minutes=10)
@@ -93,7 +148,7 @@ def classify(observation: Observation, *, now: datetime) -> Failure:
     return _failure(decision, reading, wait, now)
 
 
-def _decide(observation: Observation, reading: Reading, now: datetime) -> _Decision:
+def _decide(observation: Observation, reading: FailureSignals, now: datetime) -> _Decision:
     if reading.where is Where.STATUSPAGE:
         return _Decision(judge_page(observation, reading), ("status page",))
     decision = _by_structure(reading)
@@ -108,7 +163,7 @@ def _decide(observation: Observation, reading: Reading, now: datetime) -> _Decis
     return decision or _guess(reading)
 
 
-def _by_structure(reading: Reading) -> _Decision | None:
+def _by_structure(reading: FailureSignals) -> _Decision | None:
     """What the shape of the payload settles before any word is read."""
     payload = reading.payload
     if "iserror" in payload.keys or ("tool_result" in reading.words and "is_error" in payload.keys):
@@ -135,11 +190,11 @@ def _by_structure(reading: Reading) -> _Decision | None:
 _FINE = _Decision(Verdict(Kind.NOT_A_FAILURE), ("a complete answer",))
 
 
-def _succeeded(reading: Reading) -> bool:
+def _succeeded(reading: FailureSignals) -> bool:
     return reading.outer_status is not None and 200 <= reading.outer_status < 300
 
 
-def _is_success(reading: Reading) -> bool:
+def _is_success(reading: FailureSignals) -> bool:
     words, keys = reading.words, reading.payload.keys
     if "rejected" in words or any(word.endswith("exception") for word in words):
         return False
@@ -152,7 +207,7 @@ def _is_success(reading: Reading) -> bool:
     )
 
 
-def _odd_success(reading: Reading) -> _Decision | None:
+def _odd_success(reading: FailureSignals) -> _Decision | None:
     """A 200 whose body is a page, or nothing."""
     if reading.payload.html:
         portal = Verdict(
@@ -166,7 +221,9 @@ def _odd_success(reading: Reading) -> _Decision | None:
     return _Decision(Verdict(Kind.NETWORK_EDGE, "malformed_200"), ("HTTP 200, empty body",))
 
 
-def _by_rules(tables: tuple[tuple[Rule, ...], ...], reading: Reading) -> _Decision | None:
+def _by_rules(
+    tables: tuple[tuple[FailureRule, ...], ...], reading: FailureSignals
+) -> _Decision | None:
     for table in tables:
         for rule in table:
             evidence = rule.evidence(reading)
@@ -175,7 +232,7 @@ def _by_rules(tables: tuple[tuple[Rule, ...], ...], reading: Reading) -> _Decisi
     return None
 
 
-def _by_headers(reading: Reading, now: datetime) -> _Decision | None:
+def _by_headers(reading: FailureSignals, now: datetime) -> _Decision | None:
     headers = reading.headers
     reason = headers.get(f"{UNIFIED}overage-disabled-reason", "")
     if reason in SPEND_CAP_REASONS or headers.get(f"{UNIFIED}overage-daily-cap-paused") == "true":
@@ -203,11 +260,11 @@ def _by_headers(reading: Reading, now: datetime) -> _Decision | None:
     return _by_vendor_fields(reading)
 
 
-def _names_money(reading: Reading) -> bool:
+def _names_money(reading: FailureSignals) -> bool:
     return _by_rules((money.BILLING,), reading) is not None
 
 
-def _by_vendor_fields(reading: Reading) -> _Decision | None:
+def _by_vendor_fields(reading: FailureSignals) -> _Decision | None:
     quota_ids = sorted(word for word in reading.words if "per" in word and len(word) > 15)
     if any("perday" in word for word in quota_ids):
         return _Decision(
@@ -234,7 +291,7 @@ def _by_vendor_fields(reading: Reading) -> _Decision | None:
     return None
 
 
-def _guess(reading: Reading) -> _Decision:
+def _guess(reading: FailureSignals) -> _Decision:
     """The last resort: single words, the status alone, or the mere fact that it was an error."""
     hint = _by_rules((hints.LAST_RESORT,), reading)
     if hint is not None:
@@ -244,7 +301,7 @@ def _guess(reading: Reading) -> _Decision:
     return _Decision(_verdict_of_status(reading), evidence, guess=True)
 
 
-def _verdict_of_status(reading: Reading) -> Verdict:  # noqa: PLR0911 -- a table of statuses
+def _verdict_of_status(reading: FailureSignals) -> Verdict:  # noqa: PLR0911 -- a table of statuses
     match reading.status:
         case 401:
             return Verdict(Kind.AUTH, "invalid")
@@ -277,7 +334,7 @@ def _verdict_of_status(reading: Reading) -> Verdict:  # noqa: PLR0911 -- a table
             return _verdict_without_status(reading)
 
 
-def _verdict_without_status(reading: Reading) -> Verdict:
+def _verdict_without_status(reading: FailureSignals) -> Verdict:
     if "rate_limit_error" in reading.words or "rate_limit" in reading.words:
         return Verdict(Kind.SERVER_THROTTLE)
     if reading.where is Where.SSE and reading.payload.empty:
@@ -287,7 +344,7 @@ def _verdict_without_status(reading: Reading) -> Verdict:
     return Verdict(Kind.NOT_A_FAILURE, "unrecognised")
 
 
-def _escalated(decision: _Decision, reading: Reading, wait: timedelta | None) -> _Decision:
+def _escalated(decision: _Decision, reading: FailureSignals, wait: timedelta | None) -> _Decision:
     """Correct the verdict by how long, and whether at all, the source says to wait."""
     verdict = decision.verdict
     guessed = verdict.kind is Kind.SERVER_THROTTLE and decision.guess
@@ -317,7 +374,7 @@ def _window_of(wait: timedelta | None) -> str:
 
 
 def _failure(
-    decision: _Decision, reading: Reading, wait: timedelta | None, now: datetime
+    decision: _Decision, reading: FailureSignals, wait: timedelta | None, now: datetime
 ) -> Failure:
     verdict = decision.verdict
     scope, retry_same, failover_helps = KIND_DEFAULTS[verdict.kind]
@@ -343,7 +400,7 @@ def _failure(
 
 
 def _reset(
-    decision: _Decision, reading: Reading, wait: timedelta | None, now: datetime
+    decision: _Decision, reading: FailureSignals, wait: timedelta | None, now: datetime
 ) -> datetime | None:
     """When the window refills: an epoch is exact, but the text knows the reader's zone."""
     find = find_primary_reset if decision.verdict.kind is Kind.BILLING else find_reset

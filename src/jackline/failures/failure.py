@@ -1,7 +1,8 @@
-"""Say what went wrong in one value that every other room can act on.
+"""What went wrong, in one value that every other package can act on.
 
-Laws: (1) a `Failure` is made only by `classify`; (2) quota and billing are never `retry_same`.
-Not here: how a failure is recognised (classify.py), how it is told to a person (sentences.py).
+Rules: (1) a `Failure` is made only by `classify`; (2) quota and billing are never `retry_same`.
+Not here: how a failure is recognised (classify.py), how it is explained to a person
+(sentences.py).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from jackline.failures.durations import span
+from jackline.failures.waits import span
 
 
 class Kind(StrEnum):

@@ -1,15 +1,23 @@
-"""Hold what was seen of a failure, exactly as it was seen.
+"""Hold what was seen of a failure, exactly as it was seen; also from a paste or a line of JSON.
 
-Laws: (1) building an observation never raises and interprets nothing; (2) anything may be missing.
-Not here: reading the payload (reading.py), deciding (classify.py).
+Rules: (1) building an observation never raises and interprets nothing; anything may be missing;
+(2) a paste is never refused; (3) a JSON object that is not an observation is refused by name, so
+that a script learns which line is wrong.
+Not here: parsing the payload (evidence.py), deciding (classify.py), reading files and standard
+input (cli/).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
+
+import msgspec
+
+from jackline.errors import BadArgumentError
 
 Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"
 
@@ -69,3 +77,103 @@ class Observation:
     def of_text(cls, text: str) -> Observation:
         """What a program printed, or what a person pasted."""
         return cls(Where.CLI_TEXT, text=text)
+
+
+# int() raises where there are thousands.
+_MOST_DIGITS = 9
+_FIELDS = frozenset({"where", "provider", "status", "headers", "body", "text"})
+_TRANSCRIPT_KEYS = frozenset(
+    {"isApiErrorMessage", "is_error", "sessionId", "session_id", "subtype"}
+)
+_RESPONSE_HEAD = re.compile(r"\s*HTTP/[\d.]{1,3} (\d{3})[^\n]{0,100}\n")
+
+
+def from_paste(
+    text: str, *, status: int | None = None, headers: Mapping[str, str] | None = None
+) -> Observation:
+    """An observation from anything pasted: a sentence, a JSON error, `curl -i` output, a stream."""
+    response = _RESPONSE_HEAD.match(text)
+    if response is not None:
+        return _from_response(text[response.end() :], int(response[1]))
+    if text.lstrip().startswith(("event:", "data:")):
+        return Observation(Where.SSE, None, status or 200, headers or {}, text)
+    document = _decoded(text)
+    if isinstance(document, dict) and "where" in document and document.keys() & {"body", "text"}:
+        return from_json(document)
+    if isinstance(document, dict) and document.keys() & _TRANSCRIPT_KEYS:
+        return Observation(Where.TRANSCRIPT, None, status, headers or {}, document)
+    if isinstance(document, dict | list):
+        return Observation(Where.HTTP, None, status, headers or {}, document)
+    return Observation(Where.CLI_TEXT, None, status, headers or {}, text=text)
+
+
+def _from_response(rest: str, status: int) -> Observation:
+    head, _, body = rest.replace("\r\n", "\n").partition("\n\n")
+    pairs = (line.partition(":") for line in head.splitlines())
+    headers = {name.strip().lower(): value.strip() for name, mark, value in pairs if mark}
+    return Observation.of_response(status, headers, body)
+
+
+def from_json(document: Json) -> Observation:
+    """An observation from an object with the documented fields; others are ignored."""
+    if not isinstance(document, dict):
+        raise _bad("an observation is a JSON object")
+    fields = {key: document.get(key) for key in _FIELDS}
+    where = fields["where"]
+    if not isinstance(where, str) or where not in list(Where):
+        raise _bad(f"`where` has to be one of {', '.join(Where)}")
+    provider, text = fields["provider"], fields["text"]
+    if not isinstance(provider, str | None) or not isinstance(text, str | None):
+        raise _bad("`provider` and `text` have to be strings or null")
+    return Observation(
+        Where(where),
+        provider,
+        _status(fields["status"]),
+        _headers(fields["headers"]),
+        fields["body"],
+        text,
+    )
+
+
+def from_line(line: bytes) -> Observation:
+    """An observation from one line of JSON."""
+    try:
+        document: Json = msgspec.json.decode(line)
+    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+        raise _bad(f"not JSON: {error}") from error
+    return from_json(document)
+
+
+def _decoded(text: str) -> Json:
+    try:
+        document: Json = msgspec.json.decode(text.strip())
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        return None
+    return document
+
+
+def _status(value: Json) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise _bad("`status` has to be a whole number or null")
+    if isinstance(value, str) and not (value.isdecimal() and len(value) <= _MOST_DIGITS):
+        raise _bad("`status` has to be a whole number or null")
+    return int(value)
+
+
+def _headers(value: Json) -> dict[str, str]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise _bad("`headers` has to be an object or null")
+    return {
+        name: ", ".join(map(str, each)) if isinstance(each, list) else str(each)
+        for name, each in value.items()
+    }
+
+
+def _bad(message: str) -> BadArgumentError:
+    return BadArgumentError(
+        message, next="see `jackline explain --help` for the fields of an observation"
+    )

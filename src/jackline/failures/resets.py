@@ -1,22 +1,146 @@
-"""Read from a message when the way is free again.
+"""Read from a message when a limit resets.
 
-Laws: (1) the answer is aware, in the zone that the text names, else in the zone of `now`; (2) a
-clock without a date means its next occurrence, less than 24 hours away, or the one that has just
-passed: clients tell no seconds, and are heard a moment later; (3) a date without a year means the
-nearest such date, so a reset that has just passed stays in the past; (4) a reset of another limit,
-told beside the one that blocks, is used only when there is no other.
-Not here: reset times in headers (limit_headers.py), how long to wait (durations.py).
+Rules: (1) the result is aware, in the zone that the text names, else in the zone of `now`; an
+unknown zone is None, never a guess, and a name that the zone database knows stays in its own
+spelling; (2) a clock without a date means its next occurrence, less than 24 hours away, or the
+one that has just passed: clients print no seconds, and their texts are read a moment later; (3) a
+date without a year means the nearest such date, so a reset that has just passed stays in the
+past; (4) a reset of another limit, beside the one that blocks, is used only when there is no
+other; (5) month names are those of English, Spanish, Portuguese, German, French and Italian
+clients, matched without case, with or without accents or a final dot.
+Not here: reset times in headers and how long to wait (waits.py).
 """
 
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta, tzinfo
+import unicodedata
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from jackline.failures.durations import PHRASE, read_epoch, read_phrase, span
-from jackline.failures.months import MONTH, month_number
+from jackline.failures.waits import PHRASE, read_epoch, read_phrase, span
 from jackline.failures.wording import compiled
-from jackline.failures.zones import read_zone
+
+_NAMES = (
+    "january enero janeiro januar janvier gennaio janner",
+    "february febrero fevereiro februar fevrier febbraio feber",
+    "march marzo marco marz mars maerz mrz",
+    "april abril avril aprile",
+    "may mayo maio mai maggio",
+    "june junio junho juni juin giugno",
+    "july julio julho juli juillet luglio",
+    "august agosto aout",
+    "september septiembre setembro septembre settembre setiembre",
+    "october octubre outubro oktober octobre ottobre",
+    "november noviembre novembro novembre",
+    "december diciembre dezembro dezember decembre dicembre",
+)
+# Three letters that two months share in some language, settled by what clients really print.
+_SHORT = {"jui": 6, "mar": 3, "mai": 5, "avr": 4, "juil": 7}
+
+MONTH = r"[a-zà-ÿ]{3,10}"
+
+
+def month_number(name: str) -> int | None:
+    """1 to 12 for a month's name or abbreviation; None for any other word."""
+    plain = _without_accents(name.strip(". ").lower())
+    if plain in _SHORT:
+        return _SHORT[plain]
+    if len(plain) < 3:
+        return None
+    hits = {
+        number
+        for number, names in enumerate(_NAMES, start=1)
+        if any(known.startswith(plain) for known in names.split())
+    }
+    return hits.pop() if len(hits) == 1 else None
+
+
+def _without_accents(word: str) -> str:
+    decomposed = unicodedata.normalize("NFD", word)
+    return "".join(letter for letter in decomposed if not unicodedata.combining(letter))
+
+
+# One city each, because abbreviations are ambiguous around the world; these are the meanings that
+# the English texts of the vendors use.
+_ABBREVIATIONS = {
+    "UTC": "UTC",
+    "GMT": "UTC",
+    "Z": "UTC",
+    "PT": "America/Los_Angeles",
+    "PST": "America/Los_Angeles",
+    "PDT": "America/Los_Angeles",
+    "PACIFIC": "America/Los_Angeles",
+    "MT": "America/Denver",
+    "MST": "America/Denver",
+    "MDT": "America/Denver",
+    "CT": "America/Chicago",
+    "CST": "America/Chicago",
+    "CDT": "America/Chicago",
+    "ET": "America/New_York",
+    "EST": "America/New_York",
+    "EDT": "America/New_York",
+    "EASTERN": "America/New_York",
+    "BST": "Europe/London",
+    "CET": "Europe/Paris",
+    "CEST": "Europe/Paris",
+    "EET": "Europe/Kyiv",
+    "EEST": "Europe/Kyiv",
+    "MSK": "Europe/Moscow",
+    "IST": "Asia/Kolkata",
+    "JST": "Asia/Tokyo",
+    "KST": "Asia/Seoul",
+    "AEST": "Australia/Sydney",
+    "AEDT": "Australia/Sydney",
+}
+# Spellings that older or newer databases may lack.
+_ALIASES = {
+    "europe/kyiv": "Europe/Kiev",
+    "europe/kiev": "Europe/Kyiv",
+    "asia/calcutta": "Asia/Kolkata",
+    "asia/saigon": "Asia/Ho_Chi_Minh",
+    "asia/katmandu": "Asia/Kathmandu",
+    "asia/rangoon": "Asia/Yangon",
+    "america/buenos_aires": "America/Argentina/Buenos_Aires",
+}
+_OFFSET = re.compile(r"(?:UTC|GMT)?([+-])(\d{1,2})(?::?(\d{2}))?", re.IGNORECASE)
+_NAME = re.compile(r"[A-Za-z_]{2,20}(?:/[A-Za-z0-9_+-]{1,30}){1,2}")
+
+
+def read_zone(name: str) -> tzinfo | None:
+    """The zone that `name` means, or None."""
+    name = name.strip(" ()[]")
+    if _NAME.fullmatch(name):
+        return _from_database(name)
+    if name.upper() in _ABBREVIATIONS:
+        return _from_database(_ABBREVIATIONS[name.upper()])
+    offset = _OFFSET.fullmatch(name)
+    if offset is None:
+        return None
+    sign = -1 if offset[1] == "-" else 1
+    shift = sign * timedelta(hours=int(offset[2]), minutes=int(offset[3] or 0))
+    return timezone(shift) if abs(shift) < timedelta(hours=24) else None
+
+
+def _from_database(name: str) -> tzinfo | None:
+    if name == "UTC":
+        return UTC
+    for spelling in (name, _ALIASES.get(name.lower()), _capitalised(name)):
+        if spelling is None:
+            continue
+        try:
+            return ZoneInfo(spelling)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            continue
+    return None
+
+
+def _capitalised(name: str) -> str:
+    """`europe/kiev` as the database writes it; file systems that fold case hide the difference."""
+    return "/".join(
+        "_".join(word.capitalize() for word in part.split("_")) for part in name.split("/")
+    )
+
 
 _LEAD = (
     r"(?:resets?|renews?|regain access|try again|retry|available(?: again)?|continu\w{1,5}|wait"

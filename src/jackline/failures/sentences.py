@@ -1,7 +1,7 @@
-"""Tell a failure to a person: what it is, whose it is, what helps, and until when.
+"""Explain a failure to a person: what it is, whose it is, what helps, and until when.
 
-Laws: (1) every kind has a name, a culprit and an advice; a test checks all three; (2) times are
-given in the zone of the text or the host, and in UTC; (3) nothing here decides anything.
+Rules: (1) every kind has a name, a culprit and an advice; a test checks all three; (2) times are
+shown in the zone of the text or the host, and in UTC; (3) nothing here decides anything.
 Not here: recognising failures (classify.py), stories of whole runs (autopsy/).
 """
 
@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from jackline.failures.durations import span
 from jackline.failures.failure import Failure, Kind, Scope, plain_seconds
+from jackline.failures.waits import span
 
 _NAMES = {
     Kind.SERVER_THROTTLE: "a throttle on the provider's side",

@@ -1,7 +1,8 @@
-"""Fold the accidents of writing, so that one message reads the same however it was printed.
+"""Fold the look of a text, so that one message reads the same however it was printed.
 
-Laws: (1) folding is linear and idempotent; (2) it removes look, never content: white space, quotes,
-dots, dashes, terminal colours and case; (3) a huge text keeps its beginning and its end.
+Rules: (1) folding is linear and idempotent; (2) it removes look, never content: white space,
+quotes, dots, dashes, terminal colours and case; (3) a huge text is cut to its beginning and its
+end; (4) keys and tokens are redacted before a text is shown.
 Not here: what any wording means (rules/).
 """
 

@@ -1,28 +1,35 @@
-"""Say what an agent was asked to be: checked when it is written, and what of it makes its key.
+"""Say what an agent was asked to be: checked where it is written, with its tools and its key.
 
-Laws: (1) the key is made of what changes the answer: prompt, schema, model, tools, system, runner,
-folder and the session gone on with; not of budgets, time limits, retries, hooks, class or phase;
-(2) what cannot be meant is a UsageError where `agent(…)` is written, not later.
-Not here: carrying it (agent_carrying.py).
+Rules: (1) the key is made of what changes the answer: prompt, schema, model, tools, system, runner,
+folder and the session that is continued; not of budgets, time limits, retries, hooks, class or
+phase; (2) what cannot be meant is a UsageError where `agent(...)` is written; (3) our own loop gets
+tools that are ready to run; runners that bring their own tools get the names as they are; (4) a
+tool that is requested by name writes no file by which a program would be started: git folders, the
+settings of agents' programs and of Jackline, judged with all links followed; names also come from
+models (`agents.tools`).
+Not here: running the agent (execution/agent_execution.py), the tools (batches/).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from importlib import import_module
+from pathlib import Path
 from typing import Any, TypeAlias, TypedDict
 
 from jackline.agents.outcome import Outcome
-from jackline.agents.task import JsonObject
-from jackline.batches.tool import Tool
-from jackline.budgets.budget import Budget
-from jackline.budgets.durations import Duration, seconds_of
+from jackline.batches.arguments import inside
+from jackline.batches.permission import is_in_git
+from jackline.batches.policy import names_git
+from jackline.batches.threads import in_own_thread
+from jackline.batches.tool import JsonObject, Tool, ToolContext, ToolFailedError, ToolOutput
+from jackline.budgets.budget import Budget, Duration, seconds_of
 from jackline.errors import BadArgumentError
-from jackline.flows.cleanup.functions import action_words
-from jackline.flows.keys import call_key
-from jackline.flows.records import CallKind
+from jackline.flows.actions import render_action
+from jackline.flows.records import CallKind, call_key
 from jackline.flows.values import Shape
 
 ToolGiven: TypeAlias = str | Tool | Callable[..., object] | Mapping[str, Mapping[str, object]]
@@ -141,7 +148,7 @@ def hooks(given: HookGiven | Iterable[HookGiven] | None, flow_module: str) -> tu
         return ()
     if isinstance(given, str) or callable(given) or not isinstance(given, Iterable):
         given = [given]
-    return tuple(action_words(one, flow_module) for one in given)
+    return tuple(render_action(one, flow_module) for one in given)
 
 
 def text(name: str, given: object) -> str:
@@ -202,7 +209,7 @@ def answer_limit(given: object, runner: str) -> int | None:
     return given
 
 
-def tries(given: object) -> int:
+def retry_count(given: object) -> int:
     """How often to try again, as given to `agent(retries=…)`."""
     if not isinstance(given, int) or given < 0:
         raise BadArgumentError(
@@ -211,7 +218,7 @@ def tries(given: object) -> int:
     return given
 
 
-def continued(given: Resumed | None) -> str | None:
+def continued_task_id(given: Resumed | None) -> str | None:
     """The task id of the agent to go on from."""
     if isinstance(given, Outcome):
         if not given.task_id:
@@ -231,6 +238,102 @@ def _tool(given: object) -> Tool:
             f"agent(tools=…) cannot use a {type(given).__name__}.",
             next="Give a name, a tool, a Python function with types, or a dict of MCP servers.",
         )
-    from jackline.batches.functions import function_tool  # noqa: PLC0415 -- loads pydantic
+    from jackline.batches.function_tool import function_tool  # noqa: PLC0415 -- loads pydantic
 
     return function_tool(given)
+
+
+CLIENT_SETTINGS = (".claude", ".mcp.json", ".codex", ".agents")
+"""Of Claude Code and of Codex: settings with hooks, servers, agents, commands, skills, plugins."""
+_CLOSED = frozenset((*CLIENT_SETTINGS, "jackline.toml"))
+
+
+def is_git_layout(names: Collection[str]) -> bool:
+    """Whether git takes a folder with these names, in lower case, for a repository's own."""
+    return "head" in names and ("objects" in names or "commondir" in names)
+
+
+class ClosedFilesTool:
+    """A tool that writes to `path`, and to no closed file."""
+
+    def __init__(self, tool: Tool) -> None:
+        self._tool = tool
+        self.name = tool.name
+        self.description = tool.description
+        self.input_schema = tool.input_schema
+
+    def read_only(self, arguments: JsonObject) -> bool:
+        """As the tool itself."""
+        return self._tool.read_only(arguments)
+
+    async def run(self, arguments: JsonObject, context: ToolContext) -> ToolOutput:
+        """What the tool gives; ToolFailedError for a closed file."""
+        path = arguments.get("path")
+        if isinstance(path, str):
+            await in_own_thread(lambda: _check(context.cwd, path), "jackline-closed-files")
+        return await self._tool.run(arguments, context)
+
+
+def _check(folder: Path, given: str) -> None:
+    path = inside(folder, given)
+    root = folder.resolve()
+    parts = path.relative_to(root).parts
+    below = [root.joinpath(*parts[:count]) for count in range(len(parts))]
+    if any(_plain(part) in _CLOSED for part in parts):
+        raise _closed(given, "settings that programs follow")
+    if any(map(names_git, parts)) or names_git(given) or is_in_git(path, root):
+        raise _closed(given, "a git folder, whose settings git follows")
+    if any(map(_becomes_git_folder, below, parts)):
+        raise _closed(given, "a git folder, whose settings git follows")
+
+
+def _plain(name: str) -> str:
+    """The name by which a file system may know it: some ignore case, or what comes after it."""
+    return name.lower().partition(":")[0].rstrip(". ")
+
+
+def _becomes_git_folder(folder: Path, name: str) -> bool:
+    """Whether the folder is a repository's own as soon as there is something of this name."""
+    try:
+        names = {each.lower() for each in os.listdir(folder)}  # noqa: PTH208 -- names alone
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return is_git_layout(names | {_plain(name)})
+
+
+def _closed(given: str, what: str) -> ToolFailedError:
+    return ToolFailedError(
+        f"{given!r} is closed: it is part of {what}; name another file", ended_by="closed"
+    )
+
+
+_READY: Mapping[str, tuple[str, str]] = {
+    "shell": ("jackline.batches.shell", "ShellTool"),
+    "read": ("jackline.batches.files", "ReadTool"),
+    "write": ("jackline.batches.files", "WriteTool"),
+    "edit": ("jackline.batches.files", "EditTool"),
+    "search": ("jackline.batches.files", "SearchTool"),
+    "fetch": ("jackline.batches.fetch", "FetchTool"),
+}
+_WRITING = frozenset(("write", "edit"))
+
+
+def tools_for(box: Toolbox, runner: str) -> tuple[tuple[Tool, ...], tuple[str, ...] | None]:
+    """The tools to hand over and the names to allow; BadArgumentError for an unknown name."""
+    if runner != OWN_LOOP:
+        return box.tools, box.names
+    return (*box.tools, *(_ready(name) for name in box.names or ())), None
+
+
+def _ready(name: str) -> Tool:
+    place = _READY.get(name)
+    if place is None:
+        known = ", ".join(_READY)
+        raise BadArgumentError(f"There is no tool {name!r}.", next=f"Choose from these: {known}.")
+    made: Callable[[], Tool] = getattr(import_module(place[0]), place[1])
+    if name not in _WRITING:
+        return made()
+
+    return ClosedFilesTool(made())

@@ -1,6 +1,6 @@
 """What flows need of the process they run in: a store, runners, time; and where to get it.
 
-Laws: (1) flows know no gateway and no configuration: whoever hosts them brings ready runners;
+Rules: (1) flows know no gateway and no configuration: whoever hosts them brings ready runners;
 (2) the usual host is found by name when it is first needed, so that this room depends on nothing
 above it.
 Not here: making one (assembly/flow_host.py, testing/).
@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TypeAlias, cast
 
-from jackline.agents.ports import Runner
 from jackline.agents.prices import Price
+from jackline.agents.runner import Runner
 from jackline.clock import Clock, SystemClock
-from jackline.flows.engine import Engine
-from jackline.flows.progress import Listener, nobody
+from jackline.flows.run_events import Listener, ignore_event
 from jackline.flows.settings import RunSettings
+from jackline.flows.store.run_store import RunStore
 
 _USUAL = "jackline.assembly.flow_host"
 WindowUsed: TypeAlias = Callable[[], Awaitable[tuple[float, float] | None]]
@@ -43,7 +43,7 @@ async def unknown_held_time(_task_id: str) -> None:
 class FlowHost:
     """A process that can carry runs."""
 
-    engine: Engine
+    engine: RunStore
     runners: Callable[[str], Mapping[str, Runner]]
     """The runners for the run of this id, by the name that `agent(runner=…)` gives."""
     clock: Clock = field(default_factory=SystemClock)
@@ -53,7 +53,7 @@ class FlowHost:
     """How runs behave that say nothing else."""
     prices: Mapping[str, Price] = field(default_factory=dict)
     """The user's own, by model name or pattern."""
-    listener: Listener = nobody
+    listener: Listener = ignore_event
     window_used: WindowUsed = unknown_window
     """How full the account's fullest window is."""
     held_time: HeldTime = unknown_held_time

@@ -1,15 +1,31 @@
-"""What is kept of runs, their calls, their resources and their clean-up.
+"""The records of runs, calls, resources and hooks; the keys of calls; outcomes as JSON.
 
-Laws: (1) plain values without behaviour; (2) times are seconds since the epoch; (3) `value` and
-`outcome` are JSON bytes, so that a store never needs the user's types; (4) `trusted` says whether
-this installation wrote the record: a store sets it on reading, and what is made here is our own.
-Not here: where they are kept (engine.py and its adapters).
+Rules: (1) records are plain values; times are seconds since the epoch; `value` and `outcome` are
+JSON bytes, so that a store never needs the user's types; (2) `trusted` says whether this
+installation wrote the record: a store sets it on reading; (3) the same call has the same key in
+every process and on every machine; an argument that cannot be written as JSON has no key and is
+refused; (4) keys are part of the stored format: changing the rule makes every finished call run
+again, and a stored-history test fails; (5) an outcome that is read equals the one that was
+written, without its value, which is saved beside it; unknown fields are ignored and missing ones
+have their defaults, so that versions can read each other.
+Not here: where records are saved (store/), which arguments count for a key (agent_spec.py).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from enum import StrEnum
+import hashlib
+import json
+import os
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from enum import Enum, StrEnum
+from typing import Any, cast
+
+import msgspec
+
+from jackline.agents.outcome import Outcome
+from jackline.errors import BadArgumentError, JournalError
 
 
 class RunState(StrEnum):
@@ -194,3 +210,103 @@ class NoteRecord:
     """Such as started, agent began, agent waits, agent ended, parked, woke, hook failed, ended."""
     label: str = ""
     detail: dict[str, object] = field(default_factory=dict)
+
+
+_SESSIONS = uuid.UUID("6f1c9a1e-6f0b-5d0e-9a53-2f5c8f0b7a11")
+
+
+def call_key(kind: CallKind, label: str, arguments: object) -> str:
+    """The key of a call; BadArgumentError when an argument is no plain data."""
+    return hashlib.sha256(canonical_json([kind.value, label, arguments])).hexdigest()
+
+
+def task_id_of(run_id: str, key: str, occurrence: int) -> str:
+    """The id of the agent behind a call: the same after any crash."""
+    whole = f"{run_id}\n{key}\n{occurrence}".encode()
+    return f"t-{hashlib.sha256(whole).hexdigest()[:20]}"
+
+
+def session_id_of(task_id: str) -> str:
+    """A UUID for the agent's session, since Claude Code accepts nothing else."""
+    return str(uuid.uuid5(_SESSIONS, task_id))
+
+
+def canonical_json(value: object) -> bytes:
+    """The one way to write a value as JSON: sorted keys, no spaces, sets in order."""
+    try:
+        text = json.dumps(
+            value,
+            sort_keys=True,
+            separators=(",", ":"),
+            ensure_ascii=False,
+            allow_nan=False,
+            default=_plain,
+        )
+        return text.encode("utf-8", "surrogatepass")
+    except BadArgumentError:
+        raise
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BadArgumentError(
+            f"A call's arguments cannot be written as JSON: {error}.",
+            next="Give text, numbers, lists, dicts with text keys, dataclasses or pydantic models.",
+        ) from error
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, set | frozenset):
+        return sorted(value, key=canonical_json)
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: getattr(value, f.name) for f in fields(value)}
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if hasattr(type(value), "model_fields"):
+        return dict(cast("Iterable[tuple[str, object]]", value))
+    return _by_pydantic(value)
+
+
+def _by_pydantic(value: object) -> object:
+    # Dates, paths, UUIDs, decimals and the like; imported late, since most arguments are plain.
+    from pydantic_core import PydanticSerializationError, to_jsonable_python  # noqa: PLC0415
+
+    try:
+        return to_jsonable_python(value)
+    except PydanticSerializationError:
+        raise BadArgumentError(
+            f"A call's argument is a {type(value).__name__}, which cannot be written as JSON.",
+            next="Give plain data: what a call is asked must be the same after a crash.",
+        ) from None
+
+
+_DECODER = msgspec.json.Decoder(Outcome[Any])
+
+
+def encode_outcome(outcome: Outcome[Any], *, plain_value: object = None) -> bytes:
+    """The outcome as JSON, with `plain_value` (JSON data) in place of its own."""
+    return msgspec.json.encode(replace(outcome, value=plain_value))
+
+
+def encode_kept_beside(outcome: Outcome[Any]) -> bytes:
+    """The outcome as JSON, for a call that keeps the value itself; see `outcome_of`."""
+    is_value = outcome.ok and outcome.value == outcome.text
+    return encode_outcome(replace(outcome, text="") if is_value else outcome)
+
+
+def outcome_of(call: CallRecord) -> Outcome[Any]:
+    """How the agent of an ended call ended, without its value; its text is there again."""
+    outcome = decode_outcome(call.outcome or b'{"terminated_by":"completion"}')
+    if outcome.text or call.state is not CallState.DONE or call.value is None:
+        return outcome
+    value = msgspec.json.decode(call.value)
+    return replace(outcome, text=value) if isinstance(value, str) else outcome
+
+
+def decode_outcome(data: bytes) -> Outcome[Any]:
+    """The outcome; its value is plain JSON data, or None."""
+    try:
+        return _DECODER.decode(data)
+    except msgspec.MsgspecError as error:
+        raise JournalError(f"An outcome that was kept cannot be read: {error}.") from error

@@ -1,8 +1,11 @@
-"""Turn results into JSON and back, so that a first run sees exactly what a replay would see.
+"""Turn a flow's results and arguments into JSON and back, checked against their annotations.
 
-Laws: (1) whatever a flow sees was decoded from the bytes that are kept; (2) a value that does not
-survive the way there and back is refused when it is first given, not at a replay.
-Not here: keys (keys.py), asking a model for such a value (agents/).
+Rules: (1) whatever a flow sees was decoded from the bytes that are saved, the first time too; (2)
+a value that does not survive the way to JSON and back is refused at once, not at a replay; (3)
+every fault names its parameter, what it takes and how to write it, and never repeats the value,
+which may be a prompt; (4) unknown and missing names are reported all at once; (5) pydantic is
+imported when a type is first needed.
+Not here: keys of calls (records.py), the words of a command line (cli/).
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, get_type_hints
 
@@ -17,6 +21,7 @@ from jackline.errors import BadArgumentError, UsageError
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
+
 
 JsonObject = dict[str, object]
 
@@ -176,3 +181,242 @@ def _places(error: Any) -> list[tuple[str, str]]:
     # Where and what, never the value itself: that may be an answer.
     found = error.errors(include_input=False, include_context=False, include_url=False)
     return [(".".join(map(str, fault["loc"])) or "it", fault["msg"]) for fault in found]
+
+
+_KINDS = {
+    "string": "text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "null": "null",
+    "array": "a list",
+    "object": "an object",
+}
+_EXAMPLES = {"string": "…", "integer": 3, "number": 0.5, "boolean": True, "null": None}
+_DEEPEST = 3
+
+
+def type_in_words(schema: JsonObject | None) -> str:
+    """What a parameter takes: "a list of text", "one of low, high", "a whole number or null"."""
+    return _expected(schema or {}, _definitions(schema), _DEEPEST)
+
+
+def kind_of(value: object) -> str:
+    """What kind of JSON was given."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true or false"
+        case int() | float():
+            return "a number"
+        case str():
+            return "text"
+        case list() | tuple():
+            return "a list"
+        case _:
+            return "an object" if isinstance(value, dict) else f"a {type(value).__name__}"
+
+
+def as_option(name: str, schema: JsonObject | None) -> str:
+    """How a parameter is written on a command line: `--modules '["…"]'`."""
+    example = _example(schema or {}, _definitions(schema), _DEEPEST)
+    if isinstance(example, str):
+        return f'--{name} "{example}"'
+    told = json.dumps(example, ensure_ascii=False)
+    return f"--{name} '{told}'" if isinstance(example, list | dict) else f"--{name} {told}"
+
+
+def signature_words(function: Callable[..., object]) -> str:
+    """The parameters as they stand in the file: `topic: str = 'knots', readers: int`."""
+    return ", ".join(_parameter(each) for each in inspect.signature(function).parameters.values())
+
+
+def nearest(name: str, known: Mapping[str, object]) -> str:
+    """ " (did you mean --modules?)", or nothing."""
+    close = get_close_matches(name, known, n=1)
+    return f" (did you mean {close[0]}?)" if close else ""
+
+
+def _parameter(parameter: inspect.Parameter) -> str:
+    hint, default = parameter.annotation, parameter.default
+    words = parameter.name
+    if hint is not parameter.empty:
+        words += f": {hint if isinstance(hint, str) else inspect.formatannotation(hint)}"
+    return words if default is parameter.empty else f"{words} = {default!r}"
+
+
+def _definitions(schema: JsonObject | None) -> Mapping[str, Any]:
+    found = (schema or {}).get("$defs")
+    return found if isinstance(found, dict) else {}
+
+
+def _resolved(schema: Any, known: Mapping[str, Any]) -> Mapping[str, Any]:
+    if isinstance(schema, dict) and "$ref" in schema:
+        schema = known.get(str(schema["$ref"]).rpartition("/")[2])
+    return schema if isinstance(schema, dict) else {}
+
+
+def _expected(schema: Any, known: Mapping[str, Any], deep: int) -> str:
+    schema = _resolved(schema, known)
+    if "enum" in schema or "const" in schema:
+        values = schema.get("enum") or [schema.get("const")]
+        return f"one of {', '.join(map(str, values))}" if len(values) > 1 else str(values[0])
+    options = schema.get("anyOf") or schema.get("oneOf")
+    if options and deep:
+        return " or ".join(dict.fromkeys(_expected(each, known, deep - 1) for each in options))
+    kind = schema.get("type")
+    words = _KINDS.get(kind, "anything") if isinstance(kind, str) else "anything"
+    if kind == "array" and deep and schema.get("items"):
+        inner = _expected(schema["items"], known, deep - 1)
+        return f"{words} of {inner.removeprefix('a ').removeprefix('an ')}"
+    if kind == "object" and schema.get("properties"):
+        return f"{words} with {', '.join(schema['properties'])}"
+    return words
+
+
+def _example(schema: Any, known: Mapping[str, Any], deep: int) -> Any:
+    schema = _resolved(schema, known)
+    if "enum" in schema or "const" in schema:
+        return (schema.get("enum") or [schema.get("const")])[0]
+    options = schema.get("anyOf") or schema.get("oneOf")
+    if options:
+        return _example(options[0], known, deep - 1) if deep else "…"
+    kind = schema.get("type")
+    if kind == "array":
+        return [_example(schema.get("items") or {}, known, deep - 1)] if deep else []
+    if kind == "object":
+        inside = schema.get("properties") or {}
+        needed = schema.get("required") or list(inside)[:1]
+        return {name: _example(inside[name], known, deep - 1) for name in needed} if deep else {}
+    return _EXAMPLES.get(kind, "…") if isinstance(kind, str) else "…"
+
+
+RESERVED = frozenset({"settings", "host", "listener"})
+"""Names that `jackline.run(…)` needs itself."""
+_MOST_FAULTS = 3
+
+
+def check_signature(function: Callable[..., object]) -> None:
+    """UsageError when a flow's parameters cannot be kept by name."""
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise BadArgumentError(
+                f"The flow {function.__name__} takes *{name}, which cannot be kept by name.",
+                next="Take a list or a dict as one parameter.",
+            )
+        if parameter.kind is parameter.POSITIONAL_ONLY or name in RESERVED:
+            raise BadArgumentError(
+                f"The flow {function.__name__} cannot have a parameter {name} like this.",
+                next="Name it otherwise, and let it be given by name.",
+            )
+
+
+def encode_arguments(
+    function: Callable[..., object], args: tuple[object, ...], kwargs: Mapping[str, object]
+) -> bytes:
+    """The arguments of a Python call as a JSON object."""
+    try:
+        bound = inspect.signature(function).bind(*args, **kwargs).arguments
+    except TypeError as error:
+        raise BadArgumentError(
+            f"{function.__name__}() cannot be called like this: {error}.",
+            next=f"It takes: {signature_words(function) or 'nothing'}.",
+        ) from None
+    hints = _hints(function)
+    written: dict[str, object] = {}
+    for name, value in bound.items():
+        shape = Shape(hints.get(name))
+        try:
+            written[name] = json.loads(shape.encode(value))
+        except UnfitValueError as error:
+            takes = type_in_words(shape.json_schema)
+            says = f"takes {takes}, and {type(value).__name__} was given"
+            if takes == "anything":
+                says = f"cannot be kept: {type(value).__name__} cannot be written as JSON"
+            raise BadArgumentError(
+                f"The argument {name} of {function.__name__}() {says}.",
+                next="Give what the annotation says, or annotate it.",
+            ) from error
+    return json.dumps(written, ensure_ascii=False).encode("utf-8", "surrogatepass")
+
+
+def decode_arguments(function: Callable[..., object], data: bytes) -> dict[str, Any]:
+    """The keyword arguments that were kept, checked against the function as it is now."""
+    given = json.loads(data)
+    if not isinstance(given, dict):
+        raise BadArgumentError(
+            f"A flow's arguments are a JSON object, and {kind_of(given)} was given.",
+            next='Write --name VALUE for each, or {"name": …} for all.',
+        )
+    _check_names(function, given)
+    hints = _hints(function)
+    return {name: _decoded(function, name, value, hints.get(name)) for name, value in given.items()}
+
+
+def _check_names(function: Callable[..., object], given: Mapping[str, object]) -> None:
+    parameters = inspect.signature(function).parameters
+    unknown = [name for name in given if name not in parameters]
+    missing = [name for name, p in parameters.items() if p.default is p.empty and name not in given]
+    if not unknown and not missing:
+        return
+    told = []
+    if unknown:
+        names = [f"{name}{nearest(name, parameters)}" for name in unknown]
+        told.append(f"has no parameter {', '.join(names)}")
+    if missing:
+        told.append(f"needs {', '.join(missing)}")
+    takes = f"It takes: {signature_words(function) or 'nothing'}."
+    if missing:
+        hints = _hints(function)
+        words = " ".join(as_option(name, Shape(hints.get(name)).json_schema) for name in missing)
+        takes = f"Write {words} (it takes: {signature_words(function)})."
+    raise BadArgumentError(f"{function.__name__}() {', and '.join(told)}.", next=takes)
+
+
+def parse_arguments(function: Callable[..., object], words: Mapping[str, str]) -> bytes:
+    """Arguments written as words (`--key value`): JSON where it is meant, else text."""
+    hints = _hints(function)
+    given = {name: _read_word(word, hints.get(name)) for name, word in words.items()}
+    data = json.dumps(given, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    decode_arguments(function, data)
+    return data
+
+
+def _decoded(function: Callable[..., object], name: str, value: object, hint: object) -> object:
+    shape = Shape(hint)
+    try:
+        return shape.decode(json.dumps(value).encode())
+    except UnfitValueError as error:
+        schema, faults = shape.json_schema, shape.faults(value)
+        places = [f"{place}: {words}" for place, words in faults if place != "it"]
+        where = f" ({'; '.join(places[:_MOST_FAULTS])})" if places else ""
+        raise BadArgumentError(
+            f"The argument {name} of {function.__name__}() takes {type_in_words(schema)}, and "
+            f"{kind_of(value)} was given{where}.",
+            next=f"Write it like this: {as_option(name, schema)}",
+        ) from error
+
+
+def _read_word(word: str, hint: object) -> object:
+    """The word as JSON, unless only its text fits."""
+    if hint is str:
+        return word
+    try:
+        value = json.loads(word)
+    except ValueError:
+        return word
+    shape = Shape(hint)
+    return word if shape.faults(value) and not shape.faults(word) else value
+
+
+def _hints(function: Callable[..., object]) -> dict[str, object]:
+    try:
+        hints: dict[str, object] = get_type_hints(function, include_extras=True)
+    except NameError as error:
+        raise BadArgumentError(
+            f"An annotation of {function.__name__}() names something unknown: {error}.",
+            next="Import the name at the top of the file, not only for type checking.",
+        ) from error
+    # `None` as a hint means nothing was said; the type of None says it.
+    return {name: type(None) if hint is None else hint for name, hint in hints.items()}

@@ -8,20 +8,24 @@ where git sees no repository, there is nothing to refuse; (4) what the user has 
 repositories is the user's own and runs (docs/decisions/058, 060).
 """
 
-from jackline.foreign_repositories.asking import (
+from jackline.foreign_repositories.git_folders import (
+    MisplacedRepositoryError,
+    is_git_folder,
+    named_git_folder,
+)
+from jackline.foreign_repositories.guard import GitGuard
+from jackline.foreign_repositories.repository_check import (
     ForeignRepositoryError,
     GitRun,
     ask_git,
     guard_for,
 )
-from jackline.foreign_repositories.guard import Guard
-from jackline.foreign_repositories.places import AstrayError, is_git_folder, named_git_folder
 
 __all__ = [
-    "AstrayError",
     "ForeignRepositoryError",
+    "GitGuard",
     "GitRun",
-    "Guard",
+    "MisplacedRepositoryError",
     "ask_git",
     "guard_for",
     "is_git_folder",

@@ -1,10 +1,10 @@
 """One client's connection: bytes in, one exchange after the other, bytes out.
 
-Laws: (1) the next request is read only after the current answer was finished and taken by the
-client; (2) the owner hears at once when the client goes, so reading goes on while an answer is
-awaited; (3) no task, future or timer per request: limits of time are a `deadline` that the
-listener's sweep looks at; (4) what is written in one turn of the loop is one write.
-Not here: reading requests (request_reading.py), accepting and stopping (listening.py).
+Rules: (1) the next request is parsed only after the current answer was finished and received by the
+client; (2) the owner learns at once when the client goes, so reading goes on while an answer is
+pending; (3) no task, future or timer per request: time limits are a `deadline` that the listener's
+sweep checks; (4) all output of one turn of the loop is one write.
+Not here: parsing requests (request_reader.py), accepting and stopping (listener.py).
 """
 
 from __future__ import annotations
@@ -18,11 +18,14 @@ from enum import Enum
 from math import inf
 from typing import Protocol, cast
 
-from jackline.gateway.answer_head import answer_head
-from jackline.gateway.exchange import Bytes, Exchange
-from jackline.gateway.refusal import Refusal
-from jackline.gateway.request_head import RequestHead
-from jackline.gateway.request_reading import Packet, RequestReader, Stage
+from jackline.gateway.exchange import Bytes, Exchange, answer_head
+from jackline.gateway.request_reader import (
+    Packet,
+    RequestHead,
+    RequestReader,
+    RequestRefusal,
+    RequestStage,
+)
 from jackline.gateway.settings import LimitSettings
 
 # A larger packet is not copied before it is known what of it has to be kept.
@@ -38,7 +41,7 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _RESET_ON_CLOSE = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)
 
 
-class Phase(Enum):
+class ConnectionPhase(Enum):
     """What a connection is doing."""
 
     READING = "waiting for a request, or reading it"
@@ -47,12 +50,12 @@ class Phase(Enum):
     FAREWELL = "nothing is read any more"
 
 
-_READING, _ANSWERING = Phase.READING, Phase.ANSWERING
-_FLUSHING, _FAREWELL = Phase.FLUSHING, Phase.FAREWELL
-_NOTHING, _BODY, _COMPLETE = Stage.NOTHING, Stage.BODY, Stage.COMPLETE
+_READING, _ANSWERING = ConnectionPhase.READING, ConnectionPhase.ANSWERING
+_FLUSHING, _FAREWELL = ConnectionPhase.FLUSHING, ConnectionPhase.FAREWELL
+_NOTHING, _BODY, _COMPLETE = RequestStage.NOTHING, RequestStage.BODY, RequestStage.COMPLETE
 
 
-class Reception(Protocol):
+class AcceptingListener(Protocol):
     """What a connection needs of the listener that accepted it."""
 
     limits: LimitSettings
@@ -60,15 +63,15 @@ class Reception(Protocol):
     handle: Callable[[Exchange], None]
     # Why a request is refused by its head and its length alone (0: it is not told), before its
     # body is read; None if it is not.
-    refusal: Callable[[Exchange, int], Refusal | None]
+    refusal: Callable[[Exchange, int], RequestRefusal | None]
     # What is read goes in here, and is taken out again before anything else is read.
     packet: memoryview
 
-    def arrived(self, connection: Connection) -> Refusal | None:
+    def arrived(self, connection: ClientConnection) -> RequestRefusal | None:
         """Take note of it; why it is refused, if it is."""
         ...
 
-    def flush_soon(self, connection: Connection) -> None:
+    def flush_soon(self, connection: ClientConnection) -> None:
         """Call its `flush` at the end of this turn of the loop."""
         ...
 
@@ -76,12 +79,12 @@ class Reception(Protocol):
         """So many bytes more, or fewer, are held of requests that are not whole."""
         ...
 
-    def left(self, connection: Connection) -> None:
+    def left(self, connection: ClientConnection) -> None:
         """Forget it."""
         ...
 
 
-class Connection(asyncio.BufferedProtocol):
+class ClientConnection(asyncio.BufferedProtocol):
     """The protocol of one accepted socket."""
 
     __slots__ = (
@@ -107,7 +110,7 @@ class Connection(asyncio.BufferedProtocol):
 
     transport: asyncio.Transport
 
-    def __init__(self, reception: Reception, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, reception: AcceptingListener, loop: asyncio.AbstractEventLoop) -> None:
         self._reception = reception
         self._loop = loop
         self._reader = RequestReader(reception.limits)
@@ -303,7 +306,7 @@ class Connection(asyncio.BufferedProtocol):
             self.hang_up()  # requests that were sent ahead, behind one that is being answered
             return
         self._refuse(
-            Refusal(
+            RequestRefusal(
                 503,
                 "The requests that are being received hold too much memory together, and this one"
                 " has taken most for longest. Send it again, and faster, or raise"
@@ -350,7 +353,7 @@ class Connection(asyncio.BufferedProtocol):
                 if reader.stage is _COMPLETE:
                     before = _NOTHING
                     self._hand_over(*reader.take())
-        except Refusal as refusal:
+        except RequestRefusal as refusal:
             self._refuse(refusal)
             return
         finally:
@@ -371,7 +374,7 @@ class Connection(asyncio.BufferedProtocol):
         self._exchange = exchange = Exchange(self, head, body)
         self._reception.handle(exchange)
 
-    def _await_the_rest(self, before: Stage) -> None:
+    def _await_the_rest(self, before: RequestStage) -> None:
         limits = self._reception.limits
         stage = self._reader.stage
         if stage is _BODY and before is not _BODY:
@@ -392,16 +395,16 @@ class Connection(asyncio.BufferedProtocol):
         if stage is _BODY and self.phase is _READING:
             self.deadline = self._body_deadline()
 
-    def _too_slow(self) -> Refusal:
+    def _too_slow(self) -> RequestRefusal:
         limits = self._reception.limits
         if self._reader.stage is _BODY:
-            return Refusal(
+            return RequestRefusal(
                 408,
                 f"Nothing of the body came for {limits.body_pause_seconds:g} s, or less than"
                 f" {limits.body_pace} bytes a second. Send it faster, or change"
                 " `limits.body_pause` and `limits.body_pace` in jackline.toml.",
             )
-        return Refusal(
+        return RequestRefusal(
             408,
             f"The headers did not come within {limits.header_seconds:g} s. Send them faster, or"
             " raise `limits.header_time` in jackline.toml.",
@@ -437,7 +440,7 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- the end ---
 
-    def _refuse(self, refusal: Refusal) -> None:
+    def _refuse(self, refusal: RequestRefusal) -> None:
         self.flush()
         self._leave()
         self.deadline = self.now() + _FAREWELL_SECONDS

@@ -1,19 +1,68 @@
 """One request of a client and the answer that it gets.
 
-Laws: (1) an answer that is not what its head promised never ends cleanly: it is reset; (2) after
-the end, and after the client has gone, every call is a no-op; (3) `on_gone` is called at most once,
-and never after the answer was finished or reset; (4) no call back into the owner is made while the
-next request is begun: requests of one connection are answered one after the other.
-Not here: sockets and time limits (connection.py), what is answered (routing).
+Rules: (1) an answer that differs from what its head promised never ends cleanly: it is reset; (2)
+after the end, and after the client has gone, every call is a no-op; (3) `on_gone` is called at most
+once, and never after the answer was finished or reset; (4) the owner is not called back while the
+next request is begun: requests of one connection are answered one after the other; (5) no header
+can start a line of its own: CR, LF and NUL are refused; (6) the caller alone decides how an answer
+is framed and whether the connection stays; headers about that are dropped.
+Not here: sockets and time limits (connection.py), what is answered (router.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from http import HTTPStatus
 from typing import Protocol, TypeAlias
 
-from jackline.gateway.answer_head import Headers, answer_head, declared_length
-from jackline.gateway.request_head import RequestHead
+from jackline.gateway.request_reader import RequestHead
+
+Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
+
+_REASONS = {status.value: status.phrase.encode() for status in HTTPStatus} | {529: b"Overloaded"}
+_STATUS_LINES = {
+    status: b"HTTP/1.1 %d %b\r\n" % (status, reason) for status, reason in _REASONS.items()
+}
+_FRAMING = frozenset((b"content-length", b"transfer-encoding", b"connection", b"keep-alive"))
+# Providers use some dozens of names; whoever invents more of them gains nothing.
+_REMEMBERED_NAMES = 1024
+_in_one_line = b": ".join
+
+
+class _Passes(dict[bytes, bool]):
+    """Whether a header of this name is written as given, remembered for each spelling."""
+
+    def __missing__(self, name: bytes) -> bool:
+        passes = name.lower() not in _FRAMING
+        if len(self) < _REMEMBERED_NAMES:
+            self[name] = passes
+        return passes
+
+
+_passes = _Passes()
+
+
+def answer_head(status: int, headers: Headers, framing: bytes) -> bytes:
+    """Status line, the given headers, and the framing lines, up to the empty line."""
+    lines = [_in_one_line(header) for header in headers if _passes[header[0]]]
+    ends = len(lines)
+    lines.append(b"")
+    text = b"\r\n".join(lines)
+    # Counting in the whole costs less than looking at each.
+    if text.count(b"\n") != ends or text.count(b"\r") != ends or b"\0" in text:
+        raise ValueError("a header's name or value holds a line break or NUL")
+    start = _STATUS_LINES.get(status) or b"HTTP/1.1 %d Unknown\r\n" % status
+    return start + text + framing + b"\r\n"
+
+
+def declared_length(headers: Headers) -> int | None:
+    """The Content-Length among the given headers."""
+    for name, value in headers:
+        if not _passes[name] and name.lower() == b"content-length":
+            # The parser let any number of zeros pass; int() reads no more than 4,300 digits.
+            return int(value.lstrip(b"0") or b"0")
+    return None
+
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 Callback: TypeAlias = Callable[[], None]

@@ -10,7 +10,7 @@ one more would open further lanes; (4) the lanes are those of the login that was
 account, so that nothing moves for whoever has one login alone; (5) tokens, accounts and
 organizations are kept as digests under the state folder's salt, never as themselves; (6) what is
 known is bounded, and remembered over a restart.
-Not here: which credentials are accepted (known_clients.py), the lanes (lane_book.py).
+Not here: which credentials are accepted (lane_registry.py), the lanes (lane_registry.py).
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Find out whether an upstream is down, by evidence that an unknown client cannot make up.
 
-Rules: (1) what a client meets whom no vendor has accepted counts for nothing: it may have caused
-it; (2) for a model, an upstream is down when calls of known clients have failed there repeatedly of
-late and none was accepted since; (3) where known clients tell nothing, probes of our own decide;
-they carry nothing of any caller, and two in a row must fail; (4) in doubt an upstream works.
-Not here: what is done with an unknown client (placing.py, calls/carrier.py).
+Rules: (1) failures of a client that no vendor has accepted count for nothing: it may have caused
+them; (2) for a model, an upstream is down when calls of known clients have failed there repeatedly
+of late and none was accepted since; (3) where known clients give no evidence, our own probes
+decide; they carry nothing of any caller, and two in a row must fail; (4) in doubt an upstream
+works.
+Not here: what is done with an unknown client (placement.py, calls/call_manager.py).
 """
 
 from __future__ import annotations
@@ -15,14 +16,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from jackline.calls import Request
+from jackline.calls import CallRequest
 from jackline.clock import Clock
-from jackline.gateway.caller import credential_of
-from jackline.gateway.lane_book import LaneBook, shown
+from jackline.gateway.lane_registry import LaneRegistry, credential_of, shown
 from jackline.lanes.lane import Lane
 from jackline.providers.provided_upstream import ProvidedUpstream
 from jackline.upstream.http_upstream import HttpUpstream
-from jackline.upstream.port import Headers, Message
+from jackline.upstream.interface import Headers, UpstreamRequest
 
 # With many calls in flight some fail by chance. One that was accepted so recently says more.
 _QUIET = 10.0
@@ -36,7 +36,7 @@ _HOLDS_FOR = 30.0
 _PATIENCE = 10.0
 _PROBES = 2
 # A vendor that works refuses it (401); what it answers is not read.
-_QUESTION = Message(b"GET", b"/v1/models", ((b"accept", b"application/json"),))
+_QUESTION = UpstreamRequest(b"GET", b"/v1/models", ((b"accept", b"application/json"),))
 _NEVER = -math.inf
 
 
@@ -80,7 +80,7 @@ class OutageEvidence:
     def __init__(
         self,
         lanes: Mapping[str, Lane],
-        book: LaneBook,
+        book: LaneRegistry,
         upstream: ProvidedUpstream,
         clock: Clock,
         changed: Callable[[], None],
@@ -96,7 +96,7 @@ class OutageEvidence:
         self._accepted_at = _NEVER
         self._probed: dict[str, _Probed] = {}
 
-    def failed(self, request: Request, lane: str, now: float) -> None:
+    def failed(self, request: CallRequest, lane: str, now: float) -> None:
         """A call has failed as if the lane's upstream were down; only a known client's counts."""
         upstream = self._book.upstream(lane)
         credential = credential_of(request.message.headers)

@@ -1,14 +1,12 @@
-"""Know which user of this machine is at the other end of a connection.
+"""Find out which user of this machine is at the other end of a connection.
 
-Rules: (1) the system is asked, by the addresses of both ends: nothing that the peer says counts;
-(2) as long as the system answers at all, a peer is known to be this user's or it counts as gone:
-one that has reset its end has no address any more, but what it sent before is still delivered;
-(3) an answer counts only if it is about this very connection: to the last question asked, no
-listener on the peer's port, and no socket that is still connecting (where another user has bound
-theirs to a device the system does not find it, and gives one of this user's instead that tries to
-connect from the same port); (4) where the system does not tell (only Linux does), nobody is refused
-for it; (5) that it does not tell is decided by the system's own refusal to answer about a listener
-of this process, never by a lack of ports, files or memory, which another user can bring about.
+Rules: (1) the source is the system, by the addresses of both ends: nothing that the peer says
+counts; (2) as long as the system answers at all, a peer is known to be this user's or it counts as
+gone: one that has reset its end has no address any more, but what it sent before is still
+delivered; (3) an answer counts only if it is about this very connection: to the last question, and
+no listener on the peer's port; (4) where the system does not answer (only Linux does), nobody is
+refused for it; (5) that it does not answer is decided by the system's own refusal to answer about a
+listener of this process, never by a lack of ports, files or memory, which another user can cause.
 """
 
 from __future__ import annotations

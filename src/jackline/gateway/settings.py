@@ -1,7 +1,7 @@
-"""The numbers and choices that the gateway runs by, each with its reason.
+"""The settings of the gateway, each with the reason for its value.
 
-Laws: (1) frozen: a running gateway is given a new value whole, never changed in place; (2) times
-are in seconds, sizes in bytes.
+Rules: (1) frozen: a running gateway gets a new value as a whole, and never changes one in place;
+(2) times are in seconds, sizes in bytes.
 Not here: reading them from files and flags (config/).
 """
 

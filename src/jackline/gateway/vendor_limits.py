@@ -1,10 +1,11 @@
 """Read vendors' rate-limits APIs at start and daily, for upstreams that have an admin key.
 
-Rules: (1) nothing waits for it, and nothing stops without it: a reading that fails changes nothing,
-is told in one note with what to do, and is tried again ever more rarely; (2) the key is looked up
-for each reading, goes to the upstream's own host alone, whatever a redirect says, and is neither
-kept nor told; (3) a reading counts whole: where a workspace's limits cannot be had, neither are the
-organization's. The requests and answers: providers/rate_limits_api.py.
+Rules: (1) nothing waits for it, and nothing stops without it: a failed reading changes nothing, is
+reported in one note with what to do, and is retried ever more rarely; (2) the key is resolved for
+each reading, goes to the upstream's own host only, whatever a redirect says, and is neither stored
+nor shown; (3) a reading counts as a whole: without a workspace's limits the organization's do not
+count either.
+Not here: the requests and answers (providers/rate_limits_api.py).
 """
 
 from __future__ import annotations
@@ -17,10 +18,16 @@ from dataclasses import dataclass
 from jackline.clock import Clock
 from jackline.failures.wording import redact
 from jackline.lanes import KnownLimits
-from jackline.providers.making import origin_of
-from jackline.providers.rate_limits_api import LimitsPage, laid_over, questions, read_page, request
+from jackline.providers.provided_upstream import origin_of
+from jackline.providers.rate_limits_api import (
+    LimitsPage,
+    limit_paths,
+    merged_limits,
+    parse_limits_page,
+    request,
+)
 from jackline.providers.settings import UpstreamSettings
-from jackline.upstream.documents import Fetched, fetch
+from jackline.upstream.bounded_answers import FetchedDocument, fetch
 from jackline.upstream.http_upstream import HttpUpstream
 
 _log = logging.getLogger("jackline")
@@ -36,7 +43,7 @@ _LONGEST_REASON = 160
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class LimitReading:
     """What the API of one upstream told, and when, by the wall clock."""
 
     limits: Mapping[str, KnownLimits]
@@ -87,7 +94,7 @@ class VendorLimits:
         self._patience = patience
         self._upstream = HttpUpstream({})
         self._asked: dict[str, _Asked] = {}
-        self.readings: dict[str, Reading] = {}
+        self.readings: dict[str, LimitReading] = {}
         self.changed: Callable[[], None] = lambda: None
         self.use(upstreams)
 
@@ -116,23 +123,23 @@ class VendorLimits:
         """Leave no connection."""
         await self._upstream.close()
 
-    async def read(self, name: str) -> Reading:
+    async def read(self, name: str) -> LimitReading:
         """What the API of this upstream tells now; UnreadLimitsError says why it does not."""
         return await self._read(self._asked[name].settings)
 
-    async def _read(self, settings: UpstreamSettings) -> Reading:
+    async def _read(self, settings: UpstreamSettings) -> LimitReading:
         try:
             key = await asyncio.to_thread(self._look_up, settings.admin_key or "")
         except ValueError as error:
             raise UnreadLimitsError(str(error), "mend it, or leave admin_key out") from error
         found: dict[str, KnownLimits] = {}
-        for path in questions(settings):
+        for path in limit_paths(settings):
             told = await self._pages(settings, path, key)
             found |= {
-                model: laid_over(found.get(model, KnownLimits()), limits)
+                model: merged_limits(found.get(model, KnownLimits()), limits)
                 for model, limits in told.items()
             }
-        return Reading(found, self._clock.wall())
+        return LimitReading(found, self._clock.wall())
 
     async def _pages(
         self, settings: UpstreamSettings, path: str, key: str
@@ -202,7 +209,7 @@ def _asks_the_same(one: UpstreamSettings, other: UpstreamSettings) -> bool:
     return all(getattr(one, name) == getattr(other, name) for name in names)
 
 
-def _page(settings: UpstreamSettings, answer: Fetched) -> LimitsPage:
+def _page(settings: UpstreamSettings, answer: FetchedDocument) -> LimitsPage:
     """The page that came; of an answer that is none, nothing is told but its status."""
     if answer.error is not None:
         why = redact(" ".join(str(answer.error).split()))[:_LONGEST_REASON]
@@ -226,7 +233,7 @@ def _page(settings: UpstreamSettings, answer: Fetched) -> LimitsPage:
     if body is None:
         why = "its answer is too large" if answer.cut else f"it answers with status {status}"
         raise UnreadLimitsError(why, "it is tried again by itself")
-    page = read_page(settings.kind, body)
+    page = parse_limits_page(settings.kind, body)
     if page is None:
         raise UnreadLimitsError(
             "its answer is not what the vendor documents", "check url of the upstream"

@@ -1,9 +1,9 @@
-"""The path of hooks, and the token by which a client's HTTP hooks show that they are this user's.
+"""The path of hooks, and the token by which a client's HTTP hooks prove to be this user's.
 
-Laws: (1) it stays the same over restarts of the service, since it stands in the plugin's files, and
-opens nothing but the news that something has stopped; (2) it cannot be told from the salt's other
-uses.
-Not here: the control token, which is new with each start (assembly/state_dir.py).
+Rules: (1) the token stays the same over restarts, since the plugin's files contain it, and allows
+nothing but the news that something has stopped; (2) it cannot be derived from other uses of the
+salt.
+Not here: the control token, which is new with each start (state_dir.py).
 """
 
 from __future__ import annotations

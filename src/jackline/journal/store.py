@@ -1,29 +1,238 @@
-"""Hold the one connection that writes, and commit whole batches through it.
+"""Write the journal's file: its tables, batches of records, and what is deleted again.
 
-WAL with `synchronous=NORMAL`: a commit is handed to the operating system and not to the platter. A
-killed process therefore loses nothing that was committed; a power cut may lose the commits since
-the last checkpoint, but never leaves a half record or a damaged file.
+WAL with `synchronous=NORMAL`: a commit is handed to the operating system and not to the disk. A
+killed process loses nothing that was committed; a power cut may lose the commits since the last
+checkpoint, but never leaves half a record or a damaged file.
 
-Laws: (1) a batch is kept whole or not at all, so that it can be tried again; (2) a value that
-SQLite cannot take costs its own record, not the others.
-Not here: when to write, and what to do when it fails (writer.py).
+Rules: (1) a column is a field of the event, in the same order and with the same name: nothing
+else can get into the journal, and a row that is read is equal to the event that was written; (2)
+a step of `MIGRATIONS` is never changed once released; (3) a batch is written whole or not at all;
+a value that SQLite cannot take costs its own record only; (4) old records are deleted by age and
+by size, in short transactions, and freed space goes back to the system; (5) the calls of a
+deleted run are overwritten; a journal that another program holds is left as it is, and the caller
+learns of it.
+Not here: when to write (journal.py), reading (reader.py).
 """
 
 from __future__ import annotations
 
+import inspect
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import chain
+from operator import attrgetter
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias, cast
 
-from jackline.events import Event
-from jackline.journal import retention, schema
-from jackline.journal.files import companions, identity, make_private
-from jackline.journal.records import ROWS_AT_ONCE, Table
-from jackline.journal.settings import JournalSettings
-from jackline.journal.versioned_file import guard
+from jackline.events import AttemptFailed, CallEnded, Event, LaneChanged, LanesLearned, ServiceNoted
+from jackline.journal.sqlite_file import (
+    VersionedFile,
+    check_rollback_journal,
+    companions,
+    harden_connection,
+    identity,
+    make_private,
+)
 
-Batch: TypeAlias = Mapping[Table, Sequence[Event]]
+
+@dataclass(frozen=True, slots=True)
+class JournalSettings:
+    """How long records are kept, and how they get to the disk."""
+
+    keep_days: float = 30.0
+    keep_bytes: int = 512 * 1024 * 1024
+    # What a killed process may lose; one commit then carries all that came meanwhile.
+    flush_seconds: float = 0.02
+    # Small enough that a commit, and the wait of another program for it, stays in milliseconds.
+    commit_records: int = 500
+    # For each kind of record: calls in a storm must not push out the changes of lanes. About 1 KB
+    # each while the disk is in trouble.
+    waiting_records: int = 50_000
+    # How long another program's lock is waited for before it counts as trouble.
+    lock_seconds: float = 0.25
+    retry_first: float = 0.25
+    retry_longest: float = 30.0
+    # How often the age and size of what is kept are looked at, and how much one bite removes.
+    sweep_seconds: float = 60.0
+    sweep_records: int = 500
+    # `close` gives up on a disk that does not answer after this.
+    close_seconds: float = 2.0
+
+
+# Each step leads from the version before it, one statement after the other. Indexes are few, since
+# every one is paid for by every call: time for ranges and retention, the call for its attempts.
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (
+        """CREATE TABLE calls (
+            at REAL NOT NULL, call TEXT NOT NULL, outcome TEXT NOT NULL, lane TEXT NOT NULL,
+            model TEXT NOT NULL, session TEXT, agent TEXT, parent TEXT, tag TEXT,
+            stream INTEGER NOT NULL, status INTEGER, attempts INTEGER NOT NULL,
+            waited REAL NOT NULL, took REAL NOT NULL, request_id TEXT,
+            input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL,
+            cache_read_tokens INTEGER NOT NULL, cache_write_tokens INTEGER NOT NULL)""",
+        "CREATE INDEX calls_at ON calls (at)",
+        """CREATE TABLE attempts (
+            at REAL NOT NULL, call TEXT NOT NULL, lane TEXT NOT NULL, kind TEXT NOT NULL, sub TEXT,
+            status INTEGER, request_id TEXT, took REAL NOT NULL, resets_at REAL,
+            why TEXT NOT NULL)""",
+        "CREATE INDEX attempts_at ON attempts (at)",
+        "CREATE INDEX attempts_call ON attempts (call)",
+        """CREATE TABLE lane_changes (
+            at REAL NOT NULL, lane TEXT NOT NULL, state TEXT NOT NULL, why TEXT NOT NULL,
+            until REAL)""",
+        "CREATE INDEX lane_changes_at ON lane_changes (at)",
+        """CREATE TABLE lane_memory (
+            only INTEGER PRIMARY KEY CHECK (only = 1), at REAL NOT NULL, memory BLOB NOT NULL)""",
+        "CREATE TABLE notes (at REAL NOT NULL, what TEXT NOT NULL, detail TEXT NOT NULL)",
+        "CREATE INDEX notes_at ON notes (at)",
+    ),
+    (
+        "ALTER TABLE calls ADD COLUMN wasted_input_tokens INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE calls ADD COLUMN wasted_output_tokens INTEGER NOT NULL DEFAULT 0",
+    ),
+    ("ALTER TABLE calls ADD COLUMN cache_write_1h_tokens INTEGER NOT NULL DEFAULT 0",),
+)
+# The mark is "JKLN".
+FILE = VersionedFile(application=0x4A4B4C4E, steps=MIGRATIONS, holds="the journal")
+
+
+Row: TypeAlias = tuple[Any, ...]
+ToRow: TypeAlias = Callable[[Event], Row]
+
+# One statement for many rows: the interpreter's lock is given up and won back once for all of them
+# instead of once for each. 32 rows of 21 columns stay under the 999 variables of old SQLite.
+ROWS_AT_ONCE = (32, 16, 8, 4, 2, 1)
+
+
+class EventTable:
+    """The statements for one kind of event."""
+
+    def __init__(self, name: str, kind: type[Event], *, only_latest: bool = False) -> None:
+        self.name = name
+        self.kind = kind
+        self.only_latest = only_latest
+        self.columns = tuple(inspect.signature(kind).parameters)
+        # Calls, by far the most, are tuples of their fields already.
+        is_row = issubclass(kind, tuple)
+        self._row = cast(ToRow, tuple if is_row else attrgetter(*self.columns))
+        listed = ", ".join(self.columns)
+        marks = f"({', '.join('?' * len(self.columns))})"
+        if only_latest:
+            marks = marks.replace("(", "(1, ")
+            listed_for_insert = f"only, {listed}"
+        else:
+            listed_for_insert = listed
+        verb = "INSERT OR REPLACE" if only_latest else "INSERT"
+        one = f"{verb} INTO {name} ({listed_for_insert}) VALUES {marks}"
+        # By the number of rows.
+        self.insert = {rows: one + f", {marks}" * (rows - 1) for rows in ROWS_AT_ONCE}
+        self.select = f"SELECT {listed} FROM {name}"  # noqa: S608 -- names from this file only
+
+    def row(self, event: Event) -> Row:
+        """The event's values in the order of the columns."""
+        return self._row(event)
+
+    def rows_flat(self, events: Sequence[Event]) -> list[Any]:
+        """The values of many events one behind the other, as `insert` takes them."""
+        return list(chain.from_iterable(map(self._row, events)))
+
+
+CALLS = EventTable("calls", CallEnded)
+ATTEMPTS = EventTable("attempts", AttemptFailed)
+LANE_CHANGES = EventTable("lane_changes", LaneChanged)
+LANE_MEMORY = EventTable("lane_memory", LanesLearned, only_latest=True)
+NOTES = EventTable("notes", ServiceNoted)
+
+TABLES = (CALLS, ATTEMPTS, LANE_CHANGES, LANE_MEMORY, NOTES)
+# Those that grow, and so have an end.
+GROWING = (CALLS, ATTEMPTS, LANE_CHANGES, NOTES)
+
+
+def call_from(row: Row) -> CallEnded:
+    """The event that was written as this row of `calls`."""
+    call = CallEnded(*row)
+    return call._replace(stream=bool(call.stream))
+
+
+DAY = 86_400.0
+# Freed pages are used again by the next records; only more than this share is given back.
+FREE_SHARE = 8
+PAGES_AT_ONCE = 256
+
+
+def delete_oldest(connection: sqlite3.Connection, settings: JournalSettings, now: float) -> bool:
+    """Forget some of what has outlived its time or has no room; whether there may be more to do."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        more = _forget(connection, now - settings.keep_days * DAY, settings.sweep_records)
+        if _used_bytes(connection) > settings.keep_bytes:
+            more = _forget_for_room(connection, settings.sweep_records) or more
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+    return _give_back(connection, settings.keep_bytes) or more
+
+
+def _forget(connection: sqlite3.Connection, before: float, limit: int) -> bool:
+    removed = [
+        connection.execute(
+            f"DELETE FROM {table.name} WHERE rowid IN"  # noqa: S608 -- a name from store.py
+            f" (SELECT rowid FROM {table.name} WHERE at < ? ORDER BY at LIMIT ?)",
+            (before, limit),
+        ).rowcount
+        for table in GROWING
+    ]
+    return max(removed) == limit
+
+
+def _forget_for_room(connection: sqlite3.Connection, limit: int) -> bool:
+    ends = [end for table in GROWING if (end := _end_of_bite(connection, table, limit)) is not None]
+    if not ends:
+        return False
+    _forget(connection, min(ends), limit)
+    return True
+
+
+def _end_of_bite(connection: sqlite3.Connection, table: EventTable, limit: int) -> float | None:
+    row = connection.execute(
+        f"SELECT at FROM {table.name} ORDER BY at LIMIT 1 OFFSET ?",  # noqa: S608
+        (limit,),
+    ).fetchone()
+    return None if row is None else float(row[0])
+
+
+def _give_back(connection: sqlite3.Connection, keep_bytes: int) -> bool:
+    pages, free = _number(connection, "page_count"), _number(connection, "freelist_count")
+    crowded = free > 0 and pages * _number(connection, "page_size") > keep_bytes
+    if not crowded and free <= max(PAGES_AT_ONCE, pages // FREE_SHARE):
+        return False
+    # The pragma works page by page as its rows are asked for.
+    connection.execute(f"PRAGMA incremental_vacuum({PAGES_AT_ONCE})").fetchall()
+    return _number(connection, "freelist_count") < free
+
+
+def _used_bytes(connection: sqlite3.Connection) -> int:
+    used = _number(connection, "page_count") - _number(connection, "freelist_count")
+    return used * _number(connection, "page_size")
+
+
+def newest(connection: sqlite3.Connection) -> float | None:
+    """The time of the newest record; None when there is none."""
+    found = [
+        connection.execute(f"SELECT max(at) FROM {table.name}").fetchone()[0]  # noqa: S608
+        for table in GROWING
+    ]
+    return max((float(at) for at in found if at is not None), default=None)
+
+
+def _number(connection: sqlite3.Connection, pragma: str) -> int:
+    return int(connection.execute(f"PRAGMA {pragma}").fetchone()[0])
+
+
+Batch: TypeAlias = Mapping[EventTable, Sequence[Event]]
 Connect: TypeAlias = Callable[[Path, float], sqlite3.Connection]
 
 # Numbers beyond 64 bits, text that is no Unicode, a value too long, missing or of an unknown type.
@@ -46,7 +255,7 @@ def connect(path: Path, lock_seconds: float) -> sqlite3.Connection:
     )
 
 
-class Store:
+class JournalStore:
     """The open journal file; for one thread."""
 
     def __init__(self, path: Path, settings: JournalSettings, connect: Connect = connect) -> None:
@@ -72,11 +281,11 @@ class Store:
 
     def sweep(self, now: float) -> bool:
         """Take one bite of what need not be kept; whether there may be more."""
-        return retention.bite(self._connection, self._settings, now)
+        return delete_oldest(self._connection, self._settings, now)
 
     def newest(self) -> float | None:
         """The time of the newest record; None when there is none."""
-        return retention.newest(self._connection)
+        return newest(self._connection)
 
     def is_gone(self) -> bool:
         """Whether the file's name no longer leads to what is open here."""
@@ -101,8 +310,8 @@ class Store:
 
     def _prepare(self) -> None:
         run = self._connection.execute
-        guard(self._connection)
-        if schema.FILE.version_of(self._connection) == 0:
+        harden_connection(self._connection)
+        if FILE.version_of(self._connection) == 0:
             run("PRAGMA auto_vacuum = INCREMENTAL")  # only an empty file can learn it
         # Some network folders cannot have it; there commits are slower and no less safe.
         self._uses_log = run("PRAGMA journal_mode = WAL").fetchone()[0] == "wal"
@@ -110,9 +319,9 @@ class Store:
         run(f"PRAGMA journal_size_limit = {LOG_BYTES}")
         # Records hold nothing secret, so that overwriting what is deleted would be wasted work.
         run("PRAGMA secure_delete = OFF").fetchall()
-        schema.FILE.migrate(self._connection)
+        FILE.migrate(self._connection)
 
-    def _commit(self, batch: Batch, insert: Callable[[Table, Sequence[Event]], int]) -> int:
+    def _commit(self, batch: Batch, insert: Callable[[EventTable, Sequence[Event]], int]) -> int:
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             unkept = sum(insert(table, events) for table, events in batch.items())
@@ -122,7 +331,7 @@ class Store:
                 self._connection.execute("ROLLBACK")
         return unkept
 
-    def _insert(self, table: Table, events: Sequence[Event]) -> int:
+    def _insert(self, table: EventTable, events: Sequence[Event]) -> int:
         start = 0
         for rows in ROWS_AT_ONCE:
             while len(events) - start >= rows:
@@ -131,7 +340,7 @@ class Store:
                 start += rows
         return 0
 
-    def _insert_what_can_be(self, table: Table, events: Sequence[Event]) -> int:
+    def _insert_what_can_be(self, table: EventTable, events: Sequence[Event]) -> int:
         unkept = 0
         for event in events:
             try:
@@ -139,3 +348,34 @@ class Store:
             except UNSTORABLE:
                 unkept += 1
         return unkept
+
+
+_LOCK_SECONDS = 15.0
+
+
+def forget_runs(path: Path, run_ids: Collection[str]) -> int | None:
+    """How many calls were forgotten; None when the journal could not be written."""
+    if not path.is_file():
+        return 0
+    check_rollback_journal(path)
+    try:
+        with closing(connect(path, _LOCK_SECONDS)) as connection:
+            return _delete_calls_of_runs(connection, run_ids)
+    except sqlite3.Error:
+        return None
+
+
+def _delete_calls_of_runs(connection: sqlite3.Connection, run_ids: Collection[str]) -> int:
+    run = connection.execute
+    harden_connection(connection)
+    if FILE.version_of(connection) == 0:
+        return 0
+    run("PRAGMA secure_delete = ON").fetchall()
+    gone = 0
+    run("BEGIN IMMEDIATE")
+    for run_id in run_ids:
+        run("DELETE FROM attempts WHERE call IN (SELECT call FROM calls WHERE tag = ?)", (run_id,))
+        gone += run("DELETE FROM calls WHERE tag = ?", (run_id,)).rowcount
+    run("COMMIT")
+    run("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    return gone

@@ -1,33 +1,39 @@
 """When and where to send next: one pure controller for every lane (upstream, account, model).
 
-Laws: (1) no I/O, no clock, no randomness: events come in with `now`, decisions go out; (2) the same
-object runs in production, in tests and in the simulator.
+Rules: (1) no I/O, no clock, no randomness: events come in with `now`, decisions go out; (2) the
+same object runs in production, in tests and in the simulator.
 Not here: what went wrong (failures/), sending and waiting (calls/).
 """
 
+from jackline.lanes.breaker import LaneState
+from jackline.lanes.call import Abort, Call, CallUsage, LaneDecision, LaneWait, Refuse, Send
 from jackline.lanes.controller import LaneController
-from jackline.lanes.decision import Abort, Call, Decision, Refuse, Send, Usage, Waiting
 from jackline.lanes.memory import export, restore
-from jackline.lanes.remaining import RemainingWork
-from jackline.lanes.settings import CacheTtl, KnownLimits, LaneSettings, LimitOrigin, Settings
-from jackline.lanes.states import State
+from jackline.lanes.remaining_work import RemainingWork
+from jackline.lanes.settings import (
+    CacheTtl,
+    ControllerSettings,
+    KnownLimits,
+    LaneSettings,
+    LimitOrigin,
+)
 
 __all__ = [
     "Abort",
     "CacheTtl",
     "Call",
-    "Decision",
+    "CallUsage",
+    "ControllerSettings",
     "KnownLimits",
     "LaneController",
+    "LaneDecision",
     "LaneSettings",
+    "LaneState",
+    "LaneWait",
     "LimitOrigin",
     "Refuse",
     "RemainingWork",
     "Send",
-    "Settings",
-    "State",
-    "Usage",
-    "Waiting",
     "export",
     "restore",
 ]

@@ -1,13 +1,14 @@
-"""Decide for all lanes together which call goes where and when.
+"""The lane controller: decide for all lanes together which call goes where and when.
 
-Laws: (1) pure: driven by events with an explicit `now`, answering with decisions; (2) every permit
-is closed exactly once, and late or repeated reports about it are ignored; (3) a retryable failure
-is never surfaced: it makes the call wait; (4) `now` is on a time line of durations that nobody
-sets; vendors' dates are brought onto it here, and follow the wall clock when that is set; (5) time
-that goes back even so is taken to stand still.
-Not here: sending, sleeping, reading bytes (calls/); what one lane has learned (lane.py); whose turn
-it is (waiting_room.py), whether another lane is worth taking (detour.py), what becomes of silent
-attempts (hedging.py).
+Rules: (1) pure: driven by events with an explicit `now`, and answers with decisions; (2) every
+permit is closed exactly once; late or repeated reports about it are ignored; (3) a retryable
+failure never reaches the caller: the call waits; (4) `now` is on a time line of durations that
+nobody sets; vendors' dates are converted to it here, and follow the wall clock when that is set;
+(5) if `now` goes back, time is treated as unchanged; (6) a lane other than the preferred one costs
+as much as a short wait, and so does a lane that fails often; nobody waits for a lane without
+traffic.
+Not here: sending, sleeping, reading bytes (calls/), what one lane has learned (lane.py), the queue
+(queue.py), silent attempts (silent_attempts.py).
 """
 
 from __future__ import annotations
@@ -17,22 +18,67 @@ import math
 from collections.abc import Mapping, Sequence
 
 from jackline.failures import Failure
-from jackline.lanes.attempt import Attempt
-from jackline.lanes.consequences import hopeless, teach
-from jackline.lanes.decision import Call, Decision, Refuse, Send, Usage, Waiting
-from jackline.lanes.detour import Detour
-from jackline.lanes.hedging import Hedging
+from jackline.lanes.breaker import FLOWING
+from jackline.lanes.call import Call, CallUsage, LaneAttempt, LaneDecision, LaneWait, Refuse, Send
 from jackline.lanes.lane import Draw, Lane
 from jackline.lanes.losses import count_loss, has_lost_enough, pause_after, why_it_rests
-from jackline.lanes.prompt_caches import Standing
-from jackline.lanes.queue import AGED_AFTER, Entry, Head, Rank
-from jackline.lanes.reactions import Reaction, reaction_to
-from jackline.lanes.resting import Resting
-from jackline.lanes.settings import LaneSettings, Settings
-from jackline.lanes.states import FLOWING
-from jackline.lanes.turns import Turn, turns
-from jackline.lanes.under_way import UnderWay
-from jackline.lanes.waiting_room import WaitingRoom
+from jackline.lanes.prompt_caches import CacheState
+from jackline.lanes.queue import (
+    AGED_AFTER,
+    CallQueues,
+    DelayedCalls,
+    Queue,
+    QueueEntry,
+    QueueHead,
+    Rank,
+)
+from jackline.lanes.queue_positions import QueuePosition, turns
+from jackline.lanes.reactions import Reaction, apply_failure, hopeless, reaction_to
+from jackline.lanes.settings import ControllerSettings, LaneSettings, RoutingSettings
+from jackline.lanes.silent_attempts import AttemptsInFlight, SilentAttempts
+
+# In seconds of cost: below this, two lanes are equally sound.
+_NOTICEABLE = 0.5
+
+
+class DetourCost:
+    """Compares the lanes of a call by the seconds that each would cost it."""
+
+    def __init__(self, lanes: Mapping[str, Lane], routing: RoutingSettings) -> None:
+        self._lanes = lanes
+        self._routing = routing
+
+    def is_worth_it(self, entry: QueueEntry, lane: Lane, queue: Queue, now: float) -> bool:
+        """Whether the call should take this lane rather than wait for a preferred one."""
+        other_lane = self._routing.other_lane_cost
+        detour = 0.0 if entry.line[0] == lane.name else other_lane
+        mine = detour + self._cost_of_errors(lane, now)
+        if mine <= 0:
+            return True
+        # Only a lane that fails noticeably has to be compared with all others; a sound one is only
+        # worse than the preferred one.
+        rivals = entry.line if mine - detour >= _NOTICEABLE else entry.line[:1]
+        for position, name in enumerate(rivals):
+            other = self._lanes[name]
+            if other is lane or other.state not in FLOWING:
+                continue
+            cost = (other_lane if position else 0.0) + self._cost_of_errors(other, now)
+            if cost < mine and cost + self._expected_wait(other, entry, queue, now) < mine:
+                return False
+        return True
+
+    def _expected_wait(self, lane: Lane, entry: QueueEntry, queue: Queue, now: float) -> float:
+        """How long the call would wait for a lane; short waits are not worth a detour."""
+        if lane.ready_at(entry.call, now) <= now:
+            return 0.0
+        rate = lane.health.accepts_per_second(now)
+        wait = max(queue.waiting / rate if rate > 0 else math.inf, lane.hold_until - now)
+        return 0.0 if wait <= self._routing.spill_after else wait
+
+    def _cost_of_errors(self, lane: Lane, now: float) -> float:
+        errors = min(lane.health.error_share(now), 0.95)
+        return self._routing.error_cost * errors / (1 - errors)
+
 
 _NO_HEADERS: Mapping[str, str] = {}
 _FOR_PREFIX = "another call that begins alike is just being cached; this one can then read it"
@@ -49,23 +95,23 @@ class LaneController:
         draw: Draw,
         *,
         now: float = 0.0,
-        settings: Settings | None = None,
+        settings: ControllerSettings | None = None,
     ) -> None:
-        self._settings = settings or Settings()
+        self._settings = settings or ControllerSettings()
         self._ageing = self._settings.routing.ageing
         self._now = now
         # How far the wall clock is ahead of `now`, as was last told.
         self.wall_ahead = 0.0
         self._draw = draw
         self.lanes: dict[str, Lane] = {}
-        self._room = WaitingRoom()
-        self._detour = Detour(self.lanes, self._settings.routing)
-        self._entries: dict[int, Entry] = {}
-        self._under_way = UnderWay()
+        self._room = CallQueues()
+        self._detour = DetourCost(self.lanes, self._settings.routing)
+        self._entries: dict[int, QueueEntry] = {}
+        self._under_way = AttemptsInFlight()
         self._attempts = self._under_way.attempts
-        self._resting = Resting()
+        self._resting = DelayedCalls()
         self._permits = itertools.count(1)
-        self._hedging = Hedging(
+        self._hedging = SilentAttempts(
             self.lanes,
             self._entries,
             self._under_way,
@@ -104,7 +150,7 @@ class LaneController:
 
     # --- events ---------------------------------------------------------------------------
 
-    def submit(self, now: float, call: Call) -> Decision:
+    def submit(self, now: float, call: Call) -> LaneDecision:
         """A call wants to be made."""
         now = self._clock(now)
         if call.id in self._entries:
@@ -115,10 +161,10 @@ class LaneController:
                 raise ValueError(f"call {call.id} names no lane, or one that does not exist")
             queue = self._room.queue(call.lanes)
         asked = now if call.since is None else min(now, call.since)
-        entry = Entry(call, call.lanes, self._ageing * asked - call.remaining, since=asked)
+        entry = QueueEntry(call, call.lanes, self._ageing * asked - call.remaining, since=asked)
         lane = self._at_once(call, now)
         self._entries[call.id] = entry
-        decision = Decision()
+        decision = LaneDecision()
         if lane is not None:
             self._launch(entry, lane, now, decision, probe=False)
             self._note_room(lane, now)
@@ -149,11 +195,11 @@ class LaneController:
         headers: Mapping[str, str] = _NO_HEADERS,
         *,
         begun: bool = True,
-    ) -> Decision:
+    ) -> LaneDecision:
         """The provider has taken the call; the model has `begun` to speak, or may still think."""
         now = self._clock(now)
         attempt = self._attempts.get(permit)
-        decision = Decision()
+        decision = LaneDecision()
         if attempt is not None:
             lane = self.lanes[attempt.lane]
             touched = self._hedging.accept(attempt, headers, now)
@@ -168,7 +214,7 @@ class LaneController:
 
     def heard(
         self, now: float, permit: int, *, begun: bool = True, committed: bool = False
-    ) -> Decision | None:
+    ) -> LaneDecision | None:
         """Bytes came: of an answer that has begun, that the caller holds a part of, or not yet.
 
         Mostly nothing is decided by that.
@@ -184,7 +230,7 @@ class LaneController:
         begins = begun and attempt.confirmed and not attempt.begun
         if not (begins or was_doubted or speaks_again):
             return None
-        decision = Decision()
+        decision = LaneDecision()
         attempt.begun = attempt.begun or begins
         touched = self._hedging.overtake(attempt, now, decision) if attempt.begun else []
         self._hedging.watch(attempt, now)
@@ -197,13 +243,13 @@ class LaneController:
         self,
         now: float,
         permit: int,
-        usage: Usage,
+        usage: CallUsage,
         headers: Mapping[str, str] = _NO_HEADERS,
-    ) -> Decision:
+    ) -> LaneDecision:
         """The call is answered; with its headers, if it came whole and no first byte was told."""
         now = self._clock(now)
         attempt = self._attempts.get(permit)
-        decision = Decision()
+        decision = LaneDecision()
         if attempt is not None:
             lane = self.lanes[attempt.lane]
             touched = self._hedging.overtake(attempt, now, decision)
@@ -230,7 +276,7 @@ class LaneController:
         *,
         lost: bool | None = None,
         tokens: int = 0,
-    ) -> Decision:
+    ) -> LaneDecision:
         """The attempt failed; the call waits again, or ends when waiting is hopeless.
 
         It was `lost` if an answer had begun that is paid for, with so many `tokens` as far as is
@@ -238,10 +284,10 @@ class LaneController:
         """
         now = self._clock(now)
         attempt = self._under_way.take(permit)
-        decision = Decision()
+        decision = LaneDecision()
         if attempt is not None:
             is_lost = attempt.confirmed if lost is None else lost
-            touched = teach(
+            touched = apply_failure(
                 self.lanes, attempt, failure, headers, now, self.wall_ahead, lost=is_lost
             )
             entry = self._entries.get(attempt.call.id)
@@ -257,11 +303,11 @@ class LaneController:
             self._dispatch(touched, now, decision)
         return self._done(decision)
 
-    def aborted(self, now: float, call_id: int) -> Decision:
+    def aborted(self, now: float, call_id: int) -> LaneDecision:
         """The caller no longer wants the answer."""
         now = self._clock(now)
         entry = self._entries.pop(call_id, None)
-        decision = Decision()
+        decision = LaneDecision()
         if entry is None:
             return self._done(decision)
         touched = list(entry.lanes)
@@ -273,10 +319,10 @@ class LaneController:
         self._dispatch(list(dict.fromkeys(touched)), now, decision)
         return self._done(decision)
 
-    def reroute(self, now: float, call_id: int, lanes: tuple[str, ...]) -> Decision:
+    def reroute(self, now: float, call_id: int, lanes: tuple[str, ...]) -> LaneDecision:
         """Other lanes are open to a call from its next attempt on."""
         now = self._clock(now)
-        decision = Decision()
+        decision = LaneDecision()
         entry = self._entries.get(call_id)
         if entry is None or entry.lanes == lanes:
             return self._done(decision)
@@ -308,35 +354,35 @@ class LaneController:
         self._room.leave(entry)
         self._hedging.lanes_changed(entry)
 
-    def pause(self, now: float, name: str, *, paused: bool) -> Decision:
+    def pause(self, now: float, name: str, *, paused: bool) -> LaneDecision:
         """A lane is closed by hand, or opened again; what is in flight goes on."""
         now = self._clock(now)
-        decision = Decision()
+        decision = LaneDecision()
         self.lanes[name].paused = paused
         # Whoever waited for it may now go elsewhere, or come back.
         self._dispatch(list(self.lanes), now, decision)
         return self._done(decision)
 
-    def probe(self, now: float, name: str) -> Decision:
+    def probe(self, now: float, name: str) -> LaneDecision:
         """Somebody knows better than what a parked lane was told: one call finds out at once."""
         now = self._clock(now)
-        decision = Decision()
+        decision = LaneDecision()
         self.lanes[name].doubt(now)
         self._dispatch((name,), now, decision)
         return self._done(decision)
 
-    def limit_lane(self, now: float, given: LaneSettings) -> Decision:
+    def limit_lane(self, now: float, given: LaneSettings) -> LaneDecision:
         """The user or the vendor says something else of a lane; who waits for it may go now."""
         now = self._clock(now)
-        decision = Decision()
+        decision = LaneDecision()
         self.lanes[given.name].take_settings(given, now)
         self._dispatch((given.name,), now, decision)
         return self._done(decision)
 
-    def tick(self, now: float) -> Decision:
+    def tick(self, now: float) -> LaneDecision:
         """Time has passed: doubt the silent, probe, and send what has become possible."""
         now = self._clock(now)
-        decision = Decision()
+        decision = LaneDecision()
         touched = [name for name, at in self._wake.items() if at <= now]
         for entry in self._resting.rested(now):
             self._room.leave(entry)
@@ -360,11 +406,11 @@ class LaneController:
         for attempt in self._attempts.values():
             attempt.heard_at = min(now, attempt.heard_at + seconds)
 
-    def follow_clock(self, now: float, wall_ahead: float, slept: float = 0.0) -> Decision:
+    def follow_clock(self, now: float, wall_ahead: float, slept: float = 0.0) -> LaneDecision:
         """The wall clock was set, or the machine has slept for so long: dates are elsewhere now."""
         now = self._clock(now)
         moved, self.wall_ahead = wall_ahead - self.wall_ahead, wall_ahead
-        decision = Decision()
+        decision = LaneDecision()
         for lane in self.lanes.values():
             lane.follow_clock(moved, slept, now)
         self._dispatch(list(self.lanes), now, decision)
@@ -382,22 +428,22 @@ class LaneController:
         """What the wall clock will show at a moment of the time line, or has shown."""
         return None if at is None else at + self.wall_ahead
 
-    def waiting(self, now: float, call_id: int) -> Waiting | None:
+    def waiting(self, now: float, call_id: int) -> LaneWait | None:
         """Why a call waits, and until when; None when it is in flight or unknown."""
         entry = self._entries.get(call_id)
         if entry is None or call_id in self._under_way:
             return None
         if entry.rests_until is not None and entry.rests_until == entry.sibling_until:
-            return Waiting(_FOR_PREFIX, entry.rests_until)
+            return LaneWait(_FOR_PREFIX, entry.rests_until)
         if entry.rests_until is not None and entry.lost:
-            return Waiting(why_it_rests(entry), entry.rests_until)
+            return LaneWait(why_it_rests(entry), entry.rests_until)
         if entry.rests_until is not None:
-            return Waiting("it has just failed; it is tried again in a moment", entry.rests_until)
+            return LaneWait("it has just failed; it is tried again in a moment", entry.rests_until)
         lanes = [self.lanes[name] for name in entry.lanes]
         told = [lane.waiting(entry.call, max(now, self._now)) for lane in lanes]
         return min(told, key=lambda each: math.inf if each.until is None else each.until)
 
-    def turns(self, now: float, most: int) -> list[Turn]:
+    def turns(self, now: float, most: int) -> list[QueuePosition]:
         """Where those stand who wait in line, in the order in which they would go."""
         return turns(self.lanes, self._room, max(now, self._now), most)
 
@@ -432,7 +478,7 @@ class LaneController:
         # One that has failed lately is weighed against the others.
         return lane if len(call.lanes) == 1 or not lane.health.error_share(now) else None
 
-    def _room_changed(self, lane: Lane, now: float, decision: Decision) -> None:
+    def _room_changed(self, lane: Lane, now: float, decision: LaneDecision) -> None:
         """Fill the lane if anyone waits for it; else only look when to be woken."""
         if lane.caches.released:
             self._dispatch((lane.name,), now, decision)
@@ -452,7 +498,7 @@ class LaneController:
         if not now < self._wake[name] < math.inf:
             self._wake[name] = lane.silence_check_at(now)
 
-    def _dispatch(self, touched: Sequence[str], now: float, decision: Decision) -> None:
+    def _dispatch(self, touched: Sequence[str], now: float, decision: LaneDecision) -> None:
         pending = dict.fromkeys(touched)
         while pending:
             name = next(iter(pending))
@@ -472,7 +518,7 @@ class LaneController:
                     if other != name and other in self._roomy:
                         pending[other] = None
 
-    def _fill(self, lane: Lane, now: float, decision: Decision) -> None:
+    def _fill(self, lane: Lane, now: float, decision: LaneDecision) -> None:
         """Send on this lane until it is full or nobody wants it."""
         blocked: set[int] = set()
         leaving = True
@@ -498,7 +544,7 @@ class LaneController:
                 self._count_aged(entry, lane, now)
             self._launch(entry, lane, now, decision, probe=False)
 
-    def _waits_for_sibling(self, entry: Entry, lane: Lane, now: float) -> bool:
+    def _waits_for_sibling(self, entry: QueueEntry, lane: Lane, now: float) -> bool:
         """Whether the call is held, because another is just writing the prefix that both have."""
         if entry.call.id in self._under_way:
             return False  # it has waited in vain for a silent attempt already
@@ -516,9 +562,9 @@ class LaneController:
                 touched += entry.lanes
         return touched
 
-    def _count_aged(self, entry: Entry, lane: Lane, now: float) -> None:
+    def _count_aged(self, entry: QueueEntry, lane: Lane, now: float) -> None:
         """A call goes out of turn: the next cold one only when the others have had their share."""
-        if entry.standing is Standing.WARM:
+        if entry.standing is CacheState.WARM:
             return
         rate = lane.allowance.input_rate(now)
         cost = lane.cost(entry.call, now)
@@ -535,27 +581,27 @@ class LaneController:
             if is_beside:
                 self._room.beside.add(entry.call.id)
 
-    def _look_up(self, entry: Entry, now: float) -> None:
+    def _look_up(self, entry: QueueEntry, now: float) -> None:
         """Know what is cached of a call that is going to wait, on the first lane that knows it."""
         if not self._caches_seen:
             return
-        entry.standing = Standing.PLAIN
+        entry.standing = CacheState.PLAIN
         for name in entry.lanes:
             standing, until = self.lanes[name].caches.standing(entry.call, now)
-            if standing not in (Standing.PLAIN, Standing.NEW):
+            if standing not in (CacheState.PLAIN, CacheState.NEW):
                 entry.standing, entry.cached_until = standing, until
                 return
-            if standing is Standing.NEW:
+            if standing is CacheState.NEW:
                 entry.standing = standing
 
-    def _send_probe(self, lane: Lane, now: float, decision: Decision) -> None:
+    def _send_probe(self, lane: Lane, now: float, decision: LaneDecision) -> None:
         entry, queue = self._room.least_urgent(lane.name)
         if entry is not None and queue is not None:
             queue.remove(entry)
             self._launch(entry, lane, now, decision, probe=True)
 
     def _launch(
-        self, entry: Entry, lane: Lane, now: float, decision: Decision, *, probe: bool
+        self, entry: QueueEntry, lane: Lane, now: float, decision: LaneDecision, *, probe: bool
     ) -> None:
         entry.waiting = False
         # Who stands in line for another lane may not have rested enough for its own.
@@ -578,7 +624,13 @@ class LaneController:
     # --- ending ---------------------------------------------------------------------------
 
     def _resume_or_refuse(
-        self, attempt: Attempt, failure: Failure, now: float, decision: Decision, *, lost: bool
+        self,
+        attempt: LaneAttempt,
+        failure: Failure,
+        now: float,
+        decision: LaneDecision,
+        *,
+        lost: bool,
     ) -> None:
         entry = self._entries.get(attempt.call.id)
         if entry is None:
@@ -612,7 +664,7 @@ class LaneController:
         self._look_up(entry, now)
         self._room.push(entry)
 
-    def _line_up_elsewhere(self, entry: Entry) -> tuple[str, ...]:
+    def _line_up_elsewhere(self, entry: QueueEntry) -> tuple[str, ...]:
         """Let a call that rests stand in line for the lanes that have lost no answer to it."""
         line = tuple(name for name in entry.lanes if name not in entry.lost_on)
         if line:
@@ -631,7 +683,7 @@ class LaneController:
     def _anyone_waits(self) -> bool:
         return len(self._entries) > self._under_way.calls or bool(self._room.beside)
 
-    def _leave_line(self, entry: Entry) -> None:
+    def _leave_line(self, entry: QueueEntry) -> None:
         self._room.leave(entry)
         self._resting.leave(entry)
 
@@ -657,11 +709,11 @@ class LaneController:
                 wake = min(wake, self._room.changes_at(lane.name, now, next_aged))
         return wake
 
-    def _looked_at_again(self, head: Head, lane: Lane, now: float) -> float:
+    def _looked_at_again(self, head: QueueHead, lane: Lane, now: float) -> float:
         at = lane.ready_at(head.entry.call, now)
         return at if at > now else now + self._settings.routing.spill_after
 
-    def _done(self, decision: Decision) -> Decision:
+    def _done(self, decision: LaneDecision) -> LaneDecision:
         wake = min(self._wake.values(), default=math.inf)
         deadline = self._hedging.next_at()
         wake = min(wake, deadline, self._resting.next_at())

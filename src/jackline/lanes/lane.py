@@ -1,10 +1,10 @@
-"""Run one lane: may a call be sent now, and what does each outcome teach.
+"""One lane: may a call be sent now, and what does the lane learn from each outcome.
 
-Laws: (1) a parked or broken lane gets one probe at a time and nothing else; (2) nothing is sent
-before an announced reset; (3) one decrease of the window per throttle episode; (4) no clock and no
-randomness of its own: `now`, on a time line that is never set, and the draw come in.
-Not here: which call and which lane (controller.py), how many at once (window.py), what per-minute
-limits allow (allowance.py), how calls fared lately (health.py).
+Rules: (1) a parked or broken lane gets one probe at a time and nothing else; (2) nothing is sent
+before an announced reset; (3) the window shrinks once per throttle episode; (4) no clock and no
+randomness of its own: `now`, on a time line that is never set, and the random draw are arguments.
+Not here: which call and which lane (controller.py), how many at once (window.py), per-minute limits
+(rate_limits.py), evidence of outages (breaker.py).
 """
 
 from __future__ import annotations
@@ -15,24 +15,18 @@ from typing import TypeAlias
 
 from jackline.failures import Failure, Kind
 from jackline.failures.sentences import name_of
-from jackline.lanes.allowance import Allowance
-from jackline.lanes.attempt import Attempt
-from jackline.lanes.cache_ttl import HourMarks
-from jackline.lanes.decision import Call, Usage, Waiting
-from jackline.lanes.episode import Episode
-from jackline.lanes.health import Health
-from jackline.lanes.hedges import HedgeBudget
-from jackline.lanes.patience import LearnedPatience
-from jackline.lanes.prompt_caches import PromptCaches, prompt_tokens
-from jackline.lanes.settings import LaneSettings, Settings
-from jackline.lanes.silence import is_silent, silence_check_at
-from jackline.lanes.states import FLOWING, Event, State, after
-from jackline.lanes.window import Window
+from jackline.lanes.breaker import FLOWING, LaneEvent, LaneHealth, LaneState, after
+from jackline.lanes.call import Call, CallUsage, LaneAttempt, LaneWait
+from jackline.lanes.patience import HedgeBudget, LearnedPatience, is_silent, silence_check_at
+from jackline.lanes.prompt_caches import HourCaches, PromptCaches, prompt_tokens
+from jackline.lanes.rate_limits import Allowance
+from jackline.lanes.settings import ControllerSettings, LaneSettings
+from jackline.lanes.window import ConcurrencyWindow, ThrottleEpisode
 
 Draw: TypeAlias = Callable[[], float]
 
 # Looked at for every call: a global is found faster than a member of an Enum.
-_OPEN, _PROBING = State.OPEN, State.PROBING
+_OPEN, _PROBING = LaneState.OPEN, LaneState.PROBING
 _LATEST_COUNTS = 0.2
 # A learned window, or an outage, says little about the load of an hour later.
 # Whoever is overloaded may ask for any wait; after so many seconds it is asked again.
@@ -50,20 +44,22 @@ _ANY_CALL = Call(0, ())
 class Lane:
     """One (upstream, account, model): its state, its window, its buckets and its attempts."""
 
-    def __init__(self, given: LaneSettings, settings: Settings, draw: Draw, now: float) -> None:
+    def __init__(
+        self, given: LaneSettings, settings: ControllerSettings, draw: Draw, now: float
+    ) -> None:
         self.name = given.name
         self.account = given.account
         self._parallel = given.limits.parallel
         self._settings = settings
         self._draw = draw
-        self.state = State.OPEN
+        self.state = LaneState.OPEN
         self.since = now
         self.cause: Failure | None = None
-        self.window = Window(settings.window, now)
+        self.window = ConcurrencyWindow(settings.window, now)
         self.allowance = Allowance(given.limits, given.vendor_limits, now)
         self.buckets = self.allowance.buckets
-        self.health = Health(settings, now)
-        self.attempts: dict[int, Attempt] = {}
+        self.health = LaneHealth(settings, now)
+        self.attempts: dict[int, LaneAttempt] = {}
         self.probe: int | None = None
         self.probe_at = math.inf
         self.reset_at: float | None = None
@@ -76,7 +72,7 @@ class Lane:
         self.paused = False
         # Whether the provider has ever taken a call on it.
         self.is_proven = False
-        self.episode = Episode(now)
+        self.episode = ThrottleEpisode(now)
         self._unconfirmed = 0
         self._sent_at = now
         # When a call was last sent on it, or placed there.
@@ -87,7 +83,7 @@ class Lane:
         self.is_local = given.local
         self.hedges = HedgeBudget(settings.hedges)
         self.caches = PromptCaches(reads_count=given.cached_counts)
-        self.hours = HourMarks(given.cache_ttl)
+        self.hours = HourCaches(given.cache_ttl)
         # When it was last left alone because nothing was heard on it, until it is well again.
         self._silent_since: float | None = None
         # Whether it is left alone because its answers were cut.
@@ -114,7 +110,7 @@ class Lane:
     @property
     def is_silent(self) -> bool:
         """Whether it is left alone only because nothing was heard on it."""
-        return self.state is State.BROKEN and self._silent_since is not None
+        return self.state is LaneState.BROKEN and self._silent_since is not None
 
     @property
     def busy(self) -> int:
@@ -178,7 +174,7 @@ class Lane:
         return self._sent_at + _REFUSED_WITHIN
 
     def _next_ramp_step(self, now: float) -> float:
-        if self.state is not State.PROBING or self.busy >= self.window.limit():
+        if self.state is not LaneState.PROBING or self.busy >= self.window.limit():
             return math.inf
         step = self._ramp * self.busy / max(1.0, self._carried)
         return max(self._up_at + step, now + 0.05)
@@ -189,26 +185,28 @@ class Lane:
             return False
         return self.state not in FLOWING and self.probe is None and now >= self.probe_at
 
-    def waiting(self, call: Call, now: float) -> Waiting:
+    def waiting(self, call: Call, now: float) -> LaneWait:
         """Why the call waits here, in words for people."""
         if self.paused:
-            return Waiting(f"{self.name} is paused by hand")
-        if self.state is State.PARKED and self._doubted is not None:
+            return LaneWait(f"{self.name} is paused by hand")
+        if self.state is LaneState.PARKED and self._doubted is not None:
             # What was announced is in doubt, not forgotten: to call it unknown would be a lie.
-            return Waiting(f"{self.name} is parked; the next call finds out how it stands", now)
-        if self.state is State.PARKED:
-            return Waiting(self._parked_why(), self.reset_at)
-        if self.state is State.BROKEN:
+            return LaneWait(f"{self.name} is parked; the next call finds out how it stands", now)
+        if self.state is LaneState.PARKED:
+            return LaneWait(self._parked_why(), self.reset_at)
+        if self.state is LaneState.BROKEN:
             how = self._how_broken()
-            return Waiting(f"{self.name} {how}; it is tried again with one call", self.probe_at)
+            return LaneWait(f"{self.name} {how}; it is tried again with one call", self.probe_at)
         if now < self.hold_until:
-            return Waiting(f"{self.name} asked to slow down", self.hold_until)
+            return LaneWait(f"{self.name} asked to slow down", self.hold_until)
         if self.busy >= self.limit(now):
-            return Waiting(f"{self.name} carries {_calls(self.busy)}, its limit for now")
+            return LaneWait(f"{self.name} carries {_calls(self.busy)}, its limit for now")
         if self._trying_until() > now:
-            return Waiting(f"{self.name} throttles; one call is finding out whether it has ended")
+            return LaneWait(f"{self.name} throttles; one call is finding out whether it has ended")
         at = self.ready_at(call, now)
-        return Waiting(f"{self.name} has used up this minute's allowance", at if at > now else None)
+        return LaneWait(
+            f"{self.name} has used up this minute's allowance", at if at > now else None
+        )
 
     def _how_broken(self) -> str:
         if self.is_silent:
@@ -223,7 +221,7 @@ class Lane:
         """Whether nothing is under way, and nothing is known that still counts at `now`."""
         if self.attempts or self.paused or now < self.hold_until or now <= self.used_at:
             return False
-        if self.state is State.PARKED and self.reset_at is not None:
+        if self.state is LaneState.PARKED and self.reset_at is not None:
             return self.reset_at <= now
         return self.state in FLOWING or now - self.since >= OUTDATED_AFTER
 
@@ -233,7 +231,7 @@ class Lane:
             return False
         return self.state not in FLOWING or now < self.hold_until
 
-    def held_up(self, now: float) -> Waiting | None:
+    def held_up(self, now: float) -> LaneWait | None:
         """Why no call is sent on just now, whichever it is; None where each has its own reason."""
         shut = self.paused or self.state not in FLOWING or now < self.hold_until
         full = self.busy >= self.limit(now)
@@ -248,7 +246,7 @@ class Lane:
 
     def send(
         self, permit: int, call: Call, now: float, *, probe: bool, stretch: float = 1.0
-    ) -> Attempt:
+    ) -> LaneAttempt:
         """Open an attempt; `stretch` makes it more patient with silence."""
         attempts = self.attempts
         self.used_at = now
@@ -262,7 +260,7 @@ class Lane:
         charged = allowance.charge(charged)
         output = allowance.sent(charged, now)
         # By position: names would cost as much again, for every call.
-        attempts[permit] = attempt = Attempt(
+        attempts[permit] = attempt = LaneAttempt(
             permit,
             call,
             self.name,
@@ -284,7 +282,7 @@ class Lane:
             self.probe = permit
         return attempt
 
-    def heard(self, attempt: Attempt, now: float) -> bool:
+    def heard(self, attempt: LaneAttempt, now: float) -> bool:
         """Bytes came: whether that shows that a lane which was left alone as silent is not dead."""
         if now - attempt.heard_at > _NOTICED or not attempt.begun:
             self.patience.silence_ended(attempt, now)
@@ -296,7 +294,7 @@ class Lane:
         self._speaks_again(now)
         return True
 
-    def doubt_attempt(self, attempt: Attempt, now: float) -> None:
+    def doubt_attempt(self, attempt: LaneAttempt, now: float) -> None:
         """The attempt is silent for so long that it does not count as work any more.
 
         It is still listened to; if it was the probe, another may find out how the lane stands.
@@ -306,7 +304,7 @@ class Lane:
             self._leave_out(attempt)
         attempt.doubted = True
 
-    def lend_place(self, attempt: Attempt, now: float) -> bool:
+    def lend_place(self, attempt: LaneAttempt, now: float) -> bool:
         """Let others have the place of a silent attempt; whether it is lent.
 
         At most as many are lent as the lane has, or had when the attempt was sent, so that a slow
@@ -324,7 +322,7 @@ class Lane:
         attempt.lent = True
         return True
 
-    def pass_on_probe(self, attempt: Attempt, now: float) -> bool:
+    def pass_on_probe(self, attempt: LaneAttempt, now: float) -> bool:
         """Let another call find out how the lane is, if this one is its probe; whether it was."""
         if self.probe != attempt.permit:
             return False
@@ -338,11 +336,11 @@ class Lane:
         is_quiet = now - self.heard_at >= patience.lane_silence
         return is_quiet and len(self.attempts) >= patience.lane_silence_calls
 
-    def _leave_out(self, attempt: Attempt) -> None:
+    def _leave_out(self, attempt: LaneAttempt) -> None:
         self._uncounted += 1
         self._unconfirmed -= not attempt.confirmed
 
-    def _believe(self, attempt: Attempt) -> None:
+    def _believe(self, attempt: LaneAttempt) -> None:
         if attempt.doubted or attempt.lent:
             attempt.doubted = attempt.lent = False
             self._uncounted -= 1
@@ -350,11 +348,11 @@ class Lane:
 
     def _speaks_again(self, now: float) -> None:
         """It was slow, and not dead: all is as before."""
-        if self.state is State.BROKEN:
-            self._move(Event.HEARD_AGAIN, now)
-        elif self.state is State.PROBING:
+        if self.state is LaneState.BROKEN:
+            self._move(LaneEvent.HEARD_AGAIN, now)
+        elif self.state is LaneState.PROBING:
             self.window.restart(self._carried, self._carried, now)
-            self._move(Event.RAMPED_UP, now)
+            self._move(LaneEvent.RAMPED_UP, now)
         self._silent_since = None
         self._trips = max(0, self._trips - 1)
         self.cause = None
@@ -363,7 +361,7 @@ class Lane:
             self._believe(attempt)
             attempt.probe = False
 
-    def accepted(self, attempt: Attempt, headers: Mapping[str, str], now: float) -> bool:
+    def accepted(self, attempt: LaneAttempt, headers: Mapping[str, str], now: float) -> bool:
         """The first byte: the provider has taken the call. Whether the lane had seemed silent."""
         if attempt.confirmed:
             return False
@@ -398,11 +396,11 @@ class Lane:
 
     def _wake_up(self, now: float) -> None:
         breaker = self._settings.breaker
-        self._ramp = breaker.ramp if self.state is State.BROKEN else breaker.ramp_after_parking
+        self._ramp = breaker.ramp if self.state is LaneState.BROKEN else breaker.ramp_after_parking
         # A reset that came as announced says that the lane was never ill: it bears as many calls
         # at once as before, and only the ramp keeps a herd from it.
         first = 2.0 if self.reset_at is None else self._carried
-        self._move(Event.PROBE_ACCEPTED, now)
+        self._move(LaneEvent.PROBE_ACCEPTED, now)
         self._up_at = now
         self.cause = None
         self.reset_at = self._doubted = None
@@ -410,18 +408,19 @@ class Lane:
         self.window.restart(first, self._carried, now)
 
     def _settle(self, now: float) -> None:
-        if self.state is State.PROBING:
+        if self.state is LaneState.PROBING:
             ramped = now - self._up_at >= 0.9 * self._ramp
             if ramped and self.window.size >= 0.9 * min(self._carried, self.window.slow_until):
-                self._move(Event.RAMPED_UP, now)
+                self._move(LaneEvent.RAMPED_UP, now)
                 self._silent_since = None
                 self._trips = 0
         elif (
-            self.state is State.LIMITED and now - self.since >= self._settings.breaker.clean_to_open
+            self.state is LaneState.LIMITED
+            and now - self.since >= self._settings.breaker.clean_to_open
         ):
-            self._move(Event.CLEAN, now)
+            self._move(LaneEvent.CLEAN, now)
 
-    def finished(self, attempt: Attempt, usage: Usage, now: float) -> None:
+    def finished(self, attempt: LaneAttempt, usage: CallUsage, now: float) -> None:
         """The whole answer came."""
         self._close(attempt, now)
         self.heard_at = now
@@ -431,12 +430,12 @@ class Lane:
         self.health.answered()
         self.hedges.answered()
 
-    def dropped(self, attempt: Attempt, now: float) -> None:
+    def dropped(self, attempt: LaneAttempt, now: float) -> None:
         """The caller went away; this says nothing about the lane."""
         if self._close(attempt, now) and self.state not in FLOWING:
             self.probe_at = max(now, self.reset_at or now)
 
-    def refused_call(self, attempt: Attempt, now: float) -> None:
+    def refused_call(self, attempt: LaneAttempt, now: float) -> None:
         """The provider refused this call for itself alone; this says nothing about the lane.
 
         Whoever sends calls that no model sees, with a bad key say, takes nothing from the others.
@@ -445,14 +444,14 @@ class Lane:
         if not attempt.confirmed:
             self.allowance.give_back(attempt, now)
 
-    def let_go(self, attempt: Attempt, now: float) -> None:
+    def let_go(self, attempt: LaneAttempt, now: float) -> None:
         """A silent attempt is hung up on: another was answered first, or nobody hopes any more."""
         was_probe = self._close(attempt, now)
         self.allowance.refund(attempt, now)
         if was_probe and self.state not in FLOWING:
             self.probe_at = max(now, self.reset_at or now)
 
-    def _close(self, attempt: Attempt, now: float) -> bool:
+    def _close(self, attempt: LaneAttempt, now: float) -> bool:
         """Whether it was the probe that was to find out how the lane stands."""
         self.window.load_changed(len(self.attempts) - self._uncounted, now)
         del self.attempts[attempt.permit]
@@ -471,7 +470,7 @@ class Lane:
     # --- failures -------------------------------------------------------------------------
 
     def throttled(
-        self, attempt: Attempt, failure: Failure, headers: Mapping[str, str], now: float
+        self, attempt: LaneAttempt, failure: Failure, headers: Mapping[str, str], now: float
     ) -> None:
         """The provider asked to slow down."""
         was_probe = self._close(attempt, now)
@@ -501,9 +500,9 @@ class Lane:
             and silent_for >= breaker.silence_to_park_blind
         )
         if never:
-            self._park(failure, None, now, Event.NEVER_CLEARS)
+            self._park(failure, None, now, LaneEvent.NEVER_CLEARS)
         else:
-            self._move(Event.THROTTLED, now)
+            self._move(LaneEvent.THROTTLED, now)
 
     def _labelled_wait(
         self, failure: Failure, call: Call, now: float, *, told: bool
@@ -514,7 +513,7 @@ class Lane:
         at = self.allowance.ready_at(self.cost(call, now), now) if told else now
         return at - now if at > now else None
 
-    def failed_hard(self, attempt: Attempt, failure: Failure | None, now: float) -> None:
+    def failed_hard(self, attempt: LaneAttempt, failure: Failure | None, now: float) -> None:
         """No answer, or a server error, before anything was paid for."""
         was_probe = self._close(attempt, now)
         self.allowance.refund(attempt, now)
@@ -530,7 +529,7 @@ class Lane:
         if self.health.gone_down(now, probing=self.state is _PROBING):
             self.break_down(failure, now)
 
-    def cut(self, attempt: Attempt, failure: Failure | None, now: float) -> None:
+    def cut(self, attempt: LaneAttempt, failure: Failure | None, now: float) -> None:
         """An accepted answer broke off: it was paid for, and nobody has it."""
         was_probe = self._close(attempt, now)
         if attempt.confirmed:
@@ -557,12 +556,12 @@ class Lane:
         self._silent_since = None
         self._is_cutting = False
         self.cause = failure
-        self._move(Event.OUTAGE, now)
+        self._move(LaneEvent.OUTAGE, now)
         self.health.broke_down()
         self._schedule_probe(now)
 
     def _carrying(self) -> float:
-        return self._carried if self.state is State.PROBING else self.window.size
+        return self._carried if self.state is LaneState.PROBING else self.window.size
 
     def park(
         self, failure: Failure | None, reset_at: float | None, now: float, *, is_date: bool = True
@@ -571,7 +570,7 @@ class Lane:
 
         Whether that was told as a date or as a duration matters once the wall clock is set.
         """
-        self._park(failure, reset_at, now, Event.QUOTA_SPENT, is_date=is_date)
+        self._park(failure, reset_at, now, LaneEvent.QUOTA_SPENT, is_date=is_date)
 
     def follow_clock(self, moved: float, slept: float, now: float) -> None:
         """The wall clock has moved by so much against the time line, `slept` of it in sleep.
@@ -594,7 +593,7 @@ class Lane:
             self._doubted, self.reset_at = self.reset_at or self._doubted, None
             self.probe_at = now
 
-    def quota_refused(self, attempt: Attempt, now: float) -> None:
+    def quota_refused(self, attempt: LaneAttempt, now: float) -> None:
         """Close an attempt that met the wall; the controller parks every lane of the account."""
         self._close(attempt, now)
         self.allowance.refund(attempt, now)
@@ -604,14 +603,14 @@ class Lane:
         failure: Failure | None,
         reset_at: float | None,
         now: float,
-        event: Event,
+        event: LaneEvent,
         *,
         is_date: bool = True,
     ) -> None:
         if self.state in FLOWING:
             self._carried = max(2.0, self._carrying())
         self._silent_since = None
-        since = self.since if self.state is State.PARKED else now
+        since = self.since if self.state is LaneState.PARKED else now
         self._move(event, now)
         self.since = since
         self.cause = failure
@@ -634,7 +633,7 @@ class Lane:
             return
         breaker = self._settings.breaker
         elapsed = 0.1 * (now - self.since)
-        if self.state is State.PARKED:
+        if self.state is LaneState.PARKED:
             shortest, longest = breaker.blind_probe_shortest, breaker.blind_probe_longest
         else:
             longest = breaker.probe_longest
@@ -642,9 +641,9 @@ class Lane:
         pause = min(max(elapsed, shortest), longest)
         self.probe_at = now + pause * (0.9 + 0.2 * self._draw())
 
-    def _move(self, event: Event, now: float) -> None:
+    def _move(self, event: LaneEvent, now: float) -> None:
         new = after(self.state, event)
-        if new is not self.state or event is Event.THROTTLED:
+        if new is not self.state or event is LaneEvent.THROTTLED:
             self.since = now
         self.state = new
 
@@ -657,7 +656,7 @@ class Lane:
         patience = self._settings.patience
         return is_silent(self.attempts, self.heard_at, patience, self.patience, now)
 
-    def leave_alone_as_silent(self, now: float) -> list[Attempt]:
+    def leave_alone_as_silent(self, now: float) -> list[LaneAttempt]:
         """Send nothing but probes until something is heard; the attempts that are doubted now."""
         self.break_down(None, now)
         self._silent_since = now

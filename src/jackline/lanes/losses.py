@@ -1,16 +1,16 @@
 """Bound what one call pays for answers that begin and are never whole.
 
-Laws: (1) a first loss is chance and is asked for again at once; from then on the pause before each
+Rules: (1) a first loss is chance and is asked for again at once; from then on the pause before each
 further attempt doubles; (2) after six losses, or once they have cost three times the prompt, the
 pause is a long one, up to ten minutes; (3) no loss is hopeless: the call waits, and its own hold
 limits end it, with words that say what was lost.
-Not here: leaving a lane alone that cuts everything (health.py, lane.py).
+Not here: leaving a lane alone that cuts everything (breaker.py, lane.py).
 """
 
 from __future__ import annotations
 
 from jackline.lanes.prompt_caches import prompt_tokens
-from jackline.lanes.queue import Entry
+from jackline.lanes.queue import QueueEntry
 
 # In seconds.
 _SHORTEST = 1.0
@@ -23,7 +23,7 @@ _MOST_PROMPTS = 3.0
 _CHEAP = 50_000
 
 
-def count_loss(entry: Entry, lane: str, tokens: int) -> None:
+def count_loss(entry: QueueEntry, lane: str, tokens: int) -> None:
     """An attempt of the call was accepted on that lane, has cost so much, and is lost."""
     entry.lost += 1
     entry.lost_tokens += tokens
@@ -31,13 +31,13 @@ def count_loss(entry: Entry, lane: str, tokens: int) -> None:
         entry.lost_on += (lane,)
 
 
-def has_lost_enough(entry: Entry) -> bool:
+def has_lost_enough(entry: QueueEntry) -> bool:
     """Whether the next attempts are to be rare, or on another lane."""
     costly = max(_CHEAP, _MOST_PROMPTS * prompt_tokens(entry.call))
     return entry.lost >= _MOST or entry.lost_tokens >= costly
 
 
-def pause_after(entry: Entry, draw: float) -> float:
+def pause_after(entry: QueueEntry, draw: float) -> float:
     """For how long the call rests after its latest loss; no two rest for the same time."""
     if entry.lost <= 1:
         return 0.0
@@ -46,7 +46,7 @@ def pause_after(entry: Entry, draw: float) -> float:
     return min(max(shortest, doubled), _LONGEST) * (0.75 + 0.5 * draw)
 
 
-def why_it_rests(entry: Entry) -> str:
+def why_it_rests(entry: QueueEntry) -> str:
     """What happened to the call, what that has cost, and what can be done."""
     times = "1 answer" if entry.lost == 1 else f"{entry.lost} answers"
     paid = f", with {entry.lost_tokens:,} tokens" if entry.lost_tokens else ""

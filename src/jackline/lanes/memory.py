@@ -1,8 +1,8 @@
-"""Keep what lanes have learned over a restart, so that nobody relearns it by hitting walls.
+"""Export what lanes have learned, and restore it after a restart.
 
-Laws: (1) plain JSON values, with a version; (2) what is out of date or cannot be read is forgotten,
-never guessed; (3) nothing about single calls is kept; (4) times are kept as the wall clock's: no
-other clock goes on while nothing runs.
+Rules: (1) plain JSON values with a version; (2) what is out of date or cannot be parsed is dropped,
+never guessed; (3) nothing about single calls is saved; (4) times are saved as wall-clock times: no
+other clock runs while no process does.
 Not here: where the memory is stored (journal/).
 """
 
@@ -11,11 +11,10 @@ from __future__ import annotations
 import math
 
 from jackline.failures import Json
-from jackline.lanes.bucket import Bucket
+from jackline.lanes.breaker import LaneState
 from jackline.lanes.controller import LaneController
 from jackline.lanes.lane import OUTDATED_AFTER, Lane
-from jackline.lanes.limits_seen import DIMENSIONS
-from jackline.lanes.states import State
+from jackline.lanes.rate_limits import DIMENSIONS, LimitBucket
 
 VERSION = 1
 
@@ -64,7 +63,7 @@ def _carried(lane: Lane) -> float:
     Else a second restart would halve what the first had halved already.
     """
     size, before = lane.window.size, lane.window.slow_until
-    return max(size, before) if lane.state is State.OPEN and math.isfinite(before) else size
+    return max(size, before) if lane.state is LaneState.OPEN and math.isfinite(before) else size
 
 
 def _teach(lane: Lane, told: dict[str, Json], at: float, now: float, ahead: float) -> bool:
@@ -98,7 +97,7 @@ def _teach_limits(lane: Lane, limits: Json, at: float, now: float) -> bool:
         limit = _number(told.get("limit")) if isinstance(told, dict) else None
         level = _number(told.get("level")) if isinstance(told, dict) else None
         if dimension in DIMENSIONS and limit is not None and limit > 0 and level is not None:
-            bucket = Bucket(limit / 60, limit, min(level, limit), at)
+            bucket = LimitBucket(limit / 60, limit, min(level, limit), at)
             bucket.correct(bucket.level_at(now), now)
             lane.buckets[dimension] = bucket
     return bool(limits)

@@ -1,19 +1,24 @@
-"""Learn how long a lane's answers are silent, and say how long a call may be before it is doubted.
+"""Decide how long an attempt or a whole lane may be silent, and how many hedges a lane may spend.
 
-Rules: (1) slow is not dead: while the model has not begun to speak, doubt means asking once more
-beside the silent attempt, never hanging up on it; a stream that froze in mid-answer is cut;
-(2) what was really seen outweighs every setting, and fades within minutes; (3) nobody is doubted
-within a minute before it has begun to speak; (4) an answer without a stream loses its place in the
-window, which costs nothing, long before it is asked for once more, which may be paid for.
-Not here: what follows from doubt (hedging.py), whether a whole lane is silent (silence.py).
+Rules: (1) slow is not dead: before the model has begun to answer, doubt means a second attempt
+beside the silent one, and the silent one stays open; a stream that froze in mid-answer is cut; (2)
+observed silences outweigh every setting, and fade within minutes; (3) nobody is doubted within a
+minute before the answer has begun; (4) an answer without a stream loses its place in the window,
+which costs nothing, long before it is sent a second time, which may cost money; (5) one silent call
+proves nothing about its lane; calls without a stream, or in which the model may still think, do not
+count as evidence, and any byte on the lane clears it; (6) hedges that were not needed cost at most
+a small share of the answers; one that was needed costs nothing and allows more.
+Not here: what follows from doubt (silent_attempts.py).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from itertools import islice
 
-from jackline.lanes.attempt import Attempt
-from jackline.lanes.settings import Patience
+from jackline.lanes.call import LaneAttempt
+from jackline.lanes.settings import HedgeSettings, PatienceSettings
 
 # An answer may be so many times as slow as the slowest of late before it is doubted.
 _TIMES_SLOWEST = 2.0
@@ -46,7 +51,7 @@ class LearnedPatience:
         "_whole_at",
     )
 
-    def __init__(self, settings: Patience, now: float, *, local: bool = False) -> None:
+    def __init__(self, settings: PatienceSettings, now: float, *, local: bool = False) -> None:
         self._settings = settings
         self._shortest = settings.first_byte_local if local else settings.first_byte
         self._first_byte = 0.0
@@ -56,7 +61,7 @@ class LearnedPatience:
         self._whole = 0.0
         self._whole_at = now
 
-    def silence_ended(self, attempt: Attempt, now: float) -> None:
+    def silence_ended(self, attempt: LaneAttempt, now: float) -> None:
         """An attempt is heard: how long it was silent, in its answer or before, is remembered.
 
         Before the answer, that is what its prompt does not explain.
@@ -74,7 +79,7 @@ class LearnedPatience:
         """The longest silence of late before an answer, apart from its prompt's; it fades."""
         return self._first_byte * _faded(now - self._at)
 
-    def limit(self, attempt: Attempt, now: float) -> float:
+    def limit(self, attempt: LaneAttempt, now: float) -> float:
         """How long the attempt may be silent before it is doubted."""
         settings = self._settings
         if not attempt.call.stream:
@@ -88,7 +93,7 @@ class LearnedPatience:
         slow = max(self._shortest, _TIMES_SLOWEST * self.slowest_first_byte(now))
         return slow + self._reading(attempt)
 
-    def keeps_place_for(self, attempt: Attempt, now: float) -> float:
+    def keeps_place_for(self, attempt: LaneAttempt, now: float) -> float:
         """How long the attempt may be silent before its place in the window is lent.
 
         A stream's is lent when it is doubted, that of a whole answer sooner, and in time for those
@@ -101,14 +106,14 @@ class LearnedPatience:
         slow = max(self._shortest, min(_TIMES_SLOWEST * slowest, _LENT_AFTER))
         return min(limit, slow + self._reading(attempt))
 
-    def proves_silence(self, attempt: Attempt, now: float) -> float:
+    def proves_silence(self, attempt: LaneAttempt, now: float) -> float:
         """How long the attempt must be silent before that says something about the whole lane."""
         settings = self._settings
         if attempt.begun:
             return max(settings.lane_silence, _TIMES_SLOWEST * self._longest_gap(now))
         return max(self._shortest, self.limit(attempt, now))
 
-    def given_up_after(self, attempt: Attempt, now: float) -> float:
+    def given_up_after(self, attempt: LaneAttempt, now: float) -> float:
         """How long the attempt may be silent before it is hung up on, whatever is hoped for."""
         limit = self.limit(attempt, now)
         froze = attempt.begun and attempt.call.stream
@@ -120,7 +125,7 @@ class LearnedPatience:
     def _longest_gap(self, now: float) -> float:
         return self._gap * _faded(now - self._gap_at) if self._gap else 0.0
 
-    def _reading(self, attempt: Attempt) -> float:
+    def _reading(self, attempt: LaneAttempt) -> float:
         return self._settings.first_byte_per_token * _bounded(attempt.call.input_tokens)
 
 
@@ -130,3 +135,66 @@ def _faded(passed: float) -> float:
 
 def _bounded(tokens: int) -> int:
     return min(max(0, tokens), _MOST_TOKENS)
+
+
+def is_silent(
+    attempts: Mapping[int, LaneAttempt],
+    heard_at: float,
+    settings: PatienceSettings,
+    learned: LearnedPatience,
+    now: float,
+) -> bool:
+    """Whether enough calls have heard nothing for long enough."""
+    if now - heard_at < settings.lane_silence or len(attempts) < settings.lane_silence_calls:
+        return False
+    witnesses = sum(
+        each.call.stream
+        and not each.doubted
+        and now - each.heard_at >= learned.proves_silence(each, now)
+        for each in attempts.values()
+    )
+    return witnesses >= settings.lane_silence_calls
+
+
+def silence_check_at(
+    attempts: Mapping[int, LaneAttempt], heard_at: float, patience: PatienceSettings, now: float
+) -> float:
+    """When it is worth looking for silence; infinity while too few calls are in flight."""
+    enough = patience.lane_silence_calls
+    if len(attempts) < enough:
+        return math.inf
+    last_needed = next(islice(attempts.values(), enough - 1, None))
+    due = max(heard_at, last_needed.sent_at) + patience.lane_silence
+    return due if due > now else now + 1.0
+
+
+class HedgeBudget:
+    """The hedges that a lane may still spend."""
+
+    __slots__ = ("_left", "_settings")
+
+    def __init__(self, settings: HedgeSettings) -> None:
+        self._settings = settings
+        self._left = settings.at_first
+
+    @property
+    def is_open(self) -> bool:
+        """Whether one more may be sent."""
+        return self._left >= 1.0
+
+    def spend(self) -> None:
+        """One is sent."""
+        self._left -= 1.0
+
+    def returned(self) -> None:
+        """It has come to nothing, and has cost nothing."""
+        self._left = min(self._settings.most, self._left + 1.0)
+
+    def answered(self) -> None:
+        """The lane has answered a call: a little more may be spent."""
+        if self._left < self._settings.most:
+            self._left += self._settings.per_answer
+
+    def needed(self) -> None:
+        """A hedge was answered while the silent attempt was not."""
+        self._left = min(self._settings.most, self._left + self._settings.when_needed)

@@ -1,11 +1,18 @@
-"""Know which conversations a provider still holds in its prompt cache, and what a call costs so.
+"""Know which conversations are in a provider's prompt cache, and which calls request an hour.
 
-Rules: (1) pure: learned from the usage of the last accepted answer alone, counted from when its
-call was sent; (2) a cost is asked for when a call is sent, never earlier: what was warm in the line
-may be cold then; (3) after two predicted hits that missed, a conversation counts as uncached until
-a hit is seen; (4) where the vendor counts cached tokens like any others, nothing here changes the
-order or the cost; (5) bounded: what lapsed long ago, or was heard of longest ago, is forgotten.
-Not here: the order of waiting calls (queue.py), limits (allowance.py).
+Rules: (1) pure: `now` is an argument; caches are learned from the usage of the last accepted
+answer, counted from when its call was sent; (2) a cost is computed when a call is sent, never
+earlier: a cache that was warm in the queue may be cold by then; (3) after two predicted hits that
+missed, a conversation counts as uncached until a hit is seen; (4) where the vendor counts cached
+tokens like any others, nothing here changes the order or the cost; (5) the TTL of a call's tag or
+class comes before the TTL of its lane's upstream, and neither counts where the vendor is not known
+to support an hour; (6) `auto` requests an hour only when nothing of the conversation is cached: no
+document says whether a mark of an hour can read an entry of five minutes, so no change may cost a
+live cache; (7) a conversation that was sent with an hour stays so, unless nothing of it is ever
+read; (8) calls with a subscription's login are not changed unless the user configured "1h"; (9)
+bounded: entries that lapsed long ago, or were not used for longest, are dropped.
+Not here: the order of waiting calls (queue.py), limits (rate_limits.py), rewriting cache marks
+(dialects/cache_marks.py).
 """
 
 from __future__ import annotations
@@ -14,7 +21,8 @@ from enum import IntEnum
 
 import msgspec
 
-from jackline.lanes.decision import Call, Usage
+from jackline.lanes.call import Call, CallUsage
+from jackline.lanes.settings import CacheTtl
 
 # In seconds: how long an entry lives after it was last used, if its writer asked for nothing else.
 SHORT_LIFE = 300.0
@@ -37,7 +45,7 @@ _MOST_CONVERSATIONS = 5_000
 _MOST_PREFIXES = 2_000
 
 
-class Standing(IntEnum):
+class CacheState(IntEnum):
     """What the cache holds of a call's conversation."""
 
     # Nothing is known of caches here, or they change nothing.
@@ -49,7 +57,7 @@ class Standing(IntEnum):
     UNCACHED = 4
 
 
-class Conversation(msgspec.Struct):
+class CachedConversation(msgspec.Struct):
     """What was seen of one conversation, as of the call that was answered last.
 
     `estimated` is what that call was taken to have as its prompt, `prompt` what it had.
@@ -96,28 +104,28 @@ class PromptCaches:
         self.next_aged = 0.0
         # Prefixes that are written now, or will not be; whoever waited for them may go.
         self.released: list[str] = []
-        self.conversations: dict[str, Conversation] = {}
+        self.conversations: dict[str, CachedConversation] = {}
         self._prefixes: dict[str, _Prefix] = {}
 
     # --- asking ---------------------------------------------------------------------------
 
-    def standing(self, call: Call, now: float) -> tuple[Standing, float]:
+    def standing(self, call: Call, now: float) -> tuple[CacheState, float]:
         """What is cached of the call's conversation, and until when if anything is."""
         if self.reads_count or not self.in_use:
-            return Standing.PLAIN, 0.0
+            return CacheState.PLAIN, 0.0
         if not call.conversation:
-            return Standing.UNCACHED, 0.0
+            return CacheState.UNCACHED, 0.0
         known = self._known(call)
         if known is None:
             is_small = call.input_tokens < _SMALLEST_PROMPT
-            return (Standing.UNCACHED if is_small else Standing.NEW), 0.0
+            return (CacheState.UNCACHED if is_small else CacheState.NEW), 0.0
         if known.misses >= MISSES_BELIEVED or not known.cached:
-            return Standing.UNCACHED, 0.0
+            return CacheState.UNCACHED, 0.0
         if now < known.until - _NEAR_END:
-            return Standing.WARM, known.until - _NEAR_END
-        return Standing.LAPSED, 0.0
+            return CacheState.WARM, known.until - _NEAR_END
+        return CacheState.LAPSED, 0.0
 
-    def cached_of(self, conversation: str) -> Conversation | None:
+    def cached_of(self, conversation: str) -> CachedConversation | None:
         """What is, or was, cached of a conversation; None where it is not, or all the same."""
         known = None if self.reads_count else self.conversations.get(conversation)
         if known is None or not known.cached or known.misses >= MISSES_BELIEVED:
@@ -151,7 +159,7 @@ class PromptCaches:
         is_warm = known is not None and now < known.until - _NEAR_END
         return 0.0 if is_warm else until
 
-    def counted(self, usage: Usage) -> int:
+    def counted(self, usage: CallUsage) -> int:
         """What an answer has taken of the input limit."""
         counted = usage.input_tokens + usage.cache_written
         return counted + usage.cache_read if self.reads_count else counted
@@ -173,7 +181,7 @@ class PromptCaches:
             prefix.carrier = None
             self.released.append(call.prefix)
 
-    def answered(self, call: Call, sent_at: float, expected_read: float, usage: Usage) -> None:
+    def answered(self, call: Call, sent_at: float, expected_read: float, usage: CallUsage) -> None:
         """Learn from a whole answer."""
         if usage.cache_read or usage.cache_written:
             self.in_use = True
@@ -182,7 +190,7 @@ class PromptCaches:
         if call.conversation and self.in_use:
             self._learn(call, sent_at, expected_read, usage)
 
-    def _learn(self, call: Call, sent_at: float, expected_read: float, usage: Usage) -> None:
+    def _learn(self, call: Call, sent_at: float, expected_read: float, usage: CallUsage) -> None:
         name = call.conversation
         known = self.conversations.pop(name, None)
         life = _life(usage, known.life if known is not None else SHORT_LIFE)
@@ -198,7 +206,7 @@ class PromptCaches:
             known.misses = misses
             return
         # Put in again, so that those heard of longest ago stand first.
-        self.conversations[name] = Conversation(
+        self.conversations[name] = CachedConversation(
             cached,
             sent_at + life,
             life,
@@ -209,7 +217,7 @@ class PromptCaches:
         if len(self.conversations) > _MOST_CONVERSATIONS:
             del self.conversations[next(iter(self.conversations))]
 
-    def _learn_prefix(self, call: Call, sent_at: float, usage: Usage) -> None:
+    def _learn_prefix(self, call: Call, sent_at: float, usage: CallUsage) -> None:
         prefix = self._prefixes.get(call.prefix)
         if prefix is None:
             return
@@ -231,7 +239,7 @@ class PromptCaches:
         if prefix.carrier is None or now >= prefix.carried_since + SIBLINGS_WAIT:
             prefix.carrier, prefix.carried_since = permit, now
 
-    def _known(self, call: Call) -> Conversation | None:
+    def _known(self, call: Call) -> CachedConversation | None:
         """What was seen of the conversation that the call goes on with."""
         if call.begins or not call.conversation:
             return None
@@ -264,7 +272,7 @@ def prompt_tokens(call: Call) -> float:
     return 0.0 if tokens < 0 else float(_MOST_TOKENS)
 
 
-def counted_until(known: Conversation) -> float:
+def counted_until(known: CachedConversation) -> float:
     """Until when what is cached of a conversation is counted on."""
     return known.until - _NEAR_END
 
@@ -274,8 +282,72 @@ def is_worth_sharing(tokens: int) -> bool:
     return tokens >= _SMALLEST_PREFIX
 
 
-def _life(usage: Usage, before: float) -> float:
+def _life(usage: CallUsage, before: float) -> float:
     """How long what an answer has cached lives: the shortest part of it is the first to go."""
     if usage.cache_written > usage.cache_written_1h:
         return SHORT_LIFE
     return LONG_LIFE if usage.cache_written_1h else before
+
+
+_MOST_HOUR_CONVERSATIONS = 5_000
+
+
+class HourCaches:
+    """Which conversations of one lane are cached for an hour; `ttl` is what its upstream says.
+
+    None stands for vendors that are not known to take an hour.
+    """
+
+    def __init__(self, ttl: CacheTtl | None = None) -> None:
+        self.ttl = ttl
+        # Until when calls are expected to wait for longer than a short cache lives.
+        self.long_waits_until = 0.0
+        # Put in again when used, so that those that were used longest ago stand first.
+        self._kept: dict[str, None] = {}
+
+    def asks_hour(
+        self, call: Call, known: CachedConversation | None, *, waited: float, now: float
+    ) -> bool:
+        """Whether a call that is sent now, after so long a wait, asks for an hour.
+
+        `known` is what was seen of its conversation.
+        """
+        if waited >= SHORT_LIFE:
+            self.long_waits_until = now + LONG_LIFE
+        conversation = call.conversation
+        if self.ttl is None or not conversation:
+            return False
+        ttl = self.ttl if call.cache_ttl is None else call.cache_ttl
+        if ttl is CacheTtl.AUTO:
+            if call.login:
+                return False
+            is_cached = known is None or known.misses < MISSES_BELIEVED
+            long_waits = now < self.long_waits_until
+            keeps = conversation in self._kept
+            asks = is_cached and (keeps or pays(known, now, long_waits=long_waits))
+        else:
+            asks = ttl is CacheTtl.HOUR
+        if asks:
+            self._keep(conversation)
+        return asks
+
+    def _keep(self, conversation: str) -> None:
+        self._kept.pop(conversation, None)
+        self._kept[conversation] = None
+        if len(self._kept) > _MOST_HOUR_CONVERSATIONS:
+            del self._kept[next(iter(self._kept))]
+
+
+def pays(known: CachedConversation | None, now: float, *, long_waits: bool) -> bool:
+    """Whether a cache of an hour is worth twice the input price instead of 1.25 times.
+
+    It is where a pause of more than five minutes is likely: the conversation had one before, which
+    an hour would have outlived, or calls on its lane wait for so long.
+    """
+    if known is not None:
+        if now < known.until:
+            return False
+        sent_at = known.until - known.life
+        if known.cached and now < sent_at + LONG_LIFE:
+            return True
+    return long_waits

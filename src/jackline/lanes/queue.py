@@ -1,28 +1,34 @@
-"""Order the calls that wait, so that nobody starves and no prompt cache is lost for nothing.
+"""Order the calls that wait, so that none starves and no prompt cache is lost without need.
 
-Rules: (1) a call keeps its place when it is sent and comes back; (2) where nothing is known of
-caches the most urgent goes first: every second of waiting counts as a longer remaining path, the
-same for all, so the order never changes while they wait; (3) where caches are in use, calls go by
-class: those that have waited for very long, then those whose cache is about to lapse, then the warm
-ones, then those that lost theirs, then new conversations; (4) a warm call that waits for too long
-becomes a lapsed one; (5) beside it stands a second order, of those whose clients leave soon, the
-earliest first; (6) each operation costs at most the logarithm of the number waiting.
-Not here: which order counts (waiting_room.py), whether a call may be sent (lane.py), what is cached
-(prompt_caches.py).
+Rules: (1) calls that may go to the same lanes in the same order share one queue; on a lane the
+first of all its queues goes first; (2) a call that was sent and has to wait again has its old
+place; (3) where nothing is known of caches the most urgent call goes first: every second of waiting
+counts as a longer remaining path, the same for all, so the order does not change while they wait;
+(4) where caches are in use, calls go by rank: those that waited very long, then those whose cache
+will lapse soon, then warm ones, then lapsed ones, then new conversations; a warm call that waits
+too long becomes a lapsed one; (5) calls whose clients leave soon go first, the earliest before the
+others, but at most every second time on a lane; (6) a call that failed for the first time is
+retried at once; each further failure in a row makes its delay longer, up to some seconds, never the
+same for two calls; (7) calls with the same prefix wait for the first byte of the one that writes it
+to the prompt cache, each for at most 20 s in all; (8) an operation costs at most the logarithm of
+the number of waiting calls.
+Not here: whether a lane has room (lane.py), what is cached (prompt_caches.py), the order as users
+see it (queue_positions.py).
 """
 
 from __future__ import annotations
 
 import heapq
 import math
+from collections.abc import Container
 from enum import IntEnum
 from typing import NamedTuple, TypeAlias
 
 import msgspec
 
 from jackline.failures import Failure
-from jackline.lanes.decision import Call
-from jackline.lanes.prompt_caches import Standing
+from jackline.lanes.call import Call
+from jackline.lanes.prompt_caches import CacheState
 
 # In seconds. Who has waited for so long may go out of turn, and so may a cache that will lapse.
 AGED_AFTER = 600.0
@@ -43,7 +49,7 @@ class Rank(IntEnum):
     NEW = 5
 
 
-class Entry(msgspec.Struct):
+class QueueEntry(msgspec.Struct):
     """One call, where it stands, and what it has met so far.
 
     `lanes` are those it may still go to: the call's own, less those that refused it for good.
@@ -57,7 +63,7 @@ class Entry(msgspec.Struct):
     # When it was asked for.
     since: float = 0.0
     # What was cached of its conversation when it began to wait, and until when.
-    standing: Standing = Standing.PLAIN
+    standing: CacheState = CacheState.PLAIN
     cached_until: float = 0.0
     # The lanes that it stands in line for, while it waits.
     line: tuple[str, ...] = ()
@@ -76,19 +82,19 @@ class Entry(msgspec.Struct):
     sibling_until: float | None = None
 
 
-class Head(NamedTuple):
+class QueueHead(NamedTuple):
     """Whose turn it is in a queue; heads of several queues are compared as they are."""
 
     rank: Rank
     key: float
     id: int
-    entry: Entry
+    entry: QueueEntry
 
 
-_Place: TypeAlias = tuple[float, int, int, Entry]
+_Place: TypeAlias = tuple[float, int, int, QueueEntry]
 
 
-class Unusual:
+class SpecialCallCounts:
     """How many calls wait, in all queues of a room, that do not simply go by urgency."""
 
     __slots__ = ("leaving", "ranked")
@@ -102,8 +108,8 @@ class Unusual:
 class Queue:
     """Calls that may go to the same lanes, in order; both ends are quick to reach."""
 
-    def __init__(self, unusual: Unusual | None = None) -> None:
-        self._unusual = unusual or Unusual()
+    def __init__(self, unusual: SpecialCallCounts | None = None) -> None:
+        self._unusual = unusual or SpecialCallCounts()
         # By urgency: all calls of the rank NORMAL, those that lost their cache, and new ones.
         self._normal: list[_Place] = []
         self._lapsed: list[_Place] = []
@@ -119,14 +125,14 @@ class Queue:
         # How many of those that wait are not plain.
         self._ranked = 0
 
-    def push(self, entry: Entry) -> None:
+    def push(self, entry: QueueEntry) -> None:
         """Let a call wait; the places of its earlier waits become void."""
         entry.waiting = True
         entry.ticket += 1
         self.waiting += 1
         self._place(entry)
         heapq.heappush(self._last, (-entry.urgency, -entry.call.id, entry.ticket, entry))
-        if entry.standing is not Standing.PLAIN:
+        if entry.standing is not CacheState.PLAIN:
             self._ranked += 1
             self._unusual.ranked += 1
             heapq.heappush(self._oldest, (entry.since, entry.call.id, entry.ticket, entry))
@@ -135,13 +141,13 @@ class Queue:
             place = (entry.call.hurries_at, entry.call.id, entry.ticket, entry)
             heapq.heappush(self._patient, place)
 
-    def remove(self, entry: Entry) -> None:
+    def remove(self, entry: QueueEntry) -> None:
         """Take a call out; its places in the heaps are cleared when they come up."""
         entry.waiting = False
         self.waiting -= 1
         self._normal = self._tidied(self._normal)
         self._last = self._tidied(self._last)
-        if entry.standing is not Standing.PLAIN:
+        if entry.standing is not CacheState.PLAIN:
             self._ranked -= 1
             self._unusual.ranked -= 1
             self._lapsed = self._tidied(self._lapsed)
@@ -153,7 +159,7 @@ class Queue:
             self._patient = self._tidied(self._patient)
             self._hurrying = self._tidied(self._hurrying)
 
-    def head(self, now: float, *, aged: bool, crowded: bool) -> Head | None:
+    def head(self, now: float, *, aged: bool, crowded: bool) -> QueueHead | None:
         """Whose turn it is.
 
         `aged` lets those go first that have waited for very long; `crowded` says that on the same
@@ -165,18 +171,18 @@ class Queue:
         if aged:
             oldest = _head(self._oldest)
             if oldest is not None and oldest.since <= now - AGED_AFTER:
-                return Head(Rank.AGED, oldest.since, oldest.call.id, oldest)
+                return QueueHead(Rank.AGED, oldest.since, oldest.call.id, oldest)
         warm = _head(self._warm)
         if warm is not None and warm.cached_until - now < CLOSING_WITHIN:
-            return Head(Rank.CLOSING, warm.cached_until, warm.call.id, warm)
+            return QueueHead(Rank.CLOSING, warm.cached_until, warm.call.id, warm)
         normal = _ranked(Rank.NORMAL, _head(self._normal))
         new = _head(self._new)
         if new is not None and not crowded:
-            fresh = Head(Rank.NORMAL, new.urgency, new.call.id, new)
+            fresh = QueueHead(Rank.NORMAL, new.urgency, new.call.id, new)
             return fresh if normal is None or fresh < normal else normal
         return normal or _ranked(Rank.LAPSED, _head(self._lapsed)) or _ranked(Rank.NEW, new)
 
-    def most_urgent(self) -> Entry | None:
+    def most_urgent(self) -> QueueEntry | None:
         """Whose turn it is while nobody waits that does not simply go by urgency."""
         return _head(self._normal)
 
@@ -204,7 +210,7 @@ class Queue:
             at = min(at, max(oldest.since + AGED_AFTER, next_aged))
         return at if at > now else math.inf
 
-    def everyone(self) -> list[Entry]:
+    def everyone(self) -> list[QueueEntry]:
         """All who wait, in no order; costs as much as there are."""
         return [place[3] for place in self._last if _stands(place)]
 
@@ -213,7 +219,7 @@ class Queue:
         """Whether anyone waits whose client leaves."""
         return bool(self._patient or self._hurrying)
 
-    def leaves_first(self, now: float) -> Head | None:
+    def leaves_first(self, now: float) -> QueueHead | None:
         """Whose client leaves first, of those that hurry by now."""
         patient = self._patient
         while patient and patient[0][0] <= now:
@@ -225,28 +231,28 @@ class Queue:
         first = _head(self._hurrying)
         if first is None:
             return None
-        return Head(Rank.LEAVING, first.call.leaves_at, first.call.id, first)
+        return QueueHead(Rank.LEAVING, first.call.leaves_at, first.call.id, first)
 
-    def least_urgent(self) -> Entry | None:
+    def least_urgent(self) -> QueueEntry | None:
         """Who can best be spared for a probe."""
         return _head(self._last)
 
-    def _place(self, entry: Entry) -> None:
+    def _place(self, entry: QueueEntry) -> None:
         standing = entry.standing
-        if standing is Standing.LAPSED:
+        if standing is CacheState.LAPSED:
             heap = self._lapsed
-        elif standing is Standing.NEW:
+        elif standing is CacheState.NEW:
             heap = self._new
         else:
             heap = self._normal
-            if standing is Standing.WARM:
+            if standing is CacheState.WARM:
                 heapq.heappush(self._warm, (entry.cached_until, entry.call.id, entry.ticket, entry))
         heapq.heappush(heap, (entry.urgency, entry.call.id, entry.ticket, entry))
 
     def _let_lapse(self, now: float) -> None:
         while (entry := _head(self._warm)) is not None and entry.cached_until <= now:
             self.remove(entry)
-            entry.standing = Standing.LAPSED
+            entry.standing = CacheState.LAPSED
             self.push(entry)
 
     def _tidied(self, heap: list[_Place]) -> list[_Place]:
@@ -263,11 +269,233 @@ def _stands(place: _Place) -> bool:
     return entry.waiting and entry.ticket == place[2]
 
 
-def _head(heap: list[_Place]) -> Entry | None:
+def _head(heap: list[_Place]) -> QueueEntry | None:
     while heap and not _stands(heap[0]):
         heapq.heappop(heap)
     return heap[0][3] if heap else None
 
 
-def _ranked(rank: Rank, entry: Entry | None) -> Head | None:
-    return None if entry is None else Head(rank, entry.urgency, entry.call.id, entry)
+def _ranked(rank: Rank, entry: QueueEntry | None) -> QueueHead | None:
+    return None if entry is None else QueueHead(rank, entry.urgency, entry.call.id, entry)
+
+
+class CallQueues:
+    """All queues; a lane must be opened before calls can wait for it."""
+
+    def __init__(self) -> None:
+        self.queues: dict[tuple[str, ...], Queue] = {}
+        self._unusual = SpecialCallCounts()
+        self._of_lane: dict[str, list[Queue]] = {}
+        # Calls that are under way, silently, and stand in line for another lane.
+        self.beside: set[int] = set()
+        # Lanes that were last taken by a call that hurries: the next goes by urgency.
+        self._owing: set[str] = set()
+
+    def open_lane(self, name: str) -> None:
+        """Calls may wait for this lane from now on."""
+        self._of_lane[name] = []
+
+    def close_lane(self, name: str) -> None:
+        """Nobody waits for this lane, and nobody will."""
+        self._owing.discard(name)
+        gone = {id(queue) for queue in self._of_lane.pop(name)}
+        closed = [lanes for lanes in self.queues if name in lanes]
+        for other in {each for lanes in closed for each in lanes} - {name}:
+            kept = [queue for queue in self._of_lane[other] if id(queue) not in gone]
+            self._of_lane[other] = kept
+        for lanes in closed:
+            del self.queues[lanes]
+
+    def queue(self, lanes: tuple[str, ...]) -> Queue:
+        """The queue of the calls that may go to these lanes."""
+        queue = self.queues.get(lanes)
+        if queue is None:
+            queue = self.queues[lanes] = Queue(self._unusual)
+            for name in lanes:
+                self._of_lane[name].append(queue)
+        return queue
+
+    def push(self, entry: QueueEntry, line: tuple[str, ...] | None = None) -> None:
+        """Let a call wait, for any of its lanes or only for those in `line`."""
+        entry.line = entry.lanes if line is None else line
+        self.queue(entry.line).push(entry)
+
+    def leave(self, entry: QueueEntry) -> None:
+        """Take a call out, if it stands in line."""
+        if entry.waiting:
+            self.queue(entry.line).remove(entry)
+            self.beside.discard(entry.call.id)
+
+    def anyone_for(self, name: str) -> bool:
+        """Whether anyone waits for the lane."""
+        for queue in self._of_lane[name]:  # noqa: SIM110 -- asked three times for every call
+            if queue.waiting:
+                return True
+        return False
+
+    def first(
+        self,
+        name: str,
+        now: float,
+        next_aged: float,
+        blocked: Container[int] = (),
+        *,
+        leaving: bool = True,
+    ) -> tuple[QueueHead, Queue] | tuple[None, None]:
+        """Whose turn it is on the lane; queues whose `id` is blocked are passed over.
+
+        Before `next_aged` nobody goes out of turn for having waited long; without `leaving` nobody
+        does because its client leaves.
+        """
+        queues = self._of_lane[name]
+        if not self._unusual.ranked and not self._unusual.leaving:
+            return _most_urgent(queues, blocked)
+        first: QueueHead | None = None
+        its: Queue | None = None
+        if leaving and name not in self._owing:
+            for queue in queues:
+                if not queue.may_hurry or id(queue) in blocked:
+                    continue
+                head = queue.leaves_first(now)
+                if head is not None and (first is None or head < first):
+                    first, its = head, queue
+            if first is not None and its is not None:
+                return first, its
+        crowded = self._is_crowded(queues, now)
+        for queue in queues:
+            if not queue.waiting or id(queue) in blocked:
+                continue
+            head = queue.head(now, aged=now >= next_aged, crowded=crowded)
+            if head is not None and (first is None or head < first):
+                first, its = head, queue
+        return (None, None) if first is None or its is None else (first, its)
+
+    def admit(self, head: QueueHead, queue: Queue, name: str) -> None:
+        """The lane takes the call whose turn it is."""
+        queue.remove(head.entry)
+        if self._owing and name in self._owing:
+            self._owing.remove(name)
+        elif head.rank is Rank.LEAVING:
+            self._owing.add(name)
+
+    def owes(self, name: str) -> bool:
+        """Whether the lane was last taken by a call that hurried: the next goes in order."""
+        return name in self._owing
+
+    def changes_at(self, name: str, now: float, next_aged: float) -> float:
+        """When the order on the lane may be another one, or infinity."""
+        return min(
+            (queue.changes_at(now, next_aged) for queue in self._of_lane[name] if queue.waiting),
+            default=math.inf,
+        )
+
+    def _is_crowded(self, queues: list[Queue], now: float) -> bool:
+        for queue in queues:  # noqa: SIM110 -- asked for every call
+            if queue.waiting and queue.is_crowded(now):
+                return True
+        return False
+
+    def everyone_for(self, name: str) -> list[QueueEntry]:
+        """All who wait for the lane; costs as much as there are."""
+        return [entry for queue in self._of_lane[name] for entry in queue.everyone()]
+
+    def least_urgent(self, name: str) -> tuple[QueueEntry, Queue] | tuple[None, None]:
+        """Who can best be spared for a probe of the lane."""
+        found = [
+            (entry, queue)
+            for queue in self._of_lane[name]
+            if (entry := queue.least_urgent()) is not None
+        ]
+        return max(found, key=lambda each: each[0].urgency) if found else (None, None)
+
+
+def _most_urgent(
+    queues: list[Queue], blocked: Container[int]
+) -> tuple[QueueHead, Queue] | tuple[None, None]:
+    """Whose turn it is by urgency alone: asked several times for every call."""
+    first: QueueEntry | None = None
+    its: Queue | None = None
+    least = math.inf
+    for queue in queues:
+        if not queue.waiting or id(queue) in blocked:
+            continue
+        head = queue.most_urgent()
+        if head is not None and head.urgency <= least:
+            if first is not None and head.urgency == least and head.call.id > first.call.id:
+                continue
+            first, its, least = head, queue, head.urgency
+    if first is None or its is None:
+        return None, None
+    return QueueHead(Rank.NORMAL, first.urgency, first.call.id, first), its
+
+
+_SHORTEST = 0.1
+_LONGEST = 2.0
+
+
+class DelayedCalls:
+    """The calls that rest, by when they have rested enough."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, QueueEntry]] = []
+        # By lane and prefix: who waits for its first byte.
+        self._siblings: dict[tuple[str, str], list[QueueEntry]] = {}
+
+    def rest(self, entry: QueueEntry, now: float, draw: float) -> None:
+        """Let the call rest after so many failures in a row as it has met."""
+        seconds = min(_LONGEST, _SHORTEST * 2.0 ** min(entry.outages - 2, 10))
+        self.rest_for(entry, now, seconds * (0.5 + draw))
+
+    def rest_for(self, entry: QueueEntry, now: float, seconds: float) -> None:
+        """Let the call rest for so long."""
+        entry.rests_until = now + seconds
+        heapq.heappush(self._heap, (entry.rests_until, entry.call.id, entry))
+
+    def hold_sibling(self, entry: QueueEntry, lane: str, now: float, until: float) -> bool:
+        """Let a call wait for the prefix that a sibling writes; False if it has done so already."""
+        if entry.sibling_until is not None:
+            until = min(until, entry.sibling_until)
+        entry.sibling_until = until
+        if until <= now:
+            return False
+        entry.rests_until = until
+        heapq.heappush(self._heap, (until, entry.call.id, entry))
+        self._siblings.setdefault((lane, entry.call.prefix), []).append(entry)
+        return True
+
+    def siblings(self, lane: str, prefix: str) -> list[QueueEntry]:
+        """Those who waited for that prefix, now that it is written or will not be."""
+        found = []
+        for entry in self._siblings.pop((lane, prefix), ()):
+            if entry.rests_until is not None and entry.rests_until == entry.sibling_until:
+                entry.rests_until = None
+                found.append(entry)
+        return found
+
+    def leave(self, entry: QueueEntry) -> None:
+        """The call is not wanted any more; its place is cleared when it comes up."""
+        entry.rests_until = None
+
+    def next_at(self) -> float:
+        """When the next one has rested enough, or infinity."""
+        heap = self._heap
+        while heap and heap[0][2].rests_until != heap[0][0]:
+            heapq.heappop(heap)
+        return heap[0][0] if heap else math.inf
+
+    def rested(self, now: float) -> list[QueueEntry]:
+        """Those who have rested enough."""
+        found = []
+        while self.next_at() <= now:
+            entry = heapq.heappop(self._heap)[2]
+            entry.rests_until = None
+            if entry.sibling_until is not None:
+                self._forget_sibling(entry)
+            found.append(entry)
+        return found
+
+    def _forget_sibling(self, entry: QueueEntry) -> None:
+        for lane in entry.lanes:
+            waiting = self._siblings.get((lane, entry.call.prefix))
+            if waiting is not None and not any(each.rests_until is not None for each in waiting):
+                del self._siblings[lane, entry.call.prefix]

@@ -1,8 +1,8 @@
-"""The numbers that lanes are run by, each with the reason for its size.
+"""The settings of the lane controller, each with the reason for its value.
 
-Laws: (1) frozen: a running controller never changes them; (2) times are in seconds, tokens in
-tokens; (3) the defaults are those that `bench/lanes.py` was measured with.
-Not here: anything learned while running (lane.py, memory.py).
+Rules: (1) frozen: a running controller never changes them; (2) times are in seconds, sizes in
+tokens; (3) the defaults are the values that `bench/lanes.py` was measured with.
+Not here: what a lane learns while it runs (lane.py, memory.py).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class CacheTtl(StrEnum):
     HOUR = "1h"
     """For an hour, wherever the client asks for caching."""
     AUTO = "auto"
-    """For an hour where that pays, see lanes/cache_ttl.py."""
+    """For an hour where that pays, see lanes/prompt_caches.py."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class LaneSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class PatienceSettings:
     """How much silence is borne before a call is asked for once more beside the silent attempt.
 
     What a lane was seen to take outweighs all of these (patience.py). Pings count as bytes.
@@ -104,7 +104,7 @@ class HedgeSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class WindowSettings:
+class ConcurrencyWindowSettings:
     """How the number of parallel calls grows and shrinks (after CUBIC, slowed for LLM calls)."""
 
     start: float = 8.0
@@ -152,12 +152,12 @@ class RoutingSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ControllerSettings:
     """Everything together."""
 
-    patience: Patience = field(default_factory=Patience)
+    patience: PatienceSettings = field(default_factory=PatienceSettings)
     hedges: HedgeSettings = field(default_factory=HedgeSettings)
-    window: WindowSettings = field(default_factory=WindowSettings)
+    window: ConcurrencyWindowSettings = field(default_factory=ConcurrencyWindowSettings)
     breaker: BreakerSettings = field(default_factory=BreakerSettings)
     routing: RoutingSettings = field(default_factory=RoutingSettings)
     retry_budget: float = 10.0

@@ -1,21 +1,23 @@
-"""Compute how many calls a lane may have in flight.
+"""Compute how many calls a lane may have in flight, and how long it pauses when it is throttled.
 
-Laws: (1) never below one; (2) one decrease per throttle episode, however many rejections it brings;
-(3) it grows only while it is used, because an idle window proves nothing.
-Not here: enforcing it (lane.py), limits that headers tell (bucket.py).
+Rules: (1) the window is never below one; (2) it shrinks once per throttle episode, however many
+rejections that has; (3) it grows only while it is used, because an idle window proves nothing; (4)
+the first refusal begins an episode and anything accepted ends it; (5) each further refusal makes
+the pause longer, and the length of a pause is learned from how long episodes last.
+Not here: enforcing both (lane.py), per-minute limits (rate_limits.py).
 """
 
 from __future__ import annotations
 
 import math
 
-from jackline.lanes.settings import WindowSettings
+from jackline.lanes.settings import ConcurrencyWindowSettings
 
 # An accept counts as proof that the window is used when this share of it was in flight.
 USED = 0.8
 
 
-class Window:
+class ConcurrencyWindow:
     """The learned number of parallel calls (CUBIC growth, slowed to the pace of LLM calls)."""
 
     __slots__ = (
@@ -29,7 +31,7 @@ class Window:
         "slow_until",
     )
 
-    def __init__(self, settings: WindowSettings, now: float) -> None:
+    def __init__(self, settings: ConcurrencyWindowSettings, now: float) -> None:
         self._settings = settings
         self.size = settings.start
         self.peak = 0.0
@@ -85,3 +87,47 @@ class Window:
         self.slow_until = max(1.0, target)
         self.peak = max(self.peak, target)
         self.decreased_at = now
+
+
+_EPISODE_MEMORY = 0.3
+# A stated wait is a lower bound, not a promise; it is stretched up to so much.
+_LONGEST_STRETCH = 16.0
+
+
+class ThrottleEpisode:
+    """How often in a row the lane has refused; 0 is no episode."""
+
+    __slots__ = ("_began", "_usual_length", "refusals")
+
+    def __init__(self, now: float) -> None:
+        self.refusals = 0
+        self._began = now
+        self._usual_length = 5.0
+
+    def refused(self, now: float) -> None:
+        """The lane asked to slow down, perhaps again."""
+        self.refusals += 1
+        if self.refusals == 1:
+            self._began = now
+
+    def ended(self, now: float) -> None:
+        """Something was accepted."""
+        self._usual_length += _EPISODE_MEMORY * (now - self._began - self._usual_length)
+        self.refusals = 0
+
+    def forgotten(self) -> None:
+        """It was no throttling after all."""
+        self.refusals = 0
+
+    def stretch(self) -> float:
+        """By how much a stated wait is to be stretched."""
+        return min(_LONGEST_STRETCH, 1.5 ** min(self.refusals - 1, 12))
+
+    def pause(self, window: float, in_flight: int) -> float:
+        """How long to pause when no wait was stated."""
+        if window < 2:
+            pause = max(1.0, 0.4 * self._usual_length) * 1.5 ** min(self.refusals - 1, 12)
+            return min(60.0, pause)
+        # While calls are in flight their ends make room, so a long pause would leave it unused.
+        longest = 8.0 if in_flight else 30.0
+        return min(longest, 2.0 ** min(self.refusals - 1, 6))

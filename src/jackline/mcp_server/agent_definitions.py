@@ -1,21 +1,24 @@
-"""Read the agent definitions that a user keeps for Claude Code: `agents/NAME.md`.
+"""Read the agent definitions of Claude Code: `agents/NAME.md` of project and user, and of plugins.
 
-Laws: (1) the project's go before the user's, and nearer folders before those above; (2) a file that
-cannot be read as one is passed over: Claude Code does the same; (3) only what is plain text is
-taken from the front matter, for nothing else is meant there.
-Not here: definitions that plugins bring (plugin_definitions.py), starting the agent
-(agent_orders.py).
+Rules: (1) the project's go before the user's, and nearer folders before those above; (2) a file
+that cannot be read as a definition is skipped, as Claude Code does; (3) only plain text is read
+from the front matter; (4) of plugins, only those that are installed for this user or project and
+enabled by the nearest settings count; their agents are named `plugin:agent`, with the folders
+between; nothing outside a plugin's own folder is read for it.
+Not here: plugins that an administrator forces on or that `--plugin-dir` adds for one session,
+starting the agent (agent_orders.py).
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from jackline.errors import BadArgumentError
-from jackline.foreign_files import read_beginning
+from jackline.foreign_files import object_in, read_beginning
 
 GENERAL = "general-purpose"
 """Claude Code's own all-rounder: an agent without a definition."""
@@ -154,3 +157,56 @@ def _listed(parts: Iterable[str]) -> tuple[str, ...]:
         else:
             current += sign
     return tuple(name for part in (*names, current) if (name := _plain(part.strip())))
+
+
+_ROOT = "${CLAUDE_PLUGIN_ROOT}"
+
+
+def definitions_of_plugins(project: Path | None, claude: Path) -> Iterator[AgentDefinition]:
+    """All of them, for a client that works in `project` and keeps its things in `claude`."""
+    enabled = _enabled(project, claude)
+    for plugin, folder in _installed(project, claude):
+        if enabled.get(plugin) is True:
+            yield from _brought(plugin.partition("@")[0], folder)
+
+
+def _enabled(project: Path | None, claude: Path) -> dict[str, object]:
+    files = [claude / "settings.json"]
+    if project is not None:
+        files += [project / ".claude" / name for name in ("settings.json", "settings.local.json")]
+    found: dict[str, object] = {}
+    for file in files:
+        found |= _object(object_in(file).get("enabledPlugins"))
+    return found
+
+
+def _installed(project: Path | None, claude: Path) -> Iterator[tuple[str, Path]]:
+    kept = object_in(claude / "plugins" / "installed_plugins.json")
+    for plugin, places in _object(kept.get("plugins")).items():
+        for place in map(_object, places if isinstance(places, list) else ()):
+            theirs, path = place.get("projectPath"), place.get("installPath")
+            # One that was installed for another project is not there for this one.
+            here = theirs is None or (project is not None and str(theirs) == str(project))
+            if here and isinstance(path, str):
+                yield plugin, Path(path)
+                break
+
+
+def _brought(plugin: str, folder: Path) -> Iterator[AgentDefinition]:
+    manifest = object_in(folder / ".claude-plugin" / "plugin.json")
+    named = manifest.get("agents", "./agents")
+    for place in [named] if isinstance(named, str) else named if isinstance(named, list) else []:
+        path = (folder / str(place)).resolve()
+        if not path.is_relative_to(folder.resolve()):
+            continue
+        for file in definition_files(path) if path.is_dir() else [path]:
+            found = read_file(file)
+            if found is None:
+                continue
+            between = file.parent.relative_to(path).parts if path.is_dir() else ()
+            system = found.system and found.system.replace(_ROOT, str(folder))
+            yield replace(found, name=":".join((plugin, *between, found.name)), system=system)
+
+
+def _object(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

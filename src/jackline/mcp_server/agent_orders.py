@@ -1,54 +1,168 @@
-"""Turn what a model asks for into orders that any process can carry out.
+"""Check what a model wants to start, and turn it into orders that any process can run.
 
-Laws: (1) what cannot be meant, found or allowed is said before anything starts; (2) whoever goes on
-with an earlier agent does so once: one that is at work, or that was gone on with, is named instead;
-(3) an order is plain data: whatever its meaning depends on is looked up now.
-Not here: the schema of the arguments (tools/agents.py), carrying orders (agent_desk.py).
+Rules: (1) whatever makes no sense, does not exist or is not allowed is refused before anything
+starts; (2) an earlier agent is continued once: one that works, or that was continued already, is
+named instead; (3) a dead sub-agent or session of Claude Code is only read, and one that may be
+alive is left alone; the agent that continues it learns what was finished and what may or may not
+have run; (4) an order is plain data: everything that it depends on is looked up now.
+Not here: the schema of the arguments (tools/agents.py), running orders (agent_manager.py).
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 from jackline.agents.claude_code.tool_rules import base_of as base_name
-from jackline.agents.claude_code.transcript import config_folder
-from jackline.agents.codex.rollout import folder_of_thread
+from jackline.agents.claude_code.transcript import (
+    DeadAgent,
+    config_folder,
+    read_dead_agent,
+    transcript_of,
+)
+from jackline.agents.codex.records import folder_of_thread
 from jackline.agents.json_schema import build_validator
+from jackline.agents.process.resume import resume_prompt
 from jackline.clock import Clock
 from jackline.errors import BadArgumentError, RefusedError, UnreadableError, UsageError
-from jackline.flows.cleanup.allowed_commands import denial
-from jackline.flows.keys import session_id_of
-from jackline.flows.outcome_json import decode_outcome
-from jackline.flows.records import ENDED, CallRecord, CallState, RunState
+from jackline.flows.actions import denial
+from jackline.flows.records import (
+    ENDED,
+    CallRecord,
+    CallState,
+    RunState,
+    decode_outcome,
+    session_id_of,
+)
 from jackline.mcp_server.agent_definitions import (
     AgentDefinition,
     definition_folders,
     definition_of,
+    definitions_of_plugins,
 )
-from jackline.mcp_server.agent_desk import GOING_ON, AgentDesk
-from jackline.mcp_server.dead_agents import (
-    MaybeAliveError,
-    Remains,
-    remains_of_agent,
-    remains_of_session,
+from jackline.mcp_server.agent_manager import (
+    CONTINUED_FROM,
+    AgentManager,
+    RunSnapshot,
+    must_be_of_models,
 )
-from jackline.mcp_server.model_tool import Caller, JsonObject
-from jackline.mcp_server.nested_folders import check_nested
-from jackline.mcp_server.offered_tools import offered, offered_to
-from jackline.mcp_server.places import (
+from jackline.mcp_server.model_tool import JsonObject, ToolCaller
+from jackline.mcp_server.permissions import (
+    AgentSettings,
     Sight,
+    ToolSettings,
     base_of,
+    check_nested,
     chosen_folders,
+    offered,
+    offered_to,
     sight_of,
     working_folder,
 )
-from jackline.mcp_server.plugin_definitions import definitions_of_plugins
-from jackline.mcp_server.run_look import Look, must_be_of_models
-from jackline.mcp_server.settings import AgentSettings, ToolSettings
+from jackline.transcripts.story import AgentStory, TranscriptEnd
+
+_ID = re.compile(r"[A-Za-z0-9_-]{4,80}")
+_FRESH = 60.0
+"""A transcript that was written to since, and does not end, may belong to somebody alive."""
+_MOST_TOLD = 60_000
+_LEAST_TOLD = 200
+
+
+@dataclass(frozen=True, slots=True)
+class ResumePoint:
+    """What is left of one, as far as going on needs it."""
+
+    agent_id: str
+    prompt: str
+    """With which another goes on."""
+    cwd: str | None
+    model: str | None
+    agent_type: str | None = None
+
+
+def resume_point_of_agent(
+    agent_id: str, environ: Mapping[str, str], now: float, sees: Sight
+) -> ResumePoint | None:
+    """What is left of this sub-agent; None when there is no such transcript, or it is not seen."""
+    path = _find(agent_id, config_folder(environ) / "projects")
+    if path is None:
+        return None
+    dead = read_dead_agent(path)
+    if not sees(dead.story.cwd):
+        return None
+    _check_dead(dead.story, path, now)
+    if dead.story.ending is TranscriptEnd.FINISHED:
+        raise UsageError(
+            f"The sub-agent {dead.agent_id} finished; nothing was cut off.",
+            next="Use its result, or start a new agent.",
+        )
+    story = dead.story
+    return ResumePoint(
+        dead.agent_id, _told(dead), story.cwd, _real_model(story.model), story.agent_type
+    )
+
+
+def resume_point_of_session(
+    session_id: str, environ: Mapping[str, str], now: float, sees: Sight
+) -> ResumePoint | None:
+    """Where a session of Claude Code can be gone on with; None when none of that id is seen."""
+    path = transcript_of(session_id, environ)
+    if path is None:
+        return None
+    story = read_dead_agent(path).story
+    if not sees(story.cwd):
+        return None
+    _check_dead(story, path, now)
+    prompt = "Go on with your task from where you were cut off, to its end."
+    return ResumePoint(session_id, prompt, story.cwd, _real_model(story.model))
+
+
+def _find(agent_id: str, projects: Path) -> Path | None:
+    if not _ID.fullmatch(agent_id):
+        return None
+    agent_id = agent_id.removeprefix("agent-")
+    name = f"agent-{agent_id}.jsonl"
+    found = [*projects.glob(f"*/*/subagents/**/{name}"), *projects.glob(f"*/{name}")]
+    if len(found) > 1:
+        raise UnreadableError(f"Several sub-agents have the id {agent_id}.")
+    return found[0] if found else None
+
+
+class MaybeAliveError(UsageError):
+    """The transcript has not ended, and was written to a moment ago."""
+
+
+def _check_dead(story: AgentStory, path: Path, now: float) -> None:
+    if story.ending is TranscriptEnd.CUT and now - path.stat().st_mtime < _FRESH:
+        raise MaybeAliveError(
+            f"{path.stem} was at work a moment ago, and may be alive.",
+            next="Ask again a minute after its last sign of life.",
+        )
+
+
+def _real_model(model: str | None) -> str | None:
+    return None if model is None or model.startswith("<") else model
+
+
+def _told(dead: DeadAgent) -> str:
+    calls = [(call, turn.results[call.id]) for turn in dead.turns for call in turn.calls]
+    # Every call is told; how much of what each gave depends on how many there are.
+    room = max(_LEAST_TOLD, _MOST_TOLD // max(1, len(calls)))
+    finished = [(call, result[:room]) for call, result in calls]
+    said = [turn.text for turn in dead.turns if turn.text]
+    fatal = [seen.text for seen in dead.story.sightings if seen.fatal]
+    cut = f": {fatal[-1]}" if fatal else "."
+    happened = f"Another agent had this task before you and was cut off{cut}"
+    if said:
+        happened += "\n\nWhat it said on its way, the latest last:\n" + "\n".join(
+            f"- {text[:room]}" for text in said
+        )
+    return resume_prompt(happened, dead.lost, finished=finished, task=dead.prompt)
+
 
 _CLAUDE, _CODEX, _MESSAGES = "claude-code", "codex", "messages"
 _WRITTEN_WITHIN = 8.0
@@ -56,12 +170,12 @@ _LOOK_AGAIN = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Ordered:
+class CheckedOrder:
     """An order for a new run, or an earlier run to be taken up as it is."""
 
     order: JsonObject
     folder: Path
-    earlier: Look | None = None
+    earlier: RunSnapshot | None = None
     notes: tuple[str, ...] = ()
     """What was not done as asked."""
 
@@ -71,15 +185,15 @@ class _From:
     """What an order takes over from an earlier agent."""
 
     order: JsonObject
-    look: Look | None = None
+    look: RunSnapshot | None = None
 
 
-class OrderDesk:
+class OrderIntake:
     """Takes orders."""
 
     def __init__(
         self,
-        desk: AgentDesk,
+        desk: AgentManager,
         settings: Callable[[], ToolSettings],
         environ: Mapping[str, str],
         clock: Clock,
@@ -89,7 +203,9 @@ class OrderDesk:
         self._environ = environ
         self._clock = clock
 
-    async def take(self, given: Mapping[str, Any], caller: Caller, label: str = "") -> Ordered:
+    async def take(
+        self, given: Mapping[str, Any], caller: ToolCaller, label: str = ""
+    ) -> CheckedOrder:
         """The order, checked; `label` is for one that was given none."""
         resume, continued = given.get("resume"), given.get("continue_from_task_id")
         if resume and continued:
@@ -110,7 +226,7 @@ class OrderDesk:
         if resume or continued:
             before = await self._earlier(given, sight_of(caller.folder, settings))
         if before.look is not None:
-            return Ordered({}, Path(before.look.record.cwd), before.look)
+            return CheckedOrder({}, Path(before.look.record.cwd), before.look)
         asked = given.get("cwd") or before.order.get("cwd")
         folder = working_folder(cast("str | None", asked), caller.folder, settings)
         definition = await self._definition(given, before.order, caller.folder or folder)
@@ -150,7 +266,7 @@ class OrderDesk:
         order |= {name: value for name, value in chosen.items() if value}
         # Also an empty list: to leave that out would offer every tool.
         order |= {} if tools.tools is None else {"tools": tools.tools}
-        return Ordered(order, folder, notes=tools.notes)
+        return CheckedOrder(order, folder, notes=tools.notes)
 
     # --- going on -------------------------------------------------------------------------------
 
@@ -163,7 +279,7 @@ class OrderDesk:
                 next="Give the id as agent_status or `why` names it.",
             )
         try:
-            look: Look | None = await self._desk.look(named, sees)
+            look: RunSnapshot | None = await self._desk.look(named, sees)
         except UnreadableError:
             look = None
         if look is not None:
@@ -173,10 +289,10 @@ class OrderDesk:
                 if sees(await asyncio.to_thread(folder_of_thread, named, self._environ)):
                     return _From({"resume": named, "prompt": "Go on from where you were cut off."})
                 raise _unknown(named)
-            remains = await self._remains(remains_of_session, named, sees)
+            remains = await self._remains(resume_point_of_session, named, sees)
             more: JsonObject = {"resume": named}
         else:
-            remains = await self._remains(remains_of_agent, named, sees)
+            remains = await self._remains(resume_point_of_agent, named, sees)
             more = {"continues": named}
         if remains is None:
             raise _unknown(named)
@@ -185,10 +301,10 @@ class OrderDesk:
 
     async def _remains(
         self,
-        find: Callable[[str, Mapping[str, str], float, Sight], Remains | None],
+        find: Callable[[str, Mapping[str, str], float, Sight], ResumePoint | None],
         named: str,
         sees: Sight,
-    ) -> Remains | None:
+    ) -> ResumePoint | None:
         """What is left of it; the client writes the end a moment after it has told of it."""
         until = self._clock.monotonic() + _WRITTEN_WITHIN
         while True:
@@ -200,7 +316,7 @@ class OrderDesk:
                     raise
             await self._clock.sleep(_LOOK_AGAIN)
 
-    async def _from_ours(self, look: Look, *, has_prompt: bool) -> _From:
+    async def _from_ours(self, look: RunSnapshot, *, has_prompt: bool) -> _From:
         record = look.record
         named = record.run_id
         if not has_prompt or record.state not in ENDED:
@@ -251,7 +367,7 @@ class OrderDesk:
                     next=f'agent_status(ids=["{record.run_id}"]) tells how it stands.',
                 )
 
-    async def _depth(self, caller: Caller, deepest: int) -> int:
+    async def _depth(self, caller: ToolCaller, deepest: int) -> int:
         """How deep the agent would be; RefusedError when that is too deep."""
         depth = await self._desk.depth_of(caller.session) + 1
         if depth > deepest:
@@ -332,7 +448,7 @@ def session_of(call: CallRecord) -> str:
 
 def check_group(orders: Sequence[JsonObject]) -> None:
     """Make the labels of a group tell its agents apart; no two go on with the same one."""
-    names = [order[part] for order in orders for part in GOING_ON if part in order]
+    names = [order[part] for order in orders for part in CONTINUED_FROM if part in order]
     if len(names) > len(set(map(str, names))):
         raise BadArgumentError("Two of these agents would go on with the same one.")
     seen: dict[str, int] = {}
@@ -343,7 +459,7 @@ def check_group(orders: Sequence[JsonObject]) -> None:
             order["label"] = f"{label} {seen[label]}"
 
 
-def _order_of(remains: Remains) -> JsonObject:
+def _order_of(remains: ResumePoint) -> JsonObject:
     order: JsonObject = {"prompt": remains.prompt, "runner": _CLAUDE}
     found = {"cwd": remains.cwd, "model": remains.model, "agent_type": remains.agent_type}
     return order | {name: value for name, value in found.items() if value}

@@ -1,17 +1,23 @@
-"""A tool as a model sees it, free of any protocol's types.
+"""A tool as a model sees it, free of any protocol's types, and the calls that clients cancelled.
 
-Laws: (1) descriptions are written for a model: what it gives, when to use it; (2) the input is
-checked against the schema before the tool sees it; (3) what a tool returns is plain JSON and a text
-that says the same; (4) a failure a model can act on is a `JacklineError`, with its next step.
+Rules: (1) descriptions are written for a model: what the tool returns and when to use it; (2) the
+input is checked against the schema before the tool sees it; (3) a tool returns plain JSON and a
+text with the same content; (4) a failure that a model can act on is a `JacklineError` with its next
+step; (5) only the client's own message cancels a call: a broken connection, an ended session and a
+client's timeout cancel nothing; cancelled calls are remembered up to a bounded number.
 Not here: the protocol (server.py), the tools (tools/).
 """
 
 from __future__ import annotations
 
+import json
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
+
+from jackline.control.face import ServiceRequest
 
 JsonObject: TypeAlias = dict[str, object]
 Progress: TypeAlias = Callable[[str], Awaitable[None]]
@@ -27,7 +33,7 @@ def _never() -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class ToolCaller:
     """Whoever calls a tool, as far as the tool needs to know."""
 
     progress: Progress = _unheard
@@ -47,7 +53,7 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ToolReply:
     """What a tool gives back: a text for the model, the same as JSON, and whether it failed."""
 
     text: str
@@ -62,5 +68,42 @@ class ModelTool:
     name: str
     description: str
     input_schema: JsonObject
-    run: Callable[[JsonObject, Caller], Awaitable[Told]]
+    run: Callable[[JsonObject, ToolCaller], Awaitable[ToolReply]]
     read_only: bool = False
+
+
+_METHOD = b"notifications/cancelled"
+_SESSION = b"mcp-session-id"
+_KEPT = 1_000
+
+
+class CancelledCalls:
+    """The calls that were cancelled, by session and request."""
+
+    def __init__(self) -> None:
+        self._heard: OrderedDict[tuple[str, str], None] = OrderedDict()
+
+    def hear(self, asked: ServiceRequest) -> None:
+        """Take note, if this message cancels a call; the call's own end comes after."""
+        if _METHOD not in bytes(asked.body):
+            return
+        try:
+            message = json.loads(bytes(asked.body))
+            params = message["params"] if message.get("method") == _METHOD.decode() else {}
+            request, reason = params.get("requestId"), str(params.get("reason") or "")
+        except (ValueError, AttributeError, KeyError, TypeError, RecursionError):
+            return  # whatever it is, the protocol itself refuses it
+        # Clients' libraries also cancel what took too long for them: nobody wants that work gone.
+        if request is not None and "timed out" not in reason.lower():
+            self._heard[_session_of(asked), str(request)] = None
+            while len(self._heard) > _KEPT:
+                self._heard.popitem(last=False)
+
+    def asker(self, session: str, request: object) -> Callable[[], bool]:
+        """Something that tells whether this call was cancelled by its client."""
+        return lambda: (session, str(request)) in self._heard
+
+
+def _session_of(asked: ServiceRequest) -> str:
+    given = [value for name, value in asked.headers if name.lower() == _SESSION]
+    return given[0].decode("latin-1") if given else ""

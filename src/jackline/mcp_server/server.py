@@ -1,9 +1,9 @@
 """Speak the Model Context Protocol with the official SDK; the only file that knows its types.
 
-Laws: (1) the SDK is imported here alone, and this module only when a model asks; (2) bad arguments
-and failures come back as results with `is_error`, in words that say what to do; (3) a cancelled
-request cancels its tool; (4) a service that is read-only runs no tool but those that only read.
-Not here: the tools (tools/), HTTP (face.py, asgi_face.py).
+Rules: (1) the SDK is imported here alone, and this module only when a model connects; (2) bad
+arguments and failures come back as results with `is_error`, in words that say what to do; (3) a
+cancelled request cancels its tool; (4) a read-only service runs only tools that read.
+Not here: the tools (tools/), HTTP (endpoint.py).
 """
 
 from __future__ import annotations
@@ -24,9 +24,8 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from jackline import __version__
 from jackline.agents.json_schema import build_validator
 from jackline.errors import InternalError, JacklineError
-from jackline.mcp_server.model_tool import Caller, ModelTool, Told
-from jackline.mcp_server.taken_back import TakenBack
-from jackline.mcp_server.welcome import INSTRUCTIONS, NAME
+from jackline.mcp_server.handshake import INSTRUCTIONS, NAME
+from jackline.mcp_server.model_tool import CancelledCalls, ModelTool, ToolCaller, ToolReply
 
 FOLDER_HEADER = "x-jackline-folder"
 """Where the client works, percent-encoded; the bridge sends it."""
@@ -47,8 +46,8 @@ class ToolServer:
     def __init__(
         self,
         tools: Sequence[ModelTool],
-        taken_back: TakenBack,
-        news: Callable[[Caller], Sequence[str]],
+        taken_back: CancelledCalls,
+        news: Callable[[ToolCaller], Sequence[str]],
         takes_orders: Callable[[], bool],
     ) -> None:
         self._takes_orders = takes_orders
@@ -111,7 +110,7 @@ class ToolServer:
             return _failed(bug.message, "report it with the service's log", bug.to_json())
         return _result(told, self._news(caller))
 
-    def _caller(self, context: ServerRequestContext) -> Caller:
+    def _caller(self, context: ServerRequestContext) -> ToolCaller:
         headers = {} if context.request is None else context.request.headers
         session, params = context.session, context.session.client_params
         folder = unquote(headers.get(FOLDER_HEADER, ""))
@@ -128,7 +127,7 @@ class ToolServer:
             note = types.LoggingMessageNotificationParams(level="info", data=words)
             await session.send_notification(types.LoggingMessageNotification(params=note))
 
-        return Caller(
+        return ToolCaller(
             progress,
             say if session.protocol_version not in MODERN_PROTOCOL_VERSIONS else _not_at_all,
             "" if params is None else params.client_info.name,
@@ -153,7 +152,7 @@ async def _not_at_all(_words: str) -> None:
     """This protocol carries nothing unasked outside of a request."""
 
 
-def _result(told: Told, news: Sequence[str]) -> types.CallToolResult:
+def _result(told: ToolReply, news: Sequence[str]) -> types.CallToolResult:
     text, data = told.text, told.data
     if news:
         words = f"{len(news)} background agent{'s'[: len(news) > 1]} finished: {'; '.join(news)}."

@@ -1,6 +1,6 @@
 """Tell a person who is not looking: once for each incident, by the ways that were chosen.
 
-Laws: (1) one message an incident, not one an agent; (2) no prompt, answer, key or token gets into
+Rules: (1) one message an incident, not one an agent; (2) no prompt, answer, key or token gets into
 a message; (3) traffic never waits for a message and never fails for one.
-Not here: what holds (assembly/notifying.py), faces to look at (dashboard/, cli/).
+Not here: what holds (assembly/faces.py), faces to look at (dashboard/, cli/).
 """

@@ -1,6 +1,6 @@
-"""What is told, by which ways, and when not.
+"""What is sent, by which channels, and when not.
 
-Laws: (1) frozen; (2) what may hold a secret is not shown by `repr`.
+Rules: (1) frozen; (2) what may hold a secret is not shown by `repr`.
 Not here: reading it from files (config/).
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 
-class About(StrEnum):
+class IncidentKind(StrEnum):
     """What an incident is about."""
 
     PARKED = "parked"
@@ -25,7 +25,7 @@ class About(StrEnum):
 class NotifySettings:
     """Nothing is sent while no way is set."""
 
-    on: tuple[About, ...] = tuple(About)
+    on: tuple[IncidentKind, ...] = tuple(IncidentKind)
     desktop: bool = False
     webhook: str | None = field(default=None, repr=False)
     secret: str | None = field(default=None, repr=False)

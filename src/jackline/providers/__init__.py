@@ -1,10 +1,10 @@
 """What each vendor is: how it is addressed, paid and spoken to.
 
-Laws: (1) one file per kind of upstream; (2) nothing here waits, retries or chooses.
+Rules: (1) one file per kind of upstream; (2) nothing here waits, retries or chooses.
 Not here: HTTP (upstream/), translation (dialects/), choosing (lanes/, gateway/).
 """
 
-from jackline.providers.provider import CannotCarryError, Provider
+from jackline.providers.provider import Provider, UnsupportedRequestError
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
 
-__all__ = ["CannotCarryError", "Credential", "Provider", "UpstreamKind", "UpstreamSettings"]
+__all__ = ["Credential", "Provider", "UnsupportedRequestError", "UpstreamKind", "UpstreamSettings"]

@@ -1,18 +1,25 @@
-"""Speak to an upstream in Anthropic's own dialect: the vendor, a bridge, a proxy.
+"""The provider for upstreams with Anthropic's own dialect: the vendor, a bridge, a proxy.
 
-Laws: (1) a message that needs no change is passed on as the same object; (2) of a body, at most the
-name of the model is changed; (3) answers are passed on as they come.
-Not here: which model is asked for (gateway/).
+Rules: (1) a message that needs no change is passed on as the same object; (2) of a body, at most
+the name of the model is changed; (3) answers are passed on as they come.
+Not here: which model is requested (gateway/).
 """
 
 from __future__ import annotations
 
 from jackline.providers.credential_forms import PassThroughGuard, without_secrets
-from jackline.providers.sent_body import PACKED, unpacked, with_model
-from jackline.providers.sent_headers import allowed, own_headers, with_own, without
+from jackline.providers.sent_request import (
+    PACKED,
+    allowed,
+    own_headers,
+    unpacked,
+    with_model,
+    with_own,
+    without,
+)
 from jackline.providers.settings import Credential, UpstreamSettings
+from jackline.upstream.interface import Headers, ResponseHandler, UpstreamRequest
 from jackline.upstream.origin import Origin
-from jackline.upstream.port import Ear, Headers, Message
 
 
 class AnthropicProvider:
@@ -38,7 +45,7 @@ class AnthropicProvider:
     async def prepare(self) -> None:
         """Nothing is needed."""
 
-    def render(self, message: Message, model: str) -> Message:
+    def render(self, message: UpstreamRequest, model: str) -> UpstreamRequest:
         """The message with this upstream's credential and name of the model."""
         if self._passes_through:
             self._guard.check(message)
@@ -62,9 +69,9 @@ class AnthropicProvider:
         if headers is message.headers:
             # Nothing was changed, or the model in a body alone: the lines are still right.
             return message if body is message.body else message._replace(body=body)
-        return Message(message.method, target, headers, body)
+        return UpstreamRequest(message.method, target, headers, body)
 
-    def listen(self, ear: Ear, message: Message, model: str) -> Ear:  # noqa: ARG002 -- the protocol
+    def listen(self, ear: ResponseHandler, message: UpstreamRequest, model: str) -> ResponseHandler:  # noqa: ARG002 -- the protocol
         """The ear itself: nothing has to be translated."""
         return ear
 

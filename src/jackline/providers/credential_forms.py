@@ -1,10 +1,10 @@
-"""Know whose credential a request carries, by its form, and keep it from other vendors.
+"""Recognise whose credential a request has, by its form, and do not send it to other vendors.
 
-Rules: (1) a key or login that by its form is one vendor's is sent to no other vendor, whatever
-header, path or query it stands in; (2) an upstream whose host is no vendor's that is known here (a
-proxy, a bridge) is judged by its dialect, and only by what a client logs in with; (3) a credential
-of an unknown form goes where its user lets credentials pass through; (4) no error holds any of it.
-Not here: which headers go to upstreams with a key of their own (sent_headers.py).
+Rules: (1) a key or login that has one vendor's form is sent to no other vendor, in whatever header,
+path or query it is; (2) an upstream whose host is not a known vendor's (a proxy, a bridge) is
+judged by its dialect, and only by what a client logs in with; (3) a credential of an unknown form
+goes where its user lets credentials pass through; (4) no error has any part of it.
+Not here: which headers go to upstreams with a key of their own (sent_request.py).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from urllib.parse import unquote_to_bytes
 
 from jackline.providers.provider import WrongVendorError
 from jackline.providers.settings import UpstreamKind, UpstreamSettings
-from jackline.upstream.head import header_lines
+from jackline.upstream.http_messages import header_lines
+from jackline.upstream.interface import Headers, UpstreamRequest
 from jackline.upstream.origin import Origin
-from jackline.upstream.port import Headers, Message
 
 ANTHROPIC, OPENAI = "Anthropic", "OpenAI"
 # Behind some prefixes a name may stand that is no credential (`hf_model`, `xai-grok`): there only a
@@ -117,7 +117,7 @@ class PassThroughGuard:
         # Heads come again and again, and are looked at once.
         self._passed: set[tuple[bytes, bytes]] = set()
 
-    def check(self, message: Message) -> None:
+    def check(self, message: UpstreamRequest) -> None:
         """WrongVendorError when the message carries what another vendor gave."""
         lines = message.lines
         if lines is None:

@@ -1,9 +1,11 @@
-"""Send attempts to upstreams of any kind: the port that the carrier knows.
+"""All upstreams of a gateway: make the provider of each, and send attempts through it.
 
-Laws: (1) those of `upstream/port.py`; (2) what an upstream cannot carry is told to the ear as a
-rejection of its own, so that the call goes elsewhere and is judged like any other; (3) an upstream
-that has to fetch credentials first delays only its own attempts.
-Not here: how each kind renders (the other files of this folder), HTTP (upstream/).
+Rules: (1) those of upstream/interface.py; (2) settings that cannot work are reported when the
+provider is made, with what to change, and not with the first call; (3) only the kind that needs a
+vendor's library looks for it; (4) a request that an upstream cannot carry ends as a rejection of
+its own, so that the call is rerouted and classified like any other; (5) an upstream that has to
+fetch credentials first delays only its own attempts.
+Not here: how each kind renders (the file of each kind), HTTP (upstream/).
 """
 
 from __future__ import annotations
@@ -13,20 +15,57 @@ import json
 import logging
 from collections.abc import Callable, Collection, Mapping
 
-from jackline.errors import InternalError, JacklineError
-from jackline.providers.mending import (
+from jackline.errors import InternalError, JacklineError, UsageError
+from jackline.providers.anthropic import AnthropicProvider
+from jackline.providers.bedrock import BedrockProvider
+from jackline.providers.openai import OpenAiProvider
+from jackline.providers.provider import Provider, UnsupportedRequestError, WrongVendorError
+from jackline.providers.reasoning import (
     FOR_CLAUDE,
     FOR_RESPONSES,
-    Mend,
-    Mending,
+    ReasoningFix,
+    ReasoningRetry,
     RefusedSignatures,
 )
-from jackline.providers.provider import CannotCarryError, Provider, WrongVendorError
-from jackline.providers.sent_body import with_hours
-from jackline.upstream.bounded_answer import AnswerLimits, BoundedAnswer
+from jackline.providers.sent_request import with_hours
+from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
+from jackline.providers.vertex import VertexProvider
+from jackline.upstream.bounded_answers import AnswerLimits, BoundedAnswer, UnpackingTurns
+from jackline.upstream.dialler import proxy_from_environment
 from jackline.upstream.http_upstream import HttpUpstream
-from jackline.upstream.port import Attempt, Ear, Message
-from jackline.upstream.unpacking import UnpackingTurns
+from jackline.upstream.interface import ResponseHandler, UpstreamAttempt, UpstreamRequest
+from jackline.upstream.origin import Origin
+
+
+def provider_for(settings: UpstreamSettings, environ: Mapping[str, str]) -> Provider:
+    """The provider of an upstream; UsageError when it cannot be made as described."""
+    origin = origin_of(settings, environ)
+    if settings.kind is UpstreamKind.ANTHROPIC:
+        _refuse(settings, Credential.VENDOR, "name the key it shall use, or pass-through")
+        return AnthropicProvider(settings, origin)
+    if settings.kind in (UpstreamKind.OPENAI_CHAT, UpstreamKind.OPENAI_RESPONSES):
+        _refuse(settings, Credential.VENDOR, "name the key it shall use, or none")
+        return OpenAiProvider(settings, origin)
+    _refuse(settings, Credential.PASS_THROUGH, "name its key, or leave it to the vendor's tools")
+    if settings.kind is UpstreamKind.BEDROCK:
+        return BedrockProvider(settings, origin, environ)
+    return VertexProvider(settings, origin, environ)
+
+
+def origin_of(settings: UpstreamSettings, environ: Mapping[str, str]) -> Origin:
+    """Where an upstream is, through the proxy that its settings or the environment name."""
+    proxy = settings.proxy or proxy_from_environment(settings.url, environ)
+    return Origin(settings.url, proxy=proxy, ca_file=settings.ca_file)
+
+
+def _refuse(settings: UpstreamSettings, credential: Credential, instead: str) -> None:
+    if settings.credential is credential:
+        raise UsageError(
+            f"Upstream {settings.name} of kind {settings.kind} has no credential of the sort"
+            f" “{credential}”.",
+            next=f"In its credential, {instead}.",
+        )
+
 
 # Lanes that are no models: their bodies stay as they are.
 SIDE_LANES = frozenset(("count_tokens", "models", "relay", "unknown-model"))
@@ -84,7 +123,7 @@ class ProvidedUpstream:
         """Break off whatever goes on."""
         await self.http.close()
 
-    def start(self, message: Message, lane: str, ear: Ear) -> Attempt:
+    def start(self, message: UpstreamRequest, lane: str, ear: ResponseHandler) -> UpstreamAttempt:
         """Begin one attempt on the upstream that the lane's name begins with."""
         name, _, rest = lane.partition("/")
         provider = self._providers.get(name)
@@ -101,8 +140,13 @@ class ProvidedUpstream:
         return _Preparing(self, provider, message, lane, model, ear)
 
     def send_rendered(
-        self, provider: Provider, message: Message, lane: str, model: str, ear: Ear
-    ) -> Attempt:
+        self,
+        provider: Provider,
+        message: UpstreamRequest,
+        lane: str,
+        model: str,
+        ear: ResponseHandler,
+    ) -> UpstreamAttempt:
         """Render for a provider that is ready, and send."""
         mend = self._mend_for(message, lane, model)
         if mend is None:
@@ -115,18 +159,18 @@ class ProvidedUpstream:
             if fitted.notes:
                 message, notes = message._replace(body=fitted.body), fitted.notes
 
-        def again(mended: Message, listening: Ear) -> Attempt:
+        def again(mended: UpstreamRequest, listening: ResponseHandler) -> UpstreamAttempt:
             return self._send(provider, mended, lane, model, listening)
 
-        def refused(sent: Message) -> None:
+        def refused(sent: UpstreamRequest) -> None:
             self._refused.setdefault(place, RefusedSignatures()).remember(sent.body)
             self._tell(lane, _ASKED_AGAIN)
 
-        mending = Mending(ear, message, mend, again, refused, notes)
+        mending = ReasoningRetry(ear, message, mend, again, refused, notes)
         mending.handle = self._send(provider, message, lane, model, mending)
         return mending
 
-    def _mend_for(self, message: Message, lane: str, model: str) -> Mend | None:
+    def _mend_for(self, message: UpstreamRequest, lane: str, model: str) -> ReasoningFix | None:
         """What may have to be mended: nothing, where conversations have no other place to be."""
         if not model or len(self._providers) == 1:
             return None
@@ -135,11 +179,16 @@ class ProvidedUpstream:
         return FOR_RESPONSES if _ENCRYPTED in message.body else None
 
     def _send(
-        self, provider: Provider, message: Message, lane: str, model: str, ear: Ear
-    ) -> Attempt:
+        self,
+        provider: Provider,
+        message: UpstreamRequest,
+        lane: str,
+        model: str,
+        ear: ResponseHandler,
+    ) -> UpstreamAttempt:
         try:
             rendered = provider.render(message, model)
-        except CannotCarryError as error:
+        except UnsupportedRequestError as error:
             words = f"model: {lane.partition('#')[0]} cannot be asked for this: {error}"
             return _Told(404, "not_found_error", words, ear)
         except WrongVendorError as error:
@@ -157,8 +206,8 @@ class ProvidedUpstream:
 class _Told:
     """An attempt that ends before it begins: the upstream cannot carry the request."""
 
-    def __init__(self, status: int, kind: str, words: str, ear: Ear) -> None:
-        self._ear: Ear | None = ear
+    def __init__(self, status: int, kind: str, words: str, ear: ResponseHandler) -> None:
+        self._ear: ResponseHandler | None = ear
         self._status = status
         error = {"type": "error", "error": {"type": kind, "message": words}}
         asyncio.get_running_loop().call_soon(self._tell, json.dumps(error).encode())
@@ -190,13 +239,13 @@ class _Preparing:
         self,
         upstream: ProvidedUpstream,
         provider: Provider,
-        message: Message,
+        message: UpstreamRequest,
         lane: str,
         model: str,
-        ear: Ear,
+        ear: ResponseHandler,
     ) -> None:
-        self._attempt: Attempt | None = None
-        self._ear: Ear | None = ear
+        self._attempt: UpstreamAttempt | None = None
+        self._ear: ResponseHandler | None = ear
         self._paused = False
         self._task = asyncio.get_running_loop().create_task(
             self._prepare(upstream, provider, message, lane, model)
@@ -206,7 +255,7 @@ class _Preparing:
         self,
         upstream: ProvidedUpstream,
         provider: Provider,
-        message: Message,
+        message: UpstreamRequest,
         lane: str,
         model: str,
     ) -> None:

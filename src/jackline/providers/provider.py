@@ -1,10 +1,10 @@
-"""How an upstream of any kind is spoken to.
+"""The interface of a provider: how requests are rendered for an upstream of any kind.
 
-Laws: (1) `render` is quick and changes nothing but what the other side needs: address, credentials,
+Rules: (1) `render` is quick and changes only what the other side needs: address, credentials,
 model, dialect; (2) the client's own credentials go only where the settings pass them through, and
-to no other vendor than theirs; (3) whatever comes back reaches the ear as Anthropic's dialect,
-except errors, which are told as they came: they are judged by their own words first; (4) what a
-dialect cannot say is refused by name.
+to no other vendor than theirs; (3) answers reach the handler in Anthropic's dialect, except errors,
+which are passed on as they came: they are classified by their own words first; (4) what a dialect
+cannot express is refused by name.
 Not here: HTTP (upstream/), choosing between upstreams (lanes/, gateway/).
 """
 
@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from jackline.upstream.interface import ResponseHandler, UpstreamRequest
 from jackline.upstream.origin import Origin
-from jackline.upstream.port import Ear, Message
 
 
-class CannotCarryError(ValueError):
+class UnsupportedRequestError(ValueError):
     """This upstream cannot carry this request, for the reason told; another one may."""
 
 
@@ -41,11 +41,11 @@ class Provider(Protocol):
         """Fetch what rendering needs (a cloud's credentials); OSError when that fails."""
         ...
 
-    def render(self, message: Message, model: str) -> Message:
+    def render(self, message: UpstreamRequest, model: str) -> UpstreamRequest:
         """The message as this upstream takes it, for its own name of the model."""
         ...
 
-    def listen(self, ear: Ear, message: Message, model: str) -> Ear:
+    def listen(self, ear: ResponseHandler, message: UpstreamRequest, model: str) -> ResponseHandler:
         """Who hears the answer: the ear itself, or one that translates for it."""
         ...
 

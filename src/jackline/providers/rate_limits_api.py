@@ -1,10 +1,10 @@
-"""Ask a vendor's documented rate-limits API, and read what it answers.
+"""Requests to the vendors' documented rate-limits APIs, and parsing of their answers.
 
-Rules: (1) pure: requests and bytes, no connection and no clock; (2) an answer that is not as
-documented is read as nothing, and never raises; unknown fields, groups and limiters are left out;
+Rules: (1) pure: requests and bytes, no connection and no clock; (2) an answer that differs from the
+documents is parsed as nothing, and never raises; unknown fields, groups and limiters are left out;
 (3) a limit of zero is none: a vendor that allows nothing says so itself; (4) the admin key is in
-these requests and nowhere else. What is documented where: docs/decisions/066. When it is asked and
-what becomes of it: gateway/vendor_limits.py.
+these requests and nowhere else. The vendors' documents: docs/decisions/066.
+Not here: when the API is called and what happens to the answer (gateway/vendor_limits.py).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import msgspec
 from jackline import __version__
 from jackline.lanes import KnownLimits
 from jackline.providers.settings import UpstreamKind, UpstreamSettings
-from jackline.upstream.port import Message
+from jackline.upstream.interface import UpstreamRequest
 
 KINDS = (UpstreamKind.ANTHROPIC, UpstreamKind.OPENAI_CHAT, UpstreamKind.OPENAI_RESPONSES)
 """The kinds whose vendors have such an API."""
@@ -56,7 +56,7 @@ class LimitsPage:
     next_page: str | None = None
 
 
-def questions(settings: UpstreamSettings) -> tuple[str, ...]:
+def limit_paths(settings: UpstreamSettings) -> tuple[str, ...]:
     """The paths to be asked, the weakest answer first: a workspace's limits replace those above."""
     if settings.kind is not UpstreamKind.ANTHROPIC:
         # An address that ends in a version holds the way to the endpoints already.
@@ -71,7 +71,7 @@ def questions(settings: UpstreamSettings) -> tuple[str, ...]:
     )
 
 
-def request(settings: UpstreamSettings, path: str, page: str | None, key: str) -> Message:
+def request(settings: UpstreamSettings, path: str, page: str | None, key: str) -> UpstreamRequest:
     """The request for one page of what is told at a path."""
     headers = [
         (b"Accept", b"application/json"),
@@ -83,10 +83,10 @@ def request(settings: UpstreamSettings, path: str, page: str | None, key: str) -
     else:
         query = {"limit": str(_PAGE_SIZE)} | ({} if page is None else {"after": page})
         headers.append((b"Authorization", b"Bearer " + key.encode()))
-    return Message(b"GET", f"{path}?{urlencode(query)}".encode(), tuple(headers))
+    return UpstreamRequest(b"GET", f"{path}?{urlencode(query)}".encode(), tuple(headers))
 
 
-def read_page(kind: UpstreamKind, body: bytes) -> LimitsPage | None:
+def parse_limits_page(kind: UpstreamKind, body: bytes) -> LimitsPage | None:
     """One page of an answer, or None when this is none."""
     try:
         document = msgspec.json.decode(body)
@@ -105,7 +105,7 @@ def read_page(kind: UpstreamKind, body: bytes) -> LimitsPage | None:
     return LimitsPage(found, _next(kind, document))
 
 
-def laid_over(below: KnownLimits, above: KnownLimits) -> KnownLimits:
+def merged_limits(below: KnownLimits, above: KnownLimits) -> KnownLimits:
     """The limits of `above`, and of `below` what `above` does not tell."""
     return KnownLimits(
         **{

@@ -1,8 +1,8 @@
-"""What an upstream is, as its user describes it.
+"""The settings of an upstream, as its user describes it.
 
-Laws: (1) frozen; (2) a credential is held as what its reference stood for, and hidden in `repr`;
-an admin key is held as its reference alone, and looked up each time it is used.
-Not here: reading it from files (config/), how each kind is spoken to (the other files here).
+Rules: (1) frozen; (2) a credential is stored as the value of its reference, and hidden in `repr`;
+an admin key is stored as its reference only, and resolved each time it is used.
+Not here: reading them from files (config/), how each kind works (the file of each kind).
 """
 
 from __future__ import annotations

@@ -1,36 +1,117 @@
-"""Speak to Claude on Google's Vertex AI.
+"""The provider for Claude on Google's Vertex AI: credentials and requests.
 
-Laws: (1) requests carry a token of Google's: never anything of the client's; (2) the model is named
-in the path, by the user's map or else by Vertex's own name for it; (3) answers are passed on as
-they come: they are Anthropic's already.
-Not here: where tokens come from (google_credentials.py).
+Rules: (1) requests carry a token of Google's: never anything of the client's; (2) google-auth's
+defaults find the token; one that expires soon is fetched again before it is used; no token in an
+error; (3) the model is in the path, by the user's map or else by Vertex's own name for it; (4)
+answers are passed on as they come: they are Anthropic's already.
+Not here: what Bedrock and Vertex share (clouds.py).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Protocol, cast
 from urllib.parse import quote
 
 from jackline import __version__
-from jackline.dialects.neutral.foreign_error import to_anthropic_error
+from jackline.dialects.neutral.answer import to_anthropic_error
 from jackline.errors import UsageError
-from jackline.providers.cloud_requests import (
+from jackline.providers.clouds import (
     COUNT_TOKENS,
     VERTEX_BETAS,
+    SharedFetch,
     cloud_request,
     known_betas,
+    missing_library,
     model_in_path,
+    vertex_id,
 )
-from jackline.providers.google_credentials import GoogleCredentials
-from jackline.providers.model_ids import vertex_id
-from jackline.providers.provider import CannotCarryError
-from jackline.providers.sent_body import asked_model, plain, raw
-from jackline.providers.sent_headers import BETA, betas_of, given_headers, own_secret, with_own
+from jackline.providers.provider import UnsupportedRequestError
+from jackline.providers.sent_request import (
+    BETA,
+    asked_model,
+    betas_of,
+    given_headers,
+    own_secret,
+    plain,
+    raw,
+    with_own,
+)
 from jackline.providers.settings import Credential, UpstreamSettings
-from jackline.providers.translating import is_anthropic_error
+from jackline.providers.translated_answer import is_anthropic_error
+from jackline.upstream.interface import ResponseHandler, UpstreamRequest
 from jackline.upstream.origin import Origin
-from jackline.upstream.port import Ear, Message
+
+_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+_LOG_IN = "Log in with: gcloud auth application-default login"
+
+
+class _Credentials(Protocol):
+    token: str | None
+
+    @property
+    def valid(self) -> bool: ...
+
+    def refresh(self, request: object) -> None: ...
+
+
+class GoogleCredentials:
+    """The token of this machine's user or service account."""
+
+    def __init__(self) -> None:
+        if not _is_installed():
+            raise missing_library("Vertex with Google's own credentials", "vertex")
+        self._credentials: _Credentials | None = None
+        self._fetching = SharedFetch(self._fetch)
+        self.project: str | None = None
+
+    @property
+    def token(self) -> bytes | None:
+        """The token, once it was fetched."""
+        token = None if self._credentials is None else self._credentials.token
+        return None if token is None else token.encode()
+
+    @property
+    def are_fresh(self) -> bool:
+        """Whether the token is there and will not expire in the next minutes."""
+        return self._credentials is not None and self._credentials.valid
+
+    async def prepare(self) -> None:
+        """Fetch the token; UsageError when somebody must log in, OSError when it cannot be had."""
+        await self._fetching.once()
+
+    def _fetch(self) -> None:
+        auth = import_module("google.auth")
+        exceptions = import_module("google.auth.exceptions")
+        try:
+            if self._credentials is None:
+                found, self.project = auth.default(scopes=[_SCOPE])
+                self._credentials = cast(_Credentials, found)
+            if not self._credentials.valid:
+                with import_module("requests").Session() as session:
+                    transport = import_module("google.auth.transport.requests")
+                    self._credentials.refresh(transport.Request(session))
+        except exceptions.DefaultCredentialsError as error:
+            told = "No Google credentials were found for Vertex."
+            raise UsageError(told, next=_LOG_IN) from error
+        except exceptions.GoogleAuthError as error:
+            # The text of such an error may quote what the server said about an account.
+            name = type(error).__name__
+            if isinstance(error, exceptions.TransportError) or error.retryable:
+                raise ConnectionError(f"Google could not be asked for a token ({name})") from error
+            told = f"The Google credentials for Vertex cannot be used ({name})."
+            raise UsageError(told, next=_LOG_IN) from error
+
+
+def _is_installed() -> bool:
+    try:
+        return find_spec("google.auth") is not None and find_spec("requests") is not None
+    except ModuleNotFoundError:  # not even the package that it stands in
+        return False
+
 
 _VERSION = "vertex-2023-10-16"
 _REGIONAL = re.compile(r"([a-z0-9-]+)-aiplatform\.googleapis\.com")
@@ -76,7 +157,7 @@ class VertexProvider:
         if self._credentials is not None:
             await self._credentials.prepare()
 
-    def render(self, message: Message, model: str) -> Message:
+    def render(self, message: UpstreamRequest, model: str) -> UpstreamRequest:
         """The message as a prediction of the model."""
         asked = cloud_request(message, _VERSION)
         if message.target.partition(b"?")[0] == COUNT_TOKENS:
@@ -87,7 +168,7 @@ class VertexProvider:
             way = "streamRawPredict" if asked.stream else "rawPredict"
             path = f"{model_in_path(vertex_id(model), safe='@')}:{way}"
         else:
-            raise CannotCarryError("Vertex takes nothing but messages here")
+            raise UnsupportedRequestError("Vertex takes nothing but messages here")
         place = f"projects/{quote(self._paying(), safe=':')}/locations/{self._region}"
         target = f"{self._prefix}/{place}/publishers/anthropic/models/{path}"
         headers: list[tuple[bytes, bytes]] = [
@@ -98,9 +179,11 @@ class VertexProvider:
         betas = known_betas(betas_of(message.headers), VERTEX_BETAS)
         if betas:
             headers.append((BETA, ",".join(betas).encode()))
-        return Message(b"POST", target.encode(), with_own(headers, self._headers), asked.body())
+        return UpstreamRequest(
+            b"POST", target.encode(), with_own(headers, self._headers), asked.body()
+        )
 
-    def listen(self, ear: Ear, message: Message, model: str) -> Ear:  # noqa: ARG002 -- the protocol
+    def listen(self, ear: ResponseHandler, message: UpstreamRequest, model: str) -> ResponseHandler:  # noqa: ARG002 -- the protocol
         """The ear itself: Vertex answers as Anthropic does."""
         return ear
 
@@ -113,7 +196,7 @@ class VertexProvider:
         if self._credentials is not None:
             token = self._credentials.token
             if token is None:
-                raise CannotCarryError("its Google credentials have not been fetched")
+                raise UnsupportedRequestError("its Google credentials have not been fetched")
         return [] if token is None else [(b"Authorization", b"Bearer " + token)]
 
     def _paying(self) -> str:
@@ -121,7 +204,9 @@ class VertexProvider:
         if project is None and self._credentials is not None:
             project = self._credentials.project
         if project is None:
-            raise CannotCarryError("neither its settings nor Google's name a project that pays")
+            raise UnsupportedRequestError(
+                "neither its settings nor Google's name a project that pays"
+            )
         return project
 
 

@@ -1,7 +1,7 @@
-"""The program's first lines: the quick verbs before anything is loaded, all others by the way.
+"""The program's first lines: run a quick verb before anything is loaded, else the command line.
 
-Laws: (1) a quick verb never loads the command line; (2) every verb is reached through here; (3)
-Ctrl-C while still loading is as quiet as later: nothing has begun that could be lost.
+Rules: (1) a quick verb never loads the command line; (2) every verb is reached through here; (3)
+Ctrl-C while loading is as quiet as later: nothing has begun that could be lost.
 Not here: what the verbs do.
 """
 
@@ -17,10 +17,10 @@ def main() -> None:
     try:
         _run()
     except KeyboardInterrupt:
-        from jackline.cli.leaving import leave_interrupted  # noqa: PLC0415 -- others pay nothing
+        from jackline.cli.shutdown import exit_interrupted  # noqa: PLC0415 -- others pay nothing
 
         sys.stderr.write("interrupted\n")
-        leave_interrupted()
+        exit_interrupted()
 
 
 def _run() -> None:

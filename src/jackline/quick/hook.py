@@ -1,9 +1,9 @@
-"""`jackline hook`: pass what a client tells its hooks on to the service, and its answer back.
+"""`jackline hook`: pass a client's hook input to the service, and the answer back.
 
-Laws: (1) exit code 0 always: a hook of ours never blocks the client; (2) a service that is down is
-told of once, then there is silence until it has been up again; (3) one that hangs is waited for
-once, then hardly at all until it answers again; (4) nothing is kept of the input.
-Not here: what is answered (hooks/).
+Rules: (1) exit code 0 always: a hook of ours never blocks the client; (2) a service that is down is
+reported once, then there is silence until it has been up again; (3) one that hangs is waited for
+once, then hardly at all until it answers again; (4) nothing of the input is saved.
+Not here: the answers (hooks/).
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ import os
 import sys
 
 from jackline.private_files import make_private_folder, open_private
-from jackline.quick.asking import ask
-from jackline.quick.finding import state_folder, word_of_service
+from jackline.quick.service import ask, find_service, state_folder
 
 # A service that looks again at a transcript answers within two; the plugin waits for five.
 _SECONDS = 3.5
@@ -33,7 +32,7 @@ def hook(arguments: list[str]) -> int:
     asked = sys.stdin.buffer.read()
     notice = os.path.join(state_folder(arguments), NOTICE)  # noqa: PTH118
     was_silent = os.path.exists(notice)  # noqa: PTH110
-    word = word_of_service(arguments)
+    word = find_service(arguments)
     told = None
     if word is not None:
         seconds = _SECONDS_AFTER_SILENCE if was_silent else _SECONDS

@@ -1,9 +1,9 @@
 """`jackline mcp`: a client's stdio on one side, the service's tools over HTTP on the other.
 
-Laws: (1) the client is welcomed at once, before the service is found, started or even looked for;
-(2) messages pass verbatim, one JSON document a line, in the order in which they came; what is
-answered comes as it is ready; (3) stdout carries the protocol alone.
-Not here: the way to the service (mcp_link.py), the tools (mcp_server/).
+Rules: (1) the client gets its `initialize` answer at once, before the service is found or started;
+(2) messages pass verbatim, one JSON document per line, in order; answers come as they are ready;
+(3) stdout carries the protocol alone.
+Not here: the connection to the service (mcp_link.py), the tools (mcp_server/).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import json
 import sys
 
 from jackline import __version__
-from jackline.mcp_server.welcome import welcome
-from jackline.quick.mcp_printing import print_message
+from jackline.mcp_server.handshake import initialize_result
+from jackline.quick.mcp_output import print_message
 
 _NO_JSON = -32700
 _NO_REQUEST = -32600
@@ -29,16 +29,16 @@ def bridge(arguments: list[str]) -> int:
         if message is None:
             continue
         if message.get("method") == "initialize" and "id" in message:
-            told = welcome(message.get("params"), __version__)
+            told = initialize_result(message.get("params"), __version__)
             if told is None:
                 words = "initialize needs protocolVersion, capabilities and clientInfo"
                 _refuse(message["id"], _BAD_PARAMS, words)
                 continue
             print_message({"jsonrpc": "2.0", "id": message["id"], "result": told})
             # Loaded now: the client has its welcome, and reads it meanwhile.
-            from jackline.quick.mcp_link import Link  # noqa: PLC0415
+            from jackline.quick.mcp_link import McpLink  # noqa: PLC0415
 
-            link = link or Link(arguments)
+            link = link or McpLink(arguments)
             link.open(line)
         elif link is not None:
             link.pass_on(line, message)

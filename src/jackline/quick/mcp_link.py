@@ -1,27 +1,128 @@
-"""The bridge's way to the service: find or start it, keep a session open, bring answers home.
+"""Connect the MCP bridge with the service: find or start it, hold a session, bring answers back.
 
-Laws: (1) the service is started when none runs, and found again after a restart: the client's
-session is opened anew behind its back; (2) a request that was under way when the service died is
+Rules: (1) the service is started when none runs, and found again after a restart: the session is
+then opened anew without the client; (2) a request that was under way when the service died is
 answered with an error that says how to find its work again: it is never sent twice; (3) every
-request is answered once, whatever happens to the service; (4) while the service is being started,
-the tools are listed from the package's own list: clients give a list less time than a start takes.
-Not here: reading the client (mcp_bridge.py), HTTP (conversing.py), the tools (mcp_server/).
+request is answered once, whatever happens to the service; (4) while the service starts, tools are
+listed from the package's own list; (5) only connecting and the proof have a time limit: answers may
+take hours; (6) a body that ends too early raises, and never counts as whole; (7) nothing is sent
+before the service has proved to be this user's; no proxy is used.
+Not here: reading the client (mcp_bridge.py), the tools (mcp_server/).
 """
 
 from __future__ import annotations
 
 import json
 import os
+import socket
 import sys
 import threading
 import time
 from collections.abc import Iterator
 
+from jackline.gateway_proof import authority_of, prove
+from jackline.private_files import installation_key
 from jackline.programs import own_command
-from jackline.quick.asking import ask
-from jackline.quick.conversing import Conversation
-from jackline.quick.finding import Word, word_of_service
-from jackline.quick.mcp_printing import print_message
+from jackline.quick.mcp_output import print_message
+from jackline.quick.service import ServiceInfo, ask, find_service
+
+_LONGEST_LINE = 65_536
+_PIECE = 65_536
+
+
+class ServiceConversation:
+    """A request that was sent; its answer is read from here. Close it."""
+
+    def __init__(
+        self,
+        word: ServiceInfo,
+        method: str,
+        path: str,
+        headers: dict[str, str],
+        body: bytes,
+        *,
+        seconds: float,
+    ) -> None:
+        """Connect and send; OSError means that the service has not taken it."""
+        until = time.monotonic() + seconds
+        authority = authority_of(word.host, word.port)
+        lines = [f"{method} {path} HTTP/1.1", f"host: {authority}", "connection: close"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        lines += [f"content-length: {len(body)}", "", ""]
+        self._line = socket.create_connection((word.host, word.port), timeout=seconds)
+        try:
+            prove(self._line, authority, installation_key(make=False), until)
+            self._line.settimeout(seconds)
+            self._line.sendall("\r\n".join(lines).encode("latin-1") + body)
+            self._line.settimeout(None)
+            self._file = self._line.makefile("rb")
+        except OSError:
+            self._line.close()
+            raise
+        self.status = 0
+        self.headers: dict[str, str] = {}
+
+    def hear_head(self) -> None:
+        """Wait for the answer's status and headers."""
+        first = self._text_line().split(" ", 2)
+        if len(first) < 2 or not first[0].startswith("HTTP/1.") or not first[1].isdecimal():
+            raise ConnectionError("this is no answer in HTTP")
+        self.status = int(first[1])
+        while line := self._text_line():
+            name, _, value = line.partition(":")
+            self.headers[name.strip().lower()] = value.strip()
+
+    def lines(self) -> Iterator[bytes]:
+        """The body line by line, as it comes."""
+        kept = b""
+        for piece in self._pieces():
+            *whole, kept = (kept + piece).split(b"\n")
+            yield from whole
+        if kept:
+            yield kept
+
+    def body(self) -> bytes:
+        """All of the body."""
+        return b"".join(self._pieces())
+
+    def close(self) -> None:
+        """Leave; whoever still answers finds nobody."""
+        self._file.close()
+        self._line.close()
+
+    def _pieces(self) -> Iterator[bytes]:
+        if "chunked" in self.headers.get("transfer-encoding", "").lower():
+            while size := self._chunk_size():
+                yield from self._exactly(size)
+                self._text_line()
+            while self._text_line():
+                pass  # trailers, which say nothing to us
+        elif (told := self.headers.get("content-length", "")).isdecimal():
+            yield from self._exactly(int(told))
+        else:
+            while piece := self._file.read1(_PIECE):
+                yield piece
+
+    def _exactly(self, size: int) -> Iterator[bytes]:
+        while size:
+            piece = self._file.read1(min(size, _PIECE))
+            if not piece:
+                raise ConnectionError("the answer broke off")
+            size -= len(piece)
+            yield piece
+
+    def _chunk_size(self) -> int:
+        try:
+            return int(self._text_line().partition(";")[0], 16)
+        except ValueError:
+            raise ConnectionError("this is no chunk") from None
+
+    def _text_line(self) -> str:
+        line = self._file.readline(_LONGEST_LINE)
+        if not line.endswith(b"\n"):
+            raise ConnectionError("the answer broke off")
+        return line.strip().decode("latin-1")
+
 
 _START_SECONDS = 30.0
 _CONNECT_SECONDS = 5.0
@@ -64,13 +165,13 @@ class _Session:
 
     __slots__ = ("name", "version", "word")
 
-    def __init__(self, word: Word, name: str = "", version: str = "") -> None:
+    def __init__(self, word: ServiceInfo, name: str = "", version: str = "") -> None:
         self.word = word
         self.name = name
         self.version = version
 
 
-class Link:
+class McpLink:
     """One client's way to the service."""
 
     def __init__(self, arguments: list[str]) -> None:
@@ -84,7 +185,7 @@ class Link:
         """Open the session for a client that was welcomed; failing that, its next message tries."""
         self._first = first
         self._leave()
-        word = word_of_service(self._arguments)
+        word = find_service(self._arguments)
         if word is not None and _answers(word, _AT_ONCE_SECONDS):
             self._try_to_open()
         else:
@@ -124,7 +225,7 @@ class Link:
 
     # --- messages -------------------------------------------------------------------------------
 
-    def _sent(self, line: bytes) -> tuple[_Session, Conversation]:
+    def _sent(self, line: bytes) -> tuple[_Session, ServiceConversation]:
         session = self._session or self._opened(None)
         try:
             return session, _ask(session, "POST", line)
@@ -133,7 +234,7 @@ class Link:
             return session, _ask(session, "POST", line)
 
     def _bring(
-        self, talk: Conversation, session: _Session, line: bytes, message: dict[str, object]
+        self, talk: ServiceConversation, session: _Session, line: bytes, message: dict[str, object]
     ) -> None:
         try:
             try:
@@ -184,13 +285,13 @@ class Link:
             threading.Thread(target=self._listen, args=(session,), daemon=True).start()
             return session
 
-    def _service(self, *, start: bool) -> Word:
-        word = word_of_service(self._arguments)
+    def _service(self, *, start: bool) -> ServiceInfo:
+        word = find_service(self._arguments)
         if word is None or not _answers(word):
             if not start:
                 raise UnsentError(_GONE)
             _start(self._arguments)
-            word = word_of_service(self._arguments)
+            word = find_service(self._arguments)
         if word is None or not _answers(word):
             raise UnsentError(_NOT_STARTED)
         return word
@@ -207,11 +308,13 @@ class Link:
 # --- HTTP ---------------------------------------------------------------------------------------
 
 
-def _ask(session: _Session, method: str, body: bytes = b"") -> Conversation:
+def _ask(session: _Session, method: str, body: bytes = b"") -> ServiceConversation:
     """A request that the service has been sent; UnsentError when nobody took it."""
     headers = _headers(session)
     try:
-        return Conversation(session.word, method, "/mcp", headers, body, seconds=_CONNECT_SECONDS)
+        return ServiceConversation(
+            session.word, method, "/mcp", headers, body, seconds=_CONNECT_SECONDS
+        )
     except OSError as error:
         raise UnsentError(_GONE) from error
 
@@ -239,7 +342,7 @@ def _headers(session: _Session) -> dict[str, str]:
     return {name: value for name, value in told.items() if value}
 
 
-def _heard(talk: Conversation, message: dict[str, object]) -> bool:
+def _heard(talk: ServiceConversation, message: dict[str, object]) -> bool:
     """Print what comes back; whether the message was answered, if it wants an answer.
 
     A stream that breaks off before raises ServiceGoneError, or looks like one that ended.
@@ -262,7 +365,7 @@ def _heard(talk: Conversation, message: dict[str, object]) -> bool:
     return answered
 
 
-def _result(talk: Conversation) -> dict[str, object]:
+def _result(talk: ServiceConversation) -> dict[str, object]:
     """What `initialize` gave, which the client has been told already."""
     try:
         talk.hear_head()
@@ -276,7 +379,7 @@ def _result(talk: Conversation) -> dict[str, object]:
     return next((result for result in results if isinstance(result, dict)), {})
 
 
-def _messages(talk: Conversation) -> Iterator[dict[str, object]]:
+def _messages(talk: ServiceConversation) -> Iterator[dict[str, object]]:
     if not talk.headers.get("content-type", "").startswith("text/event-stream"):
         yield from _parsed(talk.body())
         return
@@ -307,7 +410,7 @@ def _words(body: bytes) -> str:
     return ""
 
 
-def _answers(word: Word, seconds: float = _CONNECT_SECONDS) -> bool:
+def _answers(word: ServiceInfo, seconds: float = _CONNECT_SECONDS) -> bool:
     return ask(word, "/healthz", seconds=seconds) is not None
 
 

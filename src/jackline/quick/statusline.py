@@ -1,16 +1,15 @@
 """`jackline statusline`: one line for Claude Code's status line.
 
-Laws: (1) it prints something short or nothing, and always succeeds; (2) a service that does not
-answer within a moment is told as down, with the way back to the bare client.
-Not here: the words (control/statusline.py).
+Rules: (1) it prints something short or nothing, and always succeeds; (2) a service that does not
+answer within a moment is shown as down, with the way back to the bare client.
+Not here: the words (control/status.py).
 """
 
 from __future__ import annotations
 
 import sys
 
-from jackline.quick.asking import ask
-from jackline.quick.finding import word_of_service
+from jackline.quick.service import ask, find_service
 
 _SECONDS = 0.25
 DOWN = "jackline is down: jackline up, or back to the bare client: jackline disconnect claude-code"
@@ -19,7 +18,7 @@ DOWN = "jackline is down: jackline up, or back to the bare client: jackline disc
 def statusline(arguments: list[str]) -> int:
     """Print the line; the client's own words on stdin say which session it is for."""
     session = b"" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.buffer.read()
-    word = word_of_service(arguments)
+    word = find_service(arguments)
     told = None
     if word is not None:
         told = ask(word, "/_jackline/statusline", session or b"{}", seconds=_SECONDS)

@@ -1,23 +1,46 @@
-"""Answer the control endpoint: change faults while running, start anew, read the ledger.
+"""Answer the control endpoint: change faults while running, restart, read the ledger.
 
-Laws: (1) what it takes is what scenarios hold, checked the same way; (2) errors are JSON with a
-sentence and, where there is one, the next step; (3) a request names packaged scenarios only: files
-are named on the command line.
-Not here: what the orders do (playing.py), who may give them (control_door.py).
+Rules: (1) it takes what scenarios contain, checked the same way; (2) errors are JSON with a
+sentence and, where there is one, the next step; (3) a request names packaged scenarios only:
+files are named on the command line; (4) the request must name this machine as its Host, so that a
+page whose name was bound to 127.0.0.1 gets nothing; what a browser sends for another site's page
+is refused; the port in Host is ignored, because behind a tunnel it is another than ours. The
+gateway's own check (gateway/) has the same rules for more names; it lies above this package,
+which may not import it.
+Not here: what the orders do (live_provider.py). There is no token against other users of this
+machine; scenario.py bounds what they can request.
 """
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 from jackline.errors import BadArgumentError, JacklineError, RefusedError, UnreadableError
-from jackline.simulator.control_door import stranger
 from jackline.simulator.faults import Fault
 from jackline.simulator.http_wire import HttpRequest
-from jackline.simulator.playing import Playing
+from jackline.simulator.live_provider import LiveProvider
 from jackline.simulator.scenario import from_document, load_packaged, read_table
+
+_THIS_MACHINE = re.compile(r"(?:127\.0\.0\.1|localhost|\[::1\])(?::[0-9]{1,5})?")
+# `none` is what a browser says when its user typed the address or opened a bookmark.
+_OWN_SITES = frozenset(("same-origin", "none"))
+
+
+def refusal_reason(headers: Mapping[str, str]) -> str | None:
+    """Why a request must be refused because of where it is addressed to or comes from, or None."""
+    host = headers.get("host", "").lower()
+    if _THIS_MACHINE.fullmatch(host) is None:
+        return "requests for the control endpoint must name 127.0.0.1 or localhost as their host"
+    origin = headers.get("origin")
+    is_own_origin = origin is None or origin.lower() == f"http://{host}"
+    if not is_own_origin or headers.get("sec-fetch-site", "none").lower() not in _OWN_SITES:
+        return "requests from pages of other sites are refused"
+    return None
+
 
 PREFIX = "/_control"
 _FORBIDDEN = 403
@@ -34,9 +57,9 @@ ROUTES = {
 }
 
 
-def answer(playing: Playing, request: HttpRequest) -> tuple[int, bytes]:
+def answer(playing: LiveProvider, request: HttpRequest) -> tuple[int, bytes]:
     """The status and the JSON body for a request to the control endpoint."""
-    why = stranger(request.headers)
+    why = refusal_reason(request.headers)
     if why is not None:
         return _FORBIDDEN, _error(RefusedError(why))
     order = request.path.partition(PREFIX)[2].strip("/")
@@ -51,7 +74,7 @@ def _error(error: JacklineError) -> bytes:
     return json.dumps({"error": error.to_json()}).encode()
 
 
-def _carry_out(playing: Playing, method: str, order: str, raw: bytes) -> object:
+def _carry_out(playing: LiveProvider, method: str, order: str, raw: bytes) -> object:
     what, _, handle = order.partition("/")
     if what == "faults" and method == "DELETE":
         playing.clear_faults(_handle(handle) if handle else None)
@@ -63,7 +86,7 @@ def _carry_out(playing: Playing, method: str, order: str, raw: bytes) -> object:
     raise _unknown(method, order)
 
 
-def _get(playing: Playing, order: str) -> object:
+def _get(playing: LiveProvider, order: str) -> object:
     provider = playing.provider
     if order == "ledger":
         return provider.ledger.to_json()
@@ -84,7 +107,7 @@ def _get(playing: Playing, order: str) -> object:
     raise _unknown("GET", order)
 
 
-def _post(playing: Playing, order: str, document: dict[str, Any]) -> object:
+def _post(playing: LiveProvider, order: str, document: dict[str, Any]) -> object:
     if order == "faults":
         return {"handle": playing.add_fault(read_table(Fault, document, "fault"))}
     if order == "reset":

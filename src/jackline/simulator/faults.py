@@ -1,24 +1,25 @@
-"""Break the provider on schedule or on demand, in the ways real ones break.
+"""Break the provider on schedule or on demand, and let it recover, as real ones do.
 
-Laws: (1) a fault is a value with a window [start, until), the models and the share of requests it
-strikes; (2) each fault draws its own lots, so adding one does not change another; (3) the first
-fault that strikes decides.
-Not here: the bytes of a broken answer (server.py), limits (limits.py), the ramp (recovery.py).
+Rules: (1) a fault is a value with a window [start, until), the models and the share of requests
+that it strikes; (2) each fault has its own draws, so adding one does not change another; (3)
+faults are checked in the order in which they came, the first that strikes decides, and one that
+can never strike again is dropped; (4) above the recovery ramp arrivals are refused as overloaded;
+too many arrivals in a short time collapse it again, a bounded number of times.
+Not here: the bytes of a broken answer (connection.py), limits (limits.py), effects on open
+streams (provider.py).
 """
 
 from __future__ import annotations
 
 import math
+import random
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from enum import StrEnum
+from enum import Enum, StrEnum
 from typing import Literal, TypeAlias
 
-from jackline.simulator.calendar import Calendar
-from jackline.simulator.exchange import SimRequest
-from jackline.simulator.lots import from_seed
-from jackline.simulator.recovery import Phase, Recovery, RecoverySettings
-from jackline.simulator.refusals import (
+from jackline.simulator.exchange import (
     BAD_GATEWAY,
     CAPTIVE_PORTAL,
     ENVOY_OVERFLOW,
@@ -27,10 +28,84 @@ from jackline.simulator.refusals import (
     QUOTA_MESSAGE,
     SERVER_ERROR,
     THROTTLED,
-    Refusal,
+    ProviderRefusal,
+    SimRequest,
     quota_wall,
 )
-from jackline.simulator.windows import UNIFIED, Claim, wall_headers, wall_text
+from jackline.simulator.limits import UNIFIED, WindowClaim, wall_headers, wall_text
+from jackline.simulator.time_model import Calendar, seeded_random
+
+
+@dataclass(frozen=True, slots=True)
+class RecoverySettings:
+    """A ramp from `first` to all of `streams` in `seconds`.
+
+    It collapses for `collapse_seconds` when more than
+    `herd_base + herd_factor * capacity / mean_service * herd_window` requests come in a window.
+    """
+
+    streams: float
+    first: float = 0.1
+    seconds: float = 120.0
+    collapse_seconds: float = 60.0
+    most_collapses: int = 8
+    herd_window: float = 5.0
+    herd_base: float = 10.0
+    herd_factor: float = 3.0
+    mean_service: float = 19.0
+
+
+class RecoveryPhase(Enum):
+    """What the recovering provider does with an arrival."""
+
+    DOWN = "down"
+    COLLAPSING = "collapsing"
+    OVERLOADED = "overloaded"
+    LETS_IN = "lets_in"
+
+
+class Recovery:
+    """The ramp after one outage."""
+
+    def __init__(self, settings: RecoverySettings, begins: float) -> None:
+        self.settings = settings
+        self.collapses = 0
+        self._begins = begins
+        self._arrivals: deque[float] = deque()
+
+    @property
+    def ends(self) -> float:
+        """When all capacity is back, if nothing collapses before."""
+        return self._begins + self.settings.seconds
+
+    def capacity(self, now: float) -> float:
+        """The streams that fit on the ramp."""
+        done = min(1.0, max(0.0, (now - self._begins) / self.settings.seconds))
+        return self.settings.streams * (self.settings.first + (1 - self.settings.first) * done)
+
+    def meet(self, now: float, in_flight: int) -> RecoveryPhase:
+        """Count an arrival after the outage and say what becomes of it."""
+        if now < self._begins:
+            return RecoveryPhase.DOWN
+        if now >= self.ends:
+            return RecoveryPhase.LETS_IN
+        settings = self.settings
+        self._arrivals.append(now)
+        while self._arrivals[0] < now - settings.herd_window:
+            self._arrivals.popleft()
+        capacity = self.capacity(now)
+        flow = settings.herd_factor * capacity / settings.mean_service * settings.herd_window
+        herd = len(self._arrivals) > settings.herd_base + flow
+        if herd and self.collapses < settings.most_collapses:
+            self.collapses += 1
+            self._begins = now + settings.collapse_seconds
+            self._arrivals.clear()
+            return RecoveryPhase.COLLAPSING
+        return (
+            RecoveryPhase.LETS_IN
+            if in_flight + 1 <= max(1.0, capacity)
+            else RecoveryPhase.OVERLOADED
+        )
 
 
 class Effect(StrEnum):
@@ -56,7 +131,7 @@ class Effect(StrEnum):
 
 
 # Effects that refuse in words; the others act on the connection or inside the stream.
-_REFUSALS: dict[Effect, Refusal] = {
+_REFUSALS: dict[Effect, ProviderRefusal] = {
     Effect.THROTTLED: THROTTLED,
     Effect.OVERLOADED: OVERLOADED,
     Effect.SERVER_ERROR: SERVER_ERROR,
@@ -66,7 +141,7 @@ _REFUSALS: dict[Effect, Refusal] = {
     Effect.CAPTIVE_PORTAL: CAPTIVE_PORTAL,
 }
 
-ResetTold: TypeAlias = Literal["headers", "text", "no"]
+ResetAnnouncement: TypeAlias = Literal["headers", "text", "no"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +172,8 @@ class Fault:
     """Seconds more for every thousand input tokens, as of a model that thinks."""
     doubles_every: float | None = None
     """The delay doubles every so many seconds, as in a brown-out."""
-    claim: Claim = Claim.FIVE_HOUR
-    reset_told: ResetTold = "headers"
+    claim: WindowClaim = WindowClaim.FIVE_HOUR
+    reset_told: ResetAnnouncement = "headers"
 
     def lateness(self, now: float, request: SimRequest) -> float:
         """How much later the answer to a request begins that arrives now."""
@@ -114,7 +189,7 @@ class ActiveFault:
     def __init__(self, handle: int, fault: Fault, calendar: Calendar, seed: int) -> None:
         self.handle = handle
         self.fault = fault
-        self.draw = from_seed(seed)
+        self.draw = seeded_random(seed)
         self.recovery = Recovery(fault.recovery, fault.until) if fault.recovery else None
         self._calendar = calendar
 
@@ -146,7 +221,7 @@ class ActiveFault:
         request: SimRequest,
         in_flight: int,
         collapse: Callable[[float, ActiveFault], None],
-    ) -> Refusal | Effect | None:
+    ) -> ProviderRefusal | Effect | None:
         """What this fault does to an arriving request, or None."""
         fault = self.fault
         if now < fault.start or not self.covers(request):
@@ -157,11 +232,11 @@ class ActiveFault:
             if self.recovery is None or request.errand:
                 return None
             phase = self.recovery.meet(now, in_flight)
-            if phase is Phase.LETS_IN:
+            if phase is RecoveryPhase.LETS_IN:
                 return None
-            if phase is Phase.OVERLOADED:
+            if phase is RecoveryPhase.OVERLOADED:
                 return OVERLOADED
-            if phase is Phase.COLLAPSING:
+            if phase is RecoveryPhase.COLLAPSING:
                 collapse(now, self)
         elif fault.share < 1.0 and self.draw.random() >= fault.share:
             return None
@@ -171,7 +246,7 @@ class ActiveFault:
         """The share of the answer after which a stream breaks."""
         return self.draw.random() if self.fault.at_share is None else self.fault.at_share
 
-    def blow(self, now: float) -> Refusal | Effect:
+    def blow(self, now: float) -> ProviderRefusal | Effect:
         """What the fault does to a request that it strikes."""
         fault = self.fault
         if fault.effect is Effect.QUOTA_WALL:
@@ -186,7 +261,7 @@ class ActiveFault:
             refusal = replace(refusal, headers={**refusal.headers, "retry-after": wait})
         return refusal
 
-    def _wall(self, now: float) -> Refusal:
+    def _wall(self, now: float) -> ProviderRefusal:
         fault = self.fault
         resets = fault.until if math.isfinite(fault.until) else now + 5 * 3600.0
         if fault.reset_told == "headers":
@@ -199,3 +274,73 @@ class ActiveFault:
             f"{UNIFIED}-representative-claim": fault.claim.value,
         }
         return quota_wall(QUOTA_MESSAGE, claim)
+
+
+Struck: TypeAlias = tuple[ActiveFault | None, ProviderRefusal | Effect | None]
+
+
+class FaultBoard:
+    """The faults of one provider."""
+
+    def __init__(self, calendar: Calendar, draw: random.Random) -> None:
+        self.faults: list[ActiveFault] = []
+        self._calendar = calendar
+        self._seeds = draw
+        self._handles = 0
+
+    def add(self, fault: Fault) -> ActiveFault:
+        """Put up a fault; its handle takes it down."""
+        self._handles += 1
+        seed = self._seeds.getrandbits(64)
+        active = ActiveFault(self._handles, fault, self._calendar, seed)
+        self.faults.append(active)
+        return active
+
+    def clear(self, now: float, handle: int | None) -> None:
+        """End one fault, or all; those with a recovery recover from now on."""
+        for active in self.faults:
+            if handle in (None, active.handle):
+                active.end(now)
+        self._forget_past(now)
+
+    def strike(
+        self,
+        now: float,
+        request: SimRequest,
+        in_flight: int,
+        collapse: Callable[[float, ActiveFault], None],
+    ) -> Struck:
+        """The fault that strikes this request and what it does, or neither."""
+        over = False
+        for active in self.faults:
+            if active.over(now):
+                over = True
+                continue
+            blow = active.strike(now, request, in_flight, collapse)
+            if blow is not None:
+                return active, blow
+        if over:
+            self._forget_past(now)
+        return None, None
+
+    def aim(self, now: float, ordered: ProviderRefusal | Fault) -> Struck:
+        """What a script has ordered for one request."""
+        if isinstance(ordered, ProviderRefusal):
+            return None, ordered
+        active = ActiveFault(0, ordered, self._calendar, self._seeds.getrandbits(64))
+        return active, active.blow(now)
+
+    def door(self, now: float) -> tuple[bool, float | None]:
+        """Whether one can connect at all, and when that changes by schedule."""
+        shut = any(active.refuses_connections(now) for active in self.faults)
+        edges = [
+            edge
+            for active in self.faults
+            if active.fault.effect is Effect.REFUSED
+            for edge in (active.fault.start, active.fault.until)
+            if now < edge < math.inf
+        ]
+        return not shut, min(edges, default=None)
+
+    def _forget_past(self, now: float) -> None:
+        self.faults = [active for active in self.faults if not active.over(now)]

@@ -1,8 +1,8 @@
-"""Speak as much HTTP/1.1 as model clients need: read requests, write heads and chunks.
+"""As much HTTP/1.1 as model clients need: parse requests, write heads and chunks.
 
-Laws: (1) one request at a time on a connection; (2) whatever cannot be read ends the connection,
-never the server; (3) a reader tells at once when its client has gone.
-Not here: what is answered (server.py, answering.py).
+Rules: (1) one request at a time on a connection; (2) whatever cannot be parsed ends the
+connection, never the server; (3) a reader reports at once when its client has gone.
+Not here: what is answered (server.py, connection.py).
 """
 
 from __future__ import annotations

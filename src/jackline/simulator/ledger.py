@@ -1,8 +1,10 @@
-"""Remember every request and what became of it: the truth that tests and drills read.
+"""Record every request and what became of it, and add up the bill: the truth for tests and drills.
 
-Laws: (1) every request stands here once and ends at most once; (2) useful + wasted + open = all;
-(3) no prompt and no answer is kept, only hashes and numbers.
-Not here: judging a client (the tests), our own metrics (telemetry/).
+Rules: (1) every request has one entry and ends at most once; (2) useful + wasted + open = all;
+(3) no prompt and no answer is stored, only hashes and numbers; (4) every answer that began is
+charged, as far as it was generated; tokens of a model without a listed price are counted and
+never priced.
+Not here: assessing a client (the tests), our own metrics (telemetry/), prices (vendor_facts.py).
 """
 
 from __future__ import annotations
@@ -12,12 +14,63 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
-from jackline.simulator.bill import Bill
 from jackline.simulator.exchange import SimRequest
 from jackline.simulator.prompt_cache import Hit
+from jackline.simulator.vendor_facts import price_of
 
 
-class Outcome(StrEnum):
+class Bill:
+    """A running bill."""
+
+    def __init__(self) -> None:
+        self.dollars = 0.0
+        self.tokens: Counter[str] = Counter()
+        self.unpriced: Counter[str] = Counter()
+        """Tokens of models without a listed price, by model."""
+
+    def add(
+        self,
+        model: str,
+        *,
+        plain: int = 0,
+        read: int = 0,
+        written_5m: int = 0,
+        written_1h: int = 0,
+        output: int = 0,
+    ) -> None:
+        """Charge one answer."""
+        self.tokens.update(
+            input=plain,
+            cache_read=read,
+            cache_write_5m=written_5m,
+            cache_write_1h=written_1h,
+            output=output,
+        )
+        price = price_of(model)
+        if price is None:
+            self.unpriced[model] += plain + read + written_5m + written_1h + output
+            return
+        self.dollars += price.dollars(
+            plain=plain, read=read, written_5m=written_5m, written_1h=written_1h, output=output
+        )
+
+    @property
+    def read_share(self) -> float:
+        """The share of the input that was read from prompt caches; 0 without input."""
+        whole = self.tokens.total() - self.tokens["output"]
+        return self.tokens["cache_read"] / whole if whole else 0.0
+
+    def to_json(self) -> dict[str, object]:
+        """The bill, ready for JSON."""
+        return {
+            "dollars": round(self.dollars, 6),
+            "tokens": dict(self.tokens),
+            "read_share": round(self.read_share, 4),
+            "unpriced": dict(sorted(self.unpriced.items())),
+        }
+
+
+class RequestOutcome(StrEnum):
     """What became of a request."""
 
     OPEN = "open"
@@ -28,7 +81,7 @@ class Outcome(StrEnum):
 
 
 @dataclass(slots=True)
-class Entry:
+class LedgerEntry:
     """One request; `why` names the status or the way it broke."""
 
     id: int
@@ -39,7 +92,7 @@ class Entry:
     arrived: float
     input_tokens: int
     output_tokens: int = 0
-    outcome: Outcome = Outcome.OPEN
+    outcome: RequestOutcome = RequestOutcome.OPEN
     why: str = ""
     first_byte: float | None = None
     ended: float | None = None
@@ -59,17 +112,17 @@ class Entry:
         )
 
 
-class Ledger:
+class RequestLedger:
     """All entries in order of arrival, and running counts."""
 
     def __init__(self) -> None:
-        self.entries: list[Entry] = []
+        self.entries: list[LedgerEntry] = []
         self.outcomes: Counter[str] = Counter()
         self.reasons: Counter[str] = Counter()
         self.after_wall = 0
         self._wall_told: dict[str, float] = {}
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[LedgerEntry]:
         return iter(self.entries)
 
     def __len__(self) -> int:
@@ -78,7 +131,7 @@ class Ledger:
     @property
     def useful(self) -> int:
         """Requests that got their whole answer."""
-        return self.outcomes[Outcome.COMPLETED]
+        return self.outcomes[RequestOutcome.COMPLETED]
 
     @property
     def wasted(self) -> int:
@@ -96,13 +149,13 @@ class Ledger:
         done = Counter(
             (entry.session, entry.agent, entry.body_hash)
             for entry in self.entries
-            if entry.body_hash and entry.outcome is Outcome.COMPLETED
+            if entry.body_hash and entry.outcome is RequestOutcome.COMPLETED
         )
         return done.total() - len(done)
 
-    def opened(self, id: int, now: float, request: SimRequest) -> Entry:  # noqa: A002
+    def opened(self, id: int, now: float, request: SimRequest) -> LedgerEntry:  # noqa: A002
         """Write down an arrival."""
-        entry = Entry(
+        entry = LedgerEntry(
             id,
             request.model,
             request.session,
@@ -115,7 +168,7 @@ class Ledger:
         self.entries.append(entry)
         return entry
 
-    def let_in(self, entry: Entry, hit: Hit | None = None) -> None:
+    def let_in(self, entry: LedgerEntry, hit: Hit | None = None) -> None:
         """An arrival was admitted, so a wall before its model has fallen."""
         if hit is not None:
             entry.cache_read_tokens = hit.read
@@ -124,7 +177,7 @@ class Ledger:
         if self._wall_told:
             self._wall_told.pop(entry.model, None)
 
-    def met_wall(self, entry: Entry) -> None:
+    def met_wall(self, entry: LedgerEntry) -> None:
         """An arrival ran into a wall."""
         entry.wall = True
         told = self._wall_told.get(entry.model)
@@ -133,7 +186,12 @@ class Ledger:
             self.after_wall += 1
 
     def ended(
-        self, entry: Entry, now: float, outcome: Outcome, why: str, output_tokens: int = 0
+        self,
+        entry: LedgerEntry,
+        now: float,
+        outcome: RequestOutcome,
+        why: str,
+        output_tokens: int = 0,
     ) -> None:
         """Write down the end of a request."""
         entry.outcome = outcome
@@ -160,7 +218,9 @@ class Ledger:
             "input_tokens": sum(entry.input_tokens for entry in self._completed()),
             "output_tokens": sum(entry.output_tokens for entry in self._completed()),
             "wasted_output_tokens": sum(
-                entry.output_tokens for entry in self.entries if entry.outcome != Outcome.COMPLETED
+                entry.output_tokens
+                for entry in self.entries
+                if entry.outcome != RequestOutcome.COMPLETED
             ),
             "bill": self.bill().to_json(),
         }
@@ -184,5 +244,5 @@ class Ledger:
         """The counts and every entry, ready for JSON."""
         return {**self.summary(), "entries": [asdict(entry) for entry in self.entries]}
 
-    def _completed(self) -> Iterator[Entry]:
-        return (entry for entry in self.entries if entry.outcome is Outcome.COMPLETED)
+    def _completed(self) -> Iterator[LedgerEntry]:
+        return (entry for entry in self.entries if entry.outcome is RequestOutcome.COMPLETED)

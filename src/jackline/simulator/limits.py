@@ -1,10 +1,12 @@
-"""Refuse what passes a rate, a number of streams at once, or a capacity that nobody announces.
+"""Refuse what exceeds a rate, a number of streams, a hidden capacity, or a subscription's window.
 
-Laws: (1) a limit checks before anything is taken, so a request that another limit refuses costs
+Rules: (1) a limit checks before anything is taken, so a request that another limit refuses costs
 nothing here (unless rejects consume); (2) a bucket never holds more than its cap; (3) announced
-numbers are those of the moment of admission, after the request itself was taken; (4) whether input
-read from a prompt cache counts is the vendor's choice (vendor_facts.py).
-Not here: subscription windows (windows.py), faults (faults.py), what a client makes of it.
+numbers are those of the moment of admission, after the request itself was taken; (4) whether
+input read from a prompt cache counts is the vendor's choice (vendor_facts.py); (5) a window opens
+with the first request after its reset and refills all at once; (6) the announced window is the
+fullest, as `representative-claim` does; tokens count when they are known.
+Not here: the order of the limits (provider.py), faults (faults.py).
 """
 
 from __future__ import annotations
@@ -13,26 +15,28 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, tzinfo
 from enum import StrEnum
 from typing import Protocol
 
-from jackline.simulator.calendar import Calendar
-from jackline.simulator.exchange import SimRequest
-from jackline.simulator.lots import branch
-from jackline.simulator.refusals import (
+from jackline.simulator.exchange import (
     OVERLOADED,
+    QUOTA_MESSAGE,
     THROTTLED,
     TOO_MANY_CONNECTIONS,
-    Refusal,
+    ProviderRefusal,
+    SimRequest,
     over_rate,
+    quota_wall,
 )
+from jackline.simulator.time_model import Calendar, child_random
 from jackline.simulator.vendor_facts import reads_count
 
 
-class Limit(Protocol):
+class ProviderLimit(Protocol):
     """What the provider asks of each limit, in this order; `in_flight` are admitted streams."""
 
-    def check(self, now: float, request: SimRequest, in_flight: int) -> Refusal | None:
+    def check(self, now: float, request: SimRequest, in_flight: int) -> ProviderRefusal | None:
         """The refusal, or None when this limit would let the request in."""
         ...
 
@@ -79,7 +83,7 @@ class BucketSettings:
     """A part of the names of the models that this bucket counts; "" counts all together."""
 
 
-class Bucket:
+class RateBucket:
     """A token bucket; output is debited when it is known, so its level may fall below zero."""
 
     def __init__(self, settings: BucketSettings, calendar: Calendar, start: float) -> None:
@@ -109,7 +113,7 @@ class Bucket:
             return request.input_tokens - uncounted
         return 1.0
 
-    def check(self, now: float, request: SimRequest, in_flight: int) -> Refusal | None:  # noqa: ARG002
+    def check(self, now: float, request: SimRequest, in_flight: int) -> ProviderRefusal | None:  # noqa: ARG002
         """Refuse what the bucket cannot pay; output counts against whoever comes next."""
         need = self._need(request)
         if self.settings.debts:
@@ -188,7 +192,7 @@ class ConcurrencyCap(_Untold):
     def __init__(self, settings: ConcurrencySettings) -> None:
         self.settings = settings
 
-    def check(self, now: float, request: SimRequest, in_flight: int) -> Refusal | None:  # noqa: ARG002
+    def check(self, now: float, request: SimRequest, in_flight: int) -> ProviderRefusal | None:  # noqa: ARG002
         """Refuse above the cap."""
         if in_flight < self.settings.streams:
             return None
@@ -218,8 +222,8 @@ class HiddenCapacity(_Untold):
         self.settings = settings
         self._start = start
         self._shares = list(settings.schedule)
-        self._moves = branch(draw)
-        self._refusals = branch(draw)
+        self._moves = child_random(draw)
+        self._refusals = child_random(draw)
 
     def capacity(self, now: float) -> float:
         """The streams that fit now; at least one, so that work can always go on."""
@@ -230,9 +234,144 @@ class HiddenCapacity(_Untold):
             self._shares.append(self._moves.uniform(self.settings.low, self.settings.high))
         return max(1.0, self.settings.streams * self._shares[period])
 
-    def check(self, now: float, request: SimRequest, in_flight: int) -> Refusal | None:  # noqa: ARG002
+    def check(self, now: float, request: SimRequest, in_flight: int) -> ProviderRefusal | None:  # noqa: ARG002
         """Refuse above the hidden capacity, in the words of an overload or of a throttle."""
         if in_flight + 1 <= self.capacity(now):
             return None
         overloaded = self._refusals.random() < self.settings.overloaded_share
         return OVERLOADED if overloaded else THROTTLED
+
+
+UNIFIED = "anthropic-ratelimit-unified"
+WARNINGS = (1.0, 0.95, 0.9, 0.75)
+DAY = 86_400.0
+
+
+class WindowClaim(StrEnum):
+    """The windows a subscription has; the value is its name in `representative-claim`."""
+
+    FIVE_HOUR = "five_hour"
+    SEVEN_DAY = "seven_day"
+    SEVEN_DAY_OPUS = "seven_day_opus"
+    SEVEN_DAY_SONNET = "seven_day_sonnet"
+
+
+# Claim: its short name in headers, its length, the models it is for, its name in the CLI's words.
+_KINDS: dict[WindowClaim, tuple[str, float, str, str]] = {
+    WindowClaim.FIVE_HOUR: ("5h", 5 * 3600.0, "", "session limit"),
+    WindowClaim.SEVEN_DAY: ("7d", 7 * DAY, "", "weekly limit"),
+    WindowClaim.SEVEN_DAY_OPUS: ("7d_opus", 7 * DAY, "opus", "Opus limit"),
+    WindowClaim.SEVEN_DAY_SONNET: ("7d-sonnet", 7 * DAY, "sonnet", "Sonnet limit"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaWindowSettings:
+    """A window that holds so many tokens, input and output together."""
+
+    claim: WindowClaim
+    tokens: float
+    used: float = 0.0
+    """Tokens already spent when the simulation starts."""
+    announced: bool = True
+
+
+def wall_text(claim: WindowClaim, calendar: Calendar, resets_at: float, zone: tzinfo = UTC) -> str:
+    """The words in which clients tell of a wall: `You've hit your session limit · resets 3pm`."""
+    name = _KINDS[claim][3]
+    far = claim is not WindowClaim.FIVE_HOUR
+    when = calendar.day_text(resets_at, zone) if far else calendar.clock_text(resets_at, zone)
+    return f"You've hit your {name} · resets {when}"
+
+
+def wall_headers(
+    claim: WindowClaim, calendar: Calendar, now: float, resets_at: float
+) -> dict[str, str]:
+    """What a refused subscriber is told beside the text."""
+    reset = str(calendar.epoch_seconds(resets_at))
+    short = _KINDS[claim][0]
+    return {
+        "retry-after": calendar.wait(resets_at - now),
+        f"{UNIFIED}-status": "rejected",
+        f"{UNIFIED}-reset": reset,
+        f"{UNIFIED}-representative-claim": claim.value,
+        f"{UNIFIED}-{short}-status": "rejected",
+        f"{UNIFIED}-{short}-reset": reset,
+        f"{UNIFIED}-{short}-utilization": "1",
+        f"{UNIFIED}-{short}-surpassed-threshold": "1",
+        f"{UNIFIED}-overage-status": "rejected",
+        f"{UNIFIED}-overage-disabled-reason": "overage_not_provisioned",
+    }
+
+
+class QuotaWindow:
+    """One window of a subscription."""
+
+    def __init__(self, settings: QuotaWindowSettings, calendar: Calendar, start: float) -> None:
+        self.settings = settings
+        self.claim = settings.claim
+        self.short, self.length, self._model, _ = _KINDS[settings.claim]
+        self._calendar = calendar
+        self._used = settings.used
+        self.resets_at = start + self.length
+
+    def utilization(self, now: float) -> float:
+        """The used share; may pass one, since output counts when it is known."""
+        if now >= self.resets_at:
+            self._used = 0.0
+            self.resets_at = now + self.length
+        return self._used / self.settings.tokens
+
+    def covers(self, request: SimRequest) -> bool:
+        """Whether this window counts the request's model."""
+        return self._model in request.model
+
+    def check(self, now: float, request: SimRequest, in_flight: int) -> ProviderRefusal | None:  # noqa: ARG002
+        """Refuse until the reset once the window is used up."""
+        if not self.covers(request) or self.utilization(now) < 1.0:
+            return None
+        headers = {}
+        if self.settings.announced:
+            headers = wall_headers(self.claim, self._calendar, now, self.resets_at)
+        return quota_wall(QUOTA_MESSAGE, headers)
+
+    def take(self, now: float, request: SimRequest) -> None:
+        """Count the input."""
+        if self.covers(request):
+            self.utilization(now)
+            self._used += request.input_tokens
+
+    def turned_away(self, now: float, request: SimRequest) -> None:
+        """A refused request costs a subscriber nothing."""
+
+    def finished(self, now: float, request: SimRequest, output_tokens: int) -> None:
+        """Count the output."""
+        if self.covers(request):
+            self.utilization(now)
+            self._used += output_tokens
+
+    def announce(self, now: float, request: SimRequest, headers: dict[str, str]) -> None:
+        """This window's part of the unified headers; the fullest window speaks for all."""
+        if not self.settings.announced or not self.covers(request):
+            return
+        used = self.utilization(now)
+        reset = str(self._calendar.epoch_seconds(self.resets_at))
+        passed = next((mark for mark in WARNINGS if used >= mark), None)
+        headers[f"{UNIFIED}-{self.short}-utilization"] = f"{used:.4g}"
+        headers[f"{UNIFIED}-{self.short}-reset"] = reset
+        headers[f"{UNIFIED}-{self.short}-status"] = (
+            "allowed" if passed is None else "allowed_warning"
+        )
+        if passed is not None:
+            headers[f"{UNIFIED}-{self.short}-surpassed-threshold"] = f"{passed:g}"
+        fullest = headers.get(f"{UNIFIED}-representative-claim")
+        if fullest is None or used > _told_utilization(headers, WindowClaim(fullest)):
+            headers[f"{UNIFIED}-representative-claim"] = self.claim.value
+            headers[f"{UNIFIED}-reset"] = reset
+            headers[f"{UNIFIED}-status"] = headers[f"{UNIFIED}-{self.short}-status"]
+            headers[f"{UNIFIED}-overage-status"] = "rejected"
+            headers[f"{UNIFIED}-overage-disabled-reason"] = "overage_not_provisioned"
+
+
+def _told_utilization(headers: dict[str, str], claim: WindowClaim) -> float:
+    return float(headers[f"{UNIFIED}-{_KINDS[claim][0]}-utilization"])

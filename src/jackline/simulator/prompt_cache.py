@@ -1,11 +1,12 @@
 """Prompt caches of a provider: what a prompt reads, writes, and makes ready for the next one.
 
-Rules: (1) pure: `now` is an argument, and `look` changes nothing; (2) an entry can be read from the
-first byte of the answer to the request that wrote it; (3) its life counts from the start of that
-request, and from the start of each admitted request that reads it; (4) accounts, models and, where
-caching is automatic, machines share nothing; (5) read + written + plain is the whole prompt; (6)
-lapsed entries are dropped, and of the others the least recently used when there are too many.
-Reading a prompt from a request body is in prompts.py, prices are in vendor_facts.py.
+Rules: (1) pure: `now` is an argument, and `look` changes nothing; (2) an entry can be read from
+the first byte of the answer to the request that wrote it; (3) its life counts from the start of
+that request, and from the start of each admitted request that reads it; (4) accounts, models and,
+where caching is automatic, machines share nothing; (5) read + written + plain is the whole
+prompt; (6) lapsed entries are dropped, and of the others the least recently used when there are
+too many.
+Not here: reading a prompt from a request body (client_request.py), prices (vendor_facts.py).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _PER_MACHINE = 15
 _MINUTE = 60.0
 
 
-class Block(NamedTuple):
+class PromptBlock(NamedTuple):
     """A content block; `content` identifies it, and a `ttl` in seconds marks the prefix it ends."""
 
     content: bytes
@@ -55,7 +56,7 @@ class Prompt:
     """
 
     model: str
-    blocks: Sequence[Block] = field(repr=False)
+    blocks: Sequence[PromptBlock] = field(repr=False)
     account: str = ""
     automatic: bool = False
     retention: float = FIVE_MINUTES
@@ -234,7 +235,7 @@ class PromptCache:
                 del self._routed[route]
 
 
-def _ttl(block: Block) -> float:
+def _ttl(block: PromptBlock) -> float:
     return block.ttl or FIVE_MINUTES
 
 
@@ -242,7 +243,7 @@ def _scope(prompt: Prompt) -> bytes:
     return _digest(prompt.account.encode(), prompt.model.encode())
 
 
-def _prefixes(seed: bytes, blocks: Iterable[Block]) -> list[bytes]:
+def _prefixes(seed: bytes, blocks: Iterable[PromptBlock]) -> list[bytes]:
     """The identity of each prefix: that of the one before it, and the block that it adds."""
     keys = []
     for block in blocks:

@@ -1,9 +1,9 @@
-"""Turn a scenario, a small TOML document, into a provider's settings and a mind.
+"""Parse a scenario, a small TOML document, into a provider's settings and a reply script.
 
-Laws: (1) an unknown or impossible key is an error that names it; (2) times are seconds from the
-start; (3) packaged scenarios are found by name; (4) neither a file nor the answers that a document
-asks for take more than a bounded share of memory.
-Not here: what the settings do (provider.py), the values' own meaning (their classes).
+Rules: (1) an unknown or impossible key is an error that names it; (2) times are seconds from the
+start; (3) packaged scenarios are found by name; (4) neither a file nor the answers that a
+document requests take more than a bounded share of memory.
+Not here: what the settings do (provider.py), the meaning of the values (their classes).
 """
 
 from __future__ import annotations
@@ -20,11 +20,15 @@ import msgspec
 from jackline.errors import BadArgumentError, UnreadableError
 from jackline.foreign_files import read_foreign
 from jackline.simulator.faults import Fault
-from jackline.simulator.limits import BucketSettings, ConcurrencySettings, HiddenCapacitySettings
-from jackline.simulator.mind import UNDERSTOOD, Mind, Rule, Say, long_answer
-from jackline.simulator.service import ServiceSettings
-from jackline.simulator.settings import MODELS, ProviderSettings
-from jackline.simulator.windows import WindowSettings
+from jackline.simulator.limits import (
+    BucketSettings,
+    ConcurrencySettings,
+    HiddenCapacitySettings,
+    QuotaWindowSettings,
+)
+from jackline.simulator.provider import MODELS, ProviderSettings
+from jackline.simulator.reply_script import UNDERSTOOD, ReplyScript, Rule, Say, long_answer
+from jackline.simulator.time_model import ServiceSettings
 
 T = TypeVar("T")
 
@@ -90,7 +94,7 @@ class ScenarioTable:
     bucket: tuple[BucketSettings, ...] = ()
     concurrency: ConcurrencySettings | None = None
     hidden: HiddenCapacitySettings | None = None
-    window: tuple[WindowSettings, ...] = ()
+    window: tuple[QuotaWindowSettings, ...] = ()
     fault: tuple[Fault, ...] = ()
     rule: tuple[RuleTable, ...] = ()
 
@@ -102,7 +106,7 @@ class Scenario:
     name: str
     description: str
     settings: ProviderSettings
-    mind: Mind
+    mind: ReplyScript
 
 
 def packaged_names() -> list[str]:
@@ -167,7 +171,7 @@ def from_document(name: str, document: Mapping[str, Any]) -> Scenario:
         admin_key=table.admin_key,
     )
     fallback = long_answer(table.answer_tokens) if table.answer_tokens else UNDERSTOOD
-    mind = Mind(tuple(_rule(one) for one in table.rule), fallback, obliging=True)
+    mind = ReplyScript(tuple(_rule(one) for one in table.rule), fallback, obliging=True)
     return Scenario(name, table.description, settings, mind)
 
 

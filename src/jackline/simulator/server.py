@@ -1,21 +1,29 @@
-"""Open the simulated provider on a loopback port.
+"""Open the simulated provider on a loopback port, in this event loop or in its own thread.
 
-Laws: (1) only loopback; (2) while the model refuses connections nobody listens on the port; (3)
-when it stops, no task and no connection is left, and a failed driver is told.
-Not here: one connection (connection.py), time (playing.py), a thread of its own (in_thread.py).
+Rules: (1) only loopback; (2) while the model refuses connections nobody listens on the port; (3)
+when it stops, no task and no connection is left, and a failed driver is raised; (4) with a
+thread, `with` waits until it listens and until it has stopped; orders run in its loop, one after
+another, so the caller needs no lock.
+Not here: one connection (connection.py), time (live_provider.py), the one-line faults for tests
+(testing/).
 """
 
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
-from jackline.simulator.connection import Connection
+from jackline import event_loop
+from jackline.simulator.connection import SimConnection
 from jackline.simulator.http_wire import ClientReader, reset
-from jackline.simulator.mind import Mind
-from jackline.simulator.playing import Playing
-from jackline.simulator.settings import ProviderSettings
+from jackline.simulator.live_provider import LiveProvider, RecordedRequest
+from jackline.simulator.provider import ProviderSettings
+from jackline.simulator.reply_script import ReplyScript
 
 LOOPBACK = "127.0.0.1"
 
@@ -29,7 +37,7 @@ class SimulatorServer:
     def __init__(
         self,
         settings: ProviderSettings | None = None,
-        mind: Mind | None = None,
+        mind: ReplyScript | None = None,
         *,
         seed: int = 0,
         speed: float = 1.0,
@@ -37,9 +45,9 @@ class SimulatorServer:
         clients_hurry: bool = False,
     ) -> None:
         self.port = port
-        self.playing = Playing(
+        self.playing = LiveProvider(
             settings or ProviderSettings(),
-            mind or Mind(),
+            mind or ReplyScript(),
             seed=seed,
             speed=speed,
             clients_hurry=clients_hurry,
@@ -106,10 +114,88 @@ class SimulatorServer:
                 task.add_done_callback(self._tasks.discard)
             self._writers.add(writer)
             try:
-                await Connection(self.playing, reader, writer).serve()
+                await SimConnection(self.playing, reader, writer).serve()
             except asyncio.CancelledError:
                 return  # the server is being stopped: nobody to tell
             finally:
                 self._writers.discard(writer)
 
         return asyncio.StreamReaderProtocol(reader, serve)
+
+
+T = TypeVar("T")
+
+
+class ServerThread:
+    """A simulated provider with a thread of its own."""
+
+    def __init__(
+        self,
+        settings: ProviderSettings | None = None,
+        mind: ReplyScript | None = None,
+        *,
+        seed: int = 0,
+        speed: float = 1.0,
+        port: int = 0,
+    ) -> None:
+        self._make = partial(SimulatorServer, settings, mind, seed=seed, speed=speed, port=port)
+        self._listening: Future[SimulatorServer] = Future()
+        self._stop = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="jackline-simulator", daemon=True)
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._listening.result()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+
+    @property
+    def url(self) -> str:
+        """The base URL to give to a client."""
+        return self._listening.result().url
+
+    @property
+    def port(self) -> int:
+        """The port it listens on."""
+        return self._listening.result().port
+
+    @property
+    def heard(self) -> list[RecordedRequest]:
+        """What the mind was asked so far."""
+        return self.order(lambda playing: list(playing.heard))
+
+    def order(self, carry_out: Callable[[LiveProvider], T]) -> T:
+        """Carry out an order in the server's loop and give its result."""
+        server = self._listening.result()
+
+        async def run() -> T:
+            result = carry_out(server.playing)
+            await server.playing.settled()
+            return result
+
+        if self._loop is None:
+            raise RuntimeError("the simulated provider is not running")
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result()
+
+    def _run(self) -> None:
+        try:
+            event_loop.run(self._serve())
+        except OSError as error:
+            # The port is taken: whoever waits for the server has to hear it.
+            self._listening.set_exception(error)
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        async with self._make() as server:
+            self._listening.set_result(server)
+            await self._stop.wait()

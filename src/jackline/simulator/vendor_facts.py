@@ -1,10 +1,9 @@
-"""What vendors publish about their models: the smallest cached prompt, prices, what limits count.
+"""What vendors publish about models: smallest cached prompt, prices, what their limits count.
 
 Rules: (1) numbers only, each with the day on which it was compared with the vendors' pages; (2) a
-model that is not listed has no price: nobody may take its answers for free; (3) a model's name is
-recognised as clouds write it too, but never by its beginning alone.
-These are the provider's own prices; those by which clients estimate are in agents/prices.py, and a
-test holds the two together.
+model that is not listed has no price, it is never free; (3) a model's name is recognised as
+clouds write it too, but never by its beginning alone; (4) these are the provider's own prices;
+those by which clients estimate are in agents/prices.py, and a test compares the two.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _MILLION = 1_000_000
 _USUAL_SMALLEST = 1024
 
 
-class Price(NamedTuple):
+class VendorPrice(NamedTuple):
     """Dollars for a million tokens of each kind."""
 
     input: float
@@ -116,12 +115,12 @@ def smallest_cached(model: str) -> int:
     return _USUAL_SMALLEST if listed is None else listed.smallest
 
 
-def price_of(model: str) -> Price | None:
+def price_of(model: str) -> VendorPrice | None:
     """The price of a model; None where it is not listed."""
     name = _name(model)
     if (marked := _MARKED.get(name)) is not None:
         base = marked.input
-        return Price(
+        return VendorPrice(
             base,
             marked.output,
             base * marked.read_share,
@@ -130,7 +129,7 @@ def price_of(model: str) -> Price | None:
         )
     if (unmarked := _UNMARKED.get(name)) is not None:
         base = unmarked.input
-        return Price(base, unmarked.output, base * unmarked.read_share, base, base)
+        return VendorPrice(base, unmarked.output, base * unmarked.read_share, base, base)
     return None
 
 

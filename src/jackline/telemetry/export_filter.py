@@ -4,7 +4,8 @@ Rules: (1) a list of what may pass: a field that is not named here does not; (2)
 rebuilt from the one kind that was judged, so that nothing passes beside it; (3) of words only
 names, ids and kinds pass, each in its form and length, so that a prompt, an answer, a tool's input
 or its output cannot; (4) whatever comes, nothing is raised.
-Not here: what a client's events mean (client_words.py), taking exports in (otlp_receiving.py).
+Not here: what a client's events mean (client_telemetry.py), taking exports in
+(client_telemetry.py).
 """
 
 from __future__ import annotations

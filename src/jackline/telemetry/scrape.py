@@ -1,24 +1,122 @@
-"""Put together what `/metrics` tells, from what is known at that moment.
+"""Count calls by lane, watch this process, and answer `/metrics` and `/_jackline/fleet`.
 
-Laws: (1) looking changes nothing, and all work is done when somebody asks; (2) every metric of the
-catalogue is told, with the values that are known; (3) lanes of several accounts are told as one,
-and beyond a bound all further lanes as one.
-Not here: counting (tally.py), gathering the facts (assembly/).
+Rules: (1) counting is pure and bounded: only so many lanes have counters of their own, the others
+are counted together; whose call it was is not looked at; (2) all other work is done when somebody
+asks, and changes nothing; lanes of several accounts are shown as one; (3) watching the process
+costs a few wake-ups a second, and an unknown figure is None; (4) reading is open to everybody who
+was let in; a disk is read off the event loop, every few seconds at most, and a failed read still
+gets an answer.
+Not here: the list of metrics (metrics.py), prices (control/burn.py), gathering facts (assembly/).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeAlias
 
+import msgspec
+
+from jackline.clock import Clock
 from jackline.control.board import Facts
-from jackline.control.fleet import Doing, Key, resting
+from jackline.control.face import ServiceRequest
+from jackline.control.fleet import AgentState, Key, resting
+from jackline.events import AttemptFailed, CallEnded
 from jackline.flows.records import RunState
-from jackline.lanes.states import State
-from jackline.telemetry import catalogue as c
-from jackline.telemetry.exposition import Family, Histogram, Mean, Metric, Samples, Value, Values
-from jackline.telemetry.tally import MOST_LANES, OTHERS, TOKEN_KINDS, Tally
+from jackline.lanes.breaker import LaneState
+from jackline.telemetry import metrics as c
+from jackline.telemetry.metrics import (
+    CONTENT_TYPE,
+    Family,
+    Histogram,
+    Mean,
+    Metric,
+    Samples,
+    Value,
+    Values,
+    render,
+)
+
+MOST_LANES = 256
+OTHERS = "other-lanes"
+NO_LANE = "none"
+"""The lane of calls that were turned away at the door."""
+# Waits are nothing, a throttle's seconds, an outage's minutes or a quota's hours.
+HELD_BOUNDS = (0.005, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 18000.0)
+TOOK_BOUNDS = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 18000.0)
+TOKEN_KINDS = ("input", "output", "cache_read", "cache_write", "wasted_input", "wasted_output")
+
+
+class LaneCounters:
+    """What came of the calls of one lane."""
+
+    __slots__ = ("cuts", "failures", "held", "outcomes", "tokens", "took")
+
+    def __init__(self) -> None:
+        self.outcomes: dict[str, int] = {}
+        self.failures: dict[str, int] = {}
+        self.cuts = 0
+        self.held = Histogram(HELD_BOUNDS)
+        self.took = Histogram(TOOK_BOUNDS)
+        self.tokens = [0] * len(TOKEN_KINDS)
+
+
+class CallCounters:
+    """The sums of all lanes since the service started."""
+
+    def __init__(self) -> None:
+        # By the lane's full name, so that a known lane costs one look-up; several may share sums.
+        self._found: dict[str, LaneCounters] = {}
+        self._lanes: dict[str, LaneCounters] = {}
+
+    @property
+    def lanes(self) -> Mapping[str, LaneCounters]:
+        """The sums by what people call a lane."""
+        return self._lanes
+
+    def call_ended(self, event: CallEnded) -> None:
+        """A call came to its end."""
+        tally = self._found.get(event.lane) or self._meet(event.lane)
+        outcomes = tally.outcomes
+        outcomes[event.outcome] = outcomes.get(event.outcome, 0) + 1
+        tally.held.observe(event.waited)
+        tally.took.observe(event.took)
+        if event.input_tokens or event.output_tokens or event.wasted_input_tokens:
+            tokens = tally.tokens
+            # In the order of TOKEN_KINDS.
+            counts = (
+                event.input_tokens,
+                event.output_tokens,
+                event.cache_read_tokens,
+                event.cache_write_tokens,
+                event.wasted_input_tokens,
+                event.wasted_output_tokens,
+            )
+            for place, count in enumerate(counts):
+                tokens[place] += count
+
+    def attempt_failed(self, event: AttemptFailed) -> None:
+        """An attempt did not succeed."""
+        tally = self._found.get(event.lane) or self._meet(event.lane)
+        tally.failures[event.kind] = tally.failures.get(event.kind, 0) + 1
+        # It has a good status and failed nevertheless: the answer had begun.
+        tally.cuts += event.status is not None and event.status < 300
+
+    def _meet(self, lane: str) -> LaneCounters:
+        name = lane.partition("#")[0] or NO_LANE
+        if name not in self._lanes and len(self._lanes) >= MOST_LANES:
+            name = OTHERS
+        tally = self._lanes.get(name)
+        if tally is None:
+            tally = self._lanes[name] = LaneCounters()
+        if len(self._found) < 2 * MOST_LANES:
+            self._found[lane] = tally
+        return tally
+
 
 _MOST_WINDOWS = 16
 _MOST_LIMITS = 8
@@ -26,7 +124,7 @@ _LaneRow: TypeAlias = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class JournalTold:
+class JournalFigures:
     """How recording goes."""
 
     ok: bool
@@ -36,7 +134,7 @@ class JournalTold:
 
 
 @dataclass(frozen=True, slots=True)
-class ProcessTold:
+class ProcessFigures:
     """What the process itself has used; `memory` is None where that cannot be told."""
 
     cpu_seconds: float
@@ -47,7 +145,7 @@ class ProcessTold:
 
 
 @dataclass(frozen=True, slots=True)
-class RunsTold:
+class RunFigures:
     """How many runs are kept, by state, and how many of the parked wait for a person."""
 
     by_state: Mapping[RunState, int]
@@ -55,19 +153,19 @@ class RunsTold:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ScrapeFacts:
     """Everything that a scrape is made of."""
 
     facts: Facts
-    tally: Tally
-    journal: JournalTold
-    process: ProcessTold
-    runs: RunsTold | None
+    tally: CallCounters
+    journal: JournalFigures
+    process: ProcessFigures
+    runs: RunFigures | None
     spent_before: Mapping[str, tuple[float, int]] = field(default_factory=dict)
     """Dollars and unpriced tokens by lane of before the start, which counters leave out."""
 
 
-def families(seen: Seen) -> list[Family]:
+def families(seen: ScrapeFacts) -> list[Family]:
     """Every metric of the catalogue with its samples, in the catalogue's order."""
     samples: dict[Metric, Samples] = {
         **_lanes(seen.facts.lanes),
@@ -95,7 +193,7 @@ def _lanes(lanes: Mapping[str, object]) -> dict[Metric, Samples]:
     states: dict[Values, Value] = {
         (name, state.value): float(sum(row["state"] == state.value for row in found))
         for name, found in rows.items()
-        for state in State
+        for state in LaneState
     }
     untils: dict[Values, Value] = {
         (name,): float(min(times))
@@ -134,7 +232,7 @@ def _limits(rows: Mapping[str, list[_LaneRow]]) -> Iterator[tuple[Values, Value]
 # --- calls ------------------------------------------------------------------------------------
 
 
-def _calls(tally: Tally) -> dict[Metric, Samples]:
+def _calls(tally: CallCounters) -> dict[Metric, Samples]:
     lanes = tally.lanes.items()
     return {
         c.CALLS: {(n, how): float(x) for n, t in lanes for how, x in t.outcomes.items()},
@@ -164,7 +262,7 @@ def _head(head: Mapping[str, Any]) -> dict[Metric, Samples]:
     }
 
 
-def _burn(seen: Seen) -> dict[Metric, Samples]:
+def _burn(seen: ScrapeFacts) -> dict[Metric, Samples]:
     dollars: dict[Values, Value] = {}
     unpriced: dict[Values, Value] = {}
     for lane, sums in seen.facts.burn.by_lane.items():
@@ -209,12 +307,12 @@ def _windows(head: Mapping[str, Any]) -> dict[Metric, Samples]:
 
 
 def _agents(facts: Facts) -> Samples:
-    doing = dict.fromkeys(Doing, 0)
-    live: dict[Key, Doing] = {}
+    doing = dict.fromkeys(AgentState, 0)
+    live: dict[Key, AgentState] = {}
     for call in facts.live:
         key = (call.session, call.agent)
         # Of several calls that one which waits, since that is what holds the agent up.
-        if key != ("", "") and live.get(key, Doing.ANSWERING) is Doing.ANSWERING:
+        if key != ("", "") and live.get(key, AgentState.ANSWERING) is AgentState.ANSWERING:
             live[key] = call.doing
     for state in live.values():
         doing[state] += 1
@@ -225,7 +323,7 @@ def _agents(facts: Facts) -> Samples:
     return {(state.value,): float(count) for state, count in doing.items()}
 
 
-def _runs(runs: RunsTold | None) -> dict[Metric, Samples]:
+def _runs(runs: RunFigures | None) -> dict[Metric, Samples]:
     if runs is None:
         return {c.RUNS: {}, c.RUNS_NEED_YOU: {}}
     return {
@@ -234,7 +332,7 @@ def _runs(runs: RunsTold | None) -> dict[Metric, Samples]:
     }
 
 
-def _own(seen: Seen) -> dict[Metric, Samples]:
+def _own(seen: ScrapeFacts) -> dict[Metric, Samples]:
     journal, process = seen.journal, seen.process
     calls = sum(x for tally in seen.tally.lanes.values() for x in tally.outcomes.values())
     return {
@@ -247,3 +345,100 @@ def _own(seen: Seen) -> dict[Metric, Samples]:
         c.MEMORY: {} if process.memory is None else {(): float(process.memory)},
         c.CPU: {(): process.cpu_seconds},
     }
+
+
+_EVERY = 0.25
+_BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
+_STATM = Path("/proc/self/statm")
+
+
+class OwnProcess:
+    """The figures of this process; made, watched and asked in the event loop's thread."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._delay = Histogram(_BOUNDS)
+        # What was computed before, mostly imports, was computed for no call.
+        self._begun = time.thread_time()
+
+    async def watch(self) -> None:
+        """Measure how late the loop is, again and again."""
+        while True:
+            due = self._clock.monotonic() + _EVERY
+            await self._clock.sleep(_EVERY)
+            self._delay.observe(max(0.0, self._clock.monotonic() - due))
+
+    def told(self) -> ProcessFigures:
+        """The figures of now."""
+        loop = time.thread_time() - self._begun
+        return ProcessFigures(time.process_time(), loop, _memory(), self._delay)
+
+
+def _memory() -> int | None:
+    try:
+        pages = int(_STATM.read_text().split()[1])
+    except (OSError, ValueError, IndexError):
+        return None  # only Linux has this file
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+METRICS = b"/metrics"
+FLEET = b"/_jackline/fleet"
+_REFRESH_EVERY = 2.0
+
+
+class ReadingsFace:
+    """What programs read; `serve` must run for as long as the service does."""
+
+    def __init__(
+        self,
+        look: Callable[[], ScrapeFacts],
+        fleet: Callable[[], Mapping[str, object]],
+        refresh: Callable[[], Awaitable[None]],
+        clock: Clock,
+    ) -> None:
+        self._look = look
+        self._fleet = fleet
+        self._refresh = refresh
+        self._clock = clock
+        self._refreshed = float("-inf")
+        self._answers: set[asyncio.Task[None]] = set()
+
+    def knows(self, asked: ServiceRequest) -> bool:
+        """Whether this is one of the readings."""
+        return asked.path in (METRICS, FLEET)
+
+    def answer(self, asked: ServiceRequest) -> None:
+        """Tell it."""
+        if asked.method not in (b"GET", b"HEAD"):
+            asked.respond(405, [(b"content-type", b"text/plain")], b"this is only read\n")
+            return
+        if self._clock.monotonic() - self._refreshed < _REFRESH_EVERY:
+            self._tell(asked)
+            return
+        task = asyncio.get_running_loop().create_task(self._after_reading(asked))
+        self._answers.add(task)
+        task.add_done_callback(self._answers.discard)
+
+    async def serve(self) -> None:
+        """See to it that nobody is left waiting when the service ends."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            for task in self._answers:
+                task.cancel()
+            await asyncio.gather(*self._answers, return_exceptions=True)
+
+    async def _after_reading(self, asked: ServiceRequest) -> None:
+        try:
+            await self._refresh()
+            self._refreshed = self._clock.monotonic()
+        finally:
+            self._tell(asked)
+
+    def _tell(self, asked: ServiceRequest) -> None:
+        if asked.path == METRICS:
+            kind, body = CONTENT_TYPE, render(families(self._look()))
+        else:
+            kind, body = b"application/json", msgspec.json.encode(self._fleet())
+        asked.respond(200, [(b"content-type", kind), (b"cache-control", b"no-store")], body)

@@ -1,6 +1,6 @@
 """The names of spans' attributes: OpenTelemetry's for generative AI, and ours.
 
-Laws: (1) names only. They are written here, not imported: the conventions are not stable yet, and
+Rules: (1) names only. They are written here, not imported: the conventions are not stable yet, and
 their package moves and renames them; a change there shall be a decision here.
 Not here: which span has which (spans.py).
 """

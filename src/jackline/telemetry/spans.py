@@ -1,10 +1,10 @@
 """Make spans of what happened: flow, agent, call, attempt and tool, joined to the client's trace.
 
-Laws: (1) pure: events and the time come in; (2) ids are derived from what they name, so that a
+Rules: (1) pure: events and the time come in; (2) ids are derived from what they name, so that a
 child can be sent before its parent and a restart goes on in the same trace; a client's own
-`traceparent` goes before; (3) a flow and an agent are told when they have been silent for a while,
-or at the end; (4) bounded; (5) no prompt, answer, key or token: only fields of events.
-Not here: the wire's format (otlp_json.py), sending (otlp_sending.py).
+`traceparent` goes before; (3) the span of a flow or an agent is sent when it has been silent for a
+while, or at the end; (4) bounded; (5) no prompt, answer, key or token: only fields of events.
+Not here: the wire format and sending (otlp_export.py).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NO_TRACE, _NO_SPAN = b"0" * 32, b"0" * 16
 _GOOD = ("answered", "shortened")
 
 
-class Kind(IntEnum):
+class SpanKind(IntEnum):
     """OpenTelemetry's numbers for what a span is."""
 
     INTERNAL = 1
@@ -48,7 +48,7 @@ class Span:
     span: str
     parent: str
     name: str
-    kind: Kind
+    kind: SpanKind
     begins: float
     ends: float
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
@@ -128,7 +128,7 @@ class Tracer:
         lost = event.outcome not in _GOOD
         made = [
             Span(
-                *(trace, call, parent, f"chat {event.model}", Kind.SERVER, begins, event.at),
+                *(trace, call, parent, f"chat {event.model}", SpanKind.SERVER, begins, event.at),
                 self._call_attributes(event),
                 error=event.outcome if lost else "",
             ),
@@ -152,7 +152,7 @@ class Tracer:
             names.ERROR_TYPE: None if tool.ok else tool.error or "failed",
         }
         about = {name: value for name, value in told.items() if value is not None}
-        where = (trace, span, agent, f"execute_tool {tool.name}", Kind.INTERNAL)
+        where = (trace, span, agent, f"execute_tool {tool.name}", SpanKind.INTERNAL)
         error = "" if tool.ok else tool.error or "failed"
         self._finish([Span(*where, tool.begins, tool.ends, about, error=error)])
 
@@ -176,7 +176,7 @@ class Tracer:
         for key in over:
             each = self._open.pop(key)
             where = (each.trace, each.span, each.parent, each.name)
-            taken.append(Span(*where, Kind.INTERNAL, each.begins, each.ends, each.attributes))
+            taken.append(Span(*where, SpanKind.INTERNAL, each.begins, each.ends, each.attributes))
         return taken
 
     # --- where a call belongs -----------------------------------------------------------------
@@ -268,14 +268,14 @@ class Tracer:
             about = {name: value for name, value in told.items() if value is not None}
             span = _span_id("attempt", event.call, str(number), repr(each.at))
             began = each.at - each.took
-            where = (trace, span, call, "attempt", Kind.CLIENT, began, each.at)
+            where = (trace, span, call, "attempt", SpanKind.CLIENT, began, each.at)
             yield Span(*where, about, error=each.why)
         if event.outcome in _GOOD:
             span = _span_id("attempt", event.call, "last", repr(event.at))
             began = min(event.at, event.at - event.took + event.waited)
             about = {names.LANE: event.lane.partition("#")[0]}
             about |= {names.REQUEST_ID: event.request_id} if event.request_id else {}
-            yield Span(trace, span, call, "attempt", Kind.CLIENT, began, event.at, about)
+            yield Span(trace, span, call, "attempt", SpanKind.CLIENT, began, event.at, about)
 
 
 def _trace_id(whole: str) -> str:

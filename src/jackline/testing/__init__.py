@@ -7,7 +7,7 @@
         call_the_model(base_url=provider.url)
         assert provider.ledger.wasted == 1
 
-Laws: (1) importing this needs no pytest; only `jackline.testing.plugin` does.
+Rules: (1) importing this needs no pytest; only `jackline.testing.plugin` does.
 Not here: the model behind it (simulator/).
 """
 
@@ -16,12 +16,12 @@ from __future__ import annotations
 from jackline.clock import VirtualClock
 from jackline.simulator.faults import Effect, Fault
 from jackline.simulator.limits import BucketSettings, Counts
-from jackline.simulator.mind import Fail, Rule, Say, Vanish
-from jackline.simulator.settings import ProviderSettings
-from jackline.testing.memory_engine import MemoryEngine
-from jackline.testing.provider import SimulatedProvider
-from jackline.testing.scripted_model import ScriptedModel
+from jackline.simulator.provider import ProviderSettings
+from jackline.simulator.reply_script import Fail, Rule, Say, Vanish
+from jackline.testing.memory_run_store import MemoryRunStore
+from jackline.testing.scripted_agents import ScriptedModel
 from jackline.testing.scripted_upstream import ScriptedUpstream, Step
+from jackline.testing.simulated_provider import SimulatedProvider
 
 __all__ = [
     "BucketSettings",
@@ -29,7 +29,7 @@ __all__ = [
     "Effect",
     "Fail",
     "Fault",
-    "MemoryEngine",
+    "MemoryRunStore",
     "ProviderSettings",
     "Rule",
     "Say",

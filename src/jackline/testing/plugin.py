@@ -1,8 +1,10 @@
-"""Offer the simulated provider as pytest fixtures: `pytest_plugins = ["jackline.testing.plugin"]`.
+"""Offer the simulated provider as pytest fixtures.
 
-Laws: (1) the only module of the product that imports pytest; (2) each test has a provider of its
+    pytest_plugins = ["jackline.testing.plugin"]
+
+Rules: (1) the only module of the product that imports pytest; (2) each test has a provider of its
 own, and nothing of it is left behind.
-Not here: the faults (provider.py).
+Not here: the faults (simulated_provider.py).
 """
 
 from __future__ import annotations
@@ -11,8 +13,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from jackline.simulator.settings import ProviderSettings
-from jackline.testing.provider import DEFAULT_SETTINGS, SimulatedProvider
+from jackline.simulator.provider import ProviderSettings
+from jackline.testing.simulated_provider import DEFAULT_SETTINGS, SimulatedProvider
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
-"""Play an upstream from a script, on any clock and without a socket.
+"""An upstream that follows a script, on any clock and without a socket.
 
-Laws: (1) each attempt takes the next step of its lane's script, and the last step again and again;
-(2) it keeps count of what was attempted, so that tests read the truth here; (3) the laws of
-`upstream/port.py`.
+Rules: (1) each attempt takes the next step of its lane's script, and the last step again and
+again; (2) it counts what was attempted, so that tests read the truth here; (3) the rules of the
+upstream port (upstream/).
 Not here: limits and faults that depend on load (simulator/).
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jackline.clock import Clock
-from jackline.upstream.port import Ear, Headers, Message
+from jackline.upstream.interface import Headers, ResponseHandler, UpstreamRequest
 
 STREAMED = (
     b'event: message_start\ndata: {"type":"message_start","message":{"id":"msg_1","type":"message",'
@@ -60,10 +60,10 @@ class ScriptedUpstream:
     clock: Clock
     scripts: Mapping[str, Sequence[Step]] = field(default_factory=dict)
     attempts: list[str] = field(default_factory=list)
-    messages: list[Message] = field(default_factory=list)
+    messages: list[UpstreamRequest] = field(default_factory=list)
     open_now: int = 0
 
-    def start(self, message: Message, lane: str, ear: Ear) -> ScriptedAttempt:
+    def start(self, message: UpstreamRequest, lane: str, ear: ResponseHandler) -> ScriptedAttempt:
         """Begin the next step of the lane's script."""
         script = self.scripts.get(lane, (Step(),))
         step = script[min(self.attempts.count(lane), len(script) - 1)]
@@ -75,10 +75,10 @@ class ScriptedUpstream:
 class ScriptedAttempt:
     """One attempt under way."""
 
-    def __init__(self, upstream: ScriptedUpstream, step: Step, ear: Ear) -> None:
+    def __init__(self, upstream: ScriptedUpstream, step: Step, ear: ResponseHandler) -> None:
         self._upstream = upstream
         self._step = step
-        self._ear: Ear | None = ear
+        self._ear: ResponseHandler | None = ear
         self.paused = False
         upstream.open_now += 1
         self._task = asyncio.get_running_loop().create_task(self._play())

@@ -1,9 +1,11 @@
-"""Carry requests and answers on one connection, one after the other.
+"""One connection to an origin, and the attempts that it carries one after the other.
 
-Laws: (1) a connection is free again only after the whole answer, with the whole request sent and no
-byte beyond; (2) the ear is called only when the reader has returned, so that it may do anything, a
-next request included; (3) what cannot be understood ends the connection.
-Not here: HTTP's framing (answer.py), opening (dialling.py), who sends what where (pool.py).
+Rules: (1) an attempt that is over holds neither its handler nor its body nor a connection; after
+`hang_up` nothing is reported; (2) a connection is free again only after the whole answer, with the
+whole request sent and no byte beyond; (3) the handler is called only when the parser has returned,
+so that it may do anything, a next request included; (4) what cannot be parsed ends the connection.
+Not here: HTTP's framing (http_messages.py), opening connections (dialler.py), which connection is
+used (http_upstream.py).
 """
 
 from __future__ import annotations
@@ -12,9 +14,99 @@ import asyncio
 import socket
 from typing import Protocol, cast
 
-from jackline.upstream.answer import AnswerReader
-from jackline.upstream.attempt import HttpAttempt
-from jackline.upstream.breaks import ClosedHereError, NoAnswerError
+from jackline.upstream.http_messages import ResponseParser
+from jackline.upstream.interface import ClosedHereError, Headers, NoAnswerError, ResponseHandler
+
+
+class ConnectionControl(Protocol):
+    """The connection, as far as an attempt may touch it."""
+
+    def drop(self) -> None:
+        """End the connection at once."""
+        ...
+
+    def pause(self) -> None:
+        """Stop reading."""
+        ...
+
+    def resume(self) -> None:
+        """Go on reading."""
+        ...
+
+
+class SilentHandler:
+    """Listens to attempts that nobody listens to any more."""
+
+    __slots__ = ()
+
+    def began(self, status: int, headers: Headers) -> None:
+        """Hear nothing."""
+
+    def heard(self, data: bytes) -> None:
+        """Hear nothing."""
+
+    def ended(self) -> None:
+        """Hear nothing."""
+
+    def broke(self, error: OSError) -> None:
+        """Hear nothing."""
+
+
+SILENT_HANDLER = SilentHandler()
+
+
+class HttpAttempt:
+    """One request and whatever comes of it."""
+
+    __slots__ = ("body", "dialling", "ear", "head", "is_head", "is_over", "is_paused", "line")
+
+    def __init__(
+        self, head: bytes, body: bytes | bytearray, is_head: bool, ear: ResponseHandler
+    ) -> None:
+        self.head = head
+        self.body = body
+        self.is_head = is_head
+        self.ear = ear
+        self.is_over = False
+        self.is_paused = False
+        self.line: ConnectionControl | None = None
+        self.dialling: asyncio.Task[None] | None = None
+
+    def hang_up(self) -> None:
+        """Drop it at once; may be called at any time and any number of times."""
+        line, dialling = self.line, self.dialling
+        self.end()
+        if line is not None:
+            line.drop()
+        if dialling is not None:
+            dialling.cancel()
+
+    def pause(self) -> None:
+        """Stop reading: whoever takes the bytes is slow."""
+        self.is_paused = True
+        if self.line is not None:
+            self.line.pause()
+
+    def resume(self) -> None:
+        """Go on reading."""
+        self.is_paused = False
+        if self.line is not None:
+            self.line.resume()
+
+    def end(self) -> ResponseHandler:
+        """Let go of everything; the ear, for its last word."""
+        ear = self.ear
+        self.is_over = True
+        self.ear = SILENT_HANDLER
+        self.line = self.dialling = None
+        self.head = self.body = b""
+        return ear
+
+    def break_off(self, error: OSError) -> None:
+        """End it and tell the ear, unless it is over."""
+        if not self.is_over:
+            self.end().broke(error)
+
 
 # Below this, copying the body behind the head is cheaper than a second write.
 JOINED_BYTES = 64 * 1024
@@ -24,7 +116,7 @@ PIECE_BYTES = 256 * 1024
 SEND_BUFFER = 512 * 1024
 
 
-class Keeper(Protocol):
+class ConnectionOwner(Protocol):
     """Who owns the connection."""
 
     def free(self, connection: Connection) -> None:
@@ -60,9 +152,9 @@ class Connection(asyncio.Protocol):
         "idle_since",
     )
 
-    def __init__(self, keeper: Keeper) -> None:
+    def __init__(self, keeper: ConnectionOwner) -> None:
         self._keeper = keeper
-        self._answer = AnswerReader()
+        self._answer = ResponseParser()
         self._transport: asyncio.Transport | None = None
         self._attempt: HttpAttempt | None = None
         self._rest: memoryview | None = None

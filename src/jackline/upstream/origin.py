@@ -1,8 +1,8 @@
-"""Say where an upstream is and how to get there.
+"""The address of an upstream, and the way to it.
 
-Laws: (1) an origin is checked whole when it is made: what can be read from it later cannot fail;
-(2) no address carries a user name or password but the proxy's, and that one is never shown.
-Not here: opening connections (dialling.py), reading the environment (proxying.py).
+Rules: (1) an origin is validated completely when it is made: reading it later cannot fail; (2) no
+address has a user name or password except the proxy's, and that one is never shown.
+Not here: opening connections and reading the environment (dialler.py).
 """
 
 from __future__ import annotations

@@ -8,12 +8,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.agents.claude_code.judging import judge
-from jackline.agents.claude_code.printed import Printed
-from jackline.agents.endings import ending_of
-from jackline.agents.outcome import Ending, Usage
-from jackline.agents.process.program import Answered, Began, Ended, News, Resulted
-from jackline.agents.process.verdict import Broken, Done, Failed, Incomplete, Verdict
+from jackline.agents.claude_code.printed_output import ClaudeOutput
+from jackline.agents.claude_code.runner import judge
+from jackline.agents.outcome import Ending, TokenUsage
+from jackline.agents.process.program import (
+    AnswerPart,
+    Broken,
+    Done,
+    Failed,
+    Incomplete,
+    ProcessExit,
+    ProgramEvent,
+    SessionOpened,
+    ToolResulted,
+    Verdict,
+)
+from jackline.agents.runner import ending_of
 from tests.agents.claude_code.streams import (
     call,
     init,
@@ -48,21 +58,21 @@ LINES = [
     result(),
 ]
 STREAMS = st.lists(st.sampled_from(LINES), max_size=12).map(b"".join)
-ENDS = st.sampled_from([Ended(0), Ended(1), Ended(-9), Ended(None)])
+ENDS = st.sampled_from([ProcessExit(0), ProcessExit(1), ProcessExit(-9), ProcessExit(None)])
 
 
-def heard(*pieces: bytes) -> tuple[Printed, list[News]]:
-    printed = Printed()
+def heard(*pieces: bytes) -> tuple[ClaudeOutput, list[ProgramEvent]]:
+    printed = ClaudeOutput()
     return printed, [news for piece in pieces for news in printed.feed(piece)]
 
 
 def verdict(*lines: bytes, code: int = 0, schema: bool = False) -> Verdict:
-    return judge(heard(*lines)[0], Ended(code), schema=schema, now=NOW)
+    return judge(heard(*lines)[0], ProcessExit(code), schema=schema, now=NOW)
 
 
 @given(STREAMS, st.lists(st.integers(0, 4000), max_size=6), ENDS, st.booleans())
 def test_a_verdict_does_not_depend_on_how_the_bytes_came(
-    stream: bytes, places: list[int], ended: Ended, schema: bool
+    stream: bytes, places: list[int], ended: ProcessExit, schema: bool
 ) -> None:
     ends = [*sorted(min(place, len(stream)) for place in places), len(stream)]
     pieces = [stream[a:b] for a, b in zip([0, *ends[:-1]], ends, strict=True)]
@@ -80,7 +90,7 @@ def test_a_verdict_does_not_depend_on_how_the_bytes_came(
     st.booleans(),
 )
 def test_a_run_that_is_cut_off_anywhere_before_its_result_is_whole_is_no_completion(
-    before: bytes, place: int, ended: Ended, schema: bool
+    before: bytes, place: int, ended: ProcessExit, schema: bool
 ) -> None:
     stream = before + result(structured_output={"points": 9})
     cut = stream[: place % len(stream)]
@@ -89,7 +99,7 @@ def test_a_run_that_is_cut_off_anywhere_before_its_result_is_whole_is_no_complet
 
 @given(STREAMS, ENDS, st.booleans())
 def test_a_completion_has_a_true_result_for_its_last_word(
-    stream: bytes, ended: Ended, schema: bool
+    stream: bytes, ended: ProcessExit, schema: bool
 ) -> None:
     printed, _ = heard(stream)
     if isinstance(judge(printed, ended, schema=schema, now=NOW), Done):
@@ -100,7 +110,7 @@ def test_a_completion_has_a_true_result_for_its_last_word(
 
 
 @given(st.binary(max_size=300), ENDS)
-def test_whatever_is_printed_is_judged_and_nothing_raises(noise: bytes, ended: Ended) -> None:
+def test_whatever_is_printed_is_judged_and_nothing_raises(noise: bytes, ended: ProcessExit) -> None:
     assert isinstance(judge(heard(noise)[0], ended, schema=False, now=NOW), Broken)
 
 
@@ -115,11 +125,11 @@ def test_a_good_run_is_done() -> None:
 def test_what_was_said_is_told_with_its_ids_and_its_cost() -> None:
     _, news = heard(init(), said("m1", text("hi"), call("t1", command="ls")), resulted("t1", "a"))
     began, answered, came = news
-    assert began == Began("11111111-1111-4111-8111-111111111111", "claude-opus-4-8[1m]")
-    assert isinstance(answered, Answered)
-    assert (answered.id, answered.text, answered.usage) == ("m1", "hi", Usage(3, 1, 10, 0))
+    assert began == SessionOpened("11111111-1111-4111-8111-111111111111", "claude-opus-4-8[1m]")
+    assert isinstance(answered, AnswerPart)
+    assert (answered.id, answered.text, answered.usage) == ("m1", "hi", TokenUsage(3, 1, 10, 0))
     assert [one.id for one in answered.calls] == ["t1"]
-    assert came == Resulted("t1", "a")
+    assert came == ToolResulted("t1", "a")
 
 
 def test_the_last_of_several_results_counts() -> None:
@@ -218,7 +228,9 @@ def test_an_agent_that_was_stopped_at_the_end_is_lost_unless_it_was_stopped_on_p
 
 
 def test_a_killed_run_says_how_it_ended_and_shows_no_secret() -> None:
-    ended = Ended(-9, "some line\nbad key sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789\n")
+    ended = ProcessExit(
+        -9, "some line\nbad key sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789\n"
+    )
     broken = judge(heard(init())[0], ended, schema=False, now=NOW)
     assert isinstance(broken, Broken)
     assert "SIGKILL" in broken.says

@@ -6,17 +6,17 @@ import json
 
 import pytest
 
-from jackline.agents.claude_code.start import Place, start_for
+from jackline.agents.claude_code.runner import ClaudeCodeSetup, start_for
 from jackline.agents.claude_code.tool_rules import offered_only
-from jackline.agents.process.program import Order
-from jackline.agents.task import AgentTask
+from jackline.agents.process.program import StartRequest
+from jackline.agents.runner import AgentTask
 from tests.agents.claude_code.streams import SESSION
 
-PLACE = Place("http://127.0.0.1:1", "claude", {})
+PLACE = ClaudeCodeSetup("http://127.0.0.1:1", "claude", {})
 SCHEMA = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
 
 
-def words(order: Order, **more: object) -> list[str]:
+def words(order: StartRequest, **more: object) -> list[str]:
     task = AgentTask("task", SESSION, "THE TASK", **more)  # type: ignore[arg-type]
     with start_for(PLACE, task, order, SESSION) as start:
         return list(start.command)
@@ -27,34 +27,38 @@ def after(option: str, command: list[str]) -> str | None:
 
 
 def test_a_new_session_has_the_agents_own_id_and_a_resumed_one_its_own() -> None:
-    new, resumed = words(Order(None, None)), words(Order("earlier", None))
+    new, resumed = words(StartRequest(None, None)), words(StartRequest("earlier", None))
     assert (after("--session-id", new), after("--resume", new)) == (SESSION, None)
     assert (after("--session-id", resumed), after("--resume", resumed)) == (None, "earlier")
 
 
 def test_the_schema_is_given_as_it_was_asked_for() -> None:
-    assert after("--json-schema", words(Order(None, None))) is None
-    given = after("--json-schema", words(Order(None, None), schema=SCHEMA))
+    assert after("--json-schema", words(StartRequest(None, None))) is None
+    given = after("--json-schema", words(StartRequest(None, None), schema=SCHEMA))
     assert json.loads(given or "") == SCHEMA
 
 
 def test_a_schema_that_is_for_no_object_is_given_inside_of_one() -> None:
     numbers = {"type": "array", "items": {"type": "integer"}}
-    given = json.loads(after("--json-schema", words(Order(None, None), schema=numbers)) or "")
+    given = json.loads(
+        after("--json-schema", words(StartRequest(None, None), schema=numbers)) or ""
+    )
     assert (given["type"], given["properties"]) == ("object", {"value": numbers})
 
 
 @pytest.mark.parametrize(
     ("order", "option", "value"),
     [
-        (Order(None, None, turns_left=3), "--max-turns", "3"),
-        (Order(None, None, dollars_left=0.25), "--max-budget-usd", "0.250000"),
-        (Order("earlier", "claude-opus-4-8[1m]"), "--model", "claude-opus-4-8[1m]"),
+        (StartRequest(None, None, turns_left=3), "--max-turns", "3"),
+        (StartRequest(None, None, dollars_left=0.25), "--max-budget-usd", "0.250000"),
+        (StartRequest("earlier", "claude-opus-4-8[1m]"), "--model", "claude-opus-4-8[1m]"),
     ],
 )
-def test_limits_and_model_are_those_of_the_order(order: Order, option: str, value: str) -> None:
+def test_limits_and_model_are_those_of_the_order(
+    order: StartRequest, option: str, value: str
+) -> None:
     assert after(option, words(order)) == value
-    assert after(option, words(Order(None, None))) is None
+    assert after(option, words(StartRequest(None, None))) is None
 
 
 _FILE_TOOLS = ("Read", "Grep", "Glob", "LS", "NotebookRead")
@@ -63,29 +67,31 @@ _EDITING = ("Edit", "MultiEdit", "Write", "NotebookEdit")
 
 def test_no_file_tool_is_allowed_beyond_the_folder() -> None:
     """A bare name in --allowedTools allows every use of the tool, wherever the file is."""
-    command = words(Order(None, None), tool_names=(*_FILE_TOOLS, *_EDITING, "Bash(pytest *)"))
+    command = words(
+        StartRequest(None, None), tool_names=(*_FILE_TOOLS, *_EDITING, "Bash(pytest *)")
+    )
     assert after("--allowedTools", command) == "Edit(./**),Bash(pytest *)"
     assert after("--permission-mode", command) == "dontAsk"
     assert after("--tools", command) == ",".join((*_FILE_TOOLS, *_EDITING, "Bash"))
 
 
 def test_who_is_given_no_editing_tool_may_edit_nothing() -> None:
-    command = words(Order(None, None), tool_names=_FILE_TOOLS)
+    command = words(StartRequest(None, None), tool_names=_FILE_TOOLS)
     assert after("--allowedTools", command) is None
     assert after("--tools", command) == ",".join(_FILE_TOOLS)
 
 
 def test_what_the_user_wrote_in_brackets_is_kept_as_it_is() -> None:
-    command = words(Order(None, None), tool_names=("Edit(src/**)", "Read(//srv/data/**)"))
+    command = words(StartRequest(None, None), tool_names=("Edit(src/**)", "Read(//srv/data/**)"))
     assert after("--allowedTools", command) == "Edit(src/**),Read(//srv/data/**)"
 
 
 def test_a_tool_that_is_only_offered_is_not_allowed() -> None:
-    command = words(Order(None, None), tool_names=("Read", offered_only("Bash")))
+    command = words(StartRequest(None, None), tool_names=("Read", offered_only("Bash")))
     assert (after("--tools", command), after("--allowedTools", command)) == ("Read,Bash", None)
 
 
 def test_without_names_edits_are_accepted_in_the_folder_alone() -> None:
-    command = words(Order(None, None))
+    command = words(StartRequest(None, None))
     assert after("--permission-mode", command) == "acceptEdits"
     assert (after("--allowedTools", command), after("--tools", command)) == (None, None)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jackline.agents.outcome import Ending, Evidence
-from jackline.agents.ports import NextCall, StopAgentError
+from jackline.agents.runner import NextCall, StopAgentError
 from tests.agents.claude_code import test_runner
 from tests.agents.claude_code.streams import call, init, result, resulted, said, text
 from tests.agents.claude_code.test_runner import Client, user

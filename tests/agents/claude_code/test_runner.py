@@ -17,10 +17,9 @@ import pytest
 from jackline import event_loop
 from jackline.agents.claude_code.runner import ClaudeCodeRunner
 from jackline.agents.outcome import Ending, Evidence, Outcome
-from jackline.agents.ports import Entry, StopAgentError
 from jackline.agents.prices import Price
-from jackline.agents.process.marks import Mark, is_alive, mark_of
-from jackline.agents.task import AgentTask
+from jackline.agents.process.child import ProcessMark, is_alive, mark_of
+from jackline.agents.runner import AgentTask, LogEntry, StopAgentError
 from jackline.batches.tool import ToolContext, ToolOutput
 from tests.agents.claude_code import played_client
 from tests.agents.claude_code.streams import (
@@ -298,7 +297,7 @@ def test_a_process_that_wrote_no_word_is_not_waited_for_by_its_number_alone(
 ) -> None:
     client.plays(result())
     ours = mark_of(os.getpid())
-    pages = Pages([Entry("process", {"pid": ours.pid, "began": "before the last boot"})])
+    pages = Pages([LogEntry("process", {"pid": ours.pid, "began": "before the last boot"})])
     assert client.carry(pages).ok
 
 
@@ -400,11 +399,11 @@ def test_every_answer_is_written_down_before_the_next_is_heard(client: Client) -
     client.plays(init() + said("m1", text("One.")) + said("m2", text("Two.")) + result())
     order: list[str] = []
     leave = FreeLeave()
-    seen: Callable[[Entry], None] = lambda entry: order.append(entry.kind)  # noqa: E731
+    seen: Callable[[LogEntry], None] = lambda entry: order.append(entry.kind)  # noqa: E731
     client.carry(Pages(written=seen), leave)
     assert order == ["process", "began", "answer", "answer", "ended", "done"]
 
 
 def _lives(pages: Pages) -> bool:
     told = pages.of("process")[-1]
-    return is_alive(Mark(int(str(told["pid"])), str(told["began"])))
+    return is_alive(ProcessMark(int(str(told["pid"])), str(told["began"])))

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.agents.claude_code.dead_agent import read_dead_agent
-from jackline.agents.claude_code.transcript import read_session, transcript_of
-from jackline.autopsy.story import Ending
+from jackline.agents.claude_code.transcript import read_dead_agent, read_session, transcript_of
 from jackline.errors import UnreadableError
+from jackline.transcripts.story import TranscriptEnd
 from tests.agents.claude_code.streams import SESSION, call, text
 
 
@@ -68,7 +67,7 @@ def test_of_a_dead_sub_agent_prompt_finished_turns_and_last_state_are_known(
     assert turn.results == {"t1": "a.py", "t2": "/p"}
     assert [one.id for one in dead.lost] == ["t3"]
     assert dead.last_words == "I look."
-    assert dead.story.ending is Ending.FAILED
+    assert dead.story.ending is TranscriptEnd.FAILED
     assert dead.story.sightings[-1].failure.kind == "account_quota"
 
 

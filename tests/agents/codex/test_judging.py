@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.agents.codex.judging import judge
-from jackline.agents.codex.printed import Printed
-from jackline.agents.endings import ending_of
+from jackline.agents.codex.records import CodexOutput
+from jackline.agents.codex.runner import judge
 from jackline.agents.outcome import Ending
-from jackline.agents.process.program import Ended, News
-from jackline.agents.process.verdict import Broken, Done, Failed, Verdict
+from jackline.agents.process.program import Broken, Done, Failed, ProcessExit, ProgramEvent, Verdict
+from jackline.agents.runner import ending_of
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 
@@ -43,21 +42,21 @@ LINES = [
     b'{"type":"item.completed","item":3}\n',
 ]
 STREAMS = st.lists(st.sampled_from(LINES), max_size=10).map(b"".join)
-ENDS = st.sampled_from([Ended(0), Ended(1), Ended(-9), Ended(None)])
+ENDS = st.sampled_from([ProcessExit(0), ProcessExit(1), ProcessExit(-9), ProcessExit(None)])
 
 
-def heard(*pieces: bytes) -> tuple[Printed, list[News]]:
-    printed = Printed("gpt-5.5")
+def heard(*pieces: bytes) -> tuple[CodexOutput, list[ProgramEvent]]:
+    printed = CodexOutput("gpt-5.5")
     return printed, [news for piece in pieces for news in printed.feed(piece)]
 
 
 def verdict(*lines: bytes, code: int = 0, schema: bool = False) -> Verdict:
-    return judge(heard(*lines)[0], Ended(code), schema=schema, now=NOW)
+    return judge(heard(*lines)[0], ProcessExit(code), schema=schema, now=NOW)
 
 
 @given(STREAMS, st.lists(st.integers(0, 2000), max_size=6), ENDS)
 def test_a_verdict_does_not_depend_on_how_the_bytes_came(
-    stream: bytes, places: list[int], ended: Ended
+    stream: bytes, places: list[int], ended: ProcessExit
 ) -> None:
     ends = [*sorted(min(place, len(stream)) for place in places), len(stream)]
     pieces = [stream[a:b] for a, b in zip([0, *ends[:-1]], ends, strict=True)]
@@ -69,7 +68,7 @@ def test_a_verdict_does_not_depend_on_how_the_bytes_came(
 
 @given(st.lists(st.sampled_from(LINES[:4]), max_size=6).map(b"".join), st.integers(0, 5000), ENDS)
 def test_a_run_that_is_cut_off_anywhere_before_its_turn_completed_is_no_completion(
-    before: bytes, place: int, ended: Ended
+    before: bytes, place: int, ended: ProcessExit
 ) -> None:
     stream = BEGIN + before + message("Last.") + COMPLETED
     cut = stream[: place % len(stream)]
@@ -78,7 +77,7 @@ def test_a_run_that_is_cut_off_anywhere_before_its_turn_completed_is_no_completi
 
 @given(STREAMS, ENDS)
 def test_a_completion_ended_well_with_a_completed_turn_and_words(
-    stream: bytes, ended: Ended
+    stream: bytes, ended: ProcessExit
 ) -> None:
     printed, _ = heard(stream)
     if isinstance(judge(printed, ended, schema=False, now=NOW), Done):

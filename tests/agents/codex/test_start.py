@@ -10,22 +10,23 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.agents.codex.rollout import read_rollout, rollout_of
-from jackline.agents.codex.start import Place, start_for, task_words
-from jackline.agents.codex.strict_schema import strict_schema
-from jackline.agents.outcome import Usage
-from jackline.agents.process.program import Order, Start
-from jackline.agents.task import AgentTask
+from jackline.agents.codex.records import read_rollout, rollout_of
+from jackline.agents.codex.runner import CodexSetup, start_for, strict_schema, task_words
+from jackline.agents.outcome import TokenUsage
+from jackline.agents.process.program import StartCommand, StartRequest
+from jackline.agents.runner import AgentTask
 
 LOOSE = {"type": "object", "properties": {"x": {"type": "integer"}}}
 STRICT = {**LOOSE, "required": ["x"], "additionalProperties": False}
 
 
-def start(task: AgentTask, order: Order | None = None, **more: Any) -> tuple[Start, dict[str, Any]]:
+def start(
+    task: AgentTask, order: StartRequest | None = None, **more: Any
+) -> tuple[StartCommand, dict[str, Any]]:
     """How it is started, and the settings of its command line as Codex would read them."""
     environment = {"HOME": "/nowhere", **more.pop("environment", {})}
-    place = Place("http://127.0.0.1:1", "codex", environment, **more)
-    with start_for(place, task, order or Order(None, "gpt-5.5")) as begun:
+    place = CodexSetup("http://127.0.0.1:1", "codex", environment, **more)
+    with start_for(place, task, order or StartRequest(None, "gpt-5.5")) as begun:
         command = list(begun.command)
         given = [command[n + 1] for n, word in enumerate(command) if word == "-c"]
         return begun, tomllib.loads("\n".join(given))
@@ -136,7 +137,7 @@ def test_servers_are_given_with_their_secrets_in_the_environment() -> None:
 
 
 def test_a_thread_is_resumed_by_its_id() -> None:
-    begun, _ = start(AgentTask("t", "s", "-"), Order("01a1", None))
+    begun, _ = start(AgentTask("t", "s", "-"), StartRequest("01a1", None))
     assert begun.command[1:3] == ["exec", "resume"]
     assert begun.command[-2:] == ["01a1", "-"]
 
@@ -215,4 +216,4 @@ def test_a_rollout_tells_what_was_lost_and_what_every_call_cost(tmp_path: Path) 
     rollout = read_rollout(path)
     assert rollout.prompts == ["THE TASK"]
     assert [str(call) for call in rollout.calls.values()] == ["apply_patch *** Begin (c2)"]
-    assert (rollout.usage, rollout.answers) == (Usage(26, 2, 4, 0), 2)
+    assert (rollout.usage, rollout.answers) == (TokenUsage(26, 2, 4, 0), 2)

@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-from jackline.simulator.mind import Say
+from jackline.simulator.reply_script import Say
 from tests.agents.process.doubles import FilePages, FreeLeave
 from tests.agents.process.world import World
 

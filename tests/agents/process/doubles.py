@@ -9,9 +9,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from jackline.agents.outcome import Usage
-from jackline.agents.ports import Entry, NextCall, StopAgentError, TimeLimit
-from jackline.agents.task import JsonObject
+from jackline.agents.outcome import TokenUsage
+from jackline.agents.runner import JsonObject, LogEntry, NextCall, StopAgentError, TimeLimit
 from jackline.failures import Failure
 
 
@@ -19,11 +18,11 @@ from jackline.failures import Failure
 class Pages:
     """A notebook; `written` is called with each line once it is in."""
 
-    lines: list[Entry] = field(default_factory=list)
-    written: Callable[[Entry], None] = lambda _entry: None
+    lines: list[LogEntry] = field(default_factory=list)
+    written: Callable[[LogEntry], None] = lambda _entry: None
 
     @property
-    def entries(self) -> Sequence[Entry]:
+    def entries(self) -> Sequence[LogEntry]:
         return self.lines
 
     async def write(self, kind: str, data: JsonObject) -> None:
@@ -31,7 +30,7 @@ class Pages:
         self.jot(kind, data)
 
     def jot(self, kind: str, data: JsonObject) -> None:
-        self.lines.append(Entry(kind, data))
+        self.lines.append(LogEntry(kind, data))
         self.written(self.lines[-1])
 
     def of(self, kind: str) -> list[JsonObject]:
@@ -65,7 +64,7 @@ class FreeLeave:
 
     at_wall: Callable[[], Awaitable[None]] = nothing
     asked: int = 0
-    usage: Usage = field(default_factory=Usage)
+    usage: TokenUsage = field(default_factory=TokenUsage)
     walls: list[tuple[Failure, str]] = field(default_factory=list)
     stop: StopAgentError | None = None
     stop_after: int = 1_000_000
@@ -82,7 +81,7 @@ class FreeLeave:
         if self.stop is not None and self.asked > self.stop_after:
             raise self.stop
 
-    def spent(self, model: str, usage: Usage, cost: float | None = None) -> None:  # noqa: ARG002
+    def spent(self, model: str, usage: TokenUsage, cost: float | None = None) -> None:  # noqa: ARG002
         self.usage = self.usage + usage
 
     async def wall(self, failure: Failure, says: str) -> None:

@@ -13,9 +13,15 @@ from typing import Any
 import pytest
 
 from jackline import event_loop
-from jackline.agents.process.child import Child, started
-from jackline.agents.process.ending import end
-from jackline.agents.process.marks import Mark, _began_by_ps, is_alive, mark_of
+from jackline.agents.process.child import (
+    Child,
+    ProcessMark,
+    _began_by_ps,
+    end,
+    is_alive,
+    mark_of,
+    started,
+)
 from jackline.clock import SystemClock
 from tests.agents.process.world import lines_of, until
 
@@ -84,7 +90,7 @@ def test_whoever_is_cancelled_leaves_nothing_behind(tmp_path: Path) -> None:
                 async for _ in child.pieces():
                     pass
 
-        marks: list[Mark] = []
+        marks: list[ProcessMark] = []
         hearing = asyncio.create_task(hear())
         await until(lambda: lines_of(stray))
         marks.append(mark_of(int(lines_of(stray)[0])))
@@ -117,7 +123,7 @@ def test_a_number_that_belongs_to_another_process_by_now_is_left_alone(tmp_path:
     async def main() -> None:
         async with python("import time; time.sleep(60)", tmp_path) as child:
             for began in ("some other time", ""):
-                await end(Mark(child.mark.pid, began), CLOCK)
+                await end(ProcessMark(child.mark.pid, began), CLOCK)
                 assert is_alive(child.mark)
 
     run(main())

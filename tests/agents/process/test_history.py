@@ -6,70 +6,78 @@ import asyncio
 import subprocess
 from pathlib import Path
 
-from jackline.agents.outcome import Usage
-from jackline.agents.ports import Entry
-from jackline.agents.process.attempt import _untold
-from jackline.agents.process.going_on import ToolCall, changes_on_disk, going_on
-from jackline.agents.process.history import history_of
-from jackline.agents.task import JsonObject
+from jackline.agents.outcome import TokenUsage
+from jackline.agents.process.resume import (
+    ProgramToolCall,
+    changes_on_disk,
+    history_of,
+    resume_prompt,
+)
+from jackline.agents.process.runner import _untold
+from jackline.agents.runner import JsonObject, LogEntry
 
 
-def started(**more: object) -> Entry:
-    return Entry("process", {"pid": 7, "began": "then", "family": "f", **more})
+def started(**more: object) -> LogEntry:
+    return LogEntry("process", {"pid": 7, "began": "then", "family": "f", **more})
 
 
-def answer(name: str, tokens: int, **more: object) -> Entry:
+def answer(name: str, tokens: int, **more: object) -> LogEntry:
     usage: JsonObject = {"input": tokens}
-    return Entry("answer", {"id": name, "usage": usage, "agent": None, **more})
+    return LogEntry("answer", {"id": name, "usage": usage, "agent": None, **more})
 
 
 def test_an_answer_in_pieces_is_one_turn_and_paid_for_once() -> None:
     told = history_of([started(), answer("a", 5), answer("a", 5, text="hi"), answer("b", 2)])
-    assert (told.turns, told.usage, told.text) == (2, Usage(7), "hi")
+    assert (told.turns, told.usage, told.text) == (2, TokenUsage(7), "hi")
 
 
 def test_what_a_process_told_of_itself_counts_instead_of_what_was_seen() -> None:
-    ended = Entry("ended", {"usage": {"input": 9, "output": 4}, "cost": 0.5, "verdict": "Done"})
+    ended = LogEntry("ended", {"usage": {"input": 9, "output": 4}, "cost": 0.5, "verdict": "Done"})
     told = history_of([started(), answer("a", 5), ended, started(), answer("b", 1), ended])
-    assert (told.usage, told.cost, told.mark) == (Usage(18, 8), 1.0, None)
+    assert (told.usage, told.cost, told.mark) == (TokenUsage(18, 8), 1.0, None)
 
 
 def test_what_was_seen_of_a_process_that_was_killed_still_counts() -> None:
-    ended = Entry("ended", {"usage": {"input": 9}, "cost": 0.5, "verdict": "Done"})
+    ended = LogEntry("ended", {"usage": {"input": 9}, "cost": 0.5, "verdict": "Done"})
     told = history_of([started(), answer("a", 5), started(), answer("b", 1), ended])
-    assert (told.usage, told.unpriced) == (Usage(14), Usage(5))
+    assert (told.usage, told.unpriced) == (TokenUsage(14), TokenUsage(5))
 
 
 def test_tokens_of_which_no_cost_was_told_are_to_be_priced() -> None:
-    ended = Entry("ended", {"usage": {"input": 9}, "cost": None, "verdict": "Done"})
+    ended = LogEntry("ended", {"usage": {"input": 9}, "cost": None, "verdict": "Done"})
     told = history_of([started(), answer("a", 5), ended, started(), answer("b", 1)])
-    assert (told.usage, told.unpriced, told.cost) == (Usage(10), Usage(10), None)
+    assert (told.usage, told.unpriced, told.cost) == (TokenUsage(10), TokenUsage(10), None)
 
 
 def test_a_program_that_counts_by_itself_tells_what_a_killed_process_cost() -> None:
     told = history_of([started(counted={"input": 100}), started(counted={"input": 130})])
-    assert told.usage == Usage(30)
+    assert told.usage == TokenUsage(30)
 
 
 def test_a_sub_agents_answers_cost_but_are_no_turns() -> None:
     told = history_of([started(), answer("a", 5), answer("s", 3, agent="toolu_1", text="no")])
-    assert (told.turns, told.usage, told.text) == (1, Usage(8), "")
+    assert (told.turns, told.usage, told.text) == (1, TokenUsage(8), "")
 
 
 def test_lines_without_sense_are_passed_over() -> None:
     entries = [
-        Entry("process", {"pid": "x"}),
-        Entry("answer", {"usage": 3, "calls": [1, {"id": 2}]}),
-        Entry("result", {}),
-        Entry("ended", {"usage": None, "turns": "x", "cost": "y"}),
-        Entry("unheard-of", {}),
+        LogEntry("process", {"pid": "x"}),
+        LogEntry("answer", {"usage": 3, "calls": [1, {"id": 2}]}),
+        LogEntry("result", {}),
+        LogEntry("ended", {"usage": None, "turns": "x", "cost": "y"}),
+        LogEntry("unheard-of", {}),
     ]
     assert history_of(entries).mark is None
 
 
 def test_who_goes_on_is_told_what_happened_what_was_lost_and_what_is_on_disk() -> None:
-    lost, kept = ToolCall("t1", "Bash", {"command": "make"}), ToolCall("t2", "Read", "a.py")
-    told = going_on("A limit.", [lost], "Changed on disk:\n M a.py", finished=[(kept, "print(1)")])
+    lost, kept = (
+        ProgramToolCall("t1", "Bash", {"command": "make"}),
+        ProgramToolCall("t2", "Read", "a.py"),
+    )
+    told = resume_prompt(
+        "A limit.", [lost], "Changed on disk:\n M a.py", finished=[(kept, "print(1)")]
+    )
     assert told.startswith("A limit.")
     assert '- Bash {"command": "make"} (t1)' in told.partition("may or may not have run")[2]
     assert "Read a.py (t2): print(1)" in told.partition("may or may not have run")[0]
@@ -78,7 +86,7 @@ def test_who_goes_on_is_told_what_happened_what_was_lost_and_what_is_on_disk() -
 
 
 def test_the_task_is_told_again_where_the_conversation_does_not_hold_it() -> None:
-    assert going_on("", [], task="THE TASK").endswith("THE TASK")
+    assert resume_prompt("", [], task="THE TASK").endswith("THE TASK")
 
 
 def test_of_many_changed_files_some_are_listed_and_the_others_counted(tmp_path: Path) -> None:
@@ -89,8 +97,12 @@ def test_of_many_changed_files_some_are_listed_and_the_others_counted(tmp_path: 
 
 
 def test_what_a_bill_holds_beyond_what_was_told_is_told_once() -> None:
-    heard = [("opus-4", Usage(10, 1)), ("opus-4", Usage(10, 1)), ("haiku-4-2025", Usage(5, 1))]
-    bill = [("opus-4[1m]", Usage(20, 50)), ("haiku-4", Usage(7, 9))]
+    heard = [
+        ("opus-4", TokenUsage(10, 1)),
+        ("opus-4", TokenUsage(10, 1)),
+        ("haiku-4-2025", TokenUsage(5, 1)),
+    ]
+    bill = [("opus-4[1m]", TokenUsage(20, 50)), ("haiku-4", TokenUsage(7, 9))]
     rests = list(_untold(bill, heard))
-    assert sum((usage for _, usage in rests), Usage()) == Usage(2, 56)
+    assert sum((usage for _, usage in rests), TokenUsage()) == TokenUsage(2, 56)
     assert {model for model, _ in rests} == {"opus-4[1m]", "haiku-4"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.agents.process.lines import LineCutter
+from jackline.agents.process.program import LineCutter
 
 BYTES = st.binary(max_size=200).map(lambda data: data.replace(b"x", b"\n"))
 

@@ -1,7 +1,7 @@
 """A provider, a gateway before it and a runner behind that, all in this process and in real time.
 
-Laws: (1) nothing of the developer's own home or environment reaches a client, and its credential is
-a dummy; (2) times at which something happens are told by what happened, not by sleeping.
+Rules: (1) nothing of the developer's own home or environment reaches a client, and its credential
+is a dummy; (2) times at which something happens are told by what happened, not by sleeping.
 Not here: what is asserted (tests/real_clients/test_runners.py).
 """
 
@@ -18,18 +18,18 @@ from uuid import NAMESPACE_URL, uuid5
 from jackline.agents.claude_code.runner import ClaudeCodeRunner
 from jackline.agents.codex.runner import CodexRunner
 from jackline.agents.outcome import Outcome
-from jackline.agents.task import AgentTask
+from jackline.agents.runner import AgentTask
 from jackline.assembly import Service
 from jackline.config import Config
 from jackline.gateway.settings import GatewaySettings, HoldSettings, ListenSettings
-from jackline.journal.settings import JournalSettings
+from jackline.journal.store import JournalSettings
 from jackline.providers.settings import UpstreamKind, UpstreamSettings
-from jackline.simulator.conversation import Asked
-from jackline.simulator.ledger import Ledger
-from jackline.simulator.mind import Mind, Reply, Rule
+from jackline.simulator.client_request import ClientRequest
+from jackline.simulator.ledger import RequestLedger
+from jackline.simulator.provider import ProviderSettings
+from jackline.simulator.reply_script import Reply, ReplyScript, Rule
 from jackline.simulator.server import SimulatorServer
-from jackline.simulator.service import AT_ONCE
-from jackline.simulator.settings import ProviderSettings
+from jackline.simulator.time_model import AT_ONCE
 from tests.agents.process.doubles import FreeLeave, Pages
 from tests.own_home import key_folder
 
@@ -45,15 +45,15 @@ class World:
 
     folder: Path
     program: Path
-    mind: Callable[[Asked], Reply]
+    mind: Callable[[ClientRequest], Reply]
     codex: bool = False
     hold: HoldSettings = field(default_factory=lambda: HoldSettings(quota=0.5))
-    heard: list[Asked] = field(default_factory=list)
+    heard: list[ClientRequest] = field(default_factory=list)
     server: SimulatorServer | None = None
     url: str = ""
 
     @property
-    def ledger(self) -> Ledger:
+    def ledger(self) -> RequestLedger:
         assert self.server is not None
         return self.server.playing.provider.ledger
 
@@ -111,7 +111,7 @@ class World:
         async with asyncio.timeout(PATIENCE_S):
             return await self.runner().carry(self.task(**more), pages, leave)
 
-    def _answer(self, asked: Asked) -> Reply:
+    def _answer(self, asked: ClientRequest) -> Reply:
         self.heard.append(asked)
         return self.mind(asked)
 
@@ -120,7 +120,7 @@ class World:
         self.home.mkdir(exist_ok=True)
         self.project.mkdir(exist_ok=True)
         settings = ProviderSettings(service=AT_ONCE)
-        async with SimulatorServer(settings, Mind((Rule(self._answer),))) as server:
+        async with SimulatorServer(settings, ReplyScript((Rule(self._answer),))) as server:
             self.server = server
             kind = UpstreamKind.OPENAI_RESPONSES if self.codex else UpstreamKind.ANTHROPIC
             gateway = GatewaySettings(

@@ -1,6 +1,6 @@
 """Run an independent server that speaks both of OpenAI's dialects: aimock, from npm.
 
-Laws: (1) it comes from the npm registry by name and version and is kept in .cache; (2) it listens
+Rules: (1) it comes from the npm registry by name and version and is kept in .cache; (2) it listens
 on loopback only, at a port that the system chose; (3) what cannot be had fails loudly.
 Not here: what is asserted (test_aimock.py).
 """

@@ -1,6 +1,6 @@
 """A small server that speaks Anthropic's dialect and asks a server of one of OpenAI's.
 
-Laws: (1) all translation is Jackline's own; (2) bytes are passed on as they come, in small pieces;
+Rules: (1) all translation is Jackline's own; (2) bytes are passed on as they come, in small pieces;
 (3) it keeps what was asked and told, for the tests.
 Not here: lanes, holding, repair (the gateway's work).
 """
@@ -15,16 +15,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
 
-from jackline.dialects.neutral.account import CannotSayError, Translated
-from jackline.dialects.neutral.following import StreamTranslator
-from jackline.dialects.neutral.foreign_error import to_anthropic_error
-from jackline.dialects.neutral.options import AnswerAs
-from jackline.dialects.openai_chat.answer import from_chat
+from jackline.dialects.neutral.answer import to_anthropic_error
+from jackline.dialects.neutral.fields import TranslatedDocument, UntranslatableError
+from jackline.dialects.neutral.options import AnswerOptions
+from jackline.dialects.neutral.stream import StreamTranslator
+from jackline.dialects.openai_chat.answer import ChatStreamTranslator, from_chat
 from jackline.dialects.openai_chat.request import to_chat
-from jackline.dialects.openai_chat.stream import ChatStreamTranslator
-from jackline.dialects.openai_responses.answer import from_responses
+from jackline.dialects.openai_responses.answer import ResponsesStreamTranslator, from_responses
 from jackline.dialects.openai_responses.request import to_responses
-from jackline.dialects.openai_responses.stream import ResponsesStreamTranslator
 
 
 @dataclass(frozen=True)
@@ -32,9 +30,9 @@ class Dialect:
     """One of OpenAI's dialects."""
 
     path: str
-    ask: Callable[[bytes, str], Translated]
-    answer: Callable[[bytes, AnswerAs], Translated]
-    translator: Callable[[AnswerAs], StreamTranslator]
+    ask: Callable[[bytes, str], TranslatedDocument]
+    answer: Callable[[bytes, AnswerOptions], TranslatedDocument]
+    translator: Callable[[AnswerOptions], StreamTranslator]
 
 
 DIALECTS = {
@@ -83,12 +81,12 @@ class Bridge:
         self.asked.append(asked)
         try:
             told = self.dialect.ask(body, "gpt-x")
-        except CannotSayError as error:
+        except UntranslatableError as error:
             self.refused.append(str(error))
             document = to_anthropic_error(400, json.dumps({"error": str(error)}).encode())
             _send(client, 400, "application/json", document)
             return
-        face = AnswerAs(asked["model"], told.tool_names)
+        face = AnswerOptions(asked["model"], told.tool_names)
         upstream = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             heads = {"content-type": "application/json", "authorization": "Bearer x"}
@@ -106,7 +104,10 @@ class Bridge:
             upstream.close()
 
     def _stream(
-        self, client: BaseHTTPRequestHandler, response: http.client.HTTPResponse, face: AnswerAs
+        self,
+        client: BaseHTTPRequestHandler,
+        response: http.client.HTTPResponse,
+        face: AnswerOptions,
     ) -> None:
         client.send_response(200)
         client.send_header("content-type", "text/event-stream")

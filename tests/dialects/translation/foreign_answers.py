@@ -1,6 +1,6 @@
 """Answers as OpenAI's servers give them, whole and streamed, made from one description.
 
-Laws: (1) the whole form and the streamed form of an answer say the same; (2) fragments of parallel
+Rules: (1) the whole form and the streamed form of an answer say the same; (2) fragments of parallel
 calls come in any order that keeps each call's own; (3) it shares no code with what reads it.
 Not here: what is asserted.
 """

@@ -1,6 +1,6 @@
 """Take documents apart into their leaves, to see what became of each.
 
-Laws: (1) it shares no code with what it judges; (2) JSON inside of a string is opened too.
+Rules: (1) it shares no code with what it judges; (2) JSON inside of a string is opened too.
 Not here: what must become of a leaf (test_nothing_in_silence.py).
 """
 

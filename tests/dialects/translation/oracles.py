@@ -1,6 +1,6 @@
 """Ask programs of other people what they make of our bytes: the official SDKs and llm-rosetta.
 
-Laws: (1) they come from the package index by name and version, and are kept in .cache apart from
+Rules: (1) they come from the package index by name and version, and are kept in .cache apart from
 the tests' own packages; (2) they run in one process of their own, a question a line; (3) what
 cannot be had fails loudly: a skipped test proves nothing.
 Not here: what is asserted (test_official_sdks.py, test_rosetta.py).

@@ -1,6 +1,6 @@
 """Anthropic requests for property tests: everything that can be carried, noted or refused.
 
-Laws: (1) without an alien every request can be said in both of OpenAI's dialects; (2) an alien is
+Rules: (1) without an alien every request can be said in both of OpenAI's dialects; (2) an alien is
 one field or block that nobody knows, with the path that a refusal must name.
 Not here: what is asserted.
 """

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from jackline.dialects import TokensUsed
-from jackline.dialects.neutral.foreign_error import to_anthropic_error
-from jackline.dialects.neutral.options import AnswerAs
+from jackline.dialects.neutral.answer import to_anthropic_error
+from jackline.dialects.neutral.options import AnswerOptions
 from tests.dialects.strict_client import StrictClient
 from tests.dialects.translation.aimock_server import AimockServer
 from tests.dialects.translation.bridge import DIALECTS, Dialect
@@ -46,7 +46,7 @@ def say(server: AimockServer, dialect: Dialect, messages: list[Json], *, stream:
     told = dialect.ask(request(messages, stream=stream), "gpt-x")
     status, body = server.post(dialect.path, told.body)
     assert status == 200, body
-    face = AnswerAs("claude-opus-4-8", told.tool_names)
+    face = AnswerOptions("claude-opus-4-8", told.tool_names)
     if not stream:
         answer: Json = json.loads(dialect.answer(body, face).body)
         assert answer["usage"]["output_tokens"] == 12
@@ -114,7 +114,7 @@ def test_a_stream_that_the_server_cuts_off_has_no_end(
 ) -> None:
     told = dialect.ask(request([{"role": "user", "content": "cut off"}], stream=True), "gpt-x")
     _, body = server.post(dialect.path, told.body)
-    translator = dialect.translator(AnswerAs("claude-opus-4-8"))
+    translator = dialect.translator(AnswerOptions("claude-opus-4-8"))
     stream = translator.feed(body)
     assert b"This " in stream
     assert b"message_stop" not in stream

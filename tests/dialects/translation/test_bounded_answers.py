@@ -11,20 +11,18 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from jackline.dialects.json_bounds import MOST_VALUES
-from jackline.dialects.neutral import message_writer
-from jackline.dialects.neutral.account import Notes
+from jackline.dialects.neutral import stream as message_writer
 from jackline.dialects.neutral.answer import MOST_CALLS, is_object
-from jackline.dialects.neutral.following import StreamTranslator
-from jackline.dialects.neutral.options import AnswerAs
-from jackline.dialects.openai_chat.answer import from_chat
-from jackline.dialects.openai_chat.stream import ChatStreamTranslator
-from jackline.dialects.openai_responses.answer import from_responses
-from jackline.dialects.openai_responses.stream import ResponsesStreamTranslator
+from jackline.dialects.neutral.fields import TranslationNotes
+from jackline.dialects.neutral.options import AnswerOptions
+from jackline.dialects.neutral.stream import StreamTranslator
+from jackline.dialects.openai_chat.answer import ChatStreamTranslator, from_chat
+from jackline.dialects.openai_responses.answer import ResponsesStreamTranslator, from_responses
 from jackline.dialects.sse import event_of
 
 Json = dict[str, object]
-FACE = AnswerAs("claude-x")
-THINKS = AnswerAs("claude-x", remember=lambda _id, _kept: None)
+FACE = AnswerOptions("claude-x")
+THINKS = AnswerOptions("claude-x", remember=lambda _id, _kept: None)
 STOP = b'data: {"id":"c","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
 DONE = b"data: [DONE]\n\n"
 
@@ -415,13 +413,13 @@ def test_only_one_whole_object_is_one(arguments: str, expected: bool) -> None:
 def count_notes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The places of all notes that are made from now on."""
     places: list[str] = []
-    add = Notes.add
+    add = TranslationNotes.add
 
-    def counted(self: Notes, at: str, why: str, times: int = 1) -> None:
+    def counted(self: TranslationNotes, at: str, why: str, times: int = 1) -> None:
         places.append(at)
         add(self, at, why, times)
 
-    monkeypatch.setattr(Notes, "add", counted)
+    monkeypatch.setattr(TranslationNotes, "add", counted)
     return places
 
 

@@ -10,11 +10,10 @@ import pytest
 
 from jackline.calls.continuation import prefilled
 from jackline.dialects.json_bounds import MOST_OBJECTS
-from jackline.dialects.neutral.account import CannotSayError
+from jackline.dialects.mixed_conversation import fit_for_claude
+from jackline.dialects.neutral.fields import UntranslatableError
 from jackline.dialects.openai_chat.request import to_chat
-from jackline.dialects.openai_responses.foreign_thoughts import without_reasoning
-from jackline.dialects.openai_responses.request import to_responses
-from jackline.dialects.returning.fitting import fit_for_claude
+from jackline.dialects.openai_responses.request import to_responses, without_reasoning
 
 Json = dict[str, object]
 EMPTY: Json = {"role": "assistant", "content": ""}
@@ -95,7 +94,7 @@ TOO_MANY = [
 @pytest.mark.parametrize("body", TOO_MANY, ids=["messages", "blocks"])
 def test_a_conversation_that_is_too_long_is_not_translated(body: bytes) -> None:
     for translate in (to_chat, to_responses):
-        with pytest.raises(CannotSayError, match="more than 100,000"):
+        with pytest.raises(UntranslatableError, match="more than 100,000"):
             translate(body, "gpt")
     # To Claude it goes as it is: the vendor says what is wrong with it.
     assert fit_for_claude(body).body == body

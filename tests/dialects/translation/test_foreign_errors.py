@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.dialects.neutral.foreign_error import to_anthropic_error
+from jackline.dialects.neutral.answer import to_anthropic_error
 from jackline.failures import Observation, classify
 
 

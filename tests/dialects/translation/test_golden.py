@@ -8,19 +8,17 @@ from typing import Any
 
 import pytest
 
-from jackline.dialects.neutral.account import CannotSayError
-from jackline.dialects.neutral.options import AnswerAs
-from jackline.dialects.openai_chat.answer import from_chat
+from jackline.dialects.neutral.fields import UntranslatableError
+from jackline.dialects.neutral.options import AnswerOptions
+from jackline.dialects.openai_chat.answer import ChatStreamTranslator, from_chat
 from jackline.dialects.openai_chat.request import to_chat
-from jackline.dialects.openai_chat.stream import ChatStreamTranslator
-from jackline.dialects.openai_responses.answer import from_responses
+from jackline.dialects.openai_responses.answer import ResponsesStreamTranslator, from_responses
 from jackline.dialects.openai_responses.request import to_responses
-from jackline.dialects.openai_responses.stream import ResponsesStreamTranslator
 
 DATA = Path(__file__).parent / "data"
 REQUESTS = sorted((DATA / "requests").glob("*.json"))
 ANSWERS = sorted((DATA / "answers").glob("*.json"))
-FACE = AnswerAs("claude-opus-4-8", {"mcp_short": "mcp__real_name"}, ("END",))
+FACE = AnswerOptions("claude-opus-4-8", {"mcp_short": "mcp__real_name"}, ("END",))
 
 
 def pair(file: Path) -> dict[str, Any]:
@@ -35,7 +33,7 @@ def test_a_request_is_said_as_written_down(file: Path, dialect: str) -> None:
     translate = to_chat if dialect == "chat" else to_responses
     body = json.dumps(golden["asked"]).encode()
     if f"{dialect}_refused" in golden:
-        with pytest.raises(CannotSayError) as refused:
+        with pytest.raises(UntranslatableError) as refused:
             translate(body, "gpt-x")
         assert str(refused.value) == golden[f"{dialect}_refused"]
     else:

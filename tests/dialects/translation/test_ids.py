@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.dialects.neutral.ids import ToolIds, message_id, tool_name
-from jackline.dialects.neutral.options import AnswerAs
+from jackline.dialects.neutral.conversation import ToolIds, message_id, tool_name
+from jackline.dialects.neutral.options import AnswerOptions
 from jackline.dialects.openai_chat.answer import from_chat
 from jackline.dialects.openai_chat.request import to_chat
 from jackline.dialects.openai_responses.request import to_responses
@@ -98,7 +98,7 @@ def test_results_stand_directly_behind_the_calls_that_they_answer(asked: dict[st
 
 @given(answers())
 def test_a_foreign_answer_goes_back_with_its_results_bound(answer: Answer) -> None:
-    told = json.loads(from_chat(chat_whole(answer), AnswerAs("claude-x")).body)
+    told = json.loads(from_chat(chat_whole(answer), AnswerOptions("claude-x")).body)
     calls = [block for block in told["content"] if block["type"] == "tool_use"]
     results = [
         {"type": "tool_result", "tool_use_id": call["id"], "content": str(place)}

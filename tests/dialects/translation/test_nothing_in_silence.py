@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from jackline.dialects.neutral.account import CannotSayError, Translated
-from jackline.dialects.neutral.options import Target
+from jackline.dialects.neutral.fields import TranslatedDocument, UntranslatableError
+from jackline.dialects.neutral.options import TargetOptions
 from jackline.dialects.openai_chat.request import to_chat
 from jackline.dialects.openai_responses.request import to_responses
 from tests.dialects.translation.leaves import keys, leaves, names, numbered, said
 from tests.dialects.translation.requests import Alien, alien_requests, requests
 
-Translate = Callable[[bytes, str], Translated]
+Translate = Callable[[bytes, str], TranslatedDocument]
 BOTH = pytest.mark.parametrize("translate", [to_chat, to_responses])
 # Which field of the target says that a flag is set.
 FLAGS = {
@@ -57,7 +57,7 @@ def test_every_leaf_is_carried_or_noted(translate: Translate, asked: dict[str, A
 @BOTH
 @given(alien=alien_requests())
 def test_what_nobody_knows_is_refused_by_its_path(translate: Translate, alien: Alien) -> None:
-    with pytest.raises(CannotSayError) as refused:
+    with pytest.raises(UntranslatableError) as refused:
         translate(json.dumps(alien.request).encode(), "gpt-x")
     assert refused.value.at == alien.at
 
@@ -92,12 +92,12 @@ def _listed(content: Any) -> list[Any]:
 def test_a_body_that_is_no_request_is_refused_and_nothing_else_is_raised(
     translate: Translate, body: bytes
 ) -> None:
-    with pytest.raises(CannotSayError):
+    with pytest.raises(UntranslatableError):
         translate(body, "gpt-x")
 
 
 @BOTH
 def test_a_field_may_be_left_out_when_the_settings_allow_it(translate: Any) -> None:
     body = b'{"warp_drive": 1, "messages": [{"role": "user", "content": "Hi"}]}'
-    told = translate(body, "gpt-x", Target(forgo=frozenset({"warp_drive"})))
+    told = translate(body, "gpt-x", TargetOptions(forgo=frozenset({"warp_drive"})))
     assert told.notes == ("warp_drive: left out, as the settings allow",)

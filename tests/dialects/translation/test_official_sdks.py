@@ -8,13 +8,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from jackline.dialects.neutral.options import AnswerAs
-from jackline.dialects.openai_chat.answer import from_chat
+from jackline.dialects.neutral.options import AnswerOptions
+from jackline.dialects.openai_chat.answer import ChatStreamTranslator, from_chat
 from jackline.dialects.openai_chat.request import to_chat
-from jackline.dialects.openai_chat.stream import ChatStreamTranslator
-from jackline.dialects.openai_responses.answer import from_responses
+from jackline.dialects.openai_responses.answer import ResponsesStreamTranslator, from_responses
 from jackline.dialects.openai_responses.request import to_responses
-from jackline.dialects.openai_responses.stream import ResponsesStreamTranslator
 from tests.dialects.translation.foreign_answers import (
     Answer,
     answers,
@@ -27,7 +25,7 @@ from tests.dialects.translation.foreign_answers import (
 from tests.dialects.translation.oracles import Oracle, OracleError
 from tests.dialects.translation.requests import requests
 
-FACE = AnswerAs("claude-opus-4-8")
+FACE = AnswerOptions("claude-opus-4-8")
 FEW = settings(
     max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jackline.dialects import RequestFacts, TokensUsed
-from jackline.dialects.openai_asked import (
-    in_the_middle_of_an_openai_turn,
+from jackline.dialects.openai_chat.answer import ChatStreamReader
+from jackline.dialects.openai_responses.answer import ResponsesStreamReader
+from jackline.dialects.request_facts import (
+    continues_openai_turn,
     read_openai_request,
 )
-from jackline.dialects.openai_chat.stream_reader import ChatStreamReader
-from jackline.dialects.openai_responses.stream_reader import ResponsesStreamReader
 from tests.dialects.translation.foreign_answers import (
     Answer,
     answers,
@@ -98,7 +98,7 @@ def test_facts_of_requests() -> None:
 def test_requests_that_cannot_be_read_have_no_facts(noise: bytes) -> None:
     body = b"{" + noise
     assert read_openai_request(body).input_tokens == len(body) // 4
-    assert not in_the_middle_of_an_openai_turn(body)
+    assert not continues_openai_turn(body)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_requests_that_cannot_be_read_have_no_facts(noise: bytes) -> None:
 def test_results_of_tools_at_the_end_mean_the_middle_of_a_turn(
     asked: dict[str, object], middle: bool
 ) -> None:
-    assert in_the_middle_of_an_openai_turn(json.dumps(asked).encode()) is middle
+    assert continues_openai_turn(json.dumps(asked).encode()) is middle
 
 
 def test_choices_are_followed_up_to_the_number_that_can_be_asked_for() -> None:

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.dialects.neutral.options import AnswerAs
+from jackline.dialects.mixed_conversation import fit_for_claude
+from jackline.dialects.neutral.options import AnswerOptions
 from jackline.dialects.openai_chat.answer import from_chat
-from jackline.dialects.returning.fitting import fit_for_claude
 from tests.dialects.translation.foreign_answers import Answer, answers, chat_whole
 from tests.dialects.translation.requests import requests
 
@@ -173,7 +173,7 @@ def test_foreign_answers_of_ours_need_no_fitting(told: list[Answer]) -> None:
     messages: list[Any] = [HI]
     for place, answer in enumerate(told):
         whole = chat_whole(answer).replace(b"chatcmpl-9aXbYc", f"chatcmpl-{place}".encode())
-        content = json.loads(from_chat(whole, AnswerAs("claude-x")).body)["content"]
+        content = json.loads(from_chat(whole, AnswerOptions("claude-x")).body)["content"]
         if not content:
             continue
         known = [block["id"] for block in content if block["type"] == "tool_use"]

@@ -14,13 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jackline.dialects.neutral.options import AnswerAs
-from jackline.dialects.openai_chat.answer import from_chat
+from jackline.dialects.neutral.options import AnswerOptions
+from jackline.dialects.openai_chat.answer import ChatStreamTranslator, from_chat
 from jackline.dialects.openai_chat.request import to_chat
-from jackline.dialects.openai_chat.stream import ChatStreamTranslator
-from jackline.dialects.openai_responses.answer import from_responses
+from jackline.dialects.openai_responses.answer import ResponsesStreamTranslator, from_responses
 from jackline.dialects.openai_responses.request import to_responses
-from jackline.dialects.openai_responses.stream import ResponsesStreamTranslator
 from jackline.dialects.sse import EventSplitter, data_of
 from tests.dialects.answers import ANSWERS, Answered
 from tests.dialects.strict_client import StrictClient
@@ -130,7 +128,7 @@ def spoken(blocks: list[Json]) -> tuple[str, list[Any]]:
     return words, calls
 
 
-FACE = AnswerAs("claude-test")
+FACE = AnswerOptions("claude-test")
 
 
 @pytest.mark.parametrize("answer", [ANSWERS[name] for name in PLAIN], ids=PLAIN)

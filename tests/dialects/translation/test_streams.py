@@ -15,13 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jackline.dialects import AnthropicStreamReader, EventSplitter, TokensUsed
-from jackline.dialects.neutral.account import Translated
-from jackline.dialects.neutral.following import StreamTranslator
-from jackline.dialects.neutral.options import AnswerAs
-from jackline.dialects.openai_chat.answer import from_chat
-from jackline.dialects.openai_chat.stream import ChatStreamTranslator
-from jackline.dialects.openai_responses.answer import from_responses
-from jackline.dialects.openai_responses.stream import ResponsesStreamTranslator
+from jackline.dialects.neutral.fields import TranslatedDocument
+from jackline.dialects.neutral.options import AnswerOptions
+from jackline.dialects.neutral.stream import StreamTranslator
+from jackline.dialects.openai_chat.answer import ChatStreamTranslator, from_chat
+from jackline.dialects.openai_responses.answer import ResponsesStreamTranslator, from_responses
 from jackline.failures import Kind, Observation, classify
 from tests.dialects.strict_client import StrictClient
 from tests.dialects.translation.foreign_answers import (
@@ -41,10 +39,10 @@ from tests.dialects.translation.foreign_answers import (
 class Dialect:
     """One foreign dialect, whole and streamed."""
 
-    translator: Callable[[AnswerAs], StreamTranslator]
+    translator: Callable[[AnswerOptions], StreamTranslator]
     events: Callable[[Answer], list[bytes]]
     whole: Callable[[Answer], bytes]
-    translate: Callable[[bytes, AnswerAs], Translated]
+    translate: Callable[[bytes, AnswerOptions], TranslatedDocument]
 
 
 DIALECTS = {
@@ -54,7 +52,7 @@ DIALECTS = {
     ),
 }
 BOTH = pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
-FACE = AnswerAs("claude-opus-4-8", {"Read": "mcp__real__Read"})
+FACE = AnswerOptions("claude-opus-4-8", {"Read": "mcp__real__Read"})
 
 
 def read(stream: bytes) -> tuple[AnthropicStreamReader, StrictClient]:
@@ -342,7 +340,7 @@ def test_reasoning_is_noted_or_shown_as_words_and_never_as_thinking() -> None:
         told = silent.feed(b"".join(dialect.events(answer)))
         assert b"Two and two." not in told
         assert any("signature" in note for note in silent.notes.told())
-        shown = dialect.translator(AnswerAs("claude-opus-4-8", show_reasoning=True))
+        shown = dialect.translator(AnswerOptions("claude-opus-4-8", show_reasoning=True))
         told = shown.feed(b"".join(dialect.events(answer)))
         assert b"Two and two." in told
         assert b"thinking" not in told

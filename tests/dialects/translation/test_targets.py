@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from jackline.dialects.neutral.account import CannotSayError
-from jackline.dialects.neutral.options import Target
+from jackline.dialects.neutral.fields import UntranslatableError
+from jackline.dialects.neutral.options import TargetOptions
 from jackline.dialects.openai_chat.request import to_chat
 from jackline.dialects.openai_responses.request import to_responses
 
@@ -17,33 +17,33 @@ IMAGE = {"type": "image", "source": {"type": "url", "url": "https://pictures.tes
 THOUGHT = {"type": "thinking", "thinking": "Let me see.", "signature": "c2ln"}
 
 
-def chat(target: Target, **asked: object) -> tuple[dict[str, Any], tuple[str, ...]]:
+def chat(target: TargetOptions, **asked: object) -> tuple[dict[str, Any], tuple[str, ...]]:
     told = to_chat(
         json.dumps({"max_tokens": 64000, "messages": [HI], **asked}).encode(), "m", target
     )
     return json.loads(told.body), told.notes
 
 
-def responses(target: Target, **asked: object) -> tuple[dict[str, Any], tuple[str, ...]]:
+def responses(target: TargetOptions, **asked: object) -> tuple[dict[str, Any], tuple[str, ...]]:
     body = json.dumps({"max_tokens": 64000, "messages": [HI], **asked}).encode()
     told = to_responses(body, "m", target)
     return json.loads(told.body), told.notes
 
 
 def test_old_servers_get_max_tokens_under_its_old_name() -> None:
-    assert chat(Target(max_tokens_field="max_tokens"))[0]["max_tokens"] == 64000
+    assert chat(TargetOptions(max_tokens_field="max_tokens"))[0]["max_tokens"] == 64000
 
 
 @pytest.mark.parametrize("say", [chat, responses])
 def test_a_bound_that_is_not_granted_is_lowered_with_a_note(say: Any) -> None:
-    told, notes = say(Target(longest_answer=8192))
+    told, notes = say(TargetOptions(longest_answer=8192))
     assert 8192 in told.values()
     assert notes == ("max_tokens: lowered to the 8192 that are allowed there",)
 
 
 @pytest.mark.parametrize("say", [chat, responses])
 def test_models_without_sampling_get_none(say: Any) -> None:
-    told, notes = say(Target(sampling=False), temperature=0.1)
+    told, notes = say(TargetOptions(sampling=False), temperature=0.1)
     assert "temperature" not in told
     assert notes == ("temperature: this model takes no sampling settings",)
 
@@ -61,10 +61,12 @@ def test_models_without_sampling_get_none(say: Any) -> None:
 def test_effort_becomes_the_nearest_level_that_is_known(
     known: tuple[str, ...], wish: str, sent: str | None
 ) -> None:
-    told, notes = chat(Target(efforts=known), output_config={"effort": wish})
+    told, notes = chat(TargetOptions(efforts=known), output_config={"effort": wish})
     assert told.get("reasoning_effort") == sent
     assert bool(notes) is (sent != wish)
-    reasoning = responses(Target(efforts=known), output_config={"effort": wish})[0].get("reasoning")
+    reasoning = responses(TargetOptions(efforts=known), output_config={"effort": wish})[0].get(
+        "reasoning"
+    )
     assert reasoning == (None if sent is None else {"effort": sent})
 
 
@@ -73,51 +75,53 @@ def test_effort_becomes_the_nearest_level_that_is_known(
     [(("none", "low"), "none"), (("minimal", "low"), "minimal"), (("low",), "low")],
 )
 def test_thinking_that_is_off_is_the_lowest_effort(known: tuple[str, ...], sent: str) -> None:
-    told, _ = chat(Target(efforts=known), thinking={"type": "disabled"})
+    told, _ = chat(TargetOptions(efforts=known), thinking={"type": "disabled"})
     assert told["reasoning_effort"] == sent
 
 
 @pytest.mark.parametrize("say", [chat, responses])
 def test_models_without_eyes_refuse_images_by_their_place(say: Any) -> None:
-    with pytest.raises(CannotSayError) as refused:
-        say(Target(images=False), messages=[{"role": "user", "content": [IMAGE]}])
+    with pytest.raises(UntranslatableError) as refused:
+        say(TargetOptions(images=False), messages=[{"role": "user", "content": [IMAGE]}])
     assert refused.value.at == "messages[0].content[0]"
 
 
 def test_system_texts_in_the_middle_can_be_the_users() -> None:
     messages = [HI, {"role": "system", "content": "Mind the step."}]
-    told, notes = chat(Target(mid_system="user"), messages=messages)
+    told, notes = chat(TargetOptions(mid_system="user"), messages=messages)
     assert [message["role"] for message in told["messages"]] == ["user", "user"]
     assert notes
-    told, notes = responses(Target(mid_system="user"), messages=messages)
+    told, notes = responses(TargetOptions(mid_system="user"), messages=messages)
     assert [item["role"] for item in told["input"]] == ["user", "user"]
     assert notes
 
 
 def test_thoughts_go_where_a_server_takes_them() -> None:
     history = [HI, {"role": "assistant", "content": [THOUGHT, {"type": "text", "text": "A."}]}, HI]
-    told, notes = chat(Target(reasoning_field="reasoning_content"), messages=history)
+    told, notes = chat(TargetOptions(reasoning_field="reasoning_content"), messages=history)
     assert told["messages"][1]["reasoning_content"] == "Let me see."
     assert [note.split(":")[0] for note in notes] == ["messages[*].content[*].signature"]
-    told, _ = responses(Target(reasoning_items=True), messages=history)
+    told, _ = responses(TargetOptions(reasoning_items=True), messages=history)
     assert told["input"][1]["content"] == [{"type": "reasoning_text", "text": "Let me see."}]
 
 
 def test_who_asks_is_told_only_when_wanted_and_long_names_as_a_digest() -> None:
-    assert "user" not in chat(Target(), metadata={"user_id": "me"})[0]
-    assert chat(Target(user_field="user"), metadata={"user_id": "me"})[0]["user"] == "me"
-    told, notes = responses(Target(user_field="safety_identifier"), metadata={"user_id": "x" * 65})
+    assert "user" not in chat(TargetOptions(), metadata={"user_id": "me"})[0]
+    assert chat(TargetOptions(user_field="user"), metadata={"user_id": "me"})[0]["user"] == "me"
+    told, notes = responses(
+        TargetOptions(user_field="safety_identifier"), metadata={"user_id": "x" * 65}
+    )
     assert len(told["safety_identifier"]) <= 64
     assert notes
-    assert chat(Target(prompt_cache_key="k"))[0]["prompt_cache_key"] == "k"
+    assert chat(TargetOptions(prompt_cache_key="k"))[0]["prompt_cache_key"] == "k"
 
 
 def test_more_stop_sequences_than_chat_has_are_refused() -> None:
-    with pytest.raises(CannotSayError, match="stop_sequences"):
-        chat(Target(), stop_sequences=list("abcde"))
+    with pytest.raises(UntranslatableError, match="stop_sequences"):
+        chat(TargetOptions(), stop_sequences=list("abcde"))
 
 
 def test_a_choice_without_tools_is_noted() -> None:
-    told, notes = chat(Target(), tool_choice={"type": "any"})
+    told, notes = chat(TargetOptions(), tool_choice={"type": "any"})
     assert "tool_choice" not in told
     assert notes == ("tool_choice.type: there are no tools to choose from",)

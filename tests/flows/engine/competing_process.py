@@ -15,9 +15,9 @@ from pathlib import Path
 
 from jackline import event_loop
 from jackline.errors import BadArgumentError, LeaseLostError
-from jackline.flows.engine import Claim, Engine
-from jackline.flows.local import LocalEngine
 from jackline.flows.records import CallState, RunState
+from jackline.flows.store.run_store import Claim, RunStore
+from jackline.flows.store.sqlite import SqliteRunStore
 from tests.flows.engine import made
 
 
@@ -34,7 +34,7 @@ def say(*words: object) -> None:
     os.write(1, (" ".join(map(str, words)) + "\n").encode())
 
 
-async def carry_one_call(engine: Engine, claim: Claim, count: int) -> bool:
+async def carry_one_call(engine: RunStore, claim: Claim, count: int) -> bool:
     """Carry the first call that is not done; whether there was one."""
     done = {call.key for call in await engine.calls("run-1") if call.state is CallState.DONE}
     key = next((key for key in map(str, range(count)) if key not in done), None)
@@ -50,7 +50,7 @@ async def carry_one_call(engine: Engine, claim: Claim, count: int) -> bool:
 
 async def fight(path: Path, name: str, count: int, manner: str) -> None:
     """Claim, carry one call, let go, and again until all are done."""
-    engine = LocalEngine(path, wall=clock(name, manner), lock_seconds=60.0)
+    engine = SqliteRunStore(path, wall=clock(name, manner), lock_seconds=60.0)
     try:
         claim: Claim | None = await engine.create(made.run(), owner=name, lease=made.LEASE)
     except BadArgumentError:

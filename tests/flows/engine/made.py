@@ -1,6 +1,6 @@
 """Records for tests, and a world in which one story is told on any engine.
 
-Laws: (1) time stands still until a test moves it; (2) what is opened is closed.
+Rules: (1) time stands still until a test moves it; (2) what is opened is closed.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from jackline import event_loop
-from jackline.flows.engine import Engine
-from jackline.flows.local import LocalEngine
 from jackline.flows.records import (
     CallKind,
     CallRecord,
@@ -23,7 +21,9 @@ from jackline.flows.records import (
     RunRecord,
     RunState,
 )
-from jackline.testing import MemoryEngine
+from jackline.flows.store.run_store import RunStore
+from jackline.flows.store.sqlite import SqliteRunStore
+from jackline.testing import MemoryRunStore
 
 T = TypeVar("T")
 
@@ -39,19 +39,19 @@ class World:
         self.kind = kind
         self.path = folder / "state" / "flows.db"
         self.now = NOON
-        self._memory = MemoryEngine(wall=self.wall)
+        self._memory = MemoryRunStore(wall=self.wall)
 
     def wall(self) -> float:
         """What the engines take for the time."""
         return self.now
 
-    def engine(self) -> Engine:
+    def engine(self) -> RunStore:
         """An engine over the same runs."""
         if self.kind == "memory":
             return self._memory
-        return LocalEngine(self.path, wall=self.wall, lock_seconds=5.0)
+        return SqliteRunStore(self.path, wall=self.wall, lock_seconds=5.0)
 
-    def run(self, story: Callable[[Engine], Awaitable[T]]) -> T:
+    def run(self, story: Callable[[RunStore], Awaitable[T]]) -> T:
         """Tell a story on an engine of its own."""
 
         async def told() -> T:

@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from jackline.errors import InternalError, JournalError, LeaseLostError, UnreadableError
-from jackline.flows.engine import Claim, Engine
-from jackline.flows.local import schema
 from jackline.flows.records import AgentOrder, RunState
+from jackline.flows.store.run_store import Claim, RunStore
+from jackline.flows.store.sqlite import store_file
 from tests.flows.engine import made
 from tests.flows.engine.made import LEASE, NOON, World
 
@@ -19,12 +19,12 @@ FIRST = AgentOrder("run-1", "search 7", NOON)
 SECOND = AgentOrder("run-1", "another", NOON + 1)
 
 
-async def _begun(engine: Engine, run_id: str = "run-1") -> Claim:
+async def _begun(engine: RunStore, run_id: str = "run-1") -> Claim:
     return await engine.create(made.run(run_id), owner="me", lease=LEASE)
 
 
 def test_an_order_stays_until_it_is_taken_back_whoever_owns_the_run(world: World) -> None:
-    async def given(engine: Engine) -> None:
+    async def given(engine: RunStore) -> None:
         claim = await _begun(engine)
         await _begun(engine, "run-2")
         for order in (SECOND, FIRST, replace(FIRST, run_id="run-2")):
@@ -33,7 +33,7 @@ def test_an_order_stays_until_it_is_taken_back_whoever_owns_the_run(world: World
         await engine.let_go(claim, made.run(state=RunState.STOPPED))
         await engine.claim("run-1", owner="other", lease=LEASE)
 
-    async def later(engine: Engine) -> None:
+    async def later(engine: RunStore) -> None:
         assert await engine.ordered_ends("run-1") == [FIRST, SECOND]
         assert await engine.take_back_order("run-1", FIRST.name)
         assert not await engine.take_back_order("run-1", FIRST.name)
@@ -49,7 +49,7 @@ def test_an_order_stays_until_it_is_taken_back_whoever_owns_the_run(world: World
 
 
 def test_an_answer_is_kept_for_the_order_it_answers_and_for_no_other(world: World) -> None:
-    async def story(engine: Engine) -> None:
+    async def story(engine: RunStore) -> None:
         claim = await _begun(engine)
         await engine.order_end(FIRST)
         await engine.answer_order(claim, replace(FIRST, ended=0))
@@ -68,7 +68,7 @@ def test_an_answer_is_kept_for_the_order_it_answers_and_for_no_other(world: Worl
 
 
 def test_who_was_taken_over_answers_no_order(world: World) -> None:
-    async def story(engine: Engine) -> None:
+    async def story(engine: RunStore) -> None:
         old = await _begun(engine)
         await engine.order_end(FIRST)
         world.now += LEASE
@@ -81,7 +81,7 @@ def test_who_was_taken_over_answers_no_order(world: World) -> None:
 
 
 def test_a_deleted_run_leaves_no_order_and_a_fork_takes_none_over(world: World) -> None:
-    async def story(engine: Engine) -> None:
+    async def story(engine: RunStore) -> None:
         claim = await _begun(engine)
         await engine.order_end(FIRST)
         await engine.fork("run-1", made.run("run-2"), owner="me", lease=LEASE, without=[])
@@ -98,7 +98,7 @@ def test_a_deleted_run_leaves_no_order_and_a_fork_takes_none_over(world: World) 
 def test_calls_are_forgotten_and_their_lines_left_in_one_write(world: World) -> None:
     left = [made.entry(1, "the run's own"), made.entry(2, "the run's own")]
 
-    async def story(engine: Engine) -> None:
+    async def story(engine: RunStore) -> None:
         claim = await _begun(engine)
         for key in ("a", "b"):
             await engine.end_call(claim, made.done(key, b"{}"))
@@ -115,13 +115,13 @@ def test_calls_are_forgotten_and_their_lines_left_in_one_write(world: World) -> 
 def test_a_store_of_the_first_version_is_opened_and_can_take_orders(disk: World) -> None:
     disk.path.parent.mkdir()
     with closing(sqlite3.connect(disk.path, isolation_level=None)) as file:
-        replace(schema.FILE, steps=schema.MIGRATIONS[:1]).migrate(file)
+        replace(store_file.FILE, steps=store_file.MIGRATIONS[:1]).migrate(file)
         file.execute(
             """INSERT INTO runs VALUES ('run-1', 'f', '/f.py', x'7b7d', x'7b7d', '/', 'stopped', 1,
             1, NULL, '', NULL, NULL, NULL, NULL, '', 0, 0, 1, 0, 0, 0, '')"""
         )
 
-    async def story(engine: Engine) -> None:
+    async def story(engine: RunStore) -> None:
         run = await engine.run("run-1")
         assert run is not None
         assert not run.trusted, "nothing tells it from one that somebody else wrote"
@@ -130,4 +130,4 @@ def test_a_store_of_the_first_version_is_opened_and_can_take_orders(disk: World)
 
     disk.run(story)
     with closing(sqlite3.connect(disk.path)) as file:
-        assert schema.FILE.version_of(file) == schema.FILE.version > 1
+        assert store_file.FILE.version_of(file) == store_file.FILE.version > 1

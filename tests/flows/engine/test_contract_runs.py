@@ -13,17 +13,17 @@ from jackline.errors import (
     UnreadableError,
     UsageError,
 )
-from jackline.flows.engine import Claim, Engine
 from jackline.flows.records import RunRecord, RunState
+from jackline.flows.store.run_store import Claim, RunStore
 from tests.flows.engine import made
 from tests.flows.engine.made import LEASE, LONG, NOON, World
 
 
-async def _begun(engine: Engine, run_id: str = "run-1", owner: str = "me") -> Claim:
+async def _begun(engine: RunStore, run_id: str = "run-1", owner: str = "me") -> Claim:
     return await engine.create(made.run(run_id), owner=owner, lease=LEASE)
 
 
-async def _taken(engine: Engine, owner: str, run_id: str = "run-1") -> Claim:
+async def _taken(engine: RunStore, owner: str, run_id: str = "run-1") -> Claim:
     claim = await engine.claim(run_id, owner=owner, lease=LEASE)
     assert claim is not None
     return claim
@@ -46,7 +46,7 @@ def test_a_run_comes_back_as_it_was_kept_with_its_owner(world: World) -> None:
         lease_until=1.0,
     )
 
-    async def story(engine: Engine) -> RunRecord | None:
+    async def story(engine: RunStore) -> RunRecord | None:
         await engine.create(run, owner="me", lease=LEASE)
         return await engine.run("run-1")
 
@@ -58,7 +58,7 @@ def test_a_run_comes_back_as_it_was_kept_with_its_owner(world: World) -> None:
 
 
 def test_an_id_is_given_once(world: World) -> None:
-    async def story(engine: Engine) -> None:
+    async def story(engine: RunStore) -> None:
         claim = await _begun(engine)
         with pytest.raises(BadArgumentError, match="run-1 already"):
             await _begun(engine, owner="other")
@@ -68,7 +68,7 @@ def test_an_id_is_given_once(world: World) -> None:
 
 
 def test_a_held_run_cannot_be_claimed_by_another(world: World) -> None:
-    async def story(engine: Engine) -> None:
+    async def story(engine: RunStore) -> None:
         await _begun(engine)
         world.now += LEASE - 0.001
         assert await engine.claim("run-1", owner="other", lease=LEASE) is None
@@ -81,7 +81,7 @@ def test_a_held_run_cannot_be_claimed_by_another(world: World) -> None:
 
 
 def test_a_dead_owner_s_lease_counts_for_nothing_and_only_that_owner_s(world: World) -> None:
-    async def story(engine: Engine) -> None:
+    async def story(engine: RunStore) -> None:
         old = await _begun(engine)
         stranger = engine.claim("run-1", owner="other", lease=LEASE, instead_of="somebody")
         assert await stranger is None
@@ -94,7 +94,7 @@ def test_a_dead_owner_s_lease_counts_for_nothing_and_only_that_owner_s(world: Wo
 
 
 def test_whoever_was_taken_over_can_write_nothing_more(world: World) -> None:
-    async def story(engine: Engine) -> None:
+    async def story(engine: RunStore) -> None:
         old = await _begun(engine)
         await engine.begin_call(old, made.call())
         world.now += LEASE
@@ -121,7 +121,7 @@ def test_whoever_was_taken_over_can_write_nothing_more(world: World) -> None:
 
 
 def test_the_same_owner_may_claim_again_and_its_older_claim_is_fenced(world: World) -> None:
-    async def story(engine: Engine) -> None:
+    async def story(engine: RunStore) -> None:
         old = await _begun(engine)
         new = await _taken(engine, "me")
         with pytest.raises(LeaseLostError):
@@ -132,7 +132,7 @@ def test_the_same_owner_may_claim_again_and_its_older_claim_is_fenced(world: Wor
 
 
 def test_an_owner_whose_lease_ran_out_goes_on_unless_it_was_taken_over(world: World) -> None:
-    async def story(engine: Engine) -> None:
+    async def story(engine: RunStore) -> None:
         claim = await _begun(engine)
         world.now += 100 * LEASE
         await engine.begin_call(claim, made.call())
@@ -143,7 +143,7 @@ def test_an_owner_whose_lease_ran_out_goes_on_unless_it_was_taken_over(world: Wo
 
 
 def test_a_clock_set_back_leaves_no_run_with_a_dead_owner(world: World) -> None:
-    async def story(engine: Engine) -> None:
+    async def story(engine: RunStore) -> None:
         old = await _begun(engine)
         world.now -= LEASE / 2
         assert await engine.claim("run-1", owner="other", lease=LEASE) is None
@@ -160,7 +160,7 @@ def test_a_run_let_go_keeps_its_standing_and_is_free(world: World) -> None:
         state=RunState.PARKED, why="quota", wake_at=NOON + 60, outcome=LONG, tokens=3, cost=1.5
     )
 
-    async def story(engine: Engine) -> None:
+    async def story(engine: RunStore) -> None:
         claim = await _begun(engine)
         await engine.let_go(claim, replace(standing, flow="other", arguments=b"[]", epoch=50))
         run = await engine.run("run-1")
@@ -177,7 +177,7 @@ def test_a_run_let_go_keeps_its_standing_and_is_free(world: World) -> None:
 
 
 def test_an_owner_writes_only_to_its_own_run(world: World) -> None:
-    async def story(engine: Engine) -> None:
+    async def story(engine: RunStore) -> None:
         claim = await _begun(engine)
         await _begun(engine, "run-2", "other")
         for write in (
@@ -193,12 +193,12 @@ def test_an_owner_writes_only_to_its_own_run(world: World) -> None:
 
 
 def test_a_confirmation_lasts_until_the_run_has_woken(world: World) -> None:
-    async def confirmed(engine: Engine) -> bool:
+    async def confirmed(engine: RunStore) -> bool:
         run = await engine.run("run-1")
         assert run is not None
         return run.confirmed
 
-    async def story(engine: Engine) -> None:
+    async def story(engine: RunStore) -> None:
         claim = await _begun(engine)
         with pytest.raises(UsageError, match="not parked"):
             await engine.allow_waking("run-1")
@@ -220,7 +220,7 @@ def test_a_confirmation_lasts_until_the_run_has_woken(world: World) -> None:
 
 
 def test_a_word_to_stop_reaches_the_owner_and_the_stronger_one_stays(world: World) -> None:
-    async def story(engine: Engine) -> None:
+    async def story(engine: RunStore) -> None:
         claim = await _begun(engine)
         assert await engine.asked_to_stop("run-1") == ""
         await engine.ask_to_stop("run-1", "stop")
@@ -242,7 +242,7 @@ def test_a_word_to_stop_reaches_the_owner_and_the_stronger_one_stays(world: Worl
 
 
 def test_resuming_drops_a_word_to_stop_and_a_word_to_cancel_waits(world: World) -> None:
-    async def story(engine: Engine) -> None:
+    async def story(engine: RunStore) -> None:
         await engine.let_go(await _begun(engine), made.run(state=RunState.PARKED))
         await engine.ask_to_stop("run-1", "stop")
         claim = await _taken(engine, "me")
@@ -256,7 +256,7 @@ def test_resuming_drops_a_word_to_stop_and_a_word_to_cancel_waits(world: World) 
 
 
 def test_a_run_is_found_by_any_beginning_that_means_only_it(world: World) -> None:
-    async def story(engine: Engine) -> None:
+    async def story(engine: RunStore) -> None:
         for run_id in ("ab12", "ab1", "ab34", "cd%", "cd\U0010fffe"):
             await _begun(engine, run_id)
         for beginning, found in {"ab1": "ab1", "ab12": "ab12", "ab3": "ab34", "cd%": "cd%"}.items():
@@ -273,7 +273,7 @@ def test_a_run_is_found_by_any_beginning_that_means_only_it(world: World) -> Non
 
 
 def test_runs_come_newest_first_by_state_and_number(world: World) -> None:
-    async def story(engine: Engine) -> None:
+    async def story(engine: RunStore) -> None:
         for number, state in enumerate([RunState.RUNNING, RunState.PARKED, RunState.PARKED]):
             run = made.run(f"run-{number}", state, created_at=NOON + number // 2)
             await engine.create(run, owner="me", lease=LEASE)
@@ -291,7 +291,7 @@ def test_runs_come_newest_first_by_state_and_number(world: World) -> None:
 
 
 def test_a_fork_begins_with_the_done_calls_and_has_paid_nothing(world: World) -> None:
-    async def story(engine: Engine) -> None:
+    async def story(engine: RunStore) -> None:
         claim = await _begun(engine)
         for kept in (
             made.done("b", LONG, tokens=10, cost=1.0, outcome=b'{"o": 1}'),
@@ -328,7 +328,7 @@ def test_a_fork_begins_with_the_done_calls_and_has_paid_nothing(world: World) ->
 
 @pytest.mark.parametrize("state", [RunState.RUNNING, RunState.PARKED, RunState.STOPPED])
 def test_only_an_ended_run_can_be_deleted(world: World, state: RunState) -> None:
-    async def story(engine: Engine) -> None:
+    async def story(engine: RunStore) -> None:
         claim = await _begun(engine)
         await engine.let_go(claim, made.run(state=state))
         with pytest.raises(UsageError, match="not ended"):
@@ -349,7 +349,7 @@ def test_only_an_ended_run_can_be_deleted(world: World, state: RunState) -> None
 
 
 def test_deleting_takes_all_of_a_run_but_what_it_spent_and_what_a_fork_needs(world: World) -> None:
-    async def story(engine: Engine) -> None:
+    async def story(engine: RunStore) -> None:
         claim = await _begun(engine)
         for key in ("a", "b"):
             await engine.end_call(claim, made.done(key, LONG, tokens=5, cost=0.5))

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from jackline.errors import InternalError, JournalError, UnreadableError, UsageError
-from jackline.flows.engine import Claim, Engine
 from jackline.flows.records import CallRecord, CallState, ResourceState, RunState
+from jackline.flows.store.run_store import Claim, RunStore
 from tests.flows.engine import made
 from tests.flows.engine.made import LEASE, LONG, NOON, World
 
 
-async def _begun(engine: Engine, run_id: str = "run-1") -> Claim:
+async def _begun(engine: RunStore, run_id: str = "run-1") -> Claim:
     return await engine.create(made.run(run_id), owner="me", lease=LEASE)
 
 
@@ -24,7 +24,7 @@ def test_calls_come_back_whole_in_the_order_they_were_first_begun(world: World) 
     again = made.call("c", attempts=3)
     ended = made.done("b", LONG, outcome=b"{}", tokens=12, cost=0.5, terminated_by="completion")
 
-    async def story(engine: Engine) -> None:
+    async def story(engine: RunStore) -> None:
         claim = await _begun(engine)
         for key in ("c", "b", "a"):
             await engine.begin_call(claim, made.call(key))
@@ -41,7 +41,7 @@ def test_calls_come_back_whole_in_the_order_they_were_first_begun(world: World) 
 
 
 def test_a_done_call_is_never_written_over(world: World) -> None:
-    async def story(engine: Engine) -> None:
+    async def story(engine: RunStore) -> None:
         claim = await _begun(engine)
         await engine.end_call(claim, made.done("a", b"first"))
         for write in (
@@ -58,7 +58,7 @@ def test_a_done_call_is_never_written_over(world: World) -> None:
 
 
 def test_a_forgotten_call_leaves_no_value_no_outcome_and_no_notebook(world: World) -> None:
-    async def story(engine: Engine) -> None:
+    async def story(engine: RunStore) -> None:
         claim = await _begun(engine)
         for key in ("a", "b"):
             await engine.end_call(claim, made.done(key, LONG, outcome=LONG, tokens=5, cost=1.0))
@@ -77,7 +77,7 @@ def test_a_forgotten_call_leaves_no_value_no_outcome_and_no_notebook(world: Worl
 
 
 def test_forgetting_in_a_fork_leaves_the_first_run_its_notebook(world: World) -> None:
-    async def story(engine: Engine) -> None:
+    async def story(engine: RunStore) -> None:
         claim = await _begun(engine)
         await engine.end_call(claim, made.done())
         await engine.write_entry(claim, made.entry(1))
@@ -93,7 +93,7 @@ def test_forgetting_in_a_fork_leaves_the_first_run_its_notebook(world: World) ->
 def test_a_notebook_has_every_line_once_and_in_order(world: World) -> None:
     lines = [made.entry(number, data=LONG if number == 2 else b"{}") for number in (1, 2, 3)]
 
-    async def story(engine: Engine) -> None:
+    async def story(engine: RunStore) -> None:
         claim = await _begun(engine)
         assert await engine.entries("run-1/a/0") == []
         for wrong in (0, 2):
@@ -111,11 +111,11 @@ def test_a_notebook_has_every_line_once_and_in_order(world: World) -> None:
 
 
 def test_a_session_leads_to_the_agent_that_carried_it_last(world: World) -> None:
-    async def found(engine: Engine, session_id: str) -> str | None:
+    async def found(engine: RunStore, session_id: str) -> str | None:
         call = await engine.find_session(session_id)
         return None if call is None else call.key
 
-    async def story(engine: Engine) -> None:
+    async def story(engine: RunStore) -> None:
         claim = await _begun(engine)
         for key in ("a", "b"):
             await engine.begin_call(claim, made.call(key))
@@ -137,7 +137,7 @@ def test_a_session_leads_to_the_agent_that_carried_it_last(world: World) -> None
 
 
 def test_an_agent_is_found_by_its_task(world: World) -> None:
-    async def story(engine: Engine) -> None:
+    async def story(engine: RunStore) -> None:
         claim = await _begun(engine)
         await engine.end_call(claim, made.done("step", task_id=""))
         await engine.end_call(claim, made.done("a", LONG))
@@ -153,7 +153,7 @@ def test_spending_counts_every_token_once_and_from_its_hour_on(world: World) -> 
     def costing(tokens: int, state: CallState, at: float | None) -> CallRecord:
         return made.call("a", state, tokens=tokens, cost=tokens / 4, ended_at=at)
 
-    async def story(engine: Engine) -> None:
+    async def story(engine: RunStore) -> None:
         claim = await _begun(engine)
         assert await engine.spent_since(0.0) == (0, 0.0)
         await engine.end_call(claim, costing(100, CallState.FAILED, NOON))
@@ -178,7 +178,7 @@ def test_resources_are_kept_by_run_and_name_until_released(world: World) -> None
     failed = replace(gpu, state=ResourceState.FAILED, tries=2, trouble="no answer")
     given_back = replace(disk, state=ResourceState.RELEASED, released_at=NOON + 9)
 
-    async def story(engine: Engine) -> None:
+    async def story(engine: RunStore) -> None:
         claim = await _begun(engine)
         await engine.keep_resource(gpu)
         await engine.keep_resource(disk)
@@ -198,7 +198,7 @@ def test_resources_are_kept_by_run_and_name_until_released(world: World) -> None
 
 
 def test_a_hook_runs_once_for_one_end(world: World) -> None:
-    async def story(engine: Engine) -> None:
+    async def story(engine: RunStore) -> None:
         await _begun(engine)
         assert await engine.begin_hook(made.hook(at=NOON))
         assert not await engine.begin_hook(made.hook(at=NOON))
@@ -219,7 +219,7 @@ def test_a_hook_runs_once_for_one_end(world: World) -> None:
 
 @pytest.mark.parametrize("state", ["failed", "running"])
 def test_of_several_that_retry_a_hook_one_may(world: World, state: str) -> None:
-    async def story(engine: Engine) -> None:
+    async def story(engine: RunStore) -> None:
         await _begun(engine)
         await engine.begin_hook(made.hook())
         if state == "failed":
@@ -236,7 +236,7 @@ def test_of_several_that_retry_a_hook_one_may(world: World, state: str) -> None:
 
 
 def test_a_hook_that_is_due_is_begun_by_the_first_who_comes(world: World) -> None:
-    async def story(engine: Engine) -> None:
+    async def story(engine: RunStore) -> None:
         await _begun(engine)
         await engine.end_hook(made.hook(state="due"))
         (due,) = await engine.hooks("run-1")
@@ -248,7 +248,7 @@ def test_a_hook_that_is_due_is_begun_by_the_first_who_comes(world: World) -> Non
 
 
 def test_runs_with_a_hook_that_is_not_done_are_known(world: World) -> None:
-    async def story(engine: Engine) -> None:
+    async def story(engine: RunStore) -> None:
         await _begun(engine)
         assert await engine.owing_hooks() == []
         await engine.end_hook(made.hook(state="due"))
@@ -265,7 +265,7 @@ def test_runs_with_a_hook_that_is_not_done_are_known(world: World) -> None:
 
 
 def test_a_log_is_numbered_and_can_be_followed(world: World) -> None:
-    async def story(engine: Engine) -> None:
+    async def story(engine: RunStore) -> None:
         await _begun(engine)
         await _begun(engine, "run-2")
         detail: dict[str, object] = {"until": NOON, "who": ["a", None], "nested": {"ü": True}}

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from jackline.flows.engine import Engine
 from jackline.flows.records import CallState
+from jackline.flows.store.run_store import RunStore
 from tests.flows.engine import made
 from tests.flows.engine.made import World
 from tests.flows.engine.writing_process import LINES, payload
@@ -34,7 +34,7 @@ def _killed_while_writing(path: Path, killed: int, after: int) -> list[list[str]
     return [line.split() for line in said]
 
 
-async def _check(engine: Engine, said: list[list[str]]) -> None:
+async def _check(engine: RunStore, said: list[list[str]]) -> None:
     told: dict[str, set[str]] = {"begun": set(), "done": set(), "forgotten": set()}
     lines: dict[str, int] = {}
     for what, key, *number in said:

@@ -15,16 +15,16 @@ import pytest
 
 from jackline import event_loop
 from jackline.errors import JournalError, LeaseLostError
-from jackline.flows.engine import Claim, Engine
-from jackline.flows.local import LocalEngine, opening, schema
-from jackline.flows.local.blobs import INLINE_BYTES
 from jackline.flows.records import CallState, RunState
+from jackline.flows.store.run_store import Claim, RunStore
+from jackline.flows.store.sqlite import SqliteRunStore, store_file
+from jackline.flows.store.sqlite.agent_logs import INLINE_BYTES
 from jackline.journal import Journal
 from tests.flows.engine import made
 from tests.flows.engine.made import LEASE, LONG, World
 
 
-async def _begun(engine: Engine, run_id: str = "run-1") -> Claim:
+async def _begun(engine: RunStore, run_id: str = "run-1") -> Claim:
     return await engine.create(made.run(run_id), owner="me", lease=LEASE)
 
 
@@ -43,7 +43,7 @@ def _held(path: Path) -> Iterator[None]:
 
 
 def test_file_and_folder_are_their_owners_alone(disk: World) -> None:
-    async def story(engine: Engine) -> list[tuple[str, int]]:
+    async def story(engine: RunStore) -> list[tuple[str, int]]:
         await _begun(engine)
         await engine.runs()
         files = [disk.path.parent, *disk.path.parent.iterdir()]
@@ -57,7 +57,7 @@ def test_file_and_folder_are_their_owners_alone(disk: World) -> None:
 
 
 def test_nothing_is_made_before_it_is_needed(disk: World) -> None:
-    async def story(_engine: Engine) -> None:
+    async def story(_engine: RunStore) -> None:
         assert not disk.path.parent.exists()
 
     disk.run(story)
@@ -68,11 +68,11 @@ def test_commits_reach_the_disk_before_they_count(tmp_path: Path) -> None:
     opened: list[sqlite3.Connection] = []
 
     def connect(path: Path, lock_seconds: float) -> sqlite3.Connection:
-        opened.append(opening.connect(path, lock_seconds))
+        opened.append(store_file.connect(path, lock_seconds))
         return opened[-1]
 
     async def story() -> list[tuple[object, object]]:
-        engine = LocalEngine(tmp_path / "flows.db", connect=connect)
+        engine = SqliteRunStore(tmp_path / "flows.db", connect=connect)
         await _begun(engine)
         modes = [
             (
@@ -93,12 +93,12 @@ def test_writes_that_wait_together_share_one_commit(tmp_path: Path) -> None:
     said: list[str] = []
 
     def connect(path: Path, lock_seconds: float) -> sqlite3.Connection:
-        connection = opening.connect(path, lock_seconds)
+        connection = store_file.connect(path, lock_seconds)
         connection.set_trace_callback(said.append)
         return connection
 
     async def story() -> None:
-        engine = LocalEngine(path, connect=connect)
+        engine = SqliteRunStore(path, connect=connect)
         claim = await _begun(engine)
         said.clear()
         with _held(path):
@@ -117,7 +117,7 @@ def test_writes_that_wait_together_share_one_commit(tmp_path: Path) -> None:
 
 
 def test_a_write_whose_caller_was_cancelled_is_made_in_its_order(disk: World) -> None:
-    async def story(engine: Engine) -> None:
+    async def story(engine: RunStore) -> None:
         claim = await _begun(engine)
         with _held(disk.path):
             writes = [
@@ -134,7 +134,7 @@ def test_a_write_whose_caller_was_cancelled_is_made_in_its_order(disk: World) ->
 
 
 def test_a_claim_fences_what_was_asked_for_after_it_in_the_same_commit(disk: World) -> None:
-    async def story(engine: Engine) -> None:
+    async def story(engine: RunStore) -> None:
         old = await _begun(engine)
         disk.now += LEASE
         with _held(disk.path):
@@ -158,7 +158,7 @@ def test_a_claim_fences_what_was_asked_for_after_it_in_the_same_commit(disk: Wor
 
 
 def test_closing_writes_what_waits_and_then_refuses(disk: World) -> None:
-    async def story(engine: Engine) -> None:
+    async def story(engine: RunStore) -> None:
         claim = await _begun(engine)
         writes = [
             asyncio.create_task(engine.end_call(claim, made.done(f"{number}")))
@@ -181,7 +181,7 @@ def test_closing_writes_what_waits_and_then_refuses(disk: World) -> None:
 def test_a_record_that_cannot_be_kept_costs_no_other(disk: World) -> None:
     impossible = [made.done("b", label="\udc80"), made.done("c", tokens=2**63)]
 
-    async def story(engine: Engine) -> None:
+    async def story(engine: RunStore) -> None:
         claim = await _begun(engine)
         calls = [made.done("a"), *impossible, made.done("d")]
         with _held(disk.path):
@@ -195,7 +195,7 @@ def test_a_record_that_cannot_be_kept_costs_no_other(disk: World) -> None:
 
 
 def test_several_engines_share_one_file(disk: World) -> None:
-    async def story(one: Engine) -> None:
+    async def story(one: RunStore) -> None:
         other = disk.engine()
         claims = await asyncio.gather(
             *(_begun(engine, f"{n}") for n, engine in enumerate((one, other)))
@@ -220,7 +220,7 @@ def test_a_long_value_lies_in_the_file_once_and_goes_with_its_last_name(disk: Wo
     def blobs() -> set[int]:
         return {int(str(size)) for (size,) in _asked(disk.path, "SELECT length(data) FROM blobs")}
 
-    async def story(engine: Engine) -> None:
+    async def story(engine: RunStore) -> None:
         claim = await _begun(engine)
         await engine.end_call(claim, made.done("short", short, outcome=short))
         assert blobs() == set()
@@ -256,7 +256,7 @@ def test_a_long_value_lies_in_the_file_once_and_goes_with_its_last_name(disk: Wo
 
 def test_a_newer_file_and_a_foreign_one_are_left_alone(disk: World, tmp_path: Path) -> None:
     disk.run(_begun)
-    newer = schema.FILE.version + 1
+    newer = store_file.FILE.version + 1
     with closing(sqlite3.connect(disk.path)) as file:
         file.execute(f"PRAGMA user_version = {newer}")
     with Journal(tmp_path / "journal.db"):
@@ -265,7 +265,7 @@ def test_a_newer_file_and_a_foreign_one_are_left_alone(disk: World, tmp_path: Pa
         before = _asked(path, "SELECT sql FROM sqlite_master")
 
         async def story(path: Path = path, said: str = said) -> None:
-            engine = LocalEngine(path)
+            engine = SqliteRunStore(path)
             with pytest.raises(JournalError, match=said) as caught:
                 await _begun(engine, "run-2")
             assert caught.value.next
@@ -281,13 +281,13 @@ def test_a_migration_happens_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "flows.db"
     good, bad = ("CREATE TABLE news (what TEXT)",), ("CREATE TABLE more (x)", "CREATE NONSENSE")
     with closing(sqlite3.connect(path, isolation_level=None)) as file:
-        schema.FILE.migrate(file)
+        store_file.FILE.migrate(file)
         with pytest.raises(sqlite3.OperationalError):
-            replace(schema.FILE, steps=(*schema.MIGRATIONS, good, bad)).migrate(file)
-        assert schema.FILE.version_of(file) == schema.FILE.version
-        newer = replace(schema.FILE, steps=(*schema.MIGRATIONS, good))
+            replace(store_file.FILE, steps=(*store_file.MIGRATIONS, good, bad)).migrate(file)
+        assert store_file.FILE.version_of(file) == store_file.FILE.version
+        newer = replace(store_file.FILE, steps=(*store_file.MIGRATIONS, good))
         newer.migrate(file)
-        assert newer.version_of(file) == schema.FILE.version + 1
+        assert newer.version_of(file) == store_file.FILE.version + 1
         names = {name for (name,) in file.execute("SELECT name FROM sqlite_master")}
     assert "news" in names
     assert "more" not in names
@@ -308,10 +308,10 @@ def test_a_file_that_another_process_makes_at_this_moment_is_no_foreign_one(
         def make_it_now(question: str) -> None:
             asked.append(question)
             if len(asked) == moment + 1:
-                schema.FILE.migrate(other)
+                store_file.FILE.migrate(other)
 
         one.set_trace_callback(make_it_now)
-        assert schema.FILE.version_of(one) in (0, schema.FILE.version)
-        schema.FILE.migrate(one)
+        assert store_file.FILE.version_of(one) in (0, store_file.FILE.version)
+        store_file.FILE.migrate(one)
         assert len(asked) > moment
-        assert schema.FILE.version_of(one) == schema.FILE.version
+        assert store_file.FILE.version_of(one) == store_file.FILE.version

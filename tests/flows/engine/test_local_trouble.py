@@ -12,8 +12,8 @@ import pytest
 
 from jackline import event_loop
 from jackline.errors import JournalError, LeaseLostError
-from jackline.flows.engine import Claim, Engine
-from jackline.flows.local import LocalEngine, opening
+from jackline.flows.store.run_store import Claim, RunStore
+from jackline.flows.store.sqlite import SqliteRunStore, store_file
 from tests.flows.engine import made
 from tests.flows.engine.made import LEASE, World
 
@@ -23,7 +23,7 @@ moving_open_files = pytest.mark.skipif(
 )
 
 
-async def _begun(engine: Engine, run_id: str = "run-1") -> Claim:
+async def _begun(engine: RunStore, run_id: str = "run-1") -> Claim:
     return await engine.create(made.run(run_id), owner="me", lease=LEASE)
 
 
@@ -31,12 +31,12 @@ def test_a_full_disk_refuses_what_does_not_fit_and_loses_nothing_else(tmp_path: 
     limits = [PAGES]
 
     def connect(path: Path, lock_seconds: float) -> sqlite3.Connection:
-        connection = opening.connect(path, lock_seconds)
+        connection = store_file.connect(path, lock_seconds)
         connection.execute(f"PRAGMA max_page_count = {limits[-1]}")
         return connection
 
     async def story() -> None:
-        engine = LocalEngine(tmp_path / "flows.db", connect=connect)
+        engine = SqliteRunStore(tmp_path / "flows.db", connect=connect)
         claim = await _begun(engine)
         calls = [made.done(f"{number}", b"x" * 5000) for number in range(PAGES)]
         told = await asyncio.gather(
@@ -60,9 +60,9 @@ def test_a_full_disk_refuses_what_does_not_fit_and_loses_nothing_else(tmp_path: 
 
 
 def test_a_locked_file_is_waited_for_and_then_told(disk: World) -> None:
-    async def story(first: Engine) -> None:
+    async def story(first: RunStore) -> None:
         claim = await _begun(first)
-        engine = LocalEngine(disk.path, lock_seconds=0.05)
+        engine = SqliteRunStore(disk.path, lock_seconds=0.05)
         with closing(sqlite3.connect(disk.path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             told = await asyncio.gather(
@@ -87,7 +87,7 @@ def test_a_damaged_file_is_told_and_left_where_it_is(disk: World) -> None:
     disk.path.write_bytes(b"no database at all " * 1000)
     before = disk.path.read_bytes()
 
-    async def story(engine: Engine) -> None:
+    async def story(engine: RunStore) -> None:
         for attempt in (_begun(engine), engine.runs()):
             with pytest.raises(JournalError, match="it is damaged") as caught:
                 await attempt
@@ -101,7 +101,7 @@ def test_a_damaged_file_is_told_and_left_where_it_is(disk: World) -> None:
 def test_a_file_that_cannot_be_made_is_told(disk: World) -> None:
     disk.path.parent.write_text("a file where the folder should be")
 
-    async def story(engine: Engine) -> None:
+    async def story(engine: RunStore) -> None:
         for attempt in (_begun(engine), engine.runs()):
             with pytest.raises(JournalError, match="cannot be opened at its place") as caught:
                 await attempt
@@ -112,7 +112,7 @@ def test_a_file_that_cannot_be_made_is_told(disk: World) -> None:
 
 @moving_open_files
 def test_nothing_is_promised_into_a_file_that_was_taken_away(disk: World) -> None:
-    async def story(engine: Engine) -> None:
+    async def story(engine: RunStore) -> None:
         claim = await _begun(engine)
         assert await engine.run("run-1") is not None
         for file in list(disk.path.parent.iterdir()):
@@ -135,12 +135,12 @@ def test_a_file_taken_away_during_the_commit_is_told(tmp_path: Path) -> None:
             path.rename(tmp_path / "elsewhere.db")
 
     def connect(path: Path, lock_seconds: float) -> sqlite3.Connection:
-        connection = opening.connect(path, lock_seconds)
+        connection = store_file.connect(path, lock_seconds)
         connection.set_trace_callback(take_away)
         return connection
 
     async def story() -> None:
-        engine = LocalEngine(path, connect=connect)
+        engine = SqliteRunStore(path, connect=connect)
         claim = await _begun(engine)
         armed.append(True)
         with pytest.raises(JournalError, match="moved or deleted") as caught:
@@ -152,7 +152,7 @@ def test_a_file_taken_away_during_the_commit_is_told(tmp_path: Path) -> None:
 
 
 def test_a_mistake_in_our_own_work_reaches_its_caller_and_no_other(disk: World) -> None:
-    async def story(engine: Engine) -> None:
+    async def story(engine: RunStore) -> None:
         claim = await _begun(engine)
         nonsense = made.done("b", cost=None)
         told = await asyncio.gather(

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from jackline.errors import InternalError, JournalError, LeaseLostError
-from jackline.flows.engine import Claim
 from jackline.flows.records import CallState, RunState
+from jackline.flows.store.run_store import Claim
 from tests.flows.engine import made
 from tests.flows.engine.made import LEASE, World
 

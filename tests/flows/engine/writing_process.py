@@ -14,10 +14,10 @@ import sys
 from pathlib import Path
 
 from jackline import event_loop
-from jackline.flows.engine import Claim
-from jackline.flows.local import LocalEngine
-from jackline.flows.local.blobs import INLINE_BYTES
 from jackline.flows.records import CallState
+from jackline.flows.store.run_store import Claim
+from jackline.flows.store.sqlite import SqliteRunStore
+from jackline.flows.store.sqlite.agent_logs import INLINE_BYTES
 from tests.flows.engine import made
 
 AGENTS = 12
@@ -37,7 +37,7 @@ def say(*words: object) -> None:
     os.write(1, (" ".join(map(str, words)) + "\n").encode())
 
 
-async def work_on(engine: LocalEngine, claim: Claim, keys: itertools.count[int]) -> None:
+async def work_on(engine: SqliteRunStore, claim: Claim, keys: itertools.count[int]) -> None:
     """One agent after the other."""
     while True:
         key = f"{claim.epoch}-{next(keys)}"
@@ -59,7 +59,7 @@ async def work_on(engine: LocalEngine, claim: Claim, keys: itertools.count[int])
 
 async def carry(path: Path, killed: int) -> None:
     """Take the run over from the process that was killed before, and work."""
-    engine = LocalEngine(path, wall=lambda: made.NOON + killed * 2 * made.LEASE)
+    engine = SqliteRunStore(path, wall=lambda: made.NOON + killed * 2 * made.LEASE)
     claim = await engine.claim("run-1", owner=f"process {killed}", lease=made.LEASE)
     if claim is None:
         claim = await engine.create(made.run(), owner=f"process {killed}", lease=made.LEASE)

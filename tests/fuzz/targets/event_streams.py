@@ -10,11 +10,10 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from jackline.agents.answer_reading import AnswerReader
-from jackline.dialects.anthropic_stream import AnthropicStreamReader
-from jackline.dialects.anthropic_whole import read_whole
-from jackline.dialects.openai_chat.stream_reader import ChatStreamReader
-from jackline.dialects.openai_responses.stream_reader import ResponsesStreamReader
+from jackline.agents.answer_stream import AnswerStreamReader
+from jackline.dialects.anthropic_stream import AnthropicStreamReader, read_whole_stream
+from jackline.dialects.openai_chat.answer import ChatStreamReader
+from jackline.dialects.openai_responses.answer import ResponsesStreamReader
 from jackline.dialects.sse import EventSplitter, name_and_data
 from tests.fuzz.cutting import in_packets, one_by_one
 
@@ -125,7 +124,7 @@ def check(data: bytes) -> None:
             if reader.whole:
                 assert not reader.broken
                 break  # what comes behind is nobody's
-    read_whole(data)
+    read_whole_stream(data)
     whole, cut = _answer([data]), _answer(in_packets(data))
     assert whole == cut, "packets change the answer"
 
@@ -145,7 +144,7 @@ def _split(packets: list[bytes]) -> list[bytes]:
 
 
 def _answer(packets: Iterable[bytes]) -> tuple[bool, bool, bool, object]:
-    reader = AnswerReader()
+    reader = AnswerStreamReader()
     for packet in packets:
         reader.feed(packet)
     answer = reader.answer(request_id=None, lane=None) if reader.whole else None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from jackline.upstream.answer import AnswerReader
+from jackline.upstream.http_messages import ResponseParser
 from tests.fuzz.cutting import in_packets
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -74,7 +74,7 @@ def check(data: bytes) -> None:
 
 def read(packets: Iterable[bytes], *, is_to_head: bool) -> Read:
     """What a connection's owner would see until the answer is complete or faulty."""
-    reader = AnswerReader()
+    reader = ResponseParser()
     reader.expect(is_to_head=is_to_head)
     headers: list[tuple[bytes, bytes]] = []
     content = b""

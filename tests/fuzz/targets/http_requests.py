@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from jackline.gateway.refusal import Refusal
-from jackline.gateway.request_reading import RequestReader, Stage
+from jackline.gateway.request_reader import RequestReader, RequestRefusal, RequestStage
 from jackline.gateway.settings import LimitSettings
 from tests.fuzz.cutting import in_packets
 
@@ -82,9 +81,9 @@ def read(packets: Iterable[bytes]) -> Read:
         while rest:
             try:
                 rest = reader.feed(rest)
-            except Refusal:
+            except RequestRefusal:
                 return Read(requests, refused=True)
-            if reader.stage is not Stage.COMPLETE:
+            if reader.stage is not RequestStage.COMPLETE:
                 assert not rest, "bytes of an unfinished request are given back"
                 break
             head, body = reader.take()

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
-from jackline.autopsy import html_face, json_face, text_face
+from jackline.autopsy import html_report, json_report, text_report
 from jackline.autopsy.report import build
 from tests.autopsy.reading_places import DATA, read_place
 
@@ -79,10 +79,10 @@ def check(data: bytes) -> None:
     evidence = read_place(path)
     assert evidence.bytes_read <= len(data)
     report = build(evidence, now=NOW)
-    shown = text_face.render(report)
+    shown = text_report.render(report)
     assert not _CONTROLS.search(shown), "a control character reaches the terminal"
-    json.dumps(json_face.document(report))
-    html_face.page(report)
+    json.dumps(json_report.document(report))
+    html_report.page(report)
 
 
 @cache

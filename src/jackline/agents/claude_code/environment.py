@@ -1,8 +1,8 @@
-"""The environment that a client needs so that it can wait at the gateway without dying.
+"""The environment that Claude Code needs to wait at the gateway without giving up.
 
-Laws: (1) what the user has set already is left alone, except the address itself; (2) every variable
-stands here with its reason, and nowhere else; (3) the gateway's token is in it only when handed in.
-Not here: writing it for a shell (cli/env.py), starting the client with it (start.py, cli/).
+Rules: (1) variables that the user has set stay, except the address itself; (2) every variable is
+here with its reason, and nowhere else; (3) the gateway's token is in it only when it is passed in.
+Not here: writing it for a shell (cli/env.py), starting the client with it (runner.py, cli/).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ none of a file tool is ever given: reading in the folder needs no permission, an
 as `Edit(./**)`, which the client keeps to its folder, links and its own settings included; (2) what
 stands in brackets was written by the user, and is given as it is; (3) a tool can be offered without
 being allowed: then the user's own settings of Claude Code decide about each use.
-Not here: who may name which tool (mcp_server/offered_tools.py).
+Not here: who may name which tool (mcp_server/permissions.py).
 """
 
 from __future__ import annotations

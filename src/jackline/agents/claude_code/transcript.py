@@ -1,46 +1,49 @@
-"""Read what Claude Code itself has written down of a session, to go on from it.
+"""Read the transcript that Claude Code saves of a session or sub-agent, to resume from it.
 
-Laws: (1) read only, and a half-written last line is passed over; (2) a tool call without a result
-after it is lost: it may or may not have run; (3) the client writes late: what it printed last may
-be missing here.
-Not here: sub-agents (dead_agent.py), why an agent died (autopsy/).
+Rules: (1) files are only read, and a half-written last line is skipped; (2) a tool call without a
+result is lost: it may or may not have run; (3) the client writes late, so that its last output may
+be missing; (4) a turn is finished when each of its calls has a result, and an API error is no turn.
+Not here: why an agent died (autopsy/), how another agent resumes from it (mcp_server/).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
-from jackline.agents.claude_code.blocks import blocks_of, call_of
-from jackline.agents.claude_code.printed import ModelUsage
-from jackline.agents.outcome import Usage
-from jackline.agents.process.going_on import ToolCall
-from jackline.autopsy.conversation import SYNTHETIC
-from jackline.autopsy.lines import LineReader
-from jackline.autopsy.records import Message, decode
+from jackline.agents.claude_code.printed_output import ModelUsage, ResumeBlock, blocks_of, call_of
+from jackline.agents.outcome import TokenUsage
+from jackline.agents.process.resume import ProgramToolCall
+from jackline.errors import UnreadableError
 from jackline.foreign_files import open_foreign
+from jackline.transcripts.claude_code import read_transcript
+from jackline.transcripts.conversation import SYNTHETIC
+from jackline.transcripts.findings import UnreadableLines
+from jackline.transcripts.records import LineReader, TranscriptMessage, decode, text_of
+from jackline.transcripts.story import AgentStory, moment_of_epoch
 
 _NOTHING = msgspec.Raw(b"")
 
 
-class KeptLine(msgspec.Struct, rename="camel"):
+class ResumeLine(msgspec.Struct, rename="camel"):
     """One line of a transcript, as far as going on needs it."""
 
     type: str = ""
     is_sidechain: bool | None = None
     is_meta: bool | None = None
     is_api_error_message: bool | None = None
-    message: Message | None = None
+    message: TranscriptMessage | None = None
     total_cost: float | None = msgspec.field(default=None, name="totalCostUSD")
     model_usage: msgspec.Raw = _NOTHING
 
 
-KEPT_LINES = msgspec.json.Decoder(KeptLine)
+RESUME_LINES = msgspec.json.Decoder(ResumeLine)
 _MODEL_USAGES = msgspec.json.Decoder(dict[str, ModelUsage])
 
 
@@ -49,15 +52,15 @@ class CostState:
     """What the client has written down that a session had cost so far."""
 
     cost: float = 0.0
-    usage: Mapping[str, Usage] = field(default_factory=dict)
+    usage: Mapping[str, TokenUsage] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
-class KeptSession:
+class SessionContent:
     """What stands in one transcript."""
 
     prompts: list[str] = field(default_factory=list)
-    calls: dict[str, ToolCall] = field(default_factory=dict)
+    calls: dict[str, ProgramToolCall] = field(default_factory=dict)
     """Those without a result, in their order."""
     settled: set[str] = field(default_factory=set)
     """The calls whose results it holds."""
@@ -85,19 +88,19 @@ def transcript_of(session_id: str, environment: Mapping[str, str]) -> Path | Non
     return None
 
 
-def read_session(path: Path) -> KeptSession:
+def read_session(path: Path) -> SessionContent:
     """What a session's own transcript holds; nothing of its sub-agents."""
-    session = KeptSession()
+    session = SessionContent()
     # It may be gone by now, or not ours to read: then nothing is known of it.
     with suppress(OSError), open_foreign(path) as file:
         for line in LineReader(file):
-            record = decode(KEPT_LINES, line)
+            record = decode(RESUME_LINES, line)
             if record is not None:
                 _keep(session, record)
     return session
 
 
-def _keep(session: KeptSession, record: KeptLine) -> None:
+def _keep(session: SessionContent, record: ResumeLine) -> None:
     if record.type == "cost-state":
         told = decode(_MODEL_USAGES, record.model_usage) if record.model_usage else None
         usage = {model: each.usage for model, each in (told or {}).items()}
@@ -118,3 +121,108 @@ def _keep(session: KeptSession, record: KeptLine) -> None:
                 session.settled.add(block.tool_use_id)
             elif block.text and not record.is_meta:
                 session.prompts.append(block.text)
+
+
+@dataclass(slots=True)
+class AgentTurn:
+    """One turn: what the agent said, what it called, and by call id the text of what came of it."""
+
+    text: str = ""
+    calls: list[ProgramToolCall] = field(default_factory=list)
+    results: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def lost(self) -> list[ProgramToolCall]:
+        """The calls without a result; none in a finished turn."""
+        return [call for call in self.calls if call.id not in self.results]
+
+
+@dataclass(frozen=True, slots=True)
+class DeadAgent:
+    """A sub-agent as its transcript leaves it."""
+
+    agent_id: str
+    session_id: str
+    prompt: str
+    turns: tuple[AgentTurn, ...]
+    """The finished ones."""
+    lost: tuple[ProgramToolCall, ...]
+    """Calls that may or may not have run."""
+    last_words: str
+    story: AgentStory
+    """How it ended, by autopsy's reading: its failures, its model, its folder."""
+
+
+def read_dead_agent(path: Path) -> DeadAgent:
+    """A sub-agent from its own transcript, `agent-<id>.jsonl`."""
+    try:
+        written = moment_of_epoch(path.stat().st_mtime) or datetime.now(UTC)
+        with open_foreign(path) as file:
+            lines = LineReader(file)
+            found = read_transcript(path, lines, UnreadableLines(lines), written=written)
+        conversation = _Conversation()
+        for record in _lines(path):
+            conversation.take(record)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise UnreadableError(
+            f"the transcript {path} cannot be read: {reason}", next="check the path"
+        ) from error
+    if not found.stories:
+        raise UnreadableError(
+            f"there is no conversation in {path}", next="start the agent anew with its prompt"
+        )
+    story, turns = found.stories[0], conversation.turns.values()
+    finished = tuple(turn for turn in turns if not turn.lost)
+    return DeadAgent(
+        path.stem.removeprefix("agent-"),
+        story.session_id,
+        conversation.prompt,
+        finished,
+        tuple(call for turn in turns for call in turn.lost),
+        next((turn.text for turn in reversed(finished) if turn.text), ""),
+        story,
+    )
+
+
+class _Conversation:
+    """What was asked, and all turns by the id of their answer."""
+
+    def __init__(self) -> None:
+        self.prompt = ""
+        self.turns: dict[str, AgentTurn] = {}
+
+    def take(self, record: ResumeLine) -> None:
+        message = record.message
+        if message is None:
+            return
+        if record.type == "user":
+            for block in blocks_of(message):
+                self._heard(block, is_prompt=not record.is_meta)
+        elif message.model != SYNTHETIC and not record.is_api_error_message:
+            self._said(message)
+
+    def _heard(self, block: ResumeBlock, *, is_prompt: bool) -> None:
+        if block.type == "tool_result" and block.tool_use_id is not None:
+            for turn in self.turns.values():
+                if any(call.id == block.tool_use_id for call in turn.calls):
+                    turn.results[block.tool_use_id] = text_of(block.content)
+        elif is_prompt and block.text and not self.prompt:
+            self.prompt = block.text
+
+    def _said(self, message: TranscriptMessage) -> None:
+        # The client writes a line for each block of an answer.
+        turn = self.turns.setdefault(message.id or f"without id, {len(self.turns)}", AgentTurn())
+        for block in blocks_of(message):
+            if block.type == "tool_use":
+                turn.calls.append(call_of(block))
+            elif block.text:
+                turn.text = f"{turn.text}\n{block.text}".lstrip("\n")
+
+
+def _lines(path: Path) -> Iterator[ResumeLine]:
+    with open_foreign(path) as file:
+        for line in LineReader(file):
+            record = decode(RESUME_LINES, line)
+            if record is not None and record.type in ("assistant", "user"):
+                yield record

@@ -1,8 +1,8 @@
 """Offer the tools of MCP servers to an agent, as long as the agent lives.
 
-Laws: (1) each server lives in a task of its own, so that its death ends no more than its own calls;
-(2) after the context ends no process and no connection is left; (3) what is not installed, not
-found or not answering is told as what the user has to change, before the first model call.
+Rules: (1) each server lives in a task of its own, so that its death ends only its own calls; (2)
+after the context ends no process and no connection is left; (3) a server that is not installed, not
+found or not answering is reported before the first model call, with what the user has to change.
 Not here: being an MCP server (mcp_server/), running calls side by side (batches/).
 """
 
@@ -18,7 +18,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from jackline.agents.task import JsonObject
+from jackline.agents.runner import JsonObject
 from jackline.batches.tool import Tool, ToolContext, ToolFailedError, ToolOutput
 from jackline.errors import BadArgumentError
 from jackline.failures.wording import redact

@@ -1,7 +1,7 @@
-"""Drives another agent program as a child process, and goes on where it left off.
+"""Run another agent program as a child process, and resume it where it stopped.
 
-Laws: (1) never two processes in one session; (2) what the program has finished is never asked for
-again; (3) an ending is judged by what was seen, not by what the program calls it; (4) whoever
-cancels is left with no process behind.
+Rules: (1) never two processes in one session; (2) finished work of the program is never requested
+again; (3) an ending is judged by what was seen, not by the program's own word for it; (4) after a
+cancellation no process is left.
 Not here: what differs between programs (claude_code/, codex/).
 """

@@ -1,27 +1,182 @@
-"""Start a program, give it its prompt, and hear what it prints as it comes.
+"""Start an agent program as a child process, recognise it later, and end it with its children.
 
-Laws: (1) the prompt goes through its input, never through its arguments; (2) what it prints is
-given out in the pieces in which it came; (3) what its own children keep open after its end holds
-nobody up; (4) it never outlives the block in which it was started, nor us, however we end.
-Not here: what the pieces say (claude_code/, codex/), knowing it again later (marks.py).
+Rules: (1) a process is identified by its number and its start time, because systems reuse numbers;
+without a known start time it is never ended; (2) the prompt goes through standard input, never
+through arguments; (3) output is passed on in the pieces in which it came, and pipes that its own
+children hold open block nobody; (4) the child never outlives the block in which it was started, nor
+this process; (5) to end it, first wait if the caller wants, then terminate it, then kill it;
+everything that it started ends with it, also in other process groups.
+Not here: the meaning of its output (claude_code/, codex/).
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import signal
+import subprocess
+import sys
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 from uuid import uuid4
 
-from jackline.agents.process.ending import end
-from jackline.agents.process.marks import Mark, mark_of
-from jackline.batches.orphan_guard import guard
-from jackline.batches.strays import MARK
+from jackline.batches.orphan_guard import MARK, end_strays, guard
 from jackline.clock import Clock
+from jackline.programs import system_program
+
+_PROC = Path("/proc")
+_BOOT = _PROC / "sys" / "kernel" / "random" / "boot_id"
+_PATIENCE_S = 10
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessMark:
+    """One process of one machine; `began` is the system's own word, empty when it tells none."""
+
+    pid: int
+    began: str
+    family: str = ""
+    """What it and all that it starts carry in their environment."""
+
+
+def mark_of(pid: int, family: str = "") -> ProcessMark:
+    """The mark of a process that runs now."""
+    return ProcessMark(pid, _began(pid) or "", family)
+
+
+def is_alive(mark: ProcessMark) -> bool:
+    """Whether this very process still runs."""
+    return mark.began != "" and _began(mark.pid) == mark.began
+
+
+def _stat(pid: int) -> list[str] | None:
+    """The fields of a process's state from the third on; its name, the second, may hold spaces."""
+    try:
+        told = (_PROC / str(pid) / "stat").read_text("utf-8", "replace")
+    except OSError:
+        return None
+    return told.rpartition(")")[2].split()
+
+
+def _began(pid: int) -> str | None:
+    """The system's word for when this process began; None when there is no such process."""
+    if sys.platform == "win32":
+        return _began_on_windows(pid)
+    if _PROC.joinpath("self", "stat").exists():
+        fields = _stat(pid)
+        if fields is None or fields[0] in "ZX":
+            return None
+        # Counted from the boot: two boots may have processes of the same age.
+        return f"{_BOOT.read_text('ascii').strip()}+{fields[19]}"
+    return _began_by_ps(pid)
+
+
+def _began_by_ps(pid: int) -> str | None:
+    command = ["ps", "-o", "stat=,lstart=", "-p", str(pid)]
+    environment = {**os.environ, "LC_ALL": "C"}
+    try:
+        told = subprocess.run(  # noqa: S603 -- a fixed program of the system, and a number
+            command, env=environment, capture_output=True, timeout=_PATIENCE_S, check=False
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    state, _, began = told.stdout.decode("utf-8", "replace").strip().partition(" ")
+    return None if not began or state.startswith("Z") else began.strip()
+
+
+if sys.platform == "win32":
+    import ctypes
+    from ctypes import wintypes
+
+    _QUERY = 0x1000
+    _STILL_ACTIVE = 259
+
+    def _began_on_windows(pid: int) -> str | None:
+        kernel = ctypes.windll.kernel32
+        handle = kernel.OpenProcess(_QUERY, False, pid)
+        if not handle:
+            return None
+        try:
+            code = wintypes.DWORD()
+            times = [wintypes.FILETIME() for _ in range(4)]
+            if not kernel.GetExitCodeProcess(handle, ctypes.byref(code)):
+                return None
+            if code.value != _STILL_ACTIVE:
+                return None
+            if not kernel.GetProcessTimes(handle, *map(ctypes.byref, times)):
+                return None
+            return f"{times[0].dwHighDateTime}:{times[0].dwLowDateTime}"
+        finally:
+            kernel.CloseHandle(handle)
+
+else:
+
+    def _began_on_windows(pid: int) -> str | None:
+        raise AssertionError(f"asked for process {pid} on another system")
+
+
+GRACE_S = 5.0
+_LOOK_EVERY_S = 0.05
+_KILL_TIMEOUT_S = 30.0
+
+
+async def end(
+    mark: ProcessMark, clock: Clock, *, wait_first: float = 0.0, grace: float = GRACE_S
+) -> None:
+    """When this returns, neither it nor what it started runs."""
+    if not await _gone(mark, clock, wait_first):
+        _ask(mark)
+        if not await _gone(mark, clock, grace):
+            _force(mark)
+            await _gone(mark, clock, grace)
+    # A program that ends in good order has ended its own by now; one that was killed has not.
+    if mark.family:
+        end_strays(mark.family)
+
+
+async def _gone(mark: ProcessMark, clock: Clock, within: float) -> bool:
+    until = clock.monotonic() + within
+    while is_alive(mark):
+        if clock.monotonic() >= until:
+            return False
+        await clock.sleep(_LOOK_EVERY_S)
+    return True
+
+
+if sys.platform == "win32":
+
+    def _ask(mark: ProcessMark) -> None:
+        """Nothing: a console program cannot be asked by another one. It is made to."""
+
+    def _force(mark: ProcessMark) -> None:
+        with suppress(OSError, subprocess.SubprocessError):
+            subprocess.run(  # noqa: S603 -- a fixed program of the system, and a number
+                [system_program("taskkill"), "/T", "/F", "/PID", str(mark.pid)],
+                capture_output=True,
+                timeout=_KILL_TIMEOUT_S,
+                check=False,
+            )
+
+else:
+
+    def _ask(mark: ProcessMark) -> None:
+        _send(mark, signal.SIGTERM)
+
+    def _force(mark: ProcessMark) -> None:
+        _send(mark, signal.SIGKILL)
+
+    def _send(mark: ProcessMark, number: signal.Signals) -> None:
+        # Between looking and sending it may end: then there is nothing left to do.
+        with suppress(ProcessLookupError, PermissionError):
+            if os.getpgid(mark.pid) == mark.pid:
+                os.killpg(mark.pid, number)
+            else:
+                os.kill(mark.pid, number)
+
 
 _KEPT_OF_ERRORS = 8_192
 # What was printed before the end is in the pipe already: this is only for a busy machine.
@@ -64,7 +219,9 @@ class _Pipes(asyncio.SubprocessProtocol):
 class Child:
     """A program under way."""
 
-    def __init__(self, transport: asyncio.SubprocessTransport, pipes: _Pipes, mark: Mark) -> None:
+    def __init__(
+        self, transport: asyncio.SubprocessTransport, pipes: _Pipes, mark: ProcessMark
+    ) -> None:
         self._transport = transport
         self._pipes = pipes
         self.mark = mark

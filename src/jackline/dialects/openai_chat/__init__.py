@@ -1,5 +1,5 @@
 """OpenAI's Chat Completions: what is asked and answered in it, in place of Anthropic's dialect.
 
-Laws: as in neutral/.
+Rules: as in neutral/.
 Not here: OpenAI's Responses (openai_responses/).
 """

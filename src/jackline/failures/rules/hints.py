@@ -1,6 +1,7 @@
-"""Guess from single words when nothing more telling was found.
+"""Guess from single words when nothing more specific was found.
 
-Laws: (1) asked last, so that a guess never overrules a sign; (2) a guess errs towards not retrying.
+Rules: (1) checked last, so that a guess never overrules a sign; (2) a guess errs towards not
+retrying.
 Not here: any wording that a client or vendor is known to print (the other tables).
 """
 

@@ -1,9 +1,9 @@
-"""Say once, as data, which evidence leads to which verdict.
+"""Define, as data, which evidence leads to which verdict.
 
-Laws: (1) a rule holds when every condition it states holds; (2) the first rule of the table that
+Rules: (1) a rule holds when every condition of it holds; (2) the first rule of the table that
 holds decides; (3) patterns see folded lower-case text and have bounded repeats, so matching stays
 linear; (4) every rule has at least one example in the tests.
-Not here: the tables themselves (the other files of this folder), times (resets.py).
+Not here: the tables (the other files of this folder), times (resets.py).
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from jackline.failures.evidence import FailureSignals
 from jackline.failures.failure import Kind, Scope
 from jackline.failures.observation import Where
-from jackline.failures.reading import Reading
 from jackline.failures.wording import compiled, redact
 
 # What holds for a kind unless a rule says otherwise: scope, retry_same, failover_helps.
@@ -51,7 +51,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class FailureRule:
     """One line of a table: conditions and the verdict they lead to."""
 
     verdict: Verdict
@@ -62,7 +62,7 @@ class Rule:
     provider: frozenset[str]
     unless: str
 
-    def evidence(self, reading: Reading) -> str | None:
+    def evidence(self, reading: FailureSignals) -> str | None:
         """What in `reading` makes the rule hold, or None when it does not."""
         if self.status and reading.status not in self.status:
             return None
@@ -95,13 +95,13 @@ def when(
     where: Iterable[Where] = (),
     provider: str = "",
     then: Verdict,
-) -> Rule:
+) -> FailureRule:
     """A rule from its conditions.
 
     `words` (codes) and `provider` are lists separated by blanks, of which one has to be there;
     `says` and `unless` are patterns, of which one has to match, or none may.
     """
-    return Rule(
+    return FailureRule(
         verdict=then,
         words=frozenset(words.split()),
         says=_any_of(says),

@@ -1,11 +1,11 @@
 """Look over all runs for what nobody will give back any more, and give it back.
 
-Laws: (1) what a live run holds within its lease is left alone; (2) an ended run holds nothing, and
+Rules: (1) what a live run holds within its lease is left alone; (2) an ended run holds nothing, and
 owes no hook; (3) hooks go first, as in a live run: they may have to save something from what is
 about to be given back; (4) each try is kept with its result; (5) of several that clean up after one
 run, one does it, by the lease that carries runs; (6) what this installation did not write is left
 alone.
-Not here: what a live run releases itself (resources.py), listing for people (cli/).
+Not here: what a live run releases itself (ledger.py), listing for people (cli/).
 """
 
 from __future__ import annotations
@@ -17,14 +17,11 @@ from types import ModuleType
 
 from jackline.agents.outcome import Ending
 from jackline.clock import Clock
-from jackline.flows.cleanup.acting import Actor
-from jackline.flows.cleanup.hooks import Hooks
-from jackline.flows.cleanup.resources import release
-from jackline.flows.cleanup.standing import LeftRun
-from jackline.flows.engine import Claim, Engine
-from jackline.flows.kept_sources import run_only_known
-from jackline.flows.outcome_json import decode_outcome
-from jackline.flows.records import ENDED, ResourceRecord, RunRecord
+from jackline.flows.cleanup.action_runner import ActionRunner, OwnerlessRun
+from jackline.flows.cleanup.ledger import Hooks, release
+from jackline.flows.records import ENDED, ResourceRecord, RunRecord, decode_outcome
+from jackline.flows.saved_sources import run_only_known
+from jackline.flows.store.run_store import Claim, RunStore
 
 ModuleOf = Callable[[RunRecord], ModuleType | None]
 """The flow's module of a run; None when its file is gone or cannot be loaded."""
@@ -42,7 +39,7 @@ class Reaped:
 
 
 async def reap(
-    engine: Engine,
+    engine: RunStore,
     clock: Clock,
     module_of: ModuleOf,
     take: Take,
@@ -72,7 +69,7 @@ async def reap(
     return done
 
 
-async def is_overdue(engine: Engine, now: float) -> bool:
+async def is_overdue(engine: RunStore, now: float) -> bool:
     """Whether something rented, or a hook of an ended run, waits for `reap`."""
     return bool(await _left_behind(engine, now))
 
@@ -96,7 +93,7 @@ class _Reaper:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: RunStore,
         clock: Clock,
         module_of: ModuleOf,
         limit: float,
@@ -116,8 +113,8 @@ class _Reaper:
         run = self._left.run
         calls = {call.task_id: call for call in await self._engine.calls(run.run_id)}
         phases = {name: call.phase for name, call in calls.items()}
-        left = LeftRun(run.run_id, self._engine, self._clock, self._module, phases)
-        actor = Actor(
+        left = OwnerlessRun(run.run_id, self._engine, self._clock, self._module, phases)
+        actor = ActionRunner(
             self._clock, self._limit, run.cwd, self._module, left=left, trusted=run.trusted
         )
         if self._left.owes_hooks:
@@ -134,7 +131,7 @@ class _Reaper:
         self._done.append(Reaped(self._left.run.run_id, what, trouble))
 
 
-async def _left_behind(engine: Engine, now: float, ours: str = "") -> list[_Left]:
+async def _left_behind(engine: RunStore, now: float, ours: str = "") -> list[_Left]:
     """What nobody carries and somebody has to clean up; with `ours`, of this run, which we hold."""
     owing = await engine.owing_hooks()
     held = await engine.resources()

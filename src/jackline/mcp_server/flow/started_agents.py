@@ -1,10 +1,9 @@
 """The flow in which agents run that a model has started: one, or a group.
 
-Laws: (1) what it needs stands in its arguments, so that any process can go on with it; (2) one
-agent that fails fails its run, so that `resume` goes on with it; of a group, the others' results
-stay; (3) an agent that was cancelled by itself stays so, also for the next process; (4) where an
-agent works is looked at again each time.
-Not here: what the orders mean (agent_orders.py), carrying the run (agent_desk.py).
+Rules: (1) everything that it needs is in its arguments, so that any process can continue it; (2)
+one agent that fails fails its run, so that `resume` continues it; of a group, the others' results
+stay; (3) an agent that was cancelled alone stays cancelled, also for the next process.
+Not here: what the orders mean (agent_orders.py), running the flow (agent_manager.py).
 """
 
 from __future__ import annotations
@@ -15,17 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from jackline.agents.outcome import Ending, Evidence, Outcome
-from jackline.agents.process.marks import Mark, is_alive
+from jackline.agents.process.child import ProcessMark, is_alive
 from jackline.budgets.budget import Budget
 from jackline.errors import UsageError
-from jackline.flows.authoring import agent
-from jackline.flows.calls import AgentCall, AgentFailedError
-from jackline.flows.cleanup.allowed_commands import allowed_words
-from jackline.flows.context import ctx
-from jackline.flows.definition import flow
-from jackline.flows.parallel import parallel
-from jackline.flows.scope import scope_for
-from jackline.mcp_server.nested_folders import check_nested
+from jackline.flows.actions import render_allowed_command
+from jackline.flows.authoring.calls import AgentCall, AgentFailedError, agent, parallel
+from jackline.flows.authoring.context import ctx
+from jackline.flows.authoring.flow_definition import flow
+from jackline.flows.execution.execution import scope_for
+from jackline.mcp_server.permissions import check_nested
 
 CANCELLED_ALONE = "agent cancelled"
 """The line of a run's log by which one agent of a group is told to end."""
@@ -66,7 +63,7 @@ async def _check_place(order: Mapping[str, Any]) -> None:
 
 
 def _agent(order: Mapping[str, Any]) -> AgentCall[Any]:
-    if any(is_alive(Mark(*each)) for each in order.get("lived_in", ())):
+    if any(is_alive(ProcessMark(*each)) for each in order.get("lived_in", ())):
         raise UsageError(
             f"The session {order['resume']} is still open in a process of this machine.",
             next="Go on there; or end it, and `jackline resume` this run.",
@@ -93,7 +90,7 @@ def _release(order: Mapping[str, Any], of: Mapping[str, Any]) -> str | None:
     command = of.get("release")
     if not command:
         return None
-    return allowed_words(command, order["cwd"], order.get("allowed_by", ()))
+    return render_allowed_command(command, order["cwd"], order.get("allowed_by", ()))
 
 
 class _Group:

@@ -1,5 +1,5 @@
-"""The tools that models may call, one file each.
+"""The tools that models may call.
 
-Laws: (1) each file makes its tools from the ports it is given, and holds no state of its own.
+Rules: (1) each file builds its tools from the ports that it gets, and holds no state of its own.
 Not here: the protocol around them (server.py).
 """

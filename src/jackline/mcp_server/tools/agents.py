@@ -1,9 +1,10 @@
-"""`agent` and `agents`: start agents that outlive limits, walls, and whoever started them.
+"""The tools `agent`, `agents`, `agent_wait`, `agent_status` and `agent_cancel`.
 
-Laws: (1) the answer comes before the client's patience ends, with an id if the work goes on; (2)
-a call that the client takes back cancels its agents, unless they are in the background; a client
-that is lost cancels nothing.
-Not here: what orders mean (agent_orders.py), words (agent_words.py).
+Rules: (1) the answer comes before the client's patience ends, with an id if the work goes on; (2) a
+call that the client cancels cancels its agents, unless they run in the background; a lost client
+cancels nothing; (3) ids are those of runs, tasks or sessions, whoever started them; (4) an end that
+was reported here is not announced again.
+Not here: what orders mean (agent_orders.py), texts (agent_results.py).
 """
 
 from __future__ import annotations
@@ -14,12 +15,11 @@ from typing import Any, cast
 
 from jackline.clock import Clock
 from jackline.errors import BadArgumentError, RefusedError, UsageError
-from jackline.mcp_server.agent_desk import AgentDesk
-from jackline.mcp_server.agent_orders import OrderDesk, Ordered, check_group
-from jackline.mcp_server.agent_words import told_run
-from jackline.mcp_server.model_tool import Caller, JsonObject, ModelTool, Told
-from jackline.mcp_server.places import sight_of
-from jackline.mcp_server.settings import AgentSettings
+from jackline.mcp_server.agent_manager import AgentManager, RunSnapshot, must_be_of_models
+from jackline.mcp_server.agent_orders import CheckedOrder, OrderIntake, check_group
+from jackline.mcp_server.agent_results import listed, run_reply, runs_reply
+from jackline.mcp_server.model_tool import JsonObject, ModelTool, ToolCaller, ToolReply
+from jackline.mcp_server.permissions import AgentSettings, Sight, sight_of
 
 MOST_AGENTS = 200
 _TEXT: JsonObject = {"type": "string", "minLength": 1}
@@ -116,8 +116,8 @@ _BACKGROUND: JsonObject = {
 }
 
 
-def starting_tools(
-    desk: AgentDesk, orders: OrderDesk, settings: Callable[[], AgentSettings], clock: Clock
+def agent_start_tools(
+    desk: AgentManager, orders: OrderIntake, settings: Callable[[], AgentSettings], clock: Clock
 ) -> list[ModelTool]:
     """Both tools."""
     starting = _Starting(desk, orders, settings, clock)
@@ -163,8 +163,8 @@ class _Starting:
 
     def __init__(
         self,
-        desk: AgentDesk,
-        orders: OrderDesk,
+        desk: AgentManager,
+        orders: OrderIntake,
         settings: Callable[[], AgentSettings],
         clock: Clock,
     ) -> None:
@@ -175,7 +175,7 @@ class _Starting:
         # From looking whether somebody goes on with an agent until one has begun to.
         self._one_by_one = asyncio.Lock()
 
-    async def one(self, given: JsonObject, caller: Caller) -> Told:
+    async def one(self, given: JsonObject, caller: ToolCaller) -> ToolReply:
         """The agent's result, or how to get it."""
         background = bool(given.get("background"))
         async with self._one_by_one:
@@ -193,7 +193,7 @@ class _Starting:
                 )
         return await self._result(run_id, caller, ordered.notes, background=background)
 
-    async def many(self, given: JsonObject, caller: Caller) -> Told:
+    async def many(self, given: JsonObject, caller: ToolCaller) -> ToolReply:
         """All results, or how to get them."""
         background = bool(given.get("background"))
         async with self._one_by_one:
@@ -209,8 +209,8 @@ class _Starting:
         notes = dict.fromkeys(note for each in taken for note in each.notes)
         return await self._result(run_id, caller, tuple(notes), background=background)
 
-    async def _taken(self, wanted: list[dict[str, Any]], caller: Caller) -> list[Ordered]:
-        orders: list[Ordered] = []
+    async def _taken(self, wanted: list[dict[str, Any]], caller: ToolCaller) -> list[CheckedOrder]:
+        orders: list[CheckedOrder] = []
         for number, each in enumerate(wanted, 1):
             try:
                 ordered = await self._orders.take(each, caller, label=f"agent {number}")
@@ -227,13 +227,13 @@ class _Starting:
         return orders
 
     async def _result(
-        self, run_id: str, caller: Caller, notes: Sequence[str], *, background: bool
-    ) -> Told:
+        self, run_id: str, caller: ToolCaller, notes: Sequence[str], *, background: bool
+    ) -> ToolReply:
         sees = sight_of(caller.folder, self._settings())
         await caller.progress(f"run {run_id} has begun; agent_wait waits for it by this id")
         if background:
             look = await self._desk.look(run_id, sees)
-            return told_run(look, self._clock.now(), notes)
+            return run_reply(look, self._clock.now(), notes)
         try:
             (look,) = await self._desk.wait(
                 [run_id],
@@ -251,10 +251,10 @@ class _Starting:
             raise
         if not look.settled and not self._desk.leave(run_id):
             look = await self._desk.look(run_id, sees)
-        return told_run(look, self._clock.now(), notes)
+        return run_reply(look, self._clock.now(), notes)
 
 
-def longest_wait(caller: Caller, settings: AgentSettings) -> float:
+def longest_wait(caller: ToolCaller, settings: AgentSettings) -> float:
     """How long this client may be kept waiting for an answer."""
     seconds = settings.wait
     if caller.client == "claude-code":
@@ -265,6 +265,128 @@ def longest_wait(caller: Caller, settings: AgentSettings) -> float:
 
 
 def _object(properties: dict[str, JsonObject], *required: str) -> JsonObject:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+_IDS: JsonObject = {
+    "type": "array",
+    "items": {"type": "string", "minLength": 4},
+    "minItems": 1,
+    "maxItems": 200,
+    "description": "Run ids, task ids or session ids, as `agent` and `agents` gave them.",
+}
+
+
+def agent_control_tools(
+    desk: AgentManager, settings: Callable[[], AgentSettings], clock: Clock
+) -> list[ModelTool]:
+    """All three."""
+    following = _Following(desk, settings, clock)
+    return [
+        ModelTool(
+            "agent_wait",
+            "Waits for agents that are at work and gives their results. Returns earlier when they"
+            " are parked at a wall for longer, and before this call may last no longer: ask again"
+            " then.",
+            _schema(
+                {
+                    "ids": _IDS,
+                    "until": {
+                        "enum": ["all", "any"],
+                        "description": "Wait for all of them (the default), or for any one.",
+                    },
+                    "seconds": {"type": "number", "minimum": 0},
+                },
+                "ids",
+            ),
+            following.wait,
+            read_only=True,
+        ),
+        ModelTool(
+            "agent_status",
+            "Tells at once how agents stand: at work, parked until when, or how they ended, with"
+            " their answers. Without ids it lists the latest ones of this project, also those of"
+            " sessions that are gone.",
+            _schema({"ids": _IDS}),
+            following.status,
+            read_only=True,
+        ),
+        ModelTool(
+            "agent_cancel",
+            "Ends agents for good, with their clean-up: whole runs by their run id, one agent of a"
+            " group by its task id. Runs of the user's own flows are the user's to cancel.",
+            _schema({"ids": _IDS}, "ids"),
+            following.cancel,
+        ),
+    ]
+
+
+class _Following:
+    def __init__(
+        self, desk: AgentManager, settings: Callable[[], AgentSettings], clock: Clock
+    ) -> None:
+        self._desk = desk
+        self._settings = settings
+        self._clock = clock
+
+    async def wait(self, given: JsonObject, caller: ToolCaller) -> ToolReply:
+        """How they stand after waiting."""
+        longest = longest_wait(caller, self._settings())
+        looks = await self._desk.wait(
+            _ids(given),
+            self._sight(caller),
+            seconds=min(longest, float(cast("float", given.get("seconds", longest)))),
+            all_of_them=given.get("until") != "any",
+            progress=caller.progress,
+        )
+        return self._told(looks)
+
+    async def status(self, given: JsonObject, caller: ToolCaller) -> ToolReply:
+        """How they stand now."""
+        if "ids" not in given:
+            looks = await self._desk.latest(self._sight(caller))
+            self._desk.forget_news([look.record.run_id for look in looks if look.settled])
+            return listed(looks, self._clock.now())
+        sees = self._sight(caller)
+        return self._told([await self._desk.look(each, sees) for each in _ids(given)])
+
+    async def cancel(self, given: JsonObject, caller: ToolCaller) -> ToolReply:
+        """How they stand once cancelled."""
+        # All are found before the first is ended: a wrong id ends nothing.
+        sees = self._sight(caller)
+        looks = [await self._desk.look(each, sees) for each in _ids(given)]
+        for look in looks:
+            must_be_of_models(look.record, "cancel")
+        for look in looks:
+            await self._desk.cancel(look)
+        said = "\n".join(_cancelled(look) for look in looks)
+        ids: list[object] = [look.record.run_id for look in looks]
+        return ToolReply(said, {"says": said, "cancelled": ids})
+
+    def _sight(self, caller: ToolCaller) -> Sight:
+        return sight_of(caller.folder, self._settings())
+
+    def _told(self, looks: Sequence[RunSnapshot]) -> ToolReply:
+        self._desk.forget_news([look.record.run_id for look in looks if look.settled])
+        now = self._clock.now()
+        return run_reply(looks[0], now) if len(looks) == 1 else runs_reply(looks, now)
+
+
+def _cancelled(look: RunSnapshot) -> str:
+    who = f"run {look.record.run_id}" + (f", agent {look.label}" if look.label else "")
+    return f"{who}: had ended before" if look.settled else f"{who}: cancelled"
+
+
+def _ids(given: JsonObject) -> list[str]:
+    return list(dict.fromkeys(cast("list[str]", given["ids"])))
+
+
+def _schema(properties: dict[str, JsonObject], *required: str) -> JsonObject:
     return {
         "type": "object",
         "properties": properties,

@@ -1,8 +1,8 @@
-"""`batch`: many small calls at once, each with its own result.
+"""The tool `batch`: many small calls at once, each with its own result.
 
-Laws: (1) one call's failure touches no other, and every result bears its call's id; (2) nothing
-runs that the user did not allow, and nothing outside the folder; what is refused says what the user
-would have to write; (3) a call that is taken back ends everything that it started.
+Rules: (1) one call's failure touches no other, and every result has its call's id; (2) nothing runs
+that the user did not allow, and nothing outside the folder; a refusal says what the user would have
+to write; (3) a cancelled call ends everything that it started.
 Not here: running (batches/batch.py), judging (batches/permission.py).
 """
 
@@ -13,47 +13,46 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
-from jackline.batches.batch import BatchCall, BatchReport, run_batch
+from jackline.batches.batch import BatchCall, BatchReport, OutputHistory, run_batch
 from jackline.batches.fetch import FetchTool
-from jackline.batches.files import ReadTool
+from jackline.batches.files import ReadTool, SearchTool
 from jackline.batches.permission import permit
 from jackline.batches.policy import Denied, Policy
-from jackline.batches.printing import Printing
-from jackline.batches.results import CallResult
-from jackline.batches.search import SearchTool
 from jackline.batches.shell import ShellTool
 from jackline.batches.tool import (
-    CallWords,
-    SpeaksOfCalls,
+    CallLabel,
+    CallResult,
+    LabelsCalls,
     Tool,
     ToolContext,
     ToolFailedError,
     ToolOutput,
 )
 from jackline.batches.tool import JsonObject as ToolInput
-from jackline.mcp_server.model_tool import Caller, JsonObject, ModelTool, Told
-from jackline.mcp_server.places import chosen_folders, working_folder
-from jackline.mcp_server.settings import ToolSettings
+from jackline.mcp_server.model_tool import JsonObject, ModelTool, ToolCaller, ToolReply
+from jackline.mcp_server.permissions import ToolSettings, chosen_folders, working_folder
 from jackline.mcp_server.tools.agents import longest_wait, text
 
 _MOST_CALLS = 200
 _FETCH = "fetch:"
 
 
-Ran: TypeAlias = Callable[[BatchCall, CallResult, Caller], None]
+CallListener: TypeAlias = Callable[[BatchCall, CallResult, ToolCaller], None]
 """Hears of each call that has run, and for whom."""
 
 
-def nobody(_call: BatchCall, _result: CallResult, _caller: Caller) -> None:
+def nobody(_call: BatchCall, _result: CallResult, _caller: ToolCaller) -> None:
     """Nobody listens."""
 
 
-def batch_tools(settings: Callable[[], ToolSettings], ran: Ran = nobody) -> list[ModelTool]:
+def batch_tools(
+    settings: Callable[[], ToolSettings], ran: CallListener = nobody
+) -> list[ModelTool]:
     """The tool."""
     # Kept over all batches, so that silence is noticed where there were words before.
-    printing = Printing()
+    printing = OutputHistory()
 
-    async def run(given: JsonObject, caller: Caller) -> Told:
+    async def run(given: JsonObject, caller: ToolCaller) -> ToolReply:
         allowed = settings()
         asked = cast("str | None", given.get("cwd"))
         folder = working_folder(asked, caller.folder, allowed.agents)
@@ -137,11 +136,11 @@ class _Judged:
         self._tool = tool
         self._policy = policy
 
-    def words(self, arguments: ToolInput) -> CallWords:
+    def words(self, arguments: ToolInput) -> CallLabel:
         """The tool's own words."""
-        if isinstance(self._tool, SpeaksOfCalls):
+        if isinstance(self._tool, LabelsCalls):
             return self._tool.words(arguments)
-        return CallWords(self.name, self.name)
+        return CallLabel(self.name, self.name)
 
     async def run(self, arguments: ToolInput, context: ToolContext) -> ToolOutput:
         """What the tool gave, if it may run."""
@@ -173,14 +172,14 @@ def _call(
     )
 
 
-def _told(report: BatchReport, folder: Path) -> Told:
+def _told(report: BatchReport, folder: Path) -> ToolReply:
     lines = [report.headline, *(f"{result.id}: {result.for_model}" for result in report)]
     data: JsonObject = {
         "headline": report.headline,
         "folder": str(folder),
         "results": [_result(result) for result in report],
     }
-    return Told("\n\n".join(lines), data, failed=not any(result.ok for result in report))
+    return ToolReply("\n\n".join(lines), data, failed=not any(result.ok for result in report))
 
 
 def _result(result: CallResult) -> JsonObject:

@@ -1,0 +1,370 @@
+"""Define what a runner of agents gets and returns: task, log, call gate, model, time limit, ending.
+
+Rules: (1) a task is immutable, and its ids stay the same after a crash, so that a runner finds its
+own log again; (2) an entry whose write has returned survives `kill -9`; (3) the gate is awaited
+before every model call and may wait for hours: at a parked run, a used-up window, a full budget;
+(4) a failed model call is classified once, where the vendor was called, and each kind of failure
+has one ending in one table: a throttle is never a quota, nor the reverse; (5) at its time limit the
+work is cancelled and has ended before the limit is raised, and a result that came first counts; (6)
+the list of finished tools that goes to the gateway holds names, times and success, never content,
+and is bounded.
+Not here: the implementations (flows/, gateway_model.py, testing/), how a run reacts to an ending
+(flows/), classification (failures/).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
+
+from jackline.agents.outcome import Ending, Evidence, Outcome, TokenUsage
+from jackline.agents.prices import Price
+from jackline.batches.tool import Tool
+from jackline.failures import Failure, Kind
+
+JsonObject: TypeAlias = dict[str, object]
+Check: TypeAlias = Callable[[object], Sequence[tuple[str, str]]]
+"""Gives the faults of an answer that fits the schema: where each is, and what is wrong there."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentTask:
+    """One agent's work."""
+
+    task_id: str
+    session_id: str
+    prompt: str
+    label: str = ""
+    schema: JsonObject | None = None
+    check: Check | None = field(default=None, compare=False, repr=False)
+    """Rules of the user's own type that no JSON Schema can say."""
+    model: str | None = None
+    """None: the runner's default."""
+    system: str | None = None
+    tools: tuple[Tool, ...] = ()
+    tool_names: tuple[str, ...] | None = None
+    """For runners that bring their own tools: which are allowed; None allows the usual ones."""
+    mcp_servers: Mapping[str, JsonObject] = field(default_factory=dict)
+    """By name, as in `.mcp.json`: {"command": …, "args": […]} or {"type": "http", "url": …}."""
+    cwd: Path = field(default_factory=Path.cwd)
+    max_tokens: int | None = None
+    """Of one answer, for our own loop; None: the runner's default."""
+    max_turns: int | None = None
+    max_dollars: float | None = None
+    prices: Mapping[str, Price] = field(default_factory=dict, compare=False, repr=False)
+    """The user's own, for runners that are not told what a call cost."""
+    resume_session: str | None = None
+    """Go on with this session of an earlier agent instead of beginning one."""
+    what_happened: str = ""
+    """What cut the last attempt off, for a runner to tell where the agent must know it."""
+    class_: str | None = None
+    """The class of traffic, for ladders and `never-degrade`."""
+
+
+TOOLS_HEADER = "x-jackline-tools"
+_MOST = 32
+_LONGEST = 64
+
+
+class ToolRun(NamedTuple):
+    """One tool that has ended; `ended_by` is a kind such as `timed out`, or empty."""
+
+    name: str
+    begins: float
+    seconds: float
+    ok: bool
+    ended_by: str = ""
+
+
+class ToolRuns:
+    """The tools of one agent that nobody was told of yet."""
+
+    def __init__(self) -> None:
+        self._ran: deque[ToolRun] = deque(maxlen=_MOST)
+
+    def add(self, tool: ToolRun) -> None:
+        """One more has ended."""
+        words = (tool.name[:_LONGEST], tool.ended_by[:_LONGEST])
+        times = (round(tool.begins, 3), round(tool.seconds, 3))
+        self._ran.append(ToolRun(words[0], *times, tool.ok, words[1]))
+
+    def taken(self) -> str:
+        """The header's value, once; empty when nothing ran."""
+        told, self._ran = self._ran, deque(maxlen=_MOST)
+        return json.dumps(list(told), separators=(",", ":")) if told else ""
+
+
+def parse_tool_runs(value: bytes) -> list[ToolRun]:
+    """The tools that a header tells."""
+    try:
+        told = json.loads(value)
+        return [
+            ToolRun(str(name)[:_LONGEST], float(begins), float(took), bool(ok), str(by)[:_LONGEST])
+            for name, begins, took, ok, by in told[:_MOST]
+        ]
+    except (ValueError, TypeError, RecursionError):
+        return []
+
+
+WaitListener: TypeAlias = Callable[[str, float | None], None]
+"""Hears what is waited for and until when; an empty reason says that it goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """One line of a notebook: `kind` is the runner's own word, `data` plain JSON."""
+
+    kind: str
+    data: JsonObject
+    at: float = 0.0
+
+
+class AgentLog(Protocol):
+    """What one agent has done so far, append-only, kept by task id across processes."""
+
+    @property
+    def entries(self) -> Sequence[LogEntry]:
+        """All lines so far, the oldest first; those of an earlier process included."""
+        ...
+
+    async def write(self, kind: str, data: JsonObject) -> None:
+        """Add a line; it is durable when this returns."""
+        ...
+
+    def jot(self, kind: str, data: JsonObject) -> None:
+        """Add a line that need not be waited for (a tool's output so far); durable soon."""
+        ...
+
+
+class StopAgentError(Exception):
+    """Raised by `Leave` into a runner: this agent must end now, in this way."""
+
+    def __init__(self, ending: Ending, evidence: Evidence) -> None:
+        super().__init__(evidence.says)
+        self.ending = ending
+        self.evidence = evidence
+
+
+@dataclass(frozen=True, slots=True)
+class NextCall:
+    """What is known of a model call before it is made, so that its cost can be reserved."""
+
+    model: str
+    max_tokens: int
+    input_tokens: Callable[[], int] = field(compare=False)
+    """Roughly what it sends; counted only where a budget limits it, since that takes time."""
+    most_input: Callable[[], int] = field(compare=False)
+    """More than this it cannot be; counted only where a budget is strict."""
+
+
+class TimeLimit(Protocol):
+    """How long an agent may go on."""
+
+    async def reached(self) -> StopAgentError:
+        """Returns when its time is up: what to end it with."""
+        ...
+
+
+class CallGate(Protocol):
+    """Whether and when an agent may call the model; it also hears what calls cost."""
+
+    @property
+    def time_limit(self) -> TimeLimit | None:
+        """What ends the agent's work, if anything does; waiting for leave is limited by `Leave`."""
+        ...
+
+    async def before_call(
+        self, call: NextCall | None = None, *, works_meanwhile: bool = False
+    ) -> None:
+        """Returns when the next model call may be made; StopAgentError when it never may.
+
+        At a parked or stopping run this waits, and where calls in flight have reserved what is left
+        of a budget; being cancelled while it waits loses nothing. What the call is expected to
+        cost stays reserved until `spent`, or until the runner returns. `call` is left out by
+        runners that do not know it: programs that call the model by themselves. Such a program
+        goes on while its runner waits here: `works_meanwhile`, so that its time is counted.
+        """
+        ...
+
+    def spent(self, model: str, usage: TokenUsage, cost: float | None = None) -> None:
+        """A call was answered and paid for; `cost` where the runner was told it."""
+        ...
+
+    async def wall(self, failure: Failure, says: str) -> None:
+        """A quota was met: parks the whole run; returns when it is time to ask again.
+
+        The same call is then asked again without another `before_call`. StopAgentError when the
+        run is to be aborted instead.
+        """
+        ...
+
+    def waits(self, why: str, until: float | None) -> None:
+        """Report what this agent waits for; an empty `why` says that it goes on working."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class WholeAnswer:
+    """One whole answer of a model, Anthropic's words."""
+
+    content: list[JsonObject]
+    stop_reason: str
+    usage: TokenUsage
+    model: str
+    request_id: str | None = None
+    lane: str | None = None
+
+
+class ModelFailedError(Exception):
+    """A model call came to no answer; the gateway has tried all that was worth trying."""
+
+    def __init__(
+        self,
+        failure: Failure,
+        *,
+        says: str,
+        status: int | None = None,
+        request_id: str | None = None,
+        attempts: int = 1,
+        text: str = "",
+    ) -> None:
+        super().__init__(says)
+        self.failure = failure
+        self.says = says
+        self.status = status
+        self.request_id = request_id
+        self.attempts = attempts
+        self.text = text
+
+
+def _nobody_listens(_why: str, _until: float | None) -> None:
+    """Nobody wants to know what is waited for."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCaller:
+    """Who asks: becomes the headers by which a gateway knows session, agent and class."""
+
+    session_id: str
+    task_id: str
+    tag: str | None = None
+    class_: str | None = None
+    headers: tuple[tuple[str, str], ...] = field(default=())
+    waits: WaitListener = field(default=_nobody_listens, compare=False)
+    """Hears what the call waits for outside of any vendor, such as a gateway that is gone."""
+    tools: ToolRuns = field(default_factory=ToolRuns, compare=False)
+    """What the agent has run since its last call."""
+
+
+class Model(Protocol):
+    """Asks a model once; waits, retries and other upstreams are behind it."""
+
+    async def ask(self, body: JsonObject, caller: ModelCaller) -> WholeAnswer:
+        """The whole answer; ModelFailedError when there is none."""
+        ...
+
+
+class Runner(Protocol):
+    """One way to carry an agent to its end."""
+
+    name: str
+
+    async def carry(self, task: AgentTask, notebook: AgentLog, leave: CallGate) -> Outcome[object]:
+        """How it ended. Goes on where the notebook ends; cancelling it loses at most a turn.
+
+        `Outcome.value` is the answer as plain JSON (or text when there is no schema). Only
+        CancelledError leaves it, and the FlowError of a notebook that cannot be written any more:
+        every other trouble is an ending.
+        """
+        ...
+
+
+T = TypeVar("T")
+
+
+async def within(limit: TimeLimit | None, work: Awaitable[T]) -> T:
+    """The result of `work`; the limit's StopAgentError when that is reached first."""
+    if limit is None:
+        return await work
+    job = asyncio.ensure_future(work)
+    limiting = asyncio.ensure_future(limit.reached())
+    try:
+        await asyncio.wait([job, limiting], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        is_up = limiting.done()
+        limiting.cancel()
+        if not job.done():
+            job.cancel()
+            await asyncio.wait([job])
+    if job.cancelled() and is_up:
+        raise limiting.result()
+    return job.result()
+
+
+ENDINGS: Mapping[Kind, Ending] = {
+    Kind.SERVER_THROTTLE: Ending.RATE_LIMIT,
+    Kind.RATE_LIMIT: Ending.RATE_LIMIT,
+    Kind.ACCOUNT_QUOTA: Ending.QUOTA,
+    Kind.BILLING: Ending.QUOTA,
+    Kind.OVERLOADED: Ending.OUTAGE,
+    Kind.UPSTREAM_5XX: Ending.OUTAGE,
+    Kind.NETWORK_EDGE: Ending.OUTAGE,
+    Kind.TIMEOUT: Ending.OUTAGE,
+    Kind.TRUNCATED_STREAM: Ending.OUTAGE,
+    Kind.AUTH: Ending.REFUSED,
+    Kind.INVALID_REQUEST: Ending.REFUSED,
+    Kind.MODEL_NOT_FOUND: Ending.REFUSED,
+    Kind.CONTENT_POLICY: Ending.REFUSED,
+    Kind.TOOL_ERROR: Ending.TOOL_ERROR,
+    Kind.MISSING_STRUCTURED_OUTPUT: Ending.SCHEMA,
+    Kind.CLIENT_CANCEL: Ending.CANCELLED,
+    # It ended without an answer, and nothing says why.
+    Kind.NOT_A_FAILURE: Ending.CRASH,
+}
+# Some cancels are limits that the user has set, and are told by their own names.
+_BY_SUB: Mapping[tuple[Kind, str], Ending] = {
+    (Kind.CLIENT_CANCEL, "max_turns"): Ending.TURNS,
+    (Kind.CLIENT_CANCEL, "budget"): Ending.BUDGET,
+}
+
+
+def ending_of(failure: Failure) -> Ending:
+    """What an agent ends with when this failure is the last word."""
+    return _BY_SUB.get((failure.kind, failure.sub or ""), ENDINGS[failure.kind])
+
+
+def evidence_of(
+    failure: Failure,
+    *,
+    says: str,
+    status: int | None = None,
+    attempts: int = 0,
+    request_id: str | None = None,
+) -> Evidence:
+    """What is kept of the failure."""
+    return Evidence(
+        status=status,
+        failure=failure.kind.value,
+        sub=failure.sub,
+        says=says,
+        attempts=attempts,
+        request_id=request_id,
+        resets_at=failure.resets_at,
+    )
+
+
+def ended_by(error: ModelFailedError) -> tuple[Ending, Evidence]:
+    """The ending and its evidence for a model call that came to nothing."""
+    evidence = evidence_of(
+        error.failure,
+        says=error.says,
+        status=error.status,
+        attempts=error.attempts,
+        request_id=error.request_id,
+    )
+    return ending_of(error.failure), evidence

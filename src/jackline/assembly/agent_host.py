@@ -1,0 +1,174 @@
+"""Make a host of flows from a store and a gateway's address, also inside the service itself.
+
+Rules: (1) credentials come from the environment, and go nowhere but into the calls; (2) what is
+opened is closed with the caller's exit stack; (3) for agents that models start, nothing is opened
+before the first agent, or before a service finds runs; their calls go through this gateway, by
+its address; (4) agents of a dead service are resumed, those of a stopping one are saved.
+Not here: finding or starting a gateway (flow_host.py, service.py), running agents
+(mcp_server/agent_manager.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from jackline.agents.claude_code.environment import TOKEN_HEADER
+from jackline.agents.claude_code.runner import ClaudeCodeRunner
+from jackline.agents.codex.runner import CodexRunner
+from jackline.agents.gateway_model import GatewayModel, credentials_from
+from jackline.agents.messages.request import MessagesSettings
+from jackline.agents.messages.runner import MessagesRunner
+from jackline.agents.runner import Runner
+from jackline.assembly.gateway_process import fullest_window, held_times
+from jackline.clock import Clock
+from jackline.config import Config
+from jackline.errors import JacklineError, JournalError
+from jackline.flows.host import FlowHost
+from jackline.flows.records import RunRecord
+from jackline.flows.run_events import Listener, ignore_event
+from jackline.flows.store.run_store import RunStore
+from jackline.flows.store.sqlite import SqliteRunStore
+from jackline.flows.store.sqlite.store_file import RUN_PATIENCE
+from jackline.mcp_server.agent_manager import AgentManager
+from jackline.state_dir import StateDir
+from jackline.telemetry.client_telemetry import telemetry_variables
+
+_FRESH = 1.0
+
+
+async def host_through(
+    url: str,
+    config: Config,
+    engine: RunStore,
+    clock: Clock,
+    stack: AsyncExitStack,
+    listener: Listener = ignore_event,
+) -> FlowHost:
+    """A host whose agents call through the gateway at `url`."""
+    token = config.gateway.listen.token
+    headers = credentials_from(os.environ)
+    if token is not None:
+        headers = (*headers, (TOKEN_HEADER, token))
+    model = await stack.enter_async_context(GatewayModel(url, clock=clock, headers=headers))
+
+    settings = MessagesSettings(prices=config.prices)
+    environment = dict(os.environ)
+    if config.otlp.receive:
+        environment |= telemetry_variables(url, os.environ, token)
+
+    def runners(run_id: str) -> Mapping[str, Runner]:
+        # Each run marks its calls in the gateway's records.
+        made: tuple[Runner, ...] = (
+            MessagesRunner(model, clock=clock, tag=run_id, settings=settings),
+            ClaudeCodeRunner(url, environment=environment, clock=clock, tag=run_id, token=token),
+            CodexRunner(url, clock=clock, tag=run_id, token=token),
+        )
+        return {runner.name: runner for runner in made}
+
+    async def window_used() -> tuple[float, float] | None:
+        return await asyncio.to_thread(fullest_window, url)
+
+    return FlowHost(
+        engine,
+        runners,
+        clock,
+        settings=config.runs,
+        prices=config.prices,
+        listener=listener,
+        window_used=window_used,
+        held_time=HeldTimes(url, clock, token).of,
+    )
+
+
+class HeldTimes:
+    """What the gateway says of held calls, asked once a second at most by all agents together."""
+
+    def __init__(self, url: str, clock: Clock, token: str | None = None) -> None:
+        self._url = url
+        self._token = token or ""
+        self._clock = clock
+        self._asked_at = -_FRESH
+        self._asking: asyncio.Future[dict[str, float] | None] | None = None
+
+    async def of(self, task_id: str) -> float | None:
+        """For how many seconds the calls of this task were held; None when nobody says."""
+        now = self._clock.monotonic()
+        if self._asking is None or now - self._asked_at >= _FRESH:
+            self._asked_at = now
+            self._asking = asyncio.ensure_future(
+                asyncio.to_thread(held_times, self._url, self._token)
+            )
+        # Others wait for the same answer: who is cancelled leaves it to them.
+        told = await asyncio.shield(self._asking)
+        return None if told is None else told.get(task_id, 0.0)
+
+
+def open_run_store(config: Config, *, patience: float = 0.0) -> SqliteRunStore:
+    """Where runs are kept; who carries some has patience with another program's lock."""
+    state = StateDir(config.state_dir)
+    try:
+        state.make()
+    except OSError as error:
+        raise JournalError(
+            f"runs cannot be kept: {state.folder} cannot be made ({error.strerror})",
+            next="name another folder with --state or JACKLINE_STATE",
+        ) from error
+    return SqliteRunStore(state.flows, patience=patience)
+
+
+_LOOK_EVERY = 15.0
+
+_log = logging.getLogger("jackline")
+
+
+class BackgroundAgents:
+    """The agents of one service; `serve` must run for as long as it does."""
+
+    def __init__(
+        self, config: Callable[[], Config], url: Callable[[], str], store: Path, clock: Clock
+    ) -> None:
+        self._config = config
+        self._url = url
+        self._store = store
+        self._clock = clock
+        self._stack = AsyncExitStack()
+        self._opening: asyncio.Future[FlowHost] | None = None
+        self.desk = AgentManager(self.host, clock)
+
+    async def host(self) -> FlowHost:
+        """The host of their runs; opened once."""
+        if self._opening is None or (self._opening.done() and self._opening.exception()):
+            self._opening = asyncio.ensure_future(self._open())
+        return await asyncio.shield(self._opening)
+
+    async def _open(self) -> FlowHost:
+        config = self._config()
+        engine = open_run_store(config, patience=RUN_PATIENCE)
+        self._stack.push_async_callback(engine.close)
+        return await host_through(self._url(), config, engine, self._clock, self._stack)
+
+    async def serve(self) -> None:
+        """Take up what was left, again and again: also what another process leaves later."""
+        while True:
+            try:
+                if await asyncio.to_thread(self._store.exists):
+                    await self.desk.look_after()
+            except JacklineError as error:
+                _log.warning("agents cannot be looked after: %s", error.message)
+            await self._clock.sleep(_LOOK_EVERY)
+
+    def wakes(self, record: RunRecord) -> bool:
+        """Wake a parked run here, if it is one of ours."""
+        return self.desk.wakes(record)
+
+    async def close(self) -> None:
+        """Stop the agents, keep everything, and close the store."""
+        if self._opening is not None and self._opening.done() and not self._opening.exception():
+            self._opening.result().engine.hurry()
+        await self.desk.close()
+        await self._stack.aclose()

@@ -1,0 +1,468 @@
+"""Find the running gateway, read from it, give it orders, and start one in the background.
+
+Rules: (1) a gateway counts as running only when it answers and is the one that the state folder
+names; (2) it has to prove that it is this user's before anything is sent to it, on each
+connection, and before clients are pointed to it; (3) one that cannot prove it is reported as
+that, and can be ended by its process; (4) orders carry the token from the state folder, which
+only this user can read; (5) no proxy is used: the gateway is on this machine.
+Not here: running it in the foreground (cli/gateway_service.py), the proof (gateway_proof.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import cast
+
+from jackline.errors import (
+    JacklineError,
+    UnreachableError,
+    UntrustedGatewayError,
+    UsageError,
+)
+from jackline.gateway.settings import ListenSettings
+from jackline.gateway_proof import (
+    UnprovenError,
+    authority_of,
+    host_and_port,
+    is_loopback,
+    prove,
+    whole_answer,
+)
+from jackline.private_files import installation_key, open_private, own_number
+from jackline.programs import own_command
+from jackline.state_dir import RunningGateway, StateDir, local_url, safe_files
+
+_ASK_SECONDS = 8.0
+# Who answers at an address that nobody left word of may be anyone, and silent.
+_KNOCK_SECONDS = 1.0
+# A machine that is busy with a fleet takes its time; one that fails ends at once and says why.
+_START_SECONDS = 60.0
+_STOP_SECONDS = 60.0
+_LOOK_EVERY = 0.05
+_UNTRUSTED = 401
+# What a gateway answers that has never heard of proofs; with a token of its own, the second.
+_UNKNOWN_PATH = (404, _UNTRUSTED)
+_NO_KEY = 503
+_LARGEST_ANSWER = 256 << 20
+_LARGEST_GREETING = 64 * 1024
+# Whatever holds the port may be no gateway, and speak no HTTP.
+_NO_ANSWER = (OSError, ValueError)
+# On Windows alone; elsewhere a session of its own does the same.
+_DETACHED = sum(
+    getattr(subprocess, name, 0) for name in ("DETACHED_PROCESS", "CREATE_NEW_PROCESS_GROUP")
+)
+
+
+class _RefusalError(Exception):
+    """The gateway answered with a status of its own; `body` is what it said."""
+
+    def __init__(self, status: int, body: bytes) -> None:
+        super().__init__(f"HTTP status {status}")
+        self.status = status
+        self.body = body
+
+
+def find(state: StateDir, listen: ListenSettings, *, by_port: bool = True) -> RunningGateway | None:
+    """The gateway of this state folder, if it answers and has proved to be this user's.
+
+    One that could leave no word in its folder is found by its port. UntrustedGatewayError for one
+    that seems to be the gateway of this folder, and cannot prove it.
+    """
+    running = state.running()
+    if running is not None:
+        _check_host(running, listen)
+        try:
+            told = hello(running.url, running.token)
+        except UnprovenError as error:
+            if _seems_ours(running, state):
+                raise _unproven(running.url, error) from error
+            told = None  # it has died, and another program has its port
+        if told is not None and _is_the_same(told, running):
+            return running
+    if not by_port or listen.port == 0:
+        return None
+    return _found_at(local_url(listen.host, listen.port), state)
+
+
+def _seems_ours(running: RunningGateway, state: StateDir) -> bool:
+    """Whether an unproven listener may be the gateway that left this word, and not a successor."""
+    if os.name != "nt":
+        return is_own_gateway(running.pid)
+    told = greeting(running.url)  # processes cannot be looked at there
+    return told is not None and told.get("state") == str(state.folder.absolute())
+
+
+def _found_at(url: str, state: StateDir) -> RunningGateway | None:
+    wanted = str(state.folder.absolute())
+    try:
+        told = hello(url, patience=_KNOCK_SECONDS)
+    except UnprovenError as error:
+        told = greeting(url)
+        if told is None or told.get("state") != wanted:
+            return None
+        raise _unproven(url, error) from error
+    if told is None or told.get("state") != wanted:
+        return None
+    pid = told.get("process")
+    return RunningGateway(
+        pid if isinstance(pid, int) else 0, url, "", str(told["jackline"]), 0.0, ""
+    )
+
+
+def _check_host(running: RunningGateway, listen: ListenSettings) -> None:
+    host, _ = host_and_port(running.url)
+    if is_loopback(host) or host == listen.host:
+        return
+    raise _untrusted(
+        running.url,
+        "is at an address that is neither of this machine's loopback nor the configured one",
+        f"if you started it there: JACKLINE_LISTEN_HOST={host} jackline status",
+    )
+
+
+def _unproven(url: str, error: UnprovenError) -> UntrustedGatewayError:
+    if error.status in _UNKNOWN_PATH:
+        why = "was started by an older version, which cannot prove that it is yours"
+        return _untrusted(url, why, "jackline down, then jackline up -d")
+    if error.status == _NO_KEY:
+        fix = "its log and `jackline doctor` say why; mend that, then start it again"
+        if sys.platform.startswith("linux"):
+            fix += " (XDG_STATE_HOME names the folder of the key)"
+        return _untrusted(url, "cannot prove that it is yours: it has no installation key", fix)
+    return _untrusted(
+        url,
+        f"did not prove that it is yours ({error})",
+        "nothing was sent to it; if it is an old one of yours: jackline down, then jackline up -d;"
+        " else take another port",
+    )
+
+
+def _untrusted(url: str, why: str, fix: str) -> UntrustedGatewayError:
+    return UntrustedGatewayError(f"the gateway at {url} {why}", next=fix)
+
+
+def find_lasting(state: StateDir, listen: ListenSettings) -> RunningGateway | None:
+    """The gateway of this state folder; one that is just being stopped is seen off first."""
+    running = find(state, listen)
+    if running is not None:
+        try:
+            told = hello(running.url, running.token)
+        except UnprovenError:
+            told = None
+        if told is None or told.get("stopping") is True:
+            wait_until_gone(state, running)
+            return find(state, listen)
+    return running
+
+
+def hello(url: str, token: str = "", patience: float = _ASK_SECONDS) -> dict[str, object] | None:
+    """What the user's own gateway at this address says of itself; None if nobody answers.
+
+    UnprovenError when somebody does who has not proved to be this user's gateway.
+    """
+    try:
+        told = _ask(url, "/", token, patience=patience)
+    except UnprovenError:
+        raise
+    except (*_NO_ANSWER, _RefusalError):
+        return None
+    return told if "jackline" in told else None
+
+
+def greeting(url: str) -> dict[str, object] | None:
+    """What whoever listens there says of itself, unproved; it gets nothing but the question."""
+    try:
+        host, port = host_and_port(url)
+        until = time.monotonic() + _KNOCK_SECONDS
+        with socket.create_connection((host, port), timeout=_KNOCK_SECONDS) as line:
+            request = (
+                f"GET / HTTP/1.1\r\nhost: {authority_of(host, port)}\r\nconnection: close\r\n\r\n"
+            )
+            _, body = whole_answer(line, request.encode(), until, _LARGEST_GREETING)
+        told = json.loads(body)
+    except (*_NO_ANSWER, RecursionError):
+        return None
+    return told if isinstance(told, dict) and "jackline" in told else None
+
+
+def status_of(running: RunningGateway) -> dict[str, object]:
+    """How the gateway stands."""
+    return reading_of(running, "status")
+
+
+def reading_of(running: RunningGateway, name: str) -> dict[str, object]:
+    """What the gateway tells under this name, such as `status` or `fleet`."""
+    try:
+        return _ask(running.url, f"/_jackline/{name}", running.token)
+    except UnprovenError as error:
+        raise _unproven(running.url, error) from error
+    except (*_NO_ANSWER, _RefusalError) as error:
+        raise UnreachableError(
+            f"the gateway at {running.url} does not answer", next="start it with: jackline up"
+        ) from error
+
+
+def fullest_window(url: str) -> tuple[float, float] | None:
+    """The used share of the fullest window that the gateway knows of, and when it refills.
+
+    None when there is none, or the gateway does not say: then nothing is to be kept back.
+    """
+    try:
+        told = _ask(url, "/_jackline/status").get("forecast")
+    except (*_NO_ANSWER, _RefusalError, JacklineError):
+        return None
+    windows = [each for each in told if isinstance(each, dict)] if isinstance(told, list) else []
+    used = [(float(each["used"]), float(each["resets_at"])) for each in windows]
+    return max(used, default=None)
+
+
+def held_times(url: str, door: str = "") -> dict[str, float] | None:
+    """For how many seconds the gateway has held the calls of each task that it ever held.
+
+    None when it does not say. `door` is `listen.token`, where the gateway has one.
+    """
+    try:
+        told = _ask(url, "/_jackline/held", door=door).get("held")
+    except (*_NO_ANSWER, _RefusalError, JacklineError):
+        return None
+    if not isinstance(told, dict):
+        return None
+    return {task: float(held) for task, held in told.items() if isinstance(held, int | float)}
+
+
+def order(
+    running: RunningGateway, name: str, told: Mapping[str, object] | None = None
+) -> dict[str, object]:
+    """Give an order, such as `stop`, with what it is about; UsageError when it is refused."""
+    try:
+        body = b"" if told is None else json.dumps(told).encode()
+        return _ask(running.url, f"/_jackline/{name}", running.token, body=body)
+    except UnprovenError as error:
+        raise _unproven(running.url, error) from error
+    except _RefusalError as error:
+        if error.status == _UNTRUSTED:
+            # Its folder could not be written to, so that its token is known to nobody.
+            raise UnreachableError(
+                f"the gateway at {running.url} does not know us: its token was not kept",
+                next=f"end its process by hand: {running.pid}",
+            ) from error
+        raise _refused(error) from error
+    except _NO_ANSWER as error:
+        raise UnreachableError(
+            f"the gateway at {running.url} did not take the order: {error}",
+            next=f"end its process by hand: {running.pid}",
+        ) from error
+
+
+def end_process(running: RunningGateway) -> bool:
+    """End a gateway that cannot be asked to, as Ctrl-C would; whether it is one of this user's."""
+    if not is_own_gateway(running.pid):
+        return False
+    os.kill(running.pid, signal.SIGTERM)
+    return True
+
+
+def is_own_gateway(pid: int) -> bool:
+    """Whether this is a living `jackline up` of this user; never so on Windows, which hides it."""
+    if os.name == "nt" or pid <= 1:
+        return False
+    folder = Path(f"/proc/{pid}")
+    try:
+        if Path("/proc/self/cmdline").exists():
+            words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            return folder.stat().st_uid == own_number() and _is_up(words)
+        asked = subprocess.run(  # noqa: S603 -- a number
+            ["/bin/ps", "-o", "uid=,command=", "-p", str(pid)],
+            capture_output=True,
+            check=False,
+            timeout=_ASK_SECONDS,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    owner, _, command = asked.stdout.decode(errors="replace").strip().partition(" ")
+    return owner == str(own_number()) and _is_up(command.split())
+
+
+def _is_up(words: Sequence[str]) -> bool:
+    return "up" in words and any("jackline" in word for word in words)
+
+
+def start_in_background(
+    state: StateDir, listen: ListenSettings, arguments: Sequence[str]
+) -> RunningGateway:
+    """Start a gateway that outlives this command, and wait until it answers and proves itself."""
+    try:
+        with safe_files():
+            installation_key()
+    except OSError as error:
+        raise UnreachableError(
+            f"no gateway can be started: the installation key cannot be kept in {error.filename}"
+            f" ({error.strerror})",
+            next="make that folder writable, or name another one with XDG_STATE_HOME; a gateway in"
+            " the foreground serves without it: jackline up",
+        ) from error
+    try:
+        state.make()
+        log = state.open_log()
+    except OSError as error:
+        raise UnreachableError(
+            f"no gateway can be started: {state.folder} cannot be written to ({error.strerror})",
+            next="name another folder with --state or JACKLINE_STATE",
+        ) from error
+    with log:
+        begin = log.tell()
+        process = subprocess.Popen(  # noqa: S603 -- ourselves
+            own_command("up", *arguments),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            creationflags=_DETACHED,
+            start_new_session=os.name != "nt",
+        )
+    deadline = time.monotonic() + _START_SECONDS
+    while time.monotonic() < deadline:
+        running = state.running()
+        if running is not None and running.pid == process.pid and _greets(running):
+            return running
+        if process.poll() is not None:
+            # It may have found another one that was quicker, and perhaps is not ready yet.
+            other = find(state, listen, by_port=False)
+            if other is not None:
+                return other
+            if process.returncode != 0:
+                break
+        time.sleep(_LOOK_EVERY)
+    else:
+        if process.poll() is None:
+            process.terminate()
+    why, what_to_do = _last_words(state.log, begin)
+    raise UnreachableError(
+        f"the gateway did not start: {why}",
+        next=what_to_do
+        or f"run it in the foreground to see more: jackline up; its log is {state.log}",
+    )
+
+
+def _greets(running: RunningGateway) -> bool:
+    try:
+        return hello(running.url, running.token) is not None
+    except UnprovenError:
+        return False  # it has only just begun, and may have been cut off
+
+
+def wait_until_gone(state: StateDir, running: RunningGateway) -> bool:
+    """Whether the gateway has ended, and let go of its folder, within its time."""
+    deadline = time.monotonic() + _STOP_SECONDS
+    while time.monotonic() < deadline:
+        word = state.running()
+        if word is None or word.pid != running.pid or not _is_alive(running.pid):
+            return True
+        time.sleep(_LOOK_EVERY)
+    return False
+
+
+def was_killed(state: StateDir, url: str) -> bool:
+    """Whether the gateway at this address has gone without taking back its word in the folder."""
+    word = state.running()
+    if word is None or word.url != url:
+        return False
+    if os.name != "nt":
+        # One that we have started ourselves counts as alive until we have seen its end.
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(word.pid, os.WNOHANG)
+    return not _is_alive(word.pid)
+
+
+def _is_the_same(told: dict[str, object], running: RunningGateway) -> bool:
+    # Another gateway may have taken the port of one that was killed and left its word behind; one
+    # that does not tell its process is taken by the word in its folder.
+    return told.get("process") in (None, running.pid)
+
+
+def _is_alive(pid: int) -> bool:
+    if os.name == "nt":
+        return True  # asking there would end it; its word in the folder has to do
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # another user's: it lives
+    return True
+
+
+def _last_words(log: Path, begin: int) -> tuple[str, str]:
+    """Why it ended, and what it told to do next, if it did."""
+    with os.fdopen(open_private(log), "rb") as file:
+        file.seek(begin)
+        lines = file.read().decode(errors="replace").strip().splitlines()
+    errors = [line for line in lines if line.startswith("error: ")]
+    told = [line.removeprefix("next:").strip() for line in lines if line.startswith("next:")]
+    why = (errors or lines or ["it said nothing"])[-1].removeprefix("error: ")
+    return why, told[-1] if errors and told else ""
+
+
+def _ask(
+    url: str,
+    path: str,
+    token: str = "",
+    *,
+    door: str = "",
+    body: bytes | None = None,
+    patience: float = _ASK_SECONDS,
+) -> dict[str, object]:
+    """What the gateway answers, once it has proved itself on this connection; a body is posted."""
+    host, port = host_and_port(url)
+    authority = authority_of(host, port)
+    lines = [f"{'GET' if body is None else 'POST'} {path} HTTP/1.1", f"host: {authority}"]
+    lines += ["connection: close", f"content-length: {len(body or b'')}"]
+    if token:
+        lines.append(f"x-jackline-control: {token}")
+    if door:
+        lines.append(f"x-jackline-token: {door}")
+    if body:
+        lines.append("content-type: application/json")
+    request = "\r\n".join([*lines, "", ""]).encode("latin-1") + (body or b"")
+    until = time.monotonic() + patience
+    with socket.create_connection((host, port), timeout=patience) as line:
+        try:
+            with safe_files():
+                key = installation_key(make=False)
+        except OSError as error:
+            why = error.strerror or type(error).__name__
+            raise UnprovenError(f"there is no installation key to prove it with: {why}") from error
+        prove(line, authority, key, until)
+        status, answer = whole_answer(line, request, until, _LARGEST_ANSWER)
+    if status >= 400:
+        raise _RefusalError(status, answer)
+    told = json.loads(answer)
+    if not isinstance(told, dict):
+        raise ValueError("not a gateway's answer")  # noqa: TRY004 -- the answer's value is wrong
+    return cast("dict[str, object]", told)
+
+
+def _refused(error: _RefusalError) -> UsageError:
+    try:
+        told = json.loads(error.body)["error"]
+        return UsageError(f"the gateway refuses: {told['message']}", next=told.get("next") or "")
+    except (ValueError, KeyError, TypeError):  # not in our words: its status has to do
+        return UsageError(
+            f"the gateway refuses with HTTP status {error.status}",
+            next="it may be of another version: jackline down, then jackline up",
+        )
+
+
+def not_running(state: StateDir) -> JacklineError:
+    """The error that says that there is no gateway."""
+    return UnreachableError(
+        f"no gateway runs for {state.folder}", next="start one with: jackline up"
+    )

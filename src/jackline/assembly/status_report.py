@@ -1,0 +1,331 @@
+"""Collect the service's status and the facts of its page from the parts of the running service.
+
+Rules: (1) looking changes nothing; (2) the verdict is made here once, for every face; (3) no
+prompt, answer, key or token: an account is shown by its salted fingerprint, a lane by its public
+name; (4) lanes on which nothing is cached cost nothing.
+Not here: the picture (gateway/), the sentences (control/), calls in flight
+(gateway/live_calls.py).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from jackline import __version__
+from jackline.agents.prices import Price
+from jackline.clock import Clock
+from jackline.control import GatewayStatus, verdict
+from jackline.control.board import Facts, FlowFacts, waiting_rows
+from jackline.control.forecast import (
+    CacheAdvice,
+    CacheRewriteCost,
+    Forecast,
+    advice_for,
+    advice_sentence,
+    cost_of_wall,
+    foretold,
+)
+from jackline.control.status import NO_AGENTS, AgentCounts, count_agents, find_needs, status_line
+from jackline.control.text import limit_words, whole_second
+from jackline.dashboard.runs import StoredRuns
+from jackline.gateway.call_intake import CallIntake
+from jackline.gateway.lane_registry import shown
+from jackline.gateway.listener import Listener
+from jackline.gateway.live_calls import LiveCalls
+from jackline.gateway.status_pages import StatusPages
+from jackline.gateway.status_picture import picture
+from jackline.journal import Journal
+from jackline.lanes.breaker import FLOWING, LaneState
+from jackline.lanes.lane import Lane
+from jackline.telemetry.observatory import Observatory, account_of_lane
+
+
+class CacheWatch:
+    """What one service knows of its providers' prompt caches."""
+
+    def __init__(self, desk: CallIntake, price_of: Callable[[str], Price | None]) -> None:
+        self._desk = desk
+        self._price_of = price_of
+
+    def advice(self, now: datetime) -> list[tuple[CacheAdvice, str]]:
+        """For each lane of which something is to be said, the figures and the sentence."""
+        lanes = [lane for lane in self._lanes() if not lane.caches.reads_count]
+        if not lanes:
+            return []
+        waiting = self._waiting()
+        ahead = self._desk.carrier.controller.wall_ahead
+        found: list[tuple[CacheAdvice, str]] = []
+        for lane in lanes:
+            names = waiting.get(lane.name, set())
+            if not names and (lane.state in FLOWING or lane.paused):
+                continue
+            price = self._price(lane)
+            told = advice_for(lane, names, price, self._desk.now(), wall_ahead=ahead)
+            if told is not None:
+                found.append((told, advice_sentence(told, now)))
+        return found
+
+    def costs(self, forecasts: Iterable[Forecast]) -> dict[str, CacheRewriteCost]:
+        """What the walls that are foretold will cost, by account, where that matters."""
+        found: dict[str, CacheRewriteCost] = {}
+        for each in forecasts:
+            if each.ends_at is None or each.used >= 1.0:
+                continue
+            lanes = [e for e in self._lanes() if account_of_lane(e.name) == each.account]
+            priced = [(lane, self._price(lane)) for lane in lanes]
+            cost = cost_of_wall(priced, self._desk.now(), begins=each.ends_at, ends=each.resets_at)
+            if cost is not None:
+                found[each.account] = cost
+        return found
+
+    def _lanes(self) -> list[Lane]:
+        lanes = self._desk.carrier.controller.lanes.values()
+        return [lane for lane in lanes if lane.caches.in_use]
+
+    def _price(self, lane: Lane) -> Price | None:
+        return self._price_of(shown(lane.name).partition("/")[2])
+
+    def _waiting(self) -> dict[str, set[str]]:
+        """The conversations that wait, by each lane that they may go to."""
+        found: dict[str, set[str]] = {}
+        for call in self._desk.calls:
+            if call.carried is None or not call.waiting or not call.request.conversation:
+                continue
+            for lane in call.request.lanes:
+                found.setdefault(lane, set()).add(call.request.conversation)
+        return found
+
+
+_TROUBLED = (LaneState.BROKEN, LaneState.LIMITED)
+_FLOWS_EVERY = 2.0
+# Counting takes a few microseconds an agent: of a large fleet it is done this often at most.
+_FEW = 100
+_AGENTS_A_SECOND = 1000.0
+
+
+def in_trouble(desk: CallIntake, upstream: str) -> bool:
+    """Whether a lane of this upstream is closed for a reason that its vendor may explain."""
+    lanes = desk.carrier.controller.lanes.values()
+    return any(e.name.startswith(f"{upstream}/") and e.state in _TROUBLED for e in lanes)
+
+
+@dataclass(frozen=True, slots=True)
+class ReportSources:
+    """Where a service learns how it stands; `notes` are sentences that hold until taken back."""
+
+    desk: CallIntake
+    live: LiveCalls
+    journal: Journal
+    listener: Listener
+    pages: StatusPages
+    observatory: Observatory
+    book: StoredRuns
+    notes: Mapping[str, str]
+
+
+class StatusReport:
+    """What one service says of itself; `watch` must run for as long as it does."""
+
+    def __init__(self, sources: ReportSources, url: Callable[[], str], clock: Clock) -> None:
+        """`url` is the base URL for clients; asked when the port is known."""
+        self._from = sources
+        self._url = url
+        self._clock = clock
+        self._caches = CacheWatch(sources.desk, sources.observatory.price_of)
+        self._crew = NO_AGENTS
+        self._counted_at = float("-inf")
+        self._started = clock.steady()
+
+    @property
+    def started(self) -> float:
+        """When the service was started, by the wall clock as it is set now."""
+        return self._clock.wall() - (self._clock.steady() - self._started)
+
+    async def watch(self) -> None:
+        """Keep up with how runs stand, until cancelled."""
+        while True:
+            await self._from.book.look()
+            await self._clock.sleep(_FLOWS_EVERY)
+
+    def status(self) -> dict[str, object]:
+        """The picture of now, with its verdict and what is to be expected."""
+        drawn, now = self._picture(), self._clock.now()
+        forecasts = self._from.observatory.windows.forecasts(now.timestamp())
+        crew = self._agents()
+        costs = self._caches.costs(forecasts)
+        told = foretold(forecasts, crew.present or drawn.calls_in_flight, now, costs)
+        sentence = verdict(drawn, now, crew, self._needs(drawn))
+        advice = self._caches.advice(now)
+        drawn = replace(drawn, notes=(*drawn.notes, *(words for _, words in advice)))
+        return {
+            **drawn.to_json(f"{sentence} {told}" if told else sentence),
+            "upstreams": [each.url for each in self._from.desk.settings.upstreams],
+            "forecast": [
+                each.to_json() | {"caches": asdict(costs[each.account])}
+                if each.account in costs
+                else each.to_json()
+                for each in forecasts
+            ],
+            "cache_advice": [each.to_json(words) for each, words in advice],
+        }
+
+    def line(self, _session: str) -> str:
+        """The short form, for a client's status line."""
+        drawn, now = self._picture(), self._clock.now()
+        forecasts = self._from.observatory.windows.forecasts(now.timestamp())
+        return status_line(drawn, forecasts, now, self._agents(), self._needs(drawn))
+
+    def hello(self, state: Path, *, stopping: bool) -> dict[str, object]:
+        """Who answers at this port."""
+        return {
+            "jackline": __version__,
+            "status": f"{self._url()}/_jackline/status",
+            "process": os.getpid(),
+            "state": str(state.absolute()),
+            "stopping": stopping,
+        }
+
+    def health(self) -> dict[str, object]:
+        """It lives."""
+        return {"ok": True}
+
+    def ready(self) -> dict[str, object]:
+        """Whether it takes calls."""
+        return {"ok": not self._from.listener.draining}
+
+    def _agents(self) -> AgentCounts:
+        """The agents of now; a large fleet's of a moment ago."""
+        fleet, now = self._from.observatory.fleet, self._clock.monotonic()
+        size = len(fleet)
+        if size <= _FEW or now - self._counted_at >= size / _AGENTS_A_SECOND:
+            live, flows = self._from.live.look(), self._from.book.known
+            self._crew = count_agents(live, fleet, flows.ended, self._clock.wall(), flows.rests)
+            self._counted_at = now
+        return self._crew
+
+    def _needs(self, drawn: GatewayStatus) -> tuple[str, ...]:
+        runs, refused = self._from.book.known.runs, self._from.observatory.refused
+        return find_needs(runs, drawn.lanes, refused, drawn.at)
+
+    def _picture(self) -> GatewayStatus:
+        parts = self._from
+        drawn = picture(
+            parts.desk,
+            parts.journal.health,
+            url=self._url(),
+            started=self.started,
+            connections=parts.listener.connections,
+            at=self._clock.now(),
+            notes=(*parts.notes.values(), *self._reported()),
+        )
+        known = parts.desk.carrier.controller.lanes.values()
+        if any(lane.paused for lane in known):
+            both = zip(drawn.lanes, known, strict=True)
+            lanes = tuple(replace(told, paused=lane.paused) for told, lane in both)
+            drawn = replace(drawn, lanes=lanes)
+        labels = self._from.book.known.labels
+        if not labels or not drawn.waiting:
+            return drawn
+        named = (
+            replace(call, label=str(labels.get(call.agent or "", ""))) for call in drawn.waiting
+        )
+        return replace(drawn, waiting=tuple(named))
+
+    def _reported(self) -> list[str]:
+        """What vendors say about the lanes that are in trouble."""
+        lanes = self._from.desk.carrier.controller.lanes.values()
+        places = {shown(e.name).partition("/")[::2] for e in lanes if e.state is not LaneState.OPEN}
+        notes = (self._from.pages.note(upstream, model) for upstream, model in sorted(places))
+        return list(dict.fromkeys(note for note in notes if note))
+
+
+# Lists that the page shows in another form, or not at all; the advice stands among the notes.
+_NOT_IN_HEAD = frozenset(("schema", "at", "lanes", "waiting", "cache_advice"))
+
+
+class PageFacts:
+    """What there is to see of one service."""
+
+    def __init__(
+        self,
+        desk: CallIntake,
+        live: LiveCalls,
+        observatory: Observatory,
+        status: Callable[[], Mapping[str, Any]],
+        reported: Callable[[str, str], str | None],
+        clock: Clock,
+    ) -> None:
+        self._desk = desk
+        self._live = live
+        self._observatory = observatory
+        self._status = status
+        self._reported = reported
+        self._clock = clock
+
+    def facts(self, flows: FlowFacts) -> Facts:
+        """How everything stands now; `flows` is what the store of runs told."""
+        status, now = self._status(), self._clock.now()
+        return Facts(
+            at=now.timestamp(),
+            head=self._head(status),
+            lanes=dict(self._lanes(status)),
+            live=self._live.look(),
+            fleet=self._observatory.fleet,
+            burn=self._observatory.burn,
+            today=_midnight(now),
+            news=list(self._observatory.news),
+            flows=flows,
+            waiting=waiting_rows(status["waiting"]),
+        )
+
+    def _head(self, status: Mapping[str, Any]) -> dict[str, object]:
+        ahead = self._desk.wall() - self._desk.now()
+        orders = [asdict(order.moved(ahead)) for order in self._desk.chooser.orders]
+        head = {name: value for name, value in status.items() if name not in _NOT_IN_HEAD}
+        return head | {
+            "upstreams": [each.name for each in self._desk.settings.upstreams],
+            "orders": orders,
+            "read_only": self._desk.settings.listen.read_only,
+        }
+
+    def _lanes(self, status: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, object]]]:
+        upstreams = {each.name: each for each in self._desk.settings.upstreams}
+        lanes = self._desk.carrier.controller.lanes
+        for (name, lane), told in zip(lanes.items(), status["lanes"], strict=True):
+            place, _, model = shown(name).partition("/")
+            upstream = upstreams.get(place)
+            limits = {each: round(share, 2) for each, share in told["limits"].items()}
+            why, until = told["why"], told["until"]
+            if not why and told["waiting"] and (held := lane.held_up(self._clock.steady())):
+                why = held.why.replace(name, shown(name))
+                until = self._desk.carrier.controller.date_of(held.until)
+            yield (
+                name,
+                told
+                | {
+                    "limits": limits,
+                    "limit_words": limit_words(told, self._clock.now()),
+                    "why": why,
+                    "until": None if until is None else whole_second(until),
+                    "aim": aim(lane),
+                    "first_byte": round(lane.first_byte, 1),
+                    "upstream": place,
+                    "model": model,
+                    "sort": "" if upstream is None else upstream.kind.value,
+                    "reported": self._reported(place, model) or "",
+                },
+            )
+
+
+def aim(lane: Lane) -> int:
+    """How many calls at once a lane is on its way back to; 0 where it is not on such a way."""
+    return round(lane.window.peak) if lane.state in (LaneState.LIMITED, LaneState.PROBING) else 0
+
+
+def _midnight(now: datetime) -> float:
+    return now.replace(hour=0, minute=0, second=0, microsecond=0).timestamp()

@@ -1,0 +1,238 @@
+"""Decide which waiting calls may go on or are hopeless: caps, quota limits, lane changes.
+
+Rules: (1) a call that would exceed one of its caps waits; it is admitted as soon as there is room,
+in order of arrival among those that fit; (2) a call is refused only if its own limits say that the
+wait is too long; (3) a refusal at a quota limit has the vendor's own words, also when another call
+met it; (4) a throttle is never reported as a quota, nor the reverse; (5) a call that is held for a
+reset is not refused because the wall clock was set and the same reset seems farther away; (6) each
+change of a lane's state is emitted once, with its reason and its end, and looking for changes costs
+next to nothing while there are none.
+Not here: parking lanes (lanes/), refusing calls (call_manager.py).
+"""
+
+from __future__ import annotations
+
+import math
+from base64 import b64decode, b64encode
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
+
+from jackline.calls.pending_call import PendingCall
+from jackline.calls.request import Cap, VendorRejection
+from jackline.events import Announce, LaneChanged
+from jackline.failures import Failure, Json
+from jackline.lanes import Call, LaneController
+from jackline.lanes.breaker import FLOWING, LaneState
+
+T = TypeVar("T")
+
+
+class CapGate(Generic[T]):
+    """Counts calls per key and keeps a line of those that have to wait."""
+
+    def __init__(self) -> None:
+        self._under_way: Counter[tuple[str, str]] = Counter()
+        self._entered: set[int] = set()
+        self._line: dict[int, tuple[T, tuple[Cap, ...]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._line)
+
+    def enter(self, number: int, who: T, caps: tuple[Cap, ...]) -> bool:
+        """Whether the call may go on; if not, it stands in line."""
+        if self._fits(caps):
+            self._count(caps, 1)
+            self._entered.add(number)
+            return True
+        self._line[number] = (who, caps)
+        return False
+
+    def leave(self, number: int, caps: tuple[Cap, ...]) -> list[T]:
+        """A call is over: who may go on instead; nobody when it has left before."""
+        if self._line.pop(number, None) is not None or number not in self._entered:
+            return []
+        self._entered.discard(number)
+        self._count(caps, -1)
+        return list(self._admitted())
+
+    def stands_in_line(self, number: int) -> bool:
+        """Whether the call waits for a cap."""
+        return number in self._line
+
+    def _admitted(self) -> Iterable[T]:
+        for number, (who, caps) in list(self._line.items()):
+            if self._fits(caps):
+                del self._line[number]
+                self._count(caps, 1)
+                self._entered.add(number)
+                yield who
+
+    def _fits(self, caps: tuple[Cap, ...]) -> bool:
+        return all(self._under_way[key] < limit for key, limit in caps)
+
+    def _count(self, caps: tuple[Cap, ...], step: int) -> None:
+        for key, _ in caps:
+            self._under_way[key] += step
+            if not self._under_way[key]:
+                del self._under_way[key]
+
+
+# Of one answer only: they would mislead whoever hears the wall's words later.
+_OF_ONE_ANSWER = (
+    b"request-id",
+    b"date",
+    b"retry-after",
+    b"content-length",
+    b"cf-ray",
+    b"set-cookie",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Hopeless:
+    """Why a call need not wait any longer."""
+
+    why: str
+    until: float | None = None
+    failure: Failure | None = None
+    rejection: VendorRejection | None = None
+
+
+class QuotaWalls:
+    """The last words at each lane's wall."""
+
+    def __init__(self, controller: LaneController) -> None:
+        self._controller = controller
+        self._words: dict[str, VendorRejection] = {}
+
+    def remember(self, lane: str, failure: Failure, rejection: VendorRejection | None) -> None:
+        """Keep what was said to one call, for the others that wait for the same account."""
+        if rejection is None:
+            return
+        lasting = [(n, v) for n, v in rejection.headers if n.lower() not in _OF_ONE_ANSWER]
+        words = VendorRejection(rejection.status, lasting, rejection.body, lane)
+        lanes = self._controller.lanes
+        self._words = {name: known for name, known in self._words.items() if name in lanes}
+        account = lanes[lane].account
+        for each in self._controller.lanes.values():
+            if each.name == lane or (each.account == account and each.cause is failure):
+                self._words[each.name] = words
+
+    def hopeless(self, carried: PendingCall, now: float) -> Hopeless | None:
+        """Why waiting is hopeless for this call; None while it is not."""
+        lanes = [self._controller.lanes[name] for name in carried.request.lanes]
+        waited = now - carried.submitted
+        if all(lane.state is LaneState.PARKED for lane in lanes):
+            nearest = min(lanes, key=lambda lane: lane.reset_at or math.inf)
+            left = math.inf if nearest.reset_at is None else nearest.reset_at - now
+            limit = carried.request.hold.quota
+            # An unknown reset is waited for as long as a known one may be away.
+            if (left if math.isfinite(left) else waited) <= limit:
+                self._held(carried, nearest.reset_at)
+                return None
+            if self._is_held(carried, nearest.reset_at, now):
+                return None
+            why = f"{nearest.name} is parked: its limit is used up"
+            words = self._words.get(nearest.name)
+            return Hopeless(why, nearest.reset_at, nearest.cause, words)
+        if waited <= carried.request.hold.other:
+            return None
+        waiting = self._controller.waiting(now, carried.number)
+        why = "it waited for too long" if waiting is None else waiting.why
+        return Hopeless(why, None if waiting is None else waiting.until)
+
+    def _held(self, carried: PendingCall, reset_at: float | None) -> None:
+        date = self._controller.date_of(reset_at)
+        if date is not None and reset_at is not None and not _is_same(carried.held_for, date):
+            carried.held_for = (date, reset_at)
+
+    def _is_held(self, carried: PendingCall, reset_at: float | None, now: float) -> bool:
+        date, held = self._controller.date_of(reset_at), carried.held_for
+        if date is None or held is None:
+            return False
+        return _is_same(held, date) and now <= held[1]
+
+    # --- over a restart -----------------------------------------------------------------------
+
+    def export(self) -> dict[str, Json]:
+        """What to keep over a restart, as JSON."""
+        parked = [
+            (name, words)
+            for name, words in self._words.items()
+            if name in self._controller.lanes
+            and self._controller.lanes[name].state is LaneState.PARKED
+        ]
+        return {name: _told(words) for name, words in parked}
+
+    def restore(self, memory: Json) -> None:
+        """Take back what was exported; anything odd in it is left out."""
+        if not isinstance(memory, dict):
+            return
+        for name, told in memory.items():
+            words = _heard(told)
+            if words is not None and name in self._controller.lanes:
+                self._words[name] = replace(words, lane=name)
+
+
+def _is_same(held: tuple[float, float] | None, date: float) -> bool:
+    # A clock that is corrected little by little may have moved it by less than a second.
+    return held is not None and abs(held[0] - date) <= 1.0
+
+
+def _told(words: VendorRejection) -> Json:
+    headers: list[Json] = [[n.decode("latin-1"), v.decode("latin-1")] for n, v in words.headers]
+    return {"status": words.status, "headers": headers, "body": b64encode(words.body).decode()}
+
+
+def _heard(told: Json) -> VendorRejection | None:
+    match told:
+        case {"status": int(status), "headers": list(pairs), "body": str(body)}:
+            headers = [
+                (str(pair[0]).encode("latin-1"), str(pair[1]).encode("latin-1"))
+                for pair in pairs
+                if isinstance(pair, list) and len(pair) == 2
+            ]
+            return VendorRejection(status, headers, b64decode(body))
+    return None
+
+
+_ANY_CALL = Call(0, ())
+_OPEN = LaneState.OPEN
+
+
+class LaneChanges:
+    """Compares the lanes with how they were last told."""
+
+    def __init__(
+        self, controller: LaneController, announce: Announce, wall: Callable[[], float]
+    ) -> None:
+        self._controller = controller
+        self._announce = announce
+        self._wall = wall
+        self._told: dict[str, LaneState] = {}
+
+    def look(self, now: float) -> bool:
+        """Whether anything has changed on any lane; it has been announced then."""
+        changed = False
+        if len(self._told) > len(self._controller.lanes):
+            self._told = {n: s for n, s in self._told.items() if n in self._controller.lanes}
+        for name in self._controller.lanes:
+            changed |= self.look_at(name, now)
+        return changed
+
+    def look_at(self, name: str, now: float) -> bool:
+        """The same for one lane."""
+        lane = self._controller.lanes[name]
+        state = lane.state
+        if self._told.get(name, _OPEN) is state:
+            return False
+        self._told[name] = state
+        if state in FLOWING:
+            self._announce(LaneChanged(self._wall(), name, state.value, "", None))
+        else:
+            told = lane.waiting(_ANY_CALL, now)
+            until = self._controller.date_of(told.until)
+            self._announce(LaneChanged(self._wall(), name, state.value, told.why, until))
+        return True

@@ -1,0 +1,467 @@
+"""One call until it is completed, and its attempts in flight: parse answers and deliver them.
+
+Rules: (1) a call ends once; what comes later is not passed on; (2) a call is in exactly one place:
+waiting for a cap, waiting for a lane, in flight, or over; (3) every attempt ends in exactly one of
+three ways: a whole answer, a rejection with the vendor's words, or a break; (4) nothing is
+delivered before it is known to be an answer; (5) the vendor's bytes are delivered unchanged, after
+decompression.
+Not here: what happens next (call_manager.py), repairing broken streams (stitch.py), limits on the
+size of an answer (upstream/bounded_answers.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from jackline.calls.request import (
+    CallCompletion,
+    CallRefusal,
+    CallRequest,
+    FailedAttempt,
+    Receiver,
+    VendorRejection,
+)
+from jackline.calls.stitch import AnthropicStitch, OpenAiStitch
+from jackline.dialects import TokensUsed, read_answer
+from jackline.dialects.answer_facts import is_openai_answer
+from jackline.failures import Failure, Kind, Observation
+from jackline.outside_names import cut_name
+from jackline.upstream.interface import Headers, UpstreamAttempt
+
+_NOTHING_USED = TokensUsed()
+# Never fed: a call without a stream has nothing to stitch.
+_NO_STREAM: AnthropicStitch | OpenAiStitch = AnthropicStitch("block")
+
+
+def _stitch(request: CallRequest) -> AnthropicStitch | OpenAiStitch:
+    if request.dialect == "anthropic":
+        return AnthropicStitch(request.mode, keeps_text=request.continues)
+    return OpenAiStitch(request.mode, responses=request.dialect == "openai-responses")
+
+
+class _Nobody:
+    """Receives for a call that is over."""
+
+    def answer_began(self, status: int, headers: Headers, lane: str) -> None:
+        """Nobody listens."""
+
+    def answer_heard(self, data: bytes) -> None:
+        """Nobody listens."""
+
+    def answer_ended(self, ending: CallCompletion) -> None:
+        """Nobody listens."""
+
+    def refused(self, refusal: CallRefusal) -> None:
+        """Nobody listens."""
+
+    def broken_off(self, refusal: CallRefusal) -> None:
+        """Nobody listens."""
+
+
+_NOBODY = _Nobody()
+
+
+class InFlight(Protocol):
+    """An attempt that a call has in flight."""
+
+    permit: int
+    lane: str
+    handle: UpstreamAttempt | None
+    stitch: AnthropicStitch | OpenAiStitch
+
+    @property
+    def status(self) -> int | None:
+        """The status of its answer, once that is there."""
+        ...
+
+
+class PendingCall:
+    """One call under way."""
+
+    __slots__ = (
+        "accepted_on",
+        "began",
+        "beside",
+        "doubted_on",
+        "has_read_answer",
+        "hearing",
+        "held_for",
+        "number",
+        "original",
+        "over",
+        "paused",
+        "receiver",
+        "rejected_on",
+        "rejection",
+        "request",
+        "sent",
+        "stitch",
+        "story",
+        "submitted",
+        "tries",
+        "usage",
+        "waited",
+        "withheld",
+    )
+
+    def __init__(self, number: int, request: CallRequest, receiver: Receiver, now: float) -> None:
+        self.number = number
+        self.request = request
+        # What the client asked, before any continuation of a broken answer was put behind it.
+        self.original = request.message
+        self.receiver: Receiver = receiver
+        self.submitted = now if request.since is None else min(now, request.since)
+        self.stitch = _stitch(request) if request.stream else _NO_STREAM
+        self.story: list[FailedAttempt] = []
+        # How many attempts were begun.
+        self.tries = 0
+        self.hearing: InFlight | None = None
+        # A second attempt, while the first is silent; whichever is heard goes on alone.
+        self.beside: InFlight | None = None
+        self.rejection: VendorRejection | None = None
+        # The lane that has refused its client's own credential.
+        self.rejected_on: str | None = None
+        # The lane that knows its client's account, and the one that works and did not accept it.
+        self.accepted_on: str | None = None
+        self.doubted_on: str | None = None
+        # The lanes and last resorts that it has once its client may use those with a key of ours.
+        self.withheld: tuple[tuple[str, ...], tuple[str, ...]] | None = None
+        self.usage: TokensUsed = _NOTHING_USED
+        # Whether what came whole was an answer of a model, and no other document.
+        self.has_read_answer = False
+        self.began = False
+        self.over = False
+        self.paused = False
+        self.sent = False
+        # The date of a reset that it is held for, and when that was to come on the time line.
+        self.held_for: tuple[float, float] | None = None
+        # How long it waited before its latest attempt.
+        self.waited = 0.0
+
+    def attempt_ended(self, attempt: InFlight) -> None:
+        """An attempt is over; a second one takes the place of a first."""
+        if attempt is self.beside:
+            self.beside = None
+        elif attempt is self.hearing:
+            self.hearing, self.beside = self.beside, None
+            if self.hearing is not None and self.request.stream:
+                self.hearing.stitch.waste(self.stitch.cost)
+                self.stitch = self.hearing.stitch
+
+    def stitch_beside(self) -> AnthropicStitch | OpenAiStitch:
+        """What makes the answer of a second attempt, as long as nothing of the first is out."""
+        return _stitch(self.request) if self.request.stream else _NO_STREAM
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether an attempt is under way."""
+        return self.hearing is not None
+
+    @property
+    def delivered(self) -> bool:
+        """Whether the receiver holds a part of an answer already."""
+        return self.began
+
+    @property
+    def wasted(self) -> TokensUsed:
+        """What its broken attempts have cost."""
+        return self.stitch.wasted_usage
+
+    @property
+    def is_model_answer(self) -> bool:
+        """Whether what its client was given was read as an answer of a model."""
+        return self.has_read_answer or (self.request.stream and self.stitch.delivered)
+
+    def deliver(self, status: int, headers: Headers, lane: str, data: bytes) -> None:
+        """Pass bytes of the answer on."""
+        if self.over:
+            return
+        if not self.began:
+            self.began = True
+            self.receiver.answer_began(status, headers, lane)
+        self.receiver.answer_heard(data)
+
+    def end(self, lane: str, *, shortened: bool) -> TokensUsed:
+        """The answer is delivered; what it cost."""
+        stitch = self.stitch
+        usage = stitch.usage if stitch.delivered else self.usage
+        if not self.over:
+            self.over = True
+            self._let_go().answer_ended(
+                CallCompletion(lane, usage, shortened, self.story, self.tries)
+            )
+        return usage
+
+    def refuse(self, refusal: CallRefusal) -> None:
+        """There will be no answer, or no more of it."""
+        if self.over:
+            return
+        self.over = True
+        if self.began:
+            self._let_go().broken_off(refusal)
+        else:
+            self._let_go().refused(refusal)
+
+    def leave(self) -> None:
+        """The receiver wants nothing any more."""
+        self.over = True
+        self._let_go()
+
+    def _let_go(self) -> Receiver:
+        # The two hold each other; a body of many megabytes must not wait for the collector.
+        receiver, self.receiver = self.receiver, _NOBODY
+        return receiver
+
+
+_UNFINISHED = "the stream ended before the response was complete"
+_NO_HEADERS: Mapping[str, str] = {}
+
+
+class _Plain(dict[bytes, str]):
+    """A header's name in lower case, remembered for each spelling that was seen."""
+
+    def __missing__(self, name: bytes) -> str:
+        plain = name.decode("latin-1").lower()
+        if len(self) < 1024:
+            self[name] = plain
+        return plain
+
+
+_plain = _Plain()
+
+
+class AttemptObserver(Protocol):
+    """Who is told what an attempt amounts to; the carrier."""
+
+    def accepted(self, hearing: InFlightAttempt) -> None:
+        """The vendor has taken the call, and more will come."""
+        ...
+
+    def alive(self, hearing: InFlightAttempt) -> None:
+        """Bytes came."""
+        ...
+
+    def answered(self, hearing: InFlightAttempt) -> None:
+        """The answer is whole and passed on."""
+        ...
+
+    def judge(self, seen: Observation) -> Failure:
+        """What went wrong."""
+        ...
+
+    def failed(
+        self, hearing: InFlightAttempt, failure: Failure, rejection: VendorRejection | None = None
+    ) -> None:
+        """The attempt has failed."""
+        ...
+
+    def crashed(self, hearing: InFlightAttempt, error: Exception) -> None:
+        """Our own code has failed while listening."""
+        ...
+
+
+class InFlightAttempt:
+    """One attempt of one call; an `Ear` for the upstream."""
+
+    __slots__ = (
+        "_body",
+        "_headers",
+        "_is_accepted",
+        "_judge",
+        "_status",
+        "_streams",
+        "began_at",
+        "begun",
+        "carried",
+        "handle",
+        "lane",
+        "lowered",
+        "over",
+        "permit",
+        "stitch",
+    )
+
+    def __init__(
+        self, judge: AttemptObserver, carried: PendingCall, permit: int, lane: str, began_at: float
+    ) -> None:
+        self._judge = judge
+        self.carried = carried
+        self.permit = permit
+        self.lane = lane
+        self.began_at = began_at
+        # A second attempt, beside one that is silent, makes an answer of its own.
+        self.stitch = carried.stitch if carried.hearing is None else carried.stitch_beside()
+        self.handle: UpstreamAttempt | None = None
+        self.over = False
+        self._status = 0
+        self._headers: Headers = ()
+        # The answer's headers by lower-case name.
+        self.lowered: Mapping[str, str] = _NO_HEADERS
+        self._streams = False
+        self._is_accepted = False
+        # The model has begun to speak.
+        self.begun = False
+        # The very bytes that came, as long as they came in one piece.
+        self._body: bytes | bytearray = b""
+
+    @property
+    def request_id(self) -> str | None:
+        """The vendor's own name for this attempt, once it has spoken."""
+        given = self.lowered.get("request-id")
+        return None if given is None else cut_name(given)
+
+    @property
+    def status(self) -> int | None:
+        """The status of the answer, once it is there."""
+        return self._status or None
+
+    def drop(self) -> None:
+        """Stop listening and hang up."""
+        self.over = True
+        if self.handle is not None:
+            self.handle.hang_up()
+
+    def pass_on(self, data: bytes) -> None:
+        """Deliver bytes as part of this attempt's answer."""
+        self.carried.deliver(self._status, self._headers, self.lane, data)
+
+    # --- what the upstream tells --------------------------------------------------------------
+
+    def began(self, status: int, headers: Headers) -> None:
+        """The head of the answer."""
+        if self.over:
+            return
+        try:
+            self._begin(status, headers)
+        except Exception as error:  # noqa: BLE001 -- the border of one call: siblings go on
+            self._judge.crashed(self, error)
+
+    def heard(self, data: bytes) -> None:
+        """Bytes of the answer."""
+        if self.over:
+            return
+        try:
+            if self._streams:
+                self._follow(data)
+            else:
+                self._judge.alive(self)
+                self._keep(data)
+        except Exception as error:  # noqa: BLE001 -- the border of one call: siblings go on
+            self._judge.crashed(self, error)
+
+    def ended(self) -> None:
+        """The HTTP message is complete."""
+        self.handle = None
+        if self.over:
+            return
+        try:
+            self._end()
+        except Exception as error:  # noqa: BLE001 -- the border of one call: siblings go on
+            self._judge.crashed(self, error)
+
+    def broke(self, error: OSError) -> None:
+        """The connection failed."""
+        self.handle = None
+        if self.over:
+            return
+        try:
+            if self.stitch.complete:
+                self._judge.answered(self)
+            else:
+                self._fail(Observation.of_exception(error))
+        except Exception as fault:  # noqa: BLE001 -- the border of one call: siblings go on
+            self._judge.crashed(self, fault)
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def _begin(self, status: int, headers: Headers) -> None:
+        self._status = status
+        self._headers = headers
+        self.lowered = lowered = {_plain[n]: v.decode("latin-1") for n, v in headers}
+        carried = self.carried
+        if carried.request.stream and 200 <= status < 300:
+            kind = lowered.get("content-type")
+            if kind is not None and kind.startswith("text/event-stream"):
+                self._streams = True
+                self.stitch.attempt_began()
+
+    def _follow(self, data: bytes) -> None:
+        carried = self.carried
+        stitch = self.stitch
+        out = stitch.feed(data)
+        if carried.beside is not None and stitch.begun:
+            # The first of the two to speak: the other one must not be heard any more, and nothing
+            # is passed on before that.
+            self.begun = True
+            if self._is_accepted:
+                self._judge.alive(self)
+            else:
+                self._is_accepted = True
+                self._judge.accepted(self)
+        if stitch.complete:
+            # One that came whole at once is told by its end alone.
+            if out:
+                carried.deliver(self._status, self._headers, self.lane, out)
+            return
+        self.begun = self.begun or stitch.begun
+        if not self._is_accepted:
+            self._is_accepted = True
+            self._judge.accepted(self)
+        if out:
+            carried.deliver(self._status, self._headers, self.lane, out)
+        self._judge.alive(self)
+        if stitch.broken:
+            if stitch.error_event is None:
+                self._fail(Observation.of_exception(EOFError(_UNFINISHED)))
+            else:
+                told = b"event: error\ndata: " + stitch.error_event + b"\n\n"
+                self._fail(Observation.of_stream(told))
+
+    def _keep(self, data: bytes) -> None:
+        body = self._body
+        if not body:
+            self._body = data
+        elif isinstance(body, bytearray):
+            body += data
+        else:
+            self._body = bytearray(body) + data
+
+    def _end(self) -> None:
+        if self._streams:
+            if self.stitch.complete:
+                self._judge.answered(self)
+            else:
+                self._fail(Observation.of_exception(EOFError(_UNFINISHED)))
+            return
+        body = self._body if isinstance(self._body, bytes) else bytes(self._body)
+        if 200 <= self._status < 300:
+            self._end_whole(body)
+            return
+        self._fail(self._seen(body), VendorRejection(self._status, self._headers, body, self.lane))
+
+    def _end_whole(self, body: bytes) -> None:
+        facts = read_answer(body)
+        if facts is not None:
+            self.carried.usage = facts.usage
+            self.carried.has_read_answer = True
+        else:
+            # Not a message: a count of tokens, a list of models, or a hotel's log-in page.
+            failure = self._judge.judge(self._seen(body))
+            if failure.kind is not Kind.NOT_A_FAILURE:
+                self._judge.failed(
+                    self, failure, VendorRejection(self._status, self._headers, body, self.lane)
+                )
+                return
+            dialect = self.carried.request.dialect
+            self.carried.has_read_answer = dialect != "anthropic" and is_openai_answer(
+                body, responses=dialect == "openai-responses"
+            )
+        self.carried.deliver(self._status, self._headers, self.lane, body)
+        self._judge.answered(self)
+
+    def _seen(self, body: bytes) -> Observation:
+        return Observation.of_response(self._status, self.lowered, body)
+
+    def _fail(self, seen: Observation, rejection: VendorRejection | None = None) -> None:
+        self._judge.failed(self, self._judge.judge(seen), rejection)

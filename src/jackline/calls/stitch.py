@@ -1,0 +1,519 @@
+"""Make one answer for the client out of as many upstream attempts as needed.
+
+Rules: (1) whole events go out, each once, in the order in which they came; (2) a stream gets its
+last event (message_stop) only if the turn is whole, or was closed honestly; (3) an undisturbed
+answer goes out byte for byte; (4) how the bytes were chunked changes nothing; (5) nothing raises:
+an attempt that cannot be parsed is broken; (6) in OpenAI's dialects a broken attempt is repaired by
+another attempt until something real was delivered; after that the connection is cut, which these
+clients answer with a retry.
+Not here: sending attempts (call_manager.py), prefills (continuation.py), what a broken attempt
+means for its lane (failures/).
+
+What happens to a broken attempt depends on what the client has (facts/client-wire.md):
+
+    nothing yet                        AskAgain   unseen by the client
+    all but message_stop               Close      the vendor has sent its stop reason: it is whole
+    a complete tool_use (T1, T3, T5)   Close      that tool runs already: a shorter turn, if each
+                                                  open block can be ended honestly
+    only text                          Continue   if the caller can request the rest, else cut: an
+                                                  open block makes the client retry (F12b)
+    anything else                      BreakOff   never a clean end: that is success (F12g)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Protocol, TypeAlias
+
+from jackline.calls.continuation import UNREADABLE, ClientView, Renumbering, StreamItem
+from jackline.dialects.anthropic_stream import (
+    BLOCK_DELTA,
+    BLOCK_STOP,
+    MESSAGE_STOP,
+    AnthropicStreamReader,
+    read_whole_stream,
+)
+from jackline.dialects.openai_chat.answer import ChatStreamReader
+from jackline.dialects.openai_responses.answer import ResponsesStreamReader
+from jackline.dialects.sse import EventSplitter, event_of
+from jackline.dialects.tokens_used import TokensUsed
+
+KEPT_BACK = 4 * 1024 * 1024
+# What an event that is kept apart takes besides its bytes.
+_ITEM_BYTES = 128
+_NOTHING_USED = TokensUsed()
+# Stand-ins for what has not been needed yet; only ever read.
+_NOTHING_SEEN = ClientView(keeps_text=False)
+_NOTHING_SPLIT = EventSplitter()
+_NOTHING_READ = AnthropicStreamReader()
+_STOP = event_of(MESSAGE_STOP, b'{"type":"message_stop"}')
+_STOP_BEGINS = b"event: message_stop"
+_WHOLE_ENDS = (b'"message_stop"}\n\n', b'"message_stop" }\n\n')
+
+Mode: TypeAlias = Literal["live", "block"]
+
+
+@dataclass(frozen=True, slots=True)
+class AskAgain:
+    """Nothing was delivered: a new attempt starts over, unseen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """These bytes end the turn; `shortened` when the model had more to say."""
+
+    data: bytes
+    shortened: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Continue:
+    """Only this text was delivered: the rest may be asked for with it as prefill."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class BreakOff:
+    """Cut the connection, so that the client asks again."""
+
+
+class _Held(NamedTuple):
+    """An event, or a run of deltas, that waits."""
+
+    name: bytes
+    data: bytes | bytearray
+    block_type: str
+
+
+Repair: TypeAlias = AskAgain | Close | Continue | BreakOff
+
+
+class AnthropicStitch:
+    """One answer to a client.
+
+    Live, words pass as they come, once the first content block has begun, and tool calls whole. In
+    block mode whole blocks pass, and only together with a complete tool call or the end of the
+    message: until then a break can be repaired by asking again. The end of a message waits for its
+    message_stop in both. `keeps_text` is for models that can continue: without it there is never a
+    `Continue`.
+    """
+
+    __slots__ = (
+        "_held",
+        "_held_bytes",
+        "_keeps_text",
+        "_letting_go",
+        "_live",
+        "_prefill",
+        "_reader",
+        "_renumbering",
+        "_splitter",
+        "_through",
+        "_view",
+        "_wasted_before",
+        "_whole_usage",
+        "complete",
+    )
+
+    def __init__(self, mode: Mode, *, keeps_text: bool = True) -> None:
+        self.complete = False
+        self._wasted_before = _NOTHING_USED
+        self._live = mode == "live"
+        self._keeps_text = keeps_text
+        self._prefill: str | None = None
+        # An answer that comes whole and at once is never taken apart: for it, these stay unused.
+        self._view = _NOTHING_SEEN
+        self._splitter = _NOTHING_SPLIT
+        self._reader = _NOTHING_READ
+        self._whole_usage: TokensUsed | None = None
+        self._begin_following()
+
+    def _open(self) -> None:
+        """Make ready for an answer that comes in pieces."""
+        if self._view is _NOTHING_SEEN:
+            self._view = ClientView(keeps_text=self._keeps_text)
+            self._splitter = EventSplitter()
+            self._reader = AnthropicStreamReader()
+
+    def _begin(self) -> None:
+        self._splitter = EventSplitter()
+        self._reader = AnthropicStreamReader()
+        self._begin_following()
+
+    def _begin_following(self) -> None:
+        self._renumbering: Renumbering | None = None
+        self._held: list[_Held] = []
+        self._held_bytes = 0
+        # An open block has outgrown what may be kept back: the rest of it passes.
+        self._letting_go = False
+        # What the deltas begin with that pass without being looked at.
+        self._through: bytes | None = None
+
+    @property
+    def delivered(self) -> bool:
+        """Something real has gone out."""
+        return self.complete or self._view.started
+
+    @property
+    def begun(self) -> bool:
+        """The model has begun to speak in this attempt; before that it may think for long."""
+        return self.complete or bool(self._reader.blocks)
+
+    @property
+    def broken(self) -> bool:
+        """The attempt cannot become whole any more: hang up and ask `broke` what to do."""
+        return self._reader.broken
+
+    @property
+    def usage(self) -> TokensUsed:
+        """What the current attempt has cost so far."""
+        return self._whole_usage or self._reader.usage
+
+    @property
+    def wasted_usage(self) -> TokensUsed:
+        """What the attempts have cost that broke, the current one if it did."""
+        wasted = self._wasted_before
+        return wasted + self._reader.usage if self.broken and not self.complete else wasted
+
+    @property
+    def stop_reason(self) -> str | None:
+        """Why the model stopped, once it has said so."""
+        return self._reader.stop_reason
+
+    @property
+    def error_event(self) -> bytes | None:
+        """The data of the error with which the current attempt ended; it is never passed on."""
+        return self._reader.error_event
+
+    def waste(self, cost: TokensUsed) -> None:
+        """An attempt that was given up for this one has cost so much."""
+        self._wasted_before += cost
+
+    @property
+    def cost(self) -> TokensUsed:
+        """What all attempts so far have cost."""
+        return self._wasted_before + self.usage
+
+    def attempt_began(self) -> None:
+        """A new attempt will be fed from now on."""
+        view = self._view
+        if view is _NOTHING_SEEN:
+            return
+        if self._untouched() and not view.started:
+            return
+        self._wasted_before += self._reader.usage
+        self._begin()
+        if view.started:
+            text = view.text or ""
+            if self._prefill is None or not text.startswith(self._prefill):
+                # Two answers would run into each other.
+                self._reader.give_up()
+                return
+            text_open = view.open_type == "text"
+            tail = text[len(self._prefill) :] if text_open else ""
+            self._renumbering = Renumbering(view.blocks, text_open=text_open, tail=tail)
+
+    def _untouched(self) -> bool:
+        reader = self._reader
+        return not (reader.started or reader.broken or self._held or self._splitter.pending)
+
+    def continue_with(self, prefill: str) -> None:
+        """Say with which words the next attempt was asked to go on; then it may begin."""
+        self._prefill = prefill
+
+    def feed(self, data: bytes) -> bytes:
+        """What goes to the client now."""
+        through = self._through
+        if through is not None and not self._splitter.pending and _is_delta(data, through):
+            return data
+        if self.complete or self._reader.broken:
+            return b""
+        if data.endswith(_WHOLE_ENDS) and not self._view.started and self._untouched():
+            whole = read_whole_stream(data)
+            if whole is not None:
+                self._whole_usage = whole.usage
+                self.complete = True
+                return data
+        self._open()
+        reader = self._reader
+        out: list[bytes] = []
+        try:
+            for event in self._splitter.feed(data):
+                through = self._through
+                if through is not None and _is_delta(event, through):
+                    out.append(event)
+                elif not self._take(event, out):
+                    self._through = None
+                    break
+        except UNREADABLE:
+            reader.give_up()
+            self._through = None
+        return b"".join(out)
+
+    def _take(self, event: bytes, out: list[bytes]) -> bool:
+        """Hold an event back, let go of all that may go after it, and say whether more may come."""
+        reader = self._reader
+        head = reader.delta_head
+        name = BLOCK_DELTA if head and _is_delta(event, head) else reader.feed(event)
+        if reader.broken:
+            return False
+        may_go = self._may_go(name)
+        block_type = reader.blocks[-1].type if reader.blocks else ""
+        if self._renumbering is not None:
+            for changed in self._renumbering.translate(StreamItem(name, event, block_type)):
+                self._hold(changed)
+        elif may_go and not self._held:
+            self._view.saw(name, event, block_type)
+            out.append(event)
+        else:
+            self._hold(StreamItem(name, event, block_type))
+        if may_go:
+            self._release(out)
+            self.complete = reader.whole
+        elif self._held_bytes > KEPT_BACK:
+            self._overflow(out)
+        if name == BLOCK_STOP:
+            self._letting_go = False
+        looked_at = self._view.listening or self._renumbering is not None
+        passing = (self._letting_go or (self._live and may_go)) and not looked_at
+        self._through = reader.delta_head if passing else None
+        return not (reader.whole or reader.broken)
+
+    def _may_go(self, name: bytes) -> bool:
+        reader = self._reader
+        if reader.whole:
+            return True
+        if reader.stop_reason is not None:
+            return False
+        if self._live:
+            return self._letting_go or self._may_go_live()
+        return self._letting_go or (name == BLOCK_STOP and reader.blocks[-1].type == "tool_use")
+
+    def _may_go_live(self) -> bool:
+        """Words go as they come; a tool call whole, and with it the end of the text before it.
+
+        A client that has an open block when the line breaks asks again, one that has complete text
+        and no complete tool call gives up (F12b, F12f): so text stays open until it is known what
+        follows.
+        """
+        reader = self._reader
+        if not reader.blocks:
+            return self._view.started
+        if reader.open_block is not None:
+            return reader.open_block.type != "tool_use"
+        return reader.blocks[-1].type != "text"
+
+    def _hold(self, item: StreamItem) -> None:
+        name, event, block_type = item
+        self._held_bytes += len(event)
+        if name == BLOCK_DELTA and self._held and self._held[-1].name == BLOCK_DELTA:
+            # Many small deltas are kept in one piece: apart they would take twice the memory.
+            before = self._held[-1].data
+            if isinstance(before, bytearray):
+                before += event
+            else:
+                self._held[-1] = _Held(name, bytearray(before + event), block_type)
+        else:
+            self._held_bytes += _ITEM_BYTES
+            self._held.append(_Held(name, event, block_type))
+
+    def _release(self, out: list[bytes]) -> None:
+        for name, data, block_type in self._held:
+            event = data if isinstance(data, bytes) else bytes(data)
+            self._view.saw(name, event, block_type)
+            out.append(event)
+        self._held.clear()
+        self._held_bytes = 0
+
+    def _overflow(self, out: list[bytes]) -> None:
+        """Memory is worth more than repair; but what is no content may not be so large."""
+        reader = self._reader
+        if reader.blocks and reader.stop_reason is None:
+            self._release(out)
+            self._letting_go = reader.open_block is not None
+        elif self._held_bytes > 2 * KEPT_BACK or not reader.blocks:
+            reader.give_up()
+
+    def broke(self) -> Repair:
+        """What to do now that the current attempt has ended in any way without message_stop."""
+        if self.complete:
+            return Close(b"", shortened=False)
+        self._open()
+        if self._lacks_only_its_stop():
+            out: list[bytes] = []
+            self._release(out)
+            self.complete = True
+            return Close(b"".join(out) + _STOP, shortened=False)
+        # It may be long until the next attempt begins.
+        self._held.clear()
+        self._through = None
+        self._reader.give_up()
+        if not self._view.started:
+            return AskAgain()
+        closing = self._view.closing(self._reader.usage.output)
+        if closing is not None:
+            self.complete = True
+            return Close(closing)
+        text = self._view.text
+        return BreakOff() if text is None else Continue(text)
+
+    def _lacks_only_its_stop(self) -> bool:
+        """The vendor has given a stop reason, and nothing that begins after it is anything else."""
+        reader = self._reader
+        rest = self._splitter.rest.lstrip(b"\r\n")[: len(_STOP_BEGINS)]
+        return (
+            reader.stop_reason is not None and not reader.broken and _STOP_BEGINS.startswith(rest)
+        )
+
+
+def _is_delta(data: bytes, head: bytes) -> bool:
+    """It is one event of two lines: nothing behind the head can change what it is."""
+    return (
+        data.startswith(head)
+        and data.endswith(b"\n\n")
+        and data.count(b"\n") == 3
+        and b"\r" not in data
+    )
+
+
+OPENAI_KEPT_BACK = 4 * 1024 * 1024
+# Said before the model has begun: nothing of it needs to be taken back.
+_PREAMBLE = frozenset((b"response.created", b"response.in_progress", b"response.queued"))
+
+
+class StreamReader(Protocol):
+    """What is known about one answer after the events so far."""
+
+    started: bool
+    whole: bool
+    broken: bool
+    usage: TokensUsed
+    error_event: bytes | None
+
+    def feed(self, event: bytes) -> bytes:
+        """Take note of one raw event, and give its name."""
+        ...
+
+    def give_up(self) -> None:
+        """Regard the stream as broken."""
+        ...
+
+
+class OpenAiStitch:
+    """One answer to a client that speaks Chat Completions or Responses."""
+
+    __slots__ = (
+        "_held",
+        "_live",
+        "_responses",
+        "_splitter",
+        "_wasted_before",
+        "begun",
+        "complete",
+        "delivered",
+        "reader",
+    )
+
+    def __init__(self, mode: Mode, *, responses: bool) -> None:
+        self.complete = False
+        self.delivered = False
+        self._live = mode == "live"
+        self._responses = responses
+        self._wasted_before = TokensUsed()
+        self._begin()
+
+    def _begin(self) -> None:
+        self.reader: StreamReader = (
+            ResponsesStreamReader() if self._responses else ChatStreamReader()
+        )
+        self._splitter = EventSplitter()
+        # In one piece: apart, small events would take many times their bytes.
+        self._held = bytearray()
+        # The model has begun to speak; before that it may think for long.
+        self.begun = False
+
+    @property
+    def broken(self) -> bool:
+        """The attempt cannot become whole any more."""
+        return self.reader.broken
+
+    @property
+    def usage(self) -> TokensUsed:
+        """What the current attempt has cost so far."""
+        return self.reader.usage
+
+    @property
+    def wasted_usage(self) -> TokensUsed:
+        """What the attempts have cost that broke, the current one if it did."""
+        wasted = self._wasted_before
+        return wasted + self.usage if self.broken and not self.complete else wasted
+
+    @property
+    def error_event(self) -> bytes | None:
+        """The data of the error with which the current attempt ended; it is never passed on."""
+        return self.reader.error_event
+
+    def waste(self, cost: TokensUsed) -> None:
+        """An attempt that was given up for this one has cost so much."""
+        self._wasted_before += cost
+
+    @property
+    def cost(self) -> TokensUsed:
+        """What all attempts so far have cost."""
+        return self._wasted_before + self.usage
+
+    def attempt_began(self) -> None:
+        """A new attempt will be fed from now on."""
+        self._wasted_before += self.usage
+        self._begin()
+        if self.delivered:
+            # Two answers would run into each other.
+            self.reader.give_up()
+
+    def continue_with(self, prefill: str) -> None:
+        """These dialects take no beginning of an answer."""
+
+    def feed(self, data: bytes) -> bytes:
+        """What goes to the client now."""
+        reader = self.reader
+        if self.complete or reader.broken:
+            return b""
+        out: list[bytes] = []
+        held = self._held
+        try:
+            for event in self._splitter.feed(data):
+                name = reader.feed(event)
+                if self.broken or reader.error_event is not None:
+                    reader.give_up()
+                    break
+                self.begun = self.begun or (reader.started and name not in _PREAMBLE)
+                if not self._may_go(name, len(event)):
+                    held += event
+                elif held:
+                    out += (bytes(held), event)
+                    held.clear()
+                else:
+                    out.append(event)
+                if reader.whole:
+                    self.complete = True
+                    break
+        except ValueError:
+            reader.give_up()
+        if out:
+            self.delivered = self.begun = True
+        return b"".join(out)
+
+    def _may_go(self, name: bytes, size: int) -> bool:
+        reader = self.reader
+        if reader.whole or len(self._held) + size > OPENAI_KEPT_BACK:
+            return True
+        return self._live and reader.started and name not in _PREAMBLE
+
+    def broke(self) -> Repair:
+        """What to do now that the current attempt has ended without its last event."""
+        if self.complete:
+            return Close(b"", shortened=False)
+        self._held.clear()
+        self.reader.give_up()
+        return BreakOff() if self.delivered else AskAgain()

@@ -1,0 +1,67 @@
+"""Wait for the whole answer of a call in one await.
+
+Rules: (1) the result is the answer, or `GaveUpError` with the history of every attempt; (2) a
+cancelled waiter frees the call's permit at once.
+Not here: delivering answers as they come (submit to the call manager with a receiver).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+
+from jackline.calls.call_manager import CallManager
+from jackline.calls.request import CallAnswer, CallCompletion, CallRefusal, CallRequest
+from jackline.errors import GaveUpError
+from jackline.upstream.interface import Headers
+
+
+class _Collector:
+    """Puts the pieces of one answer together."""
+
+    def __init__(self, future: asyncio.Future[CallCompletion]) -> None:
+        self._future = future
+        self.headers: Headers = ()
+        self.body = bytearray()
+
+    def answer_began(self, status: int, headers: Headers, lane: str) -> None:  # noqa: ARG002
+        self.headers = headers
+
+    def answer_heard(self, data: bytes) -> None:
+        self.body += data
+
+    def answer_ended(self, ending: CallCompletion) -> None:
+        if not self._future.done():
+            self._future.set_result(ending)
+
+    def refused(self, refusal: CallRefusal) -> None:
+        if not self._future.done():
+            self._future.set_exception(gave_up(refusal))
+
+    broken_off = refused
+
+
+async def complete_call(carrier: CallManager, request: CallRequest) -> CallAnswer:
+    """The answer to `request`, however many attempts it takes."""
+    future: asyncio.Future[CallCompletion] = asyncio.get_running_loop().create_future()
+    collector = _Collector(future)
+    carried = carrier.submit(request, collector)
+    try:
+        ending = await future
+    finally:
+        carrier.leave(carried)
+    return CallAnswer(
+        bytes(collector.body), collector.headers, ending.usage, ending.lane, tuple(ending.attempts)
+    )
+
+
+def gave_up(refusal: CallRefusal) -> GaveUpError:
+    """The refusal as an error, with the story of every attempt."""
+    retry_at = refusal.retry_at
+    return GaveUpError(
+        refusal.why,
+        next="see the attempts for what was tried",
+        retry_at=None if retry_at is None else datetime.fromtimestamp(retry_at, UTC),
+        sent="unknown" if refusal.attempts else "no",
+        attempts=[told.in_words(number) for number, told in enumerate(refusal.attempts, 1)],
+    )

@@ -1,0 +1,108 @@
+"""Parse times on the command line, and complete names of runs, upstreams and drills in the shell.
+
+Rules: (1) a time without a zone is in the host's zone, and an unreadable one says how to write it;
+(2) completion never fails and prints no message: where nothing can be read, nothing is offered; (3)
+completion writes nothing and looks up no secret; (4) what it needs is loaded only then.
+Not here: times in error texts (failures/resets.py), the shell's part (click; see docs/cli.md).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from datetime import datetime
+
+import click
+from click.shell_completion import CompletionItem
+
+from jackline.clock import SystemClock
+from jackline.errors import BadArgumentError, JacklineError
+
+
+def parse_now_option(option: str | None, clock: SystemClock) -> datetime:
+    """The time that `--now` names, or the clock's."""
+    if option is None:
+        return clock.now()
+    try:
+        moment = datetime.fromisoformat(option)
+    except ValueError as error:
+        raise BadArgumentError(
+            f"--now {option!r} is not an ISO 8601 time",
+            next="write it like 2026-11-15T09:00:00+02:00",
+        ) from error
+    return clock.in_host_zone(moment) if moment.tzinfo is None else moment
+
+
+_MOST = 50
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+def run_ids(
+    ctx: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """The newest runs, with their flow and state."""
+
+    def look() -> Iterable[tuple[str, str]]:
+        from jackline import event_loop  # noqa: PLC0415 -- see law 3
+        from jackline.assembly import StateDir  # noqa: PLC0415
+        from jackline.cli.gateway_flags import configured  # noqa: PLC0415
+        from jackline.flows.store.sqlite import SqliteRunStore  # noqa: PLC0415
+
+        folder = configured({"state": ctx.params.get("state")}, with_secrets=False).state_dir
+        store = StateDir(folder).flows
+        if not store.is_file():
+            return []
+
+        async def read() -> list[tuple[str, str]]:
+            engine = SqliteRunStore(store)
+            try:
+                runs = await engine.runs(limit=_MOST)
+            finally:
+                await engine.close()
+            # A name that a shell would read as more than a word is never put on its line.
+            return [
+                (run.run_id, f"{run.flow}, {run.state.value}")
+                for run in runs
+                if _PLAIN.fullmatch(run.run_id) and run.flow.isprintable()
+            ]
+
+        return event_loop.run(read())
+
+    return _offered(look, incomplete)
+
+
+def upstream_names(
+    ctx: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """The upstreams of the configuration, with their addresses."""
+
+    def look() -> Iterable[tuple[str, str]]:
+        from jackline.cli.gateway_flags import configured  # noqa: PLC0415 -- see law 3
+
+        config = configured({"config": ctx.params.get("config")}, with_secrets=False)
+        return [(each.name, each.url) for each in config.gateway.upstreams]
+
+    return _offered(look, incomplete)
+
+
+def drill_names(
+    _ctx: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """The drills."""
+
+    def look() -> Iterable[tuple[str, str]]:
+        from jackline.drills.catalogue import all_drills  # noqa: PLC0415 -- see law 3
+
+        return [(each.name, "") for each in all_drills()]
+
+    return _offered(look, incomplete)
+
+
+def _offered(
+    look: Callable[[], Iterable[tuple[str, str]]], incomplete: str
+) -> list[CompletionItem]:
+    try:
+        found = list(look())
+    except (JacklineError, OSError):
+        return []  # a broken file is told by the command itself, not while a word is typed
+    return [CompletionItem(n, help=about) for n, about in found if n.startswith(incomplete)]

@@ -1,0 +1,286 @@
+"""`jackline rm` and `jackline purge`: delete runs, their logs and notebooks, for good.
+
+Rules: (1) a run is not deleted while a process runs it, before it has ended, or while it holds a
+rented resource; (2) a name that means no run, or several, stops the command before anything is
+deleted; of several runs, those that may be deleted are, and each other one is reported; (3) a
+person confirms at a terminal, a script with --yes; (4) deleted data is overwritten on the disk,
+also in the log files beside the store; the sums of what was spent stay.
+Not here: which runs may be deleted (flows/store/store_rules.py), overwriting
+(flows/store/sqlite/runs.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import click
+
+from jackline import event_loop
+from jackline.assembly import StateDir
+from jackline.assembly.flow_host import open_quiet_host
+from jackline.budgets.budget import seconds_of
+from jackline.cli.arguments import run_ids
+from jackline.cli.gateway_flags import configured
+from jackline.cli.run import AS_JSON, STATE
+from jackline.clock import SystemClock
+from jackline.config import Config
+from jackline.control.text import counted
+from jackline.errors import JournalError, UsageError
+from jackline.flows.host import FlowHost
+from jackline.flows.lifecycle import cancel_run, is_dead, known_run
+from jackline.flows.records import ENDED, RunRecord, RunState
+from jackline.flows.store.store_rules import must_be_deletable
+from jackline.journal.store import forget_runs
+from jackline.outside_names import printable
+from jackline.private_files import open_private
+
+_ALL = 1_000_000
+_LOGS = ("woken-runs.log", "ordered-runs.log")
+
+DRY_RUN = click.option("--dry-run", is_flag=True, help="Only tell what would be deleted.")
+YES = click.option("--yes", is_flag=True, help="Delete without being asked.")
+
+
+@click.command()
+@click.argument("names", metavar="ID...", nargs=-1, required=True, shell_complete=run_ids)
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Also runs whose clean-up failed: forget what they hold, without giving it back.",
+)
+@DRY_RUN
+@YES
+@AS_JSON
+@STATE
+def rm(
+    names: tuple[str, ...],
+    force: bool,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+    state: str | None,
+) -> int:
+    """Delete runs with their results, notebooks and logs, for good.
+
+    ID is a run's id, or its beginning. Only ended runs are deleted: `jackline cancel` ends one. A
+    fork keeps what it shares with the run it came from. What the runs have spent stays in the sums.
+
+    Exit codes: 0 all deleted, 1 some were not, 2 a name means no run or several: nothing deleted.
+    """
+    config = configured({"state": state}, with_secrets=False)
+
+    async def choose(host: FlowHost) -> list[RunRecord]:
+        found = [await known_run(host, name) for name in names]
+        return list({run.run_id: run for run in found}.values())
+
+    return _Removal(config, force=force, dry_run=dry_run, yes=yes, as_json=as_json).carry_out(
+        choose
+    )
+
+
+@click.command()
+@click.option(
+    "--older",
+    metavar="TIME",
+    default="30d",
+    show_default=True,
+    help="Runs that ended at least so long ago: 12h, 30d, 8w.",
+)
+@click.option(
+    "--parked",
+    is_flag=True,
+    help="Also runs that wait, were stopped or cut off, untouched for so long: they are cancelled.",
+)
+@DRY_RUN
+@YES
+@AS_JSON
+@STATE
+def purge(
+    older: str,
+    parked: bool,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+    state: str | None,
+) -> int:
+    """Delete all runs that ended long ago, as `jackline rm` does.
+
+    With --parked, runs that have not ended and that nobody has carried for so long are cancelled,
+    with their clean-up, and deleted like the others.
+
+    Exit codes: 0 all deleted, also when there were none, 1 some were not.
+    """
+    config = configured({"state": state}, with_secrets=False)
+    before = SystemClock().wall() - seconds_of(older)
+
+    async def choose(host: FlowHost) -> list[RunRecord]:
+        return [
+            run
+            for run in await host.engine.runs(limit=_ALL)
+            if (run.ended_at or run.updated_at or run.created_at) <= before
+            and (run.state in ENDED or (parked and not _is_carried(run)))
+        ]
+
+    removal = _Removal(config, dry_run=dry_run, yes=yes, as_json=as_json, cancels=parked)
+    return removal.carry_out(choose)
+
+
+@dataclass
+class _Removal:
+    """One command's deletion, and what came of it."""
+
+    config: Config
+    dry_run: bool
+    yes: bool
+    as_json: bool
+    force: bool = False
+    cancels: bool = False
+    removed: list[str] = field(default_factory=list)
+    refused: list[tuple[str, UsageError]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    freed: int = 0
+
+    def carry_out(self, choose: Callable[[FlowHost], Awaitable[list[RunRecord]]]) -> int:
+        """Delete what `choose` finds; the exit code."""
+        state = StateDir(self.config.state_dir)
+        if not state.flows.exists():
+            self._tell()
+            return 0
+
+        async def main() -> None:
+            async with open_quiet_host(self.config) as host:
+                runs = await choose(host)
+                if self.dry_run:
+                    for run in runs:
+                        await self._look(host, run)
+                if self.dry_run or not runs:
+                    return
+                self._confirm(runs)
+                before = _size(state.flows)
+                for run in runs:
+                    await self._remove(host, run)
+                if self.removed:
+                    await self._wipe(host, state)
+                    self.freed = max(0, before - _size(state.flows))
+
+        event_loop.run(main())
+        self._tell()
+        return 1 if self.refused else 0
+
+    def _confirm(self, runs: Sequence[RunRecord]) -> None:
+        if self.yes:
+            return
+        what = counted(len(runs), "run")
+        if self.as_json or not sys.stdin.isatty():
+            raise UsageError(
+                f"nobody was asked whether {what} may be deleted for good",
+                next="see them with --dry-run, then add --yes",
+            )
+        for run in runs:
+            click.echo(printable(f"{run.run_id}  {run.flow}  {run.state.value}"), err=True)
+        if not click.confirm(f"Delete {what} for good?", default=False, err=True):
+            raise click.exceptions.Exit(1)
+
+    async def _look(self, host: FlowHost, run: RunRecord) -> None:
+        """Find out what `_remove` would do."""
+        cancelled = replace(run, state=RunState.CANCELLED)
+        would_be = cancelled if self.cancels and run.state not in ENDED else run
+        held = [row for row in await host.engine.resources() if row.run_id == run.run_id]
+        hooks = [row for row in await host.engine.hooks(run.run_id) if row.trusted]
+        owed = [row for row in hooks if row.state != "done"]
+        lenient = self.force or would_be is cancelled
+        try:
+            must_be_deletable(
+                would_be,
+                carried=_is_carried(run),
+                held=[] if lenient else held,
+                owed=[] if lenient else owed,
+            )
+        except UsageError as error:
+            self.refused.append((run.run_id, error))
+        else:
+            self.removed.append(run.run_id)
+
+    async def _remove(self, host: FlowHost, run: RunRecord) -> None:
+        try:
+            if self.cancels and run.state not in ENDED:
+                await cancel_run(host, run.run_id)
+            await host.engine.delete_run(run.run_id, force=self.force)
+        except UsageError as error:
+            self.refused.append((run.run_id, error))
+        else:
+            self.removed.append(run.run_id)
+
+    async def _wipe(self, host: FlowHost, state: StateDir) -> None:
+        if not await host.engine.wipe():
+            self.notes.append(
+                "another process uses the store: what was deleted is overwritten when it is closed"
+            )
+        try:
+            forgotten = await asyncio.to_thread(forget_runs, state.journal, self.removed)
+        except JournalError as error:
+            self.notes.append(f"{error.message}: nothing in it was deleted. {error.next}")
+        else:
+            if forgotten is None:
+                self.notes.append("the journal is in use: it still has the figures of their calls")
+        for name in _LOGS:
+            await asyncio.to_thread(_forget_lines, state.folder / name, self.removed)
+
+    def _tell(self) -> None:
+        if self.as_json:
+            told = {
+                "schema": "jackline.runs-removed/1",
+                "removed": self.removed,
+                "refused": [
+                    {"run": run_id, "why": error.message, "next": error.next}
+                    for run_id, error in self.refused
+                ],
+                "dry_run": self.dry_run,
+                "bytes_freed": self.freed,
+                "notes": self.notes,
+            }
+            click.echo(json.dumps(told, indent=2))
+            return
+        word = "would be deleted" if self.dry_run else "deleted"
+        if self.dry_run:
+            for run_id in self.removed:
+                click.echo(printable(run_id))
+        freed = "" if self.dry_run or not self.freed else f", {self.freed:,} bytes freed"
+        click.echo(f"{counted(len(self.removed), 'run')} {word}{freed}", err=True)
+        for run_id, error in self.refused:
+            click.echo(printable(f"{run_id} is kept: {error.message} {error.next}"), err=True)
+        for note in self.notes:
+            click.echo(printable(f"note:  {note}"), err=True)
+
+
+def _is_carried(run: RunRecord) -> bool:
+    """Whether a process lives that carries it, as far as one can know."""
+    holds = bool(run.owner) and run.lease_until > SystemClock().wall()
+    return holds and not is_dead(run.owner)
+
+
+def _size(store: Path) -> int:
+    files = (store, *(store.with_name(store.name + end) for end in ("-wal", "-shm")))
+    return sum(file.stat().st_size for file in files if file.exists())
+
+
+def _forget_lines(log: Path, run_ids: Sequence[str]) -> None:
+    """Take the lines that name one of these runs out of a log, in place: others append to it."""
+    if not log.is_file():
+        return
+    with os.fdopen(open_private(log, os.O_RDWR), "r+b") as file:
+        lines = file.readlines()
+        either = "|".join(re.escape(run_id) for run_id in run_ids if run_id)
+        named = re.compile(rf"(?<![\w-])(?:{either})(?![\w-])".encode())
+        kept = [line for line in lines if not named.search(line)]
+        if len(kept) < len(lines):
+            file.seek(0)
+            file.write(b"".join(kept))
+            file.truncate()

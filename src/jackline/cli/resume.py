@@ -1,0 +1,342 @@
+"""`jackline resume`, `retry` and `fork`: claim a run, and go on without paying for anything twice.
+
+Rules: (1) what is finished answers from the store; (2) a run is claimed before a gateway is found
+or started: a service that starts wakes every run that nobody holds; (3) a process that was woken
+and may not resume, or comes too late, says so and does no harm; (4) a person's order goes before
+the brakes, and before a known quota wall only with `--now`; (5) the rules of run.py.
+Not here: what is run again (flows/lifecycle.py), the brakes (flows/settings.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+from collections.abc import Awaitable
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from typing import Any, NoReturn, TypeVar
+
+import click
+
+from jackline import event_loop
+from jackline.agents.outcome import Outcome
+from jackline.assembly.agent_host import open_run_store
+from jackline.assembly.gateway_process import find, order
+from jackline.cli.arguments import run_ids
+from jackline.cli.gateway_flags import configured
+from jackline.cli.run import AS_JSON, QUIET, STATE, WAKE, run_in_foreground
+from jackline.cli.wake_timer import (
+    RunTimer,
+    WakeBy,
+    missing_paying_variables,
+    remove_own_timer,
+    save_wake_refusal,
+)
+from jackline.clock import SystemClock
+from jackline.config import Config
+from jackline.control.run_view import until_words
+from jackline.errors import JacklineError, UsageError
+from jackline.flows.execution.agent_cancellation import withdraw_cancellations
+from jackline.flows.flow_run import FlowRun
+from jackline.flows.flow_sources import ChangedSourceError
+from jackline.flows.host import FlowHost
+from jackline.flows.lifecycle import (
+    begin_fork,
+    begin_resume,
+    begin_retry,
+    claim_run,
+    is_dead,
+    known_run,
+)
+from jackline.flows.records import RunRecord, RunState
+from jackline.flows.run_events import Listener
+from jackline.flows.settings import decode_settings, may_wake
+from jackline.flows.store.run_store import NOT_OURS, Claim, how_to_accept, must_be_trusted
+from jackline.flows.store.sqlite import SqliteRunStore
+from jackline.outside_names import printable
+from jackline.state_dir import StateDir
+
+T = TypeVar("T")
+# Longer than a gateway takes to start, on a machine that is busy with a fleet.
+_HELD = 120.0
+_HANDED_OVER_WITHIN = 60.0
+_LOOK_EVERY = 0.2
+_WAKE_AGAIN = timedelta(minutes=15)
+# launchd's is started whenever it is loaded, too, and stays in place until it is removed.
+_FIRE_ONCE: tuple[WakeBy, ...] = ("systemd", "at", "schtasks")
+
+
+class RunClaim:
+    """One run that somebody wants to go on with."""
+
+    def __init__(self, run_id: str, config: Config, *, wake: WakeBy = "none") -> None:
+        self.run_id = run_id
+        self._config = config
+        self._wake = wake
+        self._held: tuple[SqliteRunStore, Claim, RunRecord] | None = None
+
+    async def by_hand(self, engine: SqliteRunStore) -> None:
+        """A person wants it."""
+        record = await self._known(engine)
+        must_be_trusted(record)
+        if record.state is not RunState.PARKED:
+            return
+        # Whoever types this is the person that a brake asks for.
+        await engine.allow_waking(record.run_id)
+        if not await self._hold(engine, record):
+            brakes = decode_settings(record.settings).wake
+            now = SystemClock().now()
+            held = may_wake(now, replace(record, confirmed=True), brakes)
+            if held.now:
+                _leave(f"run {record.run_id} may go on now, and does so in {_process(record)}")
+            until = until_words(None if held.at is None else held.at.timestamp(), now)
+            raise UsageError(
+                f"the run {record.run_id} waits in {_process(record)}{until}: {held.why}",
+                next=f"jackline resume {record.run_id} --now takes it over and asks at once",
+            )
+
+    async def by_name(self, only: str, engine: SqliteRunStore) -> None:
+        """A person wants one agent of it, perhaps one that was cancelled a moment ago."""
+        record = await self._known(engine)
+        must_be_trusted(record)
+        taken_back = await withdraw_cancellations(engine, record.run_id, only)
+        if not _is_carried(record):
+            await self.by_hand(engine)
+        elif taken_back:
+            _leave(
+                f"the order to cancel {only} was taken back: run {record.run_id} goes on with it"
+            )
+        else:
+            raise UsageError(
+                f"the run {record.run_id} is carried by {_process(record)}, and its flow has heard"
+                f" how {only} ended",
+                next="once it has ended or was stopped: "
+                f"jackline resume {record.run_id} --only {shlex.quote(only)}",
+            )
+
+    async def hurried(self, engine: SqliteRunStore) -> None:
+        """A person wants it now, whatever was told of its reset and whoever waits for that."""
+        record = await self._known(engine)
+        must_be_trusted(record)
+        if record.state is not RunState.PARKED:
+            return
+        await engine.allow_waking(record.run_id)
+        if await self._hold(engine, record):
+            return
+        _tell(f"{_process(record)} waits for its reset: it hands the run over")
+        await engine.ask_to_stop(record.run_id, "stop")
+        for _ in range(round(_HANDED_OVER_WITHIN / _LOOK_EVERY)):
+            await asyncio.sleep(_LOOK_EVERY)
+            if await self._hold(engine, await self._known(engine)):
+                return
+        raise UsageError(
+            f"the run {record.run_id} is still carried by {_process(record)}",
+            next="stop that process, then resume",
+        )
+
+    async def woken(self, engine: SqliteRunStore) -> None:
+        """A timer or the service wakes it: only if it is parked, may wake, and can pay."""
+        record = await self._known(engine)
+        if not record.trusted:
+            _leave(f"run {record.run_id} is {NOT_OURS}; {how_to_accept(record.run_id)}")
+        if record.state is not RunState.PARKED:
+            remove_own_timer(record.run_id, _tell)
+            _leave(f"run {record.run_id} is not woken: it is {record.state.value}")
+        decision = may_wake(SystemClock().now(), record, decode_settings(record.settings).wake)
+        if not decision.now:
+            if decision.at is not None and self._wake in _FIRE_ONCE:
+                await RunTimer(self._wake, self._config, _tell).align(engine, record.run_id)
+            _leave(f"run {record.run_id} is not woken: {decision.why}")
+        missing = await missing_paying_variables(engine, record.run_id, os.environ)
+        if missing:
+            why = f"{', '.join(missing)} was set where it was begun, and is not set here"
+            await save_wake_refusal(engine, record.run_id, why, SystemClock())
+            remove_own_timer(record.run_id, _tell)
+            _leave(f"run {record.run_id} is not woken: {why}")
+        if not await self._hold(engine, record):
+            _leave(f"run {record.run_id} is not woken: {_process(record)} carries it")
+        remove_own_timer(record.run_id, _tell)
+
+    def wake_again_later(self) -> None:
+        """Whoever was woken could not go on, as when no gateway starts: the timer is set anew."""
+
+        async def set_anew() -> None:
+            engine = open_run_store(self._config)
+            try:
+                later = SystemClock().now() + _WAKE_AGAIN
+                timer = RunTimer(self._wake, self._config, _tell)
+                await timer.align(engine, self.run_id, not_before=later)
+            finally:
+                await engine.close()
+
+        event_loop.run(set_anew())
+
+    async def hand_over(self, begun: Awaitable[T]) -> T:
+        """What `begun` makes of the run; from here on it is held by that."""
+        if self._held is not None:
+            engine, claim, record = self._held
+            self._held = None
+            await engine.let_go(claim, record)
+        return await begun
+
+    async def forget_walls(self) -> None:
+        """Have the gateway ask the vendor once, though it was told of a later reset."""
+        state = StateDir(self._config.state_dir)
+        try:
+            running = await asyncio.to_thread(find, state, self._config.gateway.listen)
+            if running is not None:
+                await asyncio.to_thread(order, running, "probe", {"lane": "*"})
+        except UsageError:
+            return  # it knows of no wall, so that there is nothing to forget
+
+    async def _known(self, engine: SqliteRunStore) -> RunRecord:
+        record = await known_run(FlowHost(engine, lambda _run_id: {}), self.run_id)
+        self.run_id = record.run_id
+        return record
+
+    async def check(self, engine: SqliteRunStore) -> None:
+        """Refuse a run that this installation did not write."""
+        must_be_trusted(await self._known(engine))
+
+    async def _hold(self, engine: SqliteRunStore, record: RunRecord) -> bool:
+        claim = await claim_run(FlowHost(engine, lambda _run_id: {}), record, _HELD)
+        if claim is None:
+            return False
+        self._held = (engine, claim, await self._known(engine))
+        return True
+
+
+def _is_carried(record: RunRecord) -> bool:
+    holds = record.owner and record.lease_until > SystemClock().wall()
+    return bool(holds) and not is_dead(record.owner)
+
+
+def _process(record: RunRecord) -> str:
+    host, _, number = record.owner.rpartition(":")[0].rpartition(":")
+    return f"process {number} on {host}"
+
+
+def _tell(words: str) -> None:
+    click.echo(printable(words), err=True)
+
+
+def _leave(words: str) -> NoReturn:
+    _tell(words)
+    raise click.exceptions.Exit(0)
+
+
+@click.command()
+@click.argument("run_id", metavar="ID", shell_complete=run_ids)
+@click.option(
+    "--now",
+    is_flag=True,
+    help="Ask at once, though its limit is told to reset later: you know better.",
+)
+@click.option(
+    "--only",
+    metavar="LABEL",
+    help="Of those that failed or were cancelled, only the agents with this label, or task id.",
+)
+@click.option("--woken", is_flag=True, hidden=True, help="By a timer or the service: brakes hold.")
+@WAKE
+@QUIET
+@AS_JSON
+@STATE
+def resume(
+    run_id: str,
+    now: bool,
+    only: str | None,
+    woken: bool,
+    wake: WakeBy,
+    quiet: bool,
+    as_json: bool,
+    state: str | None,
+) -> int:
+    """Go on with a run that was stopped, parked, cut off or failed.
+
+    ID is the run's id, or its beginning. What is finished is not run again; agents go on at their
+    last complete turn. A finished run shows its outcome.
+
+    A parked run asks with one agent first. Where the gateway remembers the wall, that is answered
+    by the gateway itself until the reset; with --now it asks the vendor once, as after you bought
+    more. A process that waits for the reset with the run is asked to hand it over.
+
+    With --only LABEL, also of a finished run, just these agents go on, each in its own conversation
+    at its last complete turn; other failed ones stay failed. It undoes `jackline cancel --only`.
+    `jackline retry` differs: it runs the failed calls again, and those that would end alike (by
+    schema, refused or tool_error) begin anew. What the run has not finished goes on in both cases.
+    """
+    config = configured({"state": state})
+    taking = RunClaim(run_id, config, wake=wake)
+
+    async def begin(host: FlowHost, listener: Listener) -> FlowRun[Any] | Outcome[Any]:
+        if now:
+            await taking.forget_walls()
+        return await taking.hand_over(
+            begin_resume(host, taking.run_id, listener=listener, only=only, unattended=woken)
+        )
+
+    first = taking.woken if woken else taking.hurried if now else taking.by_hand
+    if only is not None and not now and not woken:
+        first = partial(taking.by_name, only)
+    try:
+        return run_in_foreground(
+            config,
+            begin,
+            as_json=as_json,
+            quiet=quiet,
+            wake=wake,
+            first=first,
+            unattended=woken,
+        )
+    except ChangedSourceError as error:
+        # No failure of a timer or the service: the run waits for a person, and says so everywhere.
+        click.echo(printable(f"run {taking.run_id} is not woken: {error.message}"), err=True)
+        return 0
+    except JacklineError:
+        if woken:
+            taking.wake_again_later()
+        raise
+
+
+@click.command()
+@click.argument("run_id", metavar="ID", shell_complete=run_ids)
+@click.option("--only", metavar="LABEL", help="Only the failed calls with this label, or task id.")
+@QUIET
+@AS_JSON
+@STATE
+def retry(run_id: str, only: str | None, quiet: bool, as_json: bool, state: str | None) -> int:
+    """Run the failed calls of a run again, and nothing else.
+
+    Agents that ended by schema, refused or tool_error begin anew, since they would end alike; the
+    others go on at their last complete turn, like with `jackline resume ID --only LABEL`. Agents
+    that you cancelled with `jackline cancel --only` are left out unless you name them.
+    """
+    config = configured({"state": state})
+    taking = RunClaim(run_id, config)
+
+    async def begin(host: FlowHost, listener: Listener) -> FlowRun[Any] | Outcome[Any]:
+        return await taking.hand_over(
+            begin_retry(host, taking.run_id, only=only, listener=listener)
+        )
+
+    return run_in_foreground(config, begin, as_json=as_json, quiet=quiet, first=taking.by_hand)
+
+
+@click.command()
+@click.argument("run_id", metavar="ID", shell_complete=run_ids)
+@click.option("--from", "label", metavar="LABEL", required=True, help="The first call to run anew.")
+@QUIET
+@AS_JSON
+@STATE
+def fork(run_id: str, label: str, quiet: bool, as_json: bool, state: str | None) -> int:
+    """Begin a new run with what another had finished before LABEL."""
+    config = configured({"state": state})
+
+    async def begin(host: FlowHost, listener: Listener) -> FlowRun[Any]:
+        return await begin_fork(host, run_id, label, listener=listener)
+
+    first = RunClaim(run_id, config).check
+    return run_in_foreground(config, begin, as_json=as_json, quiet=quiet, first=first)

@@ -1,0 +1,173 @@
+"""Make one real, cheap call to an upstream, and return its result.
+
+Rules: (1) one call, one word, as few tokens as the vendor takes; (2) it goes the way of the
+gateway's calls, but without lanes and holding; (3) a client's own credentials are taken from this
+shell's environment, since no client is here to send them; (4) none of them is printed.
+Not here: reading the configuration (config/), the words for failures (failures/).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from fnmatch import fnmatchcase
+
+from jackline.errors import BadArgumentError, UsageError
+from jackline.failures import Failure, Kind, Observation, classify
+from jackline.providers import Provider, UpstreamKind, UpstreamSettings
+from jackline.providers.provided_upstream import ProvidedUpstream, provider_for
+from jackline.providers.settings import Credential
+from jackline.upstream.interface import Headers, UpstreamRequest
+
+_PATIENCE = 60.0
+_CHEAP = "claude-haiku-4-5"
+_OPENAI = (UpstreamKind.OPENAI_CHAT, UpstreamKind.OPENAI_RESPONSES)
+# OpenAI refuses to be asked for fewer.
+_FEWEST_AT_OPENAI = 16
+_LOGIN = "CLAUDE_CODE_OAUTH_TOKEN"
+_CLIENT_VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", _LOGIN)
+_LOGIN_BETA = (b"anthropic-beta", b"oauth-2025-04-20")
+_LATER = frozenset(
+    {Kind.SERVER_THROTTLE, Kind.RATE_LIMIT, Kind.ACCOUNT_QUOTA, Kind.OVERLOADED, Kind.UPSTREAM_5XX}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TrialResult:
+    """What came of the call; `failure` is None when it was answered."""
+
+    model: str
+    seconds: float
+    status: int | None
+    failure: Failure | None
+
+    @property
+    def exit_code(self) -> int:
+        """0 answered, 4 a credential, 5 not reachable, 75 later, 1 anything else."""
+        if self.failure is None:
+            return 0
+        if self.failure.kind is Kind.AUTH:
+            return 4
+        if self.failure.kind in (Kind.NETWORK_EDGE, Kind.TIMEOUT):
+            return 5
+        return 75 if self.failure.kind in _LATER else 1
+
+
+@dataclass(slots=True)
+class _Listening:
+    """An ear that waits for the end."""
+
+    ended_or_broken: asyncio.Event = field(default_factory=asyncio.Event)
+    status: int | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytearray = field(default_factory=bytearray)
+    error: OSError | None = None
+
+    def began(self, status: int, headers: Headers) -> None:
+        self.status = status
+        self.headers = {
+            name.decode("latin-1").lower(): value.decode("latin-1") for name, value in headers
+        }
+
+    def heard(self, data: bytes) -> None:
+        self.body += data
+
+    def ended(self) -> None:
+        self.ended_or_broken.set()
+
+    def broke(self, error: OSError) -> None:
+        self.error = error
+        self.ended_or_broken.set()
+
+
+def model_to_try(upstream: UpstreamSettings, asked: str | None) -> str:
+    """The model to ask there: the one that would stand in for `asked`, or a cheap one."""
+    wanted = asked or _CHEAP
+    for pattern, model in upstream.models.items():
+        if fnmatchcase(wanted, pattern):
+            return model
+    if upstream.kind not in _OPENAI:
+        return wanted
+    # Nothing there is called so: what was asked for itself, or whatever it has.
+    known = asked or next(iter(upstream.models.values()), None)
+    if known is None:
+        raise BadArgumentError(
+            f"nothing is known of what {upstream.name} serves", next="name a model with --model"
+        )
+    return known
+
+
+async def make_trial_call(
+    upstream: UpstreamSettings, model: str, environ: Mapping[str, str], now: datetime
+) -> TrialResult:
+    """Call once, and judge the answer; JacklineError when it cannot even be tried."""
+    provider = provider_for(upstream, environ)
+    message = _ping(upstream, model, environ)
+    begun = time.monotonic()
+    try:
+        await provider.prepare()
+        ear = await _heard(upstream.name, provider, message, model)
+    except OSError as error:
+        failure = classify(Observation.of_exception(error), now=now)
+        return TrialResult(model, time.monotonic() - begun, None, failure)
+    seconds = time.monotonic() - begun
+    if ear.status == 200 and _is_message(ear.body):
+        return TrialResult(model, seconds, ear.status, None)
+    seen = Observation.of_response(ear.status or 0, ear.headers, bytes(ear.body))
+    return TrialResult(model, seconds, ear.status, classify(seen, now=now))
+
+
+async def _heard(name: str, provider: Provider, message: UpstreamRequest, model: str) -> _Listening:
+    """All that was answered; OSError when nothing was, or not to its end."""
+    sender = ProvidedUpstream({name: provider})
+    ear = _Listening()
+    try:
+        sender.start(message, f"{name}/{model}#upstream-test", ear)
+        # Runs into TimeoutError, which is an OSError.
+        async with asyncio.timeout(_PATIENCE):
+            await ear.ended_or_broken.wait()
+    finally:
+        await sender.close()
+    if ear.error is not None:
+        raise ear.error
+    return ear
+
+
+def _ping(upstream: UpstreamSettings, model: str, environ: Mapping[str, str]) -> UpstreamRequest:
+    headers = [(b"content-type", b"application/json"), (b"anthropic-version", b"2023-06-01")]
+    if upstream.credential is Credential.PASS_THROUGH:
+        headers += _own_credentials(upstream.kind, environ)
+    body = {
+        "model": model,
+        "max_tokens": _FEWEST_AT_OPENAI if upstream.kind in _OPENAI else 1,
+        "messages": [{"role": "user", "content": "ping"}],
+    }
+    return UpstreamRequest(b"POST", b"/v1/messages", headers, json.dumps(body).encode())
+
+
+def _own_credentials(kind: UpstreamKind, environ: Mapping[str, str]) -> Headers:
+    """What a client in this shell would send."""
+    names = ("OPENAI_API_KEY",) if kind in _OPENAI else _CLIENT_VARIABLES
+    name = next((name for name in names if environ.get(name, "").strip()), None)
+    if name is None:
+        raise UsageError(
+            "this upstream gets the client's own credentials, and this shell has none to try it",
+            next=f"set one of {', '.join(names)}; clients that are logged in work without",
+        )
+    secret = environ[name].strip().encode()
+    if name == "ANTHROPIC_API_KEY":
+        return [(b"x-api-key", secret)]
+    bearer = (b"authorization", b"Bearer " + secret)
+    return [bearer, _LOGIN_BETA] if name == _LOGIN else [bearer]
+
+
+def _is_message(body: bytes | bytearray) -> bool:
+    try:
+        told = json.loads(body)
+    except ValueError:
+        return False
+    return isinstance(told, dict) and told.get("type") == "message"

@@ -1,0 +1,163 @@
+"""Notice changed configuration files while running, and report the new configuration.
+
+Rules: (1) a changed file is read once it has not changed for a whole interval, so that a
+half-written or emptied one is never used; (2) on a fault the old configuration stays, and the fault
+is reported once; (3) the address and the state folder stay as they were at the start: a change
+there is reported as needing a restart, and not applied.
+Not here: what the new settings change (assembly/).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeAlias
+
+from jackline.clock import Clock
+from jackline.config.keys import dotted
+from jackline.config.settings import Config
+from jackline.errors import BadConfigError
+
+LOOK_EVERY = 1.0
+# A fault may be cured outside the files (a variable's file, a missing token): tried again then.
+_LOOKS_BETWEEN_TRIES = 10
+
+_Print: TypeAlias = tuple[tuple[int, int, int] | None, ...]
+_FIXED = ("listen.host", "listen.port", "state", "otlp.endpoint", "otlp.authorization")
+
+
+@dataclass(frozen=True, slots=True)
+class Reloaded:
+    """A new configuration, the keys that differ, and those of them that need a restart."""
+
+    config: Config
+    changed: tuple[str, ...]
+    needs_restart: tuple[str, ...]
+
+    def __str__(self) -> str:
+        taken = [key for key in self.changed if key not in self.needs_restart]
+        parts = [f"changed: {', '.join(taken)}"] if taken else []
+        if self.needs_restart:
+            parts.append(f"needs a restart: {', '.join(self.needs_restart)}")
+        return "; ".join(parts) or "nothing changed"
+
+
+class ConfigWatcher:
+    """Looks at the files of one configuration, and reloads it when they change."""
+
+    def __init__(
+        self,
+        config: Config,
+        reload: Callable[[], Config],
+        *,
+        changed: Callable[[Reloaded], None],
+        failed: Callable[[BadConfigError], None],
+        clock: Clock,
+        every: float = LOOK_EVERY,
+    ) -> None:
+        self._config = config
+        self._reload = reload
+        self._tell_changed = changed
+        self._tell_failed = failed
+        self._clock = clock
+        self._every = every
+        self._loaded = self._seen = _fingerprint(config.watched)
+        self._told = ""
+        self._looks_since_fault: int | None = None
+
+    @property
+    def config(self) -> Config:
+        """The configuration in force."""
+        return self._config
+
+    async def run(self) -> None:
+        """Look at the files again and again, until cancelled."""
+        while True:
+            await self._clock.sleep(self._every)
+            await self.look()
+
+    async def look(self) -> None:
+        """Look once; reload if the files changed and keep still."""
+        before = self._seen
+        self._seen = _fingerprint(self._config.watched)
+        is_new = self._seen != self._loaded
+        if (is_new and self._seen == before) or self._is_time_to_try_again():
+            await self._load()
+
+    def _is_time_to_try_again(self) -> bool:
+        if self._looks_since_fault is None:
+            return False
+        self._looks_since_fault += 1
+        return self._looks_since_fault >= _LOOKS_BETWEEN_TRIES
+
+    async def _load(self) -> None:
+        # Before reading: a change during it is then a change since it.
+        self._loaded = self._seen
+        try:
+            # In a thread, since a secret's command may take its time.
+            new = await asyncio.to_thread(self._reload)
+        except BadConfigError as error:
+            self._keep_old(error)
+            return
+        except OSError as error:  # such as a working folder that is gone
+            self._keep_old(BadConfigError(f"the configuration cannot be read: {error.strerror}"))
+            return
+        self._looks_since_fault = None
+        self._told = ""
+        self._take(new)
+
+    def _keep_old(self, error: BadConfigError) -> None:
+        self._looks_since_fault = 0
+        if error.message != self._told:
+            self._told = error.message
+            self._tell_failed(error)
+
+    def _take(self, new: Config) -> None:
+        old = self._config
+        differing = _differing(old, new)
+        needs_restart = tuple(key for key in differing if key in _FIXED)
+        kept = replace(
+            new.gateway.listen, host=old.gateway.listen.host, port=old.gateway.listen.port
+        )
+        self._config = replace(
+            new, gateway=replace(new.gateway, listen=kept), state_dir=old.state_dir
+        )
+        if new.watched != old.watched:
+            self._loaded = self._seen = _fingerprint(new.watched)
+        if differing:
+            self._tell_changed(Reloaded(self._config, differing, needs_restart))
+
+
+def _differing(old: Config, new: Config) -> tuple[str, ...]:
+    """The keys that now have another value, or whose reference now stands for another secret."""
+    keys = {
+        key
+        for key in old.shown.keys() | new.shown.keys()
+        if old.shown.get(key) != new.shown.get(key)
+    }
+    if old.gateway.listen.token != new.gateway.listen.token:
+        keys.add(("listen", "token"))
+    for place, (was, now) in enumerate(
+        zip(old.gateway.upstreams, new.gateway.upstreams, strict=False)
+    ):
+        if was.proxy != now.proxy:
+            keys.add(("upstream", place, "proxy"))
+        if was.secret != now.secret:
+            keys.add(("upstream", place, "credential"))
+        if was.headers != now.headers:
+            keys.add(("upstream", place, "headers"))
+    return tuple(sorted(dotted(key) for key in keys))
+
+
+def _fingerprint(paths: tuple[Path, ...]) -> _Print:
+    return tuple(_state_of(path) for path in paths)
+
+
+def _state_of(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None  # not there, or not for us: either way it says nothing now
+    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -1,0 +1,129 @@
+"""Run and resume flows from Python: `await jackline.run(flow, …)`, `await jackline.resume(id)`.
+
+Rules: (1) the outcome says how it ended: nothing that happened in the flow is raised here; (2)
+without a host, the usual host of this machine is opened for the call and closed after it.
+Not here: the steps behind them (lifecycle.py), commands for people (cli/).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from jackline.agents.outcome import Outcome
+from jackline.errors import UsageError
+from jackline.flows.authoring.flow_definition import Flow
+from jackline.flows.flow_run import FlowRun
+from jackline.flows.host import FlowHost, usual_host
+from jackline.flows.lifecycle import (
+    begin_fork,
+    begin_resume,
+    begin_retry,
+    begin_run,
+    cancel_agents,
+    cancel_run,
+)
+from jackline.flows.records import RunState
+from jackline.flows.run_events import Listener
+from jackline.flows.settings import RunSettings
+from jackline.flows.values import encode_arguments
+
+T = TypeVar("T")
+
+
+async def run(
+    flow: Flow[..., T],
+    /,
+    *args: Any,
+    settings: RunSettings | None = None,
+    host: FlowHost | None = None,
+    listener: Listener | None = None,
+    **kwargs: Any,
+) -> Outcome[T]:
+    """Run a flow to its end (or until it is stopped), and say how it ended."""
+    if not isinstance(flow, Flow):
+        raise UsageError(
+            f"jackline.run() needs a flow, not a {type(flow).__name__}.",
+            next="Mark the function with @flow, and give it uncalled: run(research, question).",
+        )
+    arguments = encode_arguments(flow.function, args, kwargs)
+    async with _host(host) as found:
+        begun = await begin_run(found, flow, arguments, settings=settings, listener=listener)
+        return await begun.carry()
+
+
+async def resume(
+    run_id: str,
+    *,
+    settings: RunSettings | None = None,
+    flow: Flow[..., Any] | None = None,
+    host: FlowHost | None = None,
+    listener: Listener | None = None,
+    only: str | None = None,
+) -> Outcome[Any]:
+    """Go on with a run that was stopped, parked, failed or left by a crash.
+
+    What is finished answers from the store. A finished run gives its outcome again. `settings`
+    replace those that were kept with it, for a higher budget, say. `flow` is needed only when the
+    run was begun from code that is in no file. With `only` (a label or task id), of the agents that
+    failed or were cancelled only those of this name go on, each at its last complete turn.
+    """
+    async with _host(host) as found:
+        return await _carried(
+            begin_resume(found, run_id, settings=settings, flow=flow, listener=listener, only=only)
+        )
+
+
+async def retry(
+    run_id: str,
+    *,
+    only: str | None = None,
+    settings: RunSettings | None = None,
+    flow: Flow[..., Any] | None = None,
+    host: FlowHost | None = None,
+    listener: Listener | None = None,
+) -> Outcome[Any]:
+    """Run an ended run's failed calls again, or only those with one label."""
+    async with _host(host) as found:
+        return await _carried(
+            begin_retry(found, run_id, only=only, settings=settings, flow=flow, listener=listener)
+        )
+
+
+async def fork(
+    run_id: str,
+    from_label: str,
+    *,
+    flow: Flow[..., Any] | None = None,
+    host: FlowHost | None = None,
+    listener: Listener | None = None,
+) -> Outcome[Any]:
+    """Run a new run that keeps what the old one finished before the first call of that label."""
+    async with _host(host) as found:
+        return await _carried(begin_fork(found, run_id, from_label, flow=flow, listener=listener))
+
+
+async def cancel(run_id: str, *, only: str | None = None, host: FlowHost | None = None) -> RunState:
+    """Cancel a run, with its clean-up; gives its state, which a live owner changes in a moment.
+
+    With `only` (a label or task id), those agents of it end and the run goes on as it stands.
+    """
+    async with _host(host) as found:
+        if only is not None:
+            return (await cancel_agents(found, run_id, only)).run.state
+        return await cancel_run(found, run_id)
+
+
+async def _carried(begun: Awaitable[FlowRun[Any] | Outcome[Any]]) -> Outcome[Any]:
+    found = await begun
+    return found if isinstance(found, Outcome) else await found.carry()
+
+
+@asynccontextmanager
+async def _host(given: FlowHost | None) -> AsyncIterator[FlowHost]:
+    if given is not None:
+        yield given
+        return
+    async with usual_host() as found:
+        yield found

@@ -1,0 +1,1 @@
+"""What the author of a flow calls: `flow`, `agent`, `step`, `parallel` and their context."""

@@ -1,0 +1,477 @@
+"""The functions a flow is written with, `agent`, `step`, `phase`, `parallel`, and their awaitables.
+
+Rules: (1) an argument that makes no sense is refused where it is written; each function works
+only inside a run, and says so elsewhere; (2) nothing happens until a call is awaited; a call that
+never is, is named at the run's end; (3) to asyncio a call is a coroutine, so that gather,
+create_task and TaskGroup take it as it is; awaited again it returns the same again, without
+another call; (4) in `parallel` every call has its own outcome, in call order; none is cancelled
+because another failed; cancelling the whole cancels all; `values` are only those of the calls
+that are ok.
+Not here: what happens then (execution/), the flow itself (flow_definition.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import (
+    AsyncIterable,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+)
+from contextvars import Token
+from dataclasses import dataclass, replace
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Generic, ParamSpec, TypeVar, Unpack, cast, overload
+
+from jackline.agents.outcome import Ending, Evidence, Outcome
+from jackline.budgets.budget import Budget, Duration
+from jackline.errors import BadArgumentError, JournalError, LeaseLostError, StepFailedError
+from jackline.flows.agent_spec import (
+    AgentOptions,
+    AgentSpec,
+    HookGiven,
+    Resumed,
+    ToolGiven,
+    answer_limit,
+    continued_task_id,
+    duration,
+    folder,
+    hooks,
+    limits,
+    moment,
+    retry_count,
+    text,
+    text_or_none,
+    toolbox,
+)
+from jackline.flows.execution.agent_execution import AgentExecution
+from jackline.flows.execution.execution import CURRENT, FlowScope, scope_for
+from jackline.flows.execution.step_execution import StepExecution, step_key, step_name
+from jackline.flows.run_events import PhaseBegan, PhaseEnded
+from jackline.flows.values import Shape, returned_type
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class AgentFailedError(StepFailedError):
+    """An agent came to no answer; `outcome` tells how it ended."""
+
+    def __init__(self, outcome: Outcome[Any]) -> None:
+        evidence = outcome.evidence
+        says = f": {evidence.says}" if evidence.says else ""
+        super().__init__(
+            f"The agent {outcome.label or outcome.task_id} ended by "
+            f"{outcome.terminated_by.value}{says}",
+            retry_at=evidence.resets_at,
+        )
+        self.outcome = outcome
+
+
+class _Call(Coroutine[Any, Any, T_co], Generic[T_co]):
+    """A call that looks like a coroutine to asyncio and can be awaited again."""
+
+    def __init__(self, scope: FlowScope, name: str) -> None:
+        self._run = scope.run
+        self._driven: Coroutine[Any, Any, T_co] | None = None
+        self._run.unawaited[self] = name
+
+    async def _value(self) -> T_co:
+        raise NotImplementedError
+
+    def _begin(self) -> None:
+        self._run.unawaited.pop(self, None)
+
+    def __await__(self) -> Generator[Any, Any, T_co]:
+        return self._value().__await__()
+
+    # asyncio.create_task and TaskGroup drive a coroutine through these.
+
+    def send(self, value: Any, /) -> Any:
+        """Drive it, as a task does."""
+        return self._driver().send(value)
+
+    def throw(
+        self,
+        kind: Any,
+        value: BaseException | object = None,
+        traceback: TracebackType | None = None,
+        /,
+    ) -> Any:
+        """Raise something in it, as a task does."""
+        error = kind if isinstance(kind, BaseException) else (value or kind())
+        if traceback is not None and isinstance(error, BaseException):
+            error = error.with_traceback(traceback)
+        return self._driver().throw(cast("BaseException", error))
+
+    def close(self) -> None:
+        """End it where it stands; one that never began just goes."""
+        self._run.unawaited.pop(self, None)
+        if self._driven is not None:
+            self._driven.close()
+
+    def _driver(self) -> Coroutine[Any, Any, T_co]:
+        if self._driven is None:
+            self._driven = self._value()
+        return self._driven
+
+
+class AgentCall(_Call[T_co]):
+    """An agent to be awaited: for its value, or with `.outcome()` for how it ended."""
+
+    def __init__(self, spec: AgentSpec, scope: FlowScope) -> None:
+        super().__init__(scope, spec.label or "agent")
+        self._spec = spec
+        self._scope = scope
+        self._ended: asyncio.Future[Outcome[T_co]] | None = None
+
+    async def _value(self) -> T_co:
+        outcome = await self.outcome()
+        if not outcome.ok:
+            raise AgentFailedError(outcome)
+        return cast("T_co", outcome.value)
+
+    async def outcome(self) -> Outcome[T_co]:
+        """How it ended, whatever the end was."""
+        self._begin()
+        if self._ended is not None:
+            return await asyncio.shield(self._ended)
+        self._ended = asyncio.get_running_loop().create_future()
+        try:
+            outcome = await AgentExecution(self._spec, self._scope).outcome()
+        except asyncio.CancelledError:
+            evidence = Evidence(says="Another part of the flow cancelled it.")
+            self._ended.set_result(Outcome(Ending.CANCELLED, evidence=evidence))
+            raise
+        except BaseException:
+            # Whoever waits for the same call meets the same trouble by asking anew.
+            ended, self._ended = self._ended, None
+            ended.cancel()
+            raise
+        self._ended.set_result(outcome)
+        return outcome
+
+    def __repr__(self) -> str:
+        return f"<AgentCall {self._spec.label or 'without a label'}>"
+
+
+class StepCall(_Call[T_co]):
+    """A durable Python call to be awaited for its value."""
+
+    def __init__(
+        self,
+        function: Callable[..., object],
+        arguments: tuple[tuple[object, ...], dict[str, object]],
+        scope: FlowScope,
+        name: str,
+    ) -> None:
+        super().__init__(scope, name)
+        self._function = function
+        self._arguments = arguments
+        self._scope = scope
+        self._name = name
+        self._given: asyncio.Future[T_co] | None = None
+
+    async def _value(self) -> T_co:
+        self._begin()
+        if self._given is not None:
+            return await asyncio.shield(self._given)
+        given = self._given = asyncio.get_running_loop().create_future()
+        try:
+            carrying = StepExecution(self._function, self._arguments, self._scope)
+            value = cast("T_co", await carrying.value())
+        except BaseException as error:
+            if isinstance(error, asyncio.CancelledError):
+                given.cancel()
+            else:
+                given.set_exception(error)
+                given.exception()  # looked at: it is raised here, whether others wait or not
+            raise
+        given.set_result(value)
+        return value
+
+    def __repr__(self) -> str:
+        return f"<StepCall {self._name}>"
+
+
+P = ParamSpec("P")
+
+
+@overload
+def agent(
+    prompt: str, *, schema: None = None, **options: Unpack[AgentOptions]
+) -> AgentCall[str]: ...
+
+
+@overload
+def agent(prompt: str, *, schema: type[T], **options: Unpack[AgentOptions]) -> AgentCall[T]: ...
+
+
+@overload
+def agent(
+    prompt: str, *, schema: Mapping[str, object], **options: Unpack[AgentOptions]
+) -> AgentCall[Any]: ...
+
+
+def agent(  # noqa: PLR0913 -- everything one can say of an agent, all by name and optional
+    prompt: str,
+    *,
+    schema: object = None,
+    model: str | None = None,
+    tools: Iterable[ToolGiven] | None = None,
+    system: str | None = None,
+    runner: str | None = None,
+    label: str = "",
+    cwd: str | os.PathLike[str] | None = None,
+    budget: Budget | None = None,
+    max_tokens: int | None = None,
+    timeout: Duration | None = None,
+    deadline: datetime | Duration | None = None,
+    retries: int = 1,
+    resume: str | None = None,
+    continue_from: Resumed | None = None,
+    on_end: HookGiven | Iterable[HookGiven] | None = None,
+    class_: str | None = None,
+) -> AgentCall[Any]:
+    """An agent to await: gives text, or what `schema` (a type or a JSON Schema) describes.
+
+    Awaited, it raises `AgentFailedError` when it comes to no answer; `.outcome()` raises nothing.
+    `timeout` limits the time of its own work (model calls and tools, without waiting), `deadline`
+    is a moment of the wall clock, or a time from the start of the agent, waiting included.
+    `max_tokens` limits each answer of our own loop.
+    `resume` goes on with a session by its id, `continue_from` with an earlier agent of a flow.
+    `on_end` runs at every ending, with the outcome; `retries` counts crashes, tool faults and
+    outages. A hook runs at least once per ending, each time with the same idempotency key.
+    """
+    scope = scope_for("agent()")
+    if resume is not None and continue_from is not None:
+        raise BadArgumentError(
+            "An agent goes on from one place: resume= or continue_from=, not both.",
+            next="Leave one of them out.",
+        )
+    spec = AgentSpec(
+        text("prompt", prompt),
+        Shape(schema),
+        label=text("label", label),
+        model=text_or_none("model", model),
+        toolbox=toolbox(tools),
+        system=text_or_none("system", system),
+        runner=text_or_none("runner", runner),
+        cwd=folder(cwd),
+        budget=limits(budget),
+        max_tokens=answer_limit(max_tokens, runner or scope.run.settings.runner),
+        timeout=duration(timeout),
+        deadline=moment(deadline),
+        retries=retry_count(retries),
+        resume=text_or_none("resume", resume),
+        continue_from=continued_task_id(continue_from),
+        on_end=hooks(on_end, scope.run.flow_module_name),
+        class_=text_or_none("class_", class_),
+    )
+    return AgentCall(spec, scope)
+
+
+@overload
+def step(
+    function: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs
+) -> StepCall[T]: ...
+
+
+@overload
+def step(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> StepCall[T]: ...
+
+
+def step(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> StepCall[Any]:
+    """A durable call of any function: it runs once, and a replay gives what it gave.
+
+    Arguments must be plain data; the result what the function's annotation says, or plain data. A
+    blocking function runs in a thread. One that was cut off by a crash runs again.
+    """
+    scope = scope_for("step()")
+    name = step_name(function)
+    returned_type(function)
+    step_key(function, (args, kwargs), scope.run.flow_module_name)
+    return StepCall(function, (args, kwargs), scope, name)
+
+
+class phase:  # noqa: N801 -- a word of the language, used like a function
+    """A named part of a flow, for people: `async with phase("search"): …`; may be nested."""
+
+    def __init__(self, name: str) -> None:
+        self._name = text("phase", name)
+        self._token: Token[FlowScope | None] | None = None
+        self._scope: FlowScope | None = None
+
+    async def __aenter__(self) -> None:
+        scope = scope_for("phase()")
+        path = f"{scope.phase}/{self._name}" if scope.phase else self._name
+        self._scope = replace(scope, phase=path)
+        self._token = CURRENT.set(self._scope)
+        scope.run.tell(PhaseBegan(scope.run.clock.wall(), path))
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        scope = cast("FlowScope", self._scope)
+        CURRENT.reset(cast("Token[FlowScope | None]", self._token))
+        scope.run.tell(PhaseEnded(scope.run.clock.wall(), scope.phase, kind is None))
+
+
+MOST = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Batch(Generic[T_co]):
+    """How many calls ended, in the order they were given."""
+
+    outcomes: tuple[Outcome[T_co], ...]
+
+    @property
+    def values(self) -> list[T_co]:
+        """The values of those that are ok, in call order."""
+        return [cast("T_co", outcome.value) for outcome in self.outcomes if outcome.ok]
+
+    @property
+    def failed(self) -> list[Outcome[T_co]]:
+        """The outcomes of those that are not."""
+        return [outcome for outcome in self.outcomes if not outcome.ok]
+
+    @property
+    def summary(self) -> str:
+        """In words: "17 of 20 ok, 3 failed: 2 quota, 1 schema"."""
+        failed = Counter(outcome.terminated_by.value for outcome in self.failed)
+        whole = f"{len(self.outcomes) - failed.total():,} of {len(self.outcomes):,} ok"
+        if not failed:
+            return whole
+        kinds = ", ".join(f"{count:,} {kind}" for kind, count in failed.most_common())
+        return f"{whole}, {failed.total():,} failed: {kinds}"
+
+    def require(self, least: int | None = None) -> Batch[T_co]:
+        """The same batch; StepFailedError when fewer than `least` (all, if not said) are ok."""
+        needed = len(self.outcomes) if least is None else least
+        if len(self.values) < needed:
+            raise StepFailedError(
+                f"{needed} were needed: {self.summary}.",
+                next="Look at `.failed` for why; `jackline retry` runs the failed ones again.",
+            )
+        return self
+
+    def __len__(self) -> int:
+        return len(self.outcomes)
+
+    def __iter__(self) -> Iterator[Outcome[T_co]]:
+        return iter(self.outcomes)
+
+
+async def parallel(
+    calls: Iterable[Awaitable[T]] | AsyncIterable[Awaitable[T]], *, limit: int | None = None
+) -> Batch[T]:
+    """Await all calls (agents, steps, child flows, any awaitable), at most `limit` at a time.
+
+    Siblings go on when one fails; look at the batch for what came of each. Up to 10,000 calls.
+    """
+    scope_for("parallel()")
+    _check_limit(limit)
+    if not isinstance(calls, (Iterable, AsyncIterable)):
+        raise BadArgumentError(
+            f"parallel() cannot go through a {type(calls).__name__}.",
+            next="Give many calls: parallel(agent(…) for …), or a list of them.",
+        )
+    given = await _collect(calls)
+    slots = None if limit is None else asyncio.Semaphore(limit)
+    tasks = [asyncio.create_task(_settled(call, slots)) for call in given]
+    try:
+        if tasks:
+            await asyncio.wait(tasks)
+    except asyncio.CancelledError:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
+    for task in tasks:
+        if not task.cancelled():
+            task.exception()  # looked at: the first trouble is raised below for all
+    return Batch(tuple(_outcome(task) for task in tasks))
+
+
+def _check_limit(limit: object) -> None:
+    if limit is not None and (not isinstance(limit, int) or limit < 1):
+        raise BadArgumentError(
+            f"parallel(limit={limit!r}) would start nothing.", next="Give 1 or more."
+        )
+
+
+async def _collect(
+    calls: Iterable[Awaitable[T]] | AsyncIterable[Awaitable[T]],
+) -> list[Awaitable[T]]:
+    given: list[Awaitable[T]] = []
+    try:
+        if isinstance(calls, AsyncIterable):
+            async for call in calls:
+                given.append(call)
+                _check(given)
+        else:
+            for call in calls:
+                given.append(call)
+                _check(given)
+    except BaseException:
+        for call in given:
+            if isinstance(call, Coroutine):
+                call.close()
+        raise
+    return given
+
+
+def _check(given: list[Awaitable[T]]) -> None:
+    call = given[-1]
+    if not isinstance(call, Awaitable):
+        raise BadArgumentError(
+            f"parallel() cannot await a {type(call).__name__}.",
+            next="Give calls that were not awaited: parallel(agent(…) for …).",
+        )
+    if len(given) > MOST:
+        raise BadArgumentError(
+            f"parallel() takes up to {MOST:,} calls.", next="Split them into several."
+        )
+
+
+async def _settled(call: Awaitable[T], slots: asyncio.Semaphore | None) -> Outcome[T]:
+    if slots is None:
+        return await _ended(call)
+    async with slots:
+        return await _ended(call)
+
+
+async def _ended(call: Awaitable[T]) -> Outcome[T]:
+    try:
+        if isinstance(call, AgentCall):
+            return cast("Outcome[T]", await call.outcome())
+        return Outcome(Ending.COMPLETION, await call)
+    except AgentFailedError as error:
+        return cast("Outcome[T]", error.outcome)
+    except (LeaseLostError, JournalError):
+        raise
+    except Exception as error:  # noqa: BLE001 -- the border of one call: its siblings go on
+        return Outcome(Ending.CRASH, evidence=Evidence(says=_in_words(error)))
+
+
+def _in_words(error: Exception) -> str:
+    said = str(error)
+    return f"{type(error).__name__}: {said[:300]}" if said else type(error).__name__
+
+
+def _outcome(task: asyncio.Task[Outcome[T]]) -> Outcome[T]:
+    if task.cancelled():
+        return Outcome(Ending.CANCELLED, evidence=Evidence(says="It was cancelled."))
+    return task.result()

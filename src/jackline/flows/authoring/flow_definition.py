@@ -1,0 +1,219 @@
+"""Make a flow of an async function, and find it again in its Python file.
+
+Rules: (1) called inside a run a flow is a child: same run, same keys, its budget part of the
+parent's; outside a run it says how to run it; (2) all its parameters can be saved by name; (3) a
+flow's file is run anew at each loading, under a name of its own, never as `__main__`, and modules
+beside it can be imported; (4) a fault is reported with the file's name, the line, and what to do.
+Not here: running it (flow_run.py), arguments (values.py).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import inspect
+import itertools
+import sys
+import traceback
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import replace
+from functools import update_wrapper
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Generic, ParamSpec, TypeVar, overload
+
+from jackline.budgets.budget import Account, Budget
+from jackline.errors import BadArgumentError, UnreadableError, UsageError
+from jackline.flows.agent_spec import HookGiven, hooks
+from jackline.flows.execution.execution import CURRENT, scope_for
+from jackline.flows.flow_sources import SOURCES, CheckedLoader, check_user_code
+from jackline.flows.values import Shape, check_signature, returned_shape, returned_type
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Flow(Generic[P, T]):
+    """An async function whose agents and steps are durable."""
+
+    def __init__(
+        self,
+        function: Callable[P, Coroutine[Any, Any, T]],
+        *,
+        name: str | None = None,
+        budget: Budget | None = None,
+        on_end: HookGiven | Iterable[HookGiven] | None = None,
+    ) -> None:
+        if not inspect.iscoroutinefunction(function):
+            raise BadArgumentError(
+                f"@flow needs an async function, and {function.__name__} is none.",
+                next="Write `async def`.",
+            )
+        check_signature(function)
+        self.function = function
+        self.name = name or function.__name__
+        self.budget = budget
+        self._on_end = on_end
+        update_wrapper(self, function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
+        """The flow as a child of the flow that calls it."""
+        scope_for(f"The flow {self.name}")
+        return self._as_child(args, kwargs)
+
+    async def _as_child(self, args: Any, kwargs: Any) -> T:
+        scope = scope_for(f"The flow {self.name}")
+        scope.run.heed_window(self.budget)
+        budgets = () if self.budget is None else (self.budget,)
+        account = Account(f"The flow {self.name}", budgets, scope.account)
+        path = f"{scope.phase}/{self.name}" if scope.phase else self.name
+        token = CURRENT.set(replace(scope, account=account, phase=path))
+        try:
+            return await self.function(*args, **kwargs)
+        finally:
+            CURRENT.reset(token)
+
+    @property
+    def on_end(self) -> tuple[str, ...]:
+        """Its hooks, in words that the next process understands."""
+        return hooks(self._on_end, self.function.__module__)
+
+    @property
+    def source(self) -> str:
+        """The file it can be loaded from again; empty when there is none."""
+        path = Path(self.function.__code__.co_filename)
+        return str(path.resolve()) if path.suffix == ".py" and path.is_file() else ""
+
+    @property
+    def shape(self) -> Shape:
+        """What its result looks like."""
+        return returned_shape(self.function)
+
+    @property
+    def promises(self) -> object:
+        """Its return annotation; None when there is none."""
+        return returned_type(self.function)
+
+    def __repr__(self) -> str:
+        return f"<Flow {self.name}>"
+
+
+@overload
+def flow(function: Callable[P, Coroutine[Any, Any, T]], /) -> Flow[P, T]: ...
+
+
+@overload
+def flow(
+    *,
+    name: str | None = None,
+    budget: Budget | None = None,
+    on_end: HookGiven | Iterable[HookGiven] | None = None,
+) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Flow[P, T]]: ...
+
+
+def flow(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    budget: Budget | None = None,
+    on_end: HookGiven | Iterable[HookGiven] | None = None,
+) -> Any:
+    """Make a flow of an async function: `@flow`, or `@flow(budget=Budget(dollars=5))`.
+
+    `on_end` runs at the run's ending, with its outcome.
+    A hook runs at least once per ending, each time with the same idempotency key.
+    """
+    if function is not None:
+        return Flow(function, name=name, budget=budget, on_end=on_end)
+    return lambda given: Flow(given, name=name, budget=budget, on_end=on_end)
+
+
+_count = itertools.count()
+
+
+def load_flow(reference: str) -> Flow[..., Any]:
+    """The flow that `FLOW.py` or `FLOW.py:name` means."""
+    file, name = split_reference(reference)
+    module = load_module(file)
+    flows = flows_of(module)
+    if name:
+        found = flows.get(name) or next((f for f in flows.values() if f.name == name), None)
+        if found is None:
+            raise BadArgumentError(
+                f"There is no flow {name} in {file.name}.",
+                next=f"It has these: {', '.join(flows)}." if flows else _MARK_ONE,
+            )
+        return found
+    if len(flows) == 1:
+        return next(iter(flows.values()))
+    if not flows:
+        raise BadArgumentError(f"There is no flow in {file.name}.", next=_MARK_ONE)
+    raise BadArgumentError(
+        f"{file.name} has several flows: {', '.join(flows)}.",
+        next=f"Say which: {file.name}:{next(iter(flows))}.",
+    )
+
+
+_MARK_ONE = "Mark an async function at the top level of the file with @flow."
+
+
+def split_reference(reference: str) -> tuple[Path, str]:
+    """The file and the flow's name (empty when none is given)."""
+    file, colon, name = reference.rpartition(":")
+    # A lone drive letter is a Windows path, not a file and a name.
+    if colon and len(file) > 1 and name.isidentifier():
+        return Path(file), name
+    return Path(reference), ""
+
+
+def load_module(file: Path) -> ModuleType:
+    """The module, run anew; UserCodeError in the service's process."""
+    check_user_code(file.name)
+    path = file.resolve()
+    if not path.is_file():
+        raise UnreadableError(
+            f"There is no file {file}.", next="Give the path of a Python file: FLOW.py[:name]."
+        )
+    folder = str(path.parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    mark = hashlib.sha256(str(path).encode()).hexdigest()[:8]
+    name = f"jackline_flow_{path.stem}_{mark}_{next(_count)}"
+    SOURCES.watch()
+    loader = CheckedLoader(name, str(path), is_flow=True)
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
+    if path.suffix != ".py" or spec is None or spec.loader is None:
+        raise UnreadableError(f"{file.name} is no Python file.", next="Give a file ending in .py.")
+    module = importlib.util.module_from_spec(spec)
+    # Dataclasses and pydantic look their module up by name.
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except UsageError:
+        sys.modules.pop(name, None)
+        raise
+    except Exception as error:
+        sys.modules.pop(name, None)
+        raise UnreadableError(
+            f"{file.name} cannot be loaded: {_in_words(error, path)}.",
+            next="Make `python -c 'import …'` of it work first.",
+        ) from error
+    return module
+
+
+def flows_of(module: ModuleType) -> dict[str, Flow[..., Any]]:
+    """The flows that a module defines itself, by the names they stand under."""
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if isinstance(value, Flow) and value.function.__module__ == module.__name__
+    }
+
+
+def _in_words(error: Exception, path: Path) -> str:
+    if isinstance(error, SyntaxError):
+        return f"line {error.lineno}: {error.msg}"
+    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
+    where = f"line {lines[-1]}: " if lines else ""
+    return f"{where}{type(error).__name__}: {str(error)[:200]}"

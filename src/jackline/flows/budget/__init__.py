@@ -1,0 +1,1 @@
+"""Count what a flow uses and reserve what its calls may cost."""

@@ -1,0 +1,1 @@
+"""Execute the calls of a flow: gate, agents, steps, cancellation."""

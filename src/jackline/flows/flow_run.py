@@ -1,0 +1,516 @@
+"""Run one flow in this process: its lease, its gate, its stops, and its end.
+
+Rules: (1) a process that lost the lease writes nothing more; (2) the first stop lets agents end
+their turns, the second ends at once, and neither loses finished work; (3) a parked run wakes only
+when its brakes allow it; (4) a run ends by `completion` only when its result is what the flow
+promises; a run that was ordered to fail or to cancel does so, whatever its function returns
+afterwards; (5) the end that is reported is the end that is saved.
+Not here: starting and resuming runs (lifecycle.py), single calls (execution/).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import traceback
+from collections.abc import Coroutine
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from jackline.agents.outcome import Ending, Evidence, Outcome
+from jackline.clock import ClockWatch
+from jackline.errors import InternalError, JacklineError, JournalError, LeaseLostError
+from jackline.flows.authoring.calls import AgentFailedError
+from jackline.flows.authoring.flow_definition import Flow
+from jackline.flows.execution.execution import CURRENT, Execution, FlowScope, Interruption, inside
+from jackline.flows.execution.gate import GateState
+from jackline.flows.flow_sources import ExecutedSources
+from jackline.flows.records import ENDED, CallState, RunRecord, RunState, encode_outcome
+from jackline.flows.run_events import RunEnded, RunParked, RunStarted, RunStopping, RunWoke, Warned
+from jackline.flows.saved_sources import to_look_at
+from jackline.flows.settings import may_wake
+from jackline.flows.values import UnfitValueError, decode_arguments
+
+_SAID = 300
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """The end of a run: its state, its ending, and its result both decoded and as it is kept."""
+
+    state: RunState
+    ending: Ending
+    evidence: Evidence
+    value: object = None
+    data: bytes | None = None
+    text: str = ""
+    error: BaseException | None = None
+
+    @property
+    def brief(self) -> str:
+        """Why, for a log: without the words of a user's exception, which may hold anything."""
+        if self.error is None or isinstance(self.error, JacklineError):
+            return self.evidence.says
+        return f"{type(self.error).__name__}{_place(self.error)}"
+
+
+def run_result_of(
+    flow: Flow[..., Any],
+    main: asyncio.Task[Any],
+    interruption: Interruption | None,
+    record: RunRecord,
+    wall: tuple[Ending, Evidence],
+) -> RunResult:
+    """How it ended; `main` is the flow's own task, and done; `record` tells if it was parked.
+
+    `wall` is what parked it then: what it means, and what was seen of it.
+    """
+    error = None if main.cancelled() else main.exception()
+    if interruption is not None:
+        finished = not main.cancelled() and error is None
+        if interruption.state is not RunState.STOPPED or not finished:
+            if interruption.state is RunState.STOPPED and record.state is RunState.PARKED:
+                return _parked(record, wall)
+            shown = None if interruption.keeps_agents else error
+            return RunResult(
+                interruption.state, interruption.ending, interruption.evidence, error=shown
+            )
+    if main.cancelled():
+        evidence = Evidence(says="The flow cancelled itself.")
+        return RunResult(RunState.FAILED, Ending.CANCELLED, evidence)
+    if error is not None:
+        return _raised(error)
+    return _returned(flow, main.result())
+
+
+def _parked(record: RunRecord, wall: tuple[Ending, Evidence]) -> RunResult:
+    wake_at = record.wake_at
+    resets_at = None if wake_at is None else datetime.fromtimestamp(wake_at, UTC)
+    ending, seen = wall
+    evidence = replace(seen, says=record.why, resets_at=resets_at)
+    return RunResult(RunState.PARKED, ending, evidence)
+
+
+def _returned(flow: Flow[..., Any], value: object) -> RunResult:
+    try:
+        data = flow.shape.encode(value)
+        decoded = flow.shape.decode(data)
+    except UnfitValueError as error:
+        if value is None:
+            promised = getattr(flow.promises, "__name__", str(flow.promises))
+            says = f"The flow returned nothing, though it promises {promised}."
+        else:
+            says = f"What the flow returned cannot be kept: {error.message}"
+        return RunResult(RunState.FAILED, Ending.SCHEMA, Evidence(says=says), error=error)
+    return RunResult(RunState.FINISHED, Ending.COMPLETION, Evidence(), decoded, data)
+
+
+def _raised(error: BaseException) -> RunResult:
+    if isinstance(error, AgentFailedError):
+        outcome = error.outcome
+        evidence = Evidence(
+            status=outcome.evidence.status,
+            failure=outcome.evidence.failure,
+            sub=outcome.evidence.sub,
+            says=error.message,
+            attempts=outcome.evidence.attempts,
+            request_id=outcome.evidence.request_id,
+            resets_at=outcome.evidence.resets_at,
+        )
+        return RunResult(
+            RunState.FAILED, outcome.terminated_by, evidence, text=outcome.text, error=error
+        )
+    if isinstance(error, JacklineError):
+        says = " ".join(part for part in (error.message, error.next) if part)
+    else:
+        said = str(error)[:_SAID]
+        says = f"{type(error).__name__}{': ' + said if said else ''}{_place(error)}"
+    return RunResult(RunState.FAILED, Ending.CRASH, Evidence(says=says), error=error)
+
+
+def _place(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames:
+        return ""
+    return f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})"
+
+
+T = TypeVar("T")
+
+_RENEWALS = 3
+"""How often within a lease it is renewed."""
+_REAPING = 30.0
+_LAST_WAIT = 5.0
+LOCKED = "Another program holds the file of runs locked; the run waits for it."
+
+
+class FlowRun(Generic[T]):
+    """One run as this process carries it: `carry()` it, and `stop()` or `cancel()` it meanwhile."""
+
+    def __init__(
+        self, execution: Execution, flow: Flow[..., T], *, resumed: bool, probe_first: bool
+    ) -> None:
+        self._x = execution
+        self._flow = flow
+        self._resumed = resumed
+        self._probe_first = probe_first
+        self._hurry = asyncio.Event()
+        self._was_asked = False
+        self._has_ended = False
+        """Its end is kept, and only clean-up is left to do."""
+        self._clock_watch = ClockWatch(execution.clock)
+        self._renewed_at = execution.clock.monotonic()
+        self._reaped_at = execution.clock.monotonic()
+        self.error: BaseException | None = None
+        """What the flow raised, for a traceback; None when it raised nothing."""
+
+    @property
+    def run_id(self) -> str:
+        """The run's id."""
+        return self._x.run_id
+
+    @property
+    def state(self) -> RunState:
+        """Where the run stands."""
+        return self._x.record.state
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether it waits at a wall."""
+        return self._x.record.state is RunState.PARKED
+
+    @property
+    def is_cleaning_up(self) -> bool:
+        """Whether it has ended, and only its clean-up goes on."""
+        return self._has_ended
+
+    def stop(self, why: str = "It was asked to stop.") -> None:
+        """First time: nothing new starts and agents end their turns. Second time: now.
+
+        A run that has ended is cleaned up after; the second time leaves the rest of that to the
+        next process.
+        """
+        x = self._x
+        if self._was_asked:
+            x.break_off_clean_up()
+        if self._was_asked or x.interruption is not None or x.gate.state is GateState.PARKED:
+            self._hurry.set()
+        self._was_asked = True
+        if not self._has_ended:
+            self._stop(why)
+
+    def stop_now(self, why: str = "It was asked to stop at once.") -> None:
+        """End at once; what is finished is kept."""
+        self._hurry.set()
+        self._stop(why)
+
+    def _stop(self, why: str) -> None:
+        x = self._x
+        if x.gate.state is GateState.PARKED:
+            # It stays parked, even if the keeper has not come to keep that yet.
+            x.record = replace(
+                x.record, state=RunState.PARKED, why=x.gate.why, wake_at=x.gate.wake_at
+            )
+        x.stop(why)
+
+    def cancel(self, why: str = "It was cancelled.") -> None:
+        """End the run and its agents for good, with their clean-up."""
+        self._hurry.set()
+        self._x.cancel(why)
+
+    def wait_for_person_when_refused(self, sources: ExecutedSources) -> None:
+        """Stay parked when a source that is not known was to run: it is left to a person."""
+        x = self._x
+
+        def refused(why: str) -> None:
+            x.loop.call_soon_threadsafe(x.leave_to_person, to_look_at(why, x.record))
+
+        sources.refused = refused
+
+    async def carry(self) -> Outcome[T]:
+        """How the run ended, or where it stands when it was stopped or stays parked.
+
+        Raises only LeaseLostError and JournalError: then nothing more could be kept.
+        """
+        x = self._x
+        kept = sum(call.state is CallState.DONE for call in x.known.values())
+        x.tell(RunStarted(x.clock.wall(), x.run_id, x.record.flow, self._resumed, kept))
+        if self._probe_first:
+            x.wake_ups.now = x.wake_ups.now.woke(by_person=x.record.confirmed)
+            x.gate.probe()
+        scope = FlowScope(x, x.account)
+        CURRENT.set(scope)
+        forget_locks = x.engine.tell_of_locks(self._locked)
+        main = asyncio.create_task(self._main(), name=f"flow {x.run_id}")
+        around = [
+            asyncio.create_task(self._keep(), name=f"keeper of {x.run_id}"),
+            asyncio.create_task(self._watch(main), name=f"watch over {x.run_id}"),
+        ]
+        CURRENT.set(None)
+        for task in around:
+            task.add_done_callback(self._mourn)
+        cancelled = None
+        try:
+            await asyncio.wait({main})
+        except asyncio.CancelledError as error:
+            cancelled = error
+            self.stop_now("The program that carried it was stopped.")
+            await asyncio.wait({main})
+        try:
+            outcome = await self._finish(main)
+        finally:
+            forget_locks()
+            for task in around:
+                task.cancel()
+            await asyncio.gather(*around, return_exceptions=True)
+        if cancelled is not None:
+            raise cancelled
+        return outcome
+
+    def _locked(self) -> None:
+        """Another program keeps the store from us; in the thread of whoever met that."""
+        x = self._x
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
+            x.loop.call_soon_threadsafe(lambda: x.tell(Warned(x.clock.wall(), LOCKED)))
+
+    async def _main(self) -> T:
+        x = self._x
+        calls = {call.task_id: call for call in x.known.values()}
+        await x.hooks.recover()
+        await x.hooks.run_due(calls, ending=None)
+        # Before anything else, so that whoever ends the run knows them, and needs no flow for it.
+        await x.hooks.promise(x.run_id, self._flow.on_end)
+        arguments = decode_arguments(self._flow.function, x.record.arguments)
+        return await self._flow.function(**arguments)
+
+    def _mourn(self, task: asyncio.Task[None]) -> None:
+        """A run whose keeper died would lose its lease unseen: better to stop at once."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            bug = InternalError(f"The {task.get_name()} raised {type(error).__name__}.")
+            bug.__cause__ = error
+            self._x.lose(bug)
+
+    # --- around it ----------------------------------------------------------------------------
+
+    async def _watch(self, main: asyncio.Task[T]) -> None:
+        """Wait for an interruption, give agents their time, and end the flow."""
+        x = self._x
+        await x.interrupted.wait()
+        x.tell(RunStopping(x.clock.wall(), _why(x.interruption)))
+        if not x.lost:
+            await _first(
+                x.gate.came_to_rest.wait(), self._hurry.wait(), x.clock.sleep(x.settings.grace)
+            )
+        if x.interruption is not None and x.interruption.keeps_agents:
+            x.left_unfinished = x.gate.agents
+        while not main.done():
+            main.cancel()
+            await _first(_ended(main), x.clock.sleep(_LAST_WAIT))
+
+    async def _keep(self) -> None:
+        """Hold the lease, listen for orders, and mind the gate."""
+        x = self._x
+        while True:
+            await _first(x.gate.changed.wait(), x.clock.sleep(x.settings.poll))
+            x.gate.changed.clear()
+            try:
+                await self._renew()
+                await self._obey()
+                await self._mind_gate()
+            except LeaseLostError as error:
+                x.lose(error)
+                return
+            except JournalError as error:
+                if x.clock.monotonic() - self._renewed_at > x.settings.lease:
+                    x.lose(error)
+                    return
+
+    async def _renew(self) -> None:
+        x = self._x
+        now = x.clock.monotonic()
+        moved = self._clock_watch.look()
+        if moved is not None:
+            x.gate.follow_clock(moved.by - moved.slept)
+        # A lease is kept as a date: once the clock was set, the old one says nothing.
+        if moved is not None or now - self._renewed_at >= x.settings.lease / _RENEWALS:
+            await x.engine.renew(x.claim, lease=x.settings.lease)
+            self._renewed_at = now
+            if not self._has_ended:
+                await x.underway.keep()
+                if x.gate.state is not GateState.PARKED or x.record.tokens != x.account.tokens:
+                    await self._change(x.record.state, x.record.why, x.record.wake_at)
+        if now - self._reaped_at >= _REAPING:
+            self._reaped_at = now
+            # Aside: a slow release must not cost us the lease.
+            x.aside(x.resources.release_overdue())
+
+    async def _obey(self) -> None:
+        asked = await self._x.engine.asked_to_stop(self._x.run_id)
+        if asked == "cancel":
+            self.cancel("It was cancelled from another process.")
+        elif asked == "stop" and self._x.interruption is None:
+            self.stop("Another process asked it to stop.")
+        if not self._has_ended:
+            await self._x.orders.look()
+
+    async def _mind_gate(self) -> None:
+        x = self._x
+        if x.gate.state is not GateState.PARKED or self._has_ended:
+            return
+        record = x.record
+        standing = (RunState.PARKED, x.gate.why, x.gate.wake_at)
+        if (record.state, record.why, record.wake_at) != standing:
+            newly = record.state is not RunState.PARKED
+            await self._change(RunState.PARKED, x.gate.why, x.gate.wake_at)
+            x.tell(RunParked(x.clock.wall(), x.gate.why, x.gate.wake_at))
+            if newly:
+                x.aside(x.resources.release_at_park())
+            return
+        fresh = await x.engine.run(x.run_id)
+        if fresh is not None and may_wake(x.clock.now(), fresh, x.settings.wake).now:
+            x.wake_ups.now = x.wake_ups.now.woke(by_person=fresh.confirmed)
+            await self._change(RunState.RUNNING)
+            x.tell(RunWoke(x.clock.wall()))
+            x.gate.probe()
+
+    async def _change(self, state: RunState, why: str = "", wake_at: float | None = None) -> None:
+        x = self._x
+        x.record = replace(
+            x.record,
+            state=state,
+            why=why,
+            wake_at=wake_at,
+            updated_at=x.clock.wall(),
+            tokens=x.account.tokens,
+            cost=x.account.dollars,
+            outcome=encode_outcome(self._so_far(Ending.CANCELLED, Evidence(says=why))),
+        )
+        # First: a run that is shown as parked must not have forgotten how often it woke, nor what
+        # it may wake with.
+        await x.wake_ups.keep()
+        await x.sources.keep()
+        await x.engine.change(x.claim, x.record)
+
+    # --- the end ------------------------------------------------------------------------------
+
+    async def _finish(self, main: asyncio.Task[T]) -> Outcome[T]:
+        x = self._x
+        ended = run_result_of(self._flow, main, x.interruption, x.record, x.wall)
+        self.error = ended.error
+        if x.interruption is None:
+            self._warn_of_leftovers()
+        await self._end_leftovers()
+        if not x.lost:
+            await x.underway.keep()
+            await x.wake_ups.keep()
+            await x.sources.keep()
+        await x.settle()
+        if x.lost and x.interruption is not None and x.interruption.error is not None:
+            await x.telling.settle()
+            raise x.interruption.error
+        outcome: Outcome[Any] = replace(
+            self._so_far(ended.ending, ended.evidence),
+            text=ended.text,
+            parked=ended.state is RunState.PARKED,
+        )
+        await x.settle_registering()
+        if ended.state in ENDED:
+            await self._clean_up(ended, outcome)
+        # Counted again: clean-up may have ended agents, too.
+        outcome = replace(outcome, tally=x.tally(), value=ended.value)
+        await self._let_go(ended, outcome)
+        return outcome
+
+    async def _clean_up(self, ended: RunResult, outcome: Outcome[Any]) -> None:
+        x = self._x
+        calls = {call.task_id: call for call in x.known.values()}
+        # Kept before it is cleaned up after: a process that dies in between must not make the
+        # next one run the flow to a second end, with its hooks once more.
+        self._has_ended = True
+        await x.engine.change(x.claim, self._standing(ended, outcome))
+        with inside(FlowScope(x, x.account)):
+            await x.hooks.run_due(calls, ending=Ending.CANCELLED, run=outcome)
+            await x.resources.release_all()
+
+    async def _let_go(self, ended: RunResult, outcome: Outcome[Any]) -> None:
+        x = self._x
+        record = self._standing(ended, outcome)
+        now = record.updated_at
+        x.tell(RunEnded(now, ended.state, ended.brief, replace(outcome, value=None)))
+        await x.telling.settle()
+        await x.engine.let_go(x.claim, record)
+        x.record = record
+
+    def _standing(self, ended: RunResult, outcome: Outcome[Any]) -> RunRecord:
+        """The run's record as this end leaves it."""
+        x = self._x
+        now = x.clock.wall()
+        plain = None if ended.data is None else json.loads(ended.data)
+        return replace(
+            x.record,
+            state=ended.state,
+            why=ended.evidence.says,
+            wake_at=x.record.wake_at if ended.state is RunState.PARKED else None,
+            updated_at=now,
+            ended_at=now if ended.state in ENDED else None,
+            outcome=encode_outcome(outcome, plain_value=plain),
+            tokens=x.account.tokens,
+            cost=x.account.dollars,
+        )
+
+    def _so_far(self, ending: Ending, evidence: Evidence) -> Outcome[Any]:
+        x = self._x
+        usage, cost, turns = x.used_so_far()
+        return Outcome(
+            ending,
+            evidence=evidence,
+            task_id=x.run_id,
+            label=x.record.flow,
+            usage=usage,
+            cost=cost,
+            turns=turns,
+            duration=x.duration(),
+            tally=x.tally(),
+        )
+
+    def _warn_of_leftovers(self) -> None:
+        x = self._x
+        for name in x.unawaited.values():
+            says = f"{name} was written but never awaited, so it did not run."
+            x.tell(Warned(x.clock.wall(), says))
+
+    async def _end_leftovers(self) -> None:
+        """End calls whose tasks the flow has left behind."""
+        x = self._x
+        left = set(x.carriers)
+        if left and x.interruption is None:
+            says = (
+                f"The flow returned while {len(left)} of its calls were underway; they are ended."
+            )
+            x.tell(Warned(x.clock.wall(), says))
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left)
+
+
+def _why(interruption: Interruption | None) -> str:
+    return "" if interruption is None else interruption.evidence.says
+
+
+async def _ended(task: asyncio.Task[Any]) -> None:
+    await asyncio.wait({task})
+
+
+async def _first(*waits: Coroutine[Any, Any, object]) -> None:
+    """Returns when the first of these does; the others are let go."""
+    tasks = [asyncio.create_task(wait) for wait in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()

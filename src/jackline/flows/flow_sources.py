@@ -1,0 +1,273 @@
+"""Hash the source files of a flow as they are run, and refuse those that are not known.
+
+Rules: (1) a file is read once: the bytes that are hashed are those that are compiled and run, and
+cached bytecode is neither read nor written; (2) once `only` was called, a file without its digest
+on that list is refused before anything of it runs, and so is what is no source: extension modules,
+bytecode alone, archives; (3) Python's own library, site-packages and Jackline are the environment
+and are not checked; (4) what is imported before the first flow is loaded is not known here; (5)
+only regular files of a bounded size are read; (6) the service holds everybody's keys: while it
+lives, no flow's file is loaded and no module is imported for a function there; what needs one is
+left to a process of its own: `jackline … --woken`, or the command that a person types.
+Not here: saving the digests with a run (saved_sources.py).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import site
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from itertools import count
+from pathlib import Path
+from types import CodeType, ModuleType
+
+import jackline
+from jackline.errors import UnreadableError, UsageError
+from jackline.foreign_files import read_foreign
+
+
+class UserCodeError(UsageError):
+    """Code of a user's flow was to run in a process that must not run any."""
+
+
+_numbers = count()
+_keeping_out: set[int] = set()
+"""Who keeps it out now: several services may live in one process."""
+
+
+@contextmanager
+def no_user_code() -> Iterator[None]:
+    """Within this, no code of a flow is loaded anywhere in this process, in no thread."""
+    number = next(_numbers)
+    _keeping_out.add(number)
+    try:
+        yield
+    finally:
+        _keeping_out.discard(number)
+
+
+def check_user_code(what: str, *, next_step: str = "jackline resources --retry") -> None:
+    """UserCodeError if code of users is kept out of this process."""
+    if _keeping_out:
+        raise UserCodeError(
+            f"The service runs no code of flows: {what} is left to you.",
+            next=f"In a terminal: {next_step}",
+        )
+
+
+Digests = Mapping[str, str]
+"""SHA-256 in hexadecimal, by the file's real path."""
+_MOST_BYTES = 32 << 20
+"""Larger than any source that people write, small enough to be read by every look at a run."""
+_SEVERAL = ""
+"""The digest of a file that one process has run with two contents: it is no file's."""
+
+
+class ChangedSourceError(UnreadableError):
+    """A file of a flow is not what it was when a person started the run; nothing of it has run."""
+
+
+class ExecutedSources:
+    """What this process has run of the flows' own files, and may run."""
+
+    def __init__(self) -> None:
+        self._run: dict[str, str] = {}
+        self._flows: dict[str, tuple[str, str]] = {}
+        """The file and digest of each flow's file, by the name of its module."""
+        self._only: Digests | None = None
+        self._folder = ""
+        self.refused: Callable[[str], None] = lambda _why: None
+        """Called with the reason, in whatever thread, before a refusal is raised."""
+
+    @property
+    def is_unattended(self) -> bool:
+        """Whether only what is known may run."""
+        return self._only is not None
+
+    def only(self, known: Digests, source: str) -> None:
+        """From now on, run nothing but these; files are named as seen from the flow's folder."""
+        self.watch()
+        self._only = known
+        self._folder = os.path.dirname(os.path.realpath(source))  # noqa: PTH120 -- as `_real`
+
+    def watch(self) -> None:
+        """See every import from now on."""
+        if FINDER not in sys.meta_path:
+            sys.meta_path.insert(0, FINDER)
+
+    def of_flow(self, module: str) -> dict[str, str] | None:
+        """What has run of the flow in this module, and beside it; None if we did not load it."""
+        if module not in self._flows:
+            return None
+        path, digest = self._flows[module]
+        return {**self._run, path: digest}
+
+    def run_flow(self, module: str, path: str, data: bytes) -> None:
+        """A flow's file is about to run as this module; ChangedSourceError if it may not."""
+        self._flows[module] = (_real(path), self._checked(path, data))
+
+    def run(self, path: str, data: bytes) -> None:
+        """A file that a flow imports is about to run; ChangedSourceError if it may not."""
+        digest = self._checked(path, data)
+        known = self._run.setdefault(_real(path), digest)
+        if known != digest:
+            self._run[_real(path)] = _SEVERAL
+
+    def refuse_unreadable(self, path: str) -> None:
+        """Something that is no source is about to run; ChangedSourceError if that may not be."""
+        if self._only is not None:
+            self._refuse(f"{self._name(path)} is no Python source, and cannot be compared")
+
+    def refuse_changed(self, path: str) -> None:
+        """What cannot be read is about to run; ChangedSourceError if nobody has asked for it."""
+        if self._only is not None:
+            self._refuse(has_changed(self._name(path)))
+
+    def _checked(self, path: str, data: bytes) -> str:
+        digest = hashlib.sha256(data).hexdigest()
+        if self._only is not None and not is_own(path):
+            known = self._only.get(_real(path))
+            if known is None:
+                self._refuse(is_new(self._name(path)))
+            if known != digest:
+                self._refuse(has_changed(self._name(path)))
+        return digest
+
+    def _refuse(self, why: str) -> None:
+        self.refused(why)
+        raise ChangedSourceError(why)
+
+    def _name(self, path: str) -> str:
+        return name_of(os.path.abspath(path), self._folder)  # noqa: PTH100 -- the link's own name
+
+
+def has_changed(name: str) -> str:
+    """Why a run is not woken, for a person."""
+    return f"{name} has changed since you started this run"
+
+
+def is_new(name: str) -> str:
+    """The same for a file that the run was not started with."""
+    return f"{name} was no part of this run when you started it"
+
+
+def name_of(path: str, folder: str) -> str:
+    """A file's name for people: as seen from the flow's folder if it lies there."""
+    try:
+        return Path(path).relative_to(folder).as_posix()
+    except ValueError:
+        return path
+
+
+def first_changed(known: Digests, source: str) -> str:
+    """Why these files are not what they were, as they lie on the disk now; empty if they are.
+
+    For telling people early. Whoever runs them compares the very bytes that run.
+    """
+    folder = os.path.dirname(os.path.realpath(source))  # noqa: PTH120 -- as `_real`
+    flow = _real(source)
+    if flow not in known:
+        return is_new(name_of(flow, folder))
+    for path, digest in sorted(known.items(), key=lambda each: each[0] != flow):
+        if _real(path) != path or _digest_on_disk(path) != digest:
+            return has_changed(name_of(path, folder))
+    return ""
+
+
+def _digest_on_disk(path: str) -> str | None:
+    """None when there is nothing that could be a source."""
+    try:
+        return hashlib.sha256(read_foreign(path, _MOST_BYTES)).hexdigest()
+    except OSError:
+        return None
+
+
+def is_environment(path: str) -> bool:
+    """Whether a file belongs to what is installed: by its own place and by what it links to."""
+    return all(
+        any(place == root or place.startswith(root + os.sep) for root in _environment())
+        for place in (os.path.normcase(os.path.abspath(path)), _real(path))  # noqa: PTH100
+    )
+
+
+def is_own(path: str) -> bool:
+    """Whether a file is of Jackline itself, like the flow of agents that a model has started."""
+    return _real(path).startswith(_real(_JACKLINE) + os.sep)
+
+
+class CheckedLoader(SourceFileLoader):
+    """Runs a source file as the bytes that were hashed."""
+
+    def __init__(self, fullname: str, path: str, *, is_flow: bool = False) -> None:
+        super().__init__(fullname, path)
+        self._is_flow = is_flow
+
+    def get_code(self, fullname: str) -> CodeType:
+        """The code of the source, never of a cache."""
+        path = self.get_filename(fullname)
+        try:
+            data = read_foreign(path, _MOST_BYTES)
+        except OSError:
+            SOURCES.refuse_changed(path)
+            raise
+        if self._is_flow:
+            SOURCES.run_flow(fullname, path, data)
+        else:
+            SOURCES.run(path, data)
+        code: CodeType = self.source_to_code(data, path)
+        return code
+
+
+class _Finder(MetaPathFinder):
+    """Has what the other finders find loaded by `CheckedLoader`, unless it is the environment's."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        for finder in tuple(sys.meta_path):
+            find = getattr(finder, "find_spec", None)
+            spec = None if finder is self or find is None else find(fullname, path, target)
+            if isinstance(spec, ModuleSpec):
+                return _checked_spec(spec)
+        return None
+
+
+def _checked_spec(spec: ModuleSpec) -> ModuleSpec:
+    # Without a place it is built in, frozen, a folder without code, or made by code that has run.
+    if not spec.has_location or spec.origin is None or is_environment(spec.origin):
+        return spec
+    if type(spec.loader) is SourceFileLoader:
+        spec.loader = CheckedLoader(spec.name, spec.origin)
+        spec.cached = None
+    else:
+        SOURCES.refuse_unreadable(spec.origin)
+    return spec
+
+
+def _real(path: str) -> str:
+    """The file that a path means, alike for all its spellings."""
+    return os.path.normcase(os.path.realpath(path))
+
+
+_JACKLINE = os.path.dirname(os.path.abspath(jackline.__file__))  # noqa: PTH100, PTH120
+
+
+@cache
+def _environment() -> frozenset[str]:
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    roots = {sysconfig.get_path(name) for name in names} | {*site.getsitepackages(), _JACKLINE}
+    if site.ENABLE_USER_SITE:
+        roots.add(site.getusersitepackages())
+    spelled = {os.path.normcase(os.path.abspath(root)) for root in roots}  # noqa: PTH100
+    return frozenset(spelled | {_real(root) for root in roots})
+
+
+SOURCES = ExecutedSources()
+"""This process's own: imports are the process's, too."""
+FINDER = _Finder()

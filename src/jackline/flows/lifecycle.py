@@ -1,0 +1,594 @@
+"""Begin, resume, retry, fork and cancel runs, or cancel single agents of a run.
+
+Rules: (1) a finished run is not run again by `resume`: it returns its outcome; (2) `retry` runs
+the failed calls again, and nothing else; (3) `fork` leaves the old run as it is; (4) two
+processes never run one run: a process that does not get the claim says who holds it; (5) an order
+to cancel agents is saved first, so that the next owner knows it; a run without an owner stays
+parked or stopped, and only the named agents end; an order that nobody can carry out is refused
+and leaves nothing behind.
+Not here: running (flow_run.py), how an owner cancels agents (execution/agent_cancellation.py),
+text and exit codes (cli/).
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import sys
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeVar
+
+from jackline.agents.outcome import Ending, Outcome
+from jackline.errors import BadArgumentError, JacklineError, UnreadableError, UsageError
+from jackline.flows.authoring.flow_definition import Flow, load_flow, load_module
+from jackline.flows.execution.agent_cancellation import (
+    agents_named,
+    agents_to_resume,
+    is_meant,
+    nothing_failed,
+    unknown_agent,
+    was_cancelled_by_person,
+    withdraw_cancellations,
+)
+from jackline.flows.execution.agent_execution import cancel_stored_agent
+from jackline.flows.execution.execution import Execution, FlowScope, inside
+from jackline.flows.flow_run import FlowRun
+from jackline.flows.flow_sources import SOURCES, ChangedSourceError, UserCodeError, check_user_code
+from jackline.flows.host import FlowHost
+from jackline.flows.records import (
+    ENDED,
+    AgentOrder,
+    CallKind,
+    CallRecord,
+    CallState,
+    RunRecord,
+    RunState,
+    decode_outcome,
+)
+from jackline.flows.run_events import Listener
+from jackline.flows.saved_sources import leave_to_person, run_only_known, to_look_at, why_not_woken
+from jackline.flows.settings import NOT_WOKEN, RunSettings, decode_settings, encode_settings
+from jackline.flows.store.run_store import Claim, RunStore, must_be_trusted, must_be_trusted_wholly
+from jackline.flows.store.store_rules import lease_holds
+from jackline.flows.values import decode_arguments
+
+T = TypeVar("T")
+_LOOKS_EVERY = 1.0
+
+_BEGINS_ANEW = frozenset({Ending.SCHEMA, Ending.REFUSED, Ending.TOOL_ERROR})
+"""Going on in the same conversation would end alike; these get a new notebook."""
+
+
+async def begin_run(
+    host: FlowHost,
+    flow: Flow[..., T],
+    arguments: bytes,
+    *,
+    settings: RunSettings | None = None,
+    listener: Listener | None = None,
+    run_id: str = "",
+    cwd: str = "",
+) -> FlowRun[T]:
+    """A new run, claimed and kept; `carry()` it. Its agents work in `cwd`, else where we do."""
+    decode_arguments(flow.function, arguments)
+    settings = settings or host.settings
+    if flow.budget is not None:
+        settings = replace(settings, budgets=(*settings.budgets, flow.budget))
+    now = host.clock.wall()
+    record = RunRecord(
+        run_id or new_run_id(),
+        flow.name,
+        flow.source,
+        arguments,
+        encode_settings(settings),
+        cwd=cwd or str(Path.cwd()),
+        created_at=now,
+        updated_at=now,
+    )
+    claim = await host.engine.create(record, owner=new_owner(), lease=settings.lease)
+    execution = execution_of(host, claim, record, settings, flow, listener)
+    await execution.load()
+    return FlowRun(execution, flow, resumed=False, probe_first=False)
+
+
+async def begin_resume(
+    host: FlowHost,
+    run_id: str,
+    *,
+    settings: RunSettings | None = None,
+    flow: Flow[..., Any] | None = None,
+    listener: Listener | None = None,
+    only: str | None = None,
+    unattended: bool = False,
+) -> FlowRun[Any] | Outcome[Any]:
+    """The run to be carried on, with new settings if given; its outcome when it is finished.
+
+    `unattended`: nobody has asked for it now. From then on this process runs only what a person has
+    started the run with; if that has changed, the run is left to a person: ChangedSourceError.
+
+    With `only`, of the agents that failed those of this label or task id go on at their last
+    complete turn, also where the run has finished; the others stay failed.
+    """
+    record = await known_run(host, run_id)
+    await must_be_trusted_wholly(host.engine, record)
+    if unattended:
+        return await _woken(host, record, listener)
+    if only is not None:
+        chosen = await agents_to_resume(host.engine, record, only)
+        return await _taken_up(
+            host, record, flow, listener, chosen=chosen, anew=False, settings=settings
+        )
+    return await _gone_on_with(host, record, flow, listener, settings)
+
+
+async def _gone_on_with(
+    host: FlowHost,
+    record: RunRecord,
+    flow: Flow[..., Any] | None,
+    listener: Listener | None,
+    settings: RunSettings | None = None,
+) -> FlowRun[Any] | Outcome[Any]:
+    if record.state in (RunState.FINISHED, RunState.CANCELLED):
+        if record.outcome is None:
+            raise UnreadableError(f"The run {record.run_id} has no outcome.")
+        await _clean_up_after(host, record, flow, listener)
+        return decode_outcome(record.outcome)
+    return await _taken_up(host, record, flow, listener, settings=settings)
+
+
+async def _woken(
+    host: FlowHost, record: RunRecord, listener: Listener | None
+) -> FlowRun[Any] | Outcome[Any]:
+    """The same when nobody has asked: with the sources that a person has started, or not at all."""
+    await run_only_known(host.engine, record)
+    flow, why = None, await why_not_woken(host.engine, record)
+    if not why:
+        try:
+            flow = flow_of(record)
+        except ChangedSourceError as error:
+            why = error.message
+    if why:
+        why = to_look_at(why, record)
+        claim = await claim_run(host, record, decode_settings(record.settings).lease)
+        if claim is not None and record.state is RunState.PARKED:
+            await host.engine.note(record.run_id, host.clock.wall(), NOT_WOKEN, "", {"why": why})
+            await leave_to_person(host.engine, claim, record, why)
+        raise ChangedSourceError(why)
+    run = await _gone_on_with(host, record, flow, listener)
+    if isinstance(run, FlowRun):
+        # What it imports from now on is compared, too; in a thread of a step, perhaps.
+        run.wait_for_person_when_refused(SOURCES)
+    return run
+
+
+async def begin_retry(
+    host: FlowHost,
+    run_id: str,
+    *,
+    only: str | None = None,
+    settings: RunSettings | None = None,
+    flow: Flow[..., Any] | None = None,
+    listener: Listener | None = None,
+) -> FlowRun[Any]:
+    """An ended run whose failed calls (those with the label `only`, if given) run again.
+
+    Agents that a person has cancelled stay so unless they are named.
+    """
+    record = await known_run(host, run_id)
+    await must_be_trusted_wholly(host.engine, record)
+    calls = await host.engine.calls(record.run_id)
+    failed = [call for call in calls if call.state is not CallState.DONE]
+    if only is None:
+        chosen = [call for call in failed if not was_cancelled_by_person(call)]
+    else:
+        chosen = [call for call in failed if is_meant(call, only)]
+        await withdraw_cancellations(host.engine, record.run_id, only, chosen)
+    if not chosen:
+        raise nothing_failed(record, failed, only)
+    return await _taken_up(host, record, flow, listener, chosen=chosen, settings=settings)
+
+
+async def begin_fork(
+    host: FlowHost,
+    run_id: str,
+    from_label: str,
+    *,
+    flow: Flow[..., Any] | None = None,
+    listener: Listener | None = None,
+) -> FlowRun[Any]:
+    """A new run that keeps what the old one had finished before the first call of that label."""
+    record = await known_run(host, run_id)
+    await must_be_trusted_wholly(host.engine, record)
+    flow = flow or flow_of(record)
+    calls = await host.engine.calls(record.run_id)
+    first = next((i for i, call in enumerate(calls) if call.label == from_label), None)
+    if first is None:
+        labels = ", ".join(dict.fromkeys(call.label for call in calls)) or "none"
+        raise BadArgumentError(
+            f"No call of {record.run_id} is labelled {from_label!r}.",
+            next=f"Its labels are: {labels[:300]}.",
+        )
+    settings = decode_settings(record.settings)
+    now = host.clock.wall()
+    new = RunRecord(
+        new_run_id(),
+        record.flow,
+        record.source,
+        record.arguments,
+        record.settings,
+        cwd=record.cwd,
+        created_at=now,
+        updated_at=now,
+        forked_from=record.run_id,
+    )
+    claim = await host.engine.fork(
+        record.run_id,
+        new,
+        owner=new_owner(),
+        lease=settings.lease,
+        without=[(call.key, call.occurrence) for call in calls[first:]],
+    )
+    execution = execution_of(host, claim, new, settings, flow, listener)
+    await execution.load()
+    return FlowRun(execution, flow, resumed=True, probe_first=False)
+
+
+async def cancel_run(
+    host: FlowHost, run_id: str, *, flow: Flow[..., Any] | None = None
+) -> RunState:
+    """Cancel a run: by its owner if one lives (it takes a moment), else here and now.
+
+    Without its `flow`, its clean-up loads that from its file: UserCodeError in the service.
+    """
+    record = await known_run(host, run_id)
+    if record.state in ENDED:
+        return record.state
+    if flow is None:
+        check_user_code(f"the run {record.run_id}", next_step=f"jackline cancel {record.run_id}")
+    await host.engine.ask_to_stop(record.run_id, "cancel")
+    settings = decode_settings(record.settings)
+    claim = await claim_run(host, record, settings.lease)
+    if claim is None:
+        return record.state
+    execution = execution_of(host, claim, record, settings, flow)
+    await execution.load(duration_before=duration_before(record))
+    execution.count_kept()
+    run: FlowRun[None] = FlowRun(execution, Flow(_nothing), resumed=True, probe_first=False)
+    run.cancel("It was cancelled while nobody carried it.")
+    await run.carry()
+    return run.state
+
+
+# --- finding and claiming ------------------------------------------------------------------------
+
+
+async def known_run(host: FlowHost, run_id: str) -> RunRecord:
+    """The run of that id, or of that beginning of an id; UnreadableError when there is none."""
+    record = await host.engine.run(run_id)
+    if record is None:
+        raise UnreadableError(f"There is no run {run_id}.", next="`jackline ls` lists them.")
+    return record
+
+
+def flow_of(record: RunRecord) -> Flow[..., Any]:
+    """The flow of a run, loaded again from its file."""
+    must_be_trusted(record)
+    if not record.source:
+        raise UsageError(
+            f"The run {record.run_id} was begun from code that is in no file.",
+            next="Resume it from Python: jackline.resume(run_id, flow=…).",
+        )
+    if not Path(record.source).is_file():
+        raise UnreadableError(
+            f"There is no file {record.source} any more, from which {record.run_id} was begun.",
+            next="Put it back (a link does), or use Python: jackline.resume(run_id, flow=…).",
+        )
+    return load_flow(f"{record.source}:{record.flow}")
+
+
+def module_of(record: RunRecord) -> ModuleType | None:
+    """The flow's module; None when its file is gone or cannot be loaded any more.
+
+    ChangedSourceError when nobody has asked for it, and it is not what a person has started;
+    UserCodeError in the service.
+    """
+    must_be_trusted(record)
+    try:
+        return load_module(Path(record.source)) if record.source else None
+    except UserCodeError:
+        raise
+    except ChangedSourceError as error:
+        step = "look at it and go on with: jackline resources --retry"
+        raise ChangedSourceError(f"{error.message}; {step}") from error
+    except JacklineError:
+        # Only its functions are missing then; whoever needs one says so by name.
+        return None
+
+
+def new_run_id() -> str:
+    """A short id that no other run has."""
+    return secrets.token_hex(5)
+
+
+async def claim_run(host: FlowHost, record: RunRecord, lease: float) -> Claim | None:
+    """The claim to a run that nobody carries, or only a dead process; else None."""
+    if _may_live(record.owner) and await _is_renewed(host, record):
+        return None
+    dead = record.owner if is_dead(record.owner) else ""
+    return await host.engine.claim(record.run_id, owner=new_owner(), lease=lease, instead_of=dead)
+
+
+async def _is_renewed(host: FlowHost, record: RunRecord) -> bool:
+    """Whether the owner of a lease that seems to be over still renews it.
+
+    Leases are kept as dates. By a clock that was set, or after the machine's sleep, those of living
+    processes are over too, until they renew them: as often as that is due, we wait for it.
+    """
+    clock, lease = host.clock, decode_settings(record.settings).lease
+    if lease_holds(record.lease_until, lease, clock.wall()):
+        return False  # the engine will say so
+    until = clock.monotonic() + lease
+    while clock.monotonic() < until:
+        await clock.sleep(_LOOKS_EVERY)
+        fresh = await host.engine.run(record.run_id)
+        if fresh is None or fresh.owner != record.owner:
+            return False
+        if fresh.lease_until != record.lease_until:
+            return True
+    return False
+
+
+def is_dead(owner: str) -> bool:
+    """Whether an owner was a process of this machine that is no more.
+
+    Only a number that nobody has now tells: one that is in use may be another process's.
+    """
+    process = _process_here(owner)
+    if process is None:
+        return False
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    except (PermissionError, OverflowError):
+        return False
+    return False
+
+
+def _may_live(owner: str) -> bool:
+    """Whether an owner may be another process of this machine that is at work."""
+    process = _process_here(owner)
+    return process is not None and process != os.getpid() and not is_dead(owner)
+
+
+def _process_here(owner: str) -> int | None:
+    host, _, rest = owner.rpartition(":")[0].rpartition(":")
+    if os.name == "nt" or host != socket.gethostname() or not rest.isdecimal():
+        return None  # asking on Windows would end it; elsewhere's processes cannot be asked
+    return int(rest)
+
+
+def new_owner() -> str:
+    """Who carries a run: host, process, and a random part for the same process later."""
+    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
+
+
+async def _taken_up(
+    host: FlowHost,
+    record: RunRecord,
+    flow: Flow[..., Any] | None,
+    listener: Listener | None,
+    *,
+    chosen: Collection[CallRecord] | None = None,
+    anew: bool = True,
+    settings: RunSettings | None = None,
+) -> FlowRun[Any]:
+    """The run, claimed: of its failed calls the chosen ones run, and by default all but those that
+    a person has ended; with `anew`, what would end alike begins anew."""
+    flow = flow or flow_of(record)
+    settings = settings or decode_settings(record.settings)
+    claim = await claim_run(host, record, settings.lease)
+    if claim is None:
+        raise UsageError(
+            f"The run {record.run_id} is carried by {record.owner.rpartition(':')[0]} now.",
+            next=f"`jackline logs {record.run_id} -f` follows it; stop that process to take over.",
+        )
+    parked = record.state is RunState.PARKED
+    ended = _outcome(record) if record.state in ENDED else None
+    record = replace(record, state=RunState.RUNNING, why="", wake_at=None, ended_at=None)
+    record = replace(record, settings=encode_settings(settings))
+    await host.engine.change(claim, replace(record, updated_at=host.clock.wall()))
+    execution = execution_of(host, claim, record, settings, flow, listener)
+    await execution.load(duration_before=duration_before(record))
+    await _end_what_was_ordered(execution)
+    execution.kept_failures = _kept(execution, chosen)
+    if ended is not None:
+        with inside(FlowScope(execution, execution.account)):
+            await execution.hooks.run_due({}, ending=None, run=ended)
+    await _forget_what_would_end_alike(execution, agents=anew)
+    return FlowRun(execution, flow, resumed=True, probe_first=parked)
+
+
+async def _clean_up_after(
+    host: FlowHost, record: RunRecord, flow: Flow[..., Any] | None, listener: Listener | None
+) -> None:
+    """Do what an ended run still owes: hooks and releases that failed, or met the process's end."""
+    held = any(each.run_id == record.run_id for each in await host.engine.resources())
+    owed = any(row.state != "done" for row in await host.engine.hooks(record.run_id))
+    if flow is None and (held or owed):
+        check_user_code(f"the clean-up of {record.run_id}")
+    settings = decode_settings(record.settings)
+    claim = await claim_run(host, record, settings.lease) if held or owed else None
+    if claim is None:
+        return
+    execution = execution_of(host, claim, record, settings, flow, listener)
+    await execution.load()
+    calls = {call.task_id: call for call in execution.known.values()}
+    with inside(FlowScope(execution, execution.account)):
+        await execution.hooks.recover()
+        await execution.hooks.run_due(calls, ending=Ending.CRASH, run=_outcome(record))
+        await execution.resources.release_all()
+    await execution.telling.settle()
+    await host.engine.let_go(claim, record)
+
+
+async def _end_what_was_ordered(execution: Execution) -> None:
+    """Carry out orders that an earlier owner did not live to see, on agents it had begun."""
+    for order in execution.orders.standing:
+        for call in agents_named(list(execution.known.values()), order.name):
+            if call.state is CallState.RUNNING:
+                await cancel_stored_agent(execution, call, order.name)
+            elif not was_cancelled_by_person(call) or (call.ended_at or 0.0) < order.at:
+                continue  # it had ended before, and by something else
+            execution.orders.carried_out(order.name)
+
+
+def _kept(
+    execution: Execution, chosen: Collection[CallRecord] | None
+) -> frozenset[tuple[str, int]]:
+    """The failed calls that this execution answers with their failure."""
+    failed = {
+        name: call for name, call in execution.known.items() if call.state is CallState.FAILED
+    }
+    if chosen is None:
+        return frozenset(name for name, call in failed.items() if was_cancelled_by_person(call))
+    return frozenset(failed) - {(call.key, call.occurrence) for call in chosen}
+
+
+async def _forget_what_would_end_alike(execution: Execution, *, agents: bool) -> None:
+    anew = [
+        call
+        for name, call in execution.known.items()
+        if call.state is CallState.FAILED
+        and name not in execution.kept_failures
+        and (call.kind is not CallKind.AGENT or (agents and call.terminated_by in _BEGINS_ANEW))
+    ]
+    if anew:
+        await execution.earlier.forget(anew)
+        for call in anew:
+            del execution.known[call.key, call.occurrence]
+
+
+def execution_of(
+    host: FlowHost,
+    claim: Claim,
+    record: RunRecord,
+    settings: RunSettings,
+    flow: Flow[..., Any] | None = None,
+    listener: Listener | None = None,
+) -> Execution:
+    """This process's hold on a claimed run; `load` it."""
+    name = flow.function.__module__ if flow is not None else ""
+    return Execution(
+        host,
+        claim,
+        record,
+        settings,
+        listener=listener or host.listener,
+        flow_module=lambda: sys.modules.get(name) if name else module_of(record),
+        flow_module_name=name,
+    )
+
+
+def duration_before(record: RunRecord) -> float:
+    """How long earlier processes have worked on the run, as far as they said."""
+    before = _outcome(record)
+    return 0.0 if before is None else before.duration
+
+
+def _outcome(record: RunRecord) -> Outcome[Any] | None:
+    return None if record.outcome is None else decode_outcome(record.outcome)
+
+
+async def _nothing() -> None:
+    """The body of a run that is only ended."""
+
+
+_LOOKS = 4
+"""So many of its looks for orders an owner is given to answer, and a moment for the clean-up."""
+_MOMENT = 5.0
+_LOOK_EVERY = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class CancelledAgents:
+    """What came of an order to cancel agents."""
+
+    run: RunRecord
+    name: str
+    ended: int | None
+    """How many; None when the owner has not said so in time, 0 when it is for one yet to come."""
+    carried: bool
+    """Whether a process carries the run, whose flow has heard of it."""
+
+
+async def cancel_agents(
+    host: FlowHost, run_id: str, name: str, *, ahead: bool = False
+) -> CancelledAgents:
+    """End the agents of this label or task id, and no others.
+
+    With `ahead`, the order also stands for agents that the flow has not come to yet.
+    """
+    run = await known_run(host, run_id)
+    if run.state in ENDED:
+        raise UsageError(
+            f"The run {run.run_id} has ended ({run.state}): none of its agents is at work.",
+            next=f"`jackline show {run.run_id}` tells how each of them ended.",
+        )
+    # Their clean-up may be functions of the flow's file.
+    check_user_code(f"the agent {name}", next_step=f"jackline cancel {run.run_id} --only …")
+    order = AgentOrder(run.run_id, name, host.clock.wall())
+    await host.engine.order_end(order)
+    settings = decode_settings(run.settings)
+    claim = await claim_run(host, run, settings.lease)
+    if claim is None:
+        ended = await _answer(host, order, settings.poll * _LOOKS + _MOMENT)
+    else:
+        ended = await _end_here(host, claim, order)
+    if ended == 0 and not ahead:
+        await host.engine.take_back_order(run.run_id, name)
+        raise await _nobody(host.engine, run, name)
+    return CancelledAgents(run, name, ended, carried=claim is None)
+
+
+async def _answer(host: FlowHost, order: AgentOrder, within: float) -> int | None:
+    """What the owner said; None when it said nothing in time."""
+    until = host.clock.monotonic() + within
+    while host.clock.monotonic() < until:
+        for each in await host.engine.ordered_ends(order.run_id):
+            if (each.name, each.at) == (order.name, order.at) and each.ended is not None:
+                return each.ended
+        await host.clock.sleep(_LOOK_EVERY)
+    return None
+
+
+async def _end_here(host: FlowHost, claim: Claim, order: AgentOrder) -> int:
+    run = await known_run(host, order.run_id)
+    execution = execution_of(host, claim, run, decode_settings(run.settings))
+    await execution.load(duration_before=duration_before(run))
+    calls = agents_named(list(execution.known.values()), order.name)
+    meant = [call for call in calls if call.state is CallState.RUNNING]
+    for call in meant:
+        await cancel_stored_agent(execution, call, order.name)
+    if meant:
+        await host.engine.answer_order(claim, replace(order, ended=len(meant)))
+    await execution.telling.settle()
+    used = execution.account
+    standing = replace(run, tokens=used.tokens, cost=used.dollars, updated_at=host.clock.wall())
+    await host.engine.let_go(claim, standing)
+    return len(meant)
+
+
+async def _nobody(engine: RunStore, run: RunRecord, name: str) -> BadArgumentError:
+    calls = await engine.calls(run.run_id)
+    ended = agents_named(calls, name)
+    if not ended:
+        return unknown_agent(run.run_id, calls, name)
+    return BadArgumentError(
+        f"The agent {name} of {run.run_id} has ended already: {ended[-1].terminated_by}.",
+        next=f"`jackline show {run.run_id}` tells more.",
+    )

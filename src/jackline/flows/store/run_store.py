@@ -1,0 +1,310 @@
+"""The contract of a store of runs, and the refusal of records that this installation did not write.
+
+Rules: (1) a write is durable when it returns; (2) every write of a run's owner carries its
+`Claim`; after another process has claimed the run it is refused with `errors.LeaseLostError`; (3)
+a done call is never overwritten, only forgotten by an explicit order; (4) reading needs no claim;
+(5) a store that cannot be read or written raises `errors.JournalError` within a limited time; (6)
+a write whose caller is cancelled is made nevertheless, in its order; (7) a record that is not
+ours is listed, but nothing that it names is loaded, run, removed or woken until a person has
+accepted the whole run; records from before signatures count as somebody else's.
+Not here: SQLite (sqlite/), what every store decides alike (store_rules.py), the records
+(records.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from jackline.errors import UsageError
+from jackline.flows.records import (
+    AgentOrder,
+    CallRecord,
+    EntryRecord,
+    HookRecord,
+    NoteRecord,
+    ResourceRecord,
+    RunRecord,
+    RunState,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The right to carry a run, until the lease ends."""
+
+    run_id: str
+    owner: str
+    epoch: int
+
+
+class RunStore(Protocol):
+    """Keeps runs."""
+
+    # --- runs ---------------------------------------------------------------------------------
+
+    async def create(self, run: RunRecord, *, owner: str, lease: float) -> Claim:
+        """Keep a new run, claimed by `owner` for `lease` seconds; UsageError if its id is taken.
+
+        Owner, lease and epoch come from here, whatever the record says of them.
+        """
+        ...
+
+    async def claim(
+        self, run_id: str, *, owner: str, lease: float, instead_of: str = ""
+    ) -> Claim | None:
+        """Take a run over; None while another owner's lease holds, or when it is unknown.
+
+        `instead_of` names an owner that is known to be dead: its lease counts for nothing.
+
+        Its state stays what it was until `change`. A `stop` that was asked for is dropped, since
+        somebody wants the run to go on; a `cancel` stays. An owner may claim again what it holds.
+        """
+        ...
+
+    async def renew(self, claim: Claim, *, lease: float) -> None:
+        """Hold the run for longer; also one whose lease ran out, unless it was taken over."""
+        ...
+
+    async def let_go(self, claim: Claim, run: RunRecord) -> None:
+        """Keep the run's new standing and give up the lease.
+
+        With a state that ended or stopped, what was asked by `ask_to_stop` is answered and dropped.
+        """
+        ...
+
+    async def change(self, claim: Claim, run: RunRecord) -> None:
+        """Keep the run's new standing and go on carrying it.
+
+        The standing is: settings, state, updated_at, ended_at, why, wake_at, outcome, tokens, cost.
+        All else stays. `confirmed` is kept by the store: it falls when the run leaves `parked`.
+        """
+        ...
+
+    async def allow_waking(self, run_id: str) -> None:
+        """A person confirms the next waking of a parked run; UsageError when it is not parked."""
+        ...
+
+    async def ask_to_stop(self, run_id: str, how: str) -> None:
+        """Leave word for the owner, who may be another process: `stop` or `cancel`.
+
+        The stronger word stays. A run that has ended and is carried by nobody has nothing to stop.
+        """
+        ...
+
+    async def asked_to_stop(self, run_id: str) -> str:
+        """What was asked, or an empty string."""
+        ...
+
+    async def run(self, run_id: str) -> RunRecord | None:
+        """The run, by its id or an unambiguous beginning of it; UsageError names several."""
+        ...
+
+    async def runs(
+        self, *, states: Collection[RunState] | None = None, limit: int = 200
+    ) -> Sequence[RunRecord]:
+        """Runs, the newest first."""
+        ...
+
+    async def fork(
+        self,
+        run_id: str,
+        new: RunRecord,
+        *,
+        owner: str,
+        lease: float,
+        without: Collection[tuple[str, int]],
+    ) -> Claim:
+        """A new run that begins with the other's done calls, except those named.
+
+        They keep their task ids, so that their sessions can be gone on with, and count no tokens
+        or dollars: the other run has paid them.
+        """
+        ...
+
+    async def delete_run(self, run_id: str, *, force: bool = False) -> None:
+        """Drop an ended run and all that is kept of it.
+
+        UsageError while it has not ended, is carried, holds resources or owes a hook; with `force`
+        the last two are forgotten, not done. What it has spent still counts in `spent_since`.
+        """
+        ...
+
+    async def wipe(self) -> bool:
+        """Overwrite what was deleted, also in files beside the store; False: others use it now."""
+        ...
+
+    # --- keyed calls --------------------------------------------------------------------------
+
+    async def calls(self, run_id: str) -> Sequence[CallRecord]:
+        """All calls of a run, in the order they were begun; values included."""
+        ...
+
+    async def begin_call(self, claim: Claim, call: CallRecord) -> None:
+        """Keep that a call was begun (again); it keeps its place in the order."""
+        ...
+
+    async def end_call(self, claim: Claim, call: CallRecord) -> None:
+        """Keep how a call ended, begun before or not; done ones stay for good."""
+        ...
+
+    async def forget_calls(
+        self,
+        claim: Claim,
+        calls: Collection[tuple[str, int]],
+        *,
+        leaving: Sequence[EntryRecord] = (),
+    ) -> None:
+        """Drop what these calls gave, so that they run again, with a new notebook.
+
+        The lines that they leave are added to other notebooks in the same write.
+        """
+        ...
+
+    # --- orders to single agents --------------------------------------------------------------
+
+    async def order_end(self, order: AgentOrder) -> None:
+        """Keep the order to end the agents of this name; needs no claim. Replaces one before."""
+        ...
+
+    async def ordered_ends(self, run_id: str) -> Sequence[AgentOrder]:
+        """The orders to agents of a run, the oldest first; also those that were carried out."""
+        ...
+
+    async def answer_order(self, claim: Claim, order: AgentOrder) -> None:
+        """Keep what came of an order; nothing if it was taken back or given anew meanwhile."""
+        ...
+
+    async def take_back_order(self, run_id: str, name: str) -> bool:
+        """Drop the order of this name, carried out or not; False when there is none."""
+        ...
+
+    # --- notebooks ----------------------------------------------------------------------------
+
+    async def entries(self, task_id: str) -> Sequence[EntryRecord]:
+        """An agent's notebook, the oldest line first."""
+        ...
+
+    async def write_entry(self, claim: Claim, entry: EntryRecord) -> None:
+        """Add a line to a notebook; its number must be the next one, the first being 1."""
+        ...
+
+    async def find_session(self, session_id: str) -> CallRecord | None:
+        """The agent call that carries this session, of whatever run; the latest if several do.
+
+        Its notebook has a line of kind `session` whose data has it as `session_id`.
+        """
+        ...
+
+    async def find_task(self, task_id: str) -> CallRecord | None:
+        """The agent call with this task id."""
+        ...
+
+    # --- resources, hooks, log ----------------------------------------------------------------
+
+    async def keep_resource(self, resource: ResourceRecord) -> None:
+        """Keep a resource's standing (by run and name); needs no claim, so that a reaper can."""
+        ...
+
+    async def resources(self, *, held_only: bool = True) -> Sequence[ResourceRecord]:
+        """What was rented, the oldest first; `held_only` leaves out what was released."""
+        ...
+
+    async def begin_hook(self, hook: HookRecord, *, again: bool = False) -> bool:
+        """Mark a hook as running; False when this end's hook has run, or runs, already.
+
+        With `again`, one that failed, or whose process died while it ran, may be begun anew: give
+        the record as `hooks` told it. The store counts `tries`, and of several that saw the same
+        number only one may begin.
+        """
+        ...
+
+    async def end_hook(self, hook: HookRecord) -> None:
+        """Keep how it ended (or, as `due`, that it has to run); `tries` stays as counted."""
+        ...
+
+    async def hooks(self, run_id: str) -> Sequence[HookRecord]:
+        """All hooks of a run and how they ended."""
+        ...
+
+    async def owing_hooks(self) -> Sequence[str]:
+        """The ids of the runs with a hook that is not done, in whatever state they are."""
+        ...
+
+    async def note(
+        self, run_id: str, at: float, what: str, label: str, detail: dict[str, object]
+    ) -> None:
+        """Add a line to the run's log; `detail` is plain JSON."""
+        ...
+
+    async def notes(self, run_id: str, *, after: int = 0) -> Sequence[NoteRecord]:
+        """The run's log after the line of that number; the first is 1."""
+        ...
+
+    # --- whose records they are -----------------------------------------------------------------
+
+    async def notebooks(self, run_id: str) -> Sequence[str]:
+        """The ids of the agents whose notebooks this run has written, with a call or without."""
+        ...
+
+    async def untrusted_rows(self, run_id: str) -> int:
+        """How many calls of this run, or lines that unfinished ones go on from, are not ours."""
+        ...
+
+    async def digest(self, run_id: str) -> str:
+        """A hash of all that is kept of this run and leads to code; it changes when that does."""
+        ...
+
+    async def accept(self, run_id: str, digest: str) -> None:
+        """Count all records of this run as ours; UsageError when they changed since `digest`."""
+        ...
+
+    async def spent_since(self, at: float) -> tuple[int, float]:
+        """Tokens and dollars of all runs' calls that ended since then, forgotten ones too."""
+        ...
+
+    def tell_of_locks(self, told: Callable[[], None]) -> Callable[[], None]:
+        """Have `told` called, in any thread, when another program's lock keeps us waiting.
+
+        Gives what undoes that. A write that waits too long is refused with
+        `errors.StoreLockedError`, and nothing of it is kept.
+        """
+        ...
+
+    def hurry(self) -> None:
+        """Wait for no lock any longer than a single try takes."""
+        ...
+
+    async def close(self) -> None:
+        """Finish writing and let go of the store."""
+        ...
+
+
+NOT_OURS = "not written by this installation: not run"
+
+
+def how_to_accept(run_id: str) -> str:
+    """The next step for a person who knows where the run comes from."""
+    return f"see what it would run, and accept it if it is yours: jackline show {run_id} --trust"
+
+
+def must_be_trusted(run: RunRecord) -> None:
+    """Refuse a run that this installation did not write."""
+    if not run.trusted:
+        what = f"{run.source} is not loaded" if run.source else "it is not gone on with"
+        raise UsageError(
+            f"The run {run.run_id} was not written by this installation: {what}.",
+            next=how_to_accept(run.run_id),
+        )
+
+
+async def must_be_trusted_wholly(engine: RunStore, run: RunRecord) -> None:
+    """Refuse a run if it, or a result or a notebook that it would go on with, is not ours."""
+    must_be_trusted(run)
+    if rows := await engine.untrusted_rows(run.run_id):
+        raise UsageError(
+            f"Of what the run {run.run_id} has kept, {rows} records were not written by this"
+            " installation: it is not gone on with.",
+            next=how_to_accept(run.run_id),
+        )

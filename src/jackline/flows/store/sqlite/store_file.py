@@ -1,0 +1,298 @@
+"""The file of runs: its tables, opening it for one thread, and why it cannot be used.
+
+Rules: (1) a step of `MIGRATIONS` is never changed once released: a new version is a new step; (2)
+the file is its owner's alone; (3) every fault of the disk becomes a `JournalError` that says what
+to do; (4) a damaged file is left where it is: it is somebody's work, not a log; (5) one try waits
+no longer than `lock_seconds` for another program's lock, and all tries together no longer than
+the `LockPatience` of the caller; (6) counting runs by state writes nothing and makes no file.
+Not here: migrations in general (journal/sqlite_file.py), when to write (threads.py).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import TypeAlias
+
+from jackline.clock import SystemClock
+from jackline.errors import JournalError, StoreLockedError
+from jackline.flows.records import RunState
+from jackline.flows.store.sqlite import row_checks
+from jackline.journal.sqlite_file import (
+    DAMAGED,
+    FAILING,
+    FORBIDDEN,
+    FULL,
+    LOCKED,
+    UNREACHABLE,
+    VersionedFile,
+    cause_of,
+    check_private,
+    harden_connection,
+    identity,
+    make_private,
+)
+from jackline.private_files import NotPrivateError
+
+# A column `…_blob` names the row of `blobs` that holds what is too long for its own. The indexes on
+# them know only the few rows that have one. `spending` outlives the calls that it tells of: money
+# that is spent stays spent when a run is deleted.
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (
+        "CREATE TABLE blobs (sha BLOB NOT NULL PRIMARY KEY, data BLOB NOT NULL)",
+        """CREATE TABLE runs (
+            run_id TEXT NOT NULL PRIMARY KEY, flow TEXT NOT NULL, source TEXT NOT NULL,
+            arguments BLOB NOT NULL, settings BLOB NOT NULL, cwd TEXT NOT NULL, state TEXT NOT NULL,
+            created_at REAL NOT NULL, updated_at REAL NOT NULL, ended_at REAL, why TEXT NOT NULL,
+            wake_at REAL, outcome BLOB, outcome_blob BLOB, forked_from TEXT, owner TEXT NOT NULL,
+            lease_until REAL NOT NULL, lease_seconds REAL NOT NULL, epoch INTEGER NOT NULL,
+            tokens INTEGER NOT NULL, cost REAL NOT NULL, confirmed INTEGER NOT NULL,
+            asked TEXT NOT NULL)""",
+        "CREATE INDEX runs_created ON runs (created_at)",
+        "CREATE INDEX runs_outcome_blob ON runs (outcome_blob) WHERE outcome_blob IS NOT NULL",
+        """CREATE TABLE calls (
+            id INTEGER PRIMARY KEY, run_id TEXT NOT NULL, key TEXT NOT NULL,
+            occurrence INTEGER NOT NULL, kind TEXT NOT NULL, label TEXT NOT NULL,
+            phase TEXT NOT NULL, task_id TEXT NOT NULL, state TEXT NOT NULL, value BLOB,
+            value_blob BLOB, outcome BLOB, outcome_blob BLOB, attempts INTEGER NOT NULL,
+            started_at REAL NOT NULL, ended_at REAL, tokens INTEGER NOT NULL, cost REAL NOT NULL,
+            terminated_by TEXT NOT NULL, UNIQUE (run_id, key, occurrence))""",
+        "CREATE INDEX calls_task ON calls (task_id) WHERE task_id <> ''",
+        "CREATE INDEX calls_value_blob ON calls (value_blob) WHERE value_blob IS NOT NULL",
+        "CREATE INDEX calls_outcome_blob ON calls (outcome_blob) WHERE outcome_blob IS NOT NULL",
+        """CREATE TABLE notebooks (
+            id INTEGER PRIMARY KEY, task_id TEXT NOT NULL UNIQUE, run_id TEXT NOT NULL)""",
+        "CREATE INDEX notebooks_run ON notebooks (run_id)",
+        """CREATE TABLE entries (
+            notebook INTEGER NOT NULL, number INTEGER NOT NULL, kind TEXT NOT NULL,
+            data BLOB, data_blob BLOB, at REAL NOT NULL, PRIMARY KEY (notebook, number))""",
+        "CREATE INDEX entries_data_blob ON entries (data_blob) WHERE data_blob IS NOT NULL",
+        """CREATE TABLE sessions (
+            id INTEGER PRIMARY KEY, session_id TEXT NOT NULL, notebook INTEGER NOT NULL,
+            UNIQUE (session_id, notebook))""",
+        "CREATE INDEX sessions_notebook ON sessions (notebook)",
+        """CREATE TABLE resources (
+            run_id TEXT NOT NULL, name TEXT NOT NULL, task_id TEXT NOT NULL, release TEXT NOT NULL,
+            release_on_park INTEGER NOT NULL, lease_until REAL, state TEXT NOT NULL,
+            taken_at REAL NOT NULL, released_at REAL, tries INTEGER NOT NULL,
+            trouble TEXT NOT NULL, PRIMARY KEY (run_id, name))""",
+        """CREATE TABLE hooks (
+            run_id TEXT NOT NULL, end_id TEXT NOT NULL, hook TEXT NOT NULL, told BLOB NOT NULL,
+            state TEXT NOT NULL, tries INTEGER NOT NULL, trouble TEXT NOT NULL, at REAL NOT NULL,
+            PRIMARY KEY (run_id, end_id, hook))""",
+        """CREATE TABLE notes (
+            run_id TEXT NOT NULL, number INTEGER NOT NULL, at REAL NOT NULL, what TEXT NOT NULL,
+            label TEXT NOT NULL, detail TEXT NOT NULL, PRIMARY KEY (run_id, number))
+            WITHOUT ROWID""",
+        """CREATE TABLE spending (
+            at REAL NOT NULL, run_id TEXT NOT NULL, tokens INTEGER NOT NULL, cost REAL NOT NULL)""",
+        "CREATE INDEX spending_at ON spending (at, tokens, cost)",
+    ),
+    (
+        """CREATE TABLE agent_orders (
+            run_id TEXT NOT NULL, name TEXT NOT NULL, at REAL NOT NULL, ended INTEGER,
+            PRIMARY KEY (run_id, name)) WITHOUT ROWID""",
+    ),
+    (
+        # The id ties signatures to this file; a row without one was written by somebody else, or
+        # by a version that did not sign.
+        "CREATE TABLE store (store_id TEXT NOT NULL)",
+        "INSERT INTO store (store_id) VALUES (lower(hex(randomblob(16))))",
+        "ALTER TABLE runs ADD COLUMN signature TEXT",
+        "ALTER TABLE calls ADD COLUMN signature TEXT",
+        "ALTER TABLE entries ADD COLUMN signature TEXT",
+        "ALTER TABLE resources ADD COLUMN signature TEXT",
+        "ALTER TABLE hooks ADD COLUMN signature TEXT",
+    ),
+)
+# The mark is "JKLF".
+FILE = VersionedFile(application=0x4A4B4C46, steps=MIGRATIONS, holds="the store of runs")
+
+
+Connect: TypeAlias = Callable[[Path, float], sqlite3.Connection]
+
+LOCK_SECONDS = 15.0
+# A run waits so long for a lock before it is paused: what was paid for is worth more than minutes.
+RUN_PATIENCE = 600.0
+# A long reader may keep the log from being emptied; this is what it is cut back to afterwards.
+_LOG_BYTES = 64 * 1024 * 1024
+# SQLite refuses some of the steps of opening at once instead of waiting for the lock.
+_BETWEEN_TRIES = 0.02
+_KEPT = "Nothing that was told as finished is lost: `jackline resume` goes on from there."
+_NEXT = {
+    FULL: f"Free some space on that disk. {_KEPT}",
+    FORBIDDEN: "Give yourself the right to write there, or choose another folder with --state.",
+    LOCKED: f"End the program that holds it, a database browser perhaps. {_KEPT}",
+    UNREACHABLE: "Look whether its folder is there, or choose another one with --state.",
+    FAILING: "Copy the file to a healthy disk and choose its folder with --state.",
+    DAMAGED: "Restore it from a copy, rescue what can be read with `sqlite3 FILE .recover`, or "
+    "move it away with its -wal and -shm files to begin anew.",
+}
+
+
+def connect(path: Path, lock_seconds: float) -> sqlite3.Connection:
+    """A connection to an existing file that leaves transactions to us."""
+    return sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode=rw",
+        uri=True,
+        timeout=lock_seconds,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+
+
+class LockPatience:
+    """How long a lock is waited for beyond one try, and who is told of it; for several threads."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._since: float | None = None
+        self._listeners: list[Callable[[], None]] = []
+
+    def lasts(self, tried_since: float) -> bool:
+        """A try that began then has met the lock: whether to try again."""
+        now = SystemClock().monotonic()
+        first = self._since is None
+        self._since = tried_since if self._since is None else self._since
+        lasts = now - self._since < self._seconds
+        if first and lasts:
+            for told in list(self._listeners):
+                told()
+        return lasts
+
+    def got_through(self) -> None:
+        """The lock is gone."""
+        self._since = None
+
+    def end(self) -> None:
+        """Wait for nothing beyond one try from now on."""
+        self._seconds = 0.0
+
+    def tell(self, told: Callable[[], None]) -> Callable[[], None]:
+        """Have `told` called, in any thread, when a wait begins; gives what undoes that."""
+        self._listeners.append(told)
+        return lambda: self._listeners.remove(told)
+
+
+class StoreFile:
+    """The file, as one thread has it open."""
+
+    def __init__(self, path: Path, connect: Connect, lock_seconds: float) -> None:
+        self.path = path
+        self._connect = connect
+        self._lock_seconds = lock_seconds
+        self._connection: sqlite3.Connection | None = None
+        self._identity: tuple[int, int] | None = None
+
+    def opened(self) -> sqlite3.Connection:
+        """The connection; opened now if it was not, or if the file was exchanged since."""
+        if self._connection is not None and self._is_gone():
+            self.let_go()
+        if self._connection is None:
+            make_private(self.path)
+            self._connection = self._new_connection()
+            self._identity = identity(self.path)
+        return self._connection
+
+    def must_be_there(self) -> None:
+        """Refuse to promise what went into a file that has been taken away."""
+        if self._is_gone():
+            self.let_go()
+            raise JournalError(
+                f"The file of runs {self.path} was moved or deleted while it was written.",
+                next="Put it back with its -wal and -shm files, then resume the run.",
+            )
+
+    def let_go(self) -> None:
+        """Close the connection; the next use opens it again."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def unusable(self, error: sqlite3.Error | OSError) -> JournalError:
+        """The trouble in words."""
+        cause = cause_of(error)
+        kind = StoreLockedError if cause == LOCKED else JournalError
+        told = kind(
+            f"The file of runs {self.path} cannot be used: {cause}.",
+            next=error.fix
+            if isinstance(error, NotPrivateError)
+            else _NEXT.get(cause, "Look at that file; another folder is chosen with --state."),
+        )
+        told.__cause__ = error
+        return told
+
+    def unreadable(self) -> JournalError:
+        """It holds a record that no version of ours has written."""
+        return JournalError(
+            f"The file of runs {self.path} holds a record that cannot be read.",
+            next=_NEXT[DAMAGED],
+        )
+
+    def _is_gone(self) -> bool:
+        return self._identity is None or identity(self.path) != self._identity
+
+    def _new_connection(self) -> sqlite3.Connection:
+        clock, pause = SystemClock(), threading.Event()
+        give_up_at = clock.monotonic() + self._lock_seconds
+        while True:
+            connection = self._connect(self.path, self._lock_seconds)
+            try:
+                _prepare(connection)
+            except sqlite3.Error as error:
+                connection.close()
+                if not is_locked(error) or clock.monotonic() >= give_up_at:
+                    raise
+            except BaseException:
+                connection.close()
+                raise
+            else:
+                return connection
+            pause.wait(_BETWEEN_TRIES)
+
+
+def is_locked(error: sqlite3.Error | OSError) -> bool:
+    """Whether another program stands in the way."""
+    return cause_of(error) == LOCKED
+
+
+def _prepare(connection: sqlite3.Connection) -> None:
+    run = connection.execute
+    harden_connection(connection)
+    if FILE.version_of(connection) == 0:
+        run("PRAGMA auto_vacuum = INCREMENTAL")  # only an empty file can learn it
+    # Some network folders cannot have it; there commits are slower and no less safe.
+    run("PRAGMA journal_mode = WAL").fetchall()
+    run("PRAGMA synchronous = FULL")
+    run(f"PRAGMA journal_size_limit = {_LOG_BYTES}").fetchall()
+    # What is deleted is overwritten, not only forgotten.
+    run("PRAGMA secure_delete = ON").fetchall()
+    FILE.migrate(connection)
+    row_checks.prepare(connection)
+
+
+_LOCK_SECONDS = 2.0
+_COUNT = "SELECT state, count(*), count(*) FILTER (WHERE wake_at IS NULL) FROM runs GROUP BY state"
+
+
+def runs_by_state(store: Path) -> dict[RunState, tuple[int, int]]:
+    """How many runs are in each state, and how many of them have no time to wake at."""
+    if not store.is_file():
+        return {}
+    try:
+        check_private(store)
+        address = f"{store.absolute().as_uri()}?mode=ro"
+        with closing(sqlite3.connect(address, uri=True, timeout=_LOCK_SECONDS)) as connection:
+            harden_connection(connection)
+            FILE.version_of(connection)
+            rows = connection.execute(_COUNT).fetchall()
+    except (sqlite3.Error, OSError) as error:
+        raise JournalError(
+            f"The runs at {store} cannot be counted: {cause_of(error)}.",
+            next="`jackline ls` says more.",
+        ) from error
+    known = set(RunState)
+    return {RunState(state): (count, timeless) for state, count, timeless in rows if state in known}

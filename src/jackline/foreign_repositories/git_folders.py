@@ -1,0 +1,284 @@
+"""Find out whether a git folder lies where git itself would put it, and which others it holds.
+
+Rules: (1) only reads, and only regular files; (2) a git folder is at home above or inside the
+folder in which its user works, or when it and the work tree name each other, as those of worktrees
+and submodules do; (3) neither a link in a git folder nor its list of borrowed objects leads out of
+it; (4) the folders of submodules and worktrees inside it are found by their names, as git finds
+them, used now or not, and each is as git makes it: no link, and no `commondir` but that of a
+worktree; (5) what is there and cannot be read, or is too much, is never taken for nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from jackline.foreign_files import read_foreign
+
+_MOST_ENTRIES = 100_000
+_MOST_FILES = 1_000_000
+_MOST_NESTED = 100
+_MOST_BYTES = 1 << 20
+_DEEPEST = 5
+"""So many stores may borrow from each other, as git allows."""
+# Worktrees and submodules are checked when git is to run there; hooks by repository_check.py.
+_NOT_FOLLOWED = frozenset(("hooks", "modules", "worktrees"))
+_LOOSE = re.compile(r"[0-9a-f]{2}")
+
+
+class MisplacedRepositoryError(Exception):
+    """The repository is not where it should be; the text says how."""
+
+
+@dataclass(frozen=True, slots=True)
+class GitFolders:
+    """A repository's own git folder and the one it shares with its worktrees, as git named them."""
+
+    own: Path
+    common: Path
+
+    def check(self, start: Path, folder: Path | None, work_trees: list[Path]) -> None:
+        """AstrayError unless a git that is started in `start` finds them where they belong.
+
+        `folder` is where the user works; `work_trees` are those that the settings name.
+        """
+        own, common, start = self.own.resolve(), self.common.resolve(), start.resolve()
+        if own != common and own.parent != common / "worktrees":
+            raise MisplacedRepositoryError(
+                "it takes its settings from a folder that git would not have chosen"
+            )
+        allowed = [own, common, *([folder.resolve()] if folder else [])]
+        if not any(start.is_relative_to(each.resolve()) for each in work_trees):
+            inside = folder is not None and all(
+                each.is_relative_to(folder.resolve()) for each in (own, common)
+            )
+            if work_trees or not (inside or _is_above(own, common, start)):
+                raise MisplacedRepositoryError(
+                    "its git folder is another one than git itself would have made"
+                )
+        check_ways_out(own, common, allowed)
+
+
+def check_ways_out(own: Path, common: Path, allowed: list[Path]) -> None:
+    """AstrayError if a link or a list of borrowed objects leads out of these folders, resolved."""
+    for path in _ways_out(own, common):
+        if not any(path.is_relative_to(each) for each in allowed):
+            raise MisplacedRepositoryError("a file in its git folder leads out of it")
+
+
+def is_git_folder(path: Path) -> bool:
+    """Whether git may take it for one, whatever its name; a folder of branches can hold a `HEAD`.
+
+    It is asked for names, as git does, since some file systems ignore case or signs.
+    """
+    shares = os.path.lexists(path / "commondir")
+    whole = all(os.path.lexists(path / name) for name in ("objects", "refs"))
+    return os.path.lexists(path / "HEAD") and (shares or whole)
+
+
+def leads_to(file: Path, git_folder: Path) -> bool:
+    """Whether this `.git` file says that its repository is there."""
+    named = None if file.is_symlink() else named_git_folder(file)
+    return named is not None and _same(named, git_folder)
+
+
+def named_git_folder(file: Path) -> Path | None:
+    """The git folder that a `.git` file names; None where it is no such file."""
+    if not file.is_file():
+        return None
+    found = re.fullmatch(r"gitdir: (.+?)\n*", text_of(file), re.DOTALL)
+    return None if found is None else file.parent / found[1]
+
+
+def nested_repositories(top: Path) -> list[Path]:
+    """The folders below a work tree that are repositories of their own."""
+    found, left = [], _MOST_FILES
+    for at, folders, files in os.walk(top, onerror=_unlisted_below):
+        left -= len(folders) + len(files)
+        if left < 0:
+            raise MisplacedRepositoryError("its work tree holds too many files to look through")
+        if Path(at) != top and any(name.lower() == ".git" for name in (*folders, *files)):
+            found.append(Path(at))
+        folders[:] = [name for name in folders if name.lower() != ".git"]
+    if len(found) > _MOST_NESTED:
+        raise MisplacedRepositoryError("its work tree holds too many other repositories")
+    return found
+
+
+def _unlisted_below(error: OSError) -> None:
+    """Git cannot enter a folder of somebody else either; one without a list alone, it can."""
+    if os.access(error.filename, os.X_OK):
+        raise MisplacedRepositoryError("a folder of its work tree cannot be listed") from error
+
+
+def text_of(path: Path) -> str:
+    """A small file's text; empty without one."""
+    try:
+        return os.fsdecode(read_foreign(path, _MOST_BYTES))
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except (OSError, ValueError):
+        raise MisplacedRepositoryError(
+            f"{path.name} in its git folder cannot be read, or is too long"
+        ) from None
+
+
+def _is_above(own: Path, common: Path, start: Path) -> bool:
+    """Whether a folder above is the repository's, by its place or since each names the other."""
+    if own == common:
+        return own.name == ".git" and start.is_relative_to(own.parent)
+    back = own / text_of(own / "gitdir").strip()  # of a worktree: the file that names it
+    is_worktree = own.parent == common / "worktrees" and leads_to(back, own)
+    return is_worktree and start.is_relative_to(back.resolve().parent)
+
+
+def _ways_out(own: Path, common: Path) -> Iterator[Path]:
+    """Where links lead, and where objects are borrowed."""
+    for each in {own, common}:
+        yield from _links_in(each)
+    stores, seen = [common / "objects"], set[Path]()
+    for _ in range(_DEEPEST):
+        stores = [each for store in stores for each in _borrowed(store) if each not in seen]
+        seen.update(stores)
+        yield from stores
+        for store in stores:
+            yield from _links_in(store)
+    if stores:
+        raise MisplacedRepositoryError("its objects are borrowed from too many places")
+
+
+def _borrowed(store: Path) -> list[Path]:
+    lines = text_of(store / "info" / "alternates").split(
+        "\n"
+    )  # other ends of lines are git's names
+    # A quoted line is one that only git can read: wherever it leads, it is not inside.
+    named = ["/" if line.startswith('"') else line for line in lines if line]
+    return [_followed(store / line) for line in named if not line.startswith("#")]
+
+
+def _links_in(folder: Path) -> Iterator[Path]:
+    ahead, left = [folder], _MOST_ENTRIES
+    while ahead:
+        at = ahead.pop()
+        try:
+            entries = list(os.scandir(at))
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:  # git may open by its name what nobody can list
+            raise MisplacedRepositoryError("a folder in its git folder cannot be listed") from error
+        left -= len(entries)
+        if left < 0:
+            raise MisplacedRepositoryError("its git folder holds too many files to look through")
+        for entry in entries:
+            if at == folder and entry.name in _NOT_FOLLOWED:
+                continue
+            if entry.is_symlink():
+                yield _followed(Path(entry.path))
+            # Loose objects are known by their hashes, which nobody can guess.
+            elif entry.is_dir(follow_symlinks=False) and not _LOOSE.fullmatch(entry.name):
+                ahead.append(Path(entry.path))
+
+
+def _followed(path: Path) -> Path:
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError, ValueError):
+        raise MisplacedRepositoryError(
+            "its git folder holds a circle of links, or no path"
+        ) from None
+
+
+def _same(one: Path, other: Path) -> bool:
+    try:
+        return one.resolve() == other.resolve()
+    except (OSError, RuntimeError, ValueError):
+        return False
+
+
+_MOST_ENTRIES = 100_000
+_KEPT_IN = ("modules", "worktrees")
+_SETTINGS = ("config", "config.worktree")
+_AS_GIT_WRITES_IT = re.compile(r"\.\./\.\.\n?")
+
+
+@dataclass(frozen=True, slots=True)
+class KeptFolder:
+    """A git folder inside another."""
+
+    path: Path
+    work_tree: Path | None
+    """Of a worktree that is still there: its place."""
+
+    @property
+    def settings(self) -> list[Path]:
+        """The files with settings that it has."""
+        return [file for name in _SETTINGS if os.path.lexists(file := self.path / name)]
+
+
+def kept_folders(common: Path, folder: Path | None) -> list[KeptFolder]:
+    """All of them, however deep; AstrayError if one is not as git makes it.
+
+    `folder` is where the user works: what lies inside belongs to it.
+    """
+    inside = [each.resolve() for each in (common, folder) if each is not None]
+    inside += [common.resolve().parent] if common.name == ".git" else []
+    paths = list(_git_folders(common))
+    homes = {common, *paths}
+    found = []
+    for path in paths:
+        is_worktree = path.parent.name == "worktrees" and path.parent.parent in homes
+        _check_common_folder(path, is_worktree=is_worktree)
+        check_ways_out(path.resolve(), path.resolve(), inside)
+        found.append(KeptFolder(path, _work_tree_of(path, inside) if is_worktree else None))
+    return found
+
+
+def _git_folders(common: Path) -> Iterator[Path]:
+    left = _MOST_ENTRIES
+    for kept in _KEPT_IN:
+        if (common / kept).is_symlink():
+            raise MisplacedRepositoryError(f"{kept} in its git folder is a link")
+        for at, folders, files in os.walk(common / kept, onerror=_unlisted):
+            left -= len(folders) + len(files)
+            if left < 0:
+                raise MisplacedRepositoryError(
+                    "its git folder holds too many files to look through"
+                )
+            if any(Path(at, name).is_symlink() for name in folders):
+                raise MisplacedRepositoryError(
+                    "a folder of a submodule in its git folder is a link"
+                )
+            if is_git_folder(Path(at)):
+                yield Path(at)
+
+
+def _unlisted(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise MisplacedRepositoryError("a folder in its git folder cannot be listed") from error
+
+
+def _check_common_folder(path: Path, *, is_worktree: bool) -> None:
+    file = path / "commondir"
+    if not os.path.lexists(file):
+        return
+    if not is_worktree or file.is_symlink() or not _AS_GIT_WRITES_IT.fullmatch(text_of(file)):
+        raise MisplacedRepositoryError(
+            "a git folder inside its own takes its settings from somewhere else"
+        )
+
+
+def _work_tree_of(path: Path, inside: list[Path]) -> Path | None:
+    """Where a worktree is; None when it is gone."""
+    file = path / text_of(path / "gitdir").strip()
+    if file == path or not os.path.lexists(file.parent):
+        return None
+    if leads_to(file, path):
+        return file.parent
+    if not any(file.resolve().is_relative_to(each) for each in inside):
+        raise MisplacedRepositoryError(
+            "it claims a folder as its worktree that knows nothing of it"
+        )
+    return None

@@ -1,0 +1,687 @@
+"""Submit calls: parse the request, recognise the client, choose lanes, look after waiting calls.
+
+Rules: (1) a body is parsed as little as its lane needs, and forwarded as the bytes that came; (2)
+every call that was submitted ends in exactly one `CallEnded`; (3) one timer for all waiting calls,
+and each call decides what is done for it; (4) a wall clock that was set, or a machine that slept,
+is noticed here at the latest.
+Not here: holding and answering one call (client_call.py), paths (router.py), when waiting is
+hopeless (calls/admission.py).
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TypeAlias
+
+from jackline.calls import (
+    CallManager,
+    CallRefusal,
+    CallRequest,
+    Cap,
+    Dialect,
+    HoldLimits,
+    Mode,
+    takes_prefill,
+)
+from jackline.clock import Clock
+from jackline.dialects import RequestFacts, read_request
+from jackline.dialects.json_bounds import MOST_VALUES, has_too_many_values
+from jackline.dialects.request_facts import read_openai_request
+from jackline.events import Announce, CallEnded
+from jackline.gateway.client_call import CallCounts, ClientCall, HeldTime
+from jackline.gateway.client_retries import ClientRetries, OpenCalls
+from jackline.gateway.compressed_body import NOT_PACKED, Packed
+from jackline.gateway.exchange import Exchange
+from jackline.gateway.identity import (
+    NO_PREFIX,
+    Identity,
+    Prefix,
+    Who,
+    begins_conversation,
+    conversation_of,
+    prefix_of,
+)
+from jackline.gateway.lane_registry import (
+    GatewayCaller,
+    LaneRegistry,
+    TooManyLanesError,
+    caller_of,
+    credential_of,
+)
+from jackline.gateway.own_answers import (
+    RefusalAnswer,
+    gateway_refusal,
+    new_call_id,
+    vendor_refusal,
+    with_note_headers,
+)
+from jackline.gateway.placement import ModelSubstitution, Placement, openai_caller, upstream_for
+from jackline.gateway.routes import RouteChooser
+from jackline.gateway.settings import CapSettings, GatewaySettings, StreamMode
+from jackline.gateway.vendor_limits import LimitReading
+from jackline.lanes import CacheTtl, RemainingWork
+from jackline.outside_names import cut_name, problem_of_model
+from jackline.providers.settings import Credential
+from jackline.upstream.interface import UpstreamRequest
+
+NativeError: TypeAlias = Callable[[str, int, bytes], bytes]
+# A side call is no agent's turn: its client does better with the vendor's error than with waiting.
+_SIDE_CALL_HOLD = HoldLimits(quota=0.0, other=30.0)
+# The agent that a session's own calls belong to.
+_MAIN = ""
+_ANSWERED = frozenset(("answered", "shortened"))
+# What vendors call their APIs by. On another path a vendor may answer before it looks at the key,
+# or read another one than is meant here.
+_API_PATHS = frozenset(
+    (
+        b"/v1/messages",
+        b"/v1/messages/count_tokens",
+        b"/v1/models",
+        b"/v1/chat/completions",
+        b"/chat/completions",
+        b"/v1/responses",
+        b"/responses",
+    )
+)
+_ONLY_WITH_OWN_CREDENTIAL = (
+    "Jackline: behind an upstream that gets the client's own credential, the key of another one"
+    " serves model calls only. Call the vendor itself for its list of models, or put that upstream"
+    " first."
+)
+_ONLY_EXACT_PATHS = (
+    "Jackline: an upstream's own key is sent to the exact paths of its API alone, such as"
+    " /v1/messages. Put a prefix into the upstream's url instead of the client's base URL."
+)
+_UNREAD = RequestFacts(None, False, 0, 0)
+
+
+def _as_it_came(_lane: str, _status: int, body: bytes) -> bytes:
+    return body
+
+
+class CallIntake:
+    """Where messages calls begin and end."""
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        carrier: CallManager,
+        lanes: LaneRegistry,
+        clock: Clock,
+        announce: Announce,
+        ticks: Callable[[], float],
+        native_error: NativeError = _as_it_came,
+    ) -> None:
+        self.chooser = RouteChooser()
+        self.use(settings)
+        self.carrier = carrier
+        self.counts = CallCounts()
+        self._clock = clock
+        self._ticks = ticks
+        self._native_error = native_error
+        self._lanes = lanes
+        self._announce = announce
+        self._returning = ClientRetries()
+        self._work = RemainingWork()
+        self.held_time = HeldTime()
+        self._placing = Placement(self.chooser, lanes, carrier.controller)
+        self._open: dict[str, ClientCall] = {}
+        self._turns = OpenCalls()
+        # Of the bodies of all open calls, and of those that are being unpacked.
+        self.held_bytes = 0
+        lanes.close_idle = carrier.close_idle_lanes
+        lanes.close_unproven = carrier.close_unproven_lanes
+
+    def use(self, settings: GatewaySettings) -> None:
+        """Take calls in by these settings from now on."""
+        self.settings = settings
+        self.chooser.use(settings.upstreams, settings.never_degrade)
+        hold = settings.hold
+        self._until_reset = HoldLimits(math.inf, hold.other)
+        usual = HoldLimits(hold.quota, hold.other)
+        self._usual_hold = self._until_reset if hold.until_reset else usual
+        self._capped = settings.caps != CapSettings()
+        # Else it depends on who asks.
+        self._mode_for_all: Mode | None = None
+        if settings.stream is StreamMode.LIVE:
+            self._mode_for_all = "live"
+        elif settings.stream is StreamMode.BLOCK:
+            self._mode_for_all = "block"
+
+    @property
+    def limit_readings(self) -> Mapping[str, LimitReading]:
+        """What vendors' APIs told of limits, by upstream."""
+        return self._lanes.readings
+
+    @property
+    def stand_ins(self) -> list[ModelSubstitution]:
+        """Which models were answered by others lately."""
+        return self._placing.stand_ins(self.now())
+
+    @property
+    def calls(self) -> list[ClientCall]:
+        """Every call under way."""
+        return list(self._open.values())
+
+    def now(self) -> float:
+        """The time that calls are measured in; it is never set."""
+        return self._clock.steady()
+
+    def wall(self) -> float:
+        """The wall-clock time, for what is told."""
+        return self._clock.wall()
+
+    def ticks(self) -> float:
+        """The time that `Exchange.last_write` is measured in."""
+        return self._ticks()
+
+    def take(
+        self, exchange: Exchange, target: bytes, tag: str | None, packed: Packed = NOT_PACKED
+    ) -> None:
+        """A model call; `packed` tells what its body holds if it came compressed."""
+        caller = caller_of(exchange, tag)
+        identity, who, body = caller.identity, caller.who, exchange.body
+        readable = packed.plain if packed.is_packed else body
+        if readable is not None and has_too_many_values(readable):
+            self._turn_away(exchange, _too_many_values(), identity, _UNREAD, new_call_id())
+            return
+        facts = _UNREAD if readable is None else read_request(readable)
+        now = self._clock.steady()
+        call_id, since = new_call_id(), None
+        if who is not None:
+            if self._is_settled(exchange, who, caller, facts, now):
+                return
+            place = self._returning.place(who, caller.credential, body, now)
+            if place is not None:
+                call_id, since = place.call, place.since
+        elif self._returning.knows_unnamed:
+            call_id, since = self._unnamed_place(caller, body, call_id, now)
+        no = self._refused_at_once(facts, body)
+        if no is not None:
+            self._turn_away(exchange, no, identity, facts, call_id)
+            return
+        model = facts.model or "unknown-model"
+        lanes, last_resorts, own_key, unproven = self._placing.places(
+            model, caller, body, now, is_api_path=_is_api_path(target)
+        )
+        if not lanes:
+            self._turn_away(exchange, _no_lane(target), identity, facts, call_id)
+            return
+        conversation, prefix, begins = self._cached_parts(who, readable, lanes, now)
+        # By position, in the order of its fields: every call is made here.
+        request = CallRequest(
+            call_id,
+            UpstreamRequest(
+                exchange.method, target, caller.headers, body, caller.lines, packed.plain
+            ),
+            lanes,
+            last_resorts,
+            facts.stream,
+            self._mode_for_all or ("live" if identity.is_watched else "block"),
+            "anthropic",
+            takes_prefill(model),
+            facts.input_tokens,
+            facts.max_tokens,
+            0.0 if who is None else self._work.asks(now, who[0], who[1] or _MAIN),
+            self._until_reset if caller.afk else self._usual_hold,
+            self._caps(identity) if self._capped else (),
+            since,
+            own_key,
+            unproven,
+            conversation,
+            prefix.name,
+            prefix.tokens,
+            begins,
+            self._cache_ttl(identity) if conversation else None,
+            caller.bearer and self._passes_through(lanes[0]),
+        )
+        call = ClientCall(self, exchange, identity, facts.model or "", request, now)
+        if who is not None:
+            self._turns.add(who, exchange, call)
+        self._submit(call)
+
+    def _cached_parts(
+        self, who: Who | None, body: bytes | bytearray | None, lanes: tuple[str, ...], now: float
+    ) -> tuple[str, Prefix, bool]:
+        """What prompt caches may hold of a call, and whether it begins its conversation.
+
+        Its prefix is looked for only where its own cache is cold.
+        """
+        if body is None:
+            return "", NO_PREFIX, False
+        conversation = conversation_of(who, body)
+        if not conversation:
+            return "", NO_PREFIX, False
+        begins = begins_conversation(body)
+        known = self.carrier.controller.lanes[lanes[0]].caches.conversations.get(conversation)
+        is_warm = known is not None and now < known.until and not begins
+        return conversation, NO_PREFIX if is_warm else prefix_of(body), begins
+
+    def _cache_ttl(self, identity: Identity) -> CacheTtl | None:
+        """What is said of prompt caches for a call's tag or class; None if nothing is."""
+        cache = self.settings.cache
+        return cache.tags.get(identity.tag or "") or cache.classes.get(identity.class_ or "")
+
+    def _passes_through(self, lane: str) -> bool:
+        upstream = self._lanes.upstream(lane)
+        return upstream is not None and upstream.credential is Credential.PASS_THROUGH
+
+    def _is_settled(
+        self, exchange: Exchange, who: Who, caller: GatewayCaller, facts: RequestFacts, now: float
+    ) -> bool:
+        """Whether whoever asks is served by what is known: the same call waits, or was refused.
+
+        Asked before whether there is room: whoever joins a call needs none.
+        """
+        waiting = self._turns.waiting(who, exchange)
+        if waiting is not None:
+            waiting.join(exchange)
+            self.counts.joined += 1
+            return True
+        fate = self._returning.fate(who, caller.credential, exchange.body, now)
+        if fate is None:
+            return False
+        no = vendor_refusal(self.in_native_words(fate))
+        self._turn_away(exchange, no, caller.identity, facts, new_call_id())
+        return True
+
+    def _refused_at_once(
+        self, facts: RequestFacts, body: bytes | bytearray
+    ) -> RefusalAnswer | None:
+        """Why a call is not taken in, whoever asks."""
+        problem = None if facts.model is None else problem_of_model(facts.model)
+        if problem is not None:
+            return gateway_refusal(400, f"Jackline: {problem}.")
+        return self.busy(body)
+
+    def no_room_for(self, body: bytes | bytearray) -> RefusalAnswer | None:
+        """Why a body cannot be held beside those of all that is under way; None if it can.
+
+        One that comes alone is held, however large it is.
+        """
+        held = self.held_bytes
+        if held and held + len(body) > self.settings.limits.held_bytes:
+            return self.no_room()
+        return None
+
+    def hold(self, size: int) -> Callable[[], None]:
+        """Count so many bytes as held, until what is given back is called."""
+        self.hold_more(size)
+        return partial(self.hold_more, -size)
+
+    def take_room(self, size: int, own: int) -> bool:
+        """Count so many bytes more as held, if there is room; `own` are held for the same body.
+
+        One that comes alone is held, however large it is.
+        """
+        others = self.held_bytes - own
+        if others and self.held_bytes + size > self.settings.limits.held_bytes:
+            return False
+        self.hold_more(size)
+        return True
+
+    def no_room(self) -> RefusalAnswer:
+        """What is said to whoever finds no room for a body."""
+        return _come_back("the calls under way hold as much as limits.held_bodies allows")
+
+    def hold_more(self, size: int) -> None:
+        """Count so many bytes more as held, or less."""
+        self.held_bytes += size
+
+    def busy(self, body: bytes | bytearray) -> RefusalAnswer | None:
+        """Why a call is not taken in, whatever it asks: too many wait, or too much is held."""
+        limits = self.settings.limits
+        # Those that wait are some of those that are open.
+        most = limits.waiting_calls
+        if len(self._open) >= most and self.carrier.calls_waiting >= most:
+            return _come_back(f"{most} calls wait already, as many as limits.waiting_calls allows")
+        return self.no_room_for(body)
+
+    def take_foreign(
+        self,
+        exchange: Exchange,
+        target: bytes,
+        tag: str | None,
+        dialect: Dialect,
+        packed: Packed = NOT_PACKED,
+    ) -> None:
+        """A model call of a client that speaks one of OpenAI's dialects."""
+        caller = openai_caller(exchange, tag)
+        readable = packed.plain if packed.is_packed else exchange.body
+        call_id, now = new_call_id(), self.now()
+        if readable is not None and has_too_many_values(readable):
+            self._turn_away(exchange, _too_many_values(), caller.identity, _UNREAD, call_id)
+            return
+        facts = _UNREAD if readable is None else read_openai_request(readable)
+        model, body, since = facts.model or "unknown-model", exchange.body, None
+        if self._returning.knows_unnamed:
+            call_id, since = self._unnamed_place(caller, body, call_id, now)
+        no = self._refused_at_once(facts, body)
+        if no is not None:
+            self._turn_away(exchange, no, caller.identity, facts, call_id)
+            return
+        lanes, last_resorts, own_key, unproven = self._placing.places(
+            model, caller, body, now, dialect, is_api_path=_is_api_path(target)
+        )
+        if not lanes:
+            is_spoken = self.chooser.ladder(model, caller.identity, now, dialect)
+            no = _no_lane(target) if is_spoken else _nobody_speaks(dialect)
+            self._turn_away(exchange, no, caller.identity, facts, call_id)
+            return
+        request = CallRequest(
+            call_id,
+            UpstreamRequest(
+                exchange.method, target, caller.headers, body, caller.lines, packed.plain
+            ),
+            lanes,
+            last_resorts=last_resorts,
+            stream=facts.stream,
+            mode=self._foreign_mode(caller.identity),
+            dialect=dialect,
+            input_tokens=facts.input_tokens,
+            max_tokens=facts.max_tokens,
+            hold=self._until_reset if caller.afk else self._usual_hold,
+            caps=self._caps(caller.identity) if self._capped else (),
+            since=since,
+            own_key=own_key,
+            unproven=unproven,
+        )
+        call = ClientCall(self, exchange, caller.identity, facts.model or "", request, now)
+        self._submit(call)
+
+    def take_side_call(
+        self,
+        exchange: Exchange,
+        target: bytes,
+        tag: str | None,
+        name: str,
+        packed: Packed = NOT_PACKED,
+    ) -> None:
+        """A call that is no turn of an agent: counting tokens, listing models."""
+        now = self.now()
+        caller = caller_of(exchange, tag)
+        readable = packed.plain if packed.is_packed else exchange.body
+        if readable is not None and has_too_many_values(readable):
+            no: RefusalAnswer | None = _too_many_values()
+        else:
+            no = self._refused_at_once(_UNREAD, exchange.body)
+        if no is not None:
+            self._turn_away(exchange, no, caller.identity, _UNREAD, new_call_id())
+            return
+        upstream = upstream_for(exchange, self.settings.upstreams)
+        is_api_path = _is_api_path(target)
+        if not self._placing.may_ask_aside(
+            upstream, self.settings.upstreams, caller.credential, is_api_path=is_api_path
+        ):
+            words = _ONLY_WITH_OWN_CREDENTIAL if is_api_path else _ONLY_EXACT_PATHS
+            no = gateway_refusal(403, words)
+            self._turn_away(exchange, no, caller.identity, _UNREAD, new_call_id())
+            return
+        account = f"{self._lanes.account(upstream, caller, exchange.body)}-{name}"
+        lane = self._lanes.lane(upstream, name, account, now)
+        message = UpstreamRequest(
+            exchange.method, target, caller.headers, exchange.body, caller.lines, packed.plain
+        )
+        call_id = new_call_id()
+        request = CallRequest(call_id, message, (lane,), stream=False, hold=_SIDE_CALL_HOLD)
+        self._submit(ClientCall(self, exchange, caller.identity, name, request, now))
+
+    def _submit(self, call: ClientCall) -> None:
+        self._open[call.request.id] = call
+        self.held_bytes += call.held_bytes
+        try:
+            call.carried = self.carrier.submit(call.request, call)
+        except BaseException:
+            # The carrier keeps nothing of it either; whoever reads requests answers its client.
+            call.over = True
+            self._forget(call)
+            raise
+        if call.over:
+            # Its fate was clear at once; the carrier has let it go already.
+            self._forget(call)
+
+    def open_lane(self, name: str) -> bool:
+        """Open a lane that was known before a restart; False when its upstream is gone."""
+        self._lanes.open(name, self.now())
+        return name in self.carrier.controller.lanes
+
+    def choose_again(self) -> None:
+        """Somebody has ordered something: calls that wait are sent where it says."""
+        now = self.now()
+        for call in self.calls:
+            exchange = call.asker
+            if exchange is None or call.carried is None or call.request.hold is _SIDE_CALL_HOLD:
+                continue
+            self._choose_for(call, exchange, now)
+
+    def reconsider(self, call: ClientCall, now: float) -> None:
+        """A call has waited long where its conversation is: it may go anywhere now."""
+        asker, is_turn = call.asker, call.request.hold is not _SIDE_CALL_HOLD
+        if asker is not None and is_turn and len(self.settings.upstreams) > 1:
+            self._choose_for(call, asker, now, sticks=False)
+
+    def _choose_for(
+        self, call: ClientCall, exchange: Exchange, now: float, *, sticks: bool = True
+    ) -> None:
+        dialect, tag = call.request.dialect, call.identity.tag
+        native = dialect == "anthropic"
+        caller = caller_of(exchange, tag) if native else openai_caller(exchange, tag)
+        if not sticks:
+            caller = caller._replace(who=None)
+        body = call.request.message.body
+        try:
+            lanes, last, own_key, unproven = self._placing.places(
+                call.model or "unknown-model",
+                caller,
+                body,
+                now,
+                dialect,
+                is_api_path=_is_api_path(call.request.message.target),
+            )
+        except TooManyLanesError:
+            return  # it stays where it waits
+        if call.carried is not None and lanes:
+            self.carrier.reroute(call.carried, lanes, last, own_key, unproven=unproven)
+
+    def send_home(self) -> None:
+        """The gateway stops: whoever still waits is told to ask again."""
+        for call in self.calls:
+            call.send_home()
+
+    # --- for calls ----------------------------------------------------------------------------
+
+    def ended(self, call: ClientCall, event: CallEnded) -> None:
+        """A call is over."""
+        self._forget(call)
+        self.counts.count(event)
+        request, who = call.request, call.identity.who
+        is_answered, now = event.outcome in _ANSWERED, self.now()
+        if request.login or len(self.settings.upstreams) > 1:
+            self._tell_placing(call, event, now, is_answered=is_answered)
+        if who is not None and request.hold is not _SIDE_CALL_HOLD:
+            session, agent = who[0], who[1] or _MAIN
+            if request.dialect != "anthropic":
+                pass  # whose work it is, is not known well enough there
+            elif is_answered:
+                self._work.answered(now, session, agent, event.took - event.waited)
+            else:
+                self._work.withdrawn(now, session, agent)
+        self._announce(event)
+
+    def _tell_placing(
+        self, call: ClientCall, event: CallEnded, now: float, *, is_answered: bool
+    ) -> None:
+        """Which lane has refused the call's client, and which has answered it."""
+        request = call.request
+        if request.hold is _SIDE_CALL_HOLD:
+            return
+        credential = credential_of(request.message.headers)
+        if call.carried is not None:
+            self._placing.judged(call.carried, credential)
+        if is_answered:
+            spoke = call.carried is not None and call.carried.is_model_answer
+            proves = spoke and _is_api_path(request.message.target)
+            self._placing.answered(
+                event,
+                request.dialect,
+                credential,
+                now,
+                proves_credential=proves,
+                organization=call.organization if request.login else None,
+            )
+
+    def in_native_words(self, refusal: CallRefusal) -> CallRefusal:
+        """The refusal with an error of another dialect told in the client's."""
+        said = refusal.rejection
+        if said is None:
+            return refusal
+        body = self._native_error(said.lane, said.status, said.body)
+        if body is said.body:
+            return refusal
+        kept = [(n, v) for n, v in said.headers if n.lower() != b"content-type"]
+        headers = [*kept, (b"content-type", b"application/json")]
+        return replace(refusal, rejection=replace(said, body=body, headers=headers))
+
+    def keep_place(self, call: ClientCall, now: float) -> None:
+        """The client of a waiting call has gone and may come back."""
+        request = call.request
+        if request.hold is _SIDE_CALL_HOLD:
+            return
+        # In other dialects a session is no sign of who asks again.
+        who = call.identity.who if request.dialect == "anthropic" else None
+        message = request.message
+        payer = credential_of(message.headers)
+        self._returning.left(who, payer, message.body, request.id, since=call.since, now=now)
+
+    def _unnamed_place(
+        self, caller: GatewayCaller, body: bytes | bytearray, call_id: str, now: float
+    ) -> tuple[str, float | None]:
+        """The name of a call, and when it was asked first if its client has come back for it."""
+        place = self._returning.unnamed_place(caller.credential, body, now)
+        return (call_id, None) if place is None else (place.call, place.since)
+
+    def remember_fate(self, call: ClientCall, refusal: CallRefusal) -> None:
+        """A call was refused when its status could no longer be told."""
+        who = call.identity.who
+        if who is not None:
+            message = call.request.message
+            payer = credential_of(message.headers)
+            self._returning.doomed(who, payer, message.body, refusal, self.now())
+
+    def _forget(self, call: ClientCall) -> None:
+        if self._open.pop(call.request.id, None) is not None:
+            self.held_bytes -= call.held_bytes
+        self._turns.forget(call)
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def _foreign_mode(self, identity: Identity) -> Mode:
+        if self.settings.stream is StreamMode.BLOCK:
+            return "block"
+        # Whoever uses these clients mostly watches them, and they ask again by themselves. An
+        # unattended Codex would take the half of a cut answer into its conversation.
+        unattended = identity.client.codex and identity.client.headless
+        return "block" if unattended and self.settings.stream is not StreamMode.LIVE else "live"
+
+    def _caps(self, identity: Identity) -> tuple[Cap, ...]:
+        caps = self.settings.caps
+        found: list[Cap] = []
+        if caps.session is not None and identity.session is not None:
+            found.append((("session", identity.session), caps.session))
+        if caps.agent is not None and identity.agent is not None:
+            found.append((("agent", identity.agent), caps.agent))
+        if identity.tag is not None and identity.tag in caps.tags:
+            found.append((("tag", identity.tag), caps.tags[identity.tag]))
+        return tuple(found)
+
+    def _turn_away(
+        self,
+        exchange: Exchange,
+        no: RefusalAnswer,
+        identity: Identity,
+        facts: RequestFacts,
+        call_id: str,
+    ) -> None:
+        """Answer a call that is not taken in at all."""
+        exchange.respond(no.status, with_note_headers(no.headers, call_id), no.body)
+        event = CallEnded(
+            at=self.wall(),
+            call=call_id,
+            outcome="refused",
+            lane="",
+            model=cut_name(facts.model or ""),
+            session=identity.session,
+            agent=identity.agent,
+            parent=identity.parent,
+            tag=identity.tag,
+            stream=facts.stream,
+            status=no.status,
+            attempts=0,
+            waited=0.0,
+            took=0.0,
+            request_id=None,
+            input_tokens=0,
+            output_tokens=0,
+            cache_read_tokens=0,
+            cache_write_tokens=0,
+        )
+        self.counts.count(event)
+        self._announce(event)
+
+
+def _come_back(words: str) -> RefusalAnswer:
+    return gateway_refusal(503, f"Jackline: {words}.", [(b"retry-after", b"30")])
+
+
+def _too_many_values() -> RefusalAnswer:
+    words = (
+        f"Jackline: the request has more than {MOST_VALUES:,} values, counted by its commas; no"
+        " model reads so many. Send fewer messages, or put data into a file or an image."
+    )
+    return gateway_refusal(413, words)
+
+
+def _is_api_path(target: bytes) -> bool:
+    return target.partition(b"?")[0] in _API_PATHS
+
+
+def _no_lane(target: bytes) -> RefusalAnswer:
+    """Why a call may go nowhere, though its dialect is spoken."""
+    if not _is_api_path(target):
+        return gateway_refusal(403, _ONLY_EXACT_PATHS)
+    words = (
+        "Jackline: the client's own credential was refused by its vendor, so this call is not"
+        " served with the key of another upstream. Log in again or give the client a valid key;"
+        " accept_rejected_clients = true on an upstream serves such clients even so."
+    )
+    return gateway_refusal(401, words)
+
+
+def _nobody_speaks(dialect: str) -> RefusalAnswer:
+    words = f"Jackline: no upstream of kind {dialect} is configured."
+    return gateway_refusal(404, f"{words} Add one: jackline upstream add NAME --kind {dialect} …")
+
+
+EVERY = 1.0
+_log = logging.getLogger(__name__)
+
+
+async def look_after(desk: CallIntake, clock: Clock, every: float = EVERY) -> None:
+    """Go round all calls again and again, until cancelled."""
+    while True:
+        await clock.sleep(every)
+        clock.beat()
+        desk.carrier.follow_clock()
+        now = clock.steady()
+        calls = desk.calls
+        desk.held_time.look(calls, now)
+        for call in calls:
+            try:
+                call.keep_alive(now)
+            except Exception as error:  # noqa: BLE001 -- the border of one call: the others go on
+                _log.error("a bug in Jackline while holding a call", exc_info=error)
+        desk.carrier.review()

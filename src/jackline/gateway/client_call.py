@@ -1,0 +1,629 @@
+"""One model call of a client: hold the client, deliver the answer or refuse honestly, count it.
+
+Rules: (1) nothing is committed before the vendor has answered, or waiting has become long; (2) a
+broken answer is never ended cleanly, except behind an error event; (3) a client's own retry joins
+the call that waits; (4) a client that leaves frees everything at once; (5) a sign of life is
+nothing that a model could have written, and an error inside a stream has the shape that its dialect
+defines; (6) a client without a stream is answered a little before it leaves, by the time limit in
+its headers; one that will not retry is urgent from the beginning, any other in the last part of its
+time; (7) every ended call is counted once; a task counts as held while all of its calls wait, to
+about a second, and a restart forgets that.
+Not here: when signs of life are due and the intake of calls (call_intake.py), retries and waiting
+(calls/, lanes/), durable totals (journal/).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from jackline.calls import (
+    CallCompletion,
+    CallManager,
+    CallRefusal,
+    CallRequest,
+    Dialect,
+    PendingCall,
+)
+from jackline.dialects import PING, TokensUsed, error_event, placeholder_start
+from jackline.events import CallEnded
+from jackline.gateway.exchange import Exchange
+from jackline.gateway.identity import Client, Identity
+from jackline.gateway.lane_registry import shown
+from jackline.gateway.own_answers import (
+    RefusalAnswer,
+    gateway_refusal,
+    note_lines,
+    request_id,
+    vendor_refusal,
+    without_note_headers,
+)
+from jackline.gateway.settings import GatewaySettings
+from jackline.upstream.interface import Headers
+
+# A call that waited for less has not been held, only passed through.
+HELD_FROM = 1.0
+
+
+@dataclass(slots=True)
+class CallCounts:
+    """Figures since the start."""
+
+    outcomes: Counter[str] = field(default_factory=Counter)
+    held_and_delivered: int = 0
+    joined: int = 0
+    attempts: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+    def count(self, event: CallEnded) -> None:
+        """One more call is over."""
+        self.outcomes[event.outcome] += 1
+        self.attempts += event.attempts
+        self.input_tokens += event.input_tokens
+        self.output_tokens += event.output_tokens
+        if event.waited >= HELD_FROM and event.outcome in ("answered", "shortened"):
+            self.held_and_delivered += 1
+
+
+MOST_TASKS = 4096
+
+
+class _Identity(Protocol):
+    @property
+    def task(self) -> str | None: ...
+
+
+class _Call(Protocol):
+    @property
+    def identity(self) -> _Identity: ...
+
+    @property
+    def waiting(self) -> bool: ...
+
+
+class HeldTime:
+    """Seconds by task, for tasks that name themselves in `x-jackline-task`."""
+
+    def __init__(self) -> None:
+        self._seconds: OrderedDict[str, float] = OrderedDict()
+        self._looked_at: float | None = None
+
+    @property
+    def by_task(self) -> Mapping[str, float]:
+        """For how long each task was held so far."""
+        return self._seconds
+
+    def look(self, calls: Iterable[_Call], now: float) -> None:
+        """Take what these calls do to be what they did since the last look."""
+        passed = 0.0 if self._looked_at is None else max(0.0, now - self._looked_at)
+        self._looked_at = now
+        held: set[str] = set()
+        works: set[str] = set()
+        for call in calls:
+            task = call.identity.task
+            if task is not None:
+                (held if call.waiting else works).add(task)
+        for task in held - works:
+            self._seconds[task] = self._seconds.get(task, 0.0) + passed
+            self._seconds.move_to_end(task)
+        while len(self._seconds) > MOST_TASKS:
+            self._seconds.popitem(last=False)
+
+
+# What Claude Code gives a call without a stream; the SDKs give 600.
+_WHOLE_ANSWER_WITHIN = 280.0
+# A client may write any number.
+_LONGEST_PATIENCE = 366 * 86400.0
+_RAISED = 600.0
+# The SDKs for JavaScript limit the whole call, those for Python and Ruby each read; without a
+# stream both are the same.
+_LIMITS = (b"x-stainless-timeout", b"x-stainless-read-timeout")
+_SECONDS = re.compile(rb"\d{1,12}(?:\.\d{1,12})?")
+# The SDKs ask three times unless they are told otherwise, and count from 0. Claude Code asks more
+# often and always says 0.
+_LAST_TRY = 2
+_EARLIER, _EARLIER_SHARE = 5.0, 0.1
+# For so long before it leaves, a client that will ask again goes before those that can wait.
+_HURRIES_FOR, _HURRIES_SHARE = 60.0, 0.25
+
+
+class ClientDeadline(NamedTuple):
+    """When a client has to be answered at the latest, and from when on it hurries."""
+
+    leaves_at: float = math.inf
+    hurries_at: float = math.inf
+
+
+def client_deadline(exchange: Exchange, client: Client, now: float) -> ClientDeadline:
+    """When the client of a call without a stream leaves that asks now."""
+    patience = _patience(exchange, client)
+    leaves_at = now + patience - max(_EARLIER, _EARLIER_SHARE * patience)
+    if _number(exchange.header(b"x-stainless-retry-count")) >= _LAST_TRY:
+        return ClientDeadline(leaves_at, now)
+    return ClientDeadline(leaves_at, leaves_at - min(_HURRIES_FOR, _HURRIES_SHARE * patience))
+
+
+def _patience(exchange: Exchange, client: Client) -> float:
+    told = next(filter(None, (_number(exchange.header(name)) for name in _LIMITS)), 0.0)
+    if not told:
+        return _WHOLE_ANSWER_WITHIN
+    # Claude Code's sockets give up earlier than it says, unless its user has raised the limit.
+    eager = client.claude_code and told <= _RAISED
+    return min(told, _WHOLE_ANSWER_WITHIN if eager else _LONGEST_PATIENCE)
+
+
+def _number(given: bytes | None) -> float:
+    return float(given) if given is not None and _SECONDS.fullmatch(given) else 0.0
+
+
+_COMMENT = b": jackline holds this call\n\n"
+_KEEPALIVE = b'event: keepalive\ndata: {"type":"keepalive"}\n\n'
+
+
+class ClientFormat(Protocol):
+    """What is said to clients of one dialect."""
+
+    # Bytes that keep a connection from looking dead, at any time between events.
+    ping: bytes
+
+    def sign_of_life(self, model: str, client: Client) -> bytes:
+        """What counts as progress, while nothing of the answer has been delivered."""
+        ...
+
+    def error_event(self, body: bytes) -> bytes:
+        """The vendor's error body, told inside a stream that has begun."""
+        ...
+
+
+class AnthropicClientFormat:
+    """Messages."""
+
+    ping = PING
+
+    def sign_of_life(self, model: str, client: Client) -> bytes:
+        """A message_start, which the real one replaces."""
+        # Claude Code counts neither pings nor comments as life, but a repeated message_start. Other
+        # clients count bytes, and may mind a second start.
+        return placeholder_start(model) if client.claude_code else PING
+
+    def error_event(self, body: bytes) -> bytes:
+        """An `error` event."""
+        return error_event(body)
+
+
+class ChatClientFormat:
+    """OpenAI's Chat Completions."""
+
+    ping = _COMMENT
+
+    def sign_of_life(self, model: str, client: Client) -> bytes:  # noqa: ARG002 -- the protocol
+        """A comment: there is no event for it."""
+        return _COMMENT
+
+    def error_event(self, body: bytes) -> bytes:
+        """A chunk with an error, as OpenAI sends it."""
+        return b"data: " + json.dumps({"error": _error(body)}).encode() + b"\n\n"
+
+
+class ResponsesClientFormat:
+    """OpenAI's Responses."""
+
+    ping = _COMMENT
+
+    def sign_of_life(self, model: str, client: Client) -> bytes:  # noqa: ARG002 -- the protocol
+        """A comment, or what Codex takes for one."""
+        # Codex gives a stream up after 300 s without an event, and comments are none. Events that
+        # it does not know it skips; other clients may mind them.
+        return _KEEPALIVE if client.codex else _COMMENT
+
+    def error_event(self, body: bytes) -> bytes:
+        """A `response.failed` event."""
+        error = _error(body)
+        told = {"code": error.get("code") or error.get("type"), "message": error.get("message")}
+        response = {"object": "response", "status": "failed", "error": told}
+        data = json.dumps({"type": "response.failed", "response": response})
+        return b"event: response.failed\ndata: " + data.encode() + b"\n\n"
+
+
+ANTHROPIC = AnthropicClientFormat()
+CHAT = ChatClientFormat()
+RESPONSES = ResponsesClientFormat()
+
+
+def _error(body: bytes) -> dict[str, object]:
+    try:
+        told = json.loads(body)
+    except (ValueError, RecursionError):
+        told = None
+    error = told.get("error") if isinstance(told, dict) else None
+    if isinstance(error, dict):
+        return error
+    return {"type": "server_error", "code": "server_error", "message": "the upstream has failed"}
+
+
+_NOTHING_USED = TokensUsed()
+_STREAM_HEAD = (
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+)
+# A call whose fate is open is told nothing for so long, though nothing is wrong that we know of.
+_COMMIT_AT_LAST = 120.0
+# A call that has one lane alone, because its conversation is there, waits for it so long at most.
+_STAY_AT_MOST = 20.0
+
+
+# Anthropic sends it with every answer.
+_ORGANIZATION = b"anthropic-organization-id"
+_PAYING = (b"x-api-key", b"authorization")
+_MANNERS: Mapping[Dialect, ClientFormat] = {
+    "anthropic": ANTHROPIC,
+    "openai-chat": CHAT,
+    "openai-responses": RESPONSES,
+}
+
+
+class CallOwner(Protocol):
+    """What a call needs of the desk that took it in."""
+
+    settings: GatewaySettings
+    carrier: CallManager
+
+    def now(self) -> float:
+        """The time that calls are measured in; it is never set."""
+        ...
+
+    def wall(self) -> float:
+        """The wall-clock time, for what is told."""
+        ...
+
+    def ticks(self) -> float:
+        """The time that `Exchange.last_write` is measured in."""
+        ...
+
+    def reconsider(self, call: ClientCall, now: float) -> None:
+        """It has waited long for its one lane: others may do."""
+        ...
+
+    def ended(self, call: ClientCall, event: CallEnded) -> None:
+        """The call is over."""
+        ...
+
+    def in_native_words(self, refusal: CallRefusal) -> CallRefusal:
+        """The refusal with an error of another dialect told in the client's."""
+        ...
+
+    def keep_place(self, call: ClientCall, now: float) -> None:
+        """Its client has gone and may come back."""
+        ...
+
+    def remember_fate(self, call: ClientCall, refusal: CallRefusal) -> None:
+        """It was refused when its status could no longer be told."""
+        ...
+
+
+class ClientCall:
+    """One call and the clients that wait for it; a `Receiver` for the carrier."""
+
+    __slots__ = (
+        "_begun_status",
+        "_desk",
+        "_exchanges",
+        "_head",
+        "_headers",
+        "_placeholder_at",
+        "_request_id",
+        "_stays",
+        "arrived",
+        "carried",
+        "committed",
+        "held_bytes",
+        "identity",
+        "lane",
+        "manner",
+        "model",
+        "over",
+        "request",
+        "since",
+    )
+
+    def __init__(
+        self,
+        desk: CallOwner,
+        exchange: Exchange,
+        identity: Identity,
+        model: str,
+        request: CallRequest,
+        now: float,
+    ) -> None:
+        self._desk = desk
+        self._exchanges = [exchange]
+        self._attend(exchange)
+        self.identity = identity
+        self.model = model
+        self.request = request
+        self.manner = _MANNERS[request.dialect]
+        self.lane = request.lanes[0]
+        # The message may grow, when the rest of an answer is asked for.
+        self.held_bytes = len(request.message.body) + len(request.message.plain or b"")
+        self.arrived = now
+        self.since = now if request.since is None else request.since
+        if not request.stream:
+            request.leaves_at, request.hurries_at = client_deadline(exchange, identity.client, now)
+        self.carried: PendingCall | None = None
+        self.committed = False
+        self.over = False
+        self._stays = len(request.lanes) == 1
+        self._head: tuple[int, Headers] | None = None
+        self._headers: Headers = ()
+        self._placeholder_at = now
+        self._begun_status: int | None = None
+        self._request_id: str | None = None
+
+    @property
+    def waiting(self) -> bool:
+        """Whether nothing of it is in flight, and nothing has been delivered."""
+        carried = self.carried
+        return carried is not None and carried.hearing is None and not carried.delivered
+
+    @property
+    def organization(self) -> bytes | None:
+        """Whose the client's credential is, as the vendor's answer says."""
+        told = (value for name, value in self._headers if name.lower() == _ORGANIZATION)
+        return next(told, None)
+
+    @property
+    def asker(self) -> Exchange | None:
+        """One of the clients' requests."""
+        return self._exchanges[0] if self._exchanges else None
+
+    def asks_the_same(self, exchange: Exchange) -> bool:
+        """Whether this is what the call asks, for whoever pays for the call."""
+        asker = self.asker
+        return (
+            asker is not None
+            and all(asker.header(name) == exchange.header(name) for name in _PAYING)
+            and self.request.message.body == exchange.body
+        )
+
+    def join(self, exchange: Exchange) -> None:
+        """Another client, or the same again, waits for the same answer."""
+        # The same bytes: they are held once, however many wait for their answer.
+        exchange.body = self.request.message.body
+        self._exchanges.append(exchange)
+        self._attend(exchange)
+        if self.committed:
+            self._begin_holding(exchange)
+
+    def _attend(self, exchange: Exchange) -> None:
+        exchange.on_gone = self._client_gone
+        exchange.on_pause = self._slow_client
+        exchange.on_resume = self._client_catches_up
+
+    # --- what the carrier tells -----------------------------------------------------------------
+
+    def answer_began(self, status: int, headers: Headers, lane: str) -> None:
+        """The vendor answers."""
+        self.lane = lane
+        self._begun_status = status
+        self._headers = headers
+        if not self.request.stream:
+            self._head = (status, headers)
+            return
+        notes = self._notes(headers)
+        for exchange in self._exchanges:
+            exchange.begin(status, without_note_headers(headers), notes)
+
+    def answer_heard(self, data: bytes) -> None:
+        """Bytes of the answer."""
+        if self._head is None:
+            for exchange in self._exchanges:
+                exchange.send(data)
+            return
+        status, headers = self._head
+        notes = self._notes(headers)
+        for exchange in self._exchanges:
+            exchange.respond(status, without_note_headers(headers), data, notes)
+
+    def answer_ended(self, ending: CallCompletion) -> None:
+        """That was all."""
+        if ending.lane != self.lane:
+            self._headers = ()  # they came with its beginning, from another lane
+        self.lane = ending.lane
+        for exchange in self._exchanges:
+            exchange.finish()
+        outcome = "shortened" if ending.shortened else "answered"
+        self._end(outcome, self._begun_status, ending.tries, ending.usage)
+
+    def refused(self, refusal: CallRefusal) -> None:
+        """There will be no answer: say so in the vendor's words."""
+        no = vendor_refusal(self._in_native_words(refusal))
+        if self.committed:
+            self._desk.remember_fate(self, refusal)
+        for exchange in self._exchanges:
+            if exchange.begun:
+                # Behind an error event a clean end cannot be taken for success, and unlike a
+                # reset it lets the client read the event first.
+                exchange.send(self.manner.error_event(no.body))
+                exchange.finish()
+            else:
+                exchange.respond(no.status, no.headers, no.body, self._notes(no.headers))
+        self._end("refused", no.status, len(refusal.attempts))
+
+    def _in_native_words(self, refusal: CallRefusal) -> CallRefusal:
+        # Clients of other dialects are answered by upstreams of their own dialect alone.
+        native = self.request.dialect == "anthropic"
+        return self._desk.in_native_words(refusal) if native else refusal
+
+    def broken_off(self, refusal: CallRefusal) -> None:
+        """A part was delivered: cut the line, so that the client asks again."""
+        for exchange in self._exchanges:
+            exchange.reset()
+        self._end("broken", self._begun_status, len(refusal.attempts))
+
+    # --- what holding asks for ------------------------------------------------------------------
+
+    def keep_alive(self, now: float) -> None:
+        """Do what keeps the clients of a slow call from giving up."""
+        if self.over:
+            return
+        if self._stays and now - self.arrived >= _STAY_AT_MOST:
+            self._stays = False
+            if self.waiting:
+                self._desk.reconsider(self, now)
+        hold = self._desk.settings.hold
+        if not self.request.stream:
+            self._send_back_in_time(now)
+            return
+        if self._begun_status is None and not self.committed:
+            if self._may_commit(now, hold.commit_after):
+                self.committed = True
+                for exchange in self._exchanges:
+                    self._begin_holding(exchange)
+                self._placeholder_at = now
+            return
+        quiet = min((each.last_write for each in self._exchanges), default=now)
+        if self._desk.ticks() - quiet < hold.ping_every:
+            return
+        real = self.carried is not None and self.carried.delivered
+        alive = self.manner.ping
+        if not real and now - self._placeholder_at >= hold.placeholder_every - 1.0:
+            alive = self.manner.sign_of_life(self.model, self.identity.client)
+            self._placeholder_at = now
+        for exchange in self._exchanges:
+            exchange.send(alive)
+
+    def _may_commit(self, now: float, commit_after: float) -> bool:
+        age = now - self.arrived
+        if age < commit_after:
+            return False
+        hearing = None if self.carried is None else self.carried.hearing
+        if hearing is None or age >= _COMMIT_AT_LAST:
+            return True
+        # In flight: its status may still be told properly, unless it is known to be good.
+        return hearing.status == 200
+
+    def _begin_holding(self, exchange: Exchange) -> None:
+        exchange.begin(200, _STREAM_HEAD, self._notes(_STREAM_HEAD))
+        exchange.send(self.manner.sign_of_life(self.model, self.identity.client))
+
+    def _send_back_in_time(self, now: float) -> None:
+        """Answer a call without a stream before its client's own patience ends."""
+        if not self.waiting or now < self.request.leaves_at:
+            return
+        waiting = None if self.carried is None else self._desk.carrier.waiting(self.carried)
+        why = "the upstream is not ready" if waiting is None else waiting.why
+        come_back = [(b"retry-after", b"1"), (b"x-should-retry", b"true")]
+        no = gateway_refusal(503, f"Jackline holds this call: {why}. Ask again.", come_back)
+        self._answer_all(no)
+        self._desk.keep_place(self, now)
+        self._leave("come_back", 503)
+
+    def send_home(self) -> None:
+        """The gateway stops: tell the clients of a waiting call to ask again."""
+        if self.over or not self.waiting:
+            return
+        words = "Jackline is being stopped while this call waits. Ask again."
+        no = gateway_refusal(503, words, [(b"retry-after", b"5"), (b"x-should-retry", b"true")])
+        for exchange in self._exchanges:
+            if exchange.begun:
+                exchange.send(self.manner.error_event(no.body))
+                exchange.finish()
+            else:
+                exchange.respond(no.status, no.headers, no.body, self._notes(no.headers))
+        self._leave("come_back", no.status)
+
+    def _answer_all(self, no: RefusalAnswer) -> None:
+        for exchange in self._exchanges:
+            exchange.respond(no.status, no.headers, no.body, self._notes(no.headers))
+
+    # --- clients --------------------------------------------------------------------------------
+
+    def _client_gone(self) -> None:
+        if self.over:
+            return
+        self._exchanges = [each for each in self._exchanges if not each.gone]
+        if self._exchanges:
+            return
+        if self.waiting:
+            self._desk.keep_place(self, self._desk.now())
+        self._leave("left", None)
+
+    def _leave(self, outcome: str, status: int | None) -> None:
+        carried = self.carried
+        attempts = 0
+        if carried is not None:
+            attempts = carried.tries
+            self._desk.carrier.leave(carried)
+        self._end(outcome, status, attempts)
+
+    def _slow_client(self) -> None:
+        if self.carried is not None:
+            self._desk.carrier.pause(self.carried)
+
+    def _client_catches_up(self) -> None:
+        if self.carried is not None:
+            self._desk.carrier.resume(self.carried)
+
+    # --- telling --------------------------------------------------------------------------------
+
+    def _notes(self, headers: Headers) -> bytes:
+        """What goes behind these headers."""
+        carried = self.carried
+        attempts, waited = 0, 0.0
+        if carried is not None:
+            attempts = carried.tries
+            waited = carried.waited if carried.sent else self._desk.now() - self.since
+        call = self.request.id
+        given = request_id(headers)
+        self._request_id = given or call
+        return note_lines(call, shown(self.lane), attempts, waited, names_it=given is None)
+
+    def _end(
+        self, outcome: str, status: int | None, attempts: int, usage: TokensUsed = _NOTHING_USED
+    ) -> None:
+        if self.over:
+            return
+        self.over = True
+        identity = self.identity
+        took = self._desk.now() - self.since
+        carried = self.carried
+        waited = carried.waited if carried is not None and carried.sent else took
+        wasted = carried.wasted if carried is not None and carried.story else _NOTHING_USED
+        self._desk.ended(
+            self,
+            # In the order of the event's fields. Every call ends here, and `CallEnded(…)` itself
+            # takes twice as long for so many.
+            tuple.__new__(
+                CallEnded,
+                (
+                    self._desk.wall(),
+                    self.request.id,
+                    outcome,
+                    self.lane,
+                    self.model,
+                    identity.session,
+                    identity.agent,
+                    identity.parent,
+                    identity.tag,
+                    self.request.stream,
+                    status,
+                    attempts,
+                    waited,
+                    took,
+                    self._request_id,
+                    usage.input,
+                    usage.output,
+                    usage.cache_read,
+                    usage.cache_creation,
+                    wasted.input + wasted.cache_read + wasted.cache_creation,
+                    wasted.output,
+                    usage.cache_creation_1h,
+                ),
+            ),
+        )

@@ -1,0 +1,296 @@
+"""Answer the paths about the gateway itself, and carry out the orders that people send there.
+
+Rules: (1) reading is open to everybody with access; orders need the control token, which is in a
+file that only the user can read; (2) the cookie of a page allows reading, but no orders, and is no
+token; (3) every answer is JSON, except the proof, which is one line; (4) a proof needs no token: a
+client requests it before it shows its own; (5) an order (use an upstream, go back, pause, resume,
+probe) counts from the next attempt on, also for waiting calls; (6) it survives a restart (a probe
+is over with its one call), and ends at its time; (7) an order that makes no sense changes nothing,
+and the answer says why.
+Not here: access (access.py), the readings (control/), what a proof is (gateway_proof.py), choosing
+by orders (routes.py).
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from fnmatch import fnmatchcase
+from typing import TypeAlias
+
+from jackline.control.face import ServiceRequest
+from jackline.errors import BadArgumentError, JacklineError
+from jackline.gateway.access import TOKEN_HEADER as VIEWER_HEADER
+from jackline.gateway.call_intake import CallIntake
+from jackline.gateway.exchange import Exchange
+from jackline.gateway.lane_registry import shown
+from jackline.gateway.own_answers import gateway_refusal
+from jackline.gateway.routes import RouteOverride
+from jackline.gateway_proof import PATH as PROOF_PATH
+from jackline.gateway_proof import nonce_in, socket_address
+from jackline.lanes.breaker import FLOWING
+
+PREFIX = b"/_jackline/"
+TOKEN_HEADER = b"x-jackline-control"
+Json: TypeAlias = Mapping[str, object]
+Reading: TypeAlias = Callable[[], Json]
+Order: TypeAlias = Callable[[Json], Json]
+Prove: TypeAlias = Callable[[str, str], str]
+"""The proof for this nonce, asked at this socket address; OSError when there is no key."""
+
+_HERE = (b"/", b"/healthz", b"/readyz")
+_PAGE = b"/_jackline/page/"
+PROOF = PROOF_PATH.encode()
+VIEW = b"/_jackline/view"
+_READS = (b"GET", b"HEAD")
+
+
+class ControlPaths:
+    """`GET` for readings, `POST` with the token for orders."""
+
+    def __init__(
+        self,
+        readings: Mapping[bytes, Reading],
+        orders: Mapping[bytes, Order],
+        token: str,
+        prove: Prove,
+    ) -> None:
+        self._prove = prove
+        self._readings = readings
+        self._orders = orders
+        self._token = token.encode()
+        # Shows, and orders nothing: it lies in a browser, which sends it to every port of a host.
+        self._view = hmac.new(self._token, b"view", "sha256").hexdigest().encode()
+
+    def knows(self, exchange: ServiceRequest) -> bool:
+        """Whether the path is ours to answer."""
+        path = exchange.path
+        return path.startswith(PREFIX) or (path in _HERE and exchange.method in _READS)
+
+    def trusts(self, exchange: ServiceRequest) -> bool:
+        """Whether the request carries the control token, and so comes from the user's commands."""
+        return hmac.compare_digest(exchange.header(TOKEN_HEADER) or b"", self._token)
+
+    def is_known(self, exchange: ServiceRequest) -> bool:
+        """Whether this need not show the gateway's own token.
+
+        That is what comes with the control token or, to be read, with the page's cookie; and the
+        page itself, which tells nothing.
+        """
+        if self.trusts(exchange):
+            return True
+        if exchange.method not in _READS:
+            return False
+        wanted = exchange.header(b"accept") or b""
+        if exchange.path.startswith(_PAGE) or (exchange.path == b"/" and b"text/html" in wanted):
+            return True
+        given = (exchange.header(b"cookie") or b"").split(b";")
+        cookie = self._cookie(exchange)
+        return any(hmac.compare_digest(each.strip(), cookie) for each in given)
+
+    def _cookie(self, exchange: ServiceRequest) -> bytes:
+        """Named by the port: browsers keep one jar for all ports of a host."""
+        port = (exchange.header(b"host") or b"").rpartition(b":")[2]
+        return b"jackline-" + (port if port.isdigit() else b"80") + b"=" + self._view
+
+    def _let_look(self, exchange: ServiceRequest) -> None:
+        """Give the page its cookie, since an event stream carries no header of ours."""
+        headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
+        if self.trusts(exchange) or exchange.header(VIEWER_HEADER) is not None:
+            cookie = self._cookie(exchange) + b"; Path=/_jackline/; HttpOnly; SameSite=Strict"
+            headers.append((b"set-cookie", cookie))
+        exchange.respond(200, headers, b"{}")
+
+    def prove(self, exchange: Exchange) -> None:
+        """Prove that this is the user's gateway to a client that has not shown who it is."""
+        nonce = nonce_in(exchange.query)
+        if exchange.method != b"GET" or nonce is None:
+            self._refuse(exchange, 400, "ask with GET and ?nonce= of 32 to 128 hexadecimal digits")
+            return
+        try:
+            told = self._prove(nonce, socket_address(exchange.local_address()))
+        except OSError:
+            words = "this gateway cannot prove itself; its log and `jackline doctor` say why"
+            self._refuse(exchange, 503, words)
+            return
+        exchange.expect_another()
+        headers = [(b"content-type", b"text/plain"), (b"cache-control", b"no-store")]
+        exchange.respond(200, headers, told.encode())
+
+    def answer(self, exchange: ServiceRequest) -> None:
+        """Answer it."""
+        path, method = exchange.path, exchange.method
+        if path == VIEW and method == b"POST":
+            self._let_look(exchange)
+            return
+        reading = self._readings.get(path)
+        if reading is not None and method in _READS:
+            self._tell(exchange, reading())
+            return
+        order = self._orders.get(path)
+        if order is None:
+            self._refuse(exchange, 404, "there is no such control path")
+        elif method != b"POST":
+            self._refuse(exchange, 405, "orders are given with POST")
+        elif not self.trusts(exchange):
+            self._refuse(exchange, 401, "orders need the control token; use the jackline command")
+        else:
+            self._carry_out(exchange, order)
+
+    def _carry_out(self, exchange: ServiceRequest, order: Order) -> None:
+        try:
+            asked = json.loads(exchange.body or b"{}")
+        except (ValueError, RecursionError):
+            asked = None
+        if not isinstance(asked, dict):
+            self._refuse(exchange, 400, "an order is a JSON object")
+            return
+        try:
+            self._tell(exchange, order(asked))
+        except JacklineError as error:
+            body = json.dumps({"error": error.to_json()}, ensure_ascii=False).encode()
+            exchange.respond(error.http_status, [(b"content-type", b"application/json")], body)
+
+    def _tell(self, exchange: ServiceRequest, told: Json) -> None:
+        status = 503 if told.get("ok") is False else 200
+        body = json.dumps(told, ensure_ascii=False).encode()
+        headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
+        exchange.respond(status, headers, body)
+
+    def _refuse(self, exchange: ServiceRequest, status: int, words: str) -> None:
+        no = gateway_refusal(status, f"Jackline: {words}.")
+        exchange.respond(no.status, no.headers, no.body)
+
+
+Save = Callable[[bytes], None]
+_LONGEST = 30 * 86_400.0
+
+
+class OperatorOrders:
+    """The orders in force."""
+
+    def __init__(self, desk: CallIntake, save: Save) -> None:
+        self._desk = desk
+        self._save = save
+
+    def use(self, asked: Mapping[str, object]) -> dict[str, object]:
+        """Send matching calls to an upstream, until told otherwise or for so long."""
+        name = asked.get("upstream")
+        known = [each.name for each in self._desk.settings.upstreams]
+        if not isinstance(name, str) or name not in known:
+            raise BadArgumentError(
+                f"there is no upstream {name!r}", next=f"use one of: {', '.join(known)}"
+            )
+        seconds = asked.get("seconds")
+        if seconds is not None and not (
+            isinstance(seconds, int | float) and 0 < seconds <= _LONGEST
+        ):
+            raise BadArgumentError("an order holds for up to 30 days", next="for example --for 30m")
+        until = None if seconds is None else self._desk.now() + float(seconds)
+        order = RouteOverride(
+            name, _text(asked, "model"), _text(asked, "session"), _text(asked, "agent"), until
+        )
+        others = [each for each in self._living() if not _about_the_same(each, order)]
+        # The newest comes first: it is what somebody wants now.
+        self._set([order, *others])
+        return {"orders": self.told()}
+
+    def back(self, asked: Mapping[str, object]) -> dict[str, object]:
+        """End the orders about one upstream, or all."""
+        name = asked.get("upstream")
+        self._set([each for each in self._living() if name is not None and each.upstream != name])
+        return {"orders": self.told()}
+
+    def pause(self, asked: Mapping[str, object]) -> dict[str, object]:
+        """Send nothing more on matching lanes; calls wait, or go elsewhere."""
+        return self._switch(asked, paused=True)
+
+    def resume(self, asked: Mapping[str, object]) -> dict[str, object]:
+        """Let matching lanes take calls again."""
+        return self._switch(asked, paused=False)
+
+    def probe(self, asked: Mapping[str, object]) -> dict[str, object]:
+        """Forget what matching lanes were told of their reset: one call on each finds out."""
+        lanes = self._desk.carrier.controller.lanes
+        closed = [name for name in self._named(asked) if lanes[name].state not in FLOWING]
+        for name in closed:
+            self._desk.carrier.probe_lane(name)
+        return {
+            "probed": [
+                {"lane": shown(name), "sent": lanes[name].probe is not None}
+                for name in sorted(closed)
+            ]
+        }
+
+    def _named(self, asked: Mapping[str, object]) -> list[str]:
+        """The lanes that an order is about; an upstream's name stands for all of its lanes."""
+        pattern = _text(asked, "lane") or ""
+        lanes = self._desk.carrier.controller.lanes
+        found = [
+            name
+            for name in lanes
+            if fnmatchcase(shown(name), pattern) or name.partition("/")[0] == pattern
+        ]
+        if not found:
+            shown_lanes = ", ".join(sorted({shown(name) for name in lanes})) or "none yet"
+            raise BadArgumentError(f"no lane is called {pattern!r}", next=f"lanes: {shown_lanes}")
+        return found
+
+    def _switch(self, asked: Mapping[str, object], *, paused: bool) -> dict[str, object]:
+        found = self._named(asked)
+        for name in found:
+            self._desk.carrier.pause_lane(name, paused=paused)
+        self._keep()
+        return {"lanes": sorted(shown(name) for name in found), "paused": paused}
+
+    # --- over a restart -------------------------------------------------------------------------
+
+    def recall(self, memory: bytes) -> None:
+        """Take up what was ordered of an earlier gateway, as far as it is still in force."""
+        try:
+            told = json.loads(memory)
+            orders = [RouteOverride(**each) for each in told["orders"]]
+            paused = [str(name) for name in told["paused"]]
+        except (ValueError, TypeError, KeyError):
+            return  # nothing that we wrote
+        ahead = self._desk.wall() - self._desk.now()
+        self._desk.chooser.orders = tuple(each.moved(-ahead) for each in orders)
+        self._desk.chooser.orders = tuple(self._living())
+        for name in paused:
+            if self._desk.open_lane(name):
+                self._desk.carrier.pause_lane(name, paused=True)
+
+    def told(self) -> list[dict[str, object]]:
+        """The orders in force as JSON, their ends as dates: for people, and for a restart."""
+        ahead = self._desk.wall() - self._desk.now()
+        return [asdict(each.moved(ahead)) for each in self._living()]
+
+    def _living(self) -> list[RouteOverride]:
+        now = self._desk.now()
+        return [o for o in self._desk.chooser.orders if o.until is None or o.until > now]
+
+    def _set(self, orders: list[RouteOverride]) -> None:
+        self._desk.chooser.orders = tuple(orders)
+        self._keep()
+        self._desk.choose_again()
+
+    def _keep(self) -> None:
+        lanes = self._desk.carrier.controller.lanes
+        told = {
+            "orders": self.told(),
+            "paused": [name for name, lane in lanes.items() if lane.paused],
+        }
+        self._save(json.dumps(told).encode())
+
+
+def _text(asked: Mapping[str, object], name: str) -> str | None:
+    value = asked.get(name)
+    if value is not None and not isinstance(value, str):
+        raise BadArgumentError(f"{name} must be a text")
+    return value or None
+
+
+def _about_the_same(one: RouteOverride, other: RouteOverride) -> bool:
+    return (one.model, one.session, one.agent) == (other.model, other.session, other.agent)

@@ -1,0 +1,151 @@
+"""Save what the lanes have learned in the journal, and restore it after a restart.
+
+Rules: (1) a quota limit that was known before the restart is known after it; (2) what cannot be
+read is left out, never guessed, and so is what was learned of another upstream; (3) it is saved
+when a lane changes, and every few seconds while calls pass; (4) of a vendor's answer only the
+headers about limits are saved, and credentials that it quotes are blanked out.
+Not here: what lanes learn (lanes/), writing the journal (journal/).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import binascii
+import json
+import logging
+from base64 import b64decode, b64encode
+from collections.abc import Callable
+from pathlib import Path
+
+from jackline.calls import CallManager
+from jackline.clock import Clock
+from jackline.errors import JournalError
+from jackline.events import Announce, LanesLearned
+from jackline.failures import Json
+from jackline.failures.wording import redact
+from jackline.gateway.lane_registry import MOST_IDLE, LaneRegistry, shown
+from jackline.journal import JournalReader
+from jackline.lanes import export, restore
+
+_KEPT = ("content-type", "anthropic-", "x-ratelimit-", "x-should-retry")
+
+
+def redacted_walls(walls: dict[str, Json]) -> dict[str, Json]:
+    """The exported words of each lane's wall without what could be a secret."""
+    fit = {name: _without_secrets(told) for name, told in walls.items()}
+    return {name: told for name, told in fit.items() if told is not None}
+
+
+def _without_secrets(told: Json) -> Json:
+    match told:
+        case {"status": int(status), "headers": list(pairs), "body": str(packed)}:
+            try:
+                body = b64decode(packed).decode()
+            except (binascii.Error, UnicodeDecodeError):
+                return None
+            headers = [pair for pair in pairs if _speaks_of_limits(pair)]
+            blanked = b64encode(redact(body).encode()).decode()
+            return {"status": status, "headers": headers, "body": blanked}
+    return None
+
+
+def _speaks_of_limits(pair: Json) -> bool:
+    match pair:
+        case [str(name), str(_)]:
+            return name.lower().startswith(_KEPT)
+    return False
+
+
+_log = logging.getLogger("jackline")
+EVERY = 5.0
+
+
+def remember(
+    carrier: CallManager, book: LaneRegistry, upstream: str, clock: Clock, announce: Announce
+) -> None:
+    """Tell what the lanes know of the upstream at this address."""
+    memory = {
+        "upstream": upstream,
+        "lanes": export(carrier.controller, clock.steady()),
+        "walls": redacted_walls(carrier.walls.export()),
+        "clients": book.clients.export(),
+        "logins": book.logins.export(),
+    }
+    announce(LanesLearned(clock.wall(), json.dumps(memory).encode()))
+
+
+def recall(
+    carrier: CallManager, book: LaneRegistry, upstream: str, memory: bytes, now: float
+) -> list[str]:
+    """Take up what an earlier gateway knew of this upstream; the lanes that remember something."""
+    try:
+        told: Json = json.loads(memory)
+    except ValueError:
+        return []
+    if not isinstance(told, dict) or told.get("upstream") != upstream:
+        return []
+    lanes = told.get("lanes")
+    known = lanes.get("lanes") if isinstance(lanes, dict) else None
+    for name in known if isinstance(known, dict) else ():
+        book.open(name, now)
+    taught = restore(carrier.controller, lanes, now)
+    carrier.walls.restore(told.get("walls"))
+    book.clients.restore(told.get("clients"))
+    book.logins.restore(told.get("logins"))
+    return taught
+
+
+class LaneMemory:
+    """The memory of one service's lanes; `keep_remembering` must run for as long as it does."""
+
+    def __init__(
+        self,
+        carrier: CallManager,
+        book: LaneRegistry,
+        addresses: Callable[[], str],
+        announce: Announce,
+        clock: Clock,
+    ) -> None:
+        """`addresses` names the upstreams that are learned of."""
+        self._carrier = carrier
+        self._book = book
+        self._addresses = addresses
+        self._announce = announce
+        self._clock = clock
+        self._due = False
+
+    def recall(self, journal: Path) -> None:
+        """Take up what the journal knows."""
+        try:
+            with JournalReader(journal) as reader:
+                memory = reader.lane_memory()
+        except JournalError as error:
+            _log.warning("what the lanes knew cannot be read: %s", error.message)
+            return
+        if memory is not None:
+            self._carrier.follow_clock()
+            where, now = self._addresses(), self._clock.steady()
+            for name in recall(self._carrier, self._book, where, memory[1], now):
+                _log.info("%s goes on from what was known", shown(name))
+
+    def remember(self) -> None:
+        """Tell what the lanes know by now."""
+        self._due = False
+        remember(self._carrier, self._book, self._addresses(), self._clock, self._announce)
+
+    def remember_soon(self) -> None:
+        """Tell it at the end of this moment: once for all lanes that change in it."""
+        if not self._due:
+            self._due = True
+            asyncio.get_running_loop().call_soon(self.remember)
+
+    async def keep_remembering(self) -> None:
+        """Tell it again and again while there is something new, until cancelled."""
+        before = -1
+        while True:
+            await self._clock.sleep(EVERY)
+            self._carrier.close_idle_lanes(self._clock.steady(), MOST_IDLE)
+            events = self._carrier.reports
+            if events != before:
+                before = events
+                self.remember()

@@ -1,0 +1,279 @@
+"""Open the gateway's port, watch over its connections, and close it without cutting answers.
+
+Rules: (1) one sweep for all connections, no timer for each; (2) a port that cannot be opened is
+reported with the system's error; (3) after `close` no connection is left, and each that was cut was
+reset; (4) without a token, other users of this machine are refused before any of their bytes are
+read; (5) freed memory of past requests stays with the process, up to `KEPT_BYTES`, where the C
+library allows that: returning the pages of each prompt to the system costs more than all copying;
+(6) the garbage collector runs rarely while calls are served, since they leave it nothing to find;
+its settings are restored at the end.
+Not here: reading and writing (connection.py), what is answered (router.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+from collections.abc import Callable
+from functools import cache
+
+from jackline.gateway.connection import ClientConnection
+from jackline.gateway.exchange import Exchange
+from jackline.gateway.peer_users import Peer, PeerUsers
+from jackline.gateway.request_reader import RequestRefusal
+from jackline.gateway.settings import GatewaySettings
+
+KEPT_BYTES = 64 * 1024 * 1024
+OWN_MAPPING_BYTES = 4 * 1024 * 1024
+# As glibc's malloc.h names them.
+_TRIM_THRESHOLD = -1
+_MMAP_THRESHOLD = -3
+
+
+@cache
+def keep_freed_memory() -> bool:
+    """Set the C library so, once for the process; whether it could be."""
+    if sys.platform != "linux":
+        return False
+    import ctypes  # noqa: PLC0415 -- only where it is of use
+
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None:  # another C library than glibc
+        return False
+    settings = ((_TRIM_THRESHOLD, KEPT_BYTES), (_MMAP_THRESHOLD, OWN_MAPPING_BYTES))
+    return all(mallopt(name, value) == 1 for name, value in settings)
+
+
+# Objects made and not freed before the young ones are looked at; Python's own is 700.
+YOUNG_OBJECTS = 20_000
+
+
+class RareCollections:
+    """Held by whoever serves calls, from `begin` to `end`; several may."""
+
+    def __init__(self) -> None:
+        self._held = 0
+        self._before = gc.get_threshold()
+
+    def begin(self) -> None:
+        """Look rarely from now on."""
+        if self._held == 0:
+            self._before = gc.get_threshold()
+            gc.set_threshold(YOUNG_OBJECTS, *self._before[1:])
+        self._held += 1
+
+    def end(self) -> None:
+        """One of those that began needs it no longer."""
+        self._held -= 1
+        if self._held == 0:
+            gc.set_threshold(*self._before)
+
+
+RARE_COLLECTIONS = RareCollections()
+
+
+_BACKLOG = 4096
+# A usual prompt comes in one piece.
+_PACKET_BYTES = 256 * 1024
+_LONGEST_SWEEP = 1.0
+# Above the limit so many clients at once are told why; further ones are cut without a word.
+_REFUSED_AT_ONCE = 256
+_LAST_TURNS_SECONDS = 5.0
+# Of the memory for requests that are not whole, so much is freed at once: looking for who takes
+# most costs something with thousands of connections.
+_FREED_SHARE = 8
+# What a body is taken to need at least: one of many bytes in its first moment weighs by its size.
+_FIRST_SECONDS = 0.01
+# A sweep that comes later than this was held up: nothing ran, and no client is to blame for it.
+_HELD_UP = 1.0
+
+
+_TOO_MANY = RequestRefusal(
+    503,
+    "Too many connections are open. Try again soon, or raise `limits.connections` in"
+    " jackline.toml.",
+    retry_after=1,
+)
+_OTHER_USER = RequestRefusal(
+    403,
+    "This gateway serves the user of this machine who has started it, and you are another one. If"
+    " it shall serve you, that user sets `listen.token` and gives you the token.",
+)
+_UNCHECKED_USER = RequestRefusal(
+    503,
+    "The system did not say which user of this machine you are, for lack of memory or open files."
+    " Try again soon; or the user who has started this gateway sets `listen.token`, and gives the"
+    " token to whom it shall serve.",
+    retry_after=1,
+)
+
+
+def _refuses_nobody(_exchange: Exchange, _length: int) -> None:
+    return None
+
+
+class Listener:
+    """The listening socket and all of its connections; `handle` is given each request."""
+
+    def __init__(self, settings: GatewaySettings, handle: Callable[[Exchange], None]) -> None:
+        self.handle = handle
+        self.refusal: Callable[[Exchange, int], RequestRefusal | None] = _refuses_nobody
+        # Whether other users of this machine are served as well: those that know the token.
+        self.is_shared: Callable[[], bool] = lambda: settings.listen.token is not None
+        self._users: PeerUsers | None = None
+        self.limits = settings.limits
+        self.draining = False
+        self.packet = memoryview(bytearray(_PACKET_BYTES))
+        self.port = settings.listen.port
+        self._host = settings.listen.host
+        self._open: set[ClientConnection] = set()
+        self._to_flush: list[ClientConnection] = []
+        # Bytes of requests that are not whole, of all connections.
+        self._unfinished = 0
+        self._server: asyncio.Server | None = None
+        self._sweeping: asyncio.TimerHandle | None = None
+        self._sweep_due = 0.0
+        self._all_left = asyncio.Event()
+        self._all_left.set()
+
+    @property
+    def connections(self) -> int:
+        """How many clients are connected."""
+        return len(self._open)
+
+    async def open(self) -> None:
+        """Listen; OSError when the address cannot be had."""
+        keep_freed_memory()
+        self._loop = loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            lambda: ClientConnection(self, loop),
+            self._host,
+            self.port,
+            backlog=_BACKLOG,
+            start_serving=False,
+        )
+        # Known from now on: a client may be let in before this returns from listening.
+        await self._server.start_serving()
+        self._peer_users()
+        self.port = self._server.sockets[0].getsockname()[1]
+        RARE_COLLECTIONS.begin()
+        self._sweep_later()
+
+    async def close(self, drain_seconds: float | None = None) -> None:
+        """Stop: idle clients at once, running answers within `drain_seconds`, the rest is reset."""
+        if self._server is None:
+            return
+        server, self._server = self._server, None
+        RARE_COLLECTIONS.end()
+        self.draining = True
+        server.close()
+        for connection in list(self._open):
+            if connection.idle:
+                connection.close()
+        await self._wait_for_all(
+            self.limits.drain_seconds if drain_seconds is None else drain_seconds
+        )
+        self.cut()
+        await self._wait_for_all(_LAST_TURNS_SECONDS)
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+        await server.wait_closed()
+        if self._users is not None:
+            self._users.close()
+
+    def cut(self) -> None:
+        """Reset whatever still runs: a `close` that waits for it returns."""
+        for connection in list(self._open):
+            connection.hang_up()
+
+    def arrived(self, connection: ClientConnection) -> RequestRefusal | None:
+        """Take note of a connection; why it is refused, if it is."""
+        full = len(self._open) >= self.limits.connections
+        if len(self._open) >= self.limits.connections + _REFUSED_AT_ONCE:
+            connection.transport.abort()
+        self._open.add(connection)
+        self._all_left.clear()
+        if not self.is_shared():
+            users = self._peer_users()
+            peer = users.peer_of(connection.local_address, connection.peer_address)
+            if peer is Peer.OTHER:
+                return _OTHER_USER
+            if peer is Peer.UNCHECKED:
+                return _UNCHECKED_USER
+            if peer is Peer.GONE:
+                connection.hang_up()  # nobody would hear an answer; what was sent is not read
+        return _TOO_MANY if full else None
+
+    def _peer_users(self) -> PeerUsers:
+        """Who tells users apart; found out with the first client at the latest."""
+        if self._users is None:
+            # `open` asks before it returns, so there is a listener at this moment.
+            address = None if self._server is None else self._server.sockets[0].getsockname()
+            self._users = PeerUsers(address)
+        return self._users
+
+    def flush_soon(self, connection: ClientConnection) -> None:
+        """Let a connection write at the end of this turn of the loop."""
+        if not self._to_flush:
+            self._loop.call_soon(self._flush)
+        self._to_flush.append(connection)
+
+    def holds(self, more: int) -> None:
+        """So many bytes more, or fewer, are held of requests that are not whole."""
+        self._unfinished += more
+        if more > 0 and self._unfinished > self.limits.unfinished_bytes:
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """Let those go that have taken most memory for longest, until a part of it is free.
+
+        Bytes times seconds: a large body that comes fast weighs as little as a small one that comes
+        slowly, and whoever stalls weighs more with every second.
+        """
+        now = self._loop.time()
+        holding = [one for one in self._open if one.unfinished]
+        holding.sort(key=lambda one: one.unfinished * (now - one.began + _FIRST_SECONDS))
+        enough = self.limits.unfinished_bytes - self.limits.unfinished_bytes // _FREED_SHARE
+        while holding and self._unfinished > enough:
+            holding.pop().give_way()
+
+    def left(self, connection: ClientConnection) -> None:
+        """Forget a connection."""
+        self._open.discard(connection)
+        if not self._open:
+            self._all_left.set()
+
+    def _flush(self) -> None:
+        waiting, self._to_flush = self._to_flush, []
+        try:
+            while waiting:
+                waiting.pop().flush()
+        finally:
+            # An owner that fails when it is told to pause must not silence the others.
+            for connection in waiting:
+                self.flush_soon(connection)
+
+    async def _wait_for_all(self, seconds: float) -> None:
+        try:
+            await asyncio.wait_for(self._all_left.wait(), seconds)
+        except TimeoutError:
+            return  # those that are left are the caller's business
+
+    def _sweep_later(self) -> None:
+        limits = self.limits
+        shortest = min(limits.header_seconds, limits.body_pause_seconds, limits.idle_seconds)
+        pause = min(_LONGEST_SWEEP, shortest)
+        self._sweep_due = self._loop.time() + pause
+        self._sweeping = self._loop.call_later(pause, self._sweep)
+
+    def _sweep(self) -> None:
+        now = self._loop.time()
+        late = now - self._sweep_due
+        if late > _HELD_UP:
+            # The process was stopped, or the machine slept on a system that counts that as time.
+            for connection in self._open:
+                connection.deadline += late
+        self._sweep_later()
+        for connection in [one for one in self._open if one.deadline <= now]:
+            connection.overdue()

@@ -1,0 +1,137 @@
+"""Answers of the gateway itself: refusals, and the x-jackline headers beside an answer's own.
+
+Rules: (1) the vendor's status and body reach the client unchanged; (2) a throttle is never reported
+as a quota, nor the reverse: without the vendor's words the status follows the kind of failure; (3)
+every answer has a `request-id`: the vendor's own, else the call's; (4) our headers come last, so
+that the vendor's stay in order, and headers of an upstream under our names are dropped.
+Not here: when to refuse (calls/, client_call.py), the shape of an error (request_reader.py).
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from itertools import count
+
+from jackline.calls import CallRefusal
+from jackline.failures import Kind
+from jackline.gateway.request_reader import refusal_body
+from jackline.outside_names import cut_name
+from jackline.upstream.interface import Headers
+
+# Call ids are unique over restarts by their first part, and cheap by their second.
+_THIS_PROCESS = f"jl_{secrets.token_hex(4)}"
+_numbers = count(1)
+# A shorter wait is written as 0.000.
+_NOTHING = 0.0005
+_OURS = frozenset(
+    b"x-jackline-" + name for name in (b"call", b"lane", b"attempts", b"waited", b"resets-at")
+)
+_LENGTHS = frozenset(map(len, _OURS))
+
+
+def new_call_id() -> str:
+    """A name for a call that no other call has."""
+    return f"{_THIS_PROCESS}{next(_numbers):06x}"
+
+
+def with_note_headers(
+    headers: Headers, call: str, lane: str = "", attempts: int = 0, waited: float = 0.0
+) -> list[tuple[bytes, bytes]]:
+    """The headers with ours behind them."""
+    told = list(headers)
+    named = call.encode()
+    if request_id(headers) is None:
+        told.append((b"request-id", named))
+    told.append((b"x-jackline-call", named))
+    told.append((b"x-jackline-lane", lane.encode("latin-1", "replace")))
+    told.append((b"x-jackline-attempts", b"%d" % attempts))
+    told.append((b"x-jackline-waited", b"%.3f" % max(0.0, waited)))
+    return told
+
+
+def without_note_headers(headers: Headers) -> list[tuple[bytes, bytes]]:
+    """An upstream's headers without those that only the gateway may write."""
+    return [
+        pair for pair in headers if len(pair[0]) not in _LENGTHS or pair[0].lower() not in _OURS
+    ]
+
+
+def note_lines(call: str, lane: str, attempts: int, waited: float, *, names_it: bool) -> bytes:
+    """Our headers as they are written; `names_it` when the vendor gave no request-id."""
+    named = call.encode()
+    told = _at_first_try(lane) if attempts == 1 and waited < _NOTHING else b""
+    return b"%bx-jackline-call: %b\r\n%b" % (
+        b"request-id: %b\r\n" % named if names_it else b"",
+        named,
+        told or _story_lines(lane, attempts, waited),
+    )
+
+
+def _story_lines(lane: str, attempts: int, waited: float) -> bytes:
+    # A lane is named after a model, and that is the client's word: no line end may be in it.
+    name = lane.encode("latin-1", "replace").translate(None, b"\r\n\0")
+    return b"x-jackline-lane: %b\r\nx-jackline-attempts: %d\r\nx-jackline-waited: %.3f\r\n" % (
+        name,
+        attempts,
+        max(0.0, waited),
+    )
+
+
+@lru_cache(maxsize=256)
+def _at_first_try(lane: str) -> bytes:
+    """What is told of nearly every call."""
+    return _story_lines(lane, 1, 0.0)
+
+
+def request_id(headers: Headers) -> str | None:
+    """The name that an answer goes by."""
+    for name, value in headers:
+        if len(name) == 10 and name.lower() == b"request-id":
+            return cut_name(value.decode("latin-1"))
+    return None
+
+
+_STATUS = {
+    Kind.SERVER_THROTTLE: 429,
+    Kind.RATE_LIMIT: 429,
+    Kind.ACCOUNT_QUOTA: 429,
+    Kind.OVERLOADED: 529,
+    Kind.TIMEOUT: 504,
+    Kind.UPSTREAM_5XX: 503,
+}
+_NO_WORDS = 502
+
+
+@dataclass(frozen=True, slots=True)
+class RefusalAnswer:
+    """A whole answer that says no."""
+
+    status: int
+    headers: Headers
+    body: bytes
+
+
+def vendor_refusal(refusal: CallRefusal) -> RefusalAnswer:
+    """What the vendor said, or what we have to say instead."""
+    told: list[tuple[bytes, bytes]] = []
+    if refusal.retry_at is not None:
+        moment = datetime.fromtimestamp(refusal.retry_at, UTC).isoformat(timespec="seconds")
+        told.append((b"x-jackline-resets-at", moment.encode()))
+    said = refusal.rejection
+    if said is not None and said.status >= 400:
+        return RefusalAnswer(said.status, [*without_note_headers(said.headers), *told], said.body)
+    failure = refusal.failure
+    status = _NO_WORDS if failure is None else _STATUS.get(failure.kind, _NO_WORDS)
+    words = f"Jackline: {refusal.why}"
+    if said is not None:
+        words += f" (the upstream answered {said.status} with something that is no answer)"
+    return gateway_refusal(status, words, told)
+
+
+def gateway_refusal(status: int, message: str, headers: Headers = ()) -> RefusalAnswer:
+    """An answer of our own, in the vendor's shape."""
+    body = refusal_body(status, message)
+    return RefusalAnswer(status, [(b"content-type", b"application/json"), *headers], body)

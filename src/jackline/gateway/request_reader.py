@@ -1,0 +1,628 @@
+"""Parse the requests of one client connection, and refuse what two parsers could parse differently.
+
+Rules: (1) how the bytes were cut into packets changes nothing; parsing stops at the last byte of a
+request, and what follows is returned; (2) where a body ends is defined once: by one Content-Length
+or by exactly `Transfer-Encoding: chunked`; every line of a chunked body ends with CRLF, sizes are
+plain hexadecimal, trailers are checked and dropped; (3) names, values and order of headers stay as
+the client wrote them; (4) a large body is in memory once, in the buffer that it is handed over in;
+(5) memory is bounded by the limits, and for a body by about twice what has come, whatever length
+was announced; (6) a refusal is always `{"type":"error","error":{"type":…,"message":…}}`; its
+message names what to change, and never has a header's value, a body or a token.
+Not here: the socket, time limits and answers (connection.py), who may send requests (access.py).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from enum import Enum
+from typing import TypeAlias
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
+
+from jackline.gateway.settings import LimitSettings
+
+# The error type that Anthropic's API names with each status; the others are close relatives.
+KINDS = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    405: "invalid_request_error",
+    408: "timeout_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    431: "invalid_request_error",
+    501: "invalid_request_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+    505: "invalid_request_error",
+    529: "overloaded_error",
+}
+
+
+class RequestRefusal(Exception):  # noqa: N818 -- it is an answer, raised where the reason is found
+    """A request that is answered with no, and the reason."""
+
+    def __init__(self, status: int, message: str, *, retry_after: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.retry_after = retry_after
+
+    @property
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """The end-to-end headers of the answer."""
+        headers = [(b"Content-Type", b"application/json")]
+        if self.retry_after is not None:
+            headers.append((b"Retry-After", b"%d" % self.retry_after))
+        return headers
+
+    @property
+    def body(self) -> bytes:
+        """The body of the answer."""
+        return refusal_body(self.status, self.message)
+
+
+def refusal_body(status: int, message: str) -> bytes:
+    """The error as JSON."""
+    error = {"type": KINDS.get(status, "api_error"), "message": message}
+    return json.dumps({"type": "error", "error": error}).encode()
+
+
+END = b"\r\n\r\n"
+METHODS = frozenset((b"POST", b"GET", b"HEAD", b"PUT", b"PATCH", b"DELETE", b"OPTIONS"))
+VERSIONS = frozenset((b"HTTP/1.1", b"HTTP/1.0"))
+NEXT = "Set ANTHROPIC_BASE_URL to the gateway's address and send plain HTTP/1.1."
+
+# The target is taken from here and goes upstream: nothing in it may end a line, or be a blank. The
+# parser alone would let both pass, as the short request line of HTTP/0.9.
+_REQUEST_LINE = re.compile(rb"([A-Z]+) (/[!\"$-~]*) HTTP/1\.([01])\r\n")
+_VERSION = re.compile(rb"[A-Z]+/[0-9]\.[0-9]\Z")
+# Each takes many times its bytes once it is read; clients send some thirty.
+_MOST_HEADERS = 256
+# Of a Content-Length: a petabyte has fifteen, and int() raises where there are thousands.
+MOST_DIGITS = 15
+_ONLY_ONCE = (b"host", b"content-length", b"transfer-encoding", b"expect")
+
+# One reader would take these off as meant for this connection, and another would read them.
+_END_TO_END = frozenset(
+    (
+        b"anthropic-auth-token",
+        b"anthropic-beta",
+        b"anthropic-version",
+        b"api-key",
+        b"authorization",
+        b"chatgpt-account-id",
+        b"content-encoding",
+        b"content-length",
+        b"content-type",
+        b"cookie",
+        b"host",
+        b"origin",
+        b"sec-fetch-mode",
+        b"sec-fetch-site",
+        b"user-agent",
+        b"x-api-key",
+        b"x-goog-api-key",
+        b"x-jackline-token",
+    )
+)
+
+
+class RequestHead:
+    """One head; `length` is None for a chunked body, and 0 where there is none.
+
+    `by_name` holds the first value under each name in lower case. `memo` belongs to whoever
+    answers: heads that differ in their length alone share it, so that what was made of one need not
+    be made of the next.
+    """
+
+    __slots__ = (
+        "by_name",
+        "expects_continue",
+        "headers",
+        "http_1_0",
+        "keep_alive",
+        "length",
+        "memo",
+        "method",
+        "path",
+        "query",
+        "target",
+    )
+
+    def __init__(self, method: bytes, target: bytes, http_1_0: bool) -> None:
+        self.method = method
+        self.target = target
+        self.path, _, self.query = target.partition(b"?")
+        self.http_1_0 = http_1_0
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.by_name: dict[bytes, bytes] = {}
+        self.keep_alive = not http_1_0
+        self.length: int | None = 0
+        self.expects_continue = False
+        self.memo: dict[str, object] = {}
+
+    def with_length(self, digits: bytes) -> RequestHead:
+        """The same head in front of a body of another length."""
+        if self.by_name[b"content-length"] == digits:
+            return self
+        head = RequestHead(self.method, self.target, self.http_1_0)
+        head.headers = [
+            (name, digits)
+            if len(name) == 14 and name.lower() == b"content-length"
+            else (name, value)
+            for name, value in self.headers
+        ]
+        head.by_name = self.by_name | {b"content-length": digits}
+        head.keep_alive = self.keep_alive
+        head.expects_continue = self.expects_continue
+        head.length = int(digits)
+        head.memo = self.memo
+        return head
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Called by the parser for each header."""
+        self.headers.append((name, value))
+
+
+def read_head(data: bytes) -> RequestHead:
+    """The head that `data` is, from the request line to the empty line; else raises Refusal."""
+    line = _REQUEST_LINE.match(data)
+    if line is None or line[1] not in METHODS:
+        raise _bad_request_line(data[: data.index(b"\r\n")])
+    head = RequestHead(line[1], line[2], line[3] == b"0")
+    try:
+        # A parser of its own for each head: nothing that one request left behind can touch the
+        # next, and making one costs half a microsecond.
+        HttpRequestParser(head).feed_data(data)
+    except HttpParserUpgrade:
+        pass  # an offer to change the protocol may be ignored; the body is framed as usual
+    except HttpParserError as error:
+        raise RequestRefusal(
+            400, f"This is not a valid HTTP/1.1 request: {error}. {NEXT}"
+        ) from error
+    if len(head.headers) > _MOST_HEADERS:
+        raise RequestRefusal(
+            431, f"The request has more than {_MOST_HEADERS} headers. Send fewer of them."
+        )
+    head.by_name = by_name = {name.lower(): value for name, value in reversed(head.headers)}
+    if len(by_name) != len(head.headers):
+        _refuse_doubles(head)
+    if b"host" not in by_name and not head.http_1_0:
+        raise RequestRefusal(400, f"A request needs a Host header. {NEXT}")
+    if b"transfer-encoding" in by_name or b"content-length" in by_name:
+        _read_framing(head)
+    if b"connection" in by_name:
+        _read_connection(head)
+    if b"expect" in by_name and not head.http_1_0:
+        head.expects_continue = by_name[b"expect"].strip().lower() == b"100-continue"
+    return head
+
+
+def _bad_request_line(line: bytes) -> RequestRefusal:
+    """What is wrong with a request line."""
+    method, _, rest = line.partition(b" ")
+    target, _, version = rest.partition(b" ")
+    if version not in VERSIONS and _VERSION.match(version):
+        return RequestRefusal(505, f"This gateway speaks HTTP/1.1 only. {NEXT}")
+    if method not in METHODS:
+        return RequestRefusal(501, f"This gateway does not know the request's method. {NEXT}")
+    if version in VERSIONS and not target.startswith(b"/"):
+        return RequestRefusal(
+            400,
+            "The request line must name a path: this gateway is no HTTP proxy. Take it out of"
+            f" HTTP_PROXY and HTTPS_PROXY. {NEXT}",
+        )
+    return RequestRefusal(400, f"The request line is not `METHOD /path HTTP/1.1`. {NEXT}")
+
+
+def _refuse_doubles(head: RequestHead) -> None:
+    names = [name.lower() for name, _ in head.headers]
+    for name in _ONLY_ONCE:
+        if names.count(name) > 1:
+            raise RequestRefusal(
+                400, f"The header {name.decode()} may stand only once in a request."
+            )
+
+
+def _read_framing(head: RequestHead) -> None:
+    coding = head.by_name.get(b"transfer-encoding")
+    length = head.by_name.get(b"content-length")
+    if coding is not None:
+        if coding.strip(b" ").lower() != b"chunked" or length is not None or head.http_1_0:
+            raise RequestRefusal(
+                400,
+                "The end of the body is not clear: send either one Content-Length or exactly"
+                " `Transfer-Encoding: chunked`.",
+            )
+        head.length = None
+    elif length is not None:
+        digits = length.strip(b" \t")
+        if not digits.isdigit() or len(digits) > MOST_DIGITS:
+            raise RequestRefusal(
+                400, f"Content-Length must be a decimal number of at most {MOST_DIGITS} digits."
+            )
+        head.length = int(digits)
+
+
+def _read_connection(head: RequestHead) -> None:
+    # The parser knows this only while it is inside the head.
+    value = head.by_name[b"connection"].lower()
+    if value == b"keep-alive" and len(head.by_name) == len(head.headers):
+        head.keep_alive = True
+        return
+    values = [value for name, value in head.headers if name.lower() == b"connection"]
+    tokens = [token.strip(b" \t") for token in b",".join(values).lower().split(b",")]
+    if any(token in _END_TO_END for token in tokens):
+        raise RequestRefusal(
+            400, "Connection may not name a header that is meant for the upstream."
+        )
+    head.keep_alive = b"close" not in tokens and (not head.http_1_0 or b"keep-alive" in tokens)
+
+
+_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})(?:;[\t\x20-\x7e\x80-\xff]*)?\Z")
+_TRAILER = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[\t\x20-\x7e\x80-\xff]*\Z")
+_LONGEST_LINE = 4096
+_MOST_TRAILERS = 64
+# So many chunks may be small; beyond, a body of chunks of a few bytes is refused, since each costs
+# as much as one of kilobytes.
+_SMALL_CHUNKS = 4096
+_LEAST_MEAN = 16
+
+
+class ChunkedBody:
+    """The body so far, in `data`."""
+
+    __slots__ = ("_chunks", "_inside", "_limit", "_line", "_missing", "_trailers", "data", "ended")
+
+    def __init__(self, limit: int) -> None:
+        self.data = bytearray()
+        self.ended = False
+        self._limit = limit
+        self._chunks = 0
+        # The beginning of a line whose end has not come yet.
+        self._line = b""
+        # Bytes of the running chunk that have not come; with `_inside`, its CRLF has not either.
+        self._missing = 0
+        self._inside = False
+        self._trailers = -1
+
+    def feed(self, data: bytes) -> int:
+        """How many bytes of `data` belong to this body; all of them, until `ended`."""
+        at = 0
+        while at < len(data) and not self.ended:
+            if self._missing:
+                part = data[at : at + self._missing]
+                self.data += part
+                self._missing -= len(part)
+                at += len(part)
+            else:
+                at = self._feed_line(data, at)
+        return at
+
+    def _feed_line(self, data: bytes, at: int) -> int:
+        end = data.find(b"\n", at)
+        stop = len(data) if end < 0 else end + 1
+        line = self._line + data[at:stop]
+        if len(line) > _LONGEST_LINE:
+            raise RequestRefusal(
+                400, "A line of the chunked body is too long: leave out its extensions."
+            )
+        if end < 0:
+            self._line = line
+        elif not line.endswith(b"\r\n"):
+            raise RequestRefusal(400, "Every line of a chunked body must end with CR LF.")
+        else:
+            self._line = b""
+            self._take_line(line[:-2])
+        return stop
+
+    def _take_line(self, line: bytes) -> None:
+        if self._inside:
+            if line:
+                raise RequestRefusal(400, "A chunk of the body is longer than its size says.")
+            self._inside = False
+        elif self._trailers >= 0:
+            self._take_trailer(line)
+        else:
+            size = _SIZE.match(line)
+            if size is None:
+                raise RequestRefusal(400, "The size of a chunk must be a plain hexadecimal number.")
+            self._missing = int(size[1], 16)
+            if self._missing > self._limit - len(self.data):
+                raise too_large(self._limit)
+            self._chunks += 1
+            if self._chunks > _SMALL_CHUNKS and len(self.data) < _LEAST_MEAN * self._chunks:
+                raise RequestRefusal(400, "The chunks of the body are too small: send larger ones.")
+            self._inside = self._missing > 0
+            if not self._missing:
+                self._trailers = 0
+
+    def _take_trailer(self, line: bytes) -> None:
+        if not line:
+            self.ended = True
+            return
+        self._trailers += 1
+        if self._trailers > _MOST_TRAILERS or _TRAILER.match(line) is None:
+            raise RequestRefusal(
+                400, "The trailers of the chunked body are not valid: leave them out."
+            )
+
+
+def too_large(limit: int) -> RequestRefusal:
+    """The answer to a body that is longer than the gateway takes."""
+    return RequestRefusal(
+        413,
+        f"The request's body is longer than {limit} bytes, the most that this gateway takes. Send"
+        " less, or raise `limits.body` in jackline.toml.",
+    )
+
+
+# As every client writes it; other spellings are read the long way.
+_LENGTH = re.compile(rb"\r\n(?:Content-Length|content-length): (\d{1,15})\r\n")
+_NO_HEAD = RequestHead(b"", b"", False)
+# Of a large packet, this much is looked at for a head.
+_USUAL_HEAD = 8 * 1024
+# The least that a body's buffer grows by; each time it doubles, so that it grows with what came.
+_GROWTH = 256 * 1024
+_ZEROS = memoryview(bytes(_GROWTH))
+
+# A packet is `bytes`, or a view of a buffer that is used again for the next one.
+Packet: TypeAlias = bytes | memoryview
+
+
+class RequestStage(Enum):
+    """How far a request has come."""
+
+    NOTHING = "no byte of it"
+    HEAD = "some of its head"
+    BODY = "its head"
+    COMPLETE = "all of it"
+
+
+# Looked up for every packet: a global is found faster than a member of an Enum.
+_NOTHING, _HEAD, _BODY, _COMPLETE = (
+    RequestStage.NOTHING,
+    RequestStage.HEAD,
+    RequestStage.BODY,
+    RequestStage.COMPLETE,
+)
+
+
+class RequestReader:
+    """Fed with packets; at stage COMPLETE `take` gives the request and makes room for the next."""
+
+    __slots__ = (
+        "_behind",
+        "_body",
+        "_chunked",
+        "_filled",
+        "_front",
+        "_head",
+        "_last",
+        "_limits",
+        "_partial",
+        "_view",
+        "stage",
+    )
+
+    def __init__(self, limits: LimitSettings) -> None:
+        self._limits = limits
+        self.stage = _NOTHING
+        self._partial: bytearray | None = None
+        self._head: RequestHead | None = None
+        self._body: bytes | bytearray | None = None
+        self._filled = 0
+        # What was given out as `room` last.
+        self._view: memoryview | None = None
+        self._chunked: ChunkedBody | None = None
+        # The last head up to the digits of its length and from there on, and what it was read as.
+        self._front = b""
+        self._behind = b""
+        self._last = _NO_HEAD
+
+    @property
+    def head(self) -> RequestHead | None:
+        """The head of the request whose body is read."""
+        return self._head
+
+    @property
+    def held(self) -> int:
+        """How many bytes are held of a request that is not complete."""
+        if self._chunked is not None:
+            return len(self._chunked.data)
+        held = self._body if self._partial is None else self._partial
+        return 0 if held is None or self.stage is _COMPLETE else len(held)
+
+    @property
+    def came(self) -> int:
+        """How many bytes have come of a body that is not complete."""
+        return self._filled if self._chunked is None else len(self._chunked.data)
+
+    @property
+    def room(self) -> memoryview | None:
+        """Where the rest of a body that has begun may be put by whoever reads it; see `filled`."""
+        body = self._body
+        if self.stage is not _BODY or not isinstance(body, bytearray):
+            return None
+        if self._filled == len(body):
+            body = self._grown(body)
+        self._view = view = memoryview(body)[self._filled :]
+        return view
+
+    def _grown(self, body: bytearray) -> bytearray:
+        """The buffer with more room: no more than has come already, and never beyond the end."""
+        if self._view is not None:
+            # Stock asyncio still holds it when it asks for the next one, and does not use it.
+            self._view.release()
+            self._view = None
+        left = min(self._length - len(body), max(len(body), _GROWTH))
+        while left > 0:
+            # A shared block instead of `bytes(left)`: that would hold as much again for a moment.
+            body += _ZEROS[: min(left, _GROWTH)]
+            left -= _GROWTH
+        return body
+
+    def filled(self, size: int) -> None:
+        """So many bytes were put into `room`."""
+        self._filled += size
+        if self._filled == self._length:
+            self._view = None
+            self.stage = _COMPLETE
+
+    @property
+    def _length(self) -> int:
+        return 0 if self._head is None else self._head.length or 0
+
+    def feed(self, data: Packet) -> Packet:
+        """Read up to the end of one request; what is behind it is given back."""
+        while data and self.stage is not _COMPLETE:
+            if self.stage is _NOTHING:
+                data = self._first_bytes(data)
+            elif self.stage is _HEAD:
+                data = self._more_of_head(data)
+            elif self._chunked is not None:
+                data = self._more_chunks(self._chunked, data)
+            else:
+                data = self._more_of_body(data)
+        return data
+
+    def at_once(self, data: Packet) -> tuple[RequestHead, bytes] | None:
+        """The request that a packet is, from its first byte to its last.
+
+        Only one whose head is the last one's but for its length is read here; else None. Most are:
+        the same headers, another body.
+        """
+        front, behind = self._front, self._behind
+        start = data if isinstance(data, bytes) else bytes(data[:_USUAL_HEAD])
+        if not front or self.stage is not _NOTHING or not start.startswith(front):
+            return None
+        begin = len(front)
+        end = start.find(b"\r", begin, begin + MOST_DIGITS + 1)
+        digits = start[begin:end]
+        if not digits.isdigit() or not start.startswith(behind, end):
+            return None
+        size, end = int(digits), end + len(behind)
+        if end + size != len(data) or size > self._limits.body_bytes:
+            return None
+        return self._last.with_length(digits), bytes(data[end:])
+
+    def take(self) -> tuple[RequestHead, bytes | bytearray]:
+        """The complete request."""
+        head, body = self._head, self._body
+        if head is None or body is None:
+            raise AssertionError("no request is complete")
+        self._head = self._body = None
+        self.stage = _NOTHING
+        return head, body
+
+    def forget(self) -> None:
+        """Drop what there is of a request."""
+        self.stage = _NOTHING
+        self._partial = self._head = self._body = self._chunked = self._view = None
+
+    def _first_bytes(self, data: Packet) -> Packet:
+        start = data if isinstance(data, bytes) else bytes(data[:_USUAL_HEAD])
+        if not 65 <= start[0] <= 90:  # no method begins with anything but A to Z
+            start = data = bytes(data).lstrip(b"\r\n")
+            if not data:
+                return b""
+            if not 65 <= start[0] <= 90:
+                raise RequestRefusal(400, f"This is no HTTP request; is it https? {NEXT}")
+        end = start.find(END) + 4
+        if end > 3:
+            return self._take_head(start, end, data)
+        self.stage = _HEAD
+        self._partial = bytearray()
+        return self._more_of_head(data)
+
+    def _more_of_head(self, data: Packet) -> Packet:
+        partial = self._partial
+        if partial is None:
+            raise AssertionError("a head goes on without its beginning")
+        known = len(partial)
+        partial += data
+        end = partial.find(END, max(known - 3, 0)) + 4
+        if end > 3:
+            self._partial = None
+            whole = bytes(partial)
+            return self._take_head(whole, end, whole)
+        if len(partial) > self._limits.header_bytes:
+            raise self._head_too_large()
+        # Counted, not searched for: a pattern that looks behind each byte costs fifty times more.
+        if partial.count(b"\n", known) != partial.count(b"\r\n", max(known - 1, 0)):
+            raise RequestRefusal(400, f"Every line of a request's head must end with CR LF. {NEXT}")
+        return b""
+
+    def _take_head(self, start: bytes, end: int, data: Packet) -> Packet:
+        """Read the head that `data` begins with, and its body if that is there too.
+
+        `start` is `data`, or as much of it as holds the head.
+        """
+        limits = self._limits
+        if end > limits.header_bytes:
+            raise self._head_too_large()
+        self._head = head = self._read_head(start[:end])
+        length = head.length
+        if length is None:
+            self._chunked = ChunkedBody(limits.body_bytes)
+        elif length > limits.body_bytes:
+            raise too_large(limits.body_bytes)
+        elif end + length <= len(data):
+            self._body = bytes(data[end : end + length])
+            self.stage = _COMPLETE
+            return data[end + length :]
+        self.stage = _BODY
+        return data[end:]
+
+    def _read_head(self, raw: bytes) -> RequestHead:
+        """Read a head; one that differs from the last in its length alone is not read again."""
+        front, behind = self._front, self._behind
+        if front and raw.startswith(front) and raw.endswith(behind):
+            digits = raw[len(front) : -len(behind)]
+            if digits.isdigit() and len(digits) <= MOST_DIGITS:
+                return self._last.with_length(digits)
+        head = read_head(raw)
+        # A long one is not kept with an idle connection, of which there may be thousands.
+        length = _LENGTH.search(raw) if len(raw) <= _USUAL_HEAD else None
+        if length is not None and head.length is not None:
+            begin, end = length.span(1)
+            self._front, self._behind, self._last = raw[:begin], raw[end:], head
+        return head
+
+    def _more_of_body(self, data: Packet) -> Packet:
+        length = self._length
+        body = self._body
+        if not isinstance(body, bytearray):
+            if len(data) >= length:
+                self._body = bytes(data[:length])  # the very bytes that came, if that is all
+                self.stage = _COMPLETE
+                return data[length:]
+            self._body = bytearray(data)
+            self._filled = len(data)
+            return b""
+        filled = self._filled
+        used = min(len(data), length - filled)
+        while len(body) < filled + used:
+            body = self._grown(body)
+        body[filled : filled + used] = data if used == len(data) else data[:used]
+        self.filled(used)
+        return data[used:]
+
+    def _more_chunks(self, chunked: ChunkedBody, data: Packet) -> Packet:
+        used = chunked.feed(bytes(data))
+        if chunked.ended:
+            self._body = chunked.data
+            self._chunked = None
+            self.stage = _COMPLETE
+        return data[used:]
+
+    def _head_too_large(self) -> RequestRefusal:
+        return RequestRefusal(
+            431,
+            f"The headers are longer than {self._limits.header_bytes} bytes. Send less, or raise"
+            " `limits.headers` in jackline.toml.",
+        )

@@ -1,0 +1,319 @@
+"""Route each request to where it is answered: call intake, the relay, or a face of the service.
+
+Rules: (1) strangers are refused on every path (Host, Origin, Sec-Fetch-Site, token) before anything
+else is read, and no preflight is answered or relayed; (2) a verdict is remembered with its head,
+for the settings that it was made with; (3) while the gateway stops, new calls get a 503 with a time
+to retry; (4) a path that is not ours is the vendor's, and relayed with the client's own credential
+only, so a redirect sends it nowhere where its own vendor would not; (5) a relayed request is one
+attempt, no waiting, no classifying; an answer that breaks off is broken off for the client too, and
+its compression is not touched.
+Not here: answering (call_intake.py, control_plane.py).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple, Protocol
+
+from jackline.calls import Dialect
+from jackline.control.face import Face
+from jackline.gateway.access import foreign, reads_as_browser, sends_form, token_missing
+from jackline.gateway.call_intake import CallIntake
+from jackline.gateway.compressed_body import NOT_PACKED, Packed, PackedBodies, is_packed
+from jackline.gateway.control_plane import PROOF, ControlPaths
+from jackline.gateway.exchange import Exchange
+from jackline.gateway.identity import without_tag
+from jackline.gateway.lane_registry import TooManyLanesError
+from jackline.gateway.own_answers import (
+    RefusalAnswer,
+    gateway_refusal,
+    new_call_id,
+    with_note_headers,
+    without_note_headers,
+)
+from jackline.gateway.placement import relay_upstream
+from jackline.gateway.request_reader import RequestRefusal
+from jackline.gateway.settings import ListenSettings
+from jackline.upstream.interface import Headers, Upstream, UpstreamAttempt, UpstreamRequest
+
+_OURS = b"x-jackline-"
+
+
+class Relay:
+    """One request on its way; an `Ear` for the upstream."""
+
+    __slots__ = ("_attempt", "_call", "_exchange", "_lane", "_release")
+
+    def __init__(self, exchange: Exchange, lane: str, release: Callable[[], None]) -> None:
+        """`release` is called once, when its body is held no longer."""
+        self._exchange = exchange
+        self._release: Callable[[], None] | None = release
+        self._attempt: UpstreamAttempt | None = None
+        self._lane = lane
+        self._call = new_call_id()
+
+    def start(self, upstream: Upstream, target: bytes) -> None:
+        """Send it."""
+        exchange = self._exchange
+        headers = [pair for pair in exchange.headers if not pair[0].lower().startswith(_OURS)]
+        message = UpstreamRequest(exchange.method, target, headers, exchange.body)
+        try:
+            self._attempt = attempt = upstream.start(message, self._lane, self)
+        except Exception:
+            self._let_go()
+            raise
+        self._exchange.on_gone = self._gone
+        self._exchange.on_pause = attempt.pause
+        self._exchange.on_resume = attempt.resume
+
+    def _gone(self) -> None:
+        if self._attempt is not None:
+            self._attempt.hang_up()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        release, self._release = self._release, None
+        self._attempt = None
+        if release is not None:
+            release()
+
+    def began(self, status: int, headers: Headers) -> None:
+        """The head of the answer."""
+        self._exchange.begin(status, self._noted(without_note_headers(headers)))
+
+    def heard(self, data: bytes) -> None:
+        """Bytes of the answer."""
+        self._exchange.send(data)
+
+    def ended(self) -> None:
+        """The answer is complete."""
+        self._let_go()
+        self._exchange.finish()
+
+    def broke(self, error: OSError) -> None:
+        """There is no answer, or no more of it."""
+        self._let_go()
+        if self._exchange.begun:
+            self._exchange.reset()
+            return
+        self._refuse(f"the upstream could not be asked ({type(error).__name__})")
+
+    def _refuse(self, why: str) -> None:
+        no = gateway_refusal(502, f"Jackline: {why}.")
+        self._exchange.respond(no.status, self._noted(no.headers), no.body)
+
+    def _noted(self, headers: Headers) -> list[tuple[bytes, bytes]]:
+        return with_note_headers(headers, self._call, self._lane, attempts=1)
+
+
+_log = logging.getLogger(__name__)
+_CALLED = (b"/v1/", b"/t/")
+_MESSAGES = b"/v1/messages"
+_COUNT_TOKENS = b"/v1/messages/count_tokens"
+_MODELS = b"/v1/models"
+_CHAT = b"/chat/completions"
+_RESPONSES = b"/responses"
+_MODEL_CALLS = (_MESSAGES, _COUNT_TOKENS, _CHAT, _RESPONSES)
+_MEMO = "turn"
+_ADMITTED = "admitted"
+_MODEL_CALLS_ONLY = (
+    "Jackline: an upstream that is not sent your own credential serves only model calls, token"
+    " counting and GET /v1/models. For anything else call the vendor itself with your own key, or"
+    ' add an upstream with credential = "pass-through".'
+)
+_NO_PREFLIGHT = "Web pages of other sites may not call this gateway, so OPTIONS is not answered."
+# What is not a model call is read as JSON in one go: hooks' inputs, orders, telemetry.
+_LARGEST_FOR_FACES = 16 * 1024 * 1024
+
+
+class Stopping(Protocol):
+    """Who knows whether the gateway stops."""
+
+    @property
+    def draining(self) -> bool:
+        """Whether no new call is taken."""
+        ...
+
+
+class _Turn(NamedTuple):
+    """A model call: what its path means is remembered with its head, as most heads come again.
+
+    `listen` are the settings by which that head was let in.
+    """
+
+    target: bytes
+    tag: str | None
+    listen: ListenSettings
+
+
+class Router:
+    """The gateway's front door."""
+
+    def __init__(
+        self,
+        desk: CallIntake,
+        upstream: Upstream,
+        control: ControlPaths,
+        faces: Sequence[Face] = (),
+    ) -> None:
+        self._desk = desk
+        self._upstream = upstream
+        self._control = control
+        # The control paths come last: other faces may answer a part of theirs.
+        self._faces = (*faces, control)
+        self._unpacking = PackedBodies(desk)
+        self.stopping: Stopping | None = None
+
+    def handle(self, exchange: Exchange) -> None:
+        """Answer one request; the answer may come much later."""
+        try:
+            self._handle(exchange)
+        except Exception as error:  # noqa: BLE001 -- the border of one request: others go on
+            _say_failed(exchange, error)
+
+    def refusal(self, exchange: Exchange, length: int) -> RequestRefusal | None:
+        """Why a request is refused by its head alone, before its body is read."""
+        face = next((each for each in self._faces if each.knows(exchange)), None)
+        refused = self._refused(exchange, self._desk.settings.listen, face)
+        if refused is None and face is not None and length > _LARGEST_FOR_FACES:
+            return _too_large_for_faces()
+        return refused
+
+    def _handle(self, exchange: Exchange) -> None:
+        listen = self._desk.settings.listen
+        stops = self.stopping is not None and self.stopping.draining
+        turn = exchange.memo.get(_MEMO)
+        if isinstance(turn, _Turn) and turn.listen is listen and not stops:
+            self._take(exchange, turn.target, turn.tag)
+            return
+        path = exchange.path
+        if path == PROOF:
+            reason = foreign(exchange.headers, listen)
+            if reason is not None:
+                _say(exchange, gateway_refusal(403, reason))
+            else:
+                self._control.prove(exchange)
+            return
+        # No face has paths that models are called by: most requests need not ask each of them.
+        called = path.startswith(_CALLED)
+        face = None if called else next((f for f in self._faces if f.knows(exchange)), None)
+        if exchange.memo.get(_ADMITTED) is not listen:
+            refused = self._refused(exchange, listen, face)
+            if refused is not None:
+                _say(exchange, gateway_refusal(refused.status, refused.message))
+                return
+            if face is None:
+                exchange.memo[_ADMITTED] = listen
+        if face is not None:
+            if len(exchange.body) > _LARGEST_FOR_FACES:
+                _say(exchange, gateway_refusal(413, _too_large_for_faces().message))
+            else:
+                face.answer(exchange)
+            return
+        if stops:
+            come_back = [(b"retry-after", b"5")]
+            _say(exchange, gateway_refusal(503, "Jackline is being stopped.", come_back))
+            return
+        self._forward(exchange, path)
+
+    def _refused(
+        self, exchange: Exchange, listen: ListenSettings, face: Face | None
+    ) -> RequestRefusal | None:
+        """Why whoever sent this head is not let in, or None; the body is not looked at."""
+        headers = exchange.headers
+        reason = foreign(headers, listen)
+        if reason is None and face is None:
+            reason = reads_as_browser(exchange.method, headers)
+        if reason is not None:
+            return RequestRefusal(403, reason)
+        if exchange.method == b"OPTIONS":
+            return RequestRefusal(405, _NO_PREFLIGHT)
+        if face is None or not self._control.is_known(exchange):
+            reason = token_missing(headers, listen)
+        if reason is not None:
+            return RequestRefusal(401, reason)
+        if face is None and exchange.method == b"POST" and exchange.path.endswith(_MODEL_CALLS):
+            reason = sends_form(headers)
+        return None if reason is None else RequestRefusal(415, reason)
+
+    def _forward(self, exchange: Exchange, path: bytes) -> None:
+        tag, path = without_tag(path)
+        target = path if not exchange.query else path + b"?" + exchange.query
+        # Only the end is looked at: a prefix in the client's base URL is the upstream's business.
+        desk = self._desk
+        if path.endswith(_MESSAGES) and exchange.method == b"POST":
+            exchange.memo[_MEMO] = _Turn(target, tag, desk.settings.listen)
+            self._take(exchange, target, tag)
+        elif path.endswith(_COUNT_TOKENS) and exchange.method == b"POST":
+            self._read(
+                exchange, partial(desk.take_side_call, exchange, target, tag, "count_tokens")
+            )
+        elif path.endswith(_MODELS) and exchange.method == b"GET":
+            desk.take_side_call(exchange, target, tag, "models")
+        elif path.endswith(_CHAT) and exchange.method == b"POST":
+            self._read(exchange, partial(desk.take_foreign, exchange, target, tag, "openai-chat"))
+        elif path.endswith(_RESPONSES) and exchange.method == b"POST":
+            dialect: Dialect = "openai-responses"
+            self._read(exchange, partial(desk.take_foreign, exchange, target, tag, dialect))
+        else:
+            upstream = relay_upstream(exchange, self._desk.settings.upstreams)
+            if upstream is None:
+                _say(exchange, gateway_refusal(403, _MODEL_CALLS_ONLY))
+                return
+            no = self._desk.no_room_for(exchange.body)
+            if no is not None:
+                _say(exchange, no)
+                return
+            release = self._desk.hold(len(exchange.body))
+            relay = Relay(exchange, f"{upstream.name}/relay", release)
+            relay.start(self._upstream, target)
+
+    def _take(self, exchange: Exchange, target: bytes, tag: str | None) -> None:
+        if is_packed(exchange):
+            self._read(exchange, partial(self._desk.take, exchange, target, tag))
+        else:
+            self._desk.take(exchange, target, tag)
+
+    def _read(self, exchange: Exchange, take: Callable[[Packed], None]) -> None:
+        """Take a call in once its body can be read; whoever has no place is not unpacked for."""
+        if not is_packed(exchange):
+            take(NOT_PACKED)
+            return
+        no = self._desk.busy(exchange.body)
+        if no is not None:
+            _say(exchange, no)
+            return
+
+        def taken(packed: Packed | None) -> None:
+            try:
+                if packed is None:
+                    _say(exchange, self._desk.no_room())
+                else:
+                    take(packed)
+            except Exception as error:  # noqa: BLE001 -- the border of one request: others go on
+                _say_failed(exchange, error)
+
+        largest = self._desk.settings.limits.body_bytes
+        self._unpacking.unpack(exchange, largest, taken)
+
+
+def _too_large_for_faces() -> RequestRefusal:
+    most = _LARGEST_FOR_FACES >> 20
+    return RequestRefusal(
+        413, f"Only a model call may have a body of more than {most} MB. Send less."
+    )
+
+
+def _say_failed(exchange: Exchange, error: Exception) -> None:
+    if isinstance(error, TooManyLanesError):
+        words = "Jackline: calls for too many models or accounts are under way."
+        _say(exchange, gateway_refusal(503, words, [(b"retry-after", b"5")]))
+        return
+    _log.error("a bug in Jackline while taking a request", exc_info=error)
+    _say(exchange, gateway_refusal(500, f"A bug in Jackline: {type(error).__name__}."))
+
+
+def _say(exchange: Exchange, no: RefusalAnswer) -> None:
+    exchange.respond(no.status, with_note_headers(no.headers, new_call_id()), no.body)

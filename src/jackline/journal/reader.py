@@ -1,0 +1,200 @@
+"""Read the journal, also while a gateway writes to it.
+
+Rules: (1) nothing is ever written; (2) rows come back as the events they were; (3) every fault of
+the file becomes a `JournalError` that says what to do; (4) rows are fetched before they are
+returned, so that no reader blocks the file.
+Not here: what the figures mean to a person (control/, cli/).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from jackline.errors import JournalError
+from jackline.events import AttemptFailed, CallEnded, LaneChanged, ServiceNoted
+from jackline.journal import store
+from jackline.journal.sqlite_file import cause_of, check_private, harden_connection
+from jackline.journal.store import (
+    ATTEMPTS,
+    CALLS,
+    LANE_CHANGES,
+    LANE_MEMORY,
+    NOTES,
+    Row,
+    call_from,
+)
+from jackline.private_files import NotPrivateError
+
+LOCK_SECONDS = 2.0
+# A call that waited for longer than this was held: a person would have noticed.
+HELD_AFTER = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What became of the calls that ended in a stretch of time; outcomes as in `CallEnded`."""
+
+    calls: int = 0
+    answered: int = 0
+    shortened: int = 0
+    refused: int = 0
+    broken: int = 0
+    come_back: int = 0
+    left: int = 0
+    failed_attempts: int = 0
+    held: int = 0
+    attempts: int = 0
+    waited: float = 0.0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    wasted_input_tokens: int = 0
+    wasted_output_tokens: int = 0
+    cache_write_1h_tokens: int = 0
+
+
+class JournalReader:
+    """A look into the journal at `path`; `with` closes it, or `close`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        if not path.is_file():
+            raise JournalError(
+                f"There is no journal at {path}.",
+                next="Start the gateway with `jackline up`: it begins one.",
+            )
+        try:
+            check_private(path)
+            self._connection = sqlite3.connect(
+                f"{path.absolute().as_uri()}?mode=ro",
+                uri=True,
+                timeout=LOCK_SECONDS,
+                isolation_level=None,
+                check_same_thread=False,
+            )
+        except NotPrivateError as error:
+            why = f"The journal at {path} is not read: {cause_of(error)}."
+            raise JournalError(why, next=error.fix) from error
+        except (sqlite3.Error, OSError) as error:
+            raise self._unreadable(error) from error
+        try:
+            self._recognise()
+        except JournalError:
+            self._connection.close()
+            raise
+
+    def lane_memory(self) -> tuple[float, bytes] | None:
+        """When the lanes' knowledge was last written, and what it was."""
+        rows = self._rows(LANE_MEMORY.select)
+        return (rows[0][0], rows[0][1]) if rows else None
+
+    def calls(
+        self, since: float, until: float, limit: int, session: str | None = None
+    ) -> list[CallEnded]:
+        """The latest calls that ended in `[since, until)`, the latest first."""
+        chosen = "" if session is None else " AND session = ?"
+        rows = self._rows(
+            f"{CALLS.select} WHERE at >= ? AND at < ?{chosen} ORDER BY at DESC, rowid DESC LIMIT ?",
+            (since, until, *(() if session is None else (session,)), limit),
+        )
+        return [call_from(row) for row in rows]
+
+    def totals(self, since: float) -> Totals:
+        """What became of the calls that ended since then."""
+        rows = self._rows(_TOTALS, (since, HELD_AFTER, since))
+        return Totals(*rows[0])
+
+    def lane_changes(self, since: float) -> list[LaneChanged]:
+        """The changes of lanes since then, in their order."""
+        return [LaneChanged(*row) for row in self._since(LANE_CHANGES.select, since)]
+
+    def notes(self, since: float) -> list[ServiceNoted]:
+        """What was noted about the service since then, in its order."""
+        return [ServiceNoted(*row) for row in self._since(NOTES.select, since)]
+
+    def attempts(self, call: str) -> list[AttemptFailed]:
+        """The failed attempts of one call, in their order."""
+        rows = self._rows(f"{ATTEMPTS.select} WHERE call = ? ORDER BY at, rowid", (call,))
+        return [AttemptFailed(*row) for row in rows]
+
+    def failed_attempts(self, since: float, until: float, limit: int) -> list[AttemptFailed]:
+        """The latest failed attempts in `[since, until)`, the latest first."""
+        rows = self._rows(
+            f"{ATTEMPTS.select} WHERE at >= ? AND at < ? ORDER BY at DESC, rowid DESC LIMIT ?",
+            (since, until, limit),
+        )
+        return [AttemptFailed(*row) for row in rows]
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _since(self, select: str, since: float) -> list[Row]:
+        return self._rows(f"{select} WHERE at >= ? ORDER BY at, rowid", (since,))
+
+    def _rows(self, question: str, values: Sequence[Any] = ()) -> list[Row]:
+        try:
+            return self._connection.execute(question, values).fetchall()
+        except sqlite3.Error as error:
+            raise self._unreadable(error) from error
+
+    def _recognise(self) -> None:
+        try:
+            harden_connection(self._connection)
+            version = store.FILE.version_of(self._connection)
+        except sqlite3.Error as error:
+            raise self._unreadable(error) from error
+        if version == 0:
+            raise JournalError(
+                f"The journal at {self.path} is empty.",
+                next="Start the gateway with `jackline up`: it begins one.",
+            )
+        if version < store.FILE.version:
+            raise JournalError(
+                f"The journal at {self.path} was written by an older Jackline.",
+                next="Start the gateway with `jackline up`: it brings the journal up to date.",
+            )
+
+    def _unreadable(self, error: sqlite3.Error | OSError) -> JournalError:
+        return JournalError(
+            f"The journal at {self.path} cannot be read: {cause_of(error)}.",
+            next="A running gateway puts a damaged journal aside by itself; else move it away.",
+        )
+
+
+_OUTCOMES = ("answered", "shortened", "refused", "broken", "come_back", "left")
+_SUMMED = (
+    "attempts",
+    "waited",
+    "input_tokens",
+    "output_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "wasted_input_tokens",
+    "wasted_output_tokens",
+    "cache_write_1h_tokens",
+)
+_TOTALS = (
+    "SELECT count(*), "  # noqa: S608 -- names from this file only
+    + ", ".join(f"count(*) FILTER (WHERE outcome = '{name}')" for name in _OUTCOMES)
+    + ", (SELECT count(*) FROM attempts WHERE at >= ?), count(*) FILTER (WHERE waited > ?), "
+    + ", ".join(f"coalesce(sum({name}), 0)" for name in _SUMMED)
+    + " FROM calls WHERE at >= ?"
+)

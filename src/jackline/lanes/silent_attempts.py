@@ -1,0 +1,351 @@
+"""Track the attempts in flight, and decide what happens to silent ones: hedge, wait, or cut.
+
+Rules: (1) a call has at most two attempts in flight; when the first ends, the second takes its
+role; (2) an attempt with new bytes is not late: it gets a new deadline when the old one comes, and
+receiving bytes costs nothing here; (3) an attempt that has not begun to answer is dropped only if
+another attempt of the same call has begun, or after a quarter of an hour; (4) on a lane that works,
+hedges are limited by a budget (patience.py); on a lane that is silent as a whole, every call may go
+elsewhere; (5) an attempt whose bytes were already delivered to the caller is never hedged; (6)
+silent attempts block nobody: their places are lent, and a hedge that finds no room is queued.
+Not here: how long silence may last (patience.py), sending (controller.py).
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from jackline.lanes.breaker import FLOWING
+from jackline.lanes.call import Abort, HangUp, LaneAttempt, LaneDecision
+from jackline.lanes.lane import Lane
+from jackline.lanes.queue import CallQueues, QueueEntry
+
+
+class AttemptsInFlight:
+    """All attempts by permit; `calls` counts the calls they belong to."""
+
+    __slots__ = ("_first", "_second", "attempts")
+
+    def __init__(self) -> None:
+        self.attempts: dict[int, LaneAttempt] = {}
+        self._first: dict[int, int] = {}
+        self._second: dict[int, int] = {}
+
+    @property
+    def calls(self) -> int:
+        """How many calls have an attempt under way."""
+        return len(self._first)
+
+    def __contains__(self, call_id: int) -> bool:
+        return call_id in self._first
+
+    def add(self, attempt: LaneAttempt) -> None:
+        """An attempt was sent: the call's first, or its second."""
+        self.attempts[attempt.permit] = attempt
+        call_id = attempt.call.id
+        (self._second if call_id in self._first else self._first)[call_id] = attempt.permit
+
+    def take(self, permit: int) -> LaneAttempt | None:
+        """An attempt has ended; None if it had ended before."""
+        attempt = self.attempts.pop(permit, None)
+        if attempt is None:
+            return None
+        call_id = attempt.call.id
+        second = self._second.pop(call_id, None) if self._second else None
+        if second is None:
+            del self._first[call_id]
+        elif second != permit:
+            self._first[call_id] = second
+        return attempt
+
+    def first_of(self, call_id: int) -> LaneAttempt | None:
+        """The call's first attempt that is still under way."""
+        permit = self._first.get(call_id)
+        return None if permit is None else self.attempts[permit]
+
+    def second_of(self, call_id: int) -> LaneAttempt | None:
+        """The attempt beside the first."""
+        permit = self._second.get(call_id) if self._second else None
+        return None if permit is None else self.attempts[permit]
+
+    def other_than(self, attempt: LaneAttempt) -> LaneAttempt | None:
+        """The call's other attempt."""
+        if attempt.call.id not in self._second:
+            return None
+        second = self.second_of(attempt.call.id)
+        return self.first_of(attempt.call.id) if second is attempt else second
+
+
+_SPARE = 64
+
+
+class SilenceDeadlines:
+    """When to look at each attempt.
+
+    `attempts` are those under way, by permit; `limit` says how long one may be silent by now.
+    """
+
+    def __init__(
+        self, attempts: Mapping[int, LaneAttempt], limit: Callable[[LaneAttempt, float], float]
+    ) -> None:
+        self._attempts = attempts
+        self._limit = limit
+        self._heap: list[tuple[float, int]] = []
+
+    def watch(self, attempt: LaneAttempt, now: float) -> None:
+        """Look at the attempt when it has been silent for as long as it may be now."""
+        self.look_at(attempt, attempt.heard_at + self._limit(attempt, now))
+
+    def look_at(self, attempt: LaneAttempt, at: float) -> None:
+        """Look at the attempt at that time, if it is still late then."""
+        heap = self._heap
+        if len(heap) > _SPARE + 4 * len(self._attempts):
+            # Most belong to attempts that have ended, or were heard since.
+            earliest: dict[int, float] = {}
+            for due, permit in heap:
+                if permit in self._attempts and due < earliest.get(permit, math.inf):
+                    earliest[permit] = due
+            self._heap = heap = [(due, permit) for permit, due in earliest.items()]
+            heapq.heapify(heap)
+        heapq.heappush(heap, (at, attempt.permit))
+
+    def next_at(self) -> float:
+        """When the next look is due, or infinity."""
+        return self._heap[0][0] if self._heap else math.inf
+
+    def late(self, now: float) -> LaneAttempt | None:
+        """An attempt that has been silent for too long, or None; to be asked until it is None.
+
+        It is not looked at again unless somebody says when.
+        """
+        heap = self._heap
+        while heap and heap[0][0] <= now:
+            _, permit = heapq.heappop(heap)
+            attempt = self._attempts.get(permit)
+            if attempt is None:
+                continue
+            deadline = attempt.heard_at + self._limit(attempt, now)
+            if deadline <= now:
+                return attempt
+            heapq.heappush(heap, (deadline, permit))
+        return None
+
+
+# In seconds: so long after a silent attempt was last looked at, it is looked at again.
+_LOOK_AGAIN = 5.0
+# A second attempt that has been silent for so long makes way for another; the first one does not.
+_SECOND_MAKES_WAY = 60.0
+
+
+class SendCall(Protocol):
+    """Sends a call; the controller."""
+
+    def __call__(
+        self, entry: QueueEntry, lane: Lane, now: float, decision: LaneDecision, *, probe: bool
+    ) -> None:
+        """Send it on that lane."""
+        ...
+
+
+class SilentAttempts:
+    """The silent attempts of all lanes. Methods return the lanes on which more may be possible."""
+
+    def __init__(
+        self,
+        lanes: Mapping[str, Lane],
+        entries: Mapping[int, QueueEntry],
+        under_way: AttemptsInFlight,
+        room: CallQueues,
+        launch: SendCall,
+    ) -> None:
+        self._lanes = lanes
+        self._entries = entries
+        self._under_way = under_way
+        self._room = room
+        self._launch = launch
+        self._deadlines = SilenceDeadlines(under_way.attempts, self._limit_of)
+        self.watch = self._deadlines.watch
+        self.next_at = self._deadlines.next_at
+
+    def _limit_of(self, attempt: LaneAttempt, now: float) -> float:
+        return self._lanes[attempt.lane].patience.keeps_place_for(attempt, now)
+
+    # --- time has passed ------------------------------------------------------------------
+
+    def look_at_late(self, now: float, decision: LaneDecision) -> list[str]:
+        """Ask beside attempts that have been silent for longer than they may, or give them up."""
+        touched: list[str] = []
+        while (attempt := self._deadlines.late(now)) is not None:
+            lane = self._lanes[attempt.lane]
+            longest = lane.patience.given_up_after(attempt, now)
+            if now - attempt.heard_at >= longest:
+                touched += self._give_up(attempt, now, decision)
+                continue
+            doubted_at = attempt.heard_at + lane.patience.limit(attempt, now)
+            if now < doubted_at:
+                look_at = doubted_at
+                if lane.pass_on_probe(attempt, now) or lane.lend_place(attempt, now):
+                    touched.append(lane.name)
+                else:
+                    look_at = min(now + _LOOK_AGAIN, doubted_at)
+                self._deadlines.look_at(attempt, look_at)
+                continue
+            if lane.probe == attempt.permit:
+                lane.doubt_attempt(attempt, now)
+                touched += [lane.name, *self._line_up(attempt)]
+            else:
+                touched += self._ask_beside(attempt, now, decision)
+            self._deadlines.look_at(attempt, min(now + _LOOK_AGAIN, attempt.heard_at + longest))
+        return touched
+
+    def look_at_lane(self, lane: Lane, now: float) -> list[str]:
+        """Leave a lane alone on which nothing is heard.
+
+        Whoever holds nothing of an answer yet stands in line once more, for another lane.
+        """
+        if not lane.falls_silent(now):
+            return []
+        touched = [lane.name]
+        for attempt in lane.leave_alone_as_silent(now):
+            touched += self._line_up(attempt)
+        return touched
+
+    def _ask_beside(
+        self, attempt: LaneAttempt, now: float, decision: LaneDecision
+    ) -> tuple[str, ...]:
+        """Send a call once more whose first attempt is silent.
+
+        On another lane that has room, or on its own, or as the probe of a lane that is left alone.
+        A second attempt that has been silent for long makes way for a third.
+        """
+        call = attempt.call
+        entry = self._entries[call.id]
+        if entry.waiting or attempt.committed or self._under_way.first_of(call.id) is not attempt:
+            return ()
+        second = self._under_way.second_of(call.id)
+        if second is not None and now - second.heard_at < _SECOND_MAKES_WAY:
+            return ()
+        own = self._lanes[attempt.lane]
+        lanes = [self._lanes[name] for name in entry.lanes if name != own.name]
+        if not own.is_local:
+            # What a server of the user's own works at would only take twice as long.
+            lanes.append(own)
+        for lane in lanes:
+            if lane.state in FLOWING and lane.ready_at(call, now) <= now:
+                if not own.hedges.is_open:
+                    return ()
+                own.hedges.spend()
+                break
+        else:
+            probed = next((each for each in lanes if each.probe_due(now)), None)
+            if probed is None:
+                return self._queue_beside(attempt, own, now) if second is None else ()
+            lane = probed
+        if second is not None:
+            self._hang_up(second, now, decision)
+        self._launch(entry, lane, now, decision, probe=lane.state not in FLOWING)
+        return ()
+
+    def _queue_beside(self, attempt: LaneAttempt, own: Lane, now: float) -> tuple[str, ...]:
+        """No lane has room: lend the silent attempt's place, and let its call stand in line.
+
+        Streams on a lane that may be silent as a whole are kept as witnesses of that.
+        """
+        if attempt.call.stream and own.may_be_silent(now):
+            return ()
+        if not own.lend_place(attempt, now):
+            return ()
+        if own.hedges.is_open:
+            own.hedges.spend()
+            return (own.name, *self._line_up(attempt, anywhere=True))
+        return (own.name,)
+
+    def _line_up(self, attempt: LaneAttempt, *, anywhere: bool = False) -> tuple[str, ...]:
+        """Let a call that is under way stand in line once more, for others than its own lane."""
+        entry = self._entries.get(attempt.call.id)
+        second = self._under_way.second_of(attempt.call.id)
+        if entry is None or attempt.committed or second is not None:
+            return ()
+        self._room.leave(entry)
+        line = tuple(name for name in entry.lanes if anywhere or name != attempt.lane)
+        if line:
+            self._room.push(entry, line)
+            self._room.beside.add(entry.call.id)
+        return line
+
+    def _give_up(self, attempt: LaneAttempt, now: float, decision: LaneDecision) -> tuple[str, ...]:
+        self._under_way.take(attempt.permit)
+        lane = self._lanes[attempt.lane]
+        if attempt.begun:
+            lane.cut(attempt, None, now)
+        else:
+            # What was asked a quarter of an hour ago says nothing about the lane of now.
+            lane.let_go(attempt, now)
+        decision.aborts.append(Abort(attempt.permit, attempt.call.id, "it was silent for too long"))
+        entry = self._entries.get(attempt.call.id)
+        if entry is None:
+            return (lane.name,)
+        entry.freezes += attempt.begun
+        if entry.call.id not in self._under_way:
+            self._room.leave(entry)
+            self._room.push(entry)
+        return (lane.name, *entry.lanes)
+
+    # --- something was heard --------------------------------------------------------------
+
+    def accept(self, attempt: LaneAttempt, headers: Mapping[str, str], now: float) -> list[str]:
+        """The provider has taken the call."""
+        touched: list[str] = []
+        lane = self._lanes[attempt.lane]
+        was_left_alone = lane.state not in FLOWING
+        if lane.accepted(attempt, headers, now):
+            self.withdraw(lane)
+        elif was_left_alone and lane.state in FLOWING:
+            # It answers what is asked now, and not what was asked before: that may be asked anew.
+            for silent in [each for each in lane.attempts.values() if each.doubted]:
+                touched += self._line_up(silent, anywhere=True)
+        return touched
+
+    def overtake(self, attempt: LaneAttempt, now: float, decision: LaneDecision) -> list[str]:
+        """The model has begun to speak in this attempt: its call needs no other one."""
+        call_id = attempt.call.id
+        if call_id in self._room.beside:
+            self._room.leave(self._entries[call_id])
+        other = self._under_way.other_than(attempt)
+        if other is None:
+            return []
+        if other.sent_at < attempt.sent_at:
+            self._lanes[other.lane].hedges.needed()
+        self._hang_up(other, now, decision)
+        return [other.lane]
+
+    def withdraw(self, lane: Lane) -> None:
+        """The lane is not silent any more: nobody under way on it needs another."""
+        for attempt in lane.attempts.values():
+            if attempt.call.id in self._room.beside:
+                self._room.leave(self._entries[attempt.call.id])
+
+    def other_failed(self, entry: QueueEntry) -> tuple[str, ...]:
+        """One of a call's two attempts has failed; the other may need another beside it."""
+        left = self._under_way.first_of(entry.call.id)
+        if left is None or not left.doubted:
+            return ()
+        lane = self._lanes[left.lane]
+        if lane.is_silent:
+            return self._line_up(left)
+        lane.hedges.returned()
+        return ()
+
+    def lanes_changed(self, entry: QueueEntry) -> tuple[str, ...]:
+        """Other lanes are open to a call that is under way: it may need them at once."""
+        attempt = self._under_way.first_of(entry.call.id)
+        if attempt is None or not (attempt.doubted or self._lanes[attempt.lane].is_silent):
+            return ()
+        return self._line_up(attempt)
+
+    def _hang_up(self, attempt: LaneAttempt, now: float, decision: LaneDecision) -> None:
+        self._under_way.take(attempt.permit)
+        self._lanes[attempt.lane].let_go(attempt, now)
+        decision.hang_ups.append(HangUp(attempt.permit))

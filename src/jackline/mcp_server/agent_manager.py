@@ -1,0 +1,486 @@
+"""Run the agents that models start: begin, wait, inspect, cancel, and resume after a restart.
+
+Rules: (1) only the saved state of a run is reported; (2) a client that leaves ends no agent: only a
+cancel does; (3) an agent that ended while nobody waited is announced once; (4) a run of another
+process is left to it; (5) a run that the service itself stopped is not settled: the next service
+resumes it, within its limits, and one that was started too often waits for a person; (6) progress
+never waits; it wakes waiters only when their answer changes, and holds no prompt or answer.
+Not here: what is requested (agent_orders.py), texts (agent_results.py), the store (assembly/).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+from jackline.agents.outcome import Outcome
+from jackline.clock import Clock
+from jackline.control.run_view import AgentView, RunView
+from jackline.errors import JacklineError, UnreadableError, UsageError
+from jackline.flows.flow_run import FlowRun
+from jackline.flows.flow_sources import is_own
+from jackline.flows.host import FlowHost
+from jackline.flows.lifecycle import begin_resume, begin_retry, begin_run, cancel_run, is_dead
+from jackline.flows.records import ENDED, CallKind, CallRecord, CallState, RunRecord, RunState
+from jackline.flows.run_events import AgentAnswered, AgentEnded, FlowEvent, RunParked, RunWoke
+from jackline.flows.settings import decode_settings, may_wake
+from jackline.flows.store.run_store import RunStore
+from jackline.mcp_server.flow.started_agents import CANCELLED_ALONE, started_agents
+from jackline.mcp_server.model_tool import JsonObject, Progress
+from jackline.mcp_server.permissions import Sight
+
+STOPPED = "The service that carried it was stopped; it goes on when the service runs again."
+_OUR_FILE = os.path.join("jackline", "mcp_server", "flow", "started_agents.py")  # noqa: PTH118
+
+
+@dataclass(frozen=True, slots=True)
+class RunSnapshot:
+    """A run as it is kept now, or one agent of it (`label`)."""
+
+    record: RunRecord
+    calls: tuple[CallRecord, ...]
+    label: str | None = None
+    under_way: Mapping[str, AgentView] = field(default_factory=dict)
+    """Its agents at work by their tasks, as far as this process carries them."""
+
+    @property
+    def orders(self) -> list[JsonObject]:
+        """What was asked for; empty when the run was not started by a model, or is not ours."""
+        if not is_of_models(self.record) or not self.record.trusted:
+            return []
+        return cast("list[JsonObject]", json.loads(self.record.arguments)["orders"])
+
+    @property
+    def chosen(self) -> tuple[CallRecord, ...]:
+        """The agents that were asked about."""
+        return tuple(call for call in self.calls if self.label in (None, call.label))
+
+    @property
+    def settled(self) -> bool:
+        """Whether there is nothing to wait for."""
+        record = self.record
+        # What the service itself stopped, it takes up again.
+        if record.state in ENDED or (record.state is RunState.STOPPED and record.why != STOPPED):
+            return True
+        ended = [call for call in self.chosen if call.state is not CallState.RUNNING]
+        return self.label is not None and len(ended) == len(self.chosen) == 1
+
+    def rests_beyond(self, moment: float) -> bool:
+        """Whether it is parked until after that moment, or until a person acts."""
+        parked = self.record.state is RunState.PARKED
+        return parked and (self.record.wake_at is None or self.record.wake_at > moment)
+
+
+def is_of_models(record: RunRecord) -> bool:
+    """Whether a model has started the run, or the service for one; not a user by a flow."""
+    if record.flow != started_agents.name:
+        return False
+    # One that an installation of Jackline at another place has begun, before an upgrade.
+    replaced = record.source.endswith(_OUR_FILE) and not Path(record.source).exists()
+    return replaced or (bool(record.source) and is_own(record.source))
+
+
+def must_be_of_models(record: RunRecord, verb: str) -> None:
+    """Refuse a model what only the user may do with a run of the user's own."""
+    if not is_of_models(record):
+        raise UsageError(
+            f"The run {record.run_id} was started by the user, not by a model: nothing was done.",
+            next=f"It is the user's to decide; in a terminal: jackline {verb} {record.run_id}",
+        )
+
+
+async def run_snapshot(engine: RunStore, record: RunRecord) -> RunSnapshot:
+    """The run with its agents."""
+    calls = await engine.calls(record.run_id)
+    return RunSnapshot(record, tuple(call for call in calls if call.kind is CallKind.AGENT))
+
+
+def is_held(record: RunRecord, now: float) -> bool:
+    """Whether a living process carries the run, as far as one can know."""
+    return bool(record.owner) and record.lease_until > now and not is_dead(record.owner)
+
+
+class RunListener:
+    """What was heard of one run; it is the run's listener."""
+
+    def __init__(self) -> None:
+        self.view = RunView()
+        self._waiters: set[asyncio.Event] = set()
+        self._answers = 0
+
+    def __call__(self, event: FlowEvent) -> None:
+        """Take note of an event."""
+        self.view.heard(event)
+        self._answers += isinstance(event, AgentAnswered)
+        if isinstance(event, AgentEnded | RunParked | RunWoke):
+            self.wake()
+
+    def wake(self) -> None:
+        """Let those who wait look again."""
+        for waiter in self._waiters:
+            waiter.set()
+
+    def add(self, waiter: asyncio.Event) -> None:
+        """Wake this one, too, until it is removed."""
+        self._waiters.add(waiter)
+
+    def remove(self, waiter: asyncio.Event) -> None:
+        """Wake this one no more."""
+        self._waiters.discard(waiter)
+
+    @property
+    def words(self) -> str:
+        """In a few words, what goes on."""
+        view = self.view
+        if view.state == RunState.PARKED.value:
+            return f"parked: {view.why}"
+        parts = [f"{len(view.agents)} at work"] if view.agents else ["starting"]
+        if ended := view.ok + view.failed:
+            parts.append(f"{ended} ended")
+        if self._answers:
+            parts.append(f"{self._answers} answers, {view.tokens:,} tokens")
+        waits = [f"waits: {agent.why}" for agent in view.agents.values() if agent.why]
+        return ", ".join([*parts, *waits[:1]])
+
+
+_BEAT = 15.0
+"""A sign of life for the client; Claude Code waits 5 min at the least without one."""
+_LOOK_EVERY = 1.0
+_MOST_BEGINNINGS = 5
+_LISTED = 20
+_MOST_NEWS = 200
+CONTINUED_FROM = ("continue_from", "resume", "continues")
+"""The parts of an order that name whom it goes on from."""
+
+_log = logging.getLogger("jackline")
+
+
+@dataclass(slots=True)
+class _Carried:
+    """A run that this process carries."""
+
+    run: FlowRun[Any]
+    hearing: RunListener
+    folder: str
+    say: Progress | None
+    unheard: bool
+    """Whether nobody waits for it, so that its end has to be announced."""
+    task: asyncio.Task[None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _News:
+    run_id: str
+    folder: str
+    words: str
+
+
+class AgentManager:
+    """All agents that models have started on this machine; `watch` runs while the service does."""
+
+    def __init__(self, host: Callable[[], Awaitable[FlowHost]], clock: Clock) -> None:
+        self._open = host
+        self._clock = clock
+        self._carried: dict[str, _Carried] = {}
+        self._news: list[_News] = []
+        self._stopping = False
+
+    # --- starting -------------------------------------------------------------------------------
+
+    async def begin(
+        self, orders: Sequence[JsonObject], *, folder: str, background: bool, say: Progress
+    ) -> str:
+        """A new run of these orders; its id. It is kept when this returns."""
+        host = await self._host()
+        given = {"orders": list(orders)}
+        hearing = RunListener()
+        run = await begin_run(
+            host,
+            started_agents,
+            json.dumps(given, ensure_ascii=False).encode("utf-8", "surrogatepass"),
+            listener=hearing,
+            cwd=folder,
+        )
+        return self._carry(run, hearing, folder=folder, say=say, unheard=background)
+
+    async def go_on(self, look: RunSnapshot, *, say: Progress, background: bool) -> str:
+        """Take a run up again that has stopped or failed; with a label only that agent's part."""
+        must_be_of_models(look.record, "resume")
+        host = await self._host()
+        hearing, run_id = RunListener(), look.record.run_id
+        if look.record.state is RunState.FINISHED:
+            run: FlowRun[Any] = await begin_retry(
+                host, run_id, only=look.label, flow=started_agents, listener=hearing
+            )
+        else:
+            found = await begin_resume(host, run_id, flow=started_agents, listener=hearing)
+            if isinstance(found, Outcome):
+                raise UsageError(
+                    f"The run {run_id} was cancelled.", next="Start a new agent with its prompt."
+                )
+            run = found
+        return self._carry(run, hearing, folder=look.record.cwd, say=say, unheard=background)
+
+    async def _host(self) -> FlowHost:
+        if self._stopping:
+            raise UsageError("The service is stopping.", next="Ask again when it runs again.")
+        return await self._open()
+
+    def _carry(
+        self,
+        run: FlowRun[Any],
+        hearing: RunListener,
+        *,
+        folder: str,
+        say: Progress | None,
+        unheard: bool,
+    ) -> str:
+        carried = _Carried(run, hearing, folder, say, unheard)
+        self._carried[run.run_id] = carried
+        carried.task = asyncio.create_task(self._carried_out(carried), name=f"run {run.run_id}")
+        return run.run_id
+
+    async def _carried_out(self, carried: _Carried) -> None:
+        run_id = carried.run.run_id
+        try:
+            outcome = await carried.run.carry()
+        except JacklineError as error:
+            _log.warning("the run %s is carried no more: %s", run_id, error.message)
+            return
+        finally:
+            del self._carried[run_id]
+            carried.hearing.wake()
+        if carried.unheard and carried.run.state in ENDED:
+            await self._announce(carried, outcome)
+
+    async def _announce(self, carried: _Carried, outcome: Outcome[Any]) -> None:
+        run_id, tally = carried.run.run_id, outcome.tally
+        how = f"{tally.ok} of {tally.agents} ok" if tally.agents > 1 else str(outcome.terminated_by)
+        words = f"run {run_id}: {how}"
+        self._news = [*self._news[-_MOST_NEWS:], _News(run_id, carried.folder, words)]
+        if carried.say is not None:
+            await carried.say(f"A background agent has finished, {words}. Ask agent_status for it.")
+
+    # --- looking and waiting --------------------------------------------------------------------
+
+    async def look(self, named: str, sees: Sight) -> RunSnapshot:
+        """The run or agent of this id: a run's, a task's, or a session's, where one sees it."""
+        engine = (await self._open()).engine
+        call = await engine.find_task(named) or await engine.find_session(named)
+        record = await engine.run(named if call is None else call.run_id)
+        if record is None or not sees(record.cwd):
+            raise UnreadableError(
+                f"There is no agent {named!r} in this project.",
+                next="agent_status without ids lists the latest. The user can look at other"
+                " projects' agents in a terminal: jackline show ID",
+            )
+        look = self._with_present(await run_snapshot(engine, record))
+        return look if call is None or len(look.calls) < 2 else replace(look, label=call.label)
+
+    async def latest(self, sees: Sight) -> list[RunSnapshot]:
+        """The latest runs that models have started and one sees, the newest first."""
+        engine = (await self._open()).engine
+        theirs = [run for run in await engine.runs() if is_of_models(run)]
+        runs = [run for run in theirs if sees(run.cwd)]
+        return [self._with_present(await run_snapshot(engine, run)) for run in runs[:_LISTED]]
+
+    def _with_present(self, look: RunSnapshot) -> RunSnapshot:
+        carried = self._carried.get(look.record.run_id)
+        return look if carried is None else replace(look, under_way={**carried.hearing.view.agents})
+
+    async def gone_on_with(self, names: Collection[str]) -> list[RunRecord]:
+        """The runs that go on from one of these tasks, sessions or sub-agents, or did."""
+        engine = (await self._open()).engine
+        return [
+            record
+            for record in await engine.runs()
+            for order in RunSnapshot(record, ()).orders
+            if not {order.get(name) for name in CONTINUED_FROM}.isdisjoint(names)
+        ]
+
+    async def depth_of(self, session: str) -> int:
+        """How many agents deep this session of a client is; 0 for one that a person opened."""
+        engine = (await self._open()).engine
+        call = await engine.find_session(session) if session else None
+        record = None if call is None else await engine.run(call.run_id)
+        if call is None or record is None:
+            return 0
+        # An agent of a user's own flow is one deep.
+        theirs = [each for each in RunSnapshot(record, ()).orders if each["label"] == call.label]
+        return next((int(str(order.get("depth", 1))) for order in theirs), 1)
+
+    def is_carried(self, look: RunSnapshot) -> bool:
+        """Whether a living process carries this run, as far as one can know."""
+        record = look.record
+        return record.run_id in self._carried or is_held(record, self._clock.wall())
+
+    async def wait(
+        self,
+        ids: Sequence[str],
+        sees: Sight,
+        *,
+        seconds: float,
+        all_of_them: bool,
+        progress: Progress,
+    ) -> list[RunSnapshot]:
+        """How these stand, when all (or one) have settled, rest for longer, or the time is over."""
+        clock = self._clock
+        until, beat = clock.monotonic() + seconds, clock.monotonic() + _BEAT
+        changed = asyncio.Event()
+        heard: list[RunListener] = []
+        with ExitStack() as stack:
+            while True:
+                changed.clear()
+                looks = [await self.look(each, sees) for each in ids]
+                now = clock.monotonic()
+                if now >= until or self._is_enough(looks, all_of_them, clock.wall() + until - now):
+                    return looks
+                here = [self._carried.get(look.record.run_id) for look in looks]
+                for carried in here:
+                    if carried is not None and carried.hearing not in heard:
+                        heard.append(carried.hearing)
+                        carried.hearing.add(changed)
+                        stack.callback(carried.hearing.remove, changed)
+                # Runs of other processes tell nothing: they are looked at.
+                pause = _LOOK_EVERY if None in here else beat - now
+                await _either(changed, clock.sleep(max(0.0, min(pause, until - now))))
+                if clock.monotonic() >= beat:
+                    beat = clock.monotonic() + _BEAT
+                    words = [each.hearing.words for each in here if each is not None]
+                    await progress("; ".join(words) or "carried by another process")
+
+    def _is_enough(self, looks: Sequence[RunSnapshot], all_of_them: bool, until: float) -> bool:
+        settled = [self._is_through(look) for look in looks]
+        if all(settled) or (any(settled) and not all_of_them):
+            return True
+        rests = [look.rests_beyond(until) for look in looks]
+        return all(one or other for one, other in zip(settled, rests, strict=True))
+
+    def _is_through(self, look: RunSnapshot) -> bool:
+        """Whether it has settled, and its clean-up is done: nobody is told of an end before."""
+        cleans_up = look.record.state in ENDED and look.record.run_id in self._carried
+        return look.settled and not cleans_up
+
+    def leave(self, run_id: str) -> bool:
+        """Nobody waits any more: its end will be announced; False when it has ended meanwhile."""
+        if run_id in self._carried:
+            self._carried[run_id].unheard = True
+        return run_id in self._carried
+
+    def forget_news(self, run_ids: Sequence[str]) -> None:
+        """These ends have been told."""
+        self._news = [news for news in self._news if news.run_id not in run_ids]
+
+    def news_for(self, folder: str) -> list[str]:
+        """What finished since for clients of that folder; told once."""
+        theirs = [news for news in self._news if news.folder == folder]
+        self._news = [news for news in self._news if news.folder != folder]
+        return [news.words for news in theirs]
+
+    # --- cancelling -----------------------------------------------------------------------------
+
+    def take_back(self, run_id: str) -> None:
+        """Whoever started this run wants it no more; it ends soon."""
+        if run_id in self._carried:
+            self._carried[run_id].unheard = False
+            self._carried[run_id].run.cancel("Its client cancelled the call.")
+
+    async def cancel(self, look: RunSnapshot, why: str = "A model cancelled it.") -> None:
+        """End a run for good, or one agent of a group."""
+        must_be_of_models(look.record, "cancel")
+        host, record = await self._open(), look.record
+        if look.settled:
+            return
+        if look.label is not None:
+            await host.engine.note(
+                record.run_id, self._clock.wall(), CANCELLED_ALONE, look.label, {"why": why}
+            )
+            return
+        carried = self._carried.get(record.run_id)
+        if carried is None:
+            await cancel_run(host, record.run_id, flow=started_agents)
+            return
+        carried.unheard = False
+        carried.run.cancel(why)
+        if carried.task is not None:
+            await asyncio.wait({carried.task})
+
+    # --- the service's life ---------------------------------------------------------------------
+
+    def ask_to_stop(self) -> None:
+        """Let agents end their turns; what is not finished goes on when the service runs again."""
+        self._stopping = True
+        for carried in self._carried.values():
+            carried.run.stop(STOPPED)
+
+    async def close(self) -> None:
+        """Stop what is still at work; everything finished is kept."""
+        self.ask_to_stop()
+        for carried in list(self._carried.values()):
+            carried.run.stop_now(STOPPED)
+        tasks = [each.task for each in self._carried.values() if each.task is not None]
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def wakes(self, record: RunRecord) -> bool:
+        """Take up a parked run of ours whose time has come; False when it is none of ours."""
+        if self._stopping or not is_of_models(record):
+            return False
+        task = asyncio.create_task(self._take_up(record), name=f"waking {record.run_id}")
+        _kept.add(task)
+        task.add_done_callback(_kept.discard)
+        return True
+
+    async def look_after(self) -> None:
+        """Take up what was at work when a service died, or was stopped."""
+        host = await self._open()
+        for record in await host.engine.runs(states=(RunState.RUNNING, RunState.STOPPED)):
+            if self._stopping or not is_of_models(record) or not record.trusted:
+                continue
+            left = record.state is RunState.RUNNING or record.why == STOPPED
+            here = record.run_id in self._carried
+            if left and not here and not is_held(record, self._clock.wall()):
+                wake = decode_settings(record.settings).wake
+                now = self._clock.now()
+                if may_wake(now, replace(record, wake_at=now.timestamp()), wake).now:
+                    await self._take_up(record)
+
+    async def _take_up(self, record: RunRecord) -> None:
+        host = await self._open()
+        look = await run_snapshot(host.engine, record)
+        if max((call.attempts for call in look.calls), default=0) >= _MOST_BEGINNINGS:
+            _log.warning(
+                "the run %s was begun %d times and is left: jackline resume %s",
+                *(record.run_id, _MOST_BEGINNINGS, record.run_id),
+            )
+            return
+        hearing = RunListener()
+        try:
+            run = await begin_resume(host, record.run_id, flow=started_agents, listener=hearing)
+        except JacklineError as error:
+            _log.info("the run %s is not taken up: %s", record.run_id, error.message)
+            return
+        if isinstance(run, FlowRun):
+            _log.info("going on with the agents of run %s", record.run_id)
+            self._carry(run, hearing, folder=record.cwd, say=None, unheard=True)
+
+
+_kept: set[asyncio.Task[None]] = set()
+"""Wakings under way; held, since the loop itself holds tasks only weakly."""
+
+
+async def _either(changed: asyncio.Event, pause: Awaitable[None]) -> None:
+    tasks = [asyncio.ensure_future(changed.wait()), asyncio.ensure_future(pause)]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

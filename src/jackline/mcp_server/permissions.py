@@ -1,0 +1,336 @@
+"""Settings of what models may do: which tools, in which folders, and how long they wait.
+
+Rules: (1) a model cannot give an agent more than the user allows, here or in the client's own
+settings; (2) Claude Code is offered the tools that were named and checks the rest against its own
+settings: a tool that is not allowed here gets a rule that no call fits; (3) a call works in the
+client's folder, below it, or in a configured folder; links are followed before the check; (4) a
+call is answered before its client's patience ends; (5) only light imports, because config/ loads
+this module.
+Not here: files and flags (config/), single calls of a batch (batches/permission.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TypeAlias
+
+from jackline.agents.claude_code.tool_rules import FILE_TOOLS, offered_only
+from jackline.agents.claude_code.tool_rules import base_of as base_tool
+from jackline.errors import BadArgumentError, RefusedError
+from jackline.flows.agent_spec import CLIENT_SETTINGS, is_git_layout
+from jackline.foreign_repositories import ForeignRepositoryError, ask_git
+from jackline.foreign_repositories.git_folders import MisplacedRepositoryError, nested_repositories
+from jackline.foreign_repositories.guard import kind_of
+from jackline.mcp_server.agent_definitions import AgentDefinition
+from jackline.outside_names import cut_name, printable
+
+# What Claude Code lets an agent do in its folder that accepts edits.
+USUAL_TOOLS = (
+    *("Read", "Grep", "Glob", "LS", "NotebookRead", "TodoWrite"),
+    *("Edit", "MultiEdit", "Write", "NotebookEdit"),
+    *("read", "search"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """`[agents]`: agents that models start."""
+
+    runner: str = "claude-code"
+    model: str | None = None
+    """For agents that name none, nor does their definition; None: the runner's own."""
+    runners: tuple[str, ...] = ()
+    """Which a model may choose beside `runner`."""
+    tools: tuple[str, ...] = ()
+    """Used without asking, beside reading and editing in the folder."""
+    folders: tuple[Path, ...] = ()
+    """Where agents and batches may work, beside the folder of their client."""
+    wait: float = 50.0
+    """Codex and most SDKs give a call 60 s."""
+    depth: int = 3
+    """How many agents deep: 1 means that agents which models start may start none themselves."""
+    long_wait: float = 1500.0
+    """Claude Code gives a call 28 h, and 30 min without a sign of life."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSettings:
+    """`[batch]`: commands and addresses that models may use, as `batches.Policy` reads them."""
+
+    allow: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSettings:
+    """All of it."""
+
+    agents: AgentSettings = field(default_factory=AgentSettings)
+    batch: BatchSettings = field(default_factory=BatchSettings)
+
+
+Sight: TypeAlias = Callable[[str | None], bool]
+"""Whether a client may hear of what was done in this folder."""
+
+
+def working_folder(asked: str | None, client: Path | None, settings: AgentSettings) -> Path:
+    """Where the call works, absolute and resolved; BadArgumentError when it must not, or cannot."""
+    if asked is None and client is None:
+        raise BadArgumentError(
+            "This client did not tell in which folder it works.",
+            next="Give `cwd`, a folder below one of agents.folders in the user's own jackline.toml;"
+            " or connect through `jackline mcp`, which tells its own.",
+        )
+    meant = (client or Path("/")) / (asked or ".")
+    if asked is not None and client is None and not Path(asked).is_absolute():
+        raise BadArgumentError(f"cwd must be absolute here, not {asked!r}.")
+    folder = _followed(meant)
+    if folder is None:
+        raise BadArgumentError(f"There is no folder {asked or meant}.", next="Check cwd.")
+    if base_of(folder, client, settings) is None:
+        raise BadArgumentError(
+            f"{folder} lies outside the project folder.",
+            next=f'The user may allow it in their own jackline.toml: agents.folders = ["{folder}"]',
+        )
+    return folder
+
+
+def chosen_folders(client: Path | None, settings: AgentSettings) -> tuple[Path, ...]:
+    """The folders that the user chose: the client's own and the configured ones."""
+    return tuple(each for each in (client, *settings.folders) if each is not None)
+
+
+def base_of(folder: Path, client: Path | None, settings: AgentSettings) -> Path | None:
+    """The folder by which one works there: the nearest that the user chose; None without one."""
+    allowed = [each.resolve() for each in chosen_folders(client, settings)]
+    above = [each for each in allowed if folder.is_relative_to(each)]
+    return max(above, key=lambda each: len(each.parts), default=None)
+
+
+def sight_of(client: Path | None, settings: AgentSettings) -> Sight:
+    """Of which folders this client may hear; one that is gone is judged by its name."""
+
+    def sees(folder: str | None) -> bool:
+        if not folder or not Path(folder).is_absolute():
+            return False
+        try:
+            return base_of(Path(folder).resolve(), client, settings) is not None
+        except (OSError, RuntimeError, ValueError):
+            return False
+
+    return sees
+
+
+def _followed(meant: Path) -> Path | None:
+    try:
+        folder = meant.resolve()
+        return folder if folder.is_dir() else None
+    except (OSError, RuntimeError, ValueError):
+        return None  # a circle of links, or no name for a file
+
+
+# One name and no more, however the client takes a list of them apart.
+_ONE_NAME = re.compile(r"[A-Za-z][\w-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """The tools for `flows.agent(tools=…)`; None leaves it to the runner and its own settings."""
+
+    tools: list[str] | None
+    notes: tuple[str, ...] = ()
+    """What was left out."""
+
+
+def offered(names: Sequence[str] | None, runner: str, settings: AgentSettings) -> Offered:
+    """The tools that a model named; BadArgumentError when it may not."""
+    if runner == "messages":
+        return Offered(_ours(names, settings))
+    bracketed = [name for name in names or () if "(" in name and name not in settings.tools]
+    if bracketed:
+        raise BadArgumentError(
+            f"{cut_name(bracketed[0])}: only the user can say which uses of a tool need no"
+            " permission.",
+            next="Give the tool's name alone. The user may allow this in their own jackline.toml:"
+            f' agents.tools = ["{cut_name(bracketed[0])}"]',
+        )
+    tools = _theirs(names, runner, settings)
+    if names and not tools:
+        raise BadArgumentError(
+            f"None of the tools named can be offered: {', '.join(map(cut_name, names[:5]))}.",
+            next="Name others, or leave `tools` out. A server's tools are offered where the user"
+            ' names it in their own jackline.toml, such as agents.tools = ["mcp__docs"]',
+        )
+    return Offered(tools)
+
+
+def offered_to(definition: AgentDefinition, runner: str, settings: AgentSettings) -> Offered:
+    """The tools that a definition names, as far as the user allows them."""
+    names = definition.tools
+    if runner == "messages" or names is None:
+        return offered(names, runner, settings)
+    bracketed = [name for name in names if "(" in name and name not in settings.tools]
+    # Of a tool that keeps to the folder the name is enough. Of any other one the definition meant
+    # some uses, which cannot be trusted to be harmless: it is not given all of them instead.
+    plain = [_without_brackets(name) if name in bracketed else name for name in names]
+    named = cut_name(next(iter(bracketed), ""))
+    note = (
+        f"The agent definition {cut_name(definition.name)} names {named},"
+        " of which only the user can say that it needs no permission: the tool alone was offered."
+        " The user may allow it in their own jackline.toml:"
+        f' agents.tools = ["{named}"]'
+    )
+    tools = _theirs(plain, runner, settings)
+    none_left = (
+        f"None of the tools that the agent definition {cut_name(definition.name)} names can be"
+        " offered: the agent has none. The user may allow a server's tools in their own"
+        ' jackline.toml, such as agents.tools = ["mcp__docs"]'
+    )
+    notes = [note] if bracketed else []
+    return Offered(tools, (*notes, none_left) if names and not tools else tuple(notes))
+
+
+def _without_brackets(name: str) -> str:
+    base = base_tool(name)
+    return base if base in FILE_TOOLS else offered_only(base)
+
+
+def _theirs(names: Sequence[str] | None, runner: str, settings: AgentSettings) -> list[str] | None:
+    if runner == "codex":
+        # It brings its own tools in its own sandbox, which depends on whether one changes things.
+        return None if names is None else [base_tool(name) for name in names]
+    if names is None and not settings.tools:
+        return None
+    allowed = (*USUAL_TOOLS, *settings.tools)
+    # Those of the runner `messages` begin with a small letter.
+    theirs = [name for name in allowed if name[:1].isupper() or name.startswith("mcp__")]
+    wanted = theirs if names is None else names
+    return list(dict.fromkeys(rule for name in wanted for rule in _rules(name, allowed)))
+
+
+def _rules(name: str, allowed: Sequence[str]) -> list[str]:
+    if name in allowed:
+        return [name]
+    base = base_tool(name)
+    if not _ONE_NAME.fullmatch(base):
+        return []
+    if base.startswith("mcp__"):
+        server = "__".join(base.split("__")[:2])
+        return [base] if server in allowed and name == base else []
+    own = [each for each in allowed if base_tool(each) == base]
+    return own if own and name == base else [offered_only(base)]
+
+
+def _ours(names: Sequence[str] | None, settings: AgentSettings) -> list[str] | None:
+    allowed = (*USUAL_TOOLS, *settings.tools)
+    refused = [name for name in names or () if name not in allowed]
+    if refused:
+        raise BadArgumentError(
+            f"The runner messages may not use {', '.join(map(cut_name, refused[:5]))} for a model.",
+            next="The user may allow it in their own jackline.toml:"
+            f' agents.tools = ["{cut_name(refused[0])}"]',
+        )
+    return None if names is None else list(names)
+
+
+# Git fetches by itself what such a repository lacks, from wherever it says.
+_FETCHES = ("extensions.partialclone", "remote.*.promisor", "remote.*.partialclonefilter")
+_OF_A_REPOSITORY = ("local", "worktree")
+
+
+async def check_nested(folder: Path, trusted: Path) -> None:
+    """RefusedError if an agent's program must not be started there; `folder` has no links left."""
+    found = await asyncio.to_thread(_look, folder, trusted)
+    why = found.why
+    if why is None and found.repository:
+        try:
+            why = await _why_not_git(folder, trusted)
+        except ForeignRepositoryError as error:
+            why = error.why
+    if why is not None:
+        raise RefusedError(
+            f"No agent is started in {printable(str(folder))}: {why}.",
+            next="Start it in the project's own folder, and say in its prompt where to work. The"
+            " user may trust that folder in their own jackline.toml:"
+            f' agents.folders = ["{printable(str(folder))}"]',
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    why: str | None = None
+    repository: bool = False
+    """Whether there is a repository of its own, other than the trusted folder's."""
+
+
+def _look(folder: Path, trusted: Path) -> _Found:
+    repository = False
+    try:
+        if folder.resolve() != folder or not folder.is_relative_to(trusted):
+            return _Found("it leads elsewhere by now")
+        between = [each for each in (folder, *folder.parents) if each.is_relative_to(trusted)]
+        for each in between[:-1]:
+            # Some file systems ignore case.
+            names = {name.lower() for name in os.listdir(each)}  # noqa: PTH208 -- names alone
+            where = printable(str(each.relative_to(trusted)))
+            if brought := next((name for name in CLIENT_SETTINGS if name in names), None):
+                return _Found(f"{where} brings {brought}, which the program would follow")
+            # What git takes for a repository without a work tree, which no `.git` gives away.
+            if is_git_layout(names):
+                return _Found(f"{where} is laid out as a git folder, whose settings git follows")
+            repository = repository or ".git" in names
+    except (OSError, RuntimeError, ValueError):
+        return _Found("it cannot be looked at")
+    return _Found(repository=repository)
+
+
+async def _why_not_git(folder: Path, trusted: Path) -> str | None:
+    """The clients ask git how the folder stands, and nothing keeps that git from starting things.
+
+    ForeignRepositoryError tells of settings that no git of ours would follow either.
+    """
+    code, said = await ask_git(folder, "config", "--list", "--includes", "--show-scope", "-z")
+    parts = os.fsdecode(said).split("\0")
+    for scope, entry in zip(parts[::2], parts[1::2], strict=False):
+        name, _, value = entry.partition("\n")
+        if scope in _OF_A_REPOSITORY and kind_of(name, value) in ("guarded", "hooks"):
+            return f"its repository sets {printable(name)}, which may start a program"
+        if scope in _OF_A_REPOSITORY and any(fnmatchcase(name.lower(), each) for each in _FETCHES):
+            return f"its repository sets {printable(name)}, by which git fetches unasked"
+    failed, said = await ask_git(folder, "rev-parse", "--show-toplevel", "--git-common-dir")
+    lines = os.fsdecode(said).split("\n")
+    if code or failed or len(lines) != 3:
+        return "git cannot tell how its repository is set up"
+    return await asyncio.to_thread(_why_not_on_disk, Path(lines[0]), folder / lines[1], trusted)
+
+
+def _why_not_on_disk(top: Path, common: Path, trusted: Path) -> str | None:
+    if hook := _first_hook(common / "hooks"):
+        return f"its repository has a hook, {printable(hook)}, which git would start"
+    # Those that the trusted folder's own repository keeps are the user's own, as its settings are.
+    own = common.resolve() == (trusted / ".git").resolve()
+    if not own and os.path.lexists(common / "modules"):
+        return "its repository keeps others, whose settings git would follow"
+    try:
+        inside = nested_repositories(top)
+    except MisplacedRepositoryError as error:
+        return str(error)
+    if inside:
+        where = printable(str(inside[0].relative_to(top)))
+        return f"its repository holds another one, {where}, whose settings git would follow"
+    return None
+
+
+def _first_hook(folder: Path) -> str | None:
+    try:
+        names = sorted(os.listdir(folder))  # noqa: PTH208 -- names alone
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError:
+        return "whose folder cannot be listed"
+    return next((name for name in names if not name.endswith(".sample")), None)

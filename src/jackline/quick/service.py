@@ -1,0 +1,181 @@
+"""Find the running service by its state folder, and send it one short request, with little loaded.
+
+Rules: (1) the folder is the one that the whole configuration would name, and a test compares the
+two: --state, JACKLINE_STATE, `state` in the file that JACKLINE_CONFIG names or else in the user's
+own, the system's default; never a project's file, which may be a stranger's; (2) whatever is wrong
+means that no service is known: also a file that others can have written, and an address that is
+neither loopback nor the configured one; (3) a request never takes longer than its limit:
+connecting, proof, sending and reading together; anything but a whole answer with status 200 is
+None; (4) nothing is sent before the service has proved to be this user's; no proxy is used, and
+nothing is written.
+Not here: the proof (gateway_proof.py), long conversations (mcp_link.py).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from _socket import AF_INET, AF_INET6, SOCK_STREAM, socket
+
+from jackline.gateway_proof import (
+    authority_of,
+    host_and_port,
+    is_loopback,
+    is_token,
+    prove,
+    whole_answer,
+)
+from jackline.private_files import (
+    check_private_folder,
+    default_config_folder,
+    default_state_folder,
+    installation_key,
+    read_private,
+)
+
+_FILE = "jackline.toml"
+_PROJECT = "pyproject.toml"
+_LARGEST_WORD = 64 * 1024
+
+
+class ServiceInfo:
+    """What a service left about itself."""
+
+    __slots__ = ("folder", "host", "port", "token")
+
+    def __init__(self, folder: str, host: str, port: int, token: str) -> None:
+        self.folder = folder
+        self.host = host
+        self.port = port
+        self.token = token
+
+
+def find_service(arguments: list[str]) -> ServiceInfo | None:
+    """The service that these arguments and the environment mean, if one left its word."""
+    folder = state_folder(arguments)
+    try:
+        check_private_folder(folder)
+        path = os.path.join(folder, "gateway.json")  # noqa: PTH118 -- pathlib costs more than all of this
+        told = read_private(path, _LARGEST_WORD).decode()
+        host, port = host_and_port(_text_in(told, "url"))
+        token = _text_in(told, "token")
+    except (OSError, ValueError):
+        return None
+    if not is_token(token) or not (is_loopback(host) or host == _configured_host()):
+        return None
+    return ServiceInfo(folder, host, port, token)
+
+
+def _configured_host() -> str:
+    """The address that the user has the service listen on; only asked where it is no loopback."""
+    named = os.environ.get("JACKLINE_LISTEN_HOST")
+    if named:
+        return named
+    listen = _table_in(_users_file()).get("listen")
+    host = listen.get("host") if isinstance(listen, dict) else None
+    return host if isinstance(host, str) else ""
+
+
+def _text_in(told: str, name: str) -> str:
+    """The text under this name in the service's own JSON; ValueError if there is none.
+
+    Loading `json` would take a quarter of a hook's time, and these texts have nothing to unescape.
+    """
+    _, mark, rest = told.partition(f'"{name}": "')
+    text, end, _ = rest.partition('"')
+    if not mark or not end or "\\" in text:
+        raise ValueError(name)
+    return text
+
+
+def state_folder(arguments: list[str]) -> str:
+    """Where the service keeps its state."""
+    given = _flag(arguments) or os.environ.get("JACKLINE_STATE", "").strip()
+    if given:
+        return _path_from(_here(), given)
+    path = _users_file()
+    state = _table_in(path, b"state").get("state")
+    if not isinstance(state, str) or not state:
+        return default_state_folder()
+    return _path_from(os.path.dirname(path), state)  # noqa: PTH120
+
+
+def _users_file() -> str:
+    """The file that the user named, or else the user's own; never one that lies in a project."""
+    named = os.environ.get("JACKLINE_CONFIG")
+    return _path_from(_here(), named) if named else os.path.join(default_config_folder(), _FILE)  # noqa: PTH118
+
+
+def _here() -> str:
+    try:
+        return os.getcwd()  # noqa: PTH109
+    except OSError:
+        return ""  # the working folder is gone: only what is relative to it is lost
+
+
+def _flag(arguments: list[str]) -> str:
+    for place, argument in enumerate(arguments):
+        if argument == "--state" and place + 1 < len(arguments):
+            return arguments[place + 1]
+        if argument.startswith("--state="):
+            return argument.partition("=")[2]
+    return ""
+
+
+def _table_in(path: str, word: bytes = b"") -> dict[str, object]:
+    """What a file of the user's says of us; one that cannot hold `word` is not even parsed."""
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123
+            text = file.read()
+    except OSError:
+        return {}
+    if word not in text and b"\\" not in text:
+        return {}
+    import tomllib  # noqa: PLC0415 -- most have nothing to say
+
+    try:
+        whole = tomllib.loads(text.decode())
+        table = whole["tool"]["jackline"] if os.path.basename(path) == _PROJECT else whole  # noqa: PTH119
+    except (ValueError, KeyError, TypeError, RecursionError):  # no TOML, or nothing of ours in it
+        return {}
+    return table if isinstance(table, dict) else {}
+
+
+def _path_from(folder: str, text: str) -> str:
+    """An absolute path: `~` is the home folder, anything relative is seen from `folder`."""
+    return os.path.normpath(os.path.join(folder, os.path.expanduser(text)))  # noqa: PTH111, PTH118
+
+
+# What `socket` is built on, and a third of a hook's time quicker to load.
+
+
+_MOST = 4 << 20
+
+
+def ask(
+    word: ServiceInfo, path: str, body: bytes | None = None, *, seconds: float, processes: str = ""
+) -> bytes | None:
+    """What the service answers to this path; None if it does not, in time and in order.
+
+    `processes` are the numbers of those that asked us, the nearest first.
+    """
+    until = time.monotonic() + seconds
+    method = "GET" if body is None else "POST"
+    authority = authority_of(word.host, word.port)
+    head = (
+        f"{method} {path} HTTP/1.1\r\nhost: {authority}\r\nx-jackline-control: {word.token}\r\n"
+        f"x-jackline-processes: {processes}\r\n"
+        f"connection: close\r\ncontent-type: application/json\r\n"
+        f"content-length: {len(body or b'')}\r\n\r\n"
+    )
+    line = socket(AF_INET6 if ":" in word.host else AF_INET, SOCK_STREAM)
+    try:
+        line.settimeout(seconds)
+        line.connect((word.host, word.port))
+        prove(line, authority, installation_key(make=False), until)
+        status, answer = whole_answer(line, head.encode("latin-1") + (body or b""), until, _MOST)
+    except OSError:
+        return None
+    finally:
+        line.close()
+    return answer if status == 200 else None

@@ -1,0 +1,156 @@
+"""Find the endpoint of a request by its path, and answer the vendors' rate-limits APIs.
+
+Rules: (1) pure; (2) any prefix before an endpoint is allowed, as proxies and tenants have one;
+(3) clouds have model and streaming in the path, everybody else in the body; (4) the rate-limits
+APIs answer nobody without the admin key of the settings, in the vendor's own header; without one
+in the settings there is no such API; (5) models with the same limits are one group; no workspace
+has limits of its own.
+Not here: answering model calls (connection.py).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from hmac import compare_digest
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+from jackline.simulator.anthropic_wire import (
+    AnthropicMessages,
+    BedrockAnthropic,
+    Dialect,
+    VertexAnthropic,
+)
+from jackline.simulator.exchange import error_body
+from jackline.simulator.limits import Counts
+from jackline.simulator.openai_wire import OpenAIChat, OpenAIResponses
+from jackline.simulator.provider import ProviderSettings
+
+ANTHROPIC = AnthropicMessages()
+_VERTEX = VertexAnthropic()
+_BEDROCK = BedrockAnthropic()
+_CHAT = OpenAIChat()
+_BY_END: dict[str, Dialect] = {
+    "/messages": ANTHROPIC,
+    "/chat/completions": _CHAT,
+    "/responses": OpenAIResponses(),
+}
+_INVOKE = re.compile(r"/model/([^/]+)/invoke(-with-response-stream)?$")
+_PREDICT = re.compile(r"/publishers/anthropic/models/([^/]+):(stream)?[rR]awPredict$")
+_COUNTING = ("/messages/count_tokens", "/models/count-tokens:rawPredict")
+_CREDENTIALS: Mapping[str, tuple[str, ...]] = {
+    "bedrock": ("authorization",),
+    "vertex": ("authorization",),
+}
+_ANY_KEY = ("authorization", "x-api-key", "api-key")
+
+
+class Route(NamedTuple):
+    """An endpoint, what its address tells, and whether tokens are only counted."""
+
+    dialect: Dialect
+    told: Mapping[str, Any]
+    counts_only: bool = False
+
+    def has_credential(self, headers: Mapping[str, str]) -> bool:
+        """Whether the request brings what this endpoint takes for a credential."""
+        return any(headers.get(name) for name in _CREDENTIALS.get(self.dialect.name, _ANY_KEY))
+
+
+def listing(headers: Mapping[str, str]) -> Route:
+    """The endpoint that lists models; OpenAI's clients are those that do not name a version."""
+    openai = "authorization" in headers and "anthropic-version" not in headers
+    return Route(_CHAT if openai else ANTHROPIC, {})
+
+
+def route(path: str) -> Route | None:
+    """The endpoint that is posted to, or None when there is none at this path."""
+    if path.endswith(_COUNTING):
+        return Route(_VERTEX if path.endswith("rawPredict") else ANTHROPIC, {}, counts_only=True)
+    for end, dialect in _BY_END.items():
+        if path.endswith(end):
+            return Route(dialect, {})
+    for pattern, cloud in ((_INVOKE, _BEDROCK), (_PREDICT, _VERTEX)):
+        if found := pattern.search(path):
+            return Route(cloud, {"model": unquote(found[1]), "stream": found[2] is not None})
+    return None
+
+
+_ORGANIZATION = "/v1/organizations/rate_limits"
+_WORKSPACE = re.compile(r"/v1/organizations/workspaces/[^/]+/rate_limits$")
+_PROJECT = re.compile(r"/v1/organization/projects/[^/]+/rate_limits$")
+_LIMITERS = {
+    Counts.REQUESTS: "requests_per_minute",
+    Counts.INPUT_TOKENS: "input_tokens_per_minute",
+    Counts.OUTPUT_TOKENS: "output_tokens_per_minute",
+}
+
+
+def answer(
+    settings: ProviderSettings, path: str, headers: Mapping[str, str]
+) -> tuple[int, bytes] | None:
+    """The status and the body; None when this path is none of such an API."""
+    path = path.partition("?")[0]
+    of_openai = _PROJECT.search(path) is not None
+    of_workspace = _WORKSPACE.search(path) is not None
+    if not settings.admin_key or not (of_openai or of_workspace or path.endswith(_ORGANIZATION)):
+        return None
+    sent = headers.get("authorization", "").removeprefix("Bearer ")
+    sent = sent if of_openai else headers.get("x-api-key", "")
+    if not compare_digest(sent.encode(), settings.admin_key.encode()):
+        return 401, error_body("authentication_error", "invalid admin key").encode()
+    limits = {model: _limits(settings, model) for model in settings.models}
+    if of_openai:
+        document = _openai(limits)
+    else:
+        document = {"data": [] if of_workspace else _groups(limits), "next_page": None}
+    return 200, json.dumps(document).encode()
+
+
+def _limits(settings: ProviderSettings, model: str) -> dict[str, int]:
+    """The smallest limit of each sort that counts this model."""
+    found: dict[str, int] = {}
+    for bucket in settings.buckets:
+        if bucket.model in model:
+            name, value = _LIMITERS[bucket.counts], round(bucket.per_minute)
+            found[name] = min(value, found.get(name, value))
+    return found
+
+
+def _groups(limits: Mapping[str, Mapping[str, int]]) -> list[dict[str, object]]:
+    groups: dict[tuple[tuple[str, int], ...], list[str]] = {}
+    for model, known in limits.items():
+        if known:
+            groups.setdefault(tuple(known.items()), []).append(model)
+    return [
+        {
+            "type": "rate_limit",
+            "group_type": "model_group",
+            "models": models,
+            "limits": [{"type": name, "value": value} for name, value in known],
+        }
+        for known, models in groups.items()
+    ]
+
+
+def _openai(limits: Mapping[str, Mapping[str, int]]) -> dict[str, object]:
+    data = [
+        {
+            "object": "project.rate_limit",
+            "id": f"rl-{model}",
+            "model": model,
+            "max_requests_per_1_minute": known.get("requests_per_minute", 0),
+            "max_tokens_per_1_minute": known.get("input_tokens_per_minute", 0),
+        }
+        for model, known in limits.items()
+    ]
+    ids = [each["id"] for each in data]
+    return {
+        "object": "list",
+        "data": data,
+        "first_id": ids[0] if ids else None,
+        "last_id": ids[-1] if ids else None,
+        "has_more": False,
+    }

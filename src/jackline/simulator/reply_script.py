@@ -1,0 +1,297 @@
+"""Decide by rules what the model says: text, tool calls, refusals, or a fault for one request.
+
+Rules: (1) a reply depends on the request and the script alone, never on the clock; (2) the first
+rule that fits answers; a request that none fits gets `fallback`, and is never left without an
+answer; (3) an obliging script fills in any schema that a client offers: the same request gets the
+same answer, valid by the common part of JSON Schema (types, properties, items, enums, bounds,
+references, choices), with three entries in lists where the schema allows it.
+Not here: the bytes of a reply (anthropic_wire.py, openai_wire.py), parsing requests
+(client_request.py).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeAlias
+
+from jackline.simulator.client_request import ClientRequest, JsonObject
+from jackline.simulator.exchange import ProviderRefusal, error_body
+from jackline.simulator.faults import Effect, Fault
+
+_ITEMS = 3
+_DEEPEST = 8
+_WORDS = ("harbour", "lantern", "current", "anchor", "beacon", "tide", "mast", "chart", "rope")
+
+
+def wanted_schema(asked: ClientRequest, tool: str) -> Mapping[str, Any] | None:
+    """The schema of this tool's input, if the client offers it."""
+    for offered in asked.body.get("tools") or ():
+        if isinstance(offered, dict) and offered.get("name") == tool:
+            schema = offered.get("input_schema")
+            return schema if isinstance(schema, dict) else None
+    return None
+
+
+def filled(schema: Mapping[str, Any], about: str) -> JsonObject:
+    """An object that fits the schema; `about` decides what stands in it."""
+    value = _Filling(schema, about).value(schema, "$", 0)
+    return value if isinstance(value, dict) else {}
+
+
+class _Filling:
+    def __init__(self, root: Mapping[str, Any], about: str) -> None:
+        self._root = root
+        self._about = about
+
+    def value(self, schema: Any, place: str, depth: int) -> Any:
+        schema = self._resolved(schema)
+        if "const" in schema:
+            return schema["const"]
+        if schema.get("enum"):
+            return self._chosen(schema["enum"], place)
+        for choice in ("anyOf", "oneOf", "allOf"):
+            if schema.get(choice):
+                return self._of_choice(schema, choice, place, depth)
+        kind = schema.get("type")
+        if isinstance(kind, list):
+            kind = next((each for each in kind if each != "null"), "null")
+        return self._of_kind(kind or _kind_of(schema), schema, place, depth)
+
+    def _of_choice(self, schema: Mapping[str, Any], choice: str, place: str, depth: int) -> Any:
+        if choice == "allOf":
+            whole: dict[str, Any] = {name: v for name, v in schema.items() if name != choice}
+            for part in schema[choice]:
+                whole |= self._resolved(part)
+            return self.value(whole, place, depth)
+        shown = [each for each in schema[choice] if self._resolved(each).get("type") != "null"]
+        return self.value((shown or schema[choice])[0], place, depth)
+
+    def _of_kind(self, kind: str, schema: Mapping[str, Any], place: str, depth: int) -> Any:
+        if kind == "object":
+            return self._object(schema, place, depth)
+        if kind == "array":
+            return self._array(schema, place, depth)
+        if kind == "string":
+            return self._text(schema, place)
+        if kind in ("integer", "number"):
+            return self._number(schema, place, whole=kind == "integer")
+        return self._drawn(place) % 2 == 0 if kind == "boolean" else None
+
+    def _object(self, schema: Mapping[str, Any], place: str, depth: int) -> JsonObject:
+        properties = schema.get("properties") or {}
+        required = set(schema.get("required") or ())
+        return {
+            name: self.value(inner, f"{place}.{name}", depth + 1)
+            for name, inner in properties.items()
+            # Deep down only what must be there, or a schema that holds itself would never end.
+            if name in required or depth < _DEEPEST
+        }
+
+    def _array(self, schema: Mapping[str, Any], place: str, depth: int) -> list[Any]:
+        least = int(schema.get("minItems") or 0)
+        count = max(least, 0 if depth >= _DEEPEST else _ITEMS)
+        count = min(count, int(schema.get("maxItems", count)))
+        items = schema.get("items", {})
+        return [self.value(items, f"{place}[{n}]", depth + 1) for n in range(count)]
+
+    def _text(self, schema: Mapping[str, Any], place: str) -> str:
+        draw = self._drawn(place)
+        words = [_WORDS[(draw >> (4 * n)) % len(_WORDS)] for n in range(3)]
+        text = f"{' '.join(words)} {draw % 1000}"
+        text += " " + _WORDS[0] * (int(schema.get("minLength") or 0) // len(_WORDS[0]) + 1)
+        longest = schema.get("maxLength")
+        text = text if longest is None else text[: int(longest)]
+        return text.rstrip() if longest is None else text
+
+    def _number(self, schema: Mapping[str, Any], place: str, *, whole: bool) -> float:
+        low: float = schema.get("minimum", schema.get("exclusiveMinimum", 0))
+        high: float = schema.get("maximum", schema.get("exclusiveMaximum", low + 100))
+        share = (self._drawn(place) % 97 + 1) / 99
+        number = low + (high - low) * share
+        return round(number) if whole else round(number, 3)
+
+    def _chosen(self, choices: list[Any], place: str) -> Any:
+        return choices[self._drawn(place) % len(choices)]
+
+    def _resolved(self, schema: Any) -> Mapping[str, Any]:
+        if not isinstance(schema, dict):
+            return {}
+        reference = schema.get("$ref")
+        if not isinstance(reference, str) or not reference.startswith("#/"):
+            return schema
+        found: Any = self._root
+        for part in reference[2:].split("/"):
+            found = found.get(part, {}) if isinstance(found, dict) else {}
+        return self._resolved(found)
+
+    def _drawn(self, place: str) -> int:
+        return int.from_bytes(hashlib.sha256(f"{self._about}\n{place}".encode()).digest()[:6])
+
+
+def _kind_of(schema: Mapping[str, Any]) -> str:
+    if "properties" in schema:
+        return "object"
+    return "array" if "items" in schema else "string"
+
+
+Stop: TypeAlias = Literal["end_turn", "tool_use", "max_tokens", "refusal"]
+ToolCall: TypeAlias = tuple[str, JsonObject]
+
+_STRUCTURED = "StructuredOutput"
+"""The tool by which Claude Code asks for structured output."""
+
+_FILLER = "The quick review of this part goes on, line by line, and finds nothing to report yet. "
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """Words, then tool calls as (tool name, input); several calls run in parallel."""
+
+    text: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    delay: float = 0.0
+    """Seconds of thinking before the first byte, beyond what the provider takes."""
+    tokens_per_second: float | None = None
+    """The speed of this answer, where it differs from the provider's."""
+    stop: Stop | None = None
+    """Why the model stopped; by default because it called tools or had said all."""
+
+    @property
+    def output_tokens(self) -> int:
+        """About four characters to a token, tool calls included."""
+        return 5 + (len(self.text) + len(json.dumps(self.calls))) // 4
+
+    @property
+    def stop_reason(self) -> Stop:
+        """What the answer gives as its reason to stop."""
+        return self.stop or ("tool_use" if self.calls else "end_turn")
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """An HTTP error; without a `body`, the one Anthropic sends for `error` and `message`."""
+
+    status: int
+    error: str = "api_error"
+    message: str = "Internal server error"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: JsonObject | None = None
+
+    def refusal(self) -> ProviderRefusal:
+        """The same as the provider's own words."""
+        whole = error_body(self.error, self.message) if self.body is None else json.dumps(self.body)
+        return ProviderRefusal(self.status, whole, self.headers)
+
+
+@dataclass(frozen=True, slots=True)
+class Vanish:
+    """Drop all connections and stop listening: what follows is refused."""
+
+
+HANGUP = Fault(Effect.RESET)
+"""Drop this connection without a byte (the client sees a reset)."""
+
+Reply: TypeAlias = Say | Fail | Fault | Vanish
+UNDERSTOOD = Say("Understood.")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A reply, and the requests it is for; a condition left out always holds."""
+
+    reply: Reply | Callable[[ClientRequest], Reply]
+    prompt: str = ""
+    """A part of what the user first asked."""
+    latest: str = ""
+    """A part of the last entry's text."""
+    results: str = ""
+    """A part of the tool results in the last entry."""
+    offers: str = ""
+    """A tool that the client must offer."""
+    model: str = ""
+    sub_agent: bool | None = None
+    turn: int | None = None
+    call: int | None = None
+
+    def fits(self, asked: ClientRequest) -> bool:
+        """Whether this rule answers the request."""
+        return (
+            self.prompt in asked.prompt
+            and self.latest in asked.latest
+            and self.results in asked.results
+            and self.model in asked.model
+            and (not self.offers or self.offers in asked.tools)
+            and self.sub_agent in (None, asked.agent != "")
+            and self.turn in (None, asked.turn)
+            and self.call in (None, asked.call)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyScript:
+    """A script: rules in order, and what is said when none fits."""
+
+    rules: Sequence[Rule] = ()
+    fallback: Reply = UNDERSTOOD
+    obliging: bool = False
+    """Whether a structured answer that is asked for, and that no rule gives, is made up."""
+
+    def reply(self, asked: ClientRequest) -> Reply:
+        """What the script says to this request."""
+        rule = next((rule for rule in self.rules if rule.fits(asked)), None)
+        if rule is None:
+            schema = wanted_schema(asked, _STRUCTURED) if self.obliging else None
+            return self.fallback if schema is None else structured(filled(schema, asked.prompt))
+        return rule.reply(asked) if callable(rule.reply) else rule.reply
+
+
+# --- things that models say ------------------------------------------------------------
+
+
+def fan_out(prompts: Iterable[str], text: str = "Splitting.", *, background: bool = True) -> Say:
+    """One `Agent` call per prompt, all in one turn, as Claude Code's sub-agents are started."""
+    calls = []
+    for number, prompt in enumerate(prompts, 1):
+        given = {
+            "description": f"Part {number}",
+            "prompt": prompt,
+            "subagent_type": "general-purpose",
+        }
+        calls.append(("Agent", given if background else {**given, "run_in_background": False}))
+    return Say(text, tuple(calls))
+
+
+def workflow(script: str, text: str = "Starting.") -> Say:
+    """A call of Claude Code's `Workflow` tool with this script."""
+    return Say(text, (("Workflow", {"script": script}),))
+
+
+def structured(value: JsonObject) -> Say:
+    """The structured output that a schema asked for; to leave it out, say plain words instead."""
+    return Say("", ((_STRUCTURED, value),))
+
+
+def as_asked(say: Say, asked: ClientRequest) -> Say:
+    """The same, with structured output as text where the request wants that and has no tool."""
+    if not asked.wants_json or _STRUCTURED in asked.tools:
+        return say
+    values = [given for name, given in say.calls if name == _STRUCTURED]
+    if not values:
+        return say
+    rest = tuple(call for call in say.calls if call[0] != _STRUCTURED)
+    return replace(say, text=say.text + json.dumps(values[0]), calls=rest)
+
+
+def refusal(text: str = "I can't help with that.") -> Say:
+    """An answer in which the model declines; it is no error on the wire."""
+    return Say(text, stop="refusal")
+
+
+def long_answer(tokens: int, tokens_per_second: float | None = None) -> Say:
+    """Words for about so many tokens, at a speed of their own if given."""
+    letters = max(0, tokens - 5) * 4
+    text = (_FILLER * (letters // len(_FILLER) + 1))[:letters]
+    return Say(text, tokens_per_second=tokens_per_second)

@@ -1,0 +1,309 @@
+"""Open a connection to an origin: name, TCP, proxy, TLS.
+
+Rules: (1) all of it together takes at most the origin's `connect_seconds`; (2) a failure or a
+cancellation leaves no socket; (3) only HTTP/1.1 is offered; (4) the addresses of a name race (RFC
+8305): families alternate, each address has a short head start over the next, one connection is left
+or none, and if all fail the error is that of the first; (5) this machine is never reached through a
+proxy; a proxy's refusal is reported as such, its credentials never.
+Not here: when to open one (http_upstream.py), absolute-form requests (http_messages.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import os
+import socket
+import ssl
+from collections.abc import Iterable, Mapping
+from itertools import chain, zip_longest
+from typing import TypeAlias, cast
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+
+from jackline.upstream.interface import ProxyRefusedError
+from jackline.upstream.origin import Address, Origin
+
+_HEAD_BYTES = 64 * 1024
+
+
+def proxy_from_environment(url: str, environ: Mapping[str, str]) -> str | None:
+    """The proxy for `url` by HTTPS_PROXY, HTTP_PROXY and NO_PROXY, in either case of letters."""
+    address = Origin(url).address
+    if address.is_loopback or _is_exempt(address, _variable(environ, "no_proxy")):
+        return None
+    proxy = _variable(environ, f"{address.scheme}_proxy") or _variable(environ, "all_proxy")
+    if not proxy:
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"
+
+
+def _variable(environ: Mapping[str, str], name: str) -> str:
+    return (environ.get(name) or environ.get(name.upper()) or "").strip()
+
+
+def _is_exempt(address: Address, no_proxy: str) -> bool:
+    return any(_covers(entry.strip().lower(), address) for entry in no_proxy.split(","))
+
+
+def _covers(entry: str, address: Address) -> bool:
+    if not entry:
+        return False
+    if entry == "*":
+        return True
+    if _is_network(entry):
+        return _holds(entry, address.host)
+    host, colon, port = entry.rpartition(":")
+    if colon and port.isdigit() and "]" not in port:
+        if int(port) != address.port:
+            return False
+        entry = host
+    entry = entry.strip("[]").removeprefix("*").lstrip(".")
+    return address.host == entry or address.host.endswith(f".{entry}")
+
+
+def _is_network(entry: str) -> bool:
+    try:
+        ipaddress.ip_network(entry, strict=False)
+    except ValueError:
+        return False
+    return True
+
+
+def _holds(network: str, host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host) in ipaddress.ip_network(network, strict=False)
+    except ValueError:  # the host is a name
+        return False
+
+
+class ProxyTunnel(asyncio.Protocol):
+    """Asks the proxy for a way to the origin; `opened` has its word."""
+
+    def __init__(self, origin: Origin) -> None:
+        self._request = _connect_request(origin)
+        self._parser = HttpResponseParser(self)
+        self._bytes = 0
+        self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # Whoever was to wait for it may be gone by then; that is no error to report.
+        self.opened.add_done_callback(lambda word: word.cancelled() or word.exception())
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Ask."""
+        cast(asyncio.Transport, transport).write(self._request)
+
+    def data_received(self, data: bytes) -> None:
+        """Read the proxy's answer."""
+        self._bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+        except HttpParserUpgrade:
+            pass  # what an open tunnel looks like to some versions of the parser
+        except HttpParserError as error:
+            self._fail(f"its answer is not proper HTTP ({error})")
+        if self._bytes > _HEAD_BYTES:
+            self._fail("its answer has no end")
+
+    def on_headers_complete(self) -> None:
+        """Know the proxy's word: any success opens the way."""
+        status = self._parser.get_status_code()
+        if status < 200 or self.opened.done():
+            return
+        if status < 300:
+            self.opened.set_result(None)
+        else:
+            self._fail(f"status {status}" + (", credentials wanted" if status == 407 else ""))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Without a word until now, this is one."""
+        self._fail(f"it closed the connection{f' ({exc})' if exc else ''}")
+
+    def _fail(self, why: str) -> None:
+        if not self.opened.done():
+            self.opened.set_exception(ProxyRefusedError(why))
+
+
+def _connect_request(origin: Origin) -> bytes:
+    authority = origin.address.authority
+    lines = [f"CONNECT {authority} HTTP/1.1", f"Host: {authority}"]
+    if origin.proxy_credentials is not None:
+        lines.append(f"Proxy-Authorization: {origin.proxy_credentials}")
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("ascii")
+
+
+HEAD_START_SECONDS = 0.25
+# A stream may be silent for minutes: middle boxes forget connections that are, and a peer that is
+# gone must be told apart from one that thinks. So the other side's system is asked after half a
+# minute of silence, every ten seconds, and after a minute without its word the connection is over.
+_GONE_AFTER = 60
+_TCP_OPTIONS = (
+    ("TCP_KEEPIDLE", 30),
+    ("TCP_KEEPALIVE", 30),  # the same, on macOS
+    ("TCP_KEEPINTVL", 10),
+    ("TCP_KEEPCNT", 3),
+    ("TCP_USER_TIMEOUT", 1000 * _GONE_AFTER),
+)
+
+# Family, host in numbers, port.
+SocketAddress: TypeAlias = tuple[int, str, int]
+
+
+async def connected_transport(host: str, port: int) -> asyncio.Transport:
+    """A transport that is connected to the host and has no protocol to speak of, or an OSError."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return await first_connected(
+        interleave_families(
+            (family, str(where[0]), int(where[1])) for family, _, _, _, where in found
+        )
+    )
+
+
+def interleave_families(places: Iterable[SocketAddress]) -> list[SocketAddress]:
+    """The places with their families taking turns, beginning with the first one's."""
+    families: dict[int, list[SocketAddress]] = {}
+    for place in places:
+        families.setdefault(place[0], []).append(place)
+    turns = chain.from_iterable(zip_longest(*families.values()))
+    return [place for place in turns if place is not None]
+
+
+async def first_connected(places: list[SocketAddress]) -> asyncio.Transport:
+    """A transport connected to one of the places; those that lose the race are closed."""
+    if len(places) == 1:
+        return await _connect(places[0])
+    started: list[asyncio.Task[asyncio.Transport]] = []
+    winner: asyncio.Transport | None = None
+    try:
+        for place in places:
+            started.append(asyncio.create_task(_connect(place)))
+            winner = await _first(started, HEAD_START_SECONDS)
+            if winner is not None:
+                return winner
+        winner = await _first(started, None)
+    finally:
+        await _clear_away(started, winner)
+    if winner is not None:
+        return winner
+    raise next(error for task in started if (error := task.exception()) is not None)
+
+
+async def _first(
+    started: list[asyncio.Task[asyncio.Transport]], seconds: float | None
+) -> asyncio.Transport | None:
+    """The first success within the time, or None once it is over or all have failed."""
+    loop = asyncio.get_running_loop()
+    end = None if seconds is None else loop.time() + seconds
+    while running := [task for task in started if not task.done()]:
+        left = None if end is None else max(0.0, end - loop.time())
+        await asyncio.wait(running, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        for task in started:
+            if task.done() and task.exception() is None:
+                return task.result()
+        if end is not None and (loop.time() >= end or started[-1].done()):
+            return None
+    return None
+
+
+async def _clear_away(
+    started: list[asyncio.Task[asyncio.Transport]], winner: asyncio.Transport | None
+) -> None:
+    for task in started:
+        task.cancel()
+        task.add_done_callback(lambda done: _drop_if_won_late(done, winner))
+    try:
+        await asyncio.wait(started)
+    except asyncio.CancelledError:
+        if winner is not None:
+            winner.abort()
+        raise
+
+
+def _drop_if_won_late(
+    task: asyncio.Task[asyncio.Transport], winner: asyncio.Transport | None
+) -> None:
+    # Asking for the error also tells the loop that somebody has seen it.
+    if not task.cancelled() and task.exception() is None and task.result() is not winner:
+        task.result().abort()
+
+
+async def _connect(place: SocketAddress) -> asyncio.Transport:
+    family, host, port = place
+    # No socket of ours is given to the loop: uvloop, cancelled at the wrong moment, would close
+    # it and leave us believing that we own its number.
+    transport, _ = await asyncio.get_running_loop().create_connection(
+        asyncio.Protocol, host, port, family=family
+    )
+    sock = transport.get_extra_info("socket")
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _TCP_OPTIONS:
+        option: int | None = getattr(socket, name, None)
+        if option is not None:  # not every system has every one
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)
+    return transport
+
+
+class Dialler:
+    """Opens connections to one origin."""
+
+    __slots__ = ("_context", "_origin")
+
+    def __init__(self, origin: Origin) -> None:
+        self._origin = origin
+        self._context: ssl.SSLContext | None = None
+
+    async def open(self, protocol: asyncio.Protocol) -> None:
+        """Connect the protocol; an OSError says why it could not be."""
+        origin = self._origin
+        try:
+            async with asyncio.timeout(origin.connect_seconds):
+                await self._open(protocol)
+        except TimeoutError:
+            where = origin.proxy_address or origin.address
+            # Not chained: below it lies a cancellation, which would be taken for the client's.
+            raise TimeoutError(
+                f"connect timeout: no connection to {where.authority}"
+                f" within {origin.connect_seconds:g} s"
+            ) from None
+
+    async def _open(self, protocol: asyncio.Protocol) -> None:
+        origin = self._origin
+        to = origin.proxy_address or origin.address
+        context = self._tls() if origin.address.scheme == "https" else None
+        transport = await connected_transport(to.host, to.port)
+        is_handed_over = False
+        try:
+            if context is not None and origin.proxy_address is not None:
+                await self._tunnel(transport)
+            secured = (
+                transport if context is None else await self._secured(transport, context, protocol)
+            )
+            if secured is None or secured.is_closing():
+                raise ConnectionResetError("connection reset before anything was sent")
+            if context is None:
+                secured.set_protocol(protocol)
+            protocol.connection_made(secured)
+            is_handed_over = True
+        finally:
+            if not is_handed_over:
+                transport.abort()
+
+    async def _tunnel(self, transport: asyncio.Transport) -> None:
+        tunnel = ProxyTunnel(self._origin)
+        transport.set_protocol(tunnel)
+        tunnel.connection_made(transport)
+        await tunnel.opened
+
+    async def _secured(
+        self, transport: asyncio.Transport, context: ssl.SSLContext, protocol: asyncio.Protocol
+    ) -> asyncio.Transport | None:
+        return await asyncio.get_running_loop().start_tls(
+            transport, protocol, context, server_hostname=self._origin.address.host
+        )
+
+    def _tls(self) -> ssl.SSLContext:
+        if self._context is None:
+            own = self._origin.ca_file or os.environ.get("SSL_CERT_FILE") or None
+            self._context = ssl.create_default_context(cafile=own)
+            self._context.set_alpn_protocols(["http/1.1"])
+        return self._context

@@ -1,0 +1,151 @@
+"""The interface of an upstream: start one attempt, receive its answer, and its errors.
+
+Rules: (1) `start` returns at once and never calls the handler before it has returned; (2) a handler
+gets at most one `began`, and ends with exactly one of `ended` and `broke`; (3) after `hang_up`
+nothing more is reported; (4) bytes are passed on as they came, nothing is interpreted; (5) every
+error is a ConnectionError in words that `classify` knows, so that a handler needs to know only
+OSError; an answer that had begun differs from one that never came.
+Not here: the real upstream (http_upstream.py), the scripted one (jackline.testing), what follows
+from an error (failures/, calls/).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol, TypeAlias
+
+Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
+
+
+class UpstreamRequest(NamedTuple):
+    """What is sent: end-to-end headers only, in the order in which the client wrote them.
+
+    `target` is path and query as they go on the request line, to be put behind the upstream's own
+    path prefix. `body` is complete; its length and the host are written by the upstream. `lines`
+    are the headers as `head.header_lines` wrote them, for whoever sends the same ones repeatedly.
+    `fresh` asks for a new connection, because what was sent on a kept one is not answered.
+    `plain` is what a compressed body holds, where that is known: for reading, never to be sent.
+    `hour_marks` asks whoever renders it for the vendor to have its cache marks ask for an hour.
+    """
+
+    method: bytes
+    target: bytes
+    headers: Headers
+    body: bytes | bytearray = b""
+    lines: bytes | None = None
+    plain: bytes | bytearray | None = None
+    fresh: bool = False
+    hour_marks: bool = False
+
+    def __repr__(self) -> str:
+        # Headers hold credentials, and bodies prompts.
+        return f"<Message {self.method!r} {self.target!r}, {len(self.body)} bytes>"
+
+
+class ResponseHandler(Protocol):
+    """Who listens to an attempt."""
+
+    def began(self, status: int, headers: Headers) -> None:
+        """The head of the answer is there, whatever its status; with end-to-end headers only."""
+        ...
+
+    def heard(self, data: bytes) -> None:
+        """Bytes of the answer's body, without transfer coding, with its content coding."""
+        ...
+
+    def ended(self) -> None:
+        """The HTTP message is complete."""
+        ...
+
+    def broke(self, error: OSError) -> None:
+        """It will not become complete: no connection, a reset, an early end, nonsense."""
+        ...
+
+
+class UpstreamAttempt(Protocol):
+    """One attempt under way."""
+
+    def hang_up(self) -> None:
+        """Drop it at once; may be called at any time and any number of times."""
+        ...
+
+    def pause(self) -> None:
+        """Stop reading: whoever takes the bytes is slow."""
+        ...
+
+    def resume(self) -> None:
+        """Go on reading."""
+        ...
+
+
+class Upstream(Protocol):
+    """Sends attempts on lanes."""
+
+    def start(self, message: UpstreamRequest, lane: str, ear: ResponseHandler) -> UpstreamAttempt:
+        """Begin one attempt."""
+        ...
+
+
+class NoAnswerError(ConnectionError):
+    """The connection ended before the first byte of an answer."""
+
+    def __init__(self) -> None:
+        super().__init__("the server disconnected without sending a response")
+
+
+class CutShortError(ConnectionError):
+    """The answer began, and the connection ended before the answer did."""
+
+    def __init__(self) -> None:
+        super().__init__("the connection was closed unexpectedly, before the answer was complete")
+
+
+class NotHttpError(ConnectionError):
+    """What came where the head of an answer should be is none."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"protocol error: the answer is not proper HTTP/1.1 ({why})")
+
+
+class GarbledError(ConnectionError):
+    """The head of the answer was right, its body is not."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"error decoding response body: its framing is broken ({why})")
+
+
+class DecompressionError(ConnectionError):
+    """The body came as it was framed, and what it is compressed with cannot be undone."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"error decoding response body: its compression is broken ({why})")
+
+
+class AnswerTooLargeError(ConnectionError):
+    """The answer has more bytes, unpacked, than it may have."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"the upstream's answer is larger than limits.answer allows: {most} bytes")
+
+
+class AnswerTooLongError(ConnectionError):
+    """The answer goes on for longer than it may take."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(
+            f"the upstream's answer takes longer than limits.answer_time allows: {seconds:g} s"
+        )
+
+
+class ProxyRefusedError(ConnectionError):
+    """The proxy would not open a way to the origin."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"proxy tunnel refused: {why}")
+
+
+class ClosedHereError(ConnectionAbortedError):
+    """We ended it ourselves: the upstream is closed, or whoever listened has failed."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"the connection was aborted on this side: {why}")
