@@ -46,12 +46,12 @@ GOOD = Step()
 
 
 class World:
-    """A carrier on a virtual clock, with two lanes and a scripted upstream."""
+    """A carrier on a virtual clock, with three lanes and a scripted upstream."""
 
     def __init__(self, scripts: dict[str, Sequence[Step]]) -> None:
         self.clock = VirtualClock(START)
         self.upstream = ScriptedUpstream(self.clock, scripts)
-        lanes = [LaneSettings("first", "a"), LaneSettings("second", "b")]
+        lanes = [LaneSettings(*each) for each in (("first", "a"), ("second", "b"), ("third", "c"))]
         draw = random.Random(3).random  # noqa: S311 -- seeded, so that tests repeat
         self.controller = LaneController(lanes, draw, now=START.timestamp())
         self.carrier = CallManager(self.controller, self.upstream, self.clock)

@@ -120,23 +120,26 @@ class QuotaWalls:
             if each.name == lane or (each.account == account and each.cause is failure):
                 self._words[each.name] = words
 
-    def hopeless(self, carried: PendingCall, now: float) -> Hopeless | None:
-        """Why waiting is hopeless for this call; None while it is not."""
-        lanes = [self._controller.lanes[name] for name in carried.request.lanes]
+    def hopeless(self, carried: PendingCall, names: Iterable[str], now: float) -> Hopeless | None:
+        """Why waiting is hopeless for a call with these lanes left; None while it is not."""
+        lanes = [self._controller.lanes[name] for name in names]
         waited = now - carried.submitted
         if all(lane.state is LaneState.PARKED for lane in lanes):
             nearest = min(lanes, key=lambda lane: lane.reset_at or math.inf)
             left = math.inf if nearest.reset_at is None else nearest.reset_at - now
             limit = carried.request.hold.quota
             # An unknown reset is waited for as long as a known one may be away.
-            if (left if math.isfinite(left) else waited) <= limit:
+            if left >= 0 and (left if math.isfinite(left) else waited) <= limit:
                 self._held(carried, nearest.reset_at)
                 return None
-            if self._is_held(carried, nearest.reset_at, now):
-                return None
-            why = f"{nearest.name} is parked: its limit is used up"
-            words = self._words.get(nearest.name)
-            return Hopeless(why, nearest.reset_at, nearest.cause, words)
+            if left >= 0:
+                if self._is_held(carried, nearest.reset_at, now):
+                    return None
+                why = f"{nearest.name} is parked: its limit is used up"
+                words = self._words.get(nearest.name)
+                return Hopeless(why, nearest.reset_at, nearest.cause, words)
+            # The reset has passed and no probe was sent, as on a lane that is paused by hand.
+            waited = min(waited, -left)
         if waited <= carried.request.hold.other:
             return None
         waiting = self._controller.waiting(now, carried.number)

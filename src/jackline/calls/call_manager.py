@@ -225,7 +225,9 @@ class CallManager:
             self._give_withheld(carried, now)
         if carried.request.last_resorts and not carried.delivered:
             self._widen(carried, now)
-        hopeless = None if carried.in_flight else self.walls.hopeless(carried, now)
+        if carried.in_flight:
+            return
+        hopeless = self.walls.hopeless(carried, self.lanes_of(carried), now)
         if hopeless is None:
             return
         self._forget(carried)
@@ -242,14 +244,12 @@ class CallManager:
         """Let a call take its last resorts, once none of its lanes takes calls, or all lose it."""
         request = carried.request
         losing = self.controller.has_lost_enough(carried.number)
-        if self._any_flows(request.lanes) and not losing:
+        lanes = self.lanes_of(carried)
+        if not losing and any(self.controller.lanes[name].state in FLOWING for name in lanes):
             return
-        request.lanes += request.last_resorts
+        lanes += request.last_resorts
         request.last_resorts = ()
-        self._obey(self.controller.reroute(now, carried.number, request.lanes))
-
-    def _any_flows(self, names: tuple[str, ...]) -> bool:
-        return any(self.controller.lanes[name].state in FLOWING for name in names)
+        self._send_to(carried, lanes, now)
 
     def _any_open(self, names: tuple[str, ...]) -> bool:
         """Whether one of them takes calls, and nobody has paused it by hand."""
@@ -261,7 +261,7 @@ class CallManager:
 
         What this client has met there is the reason to ask, and never the evidence.
         """
-        names = carried.request.lanes
+        names = self.lanes_of(carried)
         if carried.withheld is None or (not carried.story and self._any_open(names)):
             return False
         lanes = self.controller.lanes
@@ -276,10 +276,9 @@ class CallManager:
     def _give_withheld(self, carried: PendingCall, now: float) -> None:
         """The client's own upstream is down, or knows it: lanes with a key of ours are open."""
         if carried.withheld is not None:
-            request = carried.request
-            request.lanes, request.last_resorts = carried.withheld
+            lanes, carried.request.last_resorts = carried.withheld
             carried.withheld = None
-            self._obey(self.controller.reroute(now, carried.number, request.lanes))
+            self._send_to(carried, lanes, now)
 
     def reroute(
         self,
@@ -300,7 +299,16 @@ class CallManager:
         elif carried.withheld is not None or (unproven and not request.unproven):
             request.unproven = True
             _withhold_own_key_lanes(carried)
-        self._obey(self.controller.reroute(self._clock.steady(), carried.number, request.lanes))
+        self._send_to(carried, request.lanes, self._clock.steady())
+
+    def _send_to(self, carried: PendingCall, lanes: tuple[str, ...], now: float) -> None:
+        """Open other lanes to a call; before it is submitted, only its request names them."""
+        carried.request.lanes = lanes
+        self._obey(self.controller.reroute(now, carried.number, lanes))
+
+    def lanes_of(self, carried: PendingCall) -> tuple[str, ...]:
+        """The lanes that are left to a call: the controller's word, once it knows the call."""
+        return self.controller.lanes_of(carried.number) or carried.request.lanes
 
     def pause_lane(self, name: str, *, paused: bool) -> None:
         """Somebody wants nothing, or something again, to be sent on a lane."""
@@ -556,6 +564,9 @@ class CallManager:
             self.walls.remember(hearing.lane, failure, rejection)
         if self.lane_news.look(now) or parked:
             self.review()
+        else:
+            # What is left to it may be hopeless, though no lane has changed.
+            self._review(carried, now)
 
     def _judge_client(self, hearing: InFlightAttempt, failure: Failure) -> bool:
         """Whether this answer opens what was withheld: not if the client's credential was refused.

@@ -320,14 +320,29 @@ class LaneController:
         return self._done(decision)
 
     def reroute(self, now: float, call_id: int, lanes: tuple[str, ...]) -> LaneDecision:
-        """Other lanes are open to a call from its next attempt on."""
+        """Other lanes are open to a call from its next attempt on, less those that refused it.
+
+        If none is left, it is refused as it was there.
+        """
         now = self._clock(now)
         decision = LaneDecision()
         entry = self._entries.get(call_id)
-        if entry is None or entry.lanes == lanes:
-            return self._done(decision)
         if any(name not in self.lanes for name in lanes) or not lanes:
             raise ValueError(f"call {call_id} is sent to no lane, or to one that does not exist")
+        if entry is None:
+            return self._done(decision)
+        lanes = tuple(name for name in lanes if name not in entry.refused_by)
+        if entry.lanes == lanes:
+            return self._done(decision)
+        if not lanes:
+            attempt = self._under_way.first_of(call_id)
+            if attempt is not None:
+                self.close_to(call_id, entry.lanes)
+            elif entry.refusal is not None:
+                self._leave_line(entry)
+                del self._entries[call_id]
+                decision.refusals.append(Refuse(call_id, entry.refusal))
+            return self._done(decision)
         if entry.rests_until is not None and entry.lost:
             entry.lanes = lanes
             self._room.leave(entry)
@@ -446,6 +461,11 @@ class LaneController:
     def turns(self, now: float, most: int) -> list[QueuePosition]:
         """Where those stand who wait in line, in the order in which they would go."""
         return turns(self.lanes, self._room, max(now, self._now), most)
+
+    def lanes_of(self, call_id: int) -> tuple[str, ...]:
+        """The lanes that are left to a call, the preferred first; none if it is unknown."""
+        entry = self._entries.get(call_id)
+        return () if entry is None else entry.lanes
 
     def has_lost_enough(self, call_id: int) -> bool:
         """Whether so many answers to a call were lost that any other lane is better."""

@@ -52,12 +52,15 @@ class Rank(IntEnum):
 class QueueEntry(msgspec.Struct):
     """One call, where it stands, and what it has met so far.
 
-    `lanes` are those it may still go to: the call's own, less those that refused it for good.
+    `lanes` are those it may still go to; those in `refused_by` refused it for good, the last with
+    `refusal`, and are never among them again.
     """
 
     call: Call
     lanes: tuple[str, ...]
     urgency: float
+    refused_by: tuple[str, ...] = ()
+    refusal: Failure | None = None
     waiting: bool = True
     ticket: int = 0
     # When it was asked for.

@@ -113,6 +113,8 @@ def hopeless(entry: QueueEntry, lane: str, failure: Failure, identical_failures:
     if reaction is Reaction.PARK:
         return False
     if reaction is Reaction.CALL:
+        entry.refused_by += (lane,)
+        entry.refusal = failure
         entry.lanes = tuple(name for name in entry.lanes if name != lane)
         return not (failure.failover_helps and entry.lanes)
     return not failure.retry_same and entry.alike >= identical_failures
