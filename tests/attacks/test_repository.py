@@ -332,7 +332,7 @@ def test_one_module_alone_starts_git() -> None:
         for path in sorted(sources.rglob("*.py"))
         if re.search(r"""find_program\(["']git["']|\[["']git["'],""", path.read_text("utf-8"))
     ]
-    assert found == [os.path.join("foreign_repositories", "asking.py")]  # noqa: PTH118
+    assert found == [os.path.join("foreign_repositories", "repository_check.py")]  # noqa: PTH118
 
 
 def test_a_program_is_not_taken_from_the_working_folder(

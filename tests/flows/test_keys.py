@@ -68,7 +68,8 @@ def test_rich_values_have_one_way_to_be_written_in_every_process() -> None:
     written = b'{"models":[{"at":"2026-01-01T00:00:00Z","tags":["w","x","y","z"]}],"path":"a/b"}'
     assert canonical_json(value) == written
     program = (
-        "from jackline.flows.records import canonical; print(canonical({'b','a','c'}).decode())"
+        "from jackline.flows.records import canonical_json\n"
+        "print(canonical_json({'b','a','c'}).decode())"
     )
     for seed in ("1", "2", "3"):
         told = subprocess.run(

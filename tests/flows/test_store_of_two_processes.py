@@ -12,9 +12,9 @@ from jackline.flows.store.sqlite import SqliteRunStore
 
 LOOKING = (
     "import asyncio, pathlib, sys\n"
-    "from jackline.flows.store.sqlite import LocalEngine\n"
+    "from jackline.flows.store.sqlite import SqliteRunStore\n"
     "async def main():\n"
-    "    engine = LocalEngine(pathlib.Path(sys.argv[1]))\n"
+    "    engine = SqliteRunStore(pathlib.Path(sys.argv[1]))\n"
     "    await engine.ask_to_stop('aaaaaaaaaa', 'stop')\n"
     "    await engine.close()\n"
     "asyncio.run(main())\n"

@@ -34,7 +34,7 @@ _COMES_WITHIN = 30.0
 _ASKS_WITHIN = 10.0
 _LARGEST_HEAD = 64 * 1024
 _NOT_FOUND = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-# Unknown is whoever comes where the system never tells; on Linux it does (peer_users.py).
+# Unknown is whoever comes where the system never tells; on Linux it does (gateway/peer_users.py).
 _SERVED = (Peer.OWN, Peer.UNKNOWN)
 
 Opener = Callable[[str], bool]
