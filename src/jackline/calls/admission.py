@@ -109,7 +109,7 @@ class QuotaWalls:
 
     def remember(self, lane: str, failure: Failure, rejection: VendorRejection | None) -> None:
         """Keep what was said to one call, for the others that wait for the same account."""
-        if rejection is None:
+        if rejection is None or rejection.status < 400:
             return
         lasting = [(n, v) for n, v in rejection.headers if n.lower() not in _OF_ONE_ANSWER]
         words = VendorRejection(rejection.status, lasting, rejection.body, lane)

@@ -719,9 +719,10 @@ def _has_begun(hearing: InFlightAttempt) -> bool:
 
 
 def _is_paid(hearing: InFlightAttempt, tokens: int) -> bool:
-    # An error that the vendor says itself, before it has counted anything, costs nothing.
+    # An error that the vendor reports before the model has spoken costs nothing; some vendors
+    # count tokens only at the end.
     says_error = hearing.carried.request.stream and hearing.stitch.error_event is not None
-    return _has_begun(hearing) and bool(tokens or not says_error)
+    return _has_begun(hearing) and bool(tokens or hearing.begun or not says_error)
 
 
 def _tokens_of(hearing: InFlightAttempt) -> int:

@@ -23,6 +23,7 @@ from jackline.calls.request import (
     VendorRejection,
 )
 from jackline.calls.stitch import AnthropicStitch, OpenAiStitch
+from jackline.calls.verdict import failed_success, judge_rejection
 from jackline.dialects import TokensUsed, read_answer
 from jackline.dialects.answer_facts import is_openai_answer
 from jackline.failures import Failure, Kind, Observation
@@ -438,7 +439,10 @@ class InFlightAttempt:
         if 200 <= self._status < 300:
             self._end_whole(body)
             return
-        self._fail(self._seen(body), VendorRejection(self._status, self._headers, body, self.lane))
+        rejection = VendorRejection(self._status, self._headers, body, self.lane)
+        seen = Observation.of_response(self._status, self.lowered, body)
+        request = self.carried.request.message
+        self._judge.failed(self, judge_rejection(self._judge.judge, seen, request), rejection)
 
     def _end_whole(self, body: bytes) -> None:
         facts = read_answer(body)
@@ -447,21 +451,19 @@ class InFlightAttempt:
             self.carried.has_read_answer = True
         else:
             # Not a message: a count of tokens, a list of models, or a hotel's log-in page.
-            failure = self._judge.judge(self._seen(body))
-            if failure.kind is not Kind.NOT_A_FAILURE:
+            dialect = self.carried.request.dialect
+            seen = failed_success(self._status, self.lowered, body, dialect)
+            failure = None if seen is None else self._judge.judge(seen)
+            if failure is not None and failure.kind is not Kind.NOT_A_FAILURE:
                 self._judge.failed(
                     self, failure, VendorRejection(self._status, self._headers, body, self.lane)
                 )
                 return
-            dialect = self.carried.request.dialect
             self.carried.has_read_answer = dialect != "anthropic" and is_openai_answer(
                 body, responses=dialect == "openai-responses"
             )
         self.carried.deliver(self._status, self._headers, self.lane, body)
         self._judge.answered(self)
 
-    def _seen(self, body: bytes) -> Observation:
-        return Observation.of_response(self._status, self.lowered, body)
-
-    def _fail(self, seen: Observation, rejection: VendorRejection | None = None) -> None:
-        self._judge.failed(self, self._judge.judge(seen), rejection)
+    def _fail(self, seen: Observation) -> None:
+        self._judge.failed(self, self._judge.judge(seen))

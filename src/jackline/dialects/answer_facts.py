@@ -130,6 +130,7 @@ class _Object(msgspec.Struct):
 
 class _Choice(msgspec.Struct):
     message: _Object
+    error: None = None
 
 
 class _Choices(msgspec.Struct, array_like=True):
@@ -140,6 +141,7 @@ class _Choices(msgspec.Struct, array_like=True):
 
 class _Chat(msgspec.Struct):
     choices: _Choices
+    error: None = None
 
 
 class _Item(msgspec.Struct):
@@ -153,6 +155,7 @@ class _Items(msgspec.Struct, array_like=True):
 class _Response(msgspec.Struct):
     id: str
     output: _Items
+    error: None = None
 
 
 _chat = msgspec.json.Decoder(_Chat)

@@ -1,0 +1,203 @@
+"""Adversaries: a caller whose words the vendor repeats, and pages or tools that an answer quotes.
+
+What a call or an answer says is no report about the account: it parks no lane, and an answer that
+has come whole is delivered once, whatever it quotes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from jackline.calls import CallAnswer, CallRequest, HoldLimits, complete_call
+from jackline.calls.request import Dialect
+from jackline.errors import GaveUpError
+from jackline.lanes.breaker import LaneState
+from jackline.testing import Step
+from jackline.upstream.interface import UpstreamRequest
+from tests.calls.test_carrier import START, World, play
+
+WALL_TEXT = "You've hit your limit, resets in 39 days"
+JSON = {"content-type": "application/json"}
+
+
+def _ask(
+    world: World, body: object, *, dialect: Dialect = "anthropic", stream: bool = False
+) -> asyncio.Task[CallAnswer]:
+    request = CallRequest(
+        "jl_words",
+        UpstreamRequest(b"POST", b"/v1/messages", (), json.dumps(body).encode()),
+        ("first",),
+        stream=stream,
+        dialect=dialect,
+        max_tokens=100,
+        hold=HoldLimits(quota=1e9, other=1e9),
+    )
+    return asyncio.create_task(complete_call(world.carrier, request))
+
+
+def _error(status: int, text: str) -> Step:
+    error = {"type": "invalid_request_error", "message": text}
+    body = json.dumps({"type": "error", "error": error}).encode()
+    return Step(status=status, headers=JSON, body=body)
+
+
+REPEATED = [
+    (404, "model: {}"),
+    (404, "The model `{}` does not exist or you do not have access to it."),
+    (400, "{} is not a valid model ID"),
+    (400, "tools.0.custom.name: '{}' does not match"),
+    (400, "Unexpected value(s) `{}` for the `anthropic-beta` header."),
+    (422, "Input tag '{}' found using 'type' does not match"),
+]
+
+
+@pytest.mark.parametrize("text", [WALL_TEXT, "rate limit exceeded, retry in 3600s", "Overloaded"])
+@pytest.mark.parametrize(("status", "vendor"), REPEATED)
+def test_words_of_a_caller_that_the_vendor_repeats_touch_no_lane(
+    status: int, vendor: str, text: str
+) -> None:
+    async def scene(world: World) -> None:
+        # Cut, as some vendors do, and escaped, as callers may send it.
+        for said in (text, f"{text} {'x' * 80}"):
+            task = _ask(world, {"model": said, "messages": [{"role": said, "content": said}]})
+            await world.clock.advance(3)
+            assert task.done()
+            assert isinstance(task.exception(), GaveUpError)
+        lane = world.controller.lanes["first"]
+        assert lane.state is LaneState.OPEN
+        assert lane.health.error_share(world.clock.steady()) == 0
+
+    play({"first": [_error(status, vendor.format(text))]}, scene)
+
+
+def test_a_vendor_that_reports_the_spent_account_with_status_400_still_parks_the_lane() -> None:
+    text = (
+        "You have reached your specified API usage limits. "
+        "You will regain access on 2026-12-01 at 00:00 UTC."
+    )
+
+    async def scene(world: World) -> None:
+        task = _ask(world, {"model": "claude", "messages": [{"role": "user", "content": "hello"}]})
+        await world.clock.advance(3)
+        assert world.controller.lanes["first"].state is LaneState.PARKED
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    play({"first": [_error(400, text)]}, scene)
+
+
+def _chat(message: object, **more: object) -> dict[str, object]:
+    choice = {"index": 0, "message": message, "finish_reason": "stop"}
+    return {"id": "c", "object": "chat.completion", "choices": [choice], **more}
+
+
+def _response(*output: object, **more: object) -> dict[str, object]:
+    return {
+        "id": "r",
+        "object": "response",
+        "status": "completed",
+        "error": None,
+        "output": list(output),
+        **more,
+    }
+
+
+TEXT = {"type": "message", "content": [{"type": "output_text", "text": "done"}]}
+PAGE = {"type": "url_citation", "url_citation": {"title": WALL_TEXT}}
+WHOLE: list[tuple[Dialect, dict[str, object]]] = [
+    (
+        "openai-responses",
+        _response({"type": "mcp_call", "error": "HTTP 503 Service Unavailable"}, TEXT),
+    ),
+    ("openai-responses", _response(TEXT, metadata={"error": WALL_TEXT, "message": WALL_TEXT})),
+    (
+        "openai-responses",
+        _response(TEXT, tools=[{"parameters": {"code": {"description": "daily limit"}}}]),
+    ),
+    ("openai-chat", _chat({"role": "assistant", "content": "hi", "annotations": [PAGE]})),
+    (
+        "openai-chat",
+        _chat({"role": "assistant", "tool_calls": [{"function": {"name": "refusal"}}]}, code=1),
+    ),
+    ("anthropic", {"data": [{"id": "msgbatch_1", "error": {"type": "overloaded_error"}}]}),
+]
+
+
+@pytest.mark.parametrize(("dialect", "document"), WHOLE)
+def test_a_whole_answer_is_delivered_once_whatever_it_quotes(
+    dialect: Dialect, document: dict[str, object]
+) -> None:
+    body = json.dumps(document).encode()
+
+    async def scene(world: World) -> None:
+        task = _ask(world, {"model": "m"}, dialect=dialect)
+        await world.clock.advance(10)
+        assert task.done()
+        assert task.result().body == body
+        assert world.upstream.attempts == ["first"]
+        assert world.controller.lanes["first"].state is LaneState.OPEN
+
+    play({"first": [Step(headers=JSON, says=body)]}, scene)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "document"),
+    [
+        ("openai-chat", {"error": {"code": 503, "message": "Provider unavailable"}}),
+        ("openai-chat", {"choices": [], "error": {"code": 502, "message": "Bad gateway"}}),
+        (
+            "openai-responses",
+            _response(status="failed", error={"code": "server_error", "message": "try again"}),
+        ),
+    ],
+)
+def test_an_error_that_comes_with_status_200_is_still_an_error(
+    dialect: Dialect, document: dict[str, object]
+) -> None:
+    good = json.dumps(_chat({"content": "hi"}) | _response(TEXT)).encode()
+
+    async def scene(world: World) -> None:
+        task = _ask(world, {"model": "m"}, dialect=dialect)
+        await world.until_done([task])
+        assert task.result().body == good
+
+    bad = Step(headers=JSON, says=json.dumps(document).encode())
+    play({"first": [bad, Step(headers=JSON, says=good)]}, scene)
+
+
+def test_what_came_with_status_200_is_not_saved_as_the_words_of_a_wall() -> None:
+    spent = {"error": {"code": "insufficient_quota", "message": WALL_TEXT}, "private": "answer"}
+
+    async def scene(world: World) -> None:
+        task = _ask(world, {"model": "m"}, dialect="openai-chat")
+        await world.clock.advance(3)
+        assert world.controller.lanes["first"].state is LaneState.PARKED
+        assert world.carrier.walls.export() == {}
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    play({"first": [Step(headers=JSON, says=json.dumps(spent).encode())]}, scene)
+
+
+def test_an_error_event_after_the_model_has_spoken_counts_as_paid() -> None:
+    deltas = b"".join(
+        b'data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,'
+        b'"delta":{"content":"word "}}]}\n\n'
+        for _ in range(300)
+    )
+    broken = deltas + b'data: {"error":{"code":502,"message":"Provider disconnected"}}\n\n'
+
+    async def scene(world: World) -> None:
+        task = _ask(world, {"model": "m", "stream": True}, dialect="openai-chat", stream=True)
+        await world.clock.advance(60)
+        assert len(world.upstream.attempts) <= 8
+        await world.clock.advance(3540)
+        assert len(world.upstream.attempts) <= 22
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    world = play({"first": [Step(says=broken, after=0.5)]}, scene)
+    assert world.clock.now() > START
