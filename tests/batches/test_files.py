@@ -1,4 +1,4 @@
-"""Laws of files: nothing leaves the folder, replacing is whole, searching is bounded."""
+"""Files: nothing leaves the folder, replacing is whole, searching and reading are bounded."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import json
 import os
 import re
 import stat
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -284,3 +286,33 @@ def test_a_cancelled_read_of_many_leaves_the_loop_usable(folder: Path) -> None:
         assert (await run_batch(calls, context=ToolContext(folder))).ok
 
     event_loop.run(main())
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.binary(max_size=60).map(lambda raw: raw.replace(b"\0", b"\n")), st.data())
+def test_reading_a_part_gives_the_lines_of_the_whole(raw: bytes, data: st.DataObject) -> None:
+    lines = raw.decode("utf-8", "replace").removesuffix("\n").split("\n")
+    first = data.draw(st.integers(1, len(lines) + 1))
+    limit = data.draw(st.integers(1, len(lines) + 1))
+    with TemporaryDirectory() as name:
+        Path(name, "some.txt").write_bytes(raw)
+        result = use(ReadTool(), Path(name), path="some.txt", offset=first, limit=limit)
+    if not raw.removesuffix(b"\n"):
+        assert "is empty" in result.text
+    elif first > len(lines):
+        assert f"has only {len(lines):,} lines" in str(result.error)
+    else:
+        shown = [f"{n:>6}\t{line}\n" for n, line in enumerate(lines, 1)][first - 1 :][:limit]
+        assert result.text.startswith("".join(shown))
+        assert ("go on with" in result.text) == (first - 1 + limit < len(lines))
+
+
+def test_a_file_of_line_ends_takes_no_more_memory_than_its_size_a_few_times(folder: Path) -> None:
+    (folder / "ends.txt").write_bytes(b"aa\n" * 1_000_000)
+    tracemalloc.start()
+    try:
+        assert "aa" in use(ReadTool(), folder, path="ends.txt", limit=1).text
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 5 * 3_000_000

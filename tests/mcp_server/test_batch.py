@@ -127,3 +127,27 @@ def _lay_doors(root: Path, project: Path) -> None:
     (root / "outside" / "secret").write_text("TOP-SECRET")
     (project / "door").symlink_to(root / "outside")
     (project / "file.txt").symlink_to(root / "outside" / "secret")
+
+
+def test_results_that_are_too_long_together_are_left_out_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jackline.mcp_server.tools.batch._LONGEST_ANSWER", 2_500)
+    world = AgentsWorld(tmp_path)
+
+    async def main() -> None:
+        async with world.open() as client:
+            (world.project / "long.txt").write_text("x" * 1_000)
+            calls = [
+                {"id": str(n), "tool": "read", "input": {"path": "long.txt"}} for n in range(4)
+            ]
+            text, data = await call(client, "batch", calls=calls)
+            assert ["left out" in result["text"] for result in data["results"]] == [
+                False,
+                False,
+                True,
+                True,
+            ]
+            assert len(text) < 3_000
+
+    run(main())

@@ -18,6 +18,8 @@ import sys
 import threading
 from base64 import b64encode
 from dataclasses import dataclass, replace
+from io import BytesIO
+from itertools import islice
 from pathlib import Path
 from uuid import uuid4
 from weakref import WeakKeyDictionary
@@ -43,6 +45,9 @@ _IMAGES = {
     ".webp": "image/webp",
 }
 
+_READS_AT_ONCE = 4
+"""Over all batches: each holds a whole file in memory for a moment."""
+_reading: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 _one_change_at_a_time = threading.Lock()
 
 
@@ -87,7 +92,8 @@ class ReadTool:
     async def run(self, arguments: JsonObject, context: ToolContext) -> ToolOutput:
         """The lines asked for."""
         asked = checked(ReadArguments, arguments)
-        return await in_own_thread(lambda: _read(asked, context.cwd), "jackline-read")
+        async with _places_in_all(_reading, _READS_AT_ONCE):
+            return await in_own_thread(lambda: _read(asked, context.cwd), "jackline-read")
 
 
 class WriteTool:
@@ -136,20 +142,28 @@ def _read(asked: ReadArguments, folder: Path) -> ToolOutput:
         return ToolOutput(f"{asked.path}: an image", ({"type": "image", "source": source},))
     if b"\0" in content:
         return ToolOutput(f"({asked.path} is binary, {len(content):,} bytes, not shown)")
-    # By line feeds alone, as grep, compilers and editors count.
-    lines = content.decode("utf-8", "replace").removesuffix("\n").split("\n")
-    if lines == [""]:
+    content = content.removesuffix(b"\n")
+    if not content:
         return ToolOutput(f"({asked.path} is empty)")
+    # By line feeds alone, as grep, compilers and editors count. One line at a time: a list of all
+    # of them would take many times the file's size.
+    many = content.count(b"\n") + 1
     first = asked.offset - 1
-    part = lines[first : first + asked.limit]
+    part = [
+        line.removesuffix(b"\n").decode("utf-8", "replace")
+        for line in islice(BytesIO(content), first, first + asked.limit)
+    ]
+    if first == many - 1 and not part:
+        part = [""]  # a last line that is empty
     if not part:
-        raise ToolFailedError(f"{asked.path!r} has only {len(lines):,} lines")
-    text = "".join(f"{number:>6}\t{_cut(line)}\n" for number, line in enumerate(part, asked.offset))
+        raise ToolFailedError(f"{asked.path!r} has only {many:,} lines")
     last = first + len(part)
-    if last < len(lines):
-        text += (
-            f"(lines {first + 1:,} to {last:,} of {len(lines):,}; go on with offset={last + 1})\n"
-        )
+    if last == many - 1 and len(part) < asked.limit:
+        part.append("")
+        last += 1
+    text = "".join(f"{number:>6}\t{_cut(line)}\n" for number, line in enumerate(part, asked.offset))
+    if last < many:
+        text += f"(lines {first + 1:,} to {last:,} of {many:,}; go on with offset={last + 1})\n"
     return ToolOutput(text)
 
 
@@ -305,7 +319,7 @@ class SearchTool:
         # Not told as it comes: the last line is for us alone, and hits are short.
         command = replace(self._command(asked, context.cwd, root), seconds=self._seconds)
         # First its own: the batches' queue for the others is then short, and each has its turn.
-        async with self._places, _places_in_all():
+        async with self._places, _places_in_all(_in_all, AT_ONCE_IN_ALL):
             return _answer(await run_process(command, _nobody), asked)
 
     def _command(self, asked: SearchArguments, cwd: Path, root: Path) -> ProcessCommand:
@@ -327,8 +341,11 @@ class SearchTool:
         )
 
 
-def _places_in_all() -> asyncio.Semaphore:
-    return _in_all.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(AT_ONCE_IN_ALL))
+def _places_in_all(
+    places: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore], many: int
+) -> asyncio.Semaphore:
+    """The places that all batches of this process share."""
+    return places.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(many))
 
 
 def _nobody(_text: str) -> None:

@@ -43,7 +43,9 @@ from jackline.batches.policy import (
     Denied,
     Policy,
     into_git,
+    into_settings,
     names_git,
+    names_settings,
     outside,
     paths_in,
 )
@@ -173,7 +175,7 @@ class _Look:
                 text = Path(os.path.normpath(path))
                 if not any(text.is_relative_to(each) for each in self._inside):
                     continue  # by its text: it was written out, or the policy has refused it
-                if denied := self._trouble_at(word, path, by_text=names_git(part)):
+                if denied := self._trouble_at(word, path, by_text=_is_named_protected(part)):
                     return denied
                 operand = _Operand(word, part, path)
                 self._operands.append(operand)
@@ -190,8 +192,8 @@ class _Look:
             path = Path(entry.path)
             if not entry.is_symlink() or _ends_nowhere(path):
                 continue
-            if is_in_git(path, self._root):
-                return into_git(entry.name)
+            if denied := _into_protected(entry.name, path, self._root):
+                return denied
             if self._habits.names_files and not path.is_dir() and _leaves(path, self._root):
                 return _by_link(entry.name)
         return None
@@ -217,8 +219,8 @@ class _Look:
 
     def _put_into_folders(self) -> Denied | None:
         """Why what one word names must not come into the folder that another names."""
-        # A git folder that is named as such was written out, or the policy has refused it.
-        for into in (each for each in self._folders if not names_git(each.part)):
+        # What is named as such was written out, or the policy has refused it.
+        for into in (each for each in self._folders if not _is_named_protected(each.part)):
             for each in self._operands:
                 self._check_time(each.word)
                 for name in {each.path.name, each.part} if each is not into else ():
@@ -228,11 +230,12 @@ class _Look:
         return None
 
     def _trouble_at(self, word: str, path: Path, *, by_text: bool = False) -> Denied | None:
-        """`by_text`: the policy has judged that it names a git folder."""
+        """`by_text`: the policy has judged that it names a git folder or settings."""
         if _leaves(path, self._root):
             return _by_link(word)
-        into = not self._habits.looking and not by_text and is_in_git(path, self._root)
-        return into_git(word) if into else None
+        if self._habits.looking or by_text:
+            return None
+        return _into_protected(word, path, self._root)
 
     def _walk(self, found: _Walked) -> Denied | None:
         word, start = found.operand.word, found.operand.path.resolve()
@@ -255,6 +258,8 @@ class _Look:
                     real = path.resolve()
                     if real.is_dir():
                         waiting.append(real)
+                elif self._brings_settings(folder, entry.name, start):
+                    return into_settings(f"{word}/…/{entry.name}")
                 elif entry.is_dir(follow_symlinks=False):
                     waiting.append(path)
                     if folder.is_relative_to(start) and _is_git(path):
@@ -267,14 +272,38 @@ class _Look:
         """Why no program that follows links may meet this one."""
         if not self._habits.written and _leaves(link, self._root):
             return _by_link(word)
-        if self._habits.looking or not is_in_git(link, self._root):
+        if self._habits.looking:
             return None
+        denied = _into_protected(f"{word}/…/{link.name}", link, self._root)
         # Git has links of its own in its folder.
-        return None if is_in_git(link.parent, self._root) else into_git(f"{word}/…/{link.name}")
+        return denied and (None if is_in_git(link.parent, self._root) else denied)
+
+    def _brings_settings(self, folder: Path, name: str, start: Path) -> bool:
+        """Whether a folder that may be copied or moved would bring settings to another place."""
+        may_move = not (self._habits.looking or self._habits.written)
+        # What is in the folder in which the program runs is there already.
+        moved = may_move and not self._place.resolve().is_relative_to(start)
+        return moved and folder.is_relative_to(start) and names_settings(name)
 
     def _check_time(self, word: str) -> None:
         if time.monotonic() > self._end:
             raise _TooMuchError(word, "took too long to look at")
+
+
+def _is_named_protected(text: str) -> bool:
+    return names_git(text) or names_settings(text)
+
+
+def _into_protected(word: str, path: Path, root: Path) -> Denied | None:
+    """Why nothing may be written to a path, with all links followed."""
+    if is_in_git(path, root):
+        return into_git(word)
+    try:
+        real = path.resolve()
+    except (OSError, RuntimeError):
+        return into_settings(word)
+    below = real.relative_to(root) if real.is_relative_to(root) else real
+    return into_settings(word) if names_settings(str(below)) else None
 
 
 def _is_git(path: Path) -> bool:
@@ -338,7 +367,7 @@ async def permit(policy: Policy, call: BatchCall) -> CallPermission:
     if isinstance(said, Denied):
         return said
     if call.tool.name != "shell":
-        return await _aside(lambda: _writing_into_git(policy, call)) or said
+        return await _aside(lambda: _writing_into_protected(policy, call)) or said
     given = call.arguments.get("cwd")
     place = policy.folder / (given if isinstance(given, str) else ".")
     judged = await _aside(lambda: _by_disk(policy, place.resolve(), said))
@@ -406,11 +435,13 @@ def _elsewhere(program: str, place: Path) -> Denied:
     )
 
 
-def _writing_into_git(policy: Policy, call: BatchCall) -> Denied | None:
+def _writing_into_protected(policy: Policy, call: BatchCall) -> Denied | None:
     path = call.arguments.get("path")
-    if call.tool.name not in _WRITING or not isinstance(path, str) or names_git(path):
+    if call.tool.name not in _WRITING or not isinstance(path, str):
+        return None
+    if _is_named_protected(path):
         return None  # where the text itself names it, the policy has judged
-    return into_git(path) if is_in_git(policy.folder / path, policy.folder.resolve()) else None
+    return _into_protected(path, policy.folder / path, policy.folder.resolve())
 
 
 async def _guard(git: GitCall, place: Path, folder: Path) -> GitGuard:

@@ -125,9 +125,11 @@ class Policy:
             return outside(path)
         if tool in _FREE:
             return Allowed()
-        named = any(names_git(item) for item in self.allow if item.startswith(f"{tool}:"))
-        if names_git(path) and not named:
+        patterns = [item for item in self.allow if item.startswith(f"{tool}:")]
+        if names_git(path) and not any(map(names_git, patterns)):
             return into_git(path)
+        if names_settings(path) and not any(map(names_settings, patterns)):
+            return into_settings(path)
         return self._judge_named(tool, _normal(path))
 
     def _judge_named(self, tool: str, what: str) -> CallPermission:
@@ -237,8 +239,11 @@ class Policy:
             return f"`{name}` may hand {_cut(word)!r} to a shell"
         if self._names_outside(word):
             return outside(word)
-        if not is_harmless(program) and any(map(names_git, paths_in(word))):
-            return into_git(word)
+        if not is_harmless(program):
+            if any(map(names_git, paths_in(word))):
+                return into_git(word)
+            if any(map(names_settings, paths_in(word))):
+                return into_settings(word)
         return None
 
     def _names_outside(self, word: str) -> bool:
@@ -373,6 +378,18 @@ def paths_in(word: str) -> list[str]:
     return [part for part in dict.fromkeys((word, *glued, *_SEPARATORS.split(word))) if part]
 
 
+CLIENT_SETTINGS = (".claude", ".mcp.json", ".codex", ".agents")
+"""Of Claude Code and of Codex: settings with hooks, servers, agents, commands, skills, plugins."""
+_SETTINGS = frozenset((*CLIENT_SETTINGS, "jackline.toml"))
+
+
+def names_settings(path: str) -> bool:
+    """Whether a path, read as text alone, leads to settings that agents or Jackline follow."""
+    parts = re.split(r"[/\\]", _INVISIBLE.sub("", path))
+    # Some file systems ignore case, or what comes after a name.
+    return any(part.lower().partition(":")[0].rstrip(". ") in _SETTINGS for part in parts)
+
+
 def names_git(path: str) -> bool:
     """Whether a path, read as text alone, leads into a repository's own folder."""
     text = _INVISIBLE.sub("", path)
@@ -413,6 +430,14 @@ def into_git(path: str) -> Denied:
     """The denial of what would be written there."""
     return Denied(
         f"{_cut(path)!r} is inside of .git, where settings are that make git run programs",
+        "name another place",
+    )
+
+
+def into_settings(path: str) -> Denied:
+    """The denial of what would be written there."""
+    return Denied(
+        f"{_cut(path)!r} holds settings by which agents or Jackline start programs",
         "name another place",
     )
 

@@ -23,7 +23,7 @@ from typing import Any, TypeAlias, TypedDict
 from jackline.agents.outcome import Outcome
 from jackline.batches.arguments import inside
 from jackline.batches.permission import is_in_git
-from jackline.batches.policy import names_git
+from jackline.batches.policy import names_git, names_settings
 from jackline.batches.threads import in_own_thread
 from jackline.batches.tool import JsonObject, Tool, ToolContext, ToolFailedError, ToolOutput
 from jackline.budgets.budget import Budget, Duration, seconds_of
@@ -243,11 +243,6 @@ def _tool(given: object) -> Tool:
     return function_tool(given)
 
 
-CLIENT_SETTINGS = (".claude", ".mcp.json", ".codex", ".agents")
-"""Of Claude Code and of Codex: settings with hooks, servers, agents, commands, skills, plugins."""
-_CLOSED = frozenset((*CLIENT_SETTINGS, "jackline.toml"))
-
-
 def is_git_layout(names: Collection[str]) -> bool:
     """Whether git takes a folder with these names, in lower case, for a repository's own."""
     return "head" in names and ("objects" in names or "commondir" in names)
@@ -279,17 +274,12 @@ def _check(folder: Path, given: str) -> None:
     root = folder.resolve()
     parts = path.relative_to(root).parts
     below = [root.joinpath(*parts[:count]) for count in range(len(parts))]
-    if any(_plain(part) in _CLOSED for part in parts):
+    if any(map(names_settings, parts)):
         raise _closed(given, "settings that programs follow")
     if any(map(names_git, parts)) or names_git(given) or is_in_git(path, root):
         raise _closed(given, "a git folder, whose settings git follows")
     if any(map(_becomes_git_folder, below, parts)):
         raise _closed(given, "a git folder, whose settings git follows")
-
-
-def _plain(name: str) -> str:
-    """The name by which a file system may know it: some ignore case, or what comes after it."""
-    return name.lower().partition(":")[0].rstrip(". ")
 
 
 def _becomes_git_folder(folder: Path, name: str) -> bool:
@@ -300,7 +290,8 @@ def _becomes_git_folder(folder: Path, name: str) -> bool:
         return False
     except OSError:
         return True
-    return is_git_layout(names | {_plain(name)})
+    # Some file systems ignore case, or what comes after a name.
+    return is_git_layout(names | {name.lower().partition(":")[0].rstrip(". ")})
 
 
 def _closed(given: str, what: str) -> ToolFailedError:

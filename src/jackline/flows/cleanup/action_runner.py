@@ -55,7 +55,7 @@ async def run_command(
 ) -> str:
     """Why the command failed; empty when it did not.
 
-    `told` is its standard input, `environment` all of its variables.
+    `told` is its standard input (empty: none), `environment` all of its variables.
     """
     # Files, not pipes: a command need not read what it is told, and a child that it leaves behind
     # cannot keep us waiting for the end of its output.
@@ -313,12 +313,14 @@ class ActionRunner:
             return await self._call(name, act.argument)
         allowed = parse_allowed_command(act.action)
         if allowed is None:
-            return await self._run(act.action, self.cwd, {**os.environ, **act.environment}, act)
+            environment = {**os.environ, **act.environment}
+            return await self._run(act.action, self.cwd, environment, told=act.told)
         words = await permitted_words(allowed)
         if isinstance(words, str):
             return words
         environment = {**without_secrets(os.environ), **act.environment}
-        return await self._run(words, allowed.folder, environment, act)
+        # Its input would be a model's text, which some programs read as commands.
+        return await self._run(words, allowed.folder, environment, told=b"")
 
     async def _remove(self, worktree: Path) -> str:
         try:
@@ -333,11 +335,12 @@ class ActionRunner:
         command: str | tuple[str, ...],
         cwd: str,
         environment: dict[str, str],
-        act: CleanupAction,
+        *,
+        told: bytes,
     ) -> str:
         return await run_command(
             command,
-            told=act.told,
+            told=told,
             environment=environment,
             cwd=cwd,
             limit=self.limit,

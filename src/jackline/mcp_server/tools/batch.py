@@ -34,6 +34,9 @@ from jackline.mcp_server.permissions import ToolSettings, chosen_folders, workin
 from jackline.mcp_server.tools.agents import longest_wait, text
 
 _MOST_CALLS = 200
+_LONGEST_ANSWER = 20_000_000
+"""Characters of all results together."""
+_LEFT_OUT = "left out: the results of this batch are too long together; give this call again alone"
 _FETCH = "fetch:"
 
 
@@ -173,13 +176,27 @@ def _call(
 
 
 def _told(report: BatchReport, folder: Path) -> ToolReply:
-    lines = [report.headline, *(f"{result.id}: {result.for_model}" for result in report)]
-    data: JsonObject = {
-        "headline": report.headline,
-        "folder": str(folder),
-        "results": [_result(result) for result in report],
-    }
+    lines = [report.headline]
+    results: list[JsonObject] = []
+    left = _LONGEST_ANSWER
+    for result in report:
+        data = _result(result)
+        left -= len(result.text) + sum(map(_size, result.blocks))
+        if left < 0 and (result.text or result.blocks):
+            data |= {"text": _LEFT_OUT}
+            data.pop("blocks", None)
+            lines.append(f"{result.id}: {_LEFT_OUT}")
+        else:
+            lines.append(f"{result.id}: {result.for_model}")
+        results.append(data)
+    data = {"headline": report.headline, "folder": str(folder), "results": results}
     return ToolReply("\n\n".join(lines), data, failed=not any(result.ok for result in report))
+
+
+def _size(block: JsonObject) -> int:
+    source = block.get("source")
+    held = source.get("data") if isinstance(source, dict) else block.get("text")
+    return len(held) if isinstance(held, str) else 0
 
 
 def _result(result: CallResult) -> JsonObject:
