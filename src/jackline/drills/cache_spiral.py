@@ -23,7 +23,6 @@ from jackline.drills.builtin_client import (
 )
 from jackline.drills.conversation import label_of
 from jackline.drills.drill import (
-    LOOK,
     MINUTE,
     OPUS,
     Drill,
@@ -100,7 +99,8 @@ class SpiralSide(ProgramSide):
         fewest, most = self.load.calls
         calls = fewest + int(label.rpartition("-")[2]) * 5 % (most - fewest + 1)
         if request.turn + 1 < calls:
-            return Say(long_answer(self.load.answer).text, (LOOK,))
+            look = ("Bash", {"command": "echo looked", "description": "Look at the part"})
+            return Say(long_answer(self.load.answer).text, (look,))
         return Say(final_text(label))
 
     async def bare(self) -> ProgramFigures:

@@ -199,7 +199,7 @@ class CountingProxy:
 
 
 class _ProxiedExchange:
-    """The requests and answers of one connection, read for errors."""
+    """The requests and answers of one connection; `on_…` are called by the parser."""
 
     def __init__(self, errors: list[ProxiedError]) -> None:
         self._errors = errors
@@ -217,29 +217,24 @@ class _ProxiedExchange:
             self._began_at = self._clock.monotonic()
 
     def answer(self, data: bytes) -> None:
-        """Bytes of the server."""
         if self._parser is not None:
             self._parser.feed_data(data)
 
     def ended(self, how: str) -> None:
-        """The server has closed the connection."""
         if self._parser is not None and not self.client_left:
             self._fail(how)
 
     def on_headers_complete(self) -> None:
-        """The parser has read the status."""
         status = self._parser.get_status_code() if self._parser is not None else 0
         if status >= 400:
             self._fail(str(status))
 
     def on_body(self, body: bytes) -> None:
-        """The parser has read a piece of the body."""
         if b"event: error" in self._tail + body:
             self._fail("error event")
         self._tail = body[-16:]
 
     def on_message_complete(self) -> None:
-        """The parser has read a whole answer."""
         self._parser = None
 
     def _fail(self, name: str) -> None:

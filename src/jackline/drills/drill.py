@@ -43,7 +43,6 @@ OPUS, SONNET, HAIKU = "claude-opus-4-8", "claude-sonnet-4-6", "claude-haiku-4-5-
 MINUTE = 60.0
 # Codex's name for the tool that runs a command.
 CODEX_SHELL = "exec_command"
-LOOK = ("Bash", {"command": "echo looked", "description": "Look at the part"})
 STEADY = ServiceSettings(first_byte=1.2, first_byte_spread=0.0, tokens_per_second=60.0)
 # For drills that are not about the model's speed.
 QUICK = ServiceSettings(first_byte=0.05, first_byte_spread=0.0, tokens_per_second=400.0)
@@ -138,43 +137,32 @@ def crew_script(
 ) -> ReplyScript:
     """A model that starts this crew, lets each look so many times, and then ends its part.
 
-    With two `tools` at once, each call echoes a text of its own, so that swapped results are found.
-    With each prompt of the main thread it starts the next share of the crew.
+    A look is one or two `tools` at once; each echoes its own text, so that swapped results are
+    found. With each prompt of the main thread the model starts the next share of the crew.
     """
     share = -(-len(agents) // waves)
     text = long_answer(tokens).text
 
-    def agent_reply(request: ClientRequest) -> Reply:
+    def reply(request: ClientRequest) -> Reply:
         label = label_of(request)
         if label == MAIN:
-            return main.reply(request)
+            wave, answered = divmod(request.turn, 2)
+            if "Agent" in request.tools and not answered and wave < waves:
+                return start_agents(agents[share * wave : share * (wave + 1)])
+            return Say("All parts are back.")
         # With several rounds the same turns come again.
         if request.turn % (turns + 1) == turns:
             return Say(final_text(label))
-        if tools == 1:
-            return Say(text, (LOOK,))
-        return Say(text, (look(request, label, "left"), look(request, label, "right")))
+        calls: list[ToolCall] = []
+        for side in ("left", "right")[:tools]:
+            command = f"{ECHO}{label}-{request.turn}-{side}"
+            if CODEX_SHELL in request.tools:
+                calls.append((CODEX_SHELL, {"cmd": command}))
+            else:
+                calls.append(("Bash", {"command": command, "description": f"Look {side}"}))
+        return Say(text, tuple(calls))
 
-    def look(request: ClientRequest, label: str, side: str) -> ToolCall:
-        command = f"{ECHO}{label}-{request.turn}-{side}"
-        if CODEX_SHELL in request.tools:
-            return (CODEX_SHELL, {"cmd": command})
-        return ("Bash", {"command": command, "description": f"Look {side}"})
-
-    main = ReplyScript(
-        (
-            *(
-                Rule(
-                    start_agents(agents[share * wave : share * (wave + 1)]),
-                    turn=2 * wave,
-                    offers="Agent",
-                )
-                for wave in range(waves)
-            ),
-            Rule(Say("All parts are back.")),
-        )
-    )
-    return ReplyScript((Rule(agent_reply),))
+    return ReplyScript((Rule(reply),))
 
 
 def start_agents(agents: Sequence[AgentPlan]) -> Say:

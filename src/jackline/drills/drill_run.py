@@ -239,8 +239,7 @@ class CrewRun:
                 await asyncio.gather(*tasks, return_exceptions=True)
             if self.side is Side.JACKLINE:
                 await options.live_view.wait_for_viewer(part.name, clock)
-        evidence.records, evidence.error_waits = fleet.records, fleet.error_waits
-        found = evidence.figures()
+        found = self.figures or evidence.figures()
         options.progress(
             f"{name}: {found.finished} of {found.agents} finished after {found.seconds:.0f} s,"
             f" {found.requests} requests of which {found.wasted} were wasted"
