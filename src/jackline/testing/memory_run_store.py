@@ -35,7 +35,7 @@ _CallName = tuple[str, int]
 class _Run:
     record: RunRecord
     lease_seconds: float
-    asked: str = ""
+    stop_request: str = ""
     calls: dict[_CallName, CallRecord] = field(default_factory=dict)
     notes: list[NoteRecord] = field(default_factory=list)
     orders: dict[str, AgentOrder] = field(default_factory=dict)
@@ -80,7 +80,7 @@ class MemoryRunStore:
         epoch = run.record.epoch + 1
         run.record = replace(run.record, owner=owner, lease_until=now + lease, epoch=epoch)
         run.lease_seconds = lease
-        run.asked = store_rules.word_after_claim(run.asked)
+        run.stop_request = store_rules.word_after_claim(run.stop_request)
         return Claim(run_id, owner, epoch)
 
     async def renew(self, claim: Claim, *, lease: float) -> None:
@@ -95,7 +95,7 @@ class MemoryRunStore:
         saved = self._owned(claim)
         saved.record = replace(saved.record, owner="", lease_until=0.0)
         if store_rules.answers_the_word(run.state):
-            saved.asked = ""
+            saved.stop_request = ""
 
     async def change(self, claim: Claim, run: RunRecord) -> None:
         """Save the run's new state and hold the lease."""
@@ -112,13 +112,13 @@ class MemoryRunStore:
     async def ask_to_stop(self, run_id: str, how: str) -> None:
         """Save a request to the owner: `stop` or `cancel`."""
         run = self._known(run_id)
-        word = store_rules.word_after_asking(run.asked, how)
+        word = store_rules.word_after_asking(run.stop_request, how)
         if run.record.owner or run.record.state not in ENDED:
-            run.asked = word
+            run.stop_request = word
 
     async def asked_to_stop(self, run_id: str) -> str:
         """What was requested, or an empty string."""
-        return self._runs[run_id].asked if run_id in self._runs else ""
+        return self._runs[run_id].stop_request if run_id in self._runs else ""
 
     async def run(self, run_id: str) -> RunRecord | None:
         """The run, by its id or an unambiguous beginning of it."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jackline.clock import Clock
-from jackline.upstream.interface import Headers, ResponseHandler, UpstreamRequest
+from jackline.upstream.interface import ResponseHandler, UpstreamRequest
 
 STREAMED = (
     b'event: message_start\ndata: {"type":"message_start","message":{"id":"msg_1","type":"message",'
@@ -26,7 +26,6 @@ STREAMED = (
     b'"stop_sequence":null},"usage":{"output_tokens":20}}\n\n'
     b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
 )
-_STREAM_HEADERS = {"content-type": "text/event-stream"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,18 +102,19 @@ class ScriptedAttempt:
 
     async def _play(self) -> None:
         step, clock = self._step, self._upstream.clock
+        stream_headers = {"content-type": "text/event-stream", **step.headers}
         if step.first:
-            self._send(200, _raw({**_STREAM_HEADERS, **step.headers}), step.first)
+            self._send(200, stream_headers, step.first)
         await clock.sleep(1_000_000 if step.silent else step.after)
         if step.breaks is not None:
             self._end(step.breaks)
         elif step.status != 200:
-            self._send(step.status, _raw(step.headers), step.body)
+            self._send(step.status, step.headers, step.body)
             self._end(None)
         else:
             half = len(step.says) // 2 if step.cut is None else step.cut
             if not step.first:
-                self._send(200, _raw({**_STREAM_HEADERS, **step.headers}), step.says[:half])
+                self._send(200, stream_headers, step.says[:half])
             elif self._handler is not None:
                 self._handler.heard(step.says[len(step.first) : half])
             await clock.sleep(step.after if step.between is None else step.between)
@@ -125,22 +125,18 @@ class ScriptedAttempt:
                 self._handler.heard(step.says[half:])
             self._end(None)
 
-    def _send(self, status: int, headers: Headers, data: bytes) -> None:
+    def _send(self, status: int, headers: Mapping[str, str], data: bytes) -> None:
         if self._handler is not None:
-            self._handler.began(status, headers)
+            raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+            self._handler.began(status, raw)
+        # The handler may have hung up meanwhile.
         if self._handler is not None and data:
             self._handler.heard(data)
 
     def _end(self, error: OSError | None) -> None:
         handler = self._handler
         self._close()
-        if handler is None:
-            return
-        if error is None:
+        if handler is not None and error is None:
             handler.ended()
-        else:
+        elif handler is not None and error is not None:
             handler.broke(error)
-
-
-def _raw(headers: Mapping[str, str]) -> Headers:
-    return [(name.encode(), value.encode()) for name, value in headers.items()]

@@ -75,8 +75,8 @@ class SimulatedProvider(ServerThread):
         model: str = "",
     ) -> int:
         """429 that is not the caller's usage limit."""
-        fault = Fault(Effect.THROTTLED, share=share, retry_after=retry_after, model=model)
-        return self.strike(replace(fault, until=seconds))
+        fault = Fault(Effect.THROTTLED, until=seconds, share=share, model=model)
+        return self.strike(replace(fault, retry_after=retry_after))
 
     def overload(self, seconds: float = math.inf, *, share: float = 1.0, model: str = "") -> int:
         """529."""
