@@ -23,9 +23,7 @@ def jackline_provider_settings() -> ProviderSettings:
 
 
 @pytest.fixture
-def jackline_provider(
-    jackline_provider_settings: ProviderSettings,
-) -> Iterator[SimulatedProvider]:
+def jackline_provider(jackline_provider_settings: ProviderSettings) -> Iterator[SimulatedProvider]:
     """A provider on a loopback port that answers at once by default."""
     with SimulatedProvider(jackline_provider_settings) as provider:
         yield provider

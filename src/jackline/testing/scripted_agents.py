@@ -158,11 +158,7 @@ class ScriptedRunner:
     """A runner that plays a script; anything but a `Play` is the value of one."""
 
     def __init__(
-        self,
-        script: Script | None = None,
-        *,
-        name: str = "messages",
-        clock: Clock | None = None,
+        self, script: Script | None = None, *, name: str = "messages", clock: Clock | None = None
     ) -> None:
         self.name = name
         self._script = script or (lambda task: f"answer to {task.prompt}")
