@@ -15,11 +15,11 @@ from playwright.sync_api import Browser, Page, expect
 from jackline import event_loop
 from jackline.drills import lost_subagent
 from jackline.drills.catalogue import drill_named
-from jackline.drills.drill import CrewPart, SideContext
-from jackline.drills.drill_run import BuiltinFleet, DrillOptions, Side, SideRun
-from jackline.drills.environment import gateway_before
+from jackline.drills.drill import CrewPart, ProgramPart
+from jackline.drills.drill_run import BuiltinFleet, CrewRun, DrillOptions, Side
+from jackline.drills.environment import open_gateway
 from jackline.drills.live_view import LiveView
-from jackline.drills.session_limit_flow import Watch, played
+from jackline.drills.session_limit_flow import WallSide, as_a_flow
 from jackline.flows.records import CallState, RunRecord
 from jackline.flows.store.sqlite import SqliteRunStore
 from tests.dashboard.browser import opened
@@ -53,10 +53,16 @@ Play = Callable[[LiveView], Awaitable[object]]
 
 def crew(part: CrewPart, speed: float) -> Play:
     def play(lookout: LiveView) -> Awaitable[object]:
-        means = DrillOptions("-", BuiltinFleet, gateway_before, speed, watched=lookout)
-        return SideRun(part, Side.JACKLINE, means).run()
+        means = DrillOptions("-", BuiltinFleet, open_gateway, speed, live_view=lookout)
+        return CrewRun(part, Side.JACKLINE, means).run()
 
     return play
+
+
+async def program(part: ProgramPart, folder: Path, speed: float, lookout: LiveView) -> None:
+    """Play Jackline's side of a part."""
+    async with part.open_side(folder, speed, live_view=lookout) as side:
+        await side.jackline()
 
 
 def watched(
@@ -246,10 +252,14 @@ def test_outage_of_the_only_lane(browser: Browser, tmp_path: Path) -> None:
 def test_session_limit_as_a_flow(browser: Browser, tmp_path: Path) -> None:
     """A quota wall in the middle of a flow, too far away for calls to be held."""
     speed, many, abreast = 30.0, 16, 8
-    wall = Watch(strike_after=20)
+    part = as_a_flow(many, abreast, wall_after=20)
+    sides: list[WallSide] = []
 
-    def play(lookout: LiveView) -> Awaitable[object]:
-        return played(SideContext(tmp_path / "drill", speed, False, lookout), wall, many, abreast)
+    async def play(lookout: LiveView) -> None:
+        async with part.open_side(tmp_path / "drill", speed, live_view=lookout) as side:
+            assert isinstance(side, WallSide)
+            sides.append(side)
+            await side.run_flow()
 
     with WatchedDrill(play) as drill, opened(browser, drill.url) as page:
         looks, top = watched(
@@ -259,7 +269,7 @@ def test_session_limit_as_a_flow(browser: Browser, tmp_path: Path) -> None:
         give = 2 * PIECE * speed + 1
         answering_is_true(looks, entries, give)
         top_is_true(top, entries, give)
-        resets = drill.announced(wall.resets_at)
+        resets = drill.announced(sides[0].resets_at)
         refused = min(e.arrived for e in entries if e.wall)
         at_the_wall = [s for s in looks if refused + 60 < s.at < resets - give]
         assert len(at_the_wall) > 3
@@ -322,8 +332,7 @@ def test_lost_subagent(browser: Browser, tmp_path: Path) -> None:
     (part,) = drill_named("lost-subagent").programs
 
     def play(lookout: LiveView) -> Awaitable[object]:
-        (tmp_path / "drill").mkdir()
-        return part.jackline(SideContext(tmp_path / "drill", speed, False, lookout))
+        return program(part, tmp_path / "drill", speed, lookout)
 
     walls: dict[int, dict[str, Any]] = {}
     tops: list[dict[str, Any]] = []
@@ -378,8 +387,7 @@ def test_cascade(browser: Browser, tmp_path: Path) -> None:
     (part,) = drill_named("cascade").programs
 
     def play(lookout: LiveView) -> Awaitable[object]:
-        (tmp_path / "drill").mkdir()
-        return part.jackline(SideContext(tmp_path / "drill", 1.0, False, lookout))
+        return program(part, tmp_path / "drill", 1.0, lookout)
 
     with WatchedDrill(play) as drill, opened(browser, drill.url) as page:
         looks = watch(page, drill, lambda _seen: None)

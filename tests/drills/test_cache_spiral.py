@@ -1,10 +1,9 @@
-"""The drill of prompt caches passes, shows what bare costs, and fails where nobody minds caches."""
+"""The drill of prompt caches passes, shows the cost of bare, and fails without care for caches."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -18,8 +17,16 @@ from jackline.drills.cache_spiral import (
     figures_of,
 )
 from jackline.drills.catalogue import all_drills, drill_named
-from jackline.drills.drill import FlowFigures, FlowPart, Play, SideContext
-from jackline.drills.drill_run import DrillResult, PartResult
+from jackline.drills.drill import ProgramFigures, ProgramPart
+from jackline.drills.drill_run import (
+    BuiltinFleet,
+    DrillOptions,
+    DrillResult,
+    PartResult,
+    ProgramRun,
+    Side,
+)
+from jackline.drills.environment import open_gateway
 from jackline.drills.evaluation import RequirementResult, check_requirements
 from jackline.simulator.exchange import SimRequest
 from jackline.simulator.ledger import LedgerEntry, RequestLedger
@@ -31,58 +38,55 @@ pytestmark = pytest.mark.xdist_group("drills")
 HICCUP = 0.3
 # Twice as fast as it is shown.
 HURRIED = 80.0
-# The gateway goes by the first part of the name, the simulated vendor by the second.
-TAKEN_FOR_ONE_THAT_COUNTS = "claude-3-5-haiku/claude-opus-4-8"
+# The gateway reads the first part of the name, the simulated vendor the second.
+COUNTS_CACHED_TOKENS = "claude-3-5-haiku/claude-opus-4-8"
 
 
-def the_part() -> FlowPart:
+def the_part() -> ProgramPart:
     (part,) = drill_named("cache-spiral").programs
     return part
 
 
-def played(play: Play, folder: Path) -> SpiralFigures:
-    """What a side of the drill came to in hurried time."""
-
-    async def run() -> FlowFigures:
-        return await play(SideContext(folder, HURRIED, thorough=False))
-
-    figures = event_loop.run(run())
+def played(part: ProgramPart, side: Side) -> SpiralFigures:
+    """The figures of one side of the drill in scaled time."""
+    options = DrillOptions("-", BuiltinFleet, open_gateway, HURRIED)
+    figures = event_loop.run(ProgramRun(part, side, options).run())
     assert isinstance(figures, SpiralFigures)
     return figures
 
 
-def verdicts(figures: FlowFigures) -> Sequence[RequirementResult]:
+def results(figures: ProgramFigures) -> Sequence[RequirementResult]:
     return check_requirements(the_part(), figures, figures, HURRIED)
 
 
-def missed(figures: FlowFigures) -> list[str]:
-    return [one.demand.figure for one in verdicts(figures) if not one.held]
+def missed(figures: ProgramFigures) -> list[str]:
+    return [one.requirement.figure for one in results(figures) if not one.met]
 
 
 @tried_again_after_a_hiccup(HICCUP)
-def test_through_jackline_caches_stay_warm_and_everyone_finishes(tmp_path: Path) -> None:
-    ours = played(the_part().jackline, tmp_path)
+def test_through_jackline_caches_stay_warm_and_everyone_finishes() -> None:
+    ours = played(the_part(), Side.JACKLINE)
     assert missed(ours) == [], ours
     assert (ours.finished, ours.deaths) == (LOAD.agents, 0)
 
 
 @tried_again_after_a_hiccup(HICCUP)
-def test_bare_the_same_fleet_gives_up_again_and_again(tmp_path: Path) -> None:
+def test_bare_the_same_fleet_gives_up_again_and_again() -> None:
     # Not to its end: deaths come at once.
-    load = replace(LOAD, patience=900.0)
+    load = replace(LOAD, time_limit=900.0)
     (part,) = cache_spiral(load).programs
-    bare = played(part.bare, tmp_path)
+    bare = played(part, Side.BARE)
     assert bare.deaths > 10
     assert bare.refused > 10 * LOAD.agents
     assert {"left_behind", "deaths"} <= set(missed(bare))
 
 
 @tried_again_after_a_hiccup(HICCUP)
-def test_a_gateway_that_does_not_mind_caches_does_not_pass(tmp_path: Path) -> None:
-    """Where a vendor's limit is taken to count cached tokens, calls go by their turn alone."""
-    load = replace(LOAD, patience=2400.0, model=TAKEN_FOR_ONE_THAT_COUNTS)
+def test_a_gateway_that_ignores_caches_does_not_pass() -> None:
+    """Where the gateway believes that a limit counts cached tokens, it sends calls in turn."""
+    load = replace(LOAD, time_limit=2400.0, model=COUNTS_CACHED_TOKENS)
     (part,) = cache_spiral(load).programs
-    blind = played(part.jackline, tmp_path)
+    blind = played(part, Side.JACKLINE)
     assert {"left_behind", "misses_percent", "extra_percent"} <= set(missed(blind)), blind
     assert blind.hits_percent < 60
 
@@ -90,7 +94,7 @@ def test_a_gateway_that_does_not_mind_caches_does_not_pass(tmp_path: Path) -> No
 def test_all_runs_it_and_its_table_has_time_hits_bill_and_failed_agents() -> None:
     assert "cache-spiral" in [drill.name for drill in all_drills()]
     ours = figures_of(LOAD, RequestLedger(), [AgentRecord("PART-1", LOAD.model)], 60.0)
-    part = PartResult(the_part(), ours, ours, tuple(verdicts(ours)))
+    part = PartResult(the_part(), ours, ours, tuple(results(ours)))
     lines = report.as_text(DrillResult(cache_spiral(), "-", 40.0, (part,), complete=True))
     text = "\n".join(lines)
     for row in ("agents finished", "gave up", "minutes", "hit the cache, %", "bill, $"):
@@ -134,7 +138,7 @@ def test_a_lapsed_conversation_is_a_miss_though_the_shared_prefix_was_read() -> 
     assert seen.extra_percent > 10
 
 
-def test_deaths_count_though_their_user_let_them_go_on() -> None:
+def test_deaths_count_though_the_user_resumed_the_agent() -> None:
     record = AgentRecord("PART-1", LOAD.model)
     record.finish(AgentEnd.DIED, 10.0, "API Error: 429")
     record.resumed()

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.xdist_group("examples")
 
 @pytest.fixture
 def provider() -> Iterator[SimulatedProvider]:
-    with SimulatedProvider(mind=ReplyScript(obliging=True)) as there:
+    with SimulatedProvider(script=ReplyScript(obliging=True)) as there:
         yield there
 
 

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.xdist_group("examples")
 
 @pytest.fixture(scope="module")
 def environ(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    with SimulatedProvider(mind=ReplyScript(obliging=True)) as provider:
+    with SimulatedProvider(script=ReplyScript(obliging=True)) as provider:
         given = {
             **os.environ,
             "JACKLINE_STATE": str(tmp_path_factory.mktemp("state")),

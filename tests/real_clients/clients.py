@@ -70,7 +70,7 @@ def run_claude(
     home, project = place / "home", place / "project"
     home.mkdir()
     project.mkdir()
-    with SimulatedProvider(mind=ReplyScript(tuple(rules))) as provider:
+    with SimulatedProvider(script=ReplyScript(tuple(rules))) as provider:
         if fault is not None:
             provider.strike(fault)
         done = subprocess.run(

@@ -155,7 +155,7 @@ class CodexFleet:
                 self._witness.url, home, plan.prompt, resume=number > 0, model=plan.model
             )
             record.errors += [SeenError(0, words, 0.0) for words in told.errors]
-            if told.code or told.last_words != plan.last_words:
+            if told.code or told.last_words != plan.final_text:
                 words = " ".join(told.errors) or f"it said {told.last_words!r}"
                 record.finish(
                     AgentEnd.DIED if told.code else AgentEnd.MISLED, self._pace.monotonic(), words

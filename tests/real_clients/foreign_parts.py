@@ -11,9 +11,9 @@ from dataclasses import replace
 
 from jackline import event_loop
 from jackline.drills.catalogue import drill_named
-from jackline.drills.drill import BackupProvider, CrewPart, crew, script_of_rounds
-from jackline.drills.drill_run import DrillOptions, FleetMaker, Side, SideRun
-from jackline.drills.environment import gateway_before
+from jackline.drills.drill import BackupProvider, CrewPart, crew, crew_script
+from jackline.drills.drill_run import CrewRun, DrillOptions, FleetMaker, Side
+from jackline.drills.environment import open_gateway
 from jackline.drills.evaluation import Figures, check_requirements
 from jackline.providers.settings import UpstreamKind
 
@@ -31,18 +31,18 @@ def part_of(
     """The drill's part with another crew, and its dialect spoken by all providers."""
     part = part_named(name)
     plans = crew(agents, models, rounds=rounds)
-    stand_ins = tuple(
+    backups = tuple(
         BackupProvider(
             one.name, dialect, faults=one.faults, buckets=one.buckets, concurrency=one.concurrency
         )
-        for one in part.stand_ins
+        for one in part.backups
     )
     return replace(
         part,
         crew=plans,
-        mind=script_of_rounds(plans, turns=2, tokens=120),
-        stand_ins=part.stand_ins if dialect is UpstreamKind.ANTHROPIC else stand_ins,
-        strike_after=agents + 1,
+        script=crew_script(plans, turns=2, tokens=120, tools=2),
+        backups=part.backups if dialect is UpstreamKind.ANTHROPIC else backups,
+        faults_after=agents + 1,
         dialect=dialect,
     )
 
@@ -52,10 +52,9 @@ def drilled(part: CrewPart, fleet: FleetMaker, speed: float) -> Figures:
     missed: list[object] = []
     figures = None
     for _ in range(2):
-        running = SideRun(part, Side.JACKLINE, DrillOptions("-", fleet, gateway_before, speed))
-        event_loop.run(running.run())
-        figures = running.figures()
-        missed = [one for one in check_requirements(part, figures, figures, speed) if not one.held]
+        options = DrillOptions("-", fleet, open_gateway, speed)
+        figures = event_loop.run(CrewRun(part, Side.JACKLINE, options).run())
+        missed = [one for one in check_requirements(part, figures, figures, speed) if not one.met]
         if not missed:
             break
     assert figures is not None

@@ -154,7 +154,7 @@ class SdkFleet:
                 record.errors.append(SeenError(0, told["error"], 0.0))
                 record.finish(AgentEnd.DIED, now, told["error"])
             else:
-                whole = told["last"] == plan.last_words
+                whole = told["last"] == plan.final_text
                 record.finish(AgentEnd.FINISHED if whole else AgentEnd.MISLED, now)
 
     def _orders(self) -> bytes:

@@ -8,7 +8,8 @@ import pytest
 
 from jackline import event_loop
 from jackline.drills.drill_clock import DrillClock
-from jackline.drills.environment import gateway
+from jackline.drills.environment import open_gateway
+from jackline.providers.settings import UpstreamSettings
 from jackline.simulator.client_request import ClientRequest
 from jackline.simulator.faults import Effect, Fault
 from jackline.simulator.ledger import RequestLedger
@@ -50,8 +51,9 @@ def run(fault: Fault | None = None, *, bare: bool = False) -> Run:
             if bare:
                 calls = await call_with_sdk(server.url, COUNT)
             else:
-                async with gateway(server.url, DrillClock(SPEED)) as url:
-                    calls = await call_with_sdk(url, COUNT)
+                upstreams = [UpstreamSettings(url=server.url)]
+                async with open_gateway(upstreams, DrillClock(SPEED)) as endpoint:
+                    calls = await call_with_sdk(endpoint.url, COUNT)
             return Run(calls, server.playing.provider.ledger)
 
     return event_loop.run(main())

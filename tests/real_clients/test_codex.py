@@ -10,7 +10,7 @@ import pytest
 from jackline import event_loop
 from jackline.drills.drill import CrewPart
 from jackline.drills.drill_clock import DrillClock
-from jackline.drills.environment import gateway_before
+from jackline.drills.environment import open_gateway
 from jackline.providers.settings import UpstreamKind, UpstreamSettings
 from jackline.simulator.client_request import ClientRequest
 from jackline.simulator.faults import Effect, Fault
@@ -62,7 +62,7 @@ def run(place: Path, fault: Fault | None = None, *, bare: bool = False) -> Run:
                 told = await ask_codex(server.url, place / "home", "Look twice.")
             else:
                 upstream = UpstreamSettings("openai", f"{server.url}/v1", KIND)
-                async with gateway_before([upstream], DrillClock(SPEED)) as door:
+                async with open_gateway([upstream], DrillClock(SPEED)) as door:
                     told = await ask_codex(door.url, place / "home", "Look twice.")
             return Run(told, server.playing.provider.ledger)
 
@@ -120,7 +120,7 @@ def test_only_the_model_that_fails_moves() -> None:
 
 def test_a_dead_network_is_named_and_outlived() -> None:
     ours = drilled(codex_part("edge-down", agents=3, rounds=4), CodexFleet, SPEED)
-    assert ours.unsaid == 0
+    assert ours.missing_status_texts == 0
 
 
 def test_a_narrow_bridge_is_not_stormed_by_codex() -> None:

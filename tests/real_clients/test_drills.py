@@ -9,10 +9,11 @@ import pytest
 
 from jackline import event_loop
 from jackline.drills.claude_client import ClaudeFleet, InstalledClaude, claude_at
-from jackline.drills.drill import MAIN, CrewPart
-from jackline.drills.drill_run import FIRST, DrillOptions, Side, SideRun
-from jackline.drills.environment import gateway_before
-from jackline.drills.evaluation import Figures, check_requirements, trips
+from jackline.drills.conversation import MAIN
+from jackline.drills.drill import CrewPart
+from jackline.drills.drill_run import FIRST, CrewRun, DrillOptions, Side
+from jackline.drills.environment import open_gateway
+from jackline.drills.evaluation import Figures, RequestHistory, check_requirements
 from jackline.errors import UnreadableError
 from tests.real_clients.clients import claude_binary
 from tests.real_clients.foreign_parts import drilled, part_named
@@ -34,10 +35,8 @@ def client(version: str) -> InstalledClaude:
 
 def run(version: str, part: CrewPart, side: Side = Side.JACKLINE) -> Figures:
     """What becomes of a part's crew as sub-agents of this client."""
-    means = DrillOptions(version, partial(ClaudeFleet, client(version)), gateway_before, SPEED)
-    running = SideRun(part, side, means)
-    event_loop.run(running.run())
-    return running.figures()
+    means = DrillOptions(version, partial(ClaudeFleet, client(version)), open_gateway, SPEED)
+    return event_loop.run(CrewRun(part, side, means).run())
 
 
 @pytest.mark.parametrize("version", [VERSION, NEW])
@@ -85,14 +84,13 @@ def test_what_is_no_claude_code_is_told(tmp_path: Path) -> None:
 def there_and_back(name: str, away: str) -> Figures:
     """Jackline's side of a drill whose session moved away in one turn and came back in another."""
     part = part_named(name, real_client=True)
-    means = DrillOptions(NEW, partial(ClaudeFleet, client(NEW)), gateway_before, UNHURRIED)
-    running = SideRun(part, Side.JACKLINE, means)
-    event_loop.run(running.run())
-    ours = running.figures()
-    missed = [one for one in check_requirements(part, ours, ours, UNHURRIED) if not one.held]
+    means = DrillOptions(NEW, partial(ClaudeFleet, client(NEW)), open_gateway, UNHURRIED)
+    running = CrewRun(part, Side.JACKLINE, means)
+    ours = event_loop.run(running.run())
+    missed = [one for one in check_requirements(part, ours, ours, UNHURRIED) if not one.met]
     assert missed == []
-    made = trips(running.books, running.agents)
-    hosts = [trip.host for trip in made if trip.agent == MAIN and trip.came_back]
+    made = RequestHistory.from_ledgers(running.evidence.ledgers, running.evidence.agents)
+    hosts = [one.host for one in made if one.agent == MAIN and one.completed]
     assert (hosts[0], hosts[-1], away in hosts) == (FIRST, FIRST, True)
     return ours
 
@@ -122,7 +120,7 @@ def test_only_the_sub_agents_on_the_failing_model_move() -> None:
 
 def test_a_dead_network_is_named_and_outlived_by_every_sub_agent() -> None:
     ours = come_through("edge-down")
-    assert ours.unsaid == 0
+    assert ours.missing_status_texts == 0
 
 
 def test_a_narrow_bridge_carries_every_sub_agent() -> None:

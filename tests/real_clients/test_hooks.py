@@ -119,7 +119,7 @@ def service(
         own = dict(environment(folder / "home", "http://127.0.0.1:1", subscription=True))
         own["PATH"] = f"{folder / 'bin'}{os.pathsep}{own['PATH']}"
     (folder / "jackline.toml").write_text(f'[hold]\nquota = "0.1s"\n{config}')
-    with SimulatedProvider(mind=ReplyScript(tuple(rules))) as provider:
+    with SimulatedProvider(script=ReplyScript(tuple(rules))) as provider:
         start = {
             **os.environ,
             **own,
@@ -214,7 +214,7 @@ def test_a_session_that_a_wall_ended_is_planned_though_its_client_shut_down(
         if through_gateway:
             done = place.claude(binary(), "TASK: go", plugin)
         else:
-            with SimulatedProvider(mind=ReplyScript((Rule(wall()),))) as vendor:
+            with SimulatedProvider(script=ReplyScript((Rule(wall()),))) as vendor:
                 done = place.claude(binary(), "TASK: go", plugin, url=vendor.url)
         assert done.returncode == 1, done.stdout
         session = json.loads(done.stdout.splitlines()[-1])["session_id"]
@@ -274,7 +274,7 @@ def test_a_service_that_is_down_costs_one_notice_and_no_errors(
     rules = one_of_two_dies(wall(), listener)
     with (
         service(tmp_path, rules) as place,
-        SimulatedProvider(mind=ReplyScript(tuple(rules))) as vendor,
+        SimulatedProvider(script=ReplyScript(tuple(rules))) as vendor,
     ):
         http = HttpHook(place.url + PATH, HEADER, hook_token(StateDir(place.state).salt()))
         plugin = written_plugin(tmp_path / "market", http)

@@ -14,8 +14,9 @@ import pytest
 
 from jackline import event_loop
 from jackline.drills.drill_clock import DrillClock
-from jackline.drills.environment import gateway
+from jackline.drills.environment import open_gateway
 from jackline.gateway.identity import conversation_of, prefix_of
+from jackline.providers.settings import UpstreamSettings
 from jackline.simulator.client_request import ClientRequest
 from jackline.simulator.ledger import RequestLedger, RequestOutcome
 from jackline.simulator.limits import BucketSettings, Counts
@@ -110,8 +111,10 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     server = SimulatorServer(settings, ReplyScript((Rule(reply),)), speed=SPEED, clients_hurry=True)
 
     async def play() -> Played:
-        async with server, gateway(server.url, DrillClock(SPEED)) as url:
-            said = await fleet(folder, url)
+        async with server:
+            upstreams = [UpstreamSettings(url=server.url)]
+            async with open_gateway(upstreams, DrillClock(SPEED)) as endpoint:
+                said = await fleet(folder, endpoint.url)
             asked = [heard.asked for heard in server.playing.heard]
             return Played(said, server.playing.provider.ledger, asked)
 

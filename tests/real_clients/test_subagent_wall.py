@@ -9,7 +9,7 @@ import pytest
 
 from jackline import event_loop
 from jackline.drills.claude_client import claude_at
-from jackline.drills.drill import FlowPart, SideContext
+from jackline.drills.drill import ProgramPart
 from jackline.drills.evaluation import check_requirements
 from jackline.drills.subagent_wall import SubagentFigures, subagent_wall
 from tests.real_clients.clients import claude_binary
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.real_client, pytest.mark.xdist_group("real_client")]
 NEW = "2.1.325"
 
 
-def parts() -> dict[str, FlowPart]:
+def parts() -> dict[str, ProgramPart]:
     clients = [claude_at(old_claude_binary()), claude_at(claude_binary())]
     return {client.version: subagent_wall(client).programs[0] for client in clients}
 
@@ -27,10 +27,10 @@ def parts() -> dict[str, FlowPart]:
 def played(side: str, folder: Path) -> dict[str, SubagentFigures]:
     """What came of this side with each version; both at once, since they mostly wait."""
 
-    async def one(version: str, part: FlowPart) -> SubagentFigures:
+    async def one(version: str, part: ProgramPart) -> SubagentFigures:
         own = folder / version
-        await asyncio.to_thread(own.mkdir)
-        figures = await getattr(part, side)(SideContext(own, 1.0, thorough=True))
+        async with part.open_side(own, 1.0, thorough=True) as opened:
+            figures = await getattr(opened, side)()
         assert isinstance(figures, SubagentFigures)
         return figures
 
@@ -50,7 +50,9 @@ def test_three_of_eight_sub_agents_are_cut_off_and_gone_on_with_and_nothing_runs
     for version, part in parts().items():
         ours = figures[version]
         missed = {
-            one.demand.figure for one in check_requirements(part, ours, ours, 1.0) if not one.held
+            one.requirement.figure
+            for one in check_requirements(part, ours, ours, 1.0)
+            if not one.met
         }
         assert missed == set(), ours
         assert (ours.finished, ours.agents) == (8, 8)
@@ -61,6 +63,6 @@ def test_bare_the_parent_is_left_with_five_and_the_old_client_takes_errors_for_r
 ) -> None:
     figures = played("bare", tmp_path)
     for bare in figures.values():
-        assert (bare.not_cut, bare.finished, bare.untold) == (0, 5, 3)
+        assert (bare.not_cut, bare.finished, bare.unreported) == (0, 5, 3)
     assert figures[VERSION].taken_for_results == 3
     assert figures[NEW].taken_for_results == 0, "it says itself that they did not finish"

@@ -55,7 +55,7 @@ def told_of(running: Place, session: str) -> list[dict[str, Any]]:
 
 def carried(folder: Path, kept: Receiver) -> tuple[str, list[dict[str, Any]], str]:
     """The session of one run of the client, what is told of it, and the same for people."""
-    with SimulatedProvider(mind=MIND) as provider:
+    with SimulatedProvider(script=MIND) as provider:
         here = place(folder, provider.url, kept.url.removesuffix("/hook"))
         with here.up() as gateway:
             task = f"TASK: review {PLANTED}."
@@ -123,7 +123,7 @@ async def looks() -> str:
 
 def test_tools_of_a_flows_agent_stand_in_the_trace_of_its_run(tmp_path: Path) -> None:
     mind = ReplyScript((Rule(Say("Looking.", (GOOD,)), turn=0), Rule(Say("It is fine."))))
-    with receiver() as kept, SimulatedProvider(mind=mind) as provider:
+    with receiver() as kept, SimulatedProvider(script=mind) as provider:
         here = place(tmp_path, provider.url, kept.url.removesuffix("/hook"))
         (tmp_path / "looks.py").write_text(FLOW)
         with here.up() as gateway:
@@ -138,7 +138,7 @@ def test_tools_of_a_flows_agent_stand_in_the_trace_of_its_run(tmp_path: Path) ->
 
 
 def test_without_being_asked_the_client_sends_no_telemetry(tmp_path: Path) -> None:
-    with receiver() as kept, SimulatedProvider(mind=MIND) as provider:
+    with receiver() as kept, SimulatedProvider(script=MIND) as provider:
         here = place(tmp_path, provider.url, kept.url.removesuffix("/hook"))
         (tmp_path / "own.toml").write_text("")
         with here.up():

@@ -40,7 +40,7 @@ STEADY = ServiceSettings(first_byte=0.5, first_byte_spread=0.0, tokens_per_secon
 
 @pytest.fixture
 def provider() -> Iterator[SimulatedProvider]:
-    with SimulatedProvider(mind=LONG) as running:
+    with SimulatedProvider(script=LONG) as running:
         yield running
 
 

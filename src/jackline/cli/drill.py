@@ -20,7 +20,7 @@ from jackline.drills import report
 from jackline.drills.catalogue import all_drills, drill_named
 from jackline.drills.claude_client import ClaudeFleet, InstalledClaude, claude_at, claude_on_path
 from jackline.drills.drill_run import BuiltinFleet, DrillOptions, DrillResult, DrillRun
-from jackline.drills.environment import gateway_before
+from jackline.drills.environment import open_gateway
 from jackline.drills.live_view import NOT_WATCHED, live_view_at
 from jackline.errors import NothingFoundError
 
@@ -80,7 +80,7 @@ def drill(
     drills = partial(all_drills, real_client=real, claude=claude)
     chosen = drills() if name == "all" else (drill_named(name, real_client=real, claude=claude),)
     watched = live_view_at(port, _tell) if watch or port else NOT_WATCHED
-    means = replace(_means(claude, fast=fast), watched=watched)
+    means = replace(_means(claude, fast=fast), live_view=watched)
     results: list[DrillResult] = []
     for one in chosen:
         run = DrillRun(one, means)
@@ -123,10 +123,10 @@ def _client(client: str, program: Path | None) -> InstalledClaude | None:
 def _means(claude: InstalledClaude | None, *, fast: bool) -> DrillOptions:
     if claude is None:
         speed = FAST_BUILTIN if fast else 1.0
-        return DrillOptions("the built-in client", BuiltinFleet, gateway_before, speed, _tell)
+        return DrillOptions("the built-in client", BuiltinFleet, open_gateway, speed, _tell)
     speed = FAST_CLAUDE if fast else 1.0
     words = f"Claude Code {claude.version}"
-    return DrillOptions(words, partial(ClaudeFleet, claude), gateway_before, speed, _tell)
+    return DrillOptions(words, partial(ClaudeFleet, claude), open_gateway, speed, _tell)
 
 
 def _tell(line: str) -> None:

@@ -1,6 +1,5 @@
-"""Rehearse storms, walls and outages with the same fleet, once bare and once through Jackline.
+"""Rehearse incidents with the same agents, once without Jackline and once through it.
 
-Rules: (1) a drill needs no key and no network; (2) the simulated provider's ledger is the witness,
-not the gateway; (3) what a drill demands stands in it as data.
-Not here: the provider (simulator/), the gateway (gateway/), the verb (cli/drill.py).
+Rules: (1) a drill needs no key and no network; (2) the simulated provider's ledger is the evidence,
+not the gateway; (3) a drill is data (drill.py), and one harness runs all of them (drill_run.py).
 """

@@ -2,12 +2,10 @@
 
 Rules: (1) the client is found on this machine, never downloaded; a client that was named and
 cannot run is an error with a next step, a missing one is not; (2) nothing of the user's home or
-settings reaches the client, and its credential is a dummy; (3) the client's own transcripts say
-what became of each agent; (4) a proxy before the server passes bytes, ends and resets on
-unchanged and counts errors: a status of 400 or more, an error event, or an answer that does not
-end; (5) a fleet that is stopped stops its client.
-Not here: what the model says to start the crew (drill.py), fetching a client for tests
-(tests/real_clients/).
+settings reaches the client, and its credential is a dummy; (3) the client's own transcripts are
+the record of each agent; (4) a proxy before the server passes bytes, ends and resets on unchanged
+and counts errors: a status of 400 or more, an error event, or an answer that does not end; (5) a
+fleet that is stopped stops its client.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +27,7 @@ from httptools import HttpResponseParser
 
 from jackline.clock import SystemClock
 from jackline.drills.builtin_client import AgentEnd, AgentPlan, AgentRecord, SeenError
+from jackline.drills.conversation import READ_AT_ONCE
 from jackline.drills.drill import CrewPart
 from jackline.drills.drill_clock import DrillClock
 from jackline.drills.processes import stop
@@ -36,7 +35,9 @@ from jackline.errors import UnreadableError
 from jackline.programs import find_program
 from jackline.simulator.http_wire import reset
 
-VERSION_PATIENCE_S = 60
+LOOPBACK = "127.0.0.1"
+PROMPT = "TASK: have every part of this project reviewed, all at the same time."
+NEXT_PROMPT = "Now the next parts, please."
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,50 +47,77 @@ class InstalledClaude:
     program: Path
     version: str
 
+    @classmethod
+    def at(cls, program: Path) -> Self | None:
+        """The client of this program; None if it is no Claude Code that runs here."""
+        try:
+            printed = subprocess.run(  # noqa: S603 -- named by the user or found on the PATH
+                [str(program), "--version"],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=60,
+                check=True,
+            ).stdout.decode("utf-8", "replace")
+        except (OSError, subprocess.SubprocessError):
+            return None
+        return cls(program, printed.split(maxsplit=1)[0]) if "Claude Code" in printed else None
+
+    @staticmethod
+    def environment(home: Path) -> dict[str, str]:
+        """Nothing of the user's but what the system needs; Windows needs more than the PATH."""
+        needed = ("PATH", "SYSTEMROOT", "TEMP", "TMP", "COMSPEC", "PATHEXT")
+        return {
+            **{name: os.environ[name] for name in needed if name in os.environ},
+            "HOME": str(home),
+            "USERPROFILE": str(home),
+            "LANG": "C.UTF-8",
+            "TZ": "UTC",
+            "CLAUDE_CODE_OAUTH_TOKEN": "sk-ant-oat01-drill",
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            "DISABLE_AUTOUPDATER": "1",
+            "DISABLE_TELEMETRY": "1",
+        }
+
+    async def run(
+        self, arguments: Sequence[str], folder: Path, environment: Mapping[str, str]
+    ) -> None:
+        """Run the client to its end; it is stopped when this is cancelled."""
+        process = await asyncio.create_subprocess_exec(
+            str(self.program),
+            *arguments,
+            cwd=folder,
+            env=environment,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+        try:
+            await process.wait()
+        finally:
+            await stop(process)
+
 
 def claude_on_path() -> InstalledClaude | None:
     """The client that a shell would start, or None."""
     found = find_program("claude")
-    if found is None:
-        return None
-    version = _version(Path(found))
-    return None if version is None else InstalledClaude(Path(found), version)
+    return None if found is None else InstalledClaude.at(Path(found))
 
 
 def claude_at(program: Path) -> InstalledClaude:
     """The client that was named."""
-    program = program.absolute()
-    version = _version(program)
-    if version is None:
+    found = InstalledClaude.at(program.absolute())
+    if found is None:
         raise UnreadableError(
-            f"{program} is not a Claude Code that can be run here",
-            next="give its program with --claude PATH, or take --client builtin",
+            f"{program.absolute()} is not a Claude Code that can be run here",
+            next="give its program with --claude PATH, or use --client builtin",
         )
-    return InstalledClaude(program, version)
-
-
-def _version(program: Path) -> str | None:
-    try:
-        told = subprocess.run(  # noqa: S603 -- the user's own program, named by the user or the PATH
-            [str(program), "--version"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=VERSION_PATIENCE_S,
-            check=True,
-        ).stdout.decode("utf-8", "replace")
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return told.split(maxsplit=1)[0] if "Claude Code" in told else None
-
-
-READ_AT_ONCE = 65_536
-LOOPBACK = "127.0.0.1"
+    return found
 
 
 class ProxiedError(NamedTuple):
-    """An error in a word, and the real seconds since its request began."""
+    """The name of an error, and the real seconds since its request began."""
 
-    word: str
+    name: str
     waited: float
 
 
@@ -103,7 +131,7 @@ class CountingProxy:
 
     @property
     def url(self) -> str:
-        """The base URL to give to a client."""
+        """The base URL for a client."""
         return f"http://{LOOPBACK}:{self._server.sockets[0].getsockname()[1]}"
 
     async def __aenter__(self) -> Self:
@@ -129,54 +157,54 @@ class CountingProxy:
         try:
             await self._relay(reader, writer)
         except asyncio.CancelledError:
-            return  # the drill is over: nobody to tell
+            return  # the drill is over
         finally:
             writer.close()
 
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        watch = _Watch(self.errors)
+        exchange = _ProxiedExchange(self.errors)
         try:
-            answers, asking = await asyncio.open_connection(
+            from_server, to_server = await asyncio.open_connection(
                 self._target.hostname, self._target.port
             )
         except OSError:
             self.errors.append(ProxiedError("refused", 0.0))
             reset(writer)
             return
-        forth = asyncio.create_task(_forth(reader, asking, watch))
+
+        async def pass_requests() -> None:
+            with suppress(ConnectionError):
+                while data := await reader.read(READ_AT_ONCE):
+                    exchange.request(data)
+                    to_server.write(data)
+                    await to_server.drain()
+            # The client has left; its server shall see that at once.
+            exchange.client_left = True
+            to_server.transport.abort()
+
+        requests = asyncio.create_task(pass_requests())
         try:
-            while data := await answers.read(READ_AT_ONCE):
-                watch.answer(data)
+            while data := await from_server.read(READ_AT_ONCE):
+                exchange.answer(data)
                 writer.write(data)
                 await writer.drain()
-            watch.ended("ended early")
+            exchange.ended("ended early")
         except ConnectionError:
-            watch.ended("reset")
+            exchange.ended("reset")
             reset(writer)
         finally:
-            forth.cancel()
-            await asyncio.gather(forth, return_exceptions=True)
-            asking.close()
+            requests.cancel()
+            await asyncio.gather(requests, return_exceptions=True)
+            to_server.close()
 
 
-async def _forth(reader: asyncio.StreamReader, asking: asyncio.StreamWriter, watch: _Watch) -> None:
-    """Carry the client's bytes until it leaves; then its server shall see that at once."""
-    with suppress(ConnectionError):
-        while data := await reader.read(READ_AT_ONCE):
-            watch.request(data)
-            asking.write(data)
-            await asking.drain()
-    watch.client_left = True
-    asking.transport.abort()
-
-
-class _Watch:
-    """What is seen of the exchanges of one connection."""
+class _ProxiedExchange:
+    """The requests and answers of one connection; `on_…` are called by the parser."""
 
     def __init__(self, errors: list[ProxiedError]) -> None:
         self._errors = errors
         self._clock = SystemClock()
-        self._asked_at = 0.0
+        self._began_at = 0.0
         self._parser: HttpResponseParser | None = None
         self._failed = False
         self._tail = b""
@@ -186,57 +214,46 @@ class _Watch:
         """Bytes of the client; with no answer under way they begin a new exchange."""
         if self._parser is None and data.startswith(b"POST "):
             self._parser, self._failed, self._tail = HttpResponseParser(self), False, b""
-            self._asked_at = self._clock.monotonic()
+            self._began_at = self._clock.monotonic()
 
     def answer(self, data: bytes) -> None:
-        """Bytes of the server."""
         if self._parser is not None:
             self._parser.feed_data(data)
 
     def ended(self, how: str) -> None:
-        """The server has closed the connection."""
         if self._parser is not None and not self.client_left:
             self._fail(how)
 
     def on_headers_complete(self) -> None:
-        """The parser has read the status."""
         status = self._parser.get_status_code() if self._parser is not None else 0
         if status >= 400:
             self._fail(str(status))
 
     def on_body(self, body: bytes) -> None:
-        """The parser has read a piece of the body."""
         if b"event: error" in self._tail + body:
             self._fail("error event")
         self._tail = body[-16:]
 
     def on_message_complete(self) -> None:
-        """The parser has read a whole answer."""
         self._parser = None
 
-    def _fail(self, word: str) -> None:
-        """Write an error down, once for each exchange."""
+    def _fail(self, name: str) -> None:
+        """Record an error, once for each exchange."""
         if not self._failed:
             self._failed = True
-            self._errors.append(ProxiedError(word, self._clock.monotonic() - self._asked_at))
-
-
-PROMPT = "TASK: have every part of this project reviewed, all at the same time."
-NEXT_PROMPT = "Now the next parts, please."
-# On Windows a program does not start without these.
-_NEEDED_BY_SYSTEM = ("PATH", "SYSTEMROOT", "TEMP", "TMP", "COMSPEC", "PATHEXT")
+            self._errors.append(ProxiedError(name, self._clock.monotonic() - self._began_at))
 
 
 class ClaudeFleet:
-    """One session of `claude -p`; each time it is asked, its model starts a share of the crew."""
+    """One session of `claude -p`; with each prompt its model starts a share of the crew."""
 
-    def __init__(self, claude: InstalledClaude, part: CrewPart, url: str, pace: DrillClock) -> None:
+    def __init__(
+        self, claude: InstalledClaude, part: CrewPart, url: str, clock: DrillClock
+    ) -> None:
         self._claude = claude
-        self._crew = part.crew
-        self._waves = part.waves
-        self._rest = part.rest
-        self._pace = pace
-        self._witness = CountingProxy(url)
+        self._part = part
+        self._clock = clock
+        self._proxy = CountingProxy(url)
         self._records: Sequence[AgentRecord] = [
             AgentRecord(plan.label, plan.model) for plan in part.crew
         ]
@@ -248,79 +265,57 @@ class ClaudeFleet:
 
     @property
     def error_waits(self) -> Sequence[float]:
-        """For each error that came over the wire, also those it keeps to itself, its wait."""
-        return [error.waited * self._pace.speed for error in self._witness.errors]
+        """For each error that came over the wire, also those the client hides, its wait."""
+        return [error.waited * self._clock.speed for error in self._proxy.errors]
 
     async def run(self) -> None:
-        """Run the client to its end and read what its agents wrote down."""
-        async with self._witness:
-            await self._run_client(self._witness.url)
-
-    async def _run_client(self, url: str) -> None:
+        """Run the client to its end and read its transcripts."""
         with tempfile.TemporaryDirectory(
             prefix="jackline-drill-", ignore_cleanup_errors=True
         ) as folder:
             home, project = Path(folder) / "home", Path(folder) / "project"
             home.mkdir()
             project.mkdir()
+            tools = ("--allowedTools", "Bash,Agent")
             try:
-                await self._ask(PROMPT, project, _environment(home, url))
-                for _ in range(self._waves - 1):
-                    await self._pace.sleep(self._rest)
-                    await self._ask(NEXT_PROMPT, project, _environment(home, url), "--continue")
+                async with self._proxy:
+                    environment = self._claude.environment(home)
+                    environment["ANTHROPIC_BASE_URL"] = self._proxy.url
+                    await self._claude.run(("-p", PROMPT, *tools), project, environment)
+                    for _ in range(self._part.waves - 1):
+                        await self._clock.sleep(self._part.rest)
+                        again = ("-p", NEXT_PROMPT, "--continue", *tools)
+                        await self._claude.run(again, project, environment)
             finally:
                 self._records = self._read(home)
 
-    async def _ask(
-        self, prompt: str, project: Path, environment: Mapping[str, str], *options: str
-    ) -> None:
-        process = await asyncio.create_subprocess_exec(
-            *(str(self._claude.program), "-p", prompt, *options),
-            *("--allowedTools", "Bash,Agent"),
-            cwd=project,
-            env=environment,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
-        try:
-            await process.wait()
-        finally:
-            await stop(process)
-
     def _read(self, home: Path) -> list[AgentRecord]:
-        found = dict(_transcripts(home))
-        return [self._record(plan, found.get(plan.label)) for plan in self._crew]
+        """The records by the lines that each sub-agent wrote; its prompt begins with its label."""
+        found: dict[str, Sequence[dict[str, Any]]] = {}
+        for file in home.glob(".claude/projects/*/*/subagents/agent-*.jsonl"):
+            lines = []
+            for line in file.read_bytes().splitlines():
+                try:
+                    lines.append(json.loads(line))
+                except ValueError:
+                    break  # a client that was stopped leaves half a line, and nothing behind it
+            first = next((line for line in lines if line.get("type") == "user"), None)
+            if first is not None:
+                found[_text(first).partition(":")[0]] = lines
+        return [self._record(plan, found.get(plan.label, ())) for plan in self._part.crew]
 
-    def _record(self, plan: AgentPlan, lines: Sequence[dict[str, Any]] | None) -> AgentRecord:
+    def _record(self, plan: AgentPlan, lines: Sequence[dict[str, Any]]) -> AgentRecord:
         record = AgentRecord(plan.label, plan.model)
-        for line in lines or ():
+        for line in lines:
             if line.get("type") != "assistant":
                 continue
-            words = _text(line)
+            text = _text(line)
             if line.get("isApiErrorMessage"):
-                record.errors.append(SeenError(int(line.get("apiErrorStatus") or 0), words, 0.0))
-                record.finish(AgentEnd.DIED, self._pace.monotonic(), words)
-            elif words == plan.last_words:
-                record.finish(AgentEnd.FINISHED, self._pace.monotonic())
+                record.errors.append(SeenError(int(line.get("apiErrorStatus") or 0), text, 0.0))
+                record.finish(AgentEnd.DIED, self._clock.monotonic(), text)
+            elif text == plan.final_text:
+                record.finish(AgentEnd.FINISHED, self._clock.monotonic())
         return record
-
-
-def _transcripts(home: Path) -> Iterator[tuple[str, Sequence[dict[str, Any]]]]:
-    """The lines that each sub-agent wrote, by the label that its prompt begins with."""
-    for file in home.glob(".claude/projects/*/*/subagents/agent-*.jsonl"):
-        lines = list(_objects(file.read_bytes()))
-        first = next((line for line in lines if line.get("type") == "user"), None)
-        if first is not None:
-            yield _text(first).partition(":")[0], lines
-
-
-def _objects(written: bytes) -> Iterator[dict[str, Any]]:
-    for line in written.splitlines():
-        try:
-            yield json.loads(line)
-        except ValueError:
-            return  # a client that was stopped leaves half a line, and nothing behind it
 
 
 def _text(line: Mapping[str, Any]) -> str:
@@ -328,18 +323,3 @@ def _text(line: Mapping[str, Any]) -> str:
     if isinstance(content, str):
         return content
     return "".join(block.get("text", "") for block in content if block.get("type") == "text")
-
-
-def _environment(home: Path, url: str) -> Mapping[str, str]:
-    return {
-        **{name: os.environ[name] for name in _NEEDED_BY_SYSTEM if name in os.environ},
-        "HOME": str(home),
-        "USERPROFILE": str(home),
-        "LANG": "C.UTF-8",
-        "TZ": "UTC",
-        "ANTHROPIC_BASE_URL": url,
-        "CLAUDE_CODE_OAUTH_TOKEN": "sk-ant-oat01-drill",
-        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-        "DISABLE_AUTOUPDATER": "1",
-        "DISABLE_TELEMETRY": "1",
-    }

@@ -4,22 +4,32 @@ Rules: (1) each request has its own HTTP/1.1 connection, which is closed when th
 (2) whatever breaks is a `ConnectionError`, a clean end is none; (3) a content block counts once
 it has ended, a ping is no event, and a repeated `message_start` begins the message again while no
 block has ended; (4) calls and results belong together by id within one turn of the model, in any
-vendor's format; a call that echoes a word must have that word in its result, so that swapped ids
-are found.
-Not here: when to send again (builtin_client.py, plain_program.py).
+vendor's format; a call that echoes a text must have that text in its result, so that swapped ids
+are found; (5) an agent is recognised by its first prompt, which every vendor's format has.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
+from jackline.simulator.client_request import ClientRequest
+
 READ_AT_ONCE = 65_536
+ECHO = "echo "
+MAIN = "main"
+"""The label of the thread that starts the sub-agents."""
+_LABEL = re.compile(r"^(PART-\d+): ", re.MULTILINE)
+_FROM_MODEL = ("function_call", "reasoning")
+
+Block: TypeAlias = dict[str, Any]
+JsonObject: TypeAlias = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +44,9 @@ class Response:
         """The body, piece by piece."""
         try:
             if self.headers.get("transfer-encoding", "").lower() == "chunked":
-                async for piece in self._chunks():
-                    yield piece
+                while size := int((await self.reader.readuntil(b"\r\n")).partition(b";")[0], 16):
+                    yield (await self.reader.readexactly(size + 2))[:-2]
+                await self.reader.readuntil(b"\r\n")
             else:
                 left = int(self.headers.get("content-length", "0"))
                 while left:
@@ -47,26 +58,19 @@ class Response:
         except asyncio.IncompleteReadError as error:
             raise ConnectionAbortedError("the answer ended early") from error
 
-    async def _chunks(self) -> AsyncIterator[bytes]:
-        while size := int((await self.reader.readuntil(b"\r\n")).partition(b";")[0], 16):
-            yield (await self.reader.readexactly(size + 2))[:-2]
-        await self.reader.readuntil(b"\r\n")
-
     async def whole(self) -> bytes:
         """The whole body."""
         return b"".join([piece async for piece in self.pieces()])
 
 
-def posted(
-    url: str, path: str, headers: Mapping[str, str], body: bytes
-) -> AbstractAsyncContextManager[Response]:
-    """The answer to a POST, once its headers are there."""
-    return exchanged(url, "POST", path, headers, body)
-
-
 @asynccontextmanager
-async def exchanged(
-    url: str, method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes = b""
+async def posted(
+    url: str,
+    path: str,
+    headers: Mapping[str, str] | None = None,
+    body: bytes = b"",
+    *,
+    method: str = "POST",
 ) -> AsyncIterator[Response]:
     """The answer to a request, once its headers are there."""
     place = urlsplit(url)
@@ -79,7 +83,13 @@ async def exchanged(
         lines = [f"{method} {place.path}{path} HTTP/1.1", *(f"{k}: {v}" for k, v in sent.items())]
         writer.write("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
         await writer.drain()
-        yield await _response(reader)
+        try:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+        except asyncio.IncompleteReadError as error:
+            raise ConnectionResetError("the connection ended before an answer") from error
+        fields = (line.partition(":") for line in head[1:] if line)
+        received = {name.strip().lower(): value.strip() for name, _, value in fields}
+        yield Response(int(head[0].split(" ", 2)[1]), received, reader)
     finally:
         writer.close()
         # The other side may have broken it already; it is over either way.
@@ -87,21 +97,8 @@ async def exchanged(
             await writer.wait_closed()
 
 
-async def _response(reader: asyncio.StreamReader) -> Response:
-    try:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
-    except asyncio.IncompleteReadError as error:
-        raise ConnectionResetError("the connection ended before an answer") from error
-    fields = (line.partition(":") for line in head[1:] if line)
-    headers = {name.strip().lower(): value.strip() for name, _, value in fields}
-    return Response(int(head[0].split(" ", 2)[1]), headers, reader)
-
-
-Block: TypeAlias = dict[str, Any]
-
-
 class ErrorEventError(Exception):
-    """The stream told of an error; `kind` is the API's name of it."""
+    """The stream had an error event; `kind` is the API's name of the error."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -110,7 +107,7 @@ class ErrorEventError(Exception):
 
 @dataclass(slots=True)
 class ModelAnswer:
-    """The blocks that came whole, and why the model stopped, if it said so."""
+    """The blocks that came whole, and why the model stopped, if it reported that."""
 
     blocks: list[Block] = field(default_factory=list)
     stop_reason: str | None = None
@@ -125,36 +122,31 @@ class ModelAnswer:
 
     @property
     def text(self) -> str:
-        """All words of the answer."""
+        """The texts of all blocks."""
         return "".join(block["text"] for block in self.blocks if block["type"] == "text")
 
     def take(self, event: dict[str, Any]) -> None:
-        """Take the next event of the stream."""
+        """Apply the next event of the stream."""
         kind = event.get("type")
         if kind == "error":
-            told = event.get("error", {})
-            raise ErrorEventError(str(told.get("type")), str(told.get("message")))
+            error = event.get("error", {})
+            raise ErrorEventError(str(error.get("type")), str(error.get("message")))
         self.begun = True
         if kind == "content_block_start":
             self._open, self._parts = dict(event["content_block"]), []
         elif kind == "content_block_delta":
             delta = event["delta"]
             self._parts.append(delta.get("text") or delta.get("partial_json") or "")
-        elif kind == "content_block_stop":
-            self._end_block()
+        elif kind == "content_block_stop" and self._open is not None:
+            block, written = self._open, "".join(self._parts)
+            if block["type"] == "tool_use":
+                block["input"] = json.loads(written or "{}")
+            else:
+                block["text"] = written
+            self.blocks.append(block)
+            self._open = None
         elif kind == "message_delta":
             self.stop_reason = event["delta"].get("stop_reason")
-
-    def _end_block(self) -> None:
-        block, written = self._open, "".join(self._parts)
-        if block is None:
-            return
-        if block["type"] == "tool_use":
-            block["input"] = json.loads(written or "{}")
-        else:
-            block["text"] = written
-        self.blocks.append(block)
-        self._open = None
 
 
 def from_document(raw: bytes) -> ModelAnswer | None:
@@ -169,7 +161,7 @@ def from_document(raw: bytes) -> ModelAnswer | None:
 
 
 async def events(pieces: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]]:
-    """The events of a stream, pings left out."""
+    """The events of a stream, without pings."""
     rest = b""
     async for piece in pieces:
         *whole, rest = (rest + piece).split(b"\n\n")
@@ -182,10 +174,18 @@ async def events(pieces: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]]:
                 yield event
 
 
-JsonObject: TypeAlias = Mapping[str, Any]
-
-ECHO = "echo "
-_FROM_MODEL = ("function_call", "reasoning")
+def label_of(request: ClientRequest) -> str:
+    """The agent whose conversation this is, by its first prompt, in any vendor's format."""
+    entries = request.body.get("messages") or request.body.get("input") or ()
+    for entry in entries:
+        if entry.get("role") != "user":
+            continue
+        content = entry.get("content")
+        texts = [content] if isinstance(content, str) else [b.get("text", "") for b in content]
+        for text in texts:
+            if found := _LABEL.search(text):
+                return found[1]
+    return MAIN
 
 
 def misbound(body: JsonObject) -> int:
@@ -194,45 +194,45 @@ def misbound(body: JsonObject) -> int:
     calls: dict[str, str] = {}
     for entry in _entries(body):
         results = list(_results(entry))
-        for id_, words in results:
-            word = calls.pop(id_, None)
-            wrong += word is None or word not in words
+        for id_, text in results:
+            echoed = calls.pop(id_, None)
+            wrong += echoed is None or echoed not in text
         if not results or entry.get("role") == "assistant":
             wrong += len(calls)
             calls = dict(_calls(entry))
-    # What is called last is answered by the next request.
+    # The last calls are answered by the next request.
     return wrong
 
 
 def _entries(body: JsonObject) -> Iterable[JsonObject]:
-    """What was said, in order; items of Responses that belong to one turn come together."""
+    """The conversation in order; items of Responses that belong to one turn come together."""
     if "input" not in body:
         yield from _objects(body.get("messages"))
         return
-    said: list[JsonObject] = []
+    turn: list[JsonObject] = []
     for item in _objects(body["input"]):
         if item.get("type") in _FROM_MODEL or item.get("role") == "assistant":
-            said.append(item)
+            turn.append(item)
             continue
-        if said:
-            yield {"role": "assistant", "items": said}
-            said = []
+        if turn:
+            yield {"role": "assistant", "items": turn}
+            turn = []
         yield item
-    if said:
-        yield {"role": "assistant", "items": said}
+    if turn:
+        yield {"role": "assistant", "items": turn}
 
 
 def _calls(entry: JsonObject) -> Iterable[tuple[str, str]]:
-    """The calls of one of the model's entries: the id, and the word that it echoes."""
-    for call in _objects(entry.get("tool_calls")):
-        function = call.get("function", {})
-        yield str(call.get("id")), _word(json.loads(function.get("arguments") or "{}"))
-    for item in _objects(entry.get("items")):
-        if item.get("type") == "function_call":
-            yield str(item.get("call_id")), _word(json.loads(item.get("arguments") or "{}"))
-    for block in _objects(entry.get("content")):
-        if block.get("type") == "tool_use":
-            yield str(block.get("id")), _word(block.get("input", {}))
+    """The calls of one of the model's entries: the id, and the text that it echoes."""
+    chat = [(one.get("id"), one.get("function", {})) for one in _objects(entry.get("tool_calls"))]
+    items = [one for one in _objects(entry.get("items")) if one.get("type") == "function_call"]
+    blocks = [one for one in _objects(entry.get("content")) if one.get("type") == "tool_use"]
+    found = [(id_, json.loads(one.get("arguments") or "{}")) for id_, one in chat]
+    found += [(one.get("call_id"), json.loads(one.get("arguments") or "{}")) for one in items]
+    found += [(one.get("id"), one.get("input", {})) for one in blocks]
+    for id_, arguments in found:
+        command = str(arguments.get("command") or arguments.get("cmd") or "")
+        yield str(id_), command.removeprefix(ECHO) if command.startswith(ECHO) else ""
 
 
 def _results(entry: JsonObject) -> Iterable[tuple[str, str]]:
@@ -243,11 +243,6 @@ def _results(entry: JsonObject) -> Iterable[tuple[str, str]]:
     for block in _objects(entry.get("content")):
         if block.get("type") == "tool_result":
             yield str(block.get("tool_use_id")), json.dumps(block.get("content"))
-
-
-def _word(given: JsonObject) -> str:
-    command = str(given.get("command") or given.get("cmd") or "")
-    return command.removeprefix(ECHO) if command.startswith(ECHO) else ""
 
 
 def _objects(value: object) -> list[JsonObject]:

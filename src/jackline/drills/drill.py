@@ -1,56 +1,78 @@
-"""What a drill is: providers that misbehave, a crew of agents, and the requirements.
+"""What a drill is: a name, parts that are played twice, and the requirements, all as data.
 
-Rules: (1) frozen values and pure functions, nothing here runs; (2) times are drill seconds;
-faults count from the moment they begin, so a client may take its time to start; (3) requirements
-are limits on figures, so that a result can be printed beside the measured number; (4) answers
-take the same time in every run, so two runs differ only by the faults; (5) a crew is recognised
-by its prompts, which every dialect carries.
-Not here: the drills (catalogue.py, failover_drills.py), running them (drill_run.py), figures
-(evaluation.py).
+Rules: (1) times are drill seconds; faults count from the moment they begin, so a client may take
+its time to start; (2) requirements are limits on figures, so that a result can be printed beside
+the measured number; (3) answers take the same time in every run, so two runs differ only by the
+faults; (4) a part is either a crew of clients, which is data alone, or a program, which has one
+`ProgramSide`: the model's replies and the work without and with Jackline.
 """
 
 from __future__ import annotations
 
+import asyncio
 import math
-import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
+from typing import Self
 
 from jackline.drills.builtin_client import AgentPlan
-from jackline.drills.conversation import ECHO
+from jackline.drills.conversation import ECHO, MAIN, label_of
+from jackline.drills.drill_clock import DrillClock
+from jackline.drills.environment import (
+    DrillProvider,
+    WatchedEndpoint,
+    open_flow_host,
+    open_gateway,
+    open_provider,
+)
 from jackline.drills.live_view import NOT_WATCHED, LiveView
-from jackline.providers.settings import UpstreamKind
+from jackline.flows.host import FlowHost
+from jackline.flows.run_events import Listener, ignore_event
+from jackline.providers.settings import UpstreamKind, UpstreamSettings
 from jackline.simulator.client_request import ClientRequest
 from jackline.simulator.faults import Fault
 from jackline.simulator.limits import BucketSettings, ConcurrencySettings
+from jackline.simulator.provider import ProviderSettings
 from jackline.simulator.reply_script import Reply, ReplyScript, Rule, Say, ToolCall, long_answer
 from jackline.simulator.time_model import ServiceSettings
+
+OPUS, SONNET, HAIKU = "claude-opus-4-8", "claude-sonnet-4-6", "claude-haiku-4-5-20251001"
+MINUTE = 60.0
+# Codex's name for the tool that runs a command.
+CODEX_SHELL = "exec_command"
+STEADY = ServiceSettings(first_byte=1.2, first_byte_spread=0.0, tokens_per_second=60.0)
+# For drills that are not about the model's speed.
+QUICK = ServiceSettings(first_byte=0.05, first_byte_spread=0.0, tokens_per_second=400.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """The most that a figure of Jackline's side may be, and the sentence that this stands for."""
+    """The upper limit of one figure of Jackline's side, and the sentence that it proves."""
 
-    says: str
+    text: str
     figure: str
     most: float
     beyond_bare: bool = False
-    """Whether `most` is counted from what the bare side took."""
+    """Whether `most` is counted from the figure of the bare side."""
     machine_slack: float = 0.0
     """Real seconds that a busy machine may add to `most`."""
 
 
+# --- parts that are played by clients ------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True)
 class BackupProvider:
-    """A further provider that Jackline may go to; the bare side does not know of it."""
+    """A further provider that Jackline may use; the bare side does not know of it."""
 
     name: str
     kind: UpstreamKind = UpstreamKind.ANTHROPIC
     models: Mapping[str, str] = field(default_factory=dict)
     faults: tuple[Fault, ...] = ()
-    """They strike together with those of the first provider."""
+    """They begin together with those of the first provider."""
     buckets: tuple[BucketSettings, ...] = ()
     concurrency: ConcurrencySettings | None = None
 
@@ -61,133 +83,47 @@ class CrewPart:
 
     name: str
     crew: tuple[AgentPlan, ...]
-    mind: ReplyScript
+    script: ReplyScript
     faults: tuple[Fault, ...]
-    strike_after: int
+    faults_after: int
     """So many requests of sub-agents come before the faults begin."""
-    demands: tuple[Requirement, ...]
-    service: ServiceSettings = field(default_factory=ServiceSettings)
+    requirements: tuple[Requirement, ...]
+    service: ServiceSettings = STEADY
     bystander_model: str = ""
-    """A part of the name of the models that no fault strikes."""
-    patience: float = 1800.0
+    """A part of the name of the models that have no fault."""
+    time_limit: float = 1800.0
     """Who is not done so long after the start counts as unfinished."""
-    stand_ins: tuple[BackupProvider, ...] = ()
+    backups: tuple[BackupProvider, ...] = ()
     waves: int = 1
-    """How often the real client is asked; each time its model starts the next share of the crew."""
+    """How many prompts the real client gets; with each its model starts a share of the crew."""
     rest: float = 0.0
-    """How long its user takes to ask again."""
+    """Seconds between these prompts."""
     dialect: UpstreamKind = UpstreamKind.ANTHROPIC
-    """What the crew's clients, and so the first provider, speak."""
-    status_says: tuple[str, ...] = ()
-    """What the gateway's status must have said in its verdict at some moment."""
+    """The format of the crew's clients, and so of the first provider."""
+    status_texts: tuple[str, ...] = ()
+    """Texts that must appear in the verdict of the gateway's status at some moment."""
 
     @property
     def recovers_after(self) -> float | None:
-        """How long after they strike the last fault of the first provider ends, if ever."""
+        """How long after their begin the last fault of the first provider ends, if ever."""
         ends = [fault.until for fault in self.faults]
         return max(ends) if ends and math.isfinite(max(ends)) else None
 
 
-# --- parts whose crew is a program ---------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class FlowFigures:
-    """What every program's side is known by; each such part has more of its own."""
-
-    agents: int
-    finished: int
-    requests: int
-
-
-@dataclass(frozen=True, slots=True)
-class SideContext:
-    """What one side of such a part is played with."""
-
-    folder: Path
-    """Its own, gone when the drill is over."""
-    speed: float
-    thorough: bool
-    """Whether nobody asked to hurry."""
-    watched: LiveView = NOT_WATCHED
-
-
-Play: TypeAlias = Callable[[SideContext], Awaitable[FlowFigures]]
-
-
-@dataclass(frozen=True, slots=True)
-class FlowPart:
-    """One piece of work, done twice: by a program in plain asyncio, and by a flow."""
-
-    name: str
-    bare: Play
-    jackline: Play
-    demands: tuple[Requirement, ...]
-    rows: tuple[tuple[str, str], ...]
-    """What is shown: labels and figures."""
-    least_speed: float = 1.0
-    """Hours pass at least so fast: walls are farther away than anyone watches a drill."""
-
-    in_real_time: bool = False
-    """Whether its processes live by the machine's own clock, whatever was asked for."""
-
-    client: str = ""
-    """Who plays it, where that is neither program nor flow."""
-
-    def speed(self, asked: float) -> float:
-        """How fast it is played when this speed was asked for."""
-        return 1.0 if self.in_real_time else max(asked, self.least_speed)
-
-
-@dataclass(frozen=True, slots=True)
-class Drill:
-    """A rehearsal under a name; its first part is the one that its figures are known by."""
-
-    name: str
-    about: str
-    parts: tuple[CrewPart | FlowPart, ...]
-
-    @property
-    def crews(self) -> tuple[CrewPart, ...]:
-        """The parts that are played by clients."""
-        return tuple(part for part in self.parts if isinstance(part, CrewPart))
-
-    @property
-    def programs(self) -> tuple[FlowPart, ...]:
-        """The parts that are played by programs."""
-        return tuple(part for part in self.parts if isinstance(part, FlowPart))
-
-
-NOBODY_MISLED = Requirement("nobody takes a broken answer for a whole one", "misled", most=0)
-ALL_FINISH = (Requirement("every agent finishes", "left_behind", most=0), NOBODY_MISLED)
-NO_ERROR_SEEN = Requirement("no agent sees an error", "errors_seen", most=0)
-ALL_BOUND = Requirement(
-    "every tool's result reaches the model under its own call", "misbound", most=0
-)
-
-
-OPUS, SONNET, HAIKU = "claude-opus-4-8", "claude-sonnet-4-6", "claude-haiku-4-5-20251001"
-_FAMILIES = ("opus", "sonnet", "haiku")
-MINUTE = 60.0
-MAIN = "main"
-"""The label of the thread that starts the crew."""
-_LABEL = re.compile(r"^(PART-\d+): ", re.MULTILINE)
-# What Codex calls the tool that runs a command.
-CODEX_SHELL = "exec_command"
-LOOK = ("Bash", {"command": "echo looked", "description": "Look at the part"})
-
-STEADY = ServiceSettings(first_byte=1.2, first_byte_spread=0.0, tokens_per_second=60.0)
+def final_text(label: str) -> str:
+    """What the model says at the end of an agent's work."""
+    return f"{label} is done."
 
 
 def crew(
     count: int, models: Sequence[str] = (SONNET,), *, rounds: int = 1
 ) -> tuple[AgentPlan, ...]:
-    """So many sub-agents of one session, their models dealt out in turn."""
+    """So many sub-agents of one session, with these models in turn."""
     return tuple(
         AgentPlan(
             label=f"PART-{number}",
             prompt=f"PART-{number}: review this part of the project.",
-            last_words=_last_words(f"PART-{number}"),
+            final_text=final_text(f"PART-{number}"),
             model=models[(number - 1) % len(models)],
             agent=f"drill-agent-{number}",
             rounds=rounds,
@@ -196,82 +132,202 @@ def crew(
     )
 
 
-def script_for(agents: Sequence[AgentPlan], *, turns: int, tokens: int) -> ReplyScript:
-    """A model that starts this crew, lets each look so many times, and then ends its part."""
-    looking = Say(long_answer(tokens).text, (LOOK,))
-    rules = [
-        Rule(_split(agents), sub_agent=False, turn=0, offers="Agent"),
-        Rule(Say("All parts are back."), sub_agent=False),
-        *(Rule(looking, sub_agent=True, turn=turn) for turn in range(turns)),
-        Rule(_end_part, sub_agent=True),
-    ]
-    return ReplyScript(tuple(rules))
-
-
-def script_of_rounds(
-    agents: Sequence[AgentPlan], *, turns: int, tokens: int, waves: int = 1
+def crew_script(
+    agents: Sequence[AgentPlan], *, turns: int, tokens: int, tools: int = 1, waves: int = 1
 ) -> ReplyScript:
-    """The same for crews that are asked again and again, with two tools at once in every look.
+    """A model that starts this crew, lets each look so many times, and then ends its part.
 
-    Each time that the main thread is asked, it starts the next share of the crew.
+    A look is one or two `tools` at once; each echoes its own text, so that swapped results are
+    found. With each prompt of the main thread the model starts the next share of the crew.
     """
     share = -(-len(agents) // waves)
     text = long_answer(tokens).text
 
-    def reply(asked: ClientRequest) -> Reply:
-        label, place = label_of(asked), asked.turn % (turns + 1)
+    def reply(request: ClientRequest) -> Reply:
+        label = label_of(request)
         if label == MAIN:
-            return main.reply(asked)
-        if place == turns:
-            return Say(_last_words(label))
-        return Say(text, tuple(_look(asked, label, side) for side in ("left", "right")))
+            wave, answered = divmod(request.turn, 2)
+            if "Agent" in request.tools and not answered and wave < waves:
+                return start_agents(agents[share * wave : share * (wave + 1)])
+            return Say("All parts are back.")
+        # With several rounds the same turns come again.
+        if request.turn % (turns + 1) == turns:
+            return Say(final_text(label))
+        calls: list[ToolCall] = []
+        for side in ("left", "right")[:tools]:
+            command = f"{ECHO}{label}-{request.turn}-{side}"
+            if CODEX_SHELL in request.tools:
+                calls.append((CODEX_SHELL, {"cmd": command}))
+            else:
+                calls.append(("Bash", {"command": command, "description": f"Look {side}"}))
+        return Say(text, tuple(calls))
 
-    splits = (
-        Rule(_split(agents[share * wave : share * (wave + 1)]), turn=2 * wave, offers="Agent")
-        for wave in range(waves)
-    )
-    main = ReplyScript((*splits, Rule(Say("All parts are back."))))
     return ReplyScript((Rule(reply),))
 
 
-def label_of(asked: ClientRequest) -> str:
-    """The agent whose conversation this is, by what its user first asked, in whatever dialect."""
-    entries = asked.body.get("messages") or asked.body.get("input") or ()
-    for entry in entries:
-        if entry.get("role") != "user":
-            continue
-        content = entry.get("content")
-        texts = [content] if isinstance(content, str) else [b.get("text", "") for b in content]
-        for text in texts:
-            if found := _LABEL.search(text):
-                return found[1]
-    return MAIN
+def start_agents(agents: Sequence[AgentPlan]) -> Say:
+    """The model starts these sub-agents, all at once."""
+    calls = []
+    for plan in agents:
+        family = next((one for one in ("opus", "sonnet", "haiku") if one in plan.model), plan.model)
+        call = {
+            "description": f"Review {plan.label}",
+            "prompt": plan.prompt,
+            "subagent_type": "general-purpose",
+            "model": family,
+            "run_in_background": False,
+        }
+        calls.append(("Agent", call))
+    return Say("Splitting the work.", tuple(calls))
 
 
-def _look(asked: ClientRequest, label: str, side: str) -> ToolCall:
-    command = f"{ECHO}{label}-{asked.turn}-{side}"
-    if CODEX_SHELL in asked.tools:
-        return (CODEX_SHELL, {"cmd": command})
-    return ("Bash", {"command": command, "description": f"Look {side}"})
+# --- parts that are played by programs -----------------------------------------------------
 
 
-def _split(agents: Sequence[AgentPlan]) -> Say:
-    return Say("Splitting the work.", tuple(("Agent", _order(plan)) for plan in agents))
+@dataclass(frozen=True, slots=True)
+class ProgramFigures:
+    """What every side of a program part has; each part has more figures of its own."""
+
+    agents: int
+    finished: int
+    requests: int
 
 
-def _order(plan: AgentPlan) -> dict[str, object]:
-    return {
-        "description": f"Review {plan.label}",
-        "prompt": plan.prompt,
-        "subagent_type": "general-purpose",
-        "model": next((word for word in _FAMILIES if word in plan.model), plan.model),
-        "run_in_background": False,
-    }
+@dataclass(slots=True, eq=False, kw_only=True)
+class ProgramSide(ABC):
+    """One side of a program part, with its provider open; each part has its own subclass."""
+
+    part: ProgramPart
+    folder: Path
+    """Deleted when the drill is over."""
+    speed: float
+    clock: DrillClock
+    provider: DrillProvider
+    thorough: bool
+    """Whether the drill runs in real time, and so may take long."""
+    live_view: LiveView = NOT_WATCHED
+
+    @abstractmethod
+    def reply(self, request: ClientRequest) -> Reply:
+        """What the model says."""
+
+    @abstractmethod
+    async def bare(self) -> ProgramFigures:
+        """Do the work without Jackline."""
+
+    @abstractmethod
+    async def jackline(self) -> ProgramFigures:
+        """Do the work with Jackline."""
+
+    @asynccontextmanager
+    async def gateway(self) -> AsyncIterator[WatchedEndpoint]:
+        """A gateway before the provider; while it is watched, it also shows the runs of `store`."""
+        state = self.folder if self.live_view.watching else None
+        upstreams = [UpstreamSettings(url=self.provider.url)]
+        async with open_gateway(upstreams, self.clock, self.live_view, state) as endpoint:
+            yield endpoint
+            await self.live_view.wait_for_viewer(self.part.name, self.clock)
+
+    @asynccontextmanager
+    async def flow_host(self, listener: Listener = ignore_event) -> AsyncIterator[FlowHost]:
+        """A host of flows, with a gateway of its own."""
+        async with self.gateway() as endpoint:
+            host = open_flow_host(endpoint.url, self.store, self.clock, listener=listener)
+            async with host as opened:
+                yield opened
+
+    @asynccontextmanager
+    async def comparison(self) -> AsyncIterator[Self]:
+        """A second side of the same part, with its own provider, for an undisturbed run."""
+        folder = self.folder / "undisturbed"
+        async with self.part.open_side(folder, self.speed, thorough=self.thorough) as other:
+            if not isinstance(other, type(self)):
+                raise TypeError("all sides of a part have one class")
+            yield other
+
+    @property
+    def store(self) -> Path:
+        """The file of the runs."""
+        return self.folder / "flows.db"
+
+    def lines(self, name: str) -> list[str]:
+        """The lines of a file in the folder; none if it does not exist."""
+        path = self.folder / name
+        return path.read_text("utf-8").splitlines() if path.exists() else []
 
 
-def _end_part(asked: ClientRequest) -> Say:
-    return Say(_last_words(asked.prompt.partition(":")[0]))
+@dataclass(frozen=True, slots=True)
+class ProgramPart:
+    """One piece of work, done twice: by a program without Jackline, and with Jackline."""
+
+    name: str
+    side: Callable[..., ProgramSide]
+    """The class of its sides."""
+    requirements: tuple[Requirement, ...]
+    rows: tuple[tuple[str, str], ...]
+    """What is shown: labels and figures."""
+    service: ServiceSettings = STEADY
+    buckets: tuple[BucketSettings, ...] = ()
+    least_speed: float = 1.0
+    """Time passes at least so fast: some resets are farther away than anyone watches a drill."""
+    in_real_time: bool = False
+    """Whether its processes use the machine's own clock, whatever speed was requested."""
+    client: str = "a program in plain asyncio, and a flow"
+    """Who plays it."""
+
+    def speed(self, requested: float) -> float:
+        """How fast it is played when this speed was requested."""
+        return 1.0 if self.in_real_time else max(requested, self.least_speed)
+
+    @asynccontextmanager
+    async def open_side(
+        self,
+        folder: Path,
+        speed: float,
+        *,
+        thorough: bool = False,
+        live_view: LiveView = NOT_WATCHED,
+    ) -> AsyncIterator[ProgramSide]:
+        """One side, ready to work in this folder."""
+
+        def reply(request: ClientRequest) -> Reply:
+            return side.reply(request)
+
+        await asyncio.to_thread(folder.mkdir, exist_ok=True)
+        settings = ProviderSettings(self.buckets, service=self.service)
+        async with open_provider(reply, settings, speed) as provider:
+            side = self.side(
+                part=self,
+                folder=folder,
+                speed=speed,
+                # Made after the provider's clock, and so never ahead of it.
+                clock=DrillClock(speed),
+                provider=provider,
+                thorough=thorough,
+                live_view=live_view,
+            )
+            yield side
 
 
-def _last_words(label: str) -> str:
-    return f"{label} is done."
+@dataclass(frozen=True, slots=True)
+class Drill:
+    """A rehearsal; the figures of its first part are its main figures."""
+
+    name: str
+    about: str
+    parts: tuple[CrewPart | ProgramPart, ...]
+
+    @property
+    def crews(self) -> tuple[CrewPart, ...]:
+        """The parts that are played by clients."""
+        return tuple(part for part in self.parts if isinstance(part, CrewPart))
+
+    @property
+    def programs(self) -> tuple[ProgramPart, ...]:
+        """The parts that are played by programs."""
+        return tuple(part for part in self.parts if isinstance(part, ProgramPart))
+
+
+NOBODY_MISLED = Requirement("nobody takes a broken answer for a whole one", "misled", most=0)
+ALL_FINISH = (Requirement("every agent finishes", "left_behind", most=0), NOBODY_MISLED)
+NO_ERROR_SEEN = Requirement("no agent sees an error", "errors_seen", most=0)

@@ -4,7 +4,6 @@ Rules: (1) gateway and clients of a drill use this clock, and the provider annou
 it, so all of them run with their usual settings; (2) no other module converts drill seconds into
 real ones; (3) all processes of a drill share it, because Python's monotonic clock is the same in
 all processes of a machine.
-Not here: the provider's own scale (simulator/live_provider.py), which is the same.
 """
 
 from __future__ import annotations
@@ -29,16 +28,16 @@ class DrillClock:
         self._began_wall = self._system.wall()
 
     @classmethod
-    def joined(cls, told: str) -> Self:
-        """The clock that another process of this machine has told of."""
-        pace = cls()
-        pace.speed, pace._began, pace._passed, pace._began_wall = json.loads(told)
-        if pace._system.monotonic() < pace._began:
+    def from_text(cls, text: str) -> Self:
+        """The clock that another process of this machine exported with `as_text`."""
+        clock = cls()
+        clock.speed, clock._began, clock._passed, clock._began_wall = json.loads(text)
+        if clock._system.monotonic() < clock._began:
             raise InternalError("two processes of this machine do not count the same seconds")
-        return pace
+        return clock
 
-    def told(self) -> str:
-        """What another process needs for the same clock, as it goes now."""
+    def as_text(self) -> str:
+        """What another process needs to use the same clock."""
         return json.dumps([self.speed, self._began, self._passed, self._began_wall])
 
     def now(self) -> datetime:
@@ -64,8 +63,8 @@ class DrillClock:
     def beat(self) -> None:
         """Nothing: a drill's machine is awake."""
 
-    def ease(self) -> None:
-        """Let time pass as fast as the machine's from now on; who sleeps wakes as was said."""
+    def use_real_time(self) -> None:
+        """Let time pass as fast as the machine's from now on; running sleeps do not change."""
         self._passed, self._began = self.monotonic(), self._system.monotonic()
         self.speed = 1.0
 
@@ -74,13 +73,13 @@ class DrillClock:
         await self._system.sleep(self.real(seconds))
 
     def real(self, seconds: float) -> float:
-        """How long the machine takes for so many of the drill's seconds."""
+        """So many of the drill's seconds, in real seconds."""
         return seconds / self.speed
 
     def timeout(self, seconds: float) -> asyncio.Timeout:
         """A limit of so many of the drill's seconds, for `async with`."""
         return asyncio.timeout(self.real(seconds))
 
-    def push_back(self, limit: asyncio.Timeout, seconds: float) -> None:
+    def restart_timeout(self, limit: asyncio.Timeout, seconds: float) -> None:
         """Let a limit count from now again."""
         limit.reschedule(asyncio.get_running_loop().time() + self.real(seconds))

@@ -6,8 +6,6 @@ it runs in this process by the drill clock; (3) no configuration of the user rea
 a gateway reports is read as its users read it, over HTTP and from its journal; (5) the provider's
 ledger and recorded requests are the evidence; (6) a store is a file, so that a second host, in
 any process, finds what the first one saved.
-Not here: what the programs do, faults (the parts of the drills), the gateway itself (assembly/
-and below).
 """
 
 from __future__ import annotations
@@ -18,8 +16,8 @@ import math
 import os
 import socket
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -27,8 +25,7 @@ from jackline.agents.gateway_model import GatewayModel
 from jackline.agents.messages.runner import MessagesRunner
 from jackline.assembly import Service
 from jackline.config import Config
-from jackline.drills.conversation import exchanged
-from jackline.drills.drill import label_of
+from jackline.drills.conversation import label_of, posted
 from jackline.drills.drill_clock import DrillClock
 from jackline.drills.live_view import NOT_WATCHED, LiveView
 from jackline.drills.processes import stop
@@ -44,173 +41,20 @@ from jackline.journal.store import JournalSettings
 from jackline.programs import own_command
 from jackline.providers.settings import UpstreamSettings
 from jackline.simulator.client_request import ClientRequest
-from jackline.simulator.ledger import LedgerEntry, RequestLedger, RequestOutcome
-from jackline.simulator.limits import BucketSettings
+from jackline.simulator.faults import Fault
+from jackline.simulator.ledger import LedgerEntry, RequestLedger
 from jackline.simulator.live_provider import LiveProvider
 from jackline.simulator.provider import ProviderSettings
 from jackline.simulator.reply_script import Reply, ReplyScript, Rule
 from jackline.simulator.server import SimulatorServer
-from jackline.simulator.time_model import ServiceSettings
 from jackline.state_dir import StateDir
 
-STATUS = "/_jackline/status"
-# Twice in the shortest time that a lane is left alone for.
-LOOK_EVERY_S = 2.0
-
-
-@dataclass(slots=True)
-class WatchedEndpoint:
-    """The base URL of a gateway or a provider, and what was learned about it."""
-
-    url: str
-    failed: Sequence[AttemptFailed] = ()
-    """Attempts that failed, by the gateway's journal; there once it is closed."""
-    verdicts: list[str] = field(default_factory=list)
-    """What its status said, each sentence once."""
-
-    async def watch(self, pace: DrillClock) -> None:
-        """Read the status for ever."""
-        while True:
-            verdict = await self._verdict()
-            if verdict and verdict not in self.verdicts:
-                self.verdicts.append(verdict)
-            await pace.sleep(LOOK_EVERY_S)
-
-    async def _verdict(self) -> str:
-        try:
-            async with exchanged(self.url, "GET", STATUS) as response:
-                return str(json.loads(await response.whole())["verdict"])
-        except ConnectionError:
-            return ""  # it is only asked again; that clients reach it is seen by their records
-
-
+# Twice in the shortest time that a lane is not used after a failure.
+_STATUS_EVERY_S = 2.0
 # More than any drill has requests.
-MOST_ATTEMPTS = 100_000
-
-
-_UNHURRIED = 4.0
-
-
-@asynccontextmanager
-async def gateway(
-    upstream: str, pace: DrillClock, watched: LiveView = NOT_WATCHED, state: Path | None = None
-) -> AsyncIterator[str]:
-    """The base URL of a gateway before this one upstream, for as long as the block runs."""
-    async with gateway_before([UpstreamSettings(url=upstream)], pace, watched, state) as door:
-        yield door.url
-
-
-@asynccontextmanager
-async def gateway_before(
-    upstreams: Sequence[UpstreamSettings],
-    pace: DrillClock,
-    watched: LiveView = NOT_WATCHED,
-    state: Path | None = None,
-) -> AsyncIterator[WatchedEndpoint]:
-    """A gateway before these upstreams, for as long as the block runs.
-
-    `state` is its state folder, if it is to have one that is there before or after it.
-    """
-    with tempfile.TemporaryDirectory(
-        prefix="jackline-drill-", ignore_cleanup_errors=True
-    ) as folder:
-        opened = _process if pace.speed == 1.0 else _in_this_process
-        state = state or Path(folder) / "state"
-        async with opened(upstreams, pace, state, watched.port) as url:
-            watched.opened(url, state)
-            door = WatchedEndpoint(url)
-            yield door
-        with JournalReader(StateDir(state).journal) as journal:
-            door.failed = journal.failed_attempts(0.0, math.inf, MOST_ATTEMPTS)
-
-
-@asynccontextmanager
-async def _in_this_process(
-    upstreams: Sequence[UpstreamSettings], pace: DrillClock, state: Path, port: int
-) -> AsyncIterator[str]:
-    settings = GatewaySettings(
-        listen=ListenSettings(port=port),
-        upstreams=tuple(upstreams),
-        hold=HoldSettings(
-            # Of all that the gateway waits for, only this is measured by the machine's own clock.
-            ping_every=pace.real(HoldSettings().ping_every),
-            # Hurried, a busy machine's delays would look like long waits: it is given real seconds.
-            commit_after=min(240.0, max(HoldSettings().commit_after, _UNHURRIED * pace.speed)),
-        ),
-    )
-    config = Config(settings, state, JournalSettings(), "warning", {}, ())
-    async with Service(config, clock=pace, beside_flows=True) as service:
-        words = f"time passes {pace.speed:g} times as fast"
-        service.observatory.announce(ServiceNoted(pace.wall(), "drill", words))
-        yield service.url
-
-
-@asynccontextmanager
-async def _process(
-    upstreams: Sequence[UpstreamSettings], _pace: DrillClock, state: Path, port: int
-) -> AsyncIterator[str]:
-    StateDir(state).make()
-    config = state / "jackline.toml"
-    config.write_text("\n".join(_lines(upstreams)), encoding="utf-8")
-    process = await asyncio.create_subprocess_exec(
-        *own_command("up", "--port", str(port or _free_port())),
-        *("--state", str(state), "--config", str(config)),
-        env={name: value for name, value in os.environ.items() if "JACKLINE_" not in name},
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        log = process.stderr
-        if log is None:
-            raise AssertionError("its log was asked for")
-        url = await _told_url(log)
-        # A log that nobody reads would stop the gateway once the pipe is full.
-        reading = asyncio.create_task(_read_on(log))
-        try:
-            yield url
-        finally:
-            reading.cancel()
-    finally:
-        await stop(process)
-
-
-def _lines(upstreams: Iterable[UpstreamSettings]) -> Iterator[str]:
-    """The upstreams as a user writes them down."""
-    for each in upstreams:
-        yield "[[upstream]]"
-        for key in ("name", "url", "kind", "credential"):
-            # JSON's strings are TOML's, too.
-            yield f"{key} = {json.dumps(getattr(each, key))}"
-        models = ", ".join(f"{json.dumps(a)} = {json.dumps(b)}" for a, b in each.models.items())
-        yield f"models = {{ {models} }}"
-
-
-def _free_port() -> int:
-    """A port that nobody listens on at this moment."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return int(listening.getsockname()[1])
-
-
-async def _told_url(log: asyncio.StreamReader) -> str:
-    last_words = "nothing"
-    async for line in log:
-        words = line.decode("utf-8", "replace").strip()
-        if words.startswith("http://"):
-            return words.split()[0]
-        last_words = words or last_words
-    raise InternalError(
-        f"the gateway of the drill did not start; it said: {last_words}",
-        next="jackline up shows whether one starts here at all",
-    )
-
-
-async def _read_on(log: asyncio.StreamReader) -> None:
-    async for _line in log:
-        pass
-
-
-CREDENTIALS = (("x-api-key", "simulated"),)
+_MOST_ATTEMPTS = 100_000
+# Real seconds in which a busy machine may delay the first byte.
+_COMMIT_AFTER_S = 4.0
 
 
 @dataclass(slots=True)
@@ -228,87 +72,173 @@ class DrillProvider:
         return self.playing.provider.ledger
 
     def label(self, entry: LedgerEntry) -> str:
-        """Whose request this is; empty for one that the model never got to see."""
+        """Whose request this is; empty for one that did not reach the model."""
         return self.labels.get(entry.body_hash, "")
 
+    def add_fault(self, fault: Fault) -> float:
+        """Begin a fault now; returns its end by the provider's clock."""
+        handle = self.playing.add_fault(fault)
+        return next(one.fault.until for one in self.playing.provider.faults if one.handle == handle)
+
+    def unix_time(self, at: float) -> float:
+        """A moment of the provider's clock as Unix time."""
+        return self.playing.provider.settings.calendar.epoch_seconds(at)
+
 
 @asynccontextmanager
-async def provider_for(
-    reply: Callable[[ClientRequest], Reply],
-    service: ServiceSettings,
-    speed: float = 1.0,
-    *,
-    buckets: tuple[BucketSettings, ...] = (),
+async def open_provider(
+    reply: Callable[[ClientRequest], Reply], settings: ProviderSettings, speed: float = 1.0
 ) -> AsyncIterator[DrillProvider]:
-    """A provider whose model says what `reply` gives, within these limits."""
+    """A provider whose model answers with what `reply` returns."""
 
-    def hear(asked: ClientRequest) -> Reply:
-        there.labels[asked.body_hash] = label_of(asked)
-        return reply(asked)
+    def labelled_reply(request: ClientRequest) -> Reply:
+        provider.labels[request.body_hash] = label_of(request)
+        return reply(request)
 
-    mind = ReplyScript((Rule(hear),))
-    settings = ProviderSettings(buckets, service=service)
-    server = SimulatorServer(settings, mind, speed=speed, clients_hurry=True)
-    async with server:
-        there = DrillProvider(server.url, server.playing)
-        yield there
+    script = ReplyScript((Rule(labelled_reply),))
+    async with SimulatorServer(settings, script, speed=speed, clients_hurry=True) as server:
+        provider = DrillProvider(server.url, server.playing)
+        yield provider
 
 
-@asynccontextmanager
-async def flow_host(
-    upstream: str,
-    store: Path,
-    pace: DrillClock,
-    *,
-    listener: Listener = ignore_event,
-    watched: LiveView = NOT_WATCHED,
-) -> AsyncIterator[FlowHost]:
-    """A host of flows, with a gateway of its own before this upstream."""
-    async with (
-        gateway_for_runs(upstream, store, pace, watched) as url,
-        flow_host_through(url, store, pace, listener=listener) as host,
-    ):
-        yield host
+@dataclass(slots=True)
+class WatchedEndpoint:
+    """The base URL of a gateway or a provider, and what was learned about it."""
 
+    url: str
+    failed: Sequence[AttemptFailed] = ()
+    """Attempts that failed, by the gateway's journal; there once it is closed."""
+    verdicts: list[str] = field(default_factory=list)
+    """The verdicts of its status, each sentence once."""
 
-def gateway_for_runs(
-    upstream: str, store: Path, pace: DrillClock, watched: LiveView = NOT_WATCHED
-) -> AbstractAsyncContextManager[str]:
-    """The base URL of a gateway before this upstream, for runs that are kept in this store."""
-    # A gateway shows the runs that are kept in its own folder.
-    state = store.parent if watched.watching else None
-    return gateway(upstream, pace, watched, state)
+    async def watch(self, clock: DrillClock) -> None:
+        """Read the status until cancelled."""
+        while True:
+            try:
+                async with posted(self.url, "/_jackline/status", method="GET") as response:
+                    verdict = str(json.loads(await response.whole())["verdict"])
+            except ConnectionError:
+                verdict = ""  # read again later; the clients' records show whether they reach it
+            if verdict and verdict not in self.verdicts:
+                self.verdicts.append(verdict)
+            await clock.sleep(_STATUS_EVERY_S)
 
 
 @asynccontextmanager
-async def flow_host_through(
-    url: str, store: Path, pace: DrillClock, *, listener: Listener = ignore_event
-) -> AsyncIterator[FlowHost]:
-    """A host of flows that calls through the gateway at this URL, whoever has opened it."""
-    engine = SqliteRunStore(store, wall=pace.wall)
+async def open_gateway(
+    upstreams: Sequence[UpstreamSettings],
+    clock: DrillClock,
+    live_view: LiveView = NOT_WATCHED,
+    state: Path | None = None,
+) -> AsyncIterator[WatchedEndpoint]:
+    """A gateway before these upstreams, for as long as the block runs.
+
+    `state` is its state folder, if it is to exist before or after the gateway.
+    """
+    with tempfile.TemporaryDirectory(
+        prefix="jackline-drill-", ignore_cleanup_errors=True
+    ) as folder:
+        opener = _process if clock.speed == 1.0 else _in_this_process
+        state = state or Path(folder) / "state"
+        async with opener(upstreams, clock, state, live_view.port) as url:
+            live_view.opened(url, state)
+            endpoint = WatchedEndpoint(url)
+            yield endpoint
+        with JournalReader(StateDir(state).journal) as journal:
+            endpoint.failed = journal.failed_attempts(0.0, math.inf, _MOST_ATTEMPTS)
+
+
+@asynccontextmanager
+async def _in_this_process(
+    upstreams: Sequence[UpstreamSettings], clock: DrillClock, state: Path, port: int
+) -> AsyncIterator[str]:
+    settings = GatewaySettings(
+        listen=ListenSettings(port=port),
+        upstreams=tuple(upstreams),
+        hold=HoldSettings(
+            # The only wait of the gateway that is measured by the machine's own clock.
+            ping_every=clock.real(HoldSettings().ping_every),
+            # In scaled time a busy machine's delays look like long waits: allow real seconds.
+            commit_after=min(
+                240.0, max(HoldSettings().commit_after, _COMMIT_AFTER_S * clock.speed)
+            ),
+        ),
+    )
+    config = Config(settings, state, JournalSettings(), "warning", {}, ())
+    async with Service(config, clock=clock, beside_flows=True) as service:
+        text = f"time passes {clock.speed:g} times as fast"
+        service.observatory.announce(ServiceNoted(clock.wall(), "drill", text))
+        yield service.url
+
+
+@asynccontextmanager
+async def _process(
+    upstreams: Sequence[UpstreamSettings], _clock: DrillClock, state: Path, port: int
+) -> AsyncIterator[str]:
+    StateDir(state).make()
+    lines: list[str] = []
+    for upstream in upstreams:
+        lines.append("[[upstream]]")
+        # JSON's strings are TOML's, too.
+        keys = ("name", "url", "kind", "credential")
+        lines += [f"{key} = {json.dumps(getattr(upstream, key))}" for key in keys]
+        models = (f"{json.dumps(a)} = {json.dumps(b)}" for a, b in upstream.models.items())
+        lines.append(f"models = {{ {', '.join(models)} }}")
+    config = state / "jackline.toml"
+    config.write_text("\n".join(lines), encoding="utf-8")
+    if not port:
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            port = int(probe.getsockname()[1])
+    process = await asyncio.create_subprocess_exec(
+        *own_command("up", "--port", str(port), "--state", str(state), "--config", str(config)),
+        env={name: value for name, value in os.environ.items() if "JACKLINE_" not in name},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
     try:
-        async with GatewayModel(url, clock=pace, headers=CREDENTIALS) as model:
+        if process.stderr is None:
+            raise AssertionError("stderr is a pipe")
+        url, last_line = "", "nothing"
+        async for line in process.stderr:
+            text = line.decode("utf-8", "replace").strip()
+            if text.startswith("http://"):
+                url = text.split()[0]
+                break
+            last_line = text or last_line
+        if not url:
+            raise InternalError(
+                f"the gateway of the drill did not start; its last line: {last_line}",
+                next="jackline up shows whether one starts here at all",
+            )
+        # A log that nobody reads would stop the gateway once the pipe is full.
+        reader = asyncio.create_task(process.stderr.read())
+        try:
+            yield url
+        finally:
+            reader.cancel()
+    finally:
+        await stop(process)
+
+
+@asynccontextmanager
+async def open_flow_host(
+    url: str, store: Path, clock: DrillClock, *, listener: Listener = ignore_event
+) -> AsyncIterator[FlowHost]:
+    """A host of flows that calls through the gateway at this URL."""
+    usual = RunSettings(lease=3600.0)
+    # A busy machine, or a shell that releases something, is no faster because the drill is.
+    grace, hook_limit = usual.grace * clock.speed, usual.hook_limit * clock.speed
+    runs = SqliteRunStore(store, wall=clock.wall)
+    try:
+        credentials = (("x-api-key", "simulated"),)
+        async with GatewayModel(url, clock=clock, headers=credentials) as model:
             yield FlowHost(
-                engine,
-                lambda run_id: {"messages": MessagesRunner(model, clock=pace, tag=run_id)},
-                pace,
-                settings=_unhurried(pace.speed),
+                runs,
+                lambda run_id: {"messages": MessagesRunner(model, clock=clock, tag=run_id)},
+                clock,
+                settings=replace(usual, grace=grace, hook_limit=hook_limit),
                 listener=listener,
             )
     finally:
-        await engine.close()
-
-
-def _unhurried(speed: float) -> RunSettings:
-    """The usual settings, but for what a busy machine takes, whose second is minutes here."""
-    usual = RunSettings(lease=3600.0)
-    # A shell that gives something back starts no faster because the drill is in a hurry.
-    return replace(usual, grace=usual.grace * speed, hook_limit=usual.hook_limit * speed)
-
-
-def paid_tokens(ledger: RequestLedger, *, once: bool = False) -> int:
-    """What whole answers have cost; with `once`, those to the same question count once."""
-    done = [entry for entry in ledger if entry.outcome is RequestOutcome.COMPLETED]
-    if once:
-        done = list({entry.body_hash: entry for entry in done}.values())
-    return sum(entry.input_tokens + entry.output_tokens for entry in done)
+        await runs.close()

@@ -7,8 +7,6 @@ Rules: (1) as `jackline run` and `jackline resume`, it knows the flow's file and
 nothing from another process's memory; (2) a process that began a run exits when the run is
 parked, as if its terminal was closed: what was not saved by then is lost; (3) the last line on
 stdout is the outcome as JSON, the exit code is the outcome's.
-Not here: starting it (processes.py), the clock (drill_clock.py), the flows
-(lost_subagent_flow.py).
 """
 
 from __future__ import annotations
@@ -21,42 +19,36 @@ from typing import Any
 from jackline import event_loop
 from jackline.agents.outcome import Outcome
 from jackline.drills.drill_clock import DrillClock
-from jackline.drills.environment import flow_host_through
+from jackline.drills.environment import open_flow_host
 from jackline.flows.api import resume
 from jackline.flows.authoring.flow_definition import load_flow
 from jackline.flows.flow_run import FlowRun
-from jackline.flows.host import FlowHost
 from jackline.flows.lifecycle import begin_run
 from jackline.flows.records import encode_outcome
 from jackline.flows.run_events import FlowEvent, RunParked
 
 
 async def main(clock: str, url: str, store: str, verb: str, *rest: str) -> int:
-    """Begin a run or go on with one; the exit code."""
-    async with flow_host_through(url, Path(store), DrillClock.joined(clock)) as host:
-        if verb == "run":
-            outcome = await _begun(host, *rest)
-            _print(outcome)
-            os._exit(outcome.exit_code)
-        outcome = await resume(*rest, host=host)
-    _print(outcome)
-    return outcome.exit_code
-
-
-async def _begun(host: FlowHost, file: str, arguments: str) -> Outcome[Any]:
+    """Begin a run or resume one; returns the exit code."""
     run: FlowRun[Any] | None = None
 
-    def hear(event: FlowEvent) -> None:
+    def stop_when_parked(event: FlowEvent) -> None:
         if isinstance(event, RunParked) and run is not None:
-            run.stop("Its user went home.")
+            run.stop("Its terminal was closed.")
 
-    run = await begin_run(host, load_flow(file), arguments.encode(), listener=hear)
-    return await run.carry()
+    def print_outcome(outcome: Outcome[Any]) -> int:
+        line = encode_outcome(outcome, plain_value=outcome.value).decode()
+        print(line, flush=True)  # noqa: T201 -- a program
+        return outcome.exit_code
 
-
-def _print(outcome: Outcome[Any]) -> None:
-    line = encode_outcome(outcome, plain_value=outcome.value).decode()
-    print(line, flush=True)  # noqa: T201 -- a program
+    async with open_flow_host(url, Path(store), DrillClock.from_text(clock)) as host:
+        if verb == "run":
+            file, arguments = rest
+            flow = load_flow(file)
+            run = await begin_run(host, flow, arguments.encode(), listener=stop_when_parked)
+            os._exit(print_outcome(await run.carry()))
+        outcome: Outcome[Any] = await resume(*rest, host=host)
+    return print_outcome(outcome)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 Rules: (1) retries, waits and time limits are those of Anthropic's SDK for Python; (2) only its
 own process knows what an agent has done.
-Not here: what the agents do (the parts of the drills).
 """
 
 from __future__ import annotations
@@ -16,15 +15,17 @@ from typing import TypeAlias
 from jackline.drills.conversation import Block, ModelAnswer, from_document, posted
 from jackline.drills.drill_clock import DrillClock
 
-PATH = "/v1/messages"
-MODEL = "claude-sonnet-4-6"
-# The SDK's own: two retries, half a second doubling up to eight, a told wait up to a minute.
+# The SDK's own: two retries, half a second doubling up to eight, a Retry-After up to a minute.
 RETRIES = 2
-FIRST_WAIT, LONGEST_WAIT, LONGEST_TOLD = 0.5, 8.0, 60.0
-_RETRIED = (408, 409, 429)
+FIRST_WAIT, LONGEST_WAIT, LONGEST_RETRY_AFTER = 0.5, 8.0, 60
+_HEADERS = {
+    "content-type": "application/json",
+    "anthropic-version": "2023-06-01",
+    "x-api-key": "simulated",
+}
 
 UseTools: TypeAlias = Callable[[Sequence[Block]], Awaitable[list[Block]]]
-"""Gives the results of all calls of one turn."""
+"""Returns the results of all calls of one turn."""
 
 
 class GaveUpError(Exception):
@@ -34,13 +35,13 @@ class GaveUpError(Exception):
 class PlainAgent:
     """One agent of such a program."""
 
-    def __init__(self, url: str, pace: DrillClock, draw: random.Random) -> None:
+    def __init__(self, url: str, clock: DrillClock, draw: random.Random) -> None:
         self._url = url
-        self._pace = pace
+        self._clock = clock
         self._draw = draw
 
     async def work(self, prompt: str, tools: Sequence[Block], use: UseTools) -> str:
-        """What the model says at the end; GaveUpError when the SDK raises."""
+        """The model's final text; GaveUpError when the SDK raises."""
         messages: list[Block] = [{"role": "user", "content": prompt}]
         while True:
             answer = await self._ask(messages, tools)
@@ -50,12 +51,16 @@ class PlainAgent:
             messages.append({"role": "user", "content": await use(answer.calls)})
 
     async def _ask(self, messages: Sequence[Block], tools: Sequence[Block]) -> ModelAnswer:
-        body = {"model": MODEL, "max_tokens": 8192, "messages": messages, "tools": tools}
+        body = {
+            "model": "claude-sonnet-4-6",
+            "max_tokens": 8192,
+            "messages": messages,
+            "tools": tools,
+        }
         raw = json.dumps(body).encode()
         for retry in range(RETRIES + 1):
-            told: float | None = None
             try:
-                async with posted(self._url, PATH, _HEADERS, raw) as response:
+                async with posted(self._url, "/v1/messages", _HEADERS, raw) as response:
                     document = await response.whole()
                     answer = from_document(document) if response.status == 200 else None
                     if answer is not None:
@@ -63,22 +68,17 @@ class PlainAgent:
                     status, headers = response.status, response.headers
             except ConnectionError:
                 status, headers = 0, {}
-            if not _is_retried(status, headers.get("x-should-retry", "")) or retry == RETRIES:
+            retried = status in (0, 408, 409, 429) or status >= 500
+            if headers.get("x-should-retry") in ("true", "false"):
+                retried = headers["x-should-retry"] == "true"
+            if not retried or retry == RETRIES:
                 raise GaveUpError(f"status {status}")
-            told = _told_wait(headers.get("retry-after", ""))
-            await self._pace.sleep(self._wait(retry) if told is None else told)
+            wait = min(FIRST_WAIT * 2.0**retry, LONGEST_WAIT) * (1 - 0.25 * self._draw.random())
+            retry_after = headers.get("retry-after", "")
+            if retry_after.isdigit() and 0 < int(retry_after) <= LONGEST_RETRY_AFTER:
+                wait = float(retry_after)
+            await self._clock.sleep(wait)
         raise AssertionError("the last round returns or raises")
-
-    def _wait(self, retry: int) -> float:
-        wait = min(FIRST_WAIT * 2.0**retry, LONGEST_WAIT)
-        return wait * (1 - 0.25 * self._draw.random())
-
-
-_HEADERS = {
-    "content-type": "application/json",
-    "anthropic-version": "2023-06-01",
-    "x-api-key": "simulated",
-}
 
 
 def tool(name: str, **arguments: str) -> Block:
@@ -90,21 +90,15 @@ def tool(name: str, **arguments: str) -> Block:
 
 def result(call: Block, text: str, *, failed: bool = False) -> Block:
     """The result of one call."""
-    told: Block = {"type": "tool_result", "tool_use_id": call["id"], "content": text}
-    return {**told, "is_error": True} if failed else told
+    found: Block = {"type": "tool_result", "tool_use_id": call["id"], "content": text}
+    return {**found, "is_error": True} if failed else found
 
 
-async def each(calls: Sequence[Block], do: Callable[[Block], Awaitable[str]]) -> list[Block]:
-    """The results of calls that all succeed."""
-    done = await asyncio.gather(*(do(call) for call in calls))
-    return [result(call, text) for call, text in zip(calls, done, strict=True)]
+def each(do: Callable[[Block], Awaitable[str]]) -> UseTools:
+    """Run all calls of a turn at once; none of them fails."""
 
+    async def use(calls: Sequence[Block]) -> list[Block]:
+        texts = await asyncio.gather(*(do(call) for call in calls))
+        return [result(call, text) for call, text in zip(calls, texts, strict=True)]
 
-def _is_retried(status: int, should_retry: str) -> bool:
-    if should_retry in ("true", "false"):
-        return should_retry == "true"
-    return status == 0 or status in _RETRIED or status >= 500
-
-
-def _told_wait(words: str) -> float | None:
-    return float(words) if words.isdigit() and 0 < int(words) <= LONGEST_TOLD else None
+    return use

@@ -1,4 +1,4 @@
-"""Ship the doubles that Jackline tests itself with: a provider in a box and a clock that obeys.
+"""The fakes that Jackline tests itself with: a provider, scripted models, a virtual clock.
 
     from jackline.testing import SimulatedProvider
 
@@ -7,8 +7,7 @@
         call_the_model(base_url=provider.url)
         assert provider.ledger.wasted == 1
 
-Rules: (1) importing this needs no pytest; only `jackline.testing.plugin` does.
-Not here: the model behind it (simulator/).
+Rules: importing this needs no pytest; only `jackline.testing.plugin` does.
 """
 
 from __future__ import annotations

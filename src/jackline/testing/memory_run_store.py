@@ -3,7 +3,6 @@
 Rules: (1) the same results and the same refusals as the SQLite store: one suite tests both; (2)
 each method acts without a pause, so that it happens completely or not at all; (3) nothing
 survives the process.
-Not here: the contract and what all stores decide alike (flows/).
 """
 
 from __future__ import annotations
@@ -36,33 +35,33 @@ _CallName = tuple[str, int]
 class _Run:
     record: RunRecord
     lease_seconds: float
-    asked: str = ""
+    stop_request: str = ""
     calls: dict[_CallName, CallRecord] = field(default_factory=dict)
     notes: list[NoteRecord] = field(default_factory=list)
     orders: dict[str, AgentOrder] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
-class _Notebook:
+class _AgentLog:
     run_id: str
     lines: list[EntryRecord] = field(default_factory=list)
 
 
 class MemoryRunStore:
-    """An engine for tests and for flows that need not outlive their process."""
+    """A store for tests and for flows that need not outlive their process."""
 
     def __init__(self, *, wall: Callable[[], float] = SystemClock.wall) -> None:
         self._wall = wall
         self._runs: dict[str, _Run] = {}
-        self._notebooks: dict[str, _Notebook] = {}
-        # Who carried a session, the latest last.
+        self._logs: dict[str, _AgentLog] = {}
+        # The tasks of each session, the latest last.
         self._sessions: dict[str, list[str]] = {}
         self._resources: dict[tuple[str, str], ResourceRecord] = {}
         self._hooks: dict[tuple[str, str, str], HookRecord] = {}
         self._spending: list[tuple[float, int, float]] = []
 
     async def create(self, run: RunRecord, *, owner: str, lease: float) -> Claim:
-        """Keep a new run, claimed by `owner` for `lease` seconds."""
+        """Save a new run, claimed by `owner` for `lease` seconds."""
         if run.run_id in self._runs:
             raise store_rules.taken_id(run.run_id)
         owned = replace(run, owner=owner, lease_until=self._wall() + lease, epoch=1)
@@ -76,12 +75,12 @@ class MemoryRunStore:
         run, now = self._runs.get(run_id), self._wall()
         if run is None:
             return None
-        if run.record.owner not in (owner, instead_of) and self._is_carried(run):
+        if run.record.owner not in (owner, instead_of) and self._is_leased(run):
             return None
         epoch = run.record.epoch + 1
         run.record = replace(run.record, owner=owner, lease_until=now + lease, epoch=epoch)
         run.lease_seconds = lease
-        run.asked = store_rules.word_after_claim(run.asked)
+        run.stop_request = store_rules.word_after_claim(run.stop_request)
         return Claim(run_id, owner, epoch)
 
     async def renew(self, claim: Claim, *, lease: float) -> None:
@@ -91,18 +90,18 @@ class MemoryRunStore:
         run.lease_seconds = lease
 
     async def let_go(self, claim: Claim, run: RunRecord) -> None:
-        """Keep the run's new standing and give up the lease."""
+        """Save the run's new state and give up the lease."""
         await self.change(claim, run)
-        kept = self._owned(claim)
-        kept.record = replace(kept.record, owner="", lease_until=0.0)
+        saved = self._owned(claim)
+        saved.record = replace(saved.record, owner="", lease_until=0.0)
         if store_rules.answers_the_word(run.state):
-            kept.asked = ""
+            saved.stop_request = ""
 
     async def change(self, claim: Claim, run: RunRecord) -> None:
-        """Keep the run's new standing and go on carrying it."""
+        """Save the run's new state and hold the lease."""
         store_rules.must_be_of(claim, run.run_id)
-        kept = self._owned(claim)
-        kept.record = store_rules.with_standing(kept.record, run)
+        saved = self._owned(claim)
+        saved.record = store_rules.with_standing(saved.record, run)
 
     async def allow_waking(self, run_id: str) -> None:
         """A person confirms the next waking of a parked run."""
@@ -111,15 +110,15 @@ class MemoryRunStore:
         run.record = replace(run.record, confirmed=True)
 
     async def ask_to_stop(self, run_id: str, how: str) -> None:
-        """Leave word for the owner: `stop` or `cancel`."""
+        """Save a request to the owner: `stop` or `cancel`."""
         run = self._known(run_id)
-        word = store_rules.word_after_asking(run.asked, how)
+        word = store_rules.word_after_asking(run.stop_request, how)
         if run.record.owner or run.record.state not in ENDED:
-            run.asked = word
+            run.stop_request = word
 
     async def asked_to_stop(self, run_id: str) -> str:
-        """What was asked, or an empty string."""
-        return self._runs[run_id].asked if run_id in self._runs else ""
+        """What was requested, or an empty string."""
+        return self._runs[run_id].stop_request if run_id in self._runs else ""
 
     async def run(self, run_id: str) -> RunRecord | None:
         """The run, by its id or an unambiguous beginning of it."""
@@ -158,36 +157,36 @@ class MemoryRunStore:
         return claim
 
     async def wipe(self) -> bool:
-        """Memory keeps nothing."""
+        """Memory needs no wiping."""
         return True
 
     async def delete_run(self, run_id: str, *, force: bool = False) -> None:
-        """Drop an ended run and all that is kept of it."""
+        """Drop an ended run and all that is saved of it."""
         run = self._known(run_id)
-        kept = [one for one in self._resources.values() if one.run_id == run_id]
-        held = [one for one in kept if one.state is not ResourceState.RELEASED]
+        saved = [one for one in self._resources.values() if one.run_id == run_id]
+        held = [one for one in saved if one.state is not ResourceState.RELEASED]
         hooks = [hook for hook in self._hooks.values() if hook.run_id == run_id]
         store_rules.must_be_deletable(
             run.record,
-            carried=self._is_carried(run),
+            carried=self._is_leased(run),
             held=[] if force else held,
             owed=[] if force else [hook for hook in hooks if hook.state != "done"],
         )
         del self._runs[run_id]
-        for resource in kept:
+        for resource in saved:
             del self._resources[run_id, resource.name]
         self._hooks = {name: hook for name, hook in self._hooks.items() if name[0] != run_id}
         named = {call.task_id for other in self._runs.values() for call in other.calls.values()}
-        for task_id, notebook in list(self._notebooks.items()):
-            if notebook.run_id == run_id and task_id not in named:
-                self._drop_notebook(task_id)
+        for task_id, log in list(self._logs.items()):
+            if log.run_id == run_id and task_id not in named:
+                self._drop_log(task_id)
 
     async def calls(self, run_id: str) -> Sequence[CallRecord]:
         """All calls of a run, in the order they were begun."""
         return list(self._runs[run_id].calls.values()) if run_id in self._runs else []
 
     async def begin_call(self, claim: Claim, call: CallRecord) -> None:
-        """Keep that a call was begun (again)."""
+        """Save that a call was begun (again)."""
         store_rules.must_be_of(claim, call.run_id)
         run = self._owned(claim)
         known = run.calls.get((call.key, call.occurrence))
@@ -200,7 +199,7 @@ class MemoryRunStore:
         self._spending.append((at, max(tokens, 0), max(cost, 0.0)))
 
     async def end_call(self, claim: Claim, call: CallRecord) -> None:
-        """Keep how a call ended; done ones stay for good."""
+        """Save how a call ended; done ones are final."""
         await self.begin_call(claim, call)
 
     async def forget_calls(
@@ -210,18 +209,18 @@ class MemoryRunStore:
         *,
         leaving: Sequence[EntryRecord] = (),
     ) -> None:
-        """Drop what these calls gave, so that they run again, with a new notebook."""
+        """Drop what these calls gave, so that they run again, with a new log."""
         run = self._owned(claim)
         for line in leaving:
             await self.write_entry(claim, line)
         for name in calls:
             call = run.calls.pop(name, None)
-            notebook = self._notebooks.get(call.task_id) if call else None
-            if call and notebook and notebook.run_id == claim.run_id:
-                self._drop_notebook(call.task_id)
+            log = self._logs.get(call.task_id) if call else None
+            if call and log and log.run_id == claim.run_id:
+                self._drop_log(call.task_id)
 
     async def order_end(self, order: AgentOrder) -> None:
-        """Keep the order to end the agents of this name."""
+        """Save the order to end the agents of this name."""
         self._known(order.run_id).orders[order.name] = order
 
     async def ordered_ends(self, run_id: str) -> Sequence[AgentOrder]:
@@ -230,40 +229,40 @@ class MemoryRunStore:
         return sorted(orders, key=lambda order: (order.at, order.name))
 
     async def answer_order(self, claim: Claim, order: AgentOrder) -> None:
-        """Keep what came of an order, unless it was taken back or given anew."""
+        """Save the result of an order, unless the order was withdrawn or replaced."""
         store_rules.must_be_of(claim, order.run_id)
         orders = self._owned(claim).orders
-        kept = orders.get(order.name)
-        if kept is not None and kept.at == order.at:
+        saved = orders.get(order.name)
+        if saved is not None and saved.at == order.at:
             orders[order.name] = order
 
     async def take_back_order(self, run_id: str, name: str) -> bool:
-        """Drop the order of this name; False when there is none."""
+        """Delete the order of this name; False when there is none."""
         run = self._runs.get(run_id)
         return run is not None and run.orders.pop(name, None) is not None
 
     async def entries(self, task_id: str) -> Sequence[EntryRecord]:
-        """An agent's notebook, the oldest line first."""
-        notebook = self._notebooks.get(task_id)
-        return list(notebook.lines) if notebook else []
+        """An agent's log, the oldest line first."""
+        log = self._logs.get(task_id)
+        return list(log.lines) if log else []
 
     async def write_entry(self, claim: Claim, entry: EntryRecord) -> None:
-        """Add a line to a notebook; its number must be the next one."""
+        """Add a line to a log; its number must be the next one."""
         self._owned(claim)
-        notebook = self._notebooks.get(entry.task_id) or _Notebook(claim.run_id)
-        if notebook.run_id != claim.run_id:
+        log = self._logs.get(entry.task_id) or _AgentLog(claim.run_id)
+        if log.run_id != claim.run_id:
             raise store_rules.foreign_notebook(entry.task_id)
-        store_rules.must_be_next(len(notebook.lines), entry.number, entry.task_id)
-        notebook.lines.append(entry)
-        self._notebooks[entry.task_id] = notebook
+        store_rules.must_be_next(len(log.lines), entry.number, entry.task_id)
+        log.lines.append(entry)
+        self._logs[entry.task_id] = log
         session_id = store_rules.named_session(entry)
         if session_id:
-            carried_by = self._sessions.setdefault(session_id, [])
-            carried_by[:] = [task_id for task_id in carried_by if task_id != entry.task_id]
-            carried_by.append(entry.task_id)
+            tasks = self._sessions.setdefault(session_id, [])
+            tasks[:] = [task_id for task_id in tasks if task_id != entry.task_id]
+            tasks.append(entry.task_id)
 
     async def find_session(self, session_id: str) -> CallRecord | None:
-        """The agent call that was the last to carry this session."""
+        """The agent call that was the last to use this session."""
         for task_id in reversed(self._sessions.get(session_id, [])):
             call = await self.find_task(task_id)
             if call is not None:
@@ -279,7 +278,7 @@ class MemoryRunStore:
         return None
 
     async def keep_resource(self, resource: ResourceRecord) -> None:
-        """Keep a resource's standing, by run and name."""
+        """Save a resource's state, by run and name."""
         self._resources[resource.run_id, resource.name] = resource
 
     async def resources(self, *, held_only: bool = True) -> Sequence[ResourceRecord]:
@@ -294,18 +293,18 @@ class MemoryRunStore:
     async def begin_hook(self, hook: HookRecord, *, again: bool = False) -> bool:
         """Mark a hook as running; False when it is not to be run."""
         name = (hook.run_id, hook.end_id, hook.hook)
-        kept = self._hooks.get(name)
-        if not store_rules.may_begin_hook(kept, hook, again=again):
+        saved = self._hooks.get(name)
+        if not store_rules.may_begin_hook(saved, hook, again=again):
             return False
-        tries = kept.tries if kept else 0
+        tries = saved.tries if saved else 0
         self._hooks[name] = replace(hook, state="running", tries=tries + 1)
         return True
 
     async def end_hook(self, hook: HookRecord) -> None:
-        """Keep how it ended."""
+        """Save how a hook ended."""
         name = (hook.run_id, hook.end_id, hook.hook)
-        kept = self._hooks.get(name)
-        self._hooks[name] = replace(hook, tries=kept.tries if kept else hook.tries)
+        saved = self._hooks.get(name)
+        self._hooks[name] = replace(hook, tries=saved.tries if saved else hook.tries)
 
     async def hooks(self, run_id: str) -> Sequence[HookRecord]:
         """All hooks of a run and how they ended."""
@@ -321,24 +320,24 @@ class MemoryRunStore:
     ) -> None:
         """Add a line to the run's log."""
         notes = self._known(run_id).notes
-        # Through JSON, so that what cannot be kept on disk cannot be kept here either.
-        kept = json.loads(json.dumps(detail))
-        notes.append(NoteRecord(run_id, len(notes) + 1, at, what, label, kept))
+        # Through JSON, so that what cannot be saved on disk cannot be saved here either.
+        saved = json.loads(json.dumps(detail))
+        notes.append(NoteRecord(run_id, len(notes) + 1, at, what, label, saved))
 
     async def notes(self, run_id: str, *, after: int = 0) -> Sequence[NoteRecord]:
         """The run's log after the line of that number."""
         return self._runs[run_id].notes[max(after, 0) :] if run_id in self._runs else []
 
     async def notebooks(self, run_id: str) -> Sequence[str]:
-        """The ids of the agents whose notebooks this run has written."""
-        return [task for task, book in self._notebooks.items() if book.run_id == run_id]
+        """The ids of the agents whose logs this run has written."""
+        return [task for task, book in self._logs.items() if book.run_id == run_id]
 
     async def untrusted_rows(self, run_id: str) -> int:  # noqa: ARG002 -- the contract's
         """Nobody else writes here."""
         return 0
 
     async def digest(self, run_id: str) -> str:
-        """A hash of all that is kept of this run and leads to code."""
+        """A hash of all that is saved of this run and leads to code."""
         run = self._known(run_id)
         return str(hash((run.record, *run.calls.values())))
 
@@ -360,7 +359,7 @@ class MemoryRunStore:
         """Nothing is ever waited for."""
 
     async def close(self) -> None:
-        """Nothing to finish: the runs stay as long as this engine does."""
+        """Nothing to finish: the runs stay as long as this store does."""
 
     def _known(self, run_id: str) -> _Run:
         run = self._runs.get(run_id)
@@ -376,13 +375,13 @@ class MemoryRunStore:
             raise store_rules.lease_lost(claim, run.record.owner)
         return run
 
-    def _is_carried(self, run: _Run) -> bool:
-        kept = run.record
-        return bool(kept.owner) and store_rules.lease_holds(
-            kept.lease_until, run.lease_seconds, self._wall()
+    def _is_leased(self, run: _Run) -> bool:
+        saved = run.record
+        return bool(saved.owner) and store_rules.lease_holds(
+            saved.lease_until, run.lease_seconds, self._wall()
         )
 
-    def _drop_notebook(self, task_id: str) -> None:
-        del self._notebooks[task_id]
-        for carried_by in self._sessions.values():
-            carried_by[:] = [other for other in carried_by if other != task_id]
+    def _drop_log(self, task_id: str) -> None:
+        del self._logs[task_id]
+        for tasks in self._sessions.values():
+            tasks[:] = [other for other in tasks if other != task_id]

@@ -3,8 +3,7 @@
     pytest_plugins = ["jackline.testing.plugin"]
 
 Rules: (1) the only module of the product that imports pytest; (2) each test has a provider of its
-own, and nothing of it is left behind.
-Not here: the faults (simulated_provider.py).
+own, which is closed after the test.
 """
 
 from __future__ import annotations
@@ -19,20 +18,18 @@ from jackline.testing.simulated_provider import DEFAULT_SETTINGS, SimulatedProvi
 
 @pytest.fixture
 def jackline_provider_settings() -> ProviderSettings:
-    """What the provider is made of; override it in a test module to change it."""
+    """The provider's settings; override this fixture in a test module to change them."""
     return DEFAULT_SETTINGS
 
 
 @pytest.fixture
-def jackline_provider(
-    jackline_provider_settings: ProviderSettings,
-) -> Iterator[SimulatedProvider]:
-    """A provider on a loopback port that answers at once until told otherwise."""
+def jackline_provider(jackline_provider_settings: ProviderSettings) -> Iterator[SimulatedProvider]:
+    """A provider on a loopback port that answers at once by default."""
     with SimulatedProvider(jackline_provider_settings) as provider:
         yield provider
 
 
 @pytest.fixture
 def simulated_provider(jackline_provider: SimulatedProvider) -> SimulatedProvider:
-    """The same provider under its plain name."""
+    """The same provider under a shorter name."""
     return jackline_provider

@@ -8,8 +8,6 @@ resumed in another process gets the same answers; (2) every request is in the le
 became of it; (3) the runner fulfils a runner's contract: a check before each turn, a line for
 each, and it continues where the agent's log ends; (4) it counts what really ran, so that a test
 can distinguish replays from repeats.
-Not here: a provider on a real socket (simulated_provider.py), the words of a script
-(simulator/reply_script.py), a real loop with tools (agents/messages/).
 """
 
 from __future__ import annotations
@@ -45,7 +43,7 @@ from jackline.simulator.reply_script import Fail, Reply, ReplyScript, Rule, Say
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """One line of the ledger: what was asked, by whom, and the answer, if it came to one."""
+    """One entry of the ledger: the request, its caller, and the answer if there was one."""
 
     raw: bytes
     caller: ModelCaller
@@ -53,12 +51,12 @@ class ModelRequest:
 
     @property
     def body(self) -> JsonObject:
-        """What was asked."""
+        """The body as JSON."""
         return msgspec.json.decode(self.raw, type=dict[str, object])
 
 
 class ScriptedModel:
-    """A `Model`; the first rule that fits answers, as with `SimulatedProvider.says`."""
+    """A `Model`; the first rule that matches answers, as with `SimulatedProvider.says`."""
 
     def __init__(self, *script: Rule | Reply, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
@@ -74,7 +72,7 @@ class ScriptedModel:
     def says(self, *script: Rule | Reply) -> None:
         """Answer by these rules from now on."""
         rules = tuple(each if isinstance(each, Rule) else Rule(each) for each in script)
-        self._mind = ReplyScript(rules)
+        self._script = ReplyScript(rules)
 
     @property
     def paid(self) -> int:
@@ -83,41 +81,38 @@ class ScriptedModel:
 
     async def ask(self, body: JsonObject, caller: ModelCaller) -> WholeAnswer:
         """The scripted answer; ModelFailedError where the script says `Fail`."""
-        # As it would be on the wire: what is asked later must not change what was asked.
+        # As on the wire: later changes to the body must not change the ledger.
         raw = msgspec.json.encode(body)
-        asked = read_client_request("/v1/messages", _headers(caller), raw, call=len(self.ledger))
-        if asked is None:
+        headers = {
+            "x-claude-code-session-id": caller.session_id,
+            "x-claude-code-agent-id": caller.task_id,
+        }
+        request = read_client_request("/v1/messages", headers, raw, call=len(self.ledger))
+        if request is None:
             raise InternalError("The body of a model call is not a JSON object.")
-        reply = self._mind.reply(asked)
+        reply = self._script.reply(request)
         place = len(self.ledger)
         self.ledger.append(ModelRequest(raw, caller, None))
         if isinstance(reply, Say):
             if reply.delay:
                 await self._clock.sleep(reply.delay)
-            answer = _answer(reply, asked)
+            answer = _answer(reply, request)
             self.ledger[place] = ModelRequest(raw, caller, answer)
             return answer
         raise _failed(reply, self._clock.now())
 
 
-def _headers(caller: ModelCaller) -> dict[str, str]:
-    return {
-        "x-claude-code-session-id": caller.session_id,
-        "x-claude-code-agent-id": caller.task_id,
-    }
-
-
-def _answer(say: Say, asked: ClientRequest) -> WholeAnswer:
-    # The same conversation gets the same ids, whoever asks and however often.
-    mark = hashlib.sha256(f"{asked.session} {asked.turn}".encode()).hexdigest()[:10]
+def _answer(say: Say, request: ClientRequest) -> WholeAnswer:
+    # The same conversation always gets the same ids.
+    mark = hashlib.sha256(f"{request.session} {request.turn}".encode()).hexdigest()[:10]
     content: list[JsonObject] = [{"type": "text", "text": say.text}] if say.text else []
-    for number, (name, given) in enumerate(say.calls, 1):
+    for number, (name, arguments) in enumerate(say.calls, 1):
         call_id = f"toolu_{mark}_{number}"
-        content.append({"type": "tool_use", "id": call_id, "name": name, "input": given})
+        content.append({"type": "tool_use", "id": call_id, "name": name, "input": arguments})
     # A model without a provider has no caches: later turns have most of their input cached.
-    cached = asked.input_tokens * 9 // 10 if asked.turn else 0
-    usage = TokenUsage(asked.input_tokens - cached, say.output_tokens, cached, 0)
-    return WholeAnswer(content, say.stop_reason, usage, asked.model, f"req_{mark}")
+    cached = request.input_tokens * 9 // 10 if request.turn else 0
+    usage = TokenUsage(request.input_tokens - cached, say.output_tokens, cached, 0)
+    return WholeAnswer(content, say.stop_reason, usage, request.model, f"req_{mark}")
 
 
 def _failed(reply: Reply, now: datetime) -> ModelFailedError:
@@ -126,7 +121,7 @@ def _failed(reply: Reply, now: datetime) -> ModelFailedError:
         seen = Observation.of_response(refusal.status, refusal.headers, refusal.body.encode())
         status: int | None = refusal.status
     else:
-        # Faults of the wire all look the same to whoever has no wire.
+        # Without a wire all faults of the wire look the same.
         seen = Observation.of_exception(ConnectionResetError(104, "connection reset by peer"))
         status = None
     failure = classify(seen, now=now)
@@ -159,27 +154,19 @@ class Play:
 Script: TypeAlias = Callable[[AgentTask], Play | object]
 
 
-def _answer_with_prompt(task: AgentTask) -> Play:
-    return Play(value=f"answer to {task.prompt}")
-
-
 class ScriptedRunner:
-    """A runner that plays a script; anything but a `Play` is taken for its value."""
+    """A runner that plays a script; anything but a `Play` is the value of one."""
 
     def __init__(
-        self,
-        script: Script = _answer_with_prompt,
-        *,
-        name: str = "messages",
-        clock: Clock | None = None,
+        self, script: Script | None = None, *, name: str = "messages", clock: Clock | None = None
     ) -> None:
         self.name = name
-        self._script = script
+        self._script = script or (lambda task: f"answer to {task.prompt}")
         self._clock = clock or SystemClock()
         self.begun: list[str] = []
-        """Labels of the agents that were begun, again and again if so."""
+        """Labels of the agents that were begun, once for each time."""
         self.asked: list[str] = []
-        """Labels of the agents for which a model was asked, a wall included."""
+        """Labels of the agents that called a model, also those that met a quota."""
         self.answered: list[str] = []
         """Labels of the agents whose turns were answered."""
         self.tasks: list[AgentTask] = []
@@ -189,8 +176,8 @@ class ScriptedRunner:
         """Before this time every turn meets a quota."""
         self.wall_is_billing = False
 
-    async def carry(self, task: AgentTask, notebook: AgentLog, leave: CallGate) -> Outcome[object]:
-        """Play the agent on from where its notebook ends."""
+    async def carry(self, task: AgentTask, log: AgentLog, gate: CallGate) -> Outcome[object]:
+        """Play the agent on from where its log ends."""
         self.begun.append(task.label)
         self.tasks.append(task)
         self.at_once += 1
@@ -200,18 +187,18 @@ class ScriptedRunner:
             if inspect.isawaitable(played):
                 played = await played
             play = played if isinstance(played, Play) else Play(value=played)
-            return await self._played(task, play, notebook, leave)
+            return await self._played(task, play, log, gate)
         finally:
             self.at_once -= 1
 
     async def _played(
-        self, task: AgentTask, play: Play, notebook: AgentLog, leave: CallGate
+        self, task: AgentTask, play: Play, log: AgentLog, gate: CallGate
     ) -> Outcome[object]:
-        done = sum(entry.kind == _TURN for entry in notebook.entries)
+        done = sum(entry.kind == _TURN for entry in log.entries)
         ending, evidence = play.ending, play.evidence
         try:
             while done < play.turns:
-                await self._turn(task, play, notebook, leave)
+                await self._turn(task, play, log, gate)
                 done += 1
         except StopAgentError as stop:
             ending, evidence = stop.ending, stop.evidence
@@ -226,22 +213,22 @@ class ScriptedRunner:
             turns=done,
         )
 
-    async def _turn(self, task: AgentTask, play: Play, notebook: AgentLog, leave: CallGate) -> None:
-        await leave.before_call()
+    async def _turn(self, task: AgentTask, play: Play, log: AgentLog, gate: CallGate) -> None:
+        await gate.before_call()
         self.asked.append(task.label)
         if play.seconds:
-            await within(leave.time_limit, self._clock.sleep(play.seconds))
+            await within(gate.time_limit, self._clock.sleep(play.seconds))
         while self.wall_until is not None and self._clock.now() < self.wall_until:
-            await leave.wall(self._wall(), "You've hit your session limit")
+            await gate.wall(self._wall(), "You've hit your session limit")
             self.asked.append(task.label)
         if play.during is not None:
-            await within(leave.time_limit, play.during())
-        await notebook.write(_TURN, {"answer": "…"})
+            await within(gate.time_limit, play.during())
+        await log.write(_TURN, {"answer": "…"})
         self.answered.append(task.label)
-        leave.spent(MODEL, TokenUsage(output_tokens=play.tokens), play.dollars)
+        gate.spent(MODEL, TokenUsage(output_tokens=play.tokens), play.dollars)
 
     def _wall(self) -> Failure:
-        # A test double plays the judge, too: what `classify` gives for a real session limit.
+        # The same as `classify` returns for a real session limit.
         if self.wall_is_billing:
             return Failure(Kind.BILLING, None, Scope.ACCOUNT, False, True)
         return Failure(

@@ -1,9 +1,7 @@
 """An upstream that follows a script, on any clock and without a socket.
 
-Rules: (1) each attempt takes the next step of its lane's script, and the last step again and
-again; (2) it counts what was attempted, so that tests read the truth here; (3) the rules of the
-upstream port (upstream/).
-Not here: limits and faults that depend on load (simulator/).
+Rules: (1) each attempt plays the next step of its lane's script, and the last step again and
+again; (2) it records every attempt; (3) the rules of upstream/interface.py hold.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jackline.clock import Clock
-from jackline.upstream.interface import Headers, ResponseHandler, UpstreamRequest
+from jackline.upstream.interface import ResponseHandler, UpstreamRequest
 
 STREAMED = (
     b'event: message_start\ndata: {"type":"message_start","message":{"id":"msg_1","type":"message",'
@@ -28,7 +26,6 @@ STREAMED = (
     b'"stop_sequence":null},"usage":{"output_tokens":20}}\n\n'
     b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
 )
-_STREAM_HEADERS = {"content-type": "text/event-stream"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +33,8 @@ class Step:
     """What one attempt meets: a wait, then an answer, an error, a break or silence.
 
     A good answer comes in two halves with the same wait between them, or `between`; `cut` leaves
-    the second out and breaks the connection, `truncated` ends it there as if all were well. `first`
-    is said at once, before the wait, by a provider that has taken the call and thinks.
+    out the second and breaks the connection, `truncated` ends it there cleanly. `first` is sent at
+    once, before the wait.
     """
 
     says: bytes = STREAMED
@@ -63,84 +60,83 @@ class ScriptedUpstream:
     messages: list[UpstreamRequest] = field(default_factory=list)
     open_now: int = 0
 
-    def start(self, message: UpstreamRequest, lane: str, ear: ResponseHandler) -> ScriptedAttempt:
+    def start(
+        self, message: UpstreamRequest, lane: str, handler: ResponseHandler
+    ) -> ScriptedAttempt:
         """Begin the next step of the lane's script."""
         script = self.scripts.get(lane, (Step(),))
         step = script[min(self.attempts.count(lane), len(script) - 1)]
         self.attempts.append(lane)
         self.messages.append(message)
-        return ScriptedAttempt(self, step, ear)
+        return ScriptedAttempt(self, step, handler)
 
 
 class ScriptedAttempt:
-    """One attempt under way."""
+    """One attempt in progress."""
 
-    def __init__(self, upstream: ScriptedUpstream, step: Step, ear: ResponseHandler) -> None:
+    def __init__(self, upstream: ScriptedUpstream, step: Step, handler: ResponseHandler) -> None:
         self._upstream = upstream
         self._step = step
-        self._ear: ResponseHandler | None = ear
+        self._handler: ResponseHandler | None = handler
         self.paused = False
         upstream.open_now += 1
         self._task = asyncio.get_running_loop().create_task(self._play())
 
     def hang_up(self) -> None:
-        """Drop it."""
+        """Cancel the attempt."""
         self._close()
         self._task.cancel()
 
     def pause(self) -> None:
-        """Note that the reader is slow; the script goes on."""
+        """Record that the reader is slow; the script goes on."""
         self.paused = True
 
     def resume(self) -> None:
-        """Note that it has caught up."""
+        """Record that the reader has caught up."""
         self.paused = False
 
     def _close(self) -> None:
-        if self._ear is not None:
-            self._ear = None
+        if self._handler is not None:
+            self._handler = None
             self._upstream.open_now -= 1
 
     async def _play(self) -> None:
         step, clock = self._step, self._upstream.clock
+        stream_headers = {"content-type": "text/event-stream", **step.headers}
         if step.first:
-            self._say(200, _raw({**_STREAM_HEADERS, **step.headers}), step.first)
+            self._send(200, stream_headers, step.first)
         await clock.sleep(1_000_000 if step.silent else step.after)
         if step.breaks is not None:
-            self._last_word(step.breaks)
+            self._end(step.breaks)
         elif step.status != 200:
-            self._say(step.status, _raw(step.headers), step.body)
-            self._last_word(None)
+            self._send(step.status, step.headers, step.body)
+            self._end(None)
         else:
             half = len(step.says) // 2 if step.cut is None else step.cut
             if not step.first:
-                self._say(200, _raw({**_STREAM_HEADERS, **step.headers}), step.says[:half])
-            elif self._ear is not None:
-                self._ear.heard(step.says[len(step.first) : half])
+                self._send(200, stream_headers, step.says[:half])
+            elif self._handler is not None:
+                self._handler.heard(step.says[len(step.first) : half])
             await clock.sleep(step.after if step.between is None else step.between)
             if step.cut is not None:
-                self._last_word(ConnectionResetError("connection reset by peer"))
+                self._end(ConnectionResetError("connection reset by peer"))
                 return
-            if not step.truncated and self._ear is not None:
-                self._ear.heard(step.says[half:])
-            self._last_word(None)
+            if not step.truncated and self._handler is not None:
+                self._handler.heard(step.says[half:])
+            self._end(None)
 
-    def _say(self, status: int, headers: Headers, data: bytes) -> None:
-        if self._ear is not None:
-            self._ear.began(status, headers)
-        if self._ear is not None and data:
-            self._ear.heard(data)
+    def _send(self, status: int, headers: Mapping[str, str], data: bytes) -> None:
+        if self._handler is not None:
+            raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+            self._handler.began(status, raw)
+        # The handler may have hung up meanwhile.
+        if self._handler is not None and data:
+            self._handler.heard(data)
 
-    def _last_word(self, error: OSError | None) -> None:
-        ear = self._ear
+    def _end(self, error: OSError | None) -> None:
+        handler = self._handler
         self._close()
-        if ear is None:
-            return
-        if error is None:
-            ear.ended()
-        else:
-            ear.broke(error)
-
-
-def _raw(headers: Mapping[str, str]) -> Headers:
-    return [(name.encode(), value.encode()) for name, value in headers.items()]
+        if handler is not None and error is None:
+            handler.ended()
+        elif handler is not None and error is not None:
+            handler.broke(error)

@@ -1,8 +1,7 @@
 """A provider on a loopback port for tests, with one line per fault.
 
-Rules: (1) faults begin now and last `seconds`; each line returns a handle that ends it; (2) the
-ledger is a copy: what a test holds does not change later.
-Not here: the model (simulator/), the pytest fixture (plugin.py).
+Rules: (1) faults begin now and last `seconds`; each line returns a handle for `heal`; (2) the
+ledger is a copy: what a test has read does not change later.
 """
 
 from __future__ import annotations
@@ -23,40 +22,38 @@ DEFAULT_SETTINGS = ProviderSettings(service=AT_ONCE)
 
 
 class SimulatedProvider(ServerThread):
-    """A provider that does what the test says; `with` opens and closes it."""
+    """A provider with scripted replies and faults; `with` opens and closes it."""
 
     def __init__(
         self,
         settings: ProviderSettings = DEFAULT_SETTINGS,
-        mind: ReplyScript | None = None,
+        script: ReplyScript | None = None,
         *,
         seed: int = 0,
         speed: float = 1.0,
     ) -> None:
-        super().__init__(settings, mind, seed=seed, speed=speed)
+        super().__init__(settings, script, seed=seed, speed=speed)
 
     @property
     def ledger(self) -> RequestLedger:
-        """Every request so far and what became of it."""
+        """Every request so far and its outcome."""
         return self.order(lambda playing: copy.deepcopy(playing.provider.ledger))
 
-    # --- what it says ---------------------------------------------------------------
-
     def says(self, *rules: Rule | Reply) -> None:
-        """Answer by these rules from now on; the first that fits answers."""
+        """Answer by these rules from now on; the first that matches answers."""
         script = tuple(one if isinstance(one, Rule) else Rule(one) for one in rules)
         self.order(lambda playing: setattr(playing, "mind", ReplyScript(script)))
 
     def limits(self, *buckets: BucketSettings) -> None:
-        """Begin anew with these limits per minute."""
+        """Restart with these limits per minute."""
         self.order(lambda p: p.restart(replace(p.settings, buckets=buckets)))
 
     def demand_credential(self) -> None:
-        """Begin anew, and refuse requests that bring no credential; what it is does not matter."""
+        """Restart, and refuse requests without a credential; any credential will do."""
         self.order(lambda p: p.restart(replace(p.settings, demands_credential=True)))
 
     def reset_all(self) -> None:
-        """Begin anew: an empty ledger, no faults but the settings' own."""
+        """Restart: an empty ledger, no faults but the settings' own."""
         self.order(lambda playing: playing.restart())
 
     def heal(self, handle: int | None = None) -> None:
@@ -66,7 +63,7 @@ class SimulatedProvider(ServerThread):
     # --- one line per fault ---------------------------------------------------------
 
     def strike(self, fault: Fault) -> int:
-        """Let any fault strike, its window counted from now."""
+        """Begin any fault, its window counted from now."""
         return self.order(lambda playing: playing.add_fault(fault))
 
     def throttle(
@@ -78,8 +75,8 @@ class SimulatedProvider(ServerThread):
         model: str = "",
     ) -> int:
         """429 that is not the caller's usage limit."""
-        fault = Fault(Effect.THROTTLED, share=share, retry_after=retry_after, model=model)
-        return self.strike(replace(fault, until=seconds))
+        fault = Fault(Effect.THROTTLED, until=seconds, share=share, model=model)
+        return self.strike(replace(fault, retry_after=retry_after))
 
     def overload(self, seconds: float = math.inf, *, share: float = 1.0, model: str = "") -> int:
         """529."""
@@ -95,7 +92,7 @@ class SimulatedProvider(ServerThread):
         kills_in_flight: float = 0.7,
         recovery: RecoverySettings | None = None,
     ) -> int:
-        """5xx, in the words of the API, an HTML page or Envoy; open streams break too."""
+        """5xx, as the API, an HTML page or Envoy has it; open streams break too."""
         fault = Fault(effect, share=share, model=model, recovery=recovery)
         return self.strike(replace(fault, until=seconds, kills_in_flight=kills_in_flight))
 
@@ -103,12 +100,12 @@ class SimulatedProvider(ServerThread):
         self,
         resets_in: float = 7200.0,
         *,
-        told: ResetAnnouncement = "headers",
+        announced: ResetAnnouncement = "headers",
         claim: WindowClaim = WindowClaim.FIVE_HOUR,
         model: str = "",
     ) -> int:
-        """The account's window is used up; the reset is told in headers, in the text, or not."""
-        fault = Fault(Effect.QUOTA_WALL, until=resets_in, reset_told=told, claim=claim)
+        """The account's window is used up; the reset is in the headers, in the text, or nowhere."""
+        fault = Fault(Effect.QUOTA_WALL, until=resets_in, reset_told=announced, claim=claim)
         return self.strike(replace(fault, model=model))
 
     def hang(self, seconds: float = math.inf, *, share: float = 1.0, model: str = "") -> int:
@@ -119,7 +116,7 @@ class SimulatedProvider(ServerThread):
     def silence(
         self, seconds: float = math.inf, *, at: float | None = None, share: float = 1.0
     ) -> int:
-        """Streams begin and fall silent at a share of their length."""
+        """Streams begin and stop sending at a share of their length."""
         return self.strike(Fault(Effect.SILENCE, until=seconds, at_share=at, share=share))
 
     def cut(
@@ -137,7 +134,7 @@ class SimulatedProvider(ServerThread):
     def clean_end(
         self, seconds: float = math.inf, *, at: float | None = None, share: float = 1.0
     ) -> int:
-        """Streams end in order, but without the events that close them."""
+        """Streams end cleanly, but without the events that close them."""
         return self.strike(Fault(Effect.CLEAN_END, until=seconds, at_share=at, share=share))
 
     def error_event(
@@ -148,7 +145,7 @@ class SimulatedProvider(ServerThread):
         share: float = 1.0,
         status: int | None = None,
     ) -> int:
-        """Streams end in an error event: an overload, or with `status` 429 or 500 what that is."""
+        """Streams end with an error event: an overload, or the error of `status` 429 or 500."""
         fault = Fault(Effect.ERROR_EVENT, until=seconds, at_share=at, share=share, status=status)
         return self.strike(fault)
 
@@ -161,7 +158,7 @@ class SimulatedProvider(ServerThread):
         return self.strike(Fault(Effect.REFUSED, until=seconds))
 
     def reset(self, seconds: float = math.inf, *, share: float = 1.0) -> int:
-        """Connections are reset before a byte comes."""
+        """Connections are reset before the first byte."""
         return self.strike(Fault(Effect.RESET, until=seconds, share=share))
 
     def late(self, seconds: float = math.inf, *, delay: float = 10.0) -> int:
@@ -169,5 +166,5 @@ class SimulatedProvider(ServerThread):
         return self.strike(Fault(Effect.LATE, until=seconds, delay=delay))
 
     def slow_drip(self, seconds: float = math.inf, *, slowness: float = 20.0) -> int:
-        """Answers come, so many times slower."""
+        """Answers come so many times slower."""
         return self.strike(Fault(Effect.SLOW_DRIP, until=seconds, slowness=slowness))

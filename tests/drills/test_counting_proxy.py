@@ -1,4 +1,4 @@
-"""The witness sees every error that a client sees, and changes nothing."""
+"""The counting proxy sees every error that a client sees, and changes nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.hiccups import steadily
 
 DONE = "All is well."
 PLAN = AgentPlan("one", "TASK: look", DONE)
-# After so long a client at this pace has waited for minutes.
+# At this speed so long a pause is minutes for a client.
 HICCUP = 0.3
 
 
@@ -34,12 +34,12 @@ def meet(*rules: Rule, retries: int = 10) -> tuple[AgentRecord, list[str]]:
         settings = ProviderSettings(service=AT_ONCE)
         async with (
             SimulatorServer(settings, ReplyScript(rules, Say(DONE))) as server,
-            CountingProxy(server.url) as witness,
+            CountingProxy(server.url) as proxy,
         ):
-            habits = ClientRetryPolicy(retries=retries)
-            client = BuiltinClient(PLAN, witness.url, DrillClock(400), seeded_random(1), habits)
+            policy = ClientRetryPolicy(retries=retries)
+            client = BuiltinClient(PLAN, proxy.url, DrillClock(400), seeded_random(1), policy)
             await client.run()
-            return client.record, [error.word for error in witness.errors]
+            return client.record, [error.name for error in proxy.errors]
 
     return steadily(lambda: event_loop.run(run()), HICCUP)
 
@@ -51,7 +51,7 @@ def test_a_healthy_conversation_shows_no_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("effect", "word"),
+    ("effect", "name"),
     [
         (Effect.THROTTLED, "429"),
         (Effect.BAD_GATEWAY, "502"),
@@ -60,10 +60,10 @@ def test_a_healthy_conversation_shows_no_error() -> None:
         (Effect.ERROR_EVENT, "error event"),
     ],
 )
-def test_each_error_is_seen_once_and_the_client_sees_the_same(effect: Effect, word: str) -> None:
+def test_each_error_is_seen_once_and_the_client_sees_the_same(effect: Effect, name: str) -> None:
     record, errors = meet(Rule(Fault(effect, at_share=0.5), call=0))
     assert (record.end, len(record.errors)) == (AgentEnd.FINISHED, 1)
-    assert errors == [word]
+    assert errors == [name]
 
 
 def test_a_client_that_leaves_by_itself_has_seen_no_error() -> None:
@@ -74,11 +74,11 @@ def test_a_client_that_leaves_by_itself_has_seen_no_error() -> None:
 
 def test_nobody_behind_it_is_a_refusal() -> None:
     async def run() -> list[str]:
-        async with CountingProxy("http://127.0.0.1:1") as witness:
+        async with CountingProxy("http://127.0.0.1:1") as proxy:
             client = BuiltinClient(
-                PLAN, witness.url, DrillClock(400), seeded_random(1), ClientRetryPolicy(retries=1)
+                PLAN, proxy.url, DrillClock(400), seeded_random(1), ClientRetryPolicy(retries=1)
             )
             await client.run()
-            return [error.word for error in witness.errors]
+            return [error.name for error in proxy.errors]
 
     assert event_loop.run(asyncio.wait_for(run(), 120)) == ["refused", "refused"]

@@ -1,4 +1,4 @@
-"""The built-in client reacts to faults as the real Claude Code 2.1.197 was seen to."""
+"""The built-in client reacts to faults as the real Claude Code 2.1.197 does."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from jackline.simulator.time_model import AT_ONCE, seeded_random
 from tests.hiccups import steadily
 
 QUICK = 1000.0
-# After so long a client at this pace has waited for five minutes.
+# At this speed so long a pause is five minutes for a client.
 HICCUP = 0.2
 DONE = "All is well."
 TOOL = ("Bash", {"command": "ls"})
@@ -40,18 +40,18 @@ def meet(
     rules: Sequence[Rule],
     *,
     fault: Fault | None = None,
-    habits: ClientRetryPolicy = API_KEY_POLICY,
+    policy: ClientRetryPolicy = API_KEY_POLICY,
     speed: float = QUICK,
     agent: str = "",
 ) -> tuple[AgentRecord, RequestLedger]:
-    """What becomes of one agent that meets these answers, and the provider's truth."""
+    """The record of one agent that gets these answers, and the provider's ledger."""
 
     async def run() -> tuple[AgentRecord, RequestLedger]:
-        mind = ReplyScript(tuple(rules), Say(DONE))
+        script = ReplyScript(tuple(rules), Say(DONE))
         settings = ProviderSettings(service=AT_ONCE, faults=() if fault is None else (fault,))
-        async with SimulatorServer(settings, mind, speed=1.0) as server:
+        async with SimulatorServer(settings, script, speed=1.0) as server:
             plan = AgentPlan("one", "TASK: look", DONE, agent=agent)
-            client = BuiltinClient(plan, server.url, DrillClock(speed), seeded_random(1), habits)
+            client = BuiltinClient(plan, server.url, DrillClock(speed), seeded_random(1), policy)
             await client.run()
             return client.record, server.playing.provider.ledger
 
@@ -95,25 +95,25 @@ def test_pages_of_an_edge(effect: Effect, posts: int) -> None:
 
 
 def test_a_subscriber_never_retries_a_429() -> None:
-    record, ledger = meet([Rule(Fail(429, "rate_limit_error", "x"))], habits=SUBSCRIBER_POLICY)
+    record, ledger = meet([Rule(Fail(429, "rate_limit_error", "x"))], policy=SUBSCRIBER_POLICY)
     assert (record.end, len(ledger)) == (AgentEnd.DIED, 1)
 
 
 def test_a_subscriber_goes_on_through_overload_as_long_as_through_other_errors() -> None:
-    record, ledger = meet([Rule(OVERLOADED)], habits=SUBSCRIBER_POLICY)
+    record, ledger = meet([Rule(OVERLOADED)], policy=SUBSCRIBER_POLICY)
     assert (record.end, len(ledger)) == (AgentEnd.DIED, 11)
 
 
-def test_a_told_wait_is_kept() -> None:
-    told = Fail(429, "rate_limit_error", "x", {"retry-after": "20"})
-    record, ledger = meet([Rule(told, call=0)], speed=20.0)
+def test_a_retry_after_is_respected() -> None:
+    refused = Fail(429, "rate_limit_error", "x", {"retry-after": "20"})
+    record, ledger = meet([Rule(refused, call=0)], speed=20.0)
     assert (record.end, len(ledger)) == (AgentEnd.FINISHED, 2)
     first, second = ledger
     assert second.arrived - first.arrived >= 1.0
 
 
 @pytest.mark.parametrize("effect", [Effect.CUT, Effect.CLEAN_END, Effect.ERROR_EVENT])
-def test_a_stream_that_breaks_inside_a_block_is_asked_for_again_without_streaming(
+def test_a_stream_that_breaks_inside_a_block_is_requested_again_without_streaming(
     effect: Effect,
 ) -> None:
     record, ledger = meet([Rule(Fault(effect, at_share=0.5), call=0)])
@@ -121,7 +121,7 @@ def test_a_stream_that_breaks_inside_a_block_is_asked_for_again_without_streamin
     assert len(record.errors) == 1
 
 
-def test_silence_inside_a_stream_is_borne_for_five_minutes_and_then_asked_for_in_one_piece() -> (
+def test_five_minutes_of_silence_inside_a_stream_are_followed_by_a_request_without_streaming() -> (
     None
 ):
     record, ledger = meet([Rule(Fault(Effect.SILENCE, at_share=0.5), call=0)])
@@ -143,16 +143,14 @@ def test_a_sub_agent_without_progress_for_ten_minutes_is_killed_and_the_main_thr
     assert meet(stuck)[0].end is AgentEnd.FINISHED
 
 
-def test_an_overload_told_as_the_first_event_is_met_three_times_and_then_asked_in_one_piece() -> (
-    None
-):
+def test_an_overload_as_the_first_event_is_retried_twice_and_then_without_streaming() -> None:
     # A share of nothing still brings message_start, so the event is cut to before it.
     first = Fault(Effect.ERROR_EVENT, at_byte=0)
     record, ledger = meet([Rule(first, call=call) for call in range(3)])
     assert (record.end, len(ledger)) == (AgentEnd.FINISHED, 4)
 
 
-def test_a_clean_end_after_a_whole_block_is_taken_for_success() -> None:
+def test_a_clean_end_after_a_whole_block_counts_as_success() -> None:
     record, ledger = meet([Rule(Fault(Effect.CLEAN_END, at_share=1.0), call=0)])
     assert (record.end, len(ledger)) == (AgentEnd.MISLED, 1)
 
@@ -172,21 +170,21 @@ def test_tools_run_and_their_results_go_back_until_the_model_has_no_more() -> No
 
 @given(
     retry=st.integers(1, 10),
-    told=st.none() | st.floats(0, 7200),
+    retry_after=st.none() | st.floats(0, 7200),
     draw=st.floats(0, 1),
 )
-def test_a_wait_is_never_shorter_than_told_nor_longer_than_a_minute(
-    retry: int, told: float | None, draw: float
+def test_a_wait_is_never_shorter_than_retry_after_nor_longer_than_a_minute(
+    retry: int, retry_after: float | None, draw: float
 ) -> None:
-    wait = API_KEY_POLICY.delay(retry, told, draw)
+    wait = API_KEY_POLICY.delay(retry, retry_after, draw)
     if wait is None:
-        assert told is not None
-        assert told > API_KEY_POLICY.longest_told_delay
+        assert retry_after is not None
+        assert retry_after > API_KEY_POLICY.longest_retry_after
     else:
         assert 0.5 <= wait <= 60
-        assert wait >= (told or 0)
+        assert wait >= (retry_after or 0)
 
 
-def test_what_a_subscriber_is_told_to_retry_is_not_retried() -> None:
-    assert SUBSCRIBER_POLICY.move(429, {"x-should-retry": "true"}) is RetryAction.GIVE_UP
-    assert API_KEY_POLICY.move(429, {"x-should-retry": "true"}) is RetryAction.RETRY
+def test_a_subscriber_ignores_x_should_retry() -> None:
+    assert SUBSCRIBER_POLICY.action(429, {"x-should-retry": "true"}) is RetryAction.GIVE_UP
+    assert API_KEY_POLICY.action(429, {"x-should-retry": "true"}) is RetryAction.RETRY

@@ -1,4 +1,4 @@
-"""A drill can be watched: it says where, stays at its end, and Ctrl-C lets it come to an end."""
+"""A drill can be watched: it prints where, stays open at its end, and Ctrl-C ends it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.xdist_group("drills")
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT for one process")
-def test_a_watched_drill_says_where_and_stays_until_ctrl_c() -> None:
+def test_a_watched_drill_prints_where_and_stays_open_until_ctrl_c() -> None:
     port = free_port()
     command = [sys.executable, "-m", "jackline", "drill", "cascade", "--watch"]
     with subprocess.Popen(
@@ -29,11 +29,11 @@ def test_a_watched_drill_says_where_and_stays_until_ctrl_c() -> None:
         text=True,
     ) as process:
         assert process.stderr is not None
-        told: list[str] = []
-        while not told or "stays until you press Ctrl-C" not in told[-1]:
-            told.append(process.stderr.readline())
-            assert told[-1], "it did not stay"
-        where = next(line for line in told if line.startswith("watch it: "))
+        lines: list[str] = []
+        while not lines or "stays open until you press Ctrl-C" not in lines[-1]:
+            lines.append(process.stderr.readline())
+            assert lines[-1], "it did not stay open"
+        where = next(line for line in lines if line.startswith("watch it: "))
         assert f"http://127.0.0.1:{port} " in where
         state = where.rpartition("--state ")[2].strip()
         page = urllib.request.Request(f"http://127.0.0.1:{port}/", headers={"accept": "text/html"})
@@ -46,20 +46,20 @@ def test_a_watched_drill_says_where_and_stays_until_ctrl_c() -> None:
             runs = json.loads(top.out)["runs"] if top.code == 0 else []
             if [run["state"] for run in runs] == ["finished"]:
                 break
-        told_runs = [(run["flow"], run["state"], run["done"]) for run in runs]
+        shown_runs = [(run["flow"], run["state"], run["done"]) for run in runs]
         opened = jackline("open", "--print", "--state", state)
-        # Before anything is asserted: a drill that nobody leaves would be waited for without end.
+        # Before any assertion: without Ctrl-C the drill would never end.
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=300)
-    assert told_runs == [("look_everywhere", "finished", 1)]
+    assert shown_runs == [("look_everywhere", "finished", 1)]
     assert opened.out.startswith(f"http://127.0.0.1:{port}/#token=")
     assert process.returncode == 0
     assert json.loads(out)["passed"] is True
 
 
-def test_a_port_that_is_taken_is_said_before_anything_begins() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        answer = jackline("drill", "cascade", "--port", str(taken.getsockname()[1]))
+def test_a_port_in_use_is_reported_before_anything_begins() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as used:
+        answer = jackline("drill", "cascade", "--port", str(used.getsockname()[1]))
     assert answer.code == 2
-    assert "cannot be had" in answer.err
+    assert "cannot be used" in answer.err
     assert "--port" in answer.err

@@ -1,4 +1,4 @@
-"""Calls and results that do not belong together are seen, in all dialects."""
+"""Calls and results that do not belong together are counted, in all dialects."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_what_belongs_together_in_any_order_is_right(dialect: Any, sizes: list[i
         ([("a", "left")], 1),
     ],
 )
-def test_swapped_strange_doubled_and_missing_results_are_counted(
+def test_swapped_unknown_doubled_and_missing_results_are_counted(
     dialect: Any, results: Turn, wrong: int
 ) -> None:
     after = [("c", "next")]
