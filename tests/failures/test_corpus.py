@@ -6,7 +6,7 @@ import pytest
 
 from tests.failures.examples import Example, load
 
-# Rows that cannot be told apart from their opposite by what the row holds; see
+# Rows that cannot be distinguished from their opposite by what the row holds; see
 # docs/decisions/006-labels-we-do-not-follow.md.
 KNOWN_MISSES = {"obs-272", "obs-285", "obs-292", "obs-308", "obs-311"}
 PARKING = {"account_quota", "billing"}

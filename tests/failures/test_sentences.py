@@ -19,10 +19,10 @@ NOW = datetime(2026, 11, 15, 9, 0, tzinfo=BERLIN)
 def test_every_kind_has_two_or_three_sentences(kind: Kind) -> None:
     for retry_same in (True, False):
         failure = Failure(kind, None, Scope.UPSTREAM, retry_same, failover_helps=True)
-        told = explain(failure, NOW)
-        assert 2 <= len(told) <= 3
-        assert all(sentence.endswith(".") for sentence in told)
-        assert name_of(failure) in told[0]
+        sentences = explain(failure, NOW)
+        assert 2 <= len(sentences) <= 3
+        assert all(sentence.endswith(".") for sentence in sentences)
+        assert name_of(failure) in sentences[0]
 
 
 def test_every_row_of_the_corpus_can_be_explained() -> None:
@@ -44,8 +44,8 @@ def test_another_day_or_year_is_named() -> None:
 
 
 def test_a_reset_in_the_past_says_to_try() -> None:
-    told = classify(Observation.of_text("Claude AI usage limit reached|1755806400"), now=NOW)
-    assert "has passed" in explain(told, NOW)[-1]
+    failure = classify(Observation.of_text("Claude AI usage limit reached|1755806400"), now=NOW)
+    assert "has passed" in explain(failure, NOW)[-1]
 
 
 @pytest.mark.parametrize(
