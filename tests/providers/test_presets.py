@@ -7,7 +7,6 @@ import pytest
 from jackline.providers.presets import PRESETS, Preset
 from jackline.providers.provided_upstream import provider_for
 from jackline.providers.settings import (
-    KIND_FACTS,
     Credential,
     UpstreamKind,
     UpstreamSettings,
@@ -93,9 +92,3 @@ def test_an_invalid_region_has_no_address(kind: str, region: str) -> None:
     assert cloud is not None
     with pytest.raises(ValueError, match=r"region"):
         cloud.url(region)
-
-
-def test_only_clouds_have_regions_and_every_kind_has_its_facts() -> None:
-    clouds = {kind for kind in UpstreamKind if kind.facts.cloud is not None}
-    assert clouds == {UpstreamKind.BEDROCK, UpstreamKind.VERTEX}
-    assert set(KIND_FACTS) == set(UpstreamKind)
