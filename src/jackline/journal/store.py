@@ -199,11 +199,9 @@ class JournalStore:
             more = self._delete_before(now - settings.keep_days * DAY)
             used = self._pragma("page_count") - self._pragma("freelist_count")
             if used * self._pragma("page_size") > settings.keep_bytes:
-                ends = [
-                    run(f"SELECT at FROM {table.name} ORDER BY at LIMIT 1 OFFSET ?", (limit,))  # noqa: S608
-                    for table in GROWING
-                ]
-                times = [row[0] for end in ends if (row := end.fetchone()) is not None]
+                query = "SELECT at FROM {} ORDER BY at LIMIT 1 OFFSET ?"
+                rows = [run(query.format(table.name), (limit,)).fetchone() for table in GROWING]
+                times = [row[0] for row in rows if row is not None]
                 if times:
                     self._delete_before(min(times))
                     more = True

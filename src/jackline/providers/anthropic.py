@@ -11,8 +11,7 @@ from jackline.providers.credential_forms import PassThroughGuard, without_secret
 from jackline.providers.sent_request import (
     COMPRESSION,
     allowed,
-    configured_headers,
-    own_secret,
+    own_headers,
     uncompressed,
     with_model,
     with_own,
@@ -32,12 +31,7 @@ class AnthropicProvider:
         self.origin = origin
         self._passes_through = settings.credential is Credential.PASS_THROUGH
         self._guard = PassThroughGuard(settings, origin)
-        self._own = configured_headers(settings)
-        secret = own_secret(settings)
-        if secret is not None:
-            is_key = settings.credential is Credential.API_KEY
-            login = (b"x-api-key", secret) if is_key else (b"Authorization", b"Bearer " + secret)
-            self._own = with_own([login], self._own)
+        self._own = own_headers(settings, key_header=b"x-api-key")
         self._changes_nothing = self._passes_through and not self._own
 
     async def prepare(self) -> None:

@@ -36,8 +36,7 @@ from jackline.providers.sent_request import (
     COMPRESSION,
     allowed,
     bearer_of,
-    configured_headers,
-    own_secret,
+    own_headers,
     plain_body,
     with_model,
     with_own,
@@ -148,13 +147,8 @@ class OpenAiProvider:
         self._dialect = _CHAT if settings.kind is UpstreamKind.OPENAI_CHAT else _RESPONSES
         self._passes_through = settings.credential is Credential.PASS_THROUGH
         self._guard = PassThroughGuard(settings, origin)
-        self._own = configured_headers(settings)
-        secret = own_secret(settings)
-        if secret is not None:
-            is_azure = self._host.endswith(".azure.com")
-            is_key = is_azure and settings.credential is Credential.API_KEY
-            login = (b"api-key", secret) if is_key else (b"Authorization", b"Bearer " + secret)
-            self._own = with_own([login], self._own)
+        is_azure = self._host.endswith(".azure.com")
+        self._own = own_headers(settings, key_header=b"api-key" if is_azure else None)
         self._at_deployment = "/deployments/" in origin.path
         self._has_version = bool(_HAS_VERSION.search(origin.path)) or self._at_deployment
         self._longest = settings.longest_answer

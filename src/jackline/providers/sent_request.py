@@ -143,6 +143,16 @@ def own_secret(settings: UpstreamSettings) -> bytes | None:
     return secret.encode()
 
 
+def own_headers(settings: UpstreamSettings, key_header: bytes | None) -> list[tuple[bytes, bytes]]:
+    """The configured headers and credential; an API key is in `key_header`, if there is one."""
+    secret, own = own_secret(settings), configured_headers(settings)
+    if secret is None:
+        return own
+    if key_header is not None and settings.credential is Credential.API_KEY:
+        return with_own([(key_header, secret)], own)
+    return with_own([(b"Authorization", b"Bearer " + secret)], own)
+
+
 def with_model(body: bytes | bytearray, model: str) -> bytes | bytearray:
     """The body with this model; the same object when it has it already.
 
