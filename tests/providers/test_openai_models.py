@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jackline.dialects.neutral.options import TargetOptions
-from jackline.providers.openai import is_vendor, reasons, target_of
+from jackline.providers.openai import is_vendor, target_of
 
 OPENAI, AZURE = "api.openai.com", "ours.openai.azure.com"
 SESSION = ((b"X-Claude-Code-Session-Id", b"s1"), (b"accept", b"*/*"))
@@ -31,7 +31,6 @@ def test_a_request_has_only_what_a_model_of_openai_takes(
     target = target_of(model, OPENAI, ())
     assert (target.efforts, target.sampling, target.longest_answer) == (efforts, sampling, longest)
     assert target.mid_system == "keep", "OpenAI takes system messages anywhere"
-    assert reasons(model) is bool(efforts)
     assert target_of(f"openai/{model}", AZURE, ()) == target
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 from urllib.parse import quote
 
 import msgspec
@@ -137,13 +136,6 @@ def _full_name(model: str) -> str | None:
     return f"{name}-{_DATES[name]}" if name in _DATES else model
 
 
-class CloudRequest(NamedTuple):
-    """The members of a request, without the model, and whether it requests a stream."""
-
-    members: dict[str, msgspec.Raw]
-    stream: bool
-
-
 def model_in_path(name: str, safe: str = "") -> str:
     """The name of a model as a part of a path; UnsupportedRequestError for dots alone."""
     if not name.strip("."):
@@ -151,8 +143,11 @@ def model_in_path(name: str, safe: str = "") -> str:
     return quote(name, safe=safe)
 
 
-def cloud_request(request: UpstreamRequest, version: str) -> CloudRequest:
-    """The request for a cloud's version of the protocol; UnsupportedRequestError if it is none."""
+def cloud_request(request: UpstreamRequest, version: str) -> tuple[dict[str, msgspec.Raw], bool]:
+    """The members of a cloud's request without the model, and whether it requests a stream.
+
+    UnsupportedRequestError if it is no request for messages.
+    """
     path = request.target.partition(b"?")[0]
     if request.method != b"POST" or path not in (MESSAGES, COUNT_TOKENS):
         raise UnsupportedRequestError("upstreams of this kind take nothing but messages")
@@ -173,7 +168,7 @@ def cloud_request(request: UpstreamRequest, version: str) -> CloudRequest:
                 members[name] = _without_scopes(members[name], is_mark=is_mark)
     versioned = {"anthropic_version": raw(version)}
     versioned.update((name, value) for name, value in members.items() if name not in versioned)
-    return CloudRequest(versioned, bytes(members.get("stream", b"")) == b"true")
+    return versioned, bytes(members.get("stream", b"")) == b"true"
 
 
 def known_betas(headers: Headers, known: frozenset[str]) -> list[str]:

@@ -98,11 +98,6 @@ def is_vendor(host: str) -> bool:
     return host == OPENAI_HOST or host.endswith((f".{OPENAI_HOST}", ".openai.azure.com"))
 
 
-def reasons(model: str) -> bool:
-    """Whether this is one of OpenAI's models that reason."""
-    return bool(_facts_of(model).efforts)
-
-
 def target_of(model: str, host: str, headers: Headers, longest: int | None = None) -> TargetOptions:
     """What a model takes there; `longest` is the longest answer that the user allows."""
     if not is_vendor(host):
@@ -251,7 +246,8 @@ class OpenAiProvider:
 
     def _stores_reasoning(self, model: str) -> bool:
         # Other servers may not know how to return it.
-        return self._dialect is _RESPONSES and is_vendor(self._host) and reasons(model)
+        is_known = self._dialect is _RESPONSES and is_vendor(self._host)
+        return is_known and bool(_facts_of(model).efforts)
 
     def _owner(self, request: UpstreamRequest, model: str) -> str:
         """Who alone can have the reasoning read again: an account, by the client's key or ours."""

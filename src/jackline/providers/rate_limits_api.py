@@ -96,7 +96,12 @@ def parse_limits_page(kind: UpstreamKind, body: bytes) -> LimitsPage | None:
     found: dict[str, KnownLimits] = {}
     for entry in entries[:_MOST_ENTRIES]:
         if isinstance(entry, dict) and len(found) < _MOST_MODELS:
-            models, limits = _anthropic_group(entry) if is_anthropic else _openai_model(entry)
+            if is_anthropic:
+                models, limits = _anthropic_group(entry)
+            else:
+                # One model, with a field for each limit.
+                values = [(ours, entry.get(theirs)) for theirs, ours in _OPENAI_LIMITERS.items()]
+                models, limits = [entry.get("model")], _smallest(values)
             names = [n for n in models if isinstance(n, str) and 0 < len(n) <= _LONGEST_NAME]
             if limits != KnownLimits():
                 found |= dict.fromkeys(names, limits)
@@ -137,12 +142,6 @@ def _anthropic_group(entry: Mapping[str, object]) -> tuple[list[object], KnownLi
         if isinstance(name, str) and name in _ANTHROPIC_LIMITERS:
             values.append((_ANTHROPIC_LIMITERS[name], limiter.get("value")))
     return models[:_MOST_MODELS], _smallest(values)
-
-
-def _openai_model(entry: Mapping[str, object]) -> tuple[list[object], KnownLimits]:
-    """One model, with a field for each limit."""
-    values = [(ours, entry.get(theirs)) for theirs, ours in _OPENAI_LIMITERS.items()]
-    return [entry.get("model")], _smallest(values)
 
 
 def _smallest(values: list[tuple[str, object]]) -> KnownLimits:
