@@ -149,6 +149,23 @@ def test_another_model_account_or_server_does_not_get_it() -> None:
     assert "reasoning" not in kinds(sent(elsewhere, blocks, "gpt-5.5"))
 
 
+@pytest.mark.parametrize(
+    ("model", "reasons"),
+    [
+        ("gpt-5.5", True),
+        ("gpt-5.1-codex", True),
+        ("gpt-5-mini", True),
+        ("o3", True),
+        ("gpt-5-chat-latest", False),
+        ("gpt-4o-mini", False),
+        ("gpt-4.1", False),
+        ("something-new", False),
+    ],
+)
+def test_only_models_that_reason_are_asked_for_their_reasoning(model: str, reasons: bool) -> None:
+    assert ("include" in sent(openai(), [], model)) is reasons
+
+
 def test_reasoning_without_a_following_call_is_not_stored() -> None:
     provider = openai()
     blocks = answer_of(provider, [call(1), THOUGHT, WORDS], stream=False, model="gpt-5.5")
